@@ -1,0 +1,100 @@
+# Everything runs through .venv, which `make init` builds and every other target asks for.
+# Works in any path, as any user, with Python >= 3.11 and make.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+STAMP := .venv/stamp
+TIMED := sh tools/timed $@
+PYTEST := $(BIN)/python -m pytest
+# Processes for the tests: as many as cores, at most 4 (xdist's own start costs more than it gains).
+JOBS ?= auto
+
+# A checkout that was moved has a .venv full of old paths.
+ifneq ($(shell cat $(STAMP) 2>/dev/null),$(shell pwd))
+.PHONY: $(STAMP)
+endif
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@sh tools/timed init sh tools/init
+
+##@ Start
+
+.PHONY: help
+help: ## show this text
+	@awk 'BEGIN {FS = ":.*## "; printf "usage: make TARGET\n"} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: init
+init: $(STAMP) ## build .venv with the locked requirements and all console scripts
+	@:
+
+.PHONY: demo
+demo: $(STAMP) ## run examples/gang.yaml on a local cluster and follow it to its end
+	@$(TIMED) $(BIN)/framework run --local examples/gang.yaml
+
+##@ Check
+
+.PHONY: fmt
+fmt: $(STAMP) ## format the code and mend what ruff can mend
+	@$(TIMED) sh -c '$(BIN)/ruff check --fix --exit-zero --quiet . && $(BIN)/ruff format .'
+
+.PHONY: lint
+lint: $(STAMP) ## ruff, import-linter, codespell, mypy
+	@$(TIMED) sh -eu tools/lint
+
+.PHONY: typing
+typing: $(STAMP) ## mypy --strict
+	@$(TIMED) $(BIN)/mypy
+
+.PHONY: test
+test: $(STAMP) ## unit, property and local-cluster tests (no real API server)
+	@$(TIMED) $(PYTEST) -n $(JOBS) --maxprocesses 4 --dist worksteal $(ARGS)
+
+.PHONY: test-kube
+test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-controller-manager
+	@$(TIMED) $(BIN)/python -m tests.support.controlplane run -- \
+		$(PYTEST) -m "not node and not consumers" tests/kube tests/contract $(ARGS)
+
+.PHONY: cover
+cover: $(STAMP) ## the tests again, with branch coverage
+	@$(TIMED) $(PYTEST) -n $(JOBS) --maxprocesses 4 --cov --cov-report=term $(ARGS)
+
+.PHONY: verify
+verify: $(STAMP) ## all that must hold before a commit; fails when it changed a file
+	@$(TIMED) sh -eu -c '$(MAKE) lint && $(MAKE) manifests-check && $(MAKE) test && git diff --exit-code'
+
+##@ Generate
+
+.PHONY: golden
+golden: $(STAMP) ## rewrite the golden files from what the code does now: read the diff
+	@$(TIMED) $(PYTEST) --update-golden $(ARGS)
+
+.PHONY: manifests
+manifests: $(STAMP) ## write deploy/base/crd.yaml from the model
+	@$(TIMED) $(BIN)/python -m tools.manifests
+
+.PHONY: manifests-check
+manifests-check: $(STAMP) ## fail if deploy/base/crd.yaml is not what the model says
+	@$(TIMED) $(BIN)/python -m tools.manifests --check
+
+# No address of a package index may get into the lock files, whatever this machine's pip is told.
+COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header \
+	--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	--annotation-style=line
+
+.PHONY: lock
+lock: $(STAMP) ## pin requirements anew (ARGS=--upgrade for the newest)
+	@$(TIMED) sh -eu -c '$(COMPILE) $(ARGS) -o requirements/runtime.txt pyproject.toml && \
+		$(COMPILE) $(ARGS) -o requirements/dev.txt requirements/dev.in'
+
+##@ Clean
+
+.PHONY: clean
+clean: ## remove .venv and everything generated
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,186 @@
+"""How an agent reaches the API server: address, trust, identity.
+
+Called once at an agent's start. Order: ``$KUBE_APISERVER_ADDRESS`` overrides the server of the
+kubeconfig (``$KUBECONFIG``, else ``~/.kube/config``, where they exist); without either, the Pod's
+service account. Requests are made in ``connection``.
+"""
+
+import os
+from typing import Any, Mapping, NamedTuple, Optional, Tuple
+
+from framework.api import constants
+
+_HTTP_PORT = 80
+_HTTPS_PORT = 443
+
+
+class AccessError(Exception):
+    """There is no usable way to the API server; the message names the setting and the remedy."""
+
+
+class Access(NamedTuple):
+    """Where the API server is and how to prove who we are. Never logged as a whole."""
+
+    host: str
+    port: int
+    tls: bool
+    path_prefix: str = ""
+    server_name: str = ""
+    token: str = ""
+    token_file: str = ""
+    ca_file: str = ""
+    ca_pem: str = ""
+    verify: bool = True
+    client_cert_file: str = ""
+    client_key_file: str = ""
+    client_cert_pem: str = ""
+    client_key_pem: str = ""
+
+    @property
+    def address(self) -> str:
+        """The server as a URL, for messages."""
+        scheme = "https" if self.tls else "http"
+        return "{}://{}{}".format(scheme, self.authority, self.path_prefix)
+
+    @property
+    def authority(self) -> str:
+        """Host and port as the Host header wants them."""
+        host = "[{}]".format(self.host) if ":" in self.host else self.host
+        return "{}:{}".format(host, self.port)
+
+    def read_token(self) -> str:
+        """Read the bearer token; "" without one. Read anew each time, because it is rotated."""
+        if not self.token_file:
+            return self.token
+        try:
+            with open(self.token_file, encoding="utf-8") as file:
+                return file.read().strip()
+        except (OSError, UnicodeDecodeError):
+            return self.token  # in the middle of a rotation: the next request reads again
+
+    def build_tls_context(self) -> Any:
+        """Build the TLS context, which trusts the cluster's CA and nothing else.
+
+        Raises:
+            AccessError: A certificate or key cannot be read.
+        """
+        import ssl
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            self._load_trust(context)
+            self._load_identity(context)
+        except (OSError, ssl.SSLError, ValueError) as e:
+            raise AccessError(
+                "cannot load the certificates for {}: {}; check the CA file {} and the client "
+                "certificate".format(self.address, e, self.ca_file or "(inline)")
+            ) from e
+        return context
+
+    def _load_trust(self, context: Any) -> None:
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = 0  # ssl.CERT_NONE: insecure-skip-tls-verify was asked for
+        elif self.ca_pem:
+            context.load_verify_locations(cadata=self.ca_pem)
+        elif self.ca_file:
+            context.load_verify_locations(cafile=self.ca_file)
+        else:
+            context.load_default_certs()
+
+    def _load_identity(self, context: Any) -> None:
+        if self.client_cert_file:
+            context.load_cert_chain(self.client_cert_file, self.client_key_file or None)
+        elif self.client_cert_pem:
+            _load_inline_identity(context, self.client_cert_pem + "\n" + self.client_key_pem)
+
+
+def load_access(env: Mapping[str, str]) -> Access:
+    """Find the API server.
+
+    Raises:
+        AccessError: Nothing tells where it is, or what tells it is broken.
+    """
+    address = env.get(constants.KUBE_APISERVER_ADDRESS_ENV, "")
+    kubeconfig = _find_kubeconfig(env)
+    if kubeconfig:
+        from framework.agent.kubeconfig import load_kubeconfig
+
+        return load_kubeconfig(kubeconfig, address)
+    if address:
+        return _load_service_account(env, address)
+    host = env.get("KUBERNETES_SERVICE_HOST", "")
+    port = env.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port:
+        raise AccessError(
+            "no API server is configured: run in a Pod, or set ${} or ${}".format(
+                constants.KUBE_APISERVER_ADDRESS_ENV, constants.KUBECONFIG_ENV
+            )
+        )
+    bracketed = "[{}]".format(host) if ":" in host else host
+    return _load_service_account(env, "https://{}:{}".format(bracketed, port))
+
+
+def parse_address(address: str) -> Tuple[bool, str, int, str]:
+    """Take ``[http[s]://]host[:port][/prefix]`` apart: (tls, host, port, prefix).
+
+    Raises:
+        AccessError: It is no such address.
+    """
+    scheme, found, rest = address.partition("://")
+    if not found:
+        scheme, rest = "http", address  # as client-go takes a bare host:port
+    authority, _, path = rest.partition("/")
+    host, port_text = _split_authority(authority)
+    default_port = _HTTPS_PORT if scheme == "https" else _HTTP_PORT
+    valid_port = not port_text or (port_text.isdigit() and 0 < int(port_text) <= 0xFFFF)
+    if scheme not in {"http", "https"} or not host or not valid_port or "@" in authority:
+        raise AccessError(
+            "the API server address {!r} must be http://HOST:PORT or https://HOST:PORT; it comes "
+            "from ${} or from the kubeconfig".format(address, constants.KUBE_APISERVER_ADDRESS_ENV)
+        )
+    prefix = "/" + path.strip("/") if path.strip("/") else ""
+    return scheme == "https", host, int(port_text or default_port), prefix
+
+
+def _split_authority(authority: str) -> Tuple[str, str]:
+    if authority.startswith("["):
+        host, _, rest = authority[1:].partition("]")
+        return host, rest[1:]
+    host, _, port = authority.partition(":")
+    return host, port
+
+
+def _load_service_account(env: Mapping[str, str], address: str) -> Access:
+    tls, host, port, prefix = parse_address(address)
+    directory = env.get(constants.SERVICE_ACCOUNT_DIR_ENV) or constants.SERVICE_ACCOUNT_DIR
+    token_file = os.path.join(directory, "token")
+    ca_file = os.path.join(directory, "ca.crt")
+    return Access(
+        host=host,
+        port=port,
+        tls=tls,
+        path_prefix=prefix,
+        token_file=token_file if os.path.exists(token_file) else "",
+        ca_file=ca_file if os.path.exists(ca_file) else "",
+    )
+
+
+def _find_kubeconfig(env: Mapping[str, str]) -> Optional[str]:
+    named = env.get(constants.KUBECONFIG_ENV, "")
+    if named and os.path.exists(named):
+        return named
+    home = env.get("HOME", "")
+    usual = os.path.join(home, ".kube", "config") if home else ""
+    return usual if usual and os.path.exists(usual) else None
+
+
+def _load_inline_identity(context: Any, pem: str) -> None:
+    # OpenSSL loads a chain from a file only; the file lives for this call and is ours alone.
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(pem)
+        file.flush()
+        context.load_cert_chain(file.name)

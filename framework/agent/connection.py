@@ -1,0 +1,313 @@
+"""A minimal HTTP/1.1 client: one connection, one request at a time, every wait bounded.
+
+Called by ``watch`` and ``sources``. ``http.client`` would load ``email`` and take more time and
+memory than all the rest of an agent. Not here: redirects, proxies, compression (not asked for),
+what a status means.
+"""
+
+import json
+import socket
+from typing import Any, Dict, NamedTuple, Optional
+
+from framework.agent.access import Access, AccessError
+from framework.agent.clock import AgentClock
+from framework.version import VERSION
+
+_MAX_HEAD_BYTES = 64 * 1024
+_MAX_BODY_BYTES = 64 * 1024 * 1024
+_RECEIVE_BYTES = 64 * 1024
+_NO_BODY = (204, 304)
+
+
+class UnreachableError(Exception):
+    """No answer or a broken one: whether the server took the request is unknown."""
+
+
+class Head(NamedTuple):
+    """The start of an answer. Header names are in lower case."""
+
+    status: int
+    headers: Dict[str, str]
+
+    @property
+    def retry_after_seconds(self) -> Optional[float]:
+        """The wait the server asks for, if it does so in seconds (at most 5 minutes)."""
+        text = self.headers.get("retry-after", "").strip()
+        return min(float(text), 300.0) if text.isdigit() else None
+
+
+class Answer(NamedTuple):
+    """A whole answer."""
+
+    head: Head
+    body: bytes
+
+    def describe(self) -> str:
+        """Say what the server said: its Status message, or the start of the body."""
+        try:
+            message = json.loads(self.body.decode())["message"]
+        except (ValueError, KeyError, TypeError):
+            message = self.body[:200].decode("utf-8", "replace").strip()
+        return "HTTP {}: {}".format(self.head.status, message) if message else "HTTP {}".format(
+            self.head.status
+        )
+
+
+class BodyDecoder:
+    """Takes the framing off a body as it arrives: chunked, counted, or until the end."""
+
+    def __init__(self, head: Head) -> None:
+        """Choose the framing by the headers.
+
+        Raises:
+            UnreachableError: The headers contradict HTTP/1.1.
+        """
+        self._chunked = "chunked" in head.headers.get("transfer-encoding", "").lower()
+        length = head.headers.get("content-length")
+        self._left = 0  # type: Optional[int]
+        if head.status in _NO_BODY:
+            self._chunked = False
+        elif not self._chunked:
+            if length is not None and not length.isdigit():
+                raise UnreachableError("bad Content-Length {!r}".format(length))
+            self._left = None if length is None else int(length)
+        self._buffer = bytearray()
+        self._last_chunk = False
+        self.is_finished = not self._chunked and self._left == 0
+        self.is_delimited = self._chunked or self._left is not None
+
+    def feed(self, received: bytes) -> bytes:
+        """Take bytes from the wire, give the bytes of the body.
+
+        Raises:
+            UnreachableError: The framing is broken.
+        """
+        if self._chunked:
+            self._buffer += received
+            return self._decode_chunks()
+        if self._left is None:
+            return received
+        part = received[: self._left]
+        self._left -= len(part)
+        self.is_finished = self._left == 0
+        return part
+
+    def _decode_chunks(self) -> bytes:
+        decoded = bytearray()
+        while not self.is_finished:
+            if self._left:
+                part = self._buffer[: self._left]
+                if not part:
+                    break
+                decoded += part
+                del self._buffer[: len(part)]
+                self._left -= len(part)
+            elif not self._decode_line():
+                break
+        return bytes(decoded)
+
+    def _decode_line(self) -> bool:
+        """Read a size line, the empty line after a chunk, or a trailer."""
+        end = self._buffer.find(b"\n")
+        if end < 0:
+            if len(self._buffer) > _MAX_HEAD_BYTES:
+                raise UnreachableError("broken chunked body: a line without end")
+            return False
+        line = bytes(self._buffer[:end]).strip()
+        del self._buffer[: end + 1]
+        if self._last_chunk:
+            self.is_finished = not line
+        elif line:
+            try:
+                self._left = int(line.partition(b";")[0], 16)
+            except ValueError as e:
+                raise UnreachableError("broken chunked body: size {!r}".format(line[:20])) from e
+            if not 0 <= self._left <= _MAX_BODY_BYTES:
+                raise UnreachableError("broken chunked body: size {!r}".format(line[:20]))
+            self._last_chunk = self._left == 0
+        return True
+
+
+class Connection:
+    """One connection to the API server, opened when needed and reused while the server allows."""
+
+    def __init__(self, access: Access, clock: AgentClock, timeout_seconds: float = 10.0) -> None:
+        """Bound connecting and each wait for a head or a whole body by ``timeout_seconds``."""
+        self._access = access
+        self._clock = clock
+        self._timeout_seconds = timeout_seconds
+        self._socket = None  # type: Any
+        self._tls_context = None  # type: Any
+        self._pending = b""
+        self._body = None  # type: Optional[BodyDecoder]
+
+    def fetch(self, method: str, path: str, body: Optional[bytes] = None) -> Answer:
+        """Send one request and read the whole answer, within the timeout.
+
+        A connection kept from before may have been closed by the server meanwhile: then the
+        request is sent once more on a new one.
+
+        Raises:
+            UnreachableError: No whole answer came in time.
+        """
+        reused = self._socket is not None
+        deadline = self._clock.monotonic() + self._timeout_seconds
+        try:
+            return self._fetch_once(method, path, body, deadline)
+        except UnreachableError:
+            if not reused or self._clock.monotonic() >= deadline:
+                raise
+        return self._fetch_once(method, path, body, deadline)
+
+    def _fetch_once(
+        self, method: str, path: str, body: Optional[bytes], deadline: float
+    ) -> Answer:
+        head = self.start(method, path, body)
+        received = self.read_rest(deadline)
+        if head.headers.get("connection", "").lower() == "close":
+            self.close()
+        return Answer(head, received)
+
+    def start(self, method: str, path: str, body: Optional[bytes] = None) -> Head:
+        """Send one request and read the head of the answer; the body is left to read.
+
+        Raises:
+            UnreachableError: No head came in time. The connection is closed.
+        """
+        deadline = self._clock.monotonic() + self._timeout_seconds
+        try:
+            if self._socket is None:
+                self._connect()
+            self._socket.settimeout(self._timeout_seconds)
+            self._socket.sendall(self._render_request(method, path, body))
+            head = self._read_head(deadline)
+            while head.status // 100 == 1:
+                head = self._read_head(deadline)
+            self._body = BodyDecoder(head)
+        except OSError as e:
+            self.close()
+            raise UnreachableError("{}: {}".format(self._access.address, e)) from e
+        except UnreachableError:
+            self.close()
+            raise
+        return head
+
+    def read_some(self, timeout_seconds: float) -> Optional[bytes]:
+        """Read what arrives of the body; None if nothing does in time, b"" at its end.
+
+        Raises:
+            UnreachableError: The body ended in its middle. The connection is closed.
+        """
+        body = self._body
+        if body is None or body.is_finished:
+            return b""
+        deadline = self._clock.monotonic() + timeout_seconds
+        while True:
+            received = self._pending or self._receive(deadline)
+            self._pending = b""
+            if received is None:
+                return None
+            if not received:
+                self.close()
+                if body.is_delimited:
+                    raise UnreachableError("{}: closed in mid-answer".format(self._access.address))
+                return b""
+            try:
+                decoded = body.feed(received)
+            except UnreachableError:
+                self.close()
+                raise
+            if decoded or body.is_finished:
+                return decoded
+
+    def read_rest(self, deadline: float) -> bytes:
+        """Read the rest of the body.
+
+        Raises:
+            UnreachableError: It did not end in time or is too long. The connection is closed.
+        """
+        received = bytearray()
+        while True:
+            part = self.read_some(max(0.0, deadline - self._clock.monotonic()))
+            if part is None or len(received) > _MAX_BODY_BYTES:
+                self.close()
+                why = "timed out in mid-answer" if part is None else "answer too long"
+                raise UnreachableError("{}: {}".format(self._access.address, why))
+            if not part:
+                return bytes(received)
+            received += part
+
+    def close(self) -> None:
+        """Close the connection; the next request opens a new one."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._pending = b""
+        self._body = None
+
+    def _connect(self) -> None:
+        access = self._access
+        plain = socket.create_connection((access.host, access.port), self._timeout_seconds)
+        self._socket = plain
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not access.tls:
+            return
+        try:
+            # Built anew for each connection: the CA may have been rotated.
+            context = access.build_tls_context()
+        except AccessError as e:
+            raise UnreachableError(str(e)) from e
+        self._socket = context.wrap_socket(
+            plain, server_hostname=access.server_name or access.host
+        )
+
+    def _render_request(self, method: str, path: str, body: Optional[bytes]) -> bytes:
+        lines = [
+            "{} {}{} HTTP/1.1".format(method, self._access.path_prefix, path),
+            "Host: " + self._access.authority,
+            "Accept: application/json",
+            "User-Agent: frameworkbarrier-agent/" + VERSION,
+        ]
+        token = self._access.read_token()
+        if token:
+            lines.append("Authorization: Bearer " + token)
+        if body is not None:
+            lines.append("Content-Type: application/json")
+            lines.append("Content-Length: {}".format(len(body)))
+        return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + (body or b"")
+
+    def _read_head(self, deadline: float) -> Head:
+        received = self._pending
+        while b"\r\n\r\n" not in received:
+            part = self._receive(deadline)
+            if part is None:
+                raise UnreachableError("{}: no answer in time".format(self._access.address))
+            if not part or len(received) > _MAX_HEAD_BYTES:
+                raise UnreachableError("{}: no HTTP answer".format(self._access.address))
+            received += part
+        text, self._pending = received.split(b"\r\n\r\n", 1)
+        return _parse_head(text.decode("latin-1"))
+
+    def _receive(self, deadline: float) -> Optional[bytes]:
+        # A timeout of 0 would mean "do not block", which raises another error.
+        self._socket.settimeout(max(0.001, deadline - self._clock.monotonic()))
+        try:
+            received = self._socket.recv(_RECEIVE_BYTES)
+        except socket.timeout:
+            return None
+        except OSError as e:
+            self.close()
+            raise UnreachableError("{}: {}".format(self._access.address, e)) from e
+        return bytes(received)
+
+
+def _parse_head(text: str) -> Head:
+    status_line, *lines = text.split("\r\n")
+    parts = status_line.split(" ", 2)
+    if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdigit():  # noqa: PLR2004
+        raise UnreachableError("no HTTP/1.1 answer: {!r}".format(status_line[:60]))
+    headers = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    return Head(int(parts[1]), headers)

@@ -1,0 +1,101 @@
+"""Read a kubeconfig file: only where an agent runs outside a Pod.
+
+Called by ``access``. Imported lazily, and PyYAML with it. Supported: server, CA, bearer token,
+client certificate, tls-server-name, insecure-skip-tls-verify. Not supported: exec plugins.
+"""
+
+import base64
+import binascii
+import json
+import os
+from typing import Any, Dict
+
+from framework.agent.access import Access, AccessError, parse_address
+
+
+def load_kubeconfig(path: str, address: str) -> Access:
+    """Load the current context; ``address``, if not empty, overrides its server.
+
+    Raises:
+        AccessError: The file is unreadable, or lacks what the current context names.
+    """
+    config = _parse(path)
+    context = _pick(config, "contexts", "context", str(config.get("current-context") or ""), path)
+    cluster = _pick(config, "clusters", "cluster", str(context.get("cluster") or ""), path)
+    user = {}  # type: Dict[str, Any]
+    if context.get("user"):
+        user = _pick(config, "users", "user", str(context["user"]), path)
+    if "exec" in user or "auth-provider" in user:
+        raise AccessError(
+            "{}: user {!r} logs in by a plugin, which agents do not run; give it a token or a "
+            "client certificate".format(path, context["user"])
+        )
+    tls, host, port, prefix = parse_address(address or str(cluster.get("server") or ""))
+    base = os.path.dirname(os.path.abspath(path))
+    return Access(
+        host=host,
+        port=port,
+        tls=tls,
+        path_prefix=prefix,
+        server_name=str(cluster.get("tls-server-name") or ""),
+        token=str(user.get("token") or ""),
+        token_file=_resolve(base, user.get("tokenFile")),
+        ca_file=_resolve(base, cluster.get("certificate-authority")),
+        ca_pem=_decode(path, cluster, "certificate-authority-data"),
+        verify=not cluster.get("insecure-skip-tls-verify"),
+        client_cert_file=_resolve(base, user.get("client-certificate")),
+        client_key_file=_resolve(base, user.get("client-key")),
+        client_cert_pem=_decode(path, user, "client-certificate-data"),
+        client_key_pem=_decode(path, user, "client-key-data"),
+    )
+
+
+def _parse(path: str) -> Dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as e:
+        raise AccessError("cannot read the kubeconfig {}: {}".format(path, e)) from e
+    try:
+        parsed = json.loads(text)  # JSON is YAML, and needs no library
+    except ValueError:
+        parsed = _parse_yaml(path, text)
+    if not isinstance(parsed, dict):
+        raise AccessError("the kubeconfig {} is no mapping".format(path))
+    return parsed
+
+
+def _parse_yaml(path: str, text: str) -> Any:
+    try:
+        import yaml
+    except ImportError as e:
+        raise AccessError(
+            "reading the kubeconfig {} needs PyYAML, which is not installed here; write the file "
+            "as JSON (kubectl config view --raw -o json)".format(path)
+        ) from e
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as e:
+        raise AccessError("the kubeconfig {} is no YAML: {}".format(path, e)) from e
+
+
+def _pick(config: Dict[str, Any], plural: str, kind: str, name: str, path: str) -> Dict[str, Any]:
+    for entry in config.get(plural) or ():
+        if isinstance(entry, dict) and entry.get("name") == name:
+            found = entry.get(kind)
+            return found if isinstance(found, dict) else {}
+    raise AccessError(
+        "{}: {} {!r} is not in {}; check current-context".format(path, kind, name, plural)
+    )
+
+
+def _resolve(base: str, path: Any) -> str:
+    # Relative to the file, as kubectl takes them.
+    return os.path.join(base, str(path)) if path else ""
+
+
+def _decode(path: str, entry: Dict[str, Any], key: str) -> str:
+    try:
+        return base64.b64decode(entry.get(key) or "", validate=True).decode()
+    except (binascii.Error, TypeError, ValueError) as e:
+        raise AccessError("{}: {} is no base64 of PEM".format(path, key)) from e

@@ -1,0 +1,184 @@
+"""A watch of one object by name that never gives up.
+
+Called by the roster sources. It resumes where it was, starts over after 410, re-reads the token
+after 401, believes no silent connection longer than 90 s, and backs off with jitter. The API
+server ends a watch whenever it likes: an ended watch is normal. What an object means is decided
+by the source.
+"""
+
+import enum
+import json
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from framework.agent.access import Access
+from framework.agent.clock import AgentClock
+from framework.agent.connection import Answer, Connection, Head, UnreachableError
+
+# Bookmarks come every 60 s, so a longer silence means a dead connection.
+READ_DEADLINE_SECONDS = 90.0
+_BACKOFF_FIRST_SECONDS = 0.2
+_BACKOFF_MAX_SECONDS = 5.0
+# A missing right is seldom granted within seconds, and asking costs the server.
+_DENIED_BACKOFF_SECONDS = 5.0
+_MAX_LINE_BYTES = 16 * 1024 * 1024
+_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _GONE = 200, 401, 403, 404, 410
+
+
+class Health(enum.Enum):
+    """How a source fares. The values are words for messages."""
+
+    STARTING = "starting"
+    HEALTHY = "healthy"
+    UNAUTHORIZED = "not authenticated"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not found"
+    UNREACHABLE = "unreachable"
+
+
+HEALTH_BY_STATUS = {
+    _UNAUTHORIZED: Health.UNAUTHORIZED,
+    _FORBIDDEN: Health.FORBIDDEN,
+    _NOT_FOUND: Health.NOT_FOUND,
+}
+
+
+class Change(NamedTuple):
+    """News of the object: its new form, or None when it was deleted."""
+
+    body: Optional[Dict[str, Any]]
+
+
+class _Ended(Exception):  # noqa: N818  (no error: an ended watch is normal)
+    """The stream is of no more use; ``restart`` forgets the resourceVersion."""
+
+    def __init__(self, health: Health, message: str, restart: bool) -> None:
+        super().__init__(message)
+        self.health = health
+        self.message = message
+        self.restart = restart
+
+
+class ObjectWatch:
+    """The watch. ``poll`` it in a loop; ``health`` and ``message`` tell how it fares."""
+
+    def __init__(self, access: Access, clock: AgentClock, collection_path: str, name: str) -> None:
+        """Watch the object ``name`` of a collection such as ``/api/v1/namespaces/x/configmaps``."""
+        self._clock = clock
+        self._connection = Connection(access, clock)
+        self._path = "{}?watch=true&fieldSelector=metadata.name%3D{}".format(collection_path, name)
+        self._resource_version = "0"
+        self._streaming = False
+        self._received = bytearray()
+        self._silent_since = 0.0
+        self._failures = 0
+        self._next_attempt_at = 0.0
+        self.health = Health.STARTING
+        self.message = ""
+
+    def poll(self, timeout_seconds: float) -> List[Change]:
+        """Wait for news, at most about ``timeout_seconds`` (connecting may take longer)."""
+        if not self._streaming:
+            left = self._next_attempt_at - self._clock.monotonic()
+            if left > 0:
+                self._clock.sleep(min(left, timeout_seconds))
+                return []
+        try:
+            if not self._streaming:
+                self._start()
+                # The first events often come with the head, or right after it.
+            return self._read(timeout_seconds)
+        except UnreachableError as e:
+            # In mid-stream it is how servers end watches; to start one and fail is a fault.
+            health = Health.HEALTHY if self._streaming else Health.UNREACHABLE
+            self._end(_Ended(health, str(e), restart=False), None)
+        except _Ended as ended:
+            self._end(ended, None)
+        return []
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _start(self) -> None:
+        path = "{}&resourceVersion={}&allowWatchBookmarks=true&timeoutSeconds={}".format(
+            self._path, self._resource_version, int(self._clock.uniform(300, 600))
+        )
+        head = self._connection.start("GET", path)
+        if head.status != _OK:
+            self._refuse(head)
+        self._streaming = True
+        self._received = bytearray()
+        self._silent_since = self._clock.monotonic()
+        self.health, self.message = Health.HEALTHY, ""
+
+    def _refuse(self, head: Head) -> None:
+        body = self._connection.read_rest(self._clock.monotonic() + 5.0)
+        self._connection.close()
+        health = HEALTH_BY_STATUS.get(head.status, Health.UNREACHABLE)
+        ended = _Ended(health, Answer(head, body).describe(), restart=head.status == _GONE)
+        self._end(ended, head.retry_after_seconds)
+
+    def _read(self, timeout_seconds: float) -> List[Change]:
+        if not self._streaming:
+            return []
+        silence = self._clock.monotonic() - self._silent_since
+        received = self._connection.read_some(
+            min(timeout_seconds, max(0.0, READ_DEADLINE_SECONDS - silence))
+        )
+        if received is None:
+            if self._clock.monotonic() - self._silent_since >= READ_DEADLINE_SECONDS:
+                raise _Ended(Health.HEALTHY, "silent connection", restart=False)
+            return []
+        if not received:
+            raise _Ended(Health.HEALTHY, "", restart=False)
+        self._silent_since = self._clock.monotonic()
+        self._failures = 0
+        self._received += received
+        return self._parse_lines()
+
+    def _parse_lines(self) -> List[Change]:
+        *lines, rest = self._received.split(b"\n")
+        self._received = bytearray(rest)
+        if len(self._received) > _MAX_LINE_BYTES:
+            raise _Ended(Health.UNREACHABLE, "a watch event without end", restart=True)
+        changes = []  # type: List[Change]
+        for line in lines:
+            if line.strip():
+                changes.extend(self._parse_event(bytes(line)))
+        return changes
+
+    def _parse_event(self, line: bytes) -> List[Change]:
+        try:
+            event = json.loads(line.decode())
+            kind, body = event["type"], event["object"]
+            if kind == "ERROR":
+                raise self._translate_error(body)
+            version = body["metadata"]["resourceVersion"]
+        except (ValueError, KeyError, TypeError) as e:
+            raise _Ended(Health.UNREACHABLE, "broken watch event: {}".format(e), True) from e
+        self._resource_version = str(version)
+        if kind == "DELETED":
+            return [Change(None)]
+        return [Change(body)] if kind in {"ADDED", "MODIFIED"} else []
+
+    @staticmethod
+    def _translate_error(status: Dict[str, Any]) -> _Ended:
+        code = status.get("code")
+        if code == _GONE:
+            return _Ended(Health.HEALTHY, "", restart=True)
+        health = HEALTH_BY_STATUS.get(code or 0, Health.UNREACHABLE)
+        return _Ended(health, str(status.get("message", "watch error")), restart=True)
+
+    def _end(self, ended: _Ended, retry_after_seconds: Optional[float]) -> None:
+        self._connection.close()
+        self._streaming = False
+        self.health, self.message = ended.health, ended.message
+        if ended.restart:
+            self._resource_version = "0"
+        ceiling = min(_BACKOFF_FIRST_SECONDS * 2.0**self._failures, _BACKOFF_MAX_SECONDS)
+        if ended.health is Health.FORBIDDEN:
+            ceiling = _DENIED_BACKOFF_SECONDS
+        self._failures = min(self._failures + 1, 10)
+        wait = self._clock.uniform(ceiling / 2.0, ceiling)
+        # A Retry-After is a minimum; jitter on top keeps a gang from coming back in step.
+        self._next_attempt_at = self._clock.monotonic() + wait + (retry_after_seconds or 0.0)

@@ -1,0 +1,111 @@
+"""Every name that crosses a border: kinds, annotations, labels, env, spec extensions, files.
+
+Written for Python 3.7: the agents' zipapp carries this file into users' images. The names of the
+Go original come from microsoft/frameworkcontroller ``pkg/apis/frameworkcontroller/v1/constants.go``;
+all others are ours. docs/api.md lists them for users, and a test holds the two together.
+"""
+
+GROUP = "frameworkcontroller.microsoft.com"
+VERSION = "v1"
+API_VERSION = GROUP + "/" + VERSION
+FRAMEWORK_KIND = "Framework"
+FRAMEWORK_PLURAL = "frameworks"
+FRAMEWORK_CRD_NAME = FRAMEWORK_PLURAL + "." + GROUP
+TASK_KIND = "Task"
+CONFIGMAP_KIND = "ConfigMap"
+POD_KIND = "Pod"
+COMPONENT_NAME = "frameworkcontroller"
+
+# --- On every object the controller makes: annotations, the first three also labels -------------
+
+FRAMEWORK_NAMESPACE = "FC_FRAMEWORK_NAMESPACE"
+FRAMEWORK_NAME = "FC_FRAMEWORK_NAME"
+TASKROLE_NAME = "FC_TASKROLE_NAME"
+TASK_INDEX = "FC_TASK_INDEX"
+CONFIGMAP_NAME = "FC_CONFIGMAP_NAME"
+POD_NAME = "FC_POD_NAME"
+FRAMEWORK_UID = "FC_FRAMEWORK_UID"
+FRAMEWORK_ATTEMPT_ID = "FC_FRAMEWORK_ATTEMPT_ID"
+FRAMEWORK_ATTEMPT_INSTANCE_UID = "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID"
+CONFIGMAP_UID = "FC_CONFIGMAP_UID"
+TASKROLE_UID = "FC_TASKROLE_UID"
+TASK_UID = "FC_TASK_UID"
+TASK_ATTEMPT_ID = "FC_TASK_ATTEMPT_ID"
+# Env only: known when the container starts, through the downward API.
+POD_UID = "FC_POD_UID"
+TASK_ATTEMPT_INSTANCE_UID = "FC_TASK_ATTEMPT_INSTANCE_UID"
+POD_UID_FIELD_PATH = "metadata.uid"
+
+# Placeholders ``{{NAME}}`` replaced once in any string of a Pod template, in this order.
+TEMPLATE_PLACEHOLDERS = (
+    FRAMEWORK_NAMESPACE,
+    FRAMEWORK_NAME,
+    TASKROLE_NAME,
+    TASK_INDEX,
+    CONFIGMAP_NAME,
+    POD_NAME,
+)
+
+FOREGROUND_DELETION_FINALIZER = "foregroundDeletion"
+
+# --- Ours: annotations ---------------------------------------------------------------------------
+
+ANNOTATION_PREFIX = "frameworkbarrier.io/"
+# On the attempt ConfigMap. The value is ROSTER_VERSION: this ConfigMap will carry a roster.
+ROSTER_VERSION_ANNOTATION = ANNOTATION_PREFIX + "roster-version"
+# On the attempt ConfigMap: the generation of the roster in binaryData, a decimal number from 1.
+GENERATION_ANNOTATION = ANNOTATION_PREFIX + "generation"
+# On the attempt ConfigMap: sha256 (hex) of the stored roster bytes.
+ROSTER_DIGEST_ANNOTATION = ANNOTATION_PREFIX + "roster-sha256"
+# On the attempt ConfigMap before the gang is complete: JSON {ready, total, missing}, at most 2 kB.
+PROGRESS_ANNOTATION = ANNOTATION_PREFIX + "progress"
+# On a Pod, written by its own agent: the newest roster generation that agent has applied.
+ACKNOWLEDGED_GENERATION_ANNOTATION = ANNOTATION_PREFIX + "acknowledged-generation"
+# On a Pod template: the Pod runs our PID-1 wrapper, which ends by itself when told to complete.
+WRAPPER_ANNOTATION = ANNOTATION_PREFIX + "wrapper"
+
+ROSTER_VERSION = "1"
+# Key in the attempt ConfigMap's binaryData.
+ROSTER_KEY = "roster.json.gz"
+PROGRESS_MAX_BYTES = 2048
+PROGRESS_MAX_MISSING = 10
+
+# --- Ours: extensions of the Framework's spec and status (all optional) --------------------------
+
+ABSENT_TASK_INDICES_FIELD = "absentTaskIndices"  # taskRoles[]: wanted gaps
+MIN_MEMBER_COUNT_FIELD = "minMemberCount"  # taskRoles[]: quorum with which the gang may start
+DRAIN_FIELD = "drain"  # taskRoles[]: {timeoutSec}
+DRAIN_TIMEOUT_FIELD = "timeoutSec"
+COMPLETED_POD_POLICY_FIELD = "completedPodPolicy"  # spec: Delete | Retain
+DRAIN_DEADLINE_FIELD = "drainDeadlineTime"  # status of a Task that drains
+CONDITIONS_FIELD = "conditions"  # status
+OBSERVED_GENERATION_FIELD = "observedGeneration"  # status
+
+# --- Limits --------------------------------------------------------------------------------------
+
+MAX_TASK_NUMBER = 10000
+UNLIMITED = -1
+EXTENDED_UNLIMITED = -2
+COMPRESSION_MIN_BYTES = 700 * 1024
+
+# --- The barrier's contract with Pods ------------------------------------------------------------
+
+WORKING_DIR = "/mnt/frameworkbarrier"
+WORKING_DIR_ENV = "BARRIER_WORKING_DIR"
+BARRIER_CHECK_INTERVAL_ENV = "BARRIER_CHECK_INTERVAL_SEC"
+BARRIER_CHECK_TIMEOUT_ENV = "BARRIER_CHECK_TIMEOUT_SEC"
+BARRIER_QUORUM_GRACE_ENV = "BARRIER_QUORUM_GRACE_SEC"
+BARRIER_FRAMEWORK_JSON_ENV = "BARRIER_FRAMEWORK_JSON"
+BARRIER_REQUIRE_ENV = "BARRIER_REQUIRE"
+BARRIER_EXPECT_ENV = "BARRIER_EXPECT"
+FRAMEWORK_JSON_FILE = "framework.json"
+INJECTOR_FILE = "injector.sh"
+TERMINATION_LOG = "/dev/termination-log"
+TERMINATION_LOG_ENV = "BARRIER_TERMINATION_LOG"
+
+# --- How a program finds the API server ----------------------------------------------------------
+
+KUBE_APISERVER_ADDRESS_ENV = "KUBE_APISERVER_ADDRESS"
+KUBECONFIG_ENV = "KUBECONFIG"
+SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
+SERVICE_ACCOUNT_DIR_ENV = "FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR"

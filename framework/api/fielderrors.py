@@ -1,0 +1,33 @@
+"""Errors that name a field: what decoding, validation and the config loader report.
+
+All errors of an input are collected and reported at once, each with its path and remedy.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One fault of an input. ``path`` as kubectl writes it: ``spec.taskRoles[0].name``."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        """Render as ``path: message``."""
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+class FieldErrors(ValueError):
+    """All faults of one input."""
+
+    def __init__(self, errors: Iterable[FieldError]) -> None:
+        """Keep ``errors`` in the order they were found."""
+        self.errors = tuple(errors)
+        super().__init__("; ".join(str(error) for error in self.errors))
+
+
+def join_path(path: str, key: str) -> str:
+    """Append a key to a path."""
+    return f"{path}.{key}" if path else key

@@ -1,0 +1,291 @@
+"""Trimmed views of Pods and attempt ConfigMaps: the few fields that decisions read.
+
+Called by the controller's store, which keeps views instead of whole objects, and by the core.
+Parsing never fails: what another writer left out or mistyped reads as absent.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from framework.api import constants
+from framework.api.types import (
+    ContainerCompletionStatus,
+    PodCompletionStatus,
+)
+from framework.api.wire import parse_time
+
+# Go's zero time: what an absent finishedAt compares as.
+ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class PodPhase(StrEnum):
+    """Phase of a Pod. An unknown text counts as UNKNOWN: the Task keeps its state."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Terminated:
+    """How a container ended, from state.terminated."""
+
+    code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    finished_at: datetime = ZERO_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerView:
+    """One container; ``waiting`` is (reason, message) while it has not started."""
+
+    name: str
+    terminated: Terminated | None = None
+    waiting: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerView:
+    """The controlling owner of an object."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectView:
+    """What Pods and ConfigMaps have in common."""
+
+    name: str
+    uid: str
+    resource_version: str
+    owner: OwnerView | None
+    annotations: Mapping[str, str]
+    deletion_time: datetime | None
+
+    @property
+    def is_terminating(self) -> bool:
+        """Tell whether the object is being deleted."""
+        return self.deletion_time is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigMapView(ObjectView):
+    """An attempt ConfigMap. ``roster`` is the stored bytes in base64, "" if none."""
+
+    finalizers: tuple[str, ...] = ()
+    roster: str = ""
+
+    @property
+    def attempt_id(self) -> str:
+        """The attempt it says to be, as text."""
+        return self.annotations.get(constants.FRAMEWORK_ATTEMPT_ID, "")
+
+
+@dataclass(frozen=True, slots=True)
+class PodView(ObjectView):
+    """A Pod. ``unscheduled`` is (reason, message) of PodScheduled=False."""
+
+    phase: PodPhase = PodPhase.PENDING
+    reason: str = ""
+    message: str = ""
+    node_name: str = ""
+    pod_ip: str = ""
+    more_ips: tuple[str, ...] = ()
+    host_ip: str = ""
+    deletion_grace_seconds: int = 0
+    termination_grace_seconds: int = 30
+    # Init containers first.
+    containers: tuple[ContainerView, ...] = ()
+    unscheduled: tuple[str, str] | None = None
+
+    @property
+    def task_uid(self) -> str:
+        """The Task instance it says to belong to."""
+        return self.annotations.get(constants.TASK_UID, "")
+
+    @property
+    def task_attempt_id(self) -> str:
+        """The Task attempt it says to be, as text."""
+        return self.annotations.get(constants.TASK_ATTEMPT_ID, "")
+
+    @property
+    def is_ended(self) -> bool:
+        """Tell whether its containers have ended for good."""
+        return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+
+def parse_pod(wire: Mapping[str, Any]) -> PodView:
+    """Trim a Pod to its view."""
+    meta, spec, status = (_object(wire, key) for key in ("metadata", "spec", "status"))
+    init = _parse_containers(status.get("initContainerStatuses"))
+    app = _parse_containers(status.get("containerStatuses"))
+    pod_ip = _text(status, "podIP")
+    ips = [_text(ip, "ip") for ip in _objects(status.get("podIPs"))]
+    return PodView(
+        **_parse_meta(meta),
+        phase=_parse_phase(_text(status, "phase")),
+        reason=_text(status, "reason"),
+        message=_text(status, "message"),
+        node_name=_text(spec, "nodeName"),
+        pod_ip=pod_ip,
+        more_ips=tuple(ip for ip in ips if ip and ip != pod_ip),
+        host_ip=_text(status, "hostIP"),
+        deletion_grace_seconds=_int(meta, "deletionGracePeriodSeconds", 0),
+        termination_grace_seconds=_int(spec, "terminationGracePeriodSeconds", 30),
+        containers=tuple(init + app),
+        unscheduled=_parse_unscheduled(status),
+    )
+
+
+def parse_configmap(wire: Mapping[str, Any]) -> ConfigMapView:
+    """Trim an attempt ConfigMap to its view."""
+    meta = _object(wire, "metadata")
+    finalizers = meta.get("finalizers")
+    return ConfigMapView(
+        **_parse_meta(meta),
+        finalizers=tuple(f for f in finalizers if isinstance(f, str))
+        if isinstance(finalizers, list)
+        else (),
+        roster=_text(_object(wire, "binaryData"), constants.ROSTER_KEY),
+    )
+
+
+def extract_completion(pod: PodView) -> PodCompletionStatus:
+    """Extract how every container of a Pod ended, init containers first."""
+    return PodCompletionStatus(
+        reason=pod.reason,
+        message=pod.message,
+        containers=tuple(_extract_container(c) for c in pod.containers),
+    )
+
+
+def explain_waiting(pod: PodView) -> str:
+    """Say in a few words why a Pod has no address yet, or why it does not run."""
+    if pod.unscheduled is not None:
+        reason, message = pod.unscheduled
+        return f"{reason}: {message}" if message else reason
+    for container in pod.containers:
+        if container.waiting is not None and container.waiting[0] not in _ORDINARY_WAITS:
+            reason, message = container.waiting
+            return f"{reason}: {message}" if message else f"{reason} (container {container.name})"
+    if not pod.node_name:
+        return "Pod waits for the scheduler"
+    return f"Pod is {pod.phase} on {pod.node_name}, without an address yet"
+
+
+# What every Pod goes through: says nothing about a fault.
+_ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
+
+
+def _extract_container(container: ContainerView) -> ContainerCompletionStatus:
+    ended = container.terminated
+    if ended is None:
+        return ContainerCompletionStatus(name=container.name)
+    return ContainerCompletionStatus(
+        name=container.name,
+        reason=ended.reason,
+        message=ended.message,
+        signal=ended.signal,
+        code=ended.code,
+    )
+
+
+def _parse_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
+    annotations = _object(meta, "annotations")
+    return {
+        "name": _text(meta, "name"),
+        "uid": _text(meta, "uid"),
+        "resource_version": _text(meta, "resourceVersion"),
+        "owner": _parse_owner(meta.get("ownerReferences")),
+        "annotations": {
+            k: v
+            for k, v in annotations.items()
+            if isinstance(v, str) and k.startswith(("FC_", constants.ANNOTATION_PREFIX))
+        },
+        "deletion_time": _time(meta, "deletionTimestamp"),
+    }
+
+
+def _parse_owner(references: Any) -> OwnerView | None:
+    for reference in _objects(references):
+        if reference.get("controller") is True:
+            kind, name, uid = (_text(reference, key) for key in ("kind", "name", "uid"))
+            return OwnerView(kind, name, uid)
+    return None
+
+
+def _parse_phase(text: str) -> PodPhase:
+    try:
+        return PodPhase(text or "Pending")
+    except ValueError:
+        return PodPhase.UNKNOWN
+
+
+def _parse_containers(statuses: Any) -> list[ContainerView]:
+    return [_parse_container(status) for status in _objects(statuses)]
+
+
+def _parse_container(status: Mapping[str, Any]) -> ContainerView:
+    state = _object(status, "state")
+    ended = state.get("terminated")
+    waiting = state.get("waiting")
+    return ContainerView(
+        name=_text(status, "name"),
+        terminated=_parse_terminated(ended) if isinstance(ended, Mapping) else None,
+        waiting=(_text(waiting, "reason"), _text(waiting, "message"))
+        if isinstance(waiting, Mapping)
+        else None,
+    )
+
+
+def _parse_terminated(ended: Mapping[str, Any]) -> Terminated:
+    return Terminated(
+        code=_int(ended, "exitCode", 0),
+        signal=_int(ended, "signal", 0),
+        reason=_text(ended, "reason"),
+        message=_text(ended, "message"),
+        finished_at=_time(ended, "finishedAt") or ZERO_TIME,
+    )
+
+
+def _parse_unscheduled(status: Mapping[str, Any]) -> tuple[str, str] | None:
+    for condition in _objects(status.get("conditions")):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return _text(condition, "reason") or "Unschedulable", _text(condition, "message")
+    return None
+
+
+def _object(wire: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = wire.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        yield from (item for item in value if isinstance(item, Mapping))
+
+
+def _text(wire: Mapping[str, Any], key: str) -> str:
+    value = wire.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _int(wire: Mapping[str, Any], key: str, default: int) -> int:
+    value = wire.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _time(wire: Mapping[str, Any], key: str) -> datetime | None:
+    try:
+        return parse_time(_text(wire, key))
+    except ValueError:
+        return None

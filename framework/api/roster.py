@@ -1,0 +1,307 @@
+"""The roster: what agents read of their gang, and its columnar wire form.
+
+Written by the controller into the attempt ConfigMap, read by the barrier and by rendezvous.
+Written for Python 3.7 (agents' zipapp). What a roster contains is decided in
+``controller/core/roster_policy.py``; here are only its shape, its bytes and what may be asked of
+it. Source of the rules: DESIGN, "The roster".
+
+Wire form (JSON, gzip): per role columns instead of an object per Task, about 10 bytes a Task::
+
+    {"version": 1, "namespace": "default", "framework": "f", "frameworkUID": "...",
+     "attemptID": 0, "instanceUID": "0_...", "generation": 7, "complete": true, "phase": "Active",
+     "roles": [{"name": "worker", "wanted": 4, "minimum": 4, "running": false,
+                "indexes": "0-2", "addresses": ["10.0.0.2", "10.0.0.3", "10.0.0.4"],
+                "fingerprints": "0123456789abcdef01234567",
+                "moreAddresses": {"0": ["fd00::2"]}, "attemptIDs": {"2": 1},
+                "completed": {"3": ["Succeeded", "10.0.0.5"]}, "absent": []}],
+     "leaving": [{"role": "worker", "index": 4, "fingerprint": "89abcdef", "since": 7,
+                  "deadline": "2026-01-01T00:00:00Z"}]}
+"""
+
+import gzip
+import hashlib
+import json
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+from framework.api.constants import PROGRESS_MAX_BYTES, PROGRESS_MAX_MISSING
+
+WIRE_VERSION = 1
+FINGERPRINT_LENGTH = 8
+
+PHASE_ACTIVE = "Active"
+PHASE_COMPLETING = "Completing"
+
+STATE_SUCCEEDED = "Succeeded"
+STATE_FAILED = "Failed"
+
+
+class RosterError(ValueError):
+    """The stored bytes are no roster of a version this code knows."""
+
+
+class Member(NamedTuple):
+    """A required Task whose Pod of the current attempt has its address."""
+
+    index: int
+    addresses: Tuple[str, ...]
+    fingerprint: str
+    attempt_id: int
+
+
+class CompletedTask(NamedTuple):
+    """A wanted Task that is finally Completed: satisfied, never a peer.
+
+    ``address`` is its last one, kept so that index-aligned lists stay aligned; "" if it had none.
+    """
+
+    index: int
+    state: str
+    address: str
+
+
+class RoleRoster(NamedTuple):
+    """One role. ``running``: every required member's Pod is Running."""
+
+    name: str
+    wanted: int
+    minimum: int
+    running: bool
+    members: Tuple[Member, ...]
+    completed: Tuple[CompletedTask, ...]
+    absent: Tuple[int, ...]
+
+    @property
+    def ready(self) -> int:
+        """Count the satisfied and the addressed Tasks."""
+        return len(self.members) + len(self.completed)
+
+
+class Leaving(NamedTuple):
+    """A Task that drains: out of the members since generation ``since``."""
+
+    role: str
+    index: int
+    fingerprint: str
+    since: int
+    deadline: str
+
+
+class Roster(NamedTuple):
+    """One generation of one attempt's gang."""
+
+    namespace: str
+    framework: str
+    framework_uid: str
+    attempt_id: int
+    instance_uid: str
+    generation: int
+    complete: bool
+    phase: str
+    roles: Tuple[RoleRoster, ...]
+    leaving: Tuple[Leaving, ...]
+
+    @property
+    def ready(self) -> int:
+        """Count the satisfied and the addressed Tasks of the whole gang."""
+        return sum(role.ready for role in self.roles)
+
+    @property
+    def wanted(self) -> int:
+        """Count the wanted Tasks of the whole gang."""
+        return sum(role.wanted for role in self.roles)
+
+    def find_role(self, name: str) -> Optional[RoleRoster]:
+        """Find a role by name."""
+        for role in self.roles:
+            if role.name == name:
+                return role
+        return None
+
+    def find_member(self, role: str, index: int) -> Optional[Member]:
+        """Find a member by its identity."""
+        found = self.find_role(role)
+        for member in found.members if found else ():
+            if member.index == index:
+                return member
+        return None
+
+    def is_same_gang(self, other: "Roster") -> bool:
+        """Tell whether only the generation differs."""
+        return self._replace(generation=other.generation) == other
+
+
+class Missing(NamedTuple):
+    """A Task that holds the gang up, and why, in words for a person."""
+
+    role: str
+    index: int
+    reason: str
+
+
+class Progress(NamedTuple):
+    """How far the gang is before its first roster. Never lets a barrier pass."""
+
+    ready: int
+    total: int
+    missing: Tuple[Missing, ...]
+
+
+def fingerprint_uid(uid: str) -> str:
+    """Shorten a Pod's UID to 8 hex digits of its SHA-256: enough to tell instances apart."""
+    return hashlib.sha256(uid.encode()).hexdigest()[:FINGERPRINT_LENGTH]
+
+
+def encode_roster(roster: Roster) -> bytes:
+    """Encode to the stored bytes: equal rosters give equal bytes."""
+    text = json.dumps(_roster_to_wire(roster), separators=(",", ":"), ensure_ascii=False)
+    return gzip.compress(text.encode(), 6, mtime=0)
+
+
+def decode_roster(stored: bytes) -> Roster:
+    """Decode the stored bytes.
+
+    Raises:
+        RosterError: The bytes are no gzip, no JSON, of another version, or inconsistent.
+    """
+    try:
+        wire = json.loads(gzip.decompress(stored).decode())
+        if wire["version"] != WIRE_VERSION:
+            raise RosterError("roster of version {!r}, not {}".format(wire["version"], WIRE_VERSION))
+        return _roster_from_wire(wire)
+    except RosterError:
+        raise
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, IndexError) as e:
+        raise RosterError("undecodable roster: {}: {}".format(type(e).__name__, e)) from e
+
+
+def encode_progress(progress: Progress) -> str:
+    """Encode to the annotation's JSON: at most 10 missing Tasks and 2 kB, reasons cut first."""
+    for width in (160, 80, 40, 20):
+        text = json.dumps(_progress_to_wire(progress, width), separators=(",", ":"))
+        if len(text.encode()) <= PROGRESS_MAX_BYTES:
+            return text
+    return json.dumps({"ready": progress.ready, "total": progress.total, "missing": []})
+
+
+def decode_progress(text: str) -> Progress:
+    """Decode the annotation.
+
+    Raises:
+        RosterError: The text is no such JSON.
+    """
+    try:
+        wire = json.loads(text)
+        missing = tuple(
+            Missing(str(m["role"]), int(m["index"]), str(m["reason"])) for m in wire["missing"]
+        )
+        return Progress(int(wire["ready"]), int(wire["total"]), missing)
+    except (ValueError, KeyError, TypeError) as e:
+        raise RosterError("undecodable progress: {}".format(e)) from e
+
+
+def _progress_to_wire(progress: Progress, width: int) -> Dict[str, Any]:
+    return {
+        "ready": progress.ready,
+        "total": progress.total,
+        "missing": [
+            {"role": m.role, "index": m.index, "reason": m.reason[:width]}
+            for m in progress.missing[:PROGRESS_MAX_MISSING]
+        ],
+    }
+
+
+def _roster_to_wire(roster: Roster) -> Dict[str, Any]:
+    return {
+        "version": WIRE_VERSION,
+        "namespace": roster.namespace,
+        "framework": roster.framework,
+        "frameworkUID": roster.framework_uid,
+        "attemptID": roster.attempt_id,
+        "instanceUID": roster.instance_uid,
+        "generation": roster.generation,
+        "complete": roster.complete,
+        "phase": roster.phase,
+        "roles": [_role_to_wire(role) for role in roster.roles],
+        "leaving": [leaving._asdict() for leaving in roster.leaving],
+    }
+
+
+def _role_to_wire(role: RoleRoster) -> Dict[str, Any]:
+    return {
+        "name": role.name,
+        "wanted": role.wanted,
+        "minimum": role.minimum,
+        "running": role.running,
+        "indexes": _ranges_to_text(m.index for m in role.members),
+        "addresses": [m.addresses[0] for m in role.members],
+        "fingerprints": "".join(m.fingerprint for m in role.members),
+        "moreAddresses": {
+            str(m.index): list(m.addresses[1:]) for m in role.members if len(m.addresses) > 1
+        },
+        "attemptIDs": {str(m.index): m.attempt_id for m in role.members if m.attempt_id},
+        "completed": {str(c.index): [c.state, c.address] for c in role.completed},
+        "absent": list(role.absent),
+    }
+
+
+def _roster_from_wire(wire: Dict[str, Any]) -> Roster:
+    return Roster(
+        namespace=wire["namespace"],
+        framework=wire["framework"],
+        framework_uid=wire["frameworkUID"],
+        attempt_id=int(wire["attemptID"]),
+        instance_uid=wire["instanceUID"],
+        generation=int(wire["generation"]),
+        complete=bool(wire["complete"]),
+        phase=wire["phase"],
+        roles=tuple(_role_from_wire(role) for role in wire["roles"]),
+        leaving=tuple(Leaving(**leaving) for leaving in wire["leaving"]),
+    )
+
+
+def _role_from_wire(wire: Dict[str, Any]) -> RoleRoster:
+    indexes = list(_ranges_from_text(wire["indexes"]))
+    addresses = wire["addresses"]
+    fingerprints = wire["fingerprints"]
+    if len(addresses) != len(indexes) or len(fingerprints) != FINGERPRINT_LENGTH * len(indexes):
+        raise RosterError("columns of role {!r} differ in length".format(wire["name"]))
+    more, attempt_ids = wire["moreAddresses"], wire["attemptIDs"]
+    members = tuple(
+        Member(
+            index,
+            (addresses[i],) + tuple(more.get(str(index), ())),
+            fingerprints[i * FINGERPRINT_LENGTH : (i + 1) * FINGERPRINT_LENGTH],
+            int(attempt_ids.get(str(index), 0)),
+        )
+        for i, index in enumerate(indexes)
+    )
+    completed = tuple(
+        CompletedTask(int(index), state, address)
+        for index, (state, address) in sorted(wire["completed"].items(), key=lambda i: int(i[0]))
+    )
+    return RoleRoster(
+        name=wire["name"],
+        wanted=int(wire["wanted"]),
+        minimum=int(wire["minimum"]),
+        running=bool(wire["running"]),
+        members=members,
+        completed=completed,
+        absent=tuple(int(i) for i in wire["absent"]),
+    )
+
+
+def _ranges_to_text(indexes: Iterable[int]) -> str:
+    runs = []  # type: List[List[int]]
+    for index in indexes:
+        if runs and runs[-1][1] == index - 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ",".join(str(a) if a == b else "{}-{}".format(a, b) for a, b in runs)
+
+
+def _ranges_from_text(text: str) -> Iterator[int]:
+    for run in text.split(",") if text else ():
+        first, _, last = run.partition("-")
+        for index in range(int(first), int(last or first) + 1):
+            yield index

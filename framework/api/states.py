@@ -1,0 +1,124 @@
+"""The two state machines as tables: nine states each, and every legal step between them.
+
+Called by the core, which moves only along these pairs, and by the generated docs. Several steps
+may share one write, so an observer may see a state skipped. Source: FRAMEWORK, "State machines";
+microsoft/frameworkcontroller ``types.go``.
+"""
+
+from enum import StrEnum
+
+
+class FrameworkState(StrEnum):
+    """State of a Framework; its ground truth is the attempt ConfigMap by UID."""
+
+    ATTEMPT_CREATION_PENDING = "AttemptCreationPending"
+    ATTEMPT_CREATION_REQUESTED = "AttemptCreationRequested"
+    ATTEMPT_PREPARING = "AttemptPreparing"
+    ATTEMPT_RUNNING = "AttemptRunning"
+    ATTEMPT_DELETION_PENDING = "AttemptDeletionPending"
+    ATTEMPT_DELETION_REQUESTED = "AttemptDeletionRequested"
+    ATTEMPT_DELETING = "AttemptDeleting"
+    ATTEMPT_COMPLETED = "AttemptCompleted"
+    COMPLETED = "Completed"
+
+
+class TaskState(StrEnum):
+    """State of a Task; its ground truth is the Pod by UID."""
+
+    ATTEMPT_CREATION_PENDING = "AttemptCreationPending"
+    ATTEMPT_CREATION_REQUESTED = "AttemptCreationRequested"
+    ATTEMPT_PREPARING = "AttemptPreparing"
+    ATTEMPT_RUNNING = "AttemptRunning"
+    ATTEMPT_DELETION_PENDING = "AttemptDeletionPending"
+    ATTEMPT_DELETION_REQUESTED = "AttemptDeletionRequested"
+    ATTEMPT_DELETING = "AttemptDeleting"
+    ATTEMPT_COMPLETED = "AttemptCompleted"
+    COMPLETED = "Completed"
+
+
+_F = FrameworkState
+_T = TaskState
+
+# From a state to the states it may step to.
+FRAMEWORK_TRANSITIONS: dict[FrameworkState, frozenset[FrameworkState]] = {
+    _F.ATTEMPT_CREATION_PENDING: frozenset(
+        {_F.ATTEMPT_CREATION_REQUESTED, _F.ATTEMPT_COMPLETED},
+    ),
+    _F.ATTEMPT_CREATION_REQUESTED: frozenset(
+        {_F.ATTEMPT_PREPARING, _F.ATTEMPT_DELETING, _F.ATTEMPT_COMPLETED},
+    ),
+    _F.ATTEMPT_PREPARING: frozenset(
+        {
+            _F.ATTEMPT_RUNNING,
+            _F.ATTEMPT_DELETION_PENDING,
+            _F.ATTEMPT_DELETING,
+            _F.ATTEMPT_COMPLETED,
+        },
+    ),
+    _F.ATTEMPT_RUNNING: frozenset(
+        {_F.ATTEMPT_DELETION_PENDING, _F.ATTEMPT_DELETING, _F.ATTEMPT_COMPLETED},
+    ),
+    _F.ATTEMPT_DELETION_PENDING: frozenset(
+        {_F.ATTEMPT_DELETION_REQUESTED, _F.ATTEMPT_DELETING, _F.ATTEMPT_COMPLETED},
+    ),
+    _F.ATTEMPT_DELETION_REQUESTED: frozenset({_F.ATTEMPT_DELETING, _F.ATTEMPT_COMPLETED}),
+    _F.ATTEMPT_DELETING: frozenset({_F.ATTEMPT_COMPLETED}),
+    _F.ATTEMPT_COMPLETED: frozenset({_F.ATTEMPT_CREATION_PENDING, _F.COMPLETED}),
+    _F.COMPLETED: frozenset(),
+}
+
+TASK_TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
+    _T.ATTEMPT_CREATION_PENDING: frozenset(
+        {_T.ATTEMPT_CREATION_REQUESTED, _T.ATTEMPT_COMPLETED},
+    ),
+    _T.ATTEMPT_CREATION_REQUESTED: frozenset(
+        {_T.ATTEMPT_PREPARING, _T.ATTEMPT_DELETING, _T.ATTEMPT_COMPLETED},
+    ),
+    _T.ATTEMPT_PREPARING: frozenset(
+        {
+            _T.ATTEMPT_RUNNING,
+            _T.ATTEMPT_DELETION_PENDING,
+            _T.ATTEMPT_DELETING,
+            _T.ATTEMPT_COMPLETED,
+        },
+    ),
+    _T.ATTEMPT_RUNNING: frozenset(
+        {_T.ATTEMPT_DELETION_PENDING, _T.ATTEMPT_DELETING, _T.ATTEMPT_COMPLETED},
+    ),
+    _T.ATTEMPT_DELETION_PENDING: frozenset(
+        {_T.ATTEMPT_DELETION_REQUESTED, _T.ATTEMPT_DELETING, _T.ATTEMPT_COMPLETED},
+    ),
+    _T.ATTEMPT_DELETION_REQUESTED: frozenset({_T.ATTEMPT_DELETING, _T.ATTEMPT_COMPLETED}),
+    _T.ATTEMPT_DELETING: frozenset({_T.ATTEMPT_COMPLETED}),
+    _T.ATTEMPT_COMPLETED: frozenset({_T.ATTEMPT_CREATION_PENDING, _T.COMPLETED}),
+    _T.COMPLETED: frozenset(),
+}
+
+# The attempt is going away: no scaling, no policy, no Stop, no Pod creation.
+FRAMEWORK_COMPLETING = frozenset(
+    {_F.ATTEMPT_DELETION_PENDING, _F.ATTEMPT_DELETION_REQUESTED, _F.ATTEMPT_DELETING},
+)
+# The spec no longer reshapes the attempt (FRAMEWORK, "Scaling").
+FRAMEWORK_FROZEN = FRAMEWORK_COMPLETING | {_F.ATTEMPT_COMPLETED, _F.COMPLETED}
+# The Task's Pod exists and is alive as far as is known.
+TASK_ALIVE = frozenset(
+    {_T.ATTEMPT_CREATION_REQUESTED, _T.ATTEMPT_PREPARING, _T.ATTEMPT_RUNNING},
+)
+# The Task's attempt is over; no Pod of it exists unless it is retained.
+TASK_ENDED = frozenset({_T.ATTEMPT_COMPLETED, _T.COMPLETED})
+
+
+class IllegalTransitionError(AssertionError):
+    """The core tried a step that is not in its table: a bug, never a state of the world."""
+
+
+def check_framework_transition(source: FrameworkState, target: FrameworkState) -> None:
+    """Raise IllegalTransitionError unless the step is in the table."""
+    if target not in FRAMEWORK_TRANSITIONS[source]:
+        raise IllegalTransitionError(f"Framework: {source} -> {target}")
+
+
+def check_task_transition(source: TaskState, target: TaskState) -> None:
+    """Raise IllegalTransitionError unless the step is in the table."""
+    if target not in TASK_TRANSITIONS[source]:
+        raise IllegalTransitionError(f"Task: {source} -> {target}")

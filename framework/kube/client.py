@@ -1,0 +1,425 @@
+"""The client of one API server: one method a verb, raw dicts in and out.
+
+Called by the controller's shell, the local cluster's kubelet and the command line. It sends each
+request once (a token read anew after a 401 is the one exception) and retries nothing: only the
+caller knows whether a second try is right. Following a resource for ever is ``listwatch``.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import msgspec
+
+from framework.clock import Clock
+from framework.kube.config import KubeConfig
+from framework.kube.errors import GoneError, UnreachableError, build_event_error
+from framework.kube.resources import Object, Resource
+from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event, decode_object
+from framework.kube.throttle import TokenBucket
+from framework.kube.transport import Request, Transport
+
+# What a page of a list holds: a few hundred Pods are about a megabyte.
+PAGE_SIZE = 500
+DEFAULT_TIMEOUT_SECONDS = 30.0
+
+WatchEvent: TypeAlias = tuple[str, Object]
+_Query: TypeAlias = Mapping[str, str | int | None]
+
+_ERROR_EVENT = "ERROR"
+_encode = msgspec.json.Encoder().encode
+
+
+class PatchContent(StrEnum):
+    """The four forms of a patch, by their content type."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class KubeClient:
+    """An API server, as one user sees it. Use it in ``async with``.
+
+    Every method raises ``ApiError`` when the server says no and ``UnreachableError`` when there
+    is no answer within ``timeout_seconds``: a write may then have been carried out.
+    """
+
+    def __init__(
+        self,
+        config: KubeConfig,
+        *,
+        user_agent: str,
+        clock: Clock,
+        qps: float | None = None,
+        burst: int = 0,
+    ) -> None:
+        """Prepare; nothing is opened yet.
+
+        Args:
+            config: where the server is.
+            user_agent: program and version, for the server's audit log.
+            clock: for the rate and for a token's expiry.
+            qps: requests a second, None for no limit. Waiting for it does not count as time of
+                the request.
+            burst: requests at once before ``qps`` holds.
+        """
+        self._transport = Transport(config, user_agent=user_agent, clock=clock)
+        self._bucket = None if qps is None else TokenBucket(qps, burst, clock)
+
+    async def __aenter__(self) -> Self:
+        """Open the connection pool.
+
+        Raises:
+            ConfigError: a certificate or key cannot be used.
+        """
+        self._transport.open()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the connection pool."""
+        await self._transport.close()
+
+    async def get(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        resource_version: str | None = None,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> Object:
+        """Return one object; ``resource_version="0"`` allows one from the server's cache."""
+        query = {"resourceVersion": resource_version}
+        path = resource.path(namespace, name)
+        return await self._exchange("GET", path, timeout_seconds, query=query)
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        resource_version: str | None = None,
+        limit: int | None = None,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> Object:
+        """Return the whole list, however many pages of ``limit`` it takes.
+
+        Returns:
+            The List object of the first page, with the items of all of them.
+        """
+        pages = self.list_pages(
+            resource,
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            resource_version=resource_version,
+            limit=limit,
+            timeout_seconds=timeout_seconds,
+        )
+        whole: Object = {}
+        async with aclosing(pages):
+            async for page, is_restart in pages:
+                if is_restart:
+                    whole = page
+                else:
+                    whole["items"].extend(page["items"])
+        for key in ("continue", "remainingItemCount"):
+            whole["metadata"].pop(key, None)
+        return whole
+
+    async def list_pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        resource_version: str | None = None,
+        limit: int | None = None,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> AsyncGenerator[tuple[Object, bool]]:
+        """Yield each page of a list and whether to forget the pages before it.
+
+        When the server has forgotten the list between two pages (410), the rest cannot be had;
+        the list begins again, in one piece so that it cannot happen twice.
+        """
+        path = resource.path(namespace)
+        query: dict[str, str | int | None] = {
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "resourceVersion": resource_version,
+            "limit": limit,
+        }
+        is_restart = True
+        while True:
+            try:
+                page = await self._exchange("GET", path, timeout_seconds, query=query)
+            except GoneError:
+                if query.get("continue") is None:
+                    raise
+                query |= {"continue": None, "limit": None, "resourceVersion": None}
+                is_restart = True
+                continue
+            token = _check_page(page, path)
+            yield page, is_restart
+            if not token:
+                return
+            # The token names the version; the server refuses both together.
+            query |= {"continue": token, "resourceVersion": None}
+            is_restart = False
+
+    async def create(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        body: Object,
+        *,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> Object:
+        """Create an object and return it as stored."""
+        return await self._exchange("POST", resource.path(namespace), timeout_seconds, body=body)
+
+    async def replace(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Object,
+        *,
+        subresource: str | None = None,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> Object:
+        """Replace an object, or its subresource, and return it as stored."""
+        path = resource.path(namespace, name, subresource)
+        return await self._exchange("PUT", path, timeout_seconds, body=body)
+
+    async def patch(  # noqa: PLR0913 the arguments of one verb of the API
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Object | Sequence[Object],
+        *,
+        content: PatchContent = PatchContent.MERGE,
+        subresource: str | None = None,
+        field_manager: str | None = None,
+        force: bool = False,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> Object:
+        """Patch an object, or its subresource, and return it as stored.
+
+        Args:
+            resource: which resource.
+            namespace: of the object.
+            name: of the object.
+            body: the patch; a list for ``PatchContent.JSON``.
+            content: the form of the patch.
+            subresource: for example ``status``.
+            field_manager: whom the fields belong to; the server wants one for ``APPLY``.
+            force: with ``APPLY``, take fields away from others.
+            timeout_seconds: when to give up.
+        """
+        path = resource.path(namespace, name, subresource)
+        query = {"fieldManager": field_manager, "force": "true" if force else None}
+        return await self._exchange(
+            "PATCH", path, timeout_seconds, query=query, body=body, content_type=content.value
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: str | None = None,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> Object | None:
+        """Delete an object.
+
+        Args:
+            resource: which resource.
+            namespace: of the object.
+            name: of the object.
+            uid: delete only the object with this UID, else ``ConflictError``.
+            grace_seconds: None for the object's own grace period.
+            propagation: ``Foreground``, ``Background`` or ``Orphan``.
+            timeout_seconds: when to give up.
+
+        Returns:
+            The object as the server shows it at its deletion, None if the server does not.
+            A Pod or an object with finalizers may go on to exist.
+        """
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        path = resource.path(namespace, name)
+        answer = await self._exchange("DELETE", path, timeout_seconds, body=options)
+        return None if answer.get("kind") == "Status" else answer
+
+    async def get_raw(
+        self, path: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> bytes:
+        """Return what the server answers to a GET of a path with query, for example ``/readyz``."""
+        await self._throttle()
+        return await self._transport.send(_build_raw_request(path, _total(timeout_seconds)))
+
+    async def stream_raw(
+        self,
+        path: str,
+        *,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        read_deadline_seconds: float | None = None,
+    ) -> AsyncGenerator[bytes]:
+        """Yield the bytes of an answer as they come, for example a log that is followed.
+
+        Args:
+            path: path with query.
+            timeout_seconds: how long the server may take to connect.
+            read_deadline_seconds: how long it may be silent, None for ever: a container that
+                says nothing is no fault.
+        """
+        await self._throttle()
+        timeout = aiohttp.ClientTimeout(
+            sock_connect=timeout_seconds, sock_read=read_deadline_seconds
+        )
+        chunks = self._transport.read_chunks(_build_raw_request(path, timeout))
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        timeout_seconds: int = 10,
+        read_deadline_seconds: float = 15.0,
+        bookmarks: bool = True,
+    ) -> AsyncGenerator[WatchEvent]:
+        """Yield (type, object) of each change after ``resource_version``.
+
+        It ends when the server ends it, which is normal. Leave it early only through
+        ``contextlib.aclosing``, or the connection stays open until the garbage collector runs.
+
+        Args:
+            resource: which resource.
+            namespace: None for all.
+            resource_version: where to begin; None or "0" begins with what exists.
+            label_selector: as in a list.
+            field_selector: as in a list.
+            timeout_seconds: when the server shall end the watch.
+            read_deadline_seconds: without a byte for so long the server counts as lost.
+            bookmarks: whether events of type BOOKMARK are wanted.
+
+        Raises:
+            GoneError: the resourceVersion is too old: list again.
+            ApiError: any other error the server tells in the stream.
+            UnreachableError: silence, a reset, or an event cut off or unreadable.
+        """
+        query: _Query = {
+            "watch": "true",
+            "resourceVersion": resource_version,
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "timeoutSeconds": timeout_seconds,
+            "allowWatchBookmarks": "true" if bookmarks else None,
+        }
+        timeout = aiohttp.ClientTimeout(
+            sock_connect=read_deadline_seconds, sock_read=read_deadline_seconds
+        )
+        path = resource.path(namespace)
+        await self._throttle()
+        chunks = self._transport.read_chunks(Request("GET", _append_query(path, query), timeout))
+        splitter = LineSplitter()
+        try:
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    for line in splitter.feed(chunk):
+                        event_type, obj = decode_event(line)
+                        if event_type == _ERROR_EVENT:
+                            raise build_event_error(obj, method="WATCH", path=path)
+                        yield event_type, obj
+        except BrokenStreamError as e:
+            raise UnreachableError(str(e), method="WATCH", path=path) from e
+        if splitter.has_rest:
+            raise UnreachableError("an event was cut off", method="WATCH", path=path)
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        timeout_seconds: float,
+        *,
+        query: _Query | None = None,
+        body: object = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        """Send one request and decode its answer."""
+        await self._throttle()
+        request = Request(
+            method,
+            path if query is None else _append_query(path, query),
+            _total(timeout_seconds),
+            None if body is None else _encode(body),
+            {} if body is None else {"Content-Type": content_type},
+        )
+        raw = await self._transport.send(request)
+        try:
+            return decode_object(raw)
+        except BrokenStreamError as e:
+            raise UnreachableError(str(e), method=method, path=path) from e
+
+    async def _throttle(self) -> None:
+        if self._bucket is None:
+            return
+        wait_seconds = self._bucket.reserve()
+        if wait_seconds > 0:
+            await asyncio.sleep(wait_seconds)
+
+
+def _total(timeout_seconds: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=timeout_seconds)
+
+
+def _check_page(page: Object, path: str) -> str | None:
+    """Make sure that an answer is a list, empty or not; return where the next page begins."""
+    items = page["items"] = page.get("items") or []
+    metadata = page["metadata"] = page.get("metadata") or {}
+    is_list = isinstance(metadata, dict) and isinstance(items, list)
+    if not is_list or not all(isinstance(item, dict) for item in items):
+        raise UnreachableError("the answer is no list", method="GET", path=path)
+    token = metadata.get("continue")
+    return token if isinstance(token, str) else None
+
+
+def _build_raw_request(path: str, timeout: aiohttp.ClientTimeout) -> Request:
+    # Logs are text: an answer in JSON only would be refused with 406.
+    return Request("GET", path, timeout, None, {"Accept": "*/*"})
+
+
+def _append_query(path: str, query: Mapping[str, Any]) -> str:
+    stated = {key: value for key, value in query.items() if value is not None}
+    return f"{path}?{urlencode(stated, quote_via=quote)}" if stated else path

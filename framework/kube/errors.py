@@ -1,0 +1,237 @@
+"""What can go wrong between us and an API server.
+
+Raised by ``framework.kube.client``; caught by all who call it. No other room sees an exception of
+``kubernetes`` or ``aiohttp``. Configuration that cannot work is ``config.ConfigError``, not here::
+
+    KubeError
+    |-- UnreachableError            no answer, or none that can be read
+    `-- ApiError                    the server answered, and said no
+        |-- BadRequestError         400
+        |-- UnauthorizedError       401
+        |-- ForbiddenError          403
+        |-- NotFoundError           404
+        |-- AlreadyExistsError      409, reason AlreadyExists
+        |-- ConflictError           409, any other reason
+        |-- GoneError               410
+        |-- TooLargeError           413
+        |-- InvalidError            422
+        |-- TooManyRequestsError    429
+        `-- ServerError             500 and above
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import msgspec
+
+from framework.kube.resources import Object
+
+_MESSAGE_LIMIT = 1000
+
+
+class KubeError(Exception):
+    """A request to the API server came to nothing."""
+
+    @property
+    def is_transient(self) -> bool:
+        """Tell whether the same request may succeed later, without anybody changing anything."""
+        return False
+
+
+class UnreachableError(KubeError):
+    """No answer: refused, reset, timed out, or an answer cut off in the middle.
+
+    Attributes:
+        method: HTTP method of the request.
+        path: its path, without the query.
+        maybe_applied: whether the server may have carried the request out all the same. Only a
+            connection that never came about rules that out.
+    """
+
+    def __init__(self, message: str, *, method: str, path: str, maybe_applied: bool = True) -> None:
+        """Keep what was asked; ``message`` says what went wrong with it."""
+        super().__init__(f"{method} {path}: {message}")
+        self.method = method
+        self.path = path
+        self.maybe_applied = maybe_applied
+
+    @property
+    def is_transient(self) -> bool:
+        """Return True: a server that is away comes back."""
+        return True
+
+
+class ApiError(KubeError):
+    """The server answered with an error.
+
+    Attributes:
+        status: HTTP status code.
+        reason: the Status object's reason, for example ``NotFound``; empty if it gave none.
+        message: the Status object's message, else what the answer said, cut to 1000 characters.
+        body: the Status object, None if the answer was none.
+        retry_after_seconds: how long the server asks us to wait, None if it does not say.
+        method: HTTP method of the request.
+        path: its path, without the query.
+    """
+
+    def __init__(
+        self,
+        *,
+        status: int,
+        reason: str,
+        message: str,
+        body: Object | None,
+        retry_after_seconds: float | None,
+        method: str,
+        path: str,
+    ) -> None:
+        """Keep the answer; use ``build_api_error`` to get the right class for it."""
+        super().__init__(f"{method} {path}: {status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.body = body
+        self.retry_after_seconds = retry_after_seconds
+        self.method = method
+        self.path = path
+
+    @property
+    def is_transient(self) -> bool:
+        """Tell whether the server asks for patience rather than for another request."""
+        return self.status == HTTPStatus.TOO_MANY_REQUESTS or self.status >= 500  # noqa: PLR2004
+
+
+class BadRequestError(ApiError):
+    """400: the server cannot read the request."""
+
+
+class UnauthorizedError(ApiError):
+    """401: the server does not know us, and a token read anew did not change that."""
+
+
+class ForbiddenError(ApiError):
+    """403: the server knows us and says no; a right is missing, or admission refused."""
+
+
+class NotFoundError(ApiError):
+    """404: no such object, or no such resource."""
+
+
+class AlreadyExistsError(ApiError):
+    """409 on a create: an object of that name is there."""
+
+
+class ConflictError(ApiError):
+    """409: the object is not what the request's resourceVersion or UID says."""
+
+
+class GoneError(ApiError):
+    """410: the resourceVersion or the page is too old; list again."""
+
+
+class TooLargeError(ApiError):
+    """413: the object exceeds what the server takes."""
+
+
+class InvalidError(ApiError):
+    """422: the object breaks a rule of its schema."""
+
+
+class TooManyRequestsError(ApiError):
+    """429: the server sheds load, or an eviction has to wait."""
+
+
+class ServerError(ApiError):
+    """500 and above: the server, or something between us and it, is in trouble."""
+
+
+_CLASSES: Mapping[int, type[ApiError]] = {
+    400: BadRequestError,
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    410: GoneError,
+    413: TooLargeError,
+    422: InvalidError,
+    429: TooManyRequestsError,
+}
+
+
+def build_api_error(
+    status: int,
+    raw: bytes,
+    *,
+    method: str,
+    path: str,
+    retry_after: str | None = None,
+    fallback_reason: str = "",
+) -> ApiError:
+    """Build the error for an answer with this HTTP status.
+
+    Args:
+        status: HTTP status code.
+        raw: the answer's body, a Status object or whatever a proxy said instead.
+        method: HTTP method of the request.
+        path: its path.
+        retry_after: the header of that name.
+        fallback_reason: used when the body names no reason.
+    """
+    body = _decode_status(raw)
+    if body is None:
+        message = raw[: 4 * _MESSAGE_LIMIT].decode("utf-8", "replace").strip()[:_MESSAGE_LIMIT]
+    else:
+        message = str(body.get("message") or "")
+    reason = str((body or {}).get("reason") or fallback_reason)
+    return _select_class(status, reason)(
+        status=status,
+        reason=reason,
+        message=message,
+        body=body,
+        retry_after_seconds=_parse_retry_after(retry_after, body),
+        method=method,
+        path=path,
+    )
+
+
+def build_event_error(status_object: Object, *, method: str, path: str) -> ApiError:
+    """Build the error for the Status object that an ERROR event of a watch carries."""
+    code = status_object.get("code")
+    # An ERROR event without a code is the server's own trouble, never ours.
+    status = code if isinstance(code, int) and not isinstance(code, bool) else 500
+    return build_api_error(status, msgspec.json.encode(status_object), method=method, path=path)
+
+
+def _select_class(status: int, reason: str) -> type[ApiError]:
+    if status == HTTPStatus.CONFLICT and reason == "AlreadyExists":
+        return AlreadyExistsError
+    if status >= 500:  # noqa: PLR2004 first of the server's errors
+        return ServerError
+    return _CLASSES.get(status, ApiError)
+
+
+def _decode_status(raw: bytes) -> Object | None:
+    try:
+        body = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _parse_retry_after(header: str | None, body: Object | None) -> float | None:
+    """Take the header's seconds, else those of the Status object's details.
+
+    The form with a date is not read: API servers send seconds only, and a date would need a clock
+    that agrees with the server's.
+    """
+    details = (body or {}).get("details")
+    stated: object = header
+    if stated is None and isinstance(details, dict):
+        stated = details.get("retryAfterSeconds")
+    if stated is None:
+        return None
+    try:
+        seconds = float(str(stated))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None

@@ -1,0 +1,359 @@
+"""Reads kubeconfig files: merge, current context, cluster, user.
+
+Called by ``config`` only. Knows nothing of precedence between flags, environment and Pod, and
+opens no connection. Follows what kubectl does: of several files the first to name a thing wins,
+relative paths are relative to the file they stand in, inline bytes win over files.
+"""
+
+import base64
+import binascii
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import yaml
+
+from framework.api import constants
+
+_SECTIONS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))
+
+
+class ConfigError(Exception):
+    """The configuration cannot work.
+
+    Attributes:
+        field: the file or the field at fault.
+        problem: what is wrong with it.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, field_name: str, problem: str, remedy: str) -> None:
+        """Say field, problem and remedy in one line."""
+        super().__init__(f"{field_name}: {problem}; {remedy}")
+        self.field = field_name
+        self.problem = problem
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class ExecPlugin:
+    """A client-go credential plugin: a program that prints an ExecCredential."""
+
+    spec: Mapping[str, Any] = field(repr=False)
+    """The ``exec`` section of the kubeconfig's user, its command made absolute."""
+
+
+class Entry(NamedTuple):
+    """One named thing of a kubeconfig, and the file it stands in."""
+
+    name: str
+    fields: Mapping[str, Any]
+    path: Path
+
+    def at(self, section: str, key: str) -> str:
+        """Name one field of it for a message."""
+        return f"{self.path}: {section}[{self.name}].{key}"
+
+
+class Merged(NamedTuple):
+    """All files together."""
+
+    paths: list[Path]
+    current_context: str | None
+    entries: Mapping[str, Mapping[str, Entry]]
+    """By section, then by name."""
+
+
+class Context(NamedTuple):
+    """What the current context points at."""
+
+    entry: Entry
+    cluster: str
+    user: str | None
+    namespace: str
+
+
+class Cluster(NamedTuple):
+    """The cluster's fields we use."""
+
+    server: str
+    ca_file: str | None
+    ca_pem: str | None
+    verify: bool
+    tls_server_name: str | None
+    proxy_url: str | None
+
+
+class User(NamedTuple):
+    """The user's fields we use."""
+
+    token: str | None = None
+    token_file: str | None = None
+    client_cert_file: str | None = None
+    client_key_file: str | None = None
+    client_cert_pem: str | None = None
+    client_key_pem: str | None = None
+    exec_plugin: ExecPlugin | None = None
+
+
+def find_paths(argument: str | None, env: Mapping[str, str]) -> list[Path]:
+    """List the files to read: the argument, else those of the environment that exist.
+
+    Raises:
+        ConfigError: the file asked for is not there. One that only the environment names may be
+            missing, as with kubectl.
+    """
+    if argument:
+        if not Path(argument).is_file():
+            raise ConfigError(
+                argument, "no such kubeconfig file", "check the path, or leave it out"
+            )
+        return [Path(argument)]
+    named = [Path(p) for p in env.get(constants.KUBECONFIG_ENV, "").split(":") if p]
+    existing = [path for path in named if path.is_file()]
+    if existing or not env.get("HOME"):
+        return existing
+    default = Path(env["HOME"]) / ".kube" / "config"
+    return [default] if default.is_file() else []
+
+
+def read_merged(paths: list[Path]) -> Merged:
+    """Read the files and merge them; the first to name a thing wins."""
+    current: str | None = None
+    entries: dict[str, dict[str, Entry]] = {section: {} for section, _ in _SECTIONS}
+    for path in paths:
+        document = _read_document(path)
+        current = current or _optional_text(document, "current-context", str(path))
+        for section, key in _SECTIONS:
+            for entry in _read_section(document, section, key, path):
+                entries[section].setdefault(entry.name, entry)
+    return Merged(paths, current, entries)
+
+
+def select_context(merged: Merged) -> Context:
+    """Return the current context."""
+    files = ", ".join(str(path) for path in merged.paths)
+    if not merged.current_context:
+        raise ConfigError(
+            f"{files}: current-context",
+            "not set",
+            "run `kubectl config use-context NAME`",
+        )
+    entry = _find(merged, "contexts", merged.current_context, f"{files}: current-context")
+    cluster = _optional_text(entry.fields, "cluster", entry.at("contexts", "cluster"))
+    if not cluster:
+        raise ConfigError(
+            entry.at("contexts", "cluster"), "not set", "name one of the file's clusters"
+        )
+    user = _optional_text(entry.fields, "user", entry.at("contexts", "user"))
+    namespace = _optional_text(entry.fields, "namespace", entry.at("contexts", "namespace"))
+    return Context(entry, cluster, user, namespace or "default")
+
+
+def parse_cluster(merged: Merged, context: Context, *, needs_server: bool) -> Cluster:
+    """Return the current context's cluster."""
+    entry = _find(merged, "clusters", context.cluster, context.entry.at("contexts", "cluster"))
+
+    def text(key: str) -> str | None:
+        return _optional_text(entry.fields, key, entry.at("clusters", key))
+
+    server = text("server")
+    if not server and needs_server:
+        raise ConfigError(entry.at("clusters", "server"), "not set", "write https://HOST:PORT")
+    verify = not entry.fields.get("insecure-skip-tls-verify", False)
+    ca_pem = _decode_inline(entry, "clusters", "certificate-authority-data")
+    ca_file = None if ca_pem else _locate(entry, "clusters", "certificate-authority")
+    if not verify and (ca_pem or ca_file):
+        raise ConfigError(
+            entry.at("clusters", "insecure-skip-tls-verify"),
+            "set together with a certificate authority",
+            "remove one of the two",
+        )
+    return Cluster(
+        server or "", ca_file, ca_pem, verify, text("tls-server-name"), text("proxy-url")
+    )
+
+
+def parse_user(merged: Merged, context: Context) -> User:
+    """Return the current context's user, an anonymous one if it names none."""
+    if context.user is None:
+        return User()
+    entry = _find(merged, "users", context.user, context.entry.at("contexts", "user"))
+    _refuse_unsupported(entry)
+    cert_pem = _decode_inline(entry, "users", "client-certificate-data")
+    key_pem = _decode_inline(entry, "users", "client-key-data")
+    cert_file = None if cert_pem else _locate(entry, "users", "client-certificate")
+    key_file = None if key_pem else _locate(entry, "users", "client-key")
+    if bool(cert_pem or cert_file) != bool(key_pem or key_file):
+        raise ConfigError(
+            entry.at("users", "client-certificate"),
+            "a client certificate needs its key, and a key its certificate",
+            "set both client-certificate and client-key",
+        )
+    token_file = _locate(entry, "users", "tokenFile")
+    return User(
+        token=_optional_text(entry.fields, "token", entry.at("users", "token")),
+        token_file=token_file,
+        client_cert_file=cert_file,
+        client_key_file=key_file,
+        client_cert_pem=cert_pem,
+        client_key_pem=key_pem,
+        exec_plugin=_parse_exec(entry),
+    )
+
+
+def read_text(path: Path, what: str) -> str:
+    """Read a small file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return path.read_text("utf-8")
+    except OSError as e:
+        raise ConfigError(
+            str(path), f"cannot read {what}: {e.strerror}", "check that it exists and is readable"
+        ) from e
+    except UnicodeDecodeError as e:
+        raise ConfigError(str(path), f"{what} is not UTF-8 text", "check the file") from e
+
+
+def find_proxy(server: str, env: Mapping[str, str]) -> str | None:
+    """Return the proxy that the environment sets for this server, as curl and kubectl read it."""
+    parts = urlsplit(server)
+    host = parts.hostname or ""
+    if host in {"localhost", "::1"} or host.startswith("127."):
+        return None
+    name = f"{parts.scheme}_proxy"
+    proxy = env.get(name.upper()) or env.get(name)
+    exempt = env.get("NO_PROXY") or env.get("no_proxy") or ""
+    if not proxy or any(_is_exempt(host, rule.strip()) for rule in exempt.split(",")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_exempt(host: str, rule: str) -> bool:
+    """Tell whether one entry of NO_PROXY (a domain, an address, a network, ``*``) names a host."""
+    if rule in {"", "*"}:
+        return rule == "*"
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(rule, strict=False)
+    except ValueError:
+        domain = rule.lstrip("*").lstrip(".").lower()
+        return host == domain or host.endswith(f".{domain}")
+
+
+def _read_document(path: Path) -> Mapping[str, Any]:
+    try:
+        document = yaml.safe_load(read_text(path, "the kubeconfig"))
+    except yaml.YAMLError as e:
+        mark = getattr(e, "problem_mark", None)
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = f"not valid YAML{where}: {getattr(e, 'problem', None) or 'cannot parse it'}"
+        raise ConfigError(str(path), problem, "repair the file") from e
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigError(str(path), "not a kubeconfig: no mapping at the top", "check the path")
+    return document
+
+
+def _read_section(document: Mapping[str, Any], section: str, key: str, path: Path) -> list[Entry]:
+    entries: list[Entry] = []
+    items = document.get(section) or []
+    if not isinstance(items, list):
+        raise ConfigError(f"{path}: {section}", "not a list", "repair the file")
+    for index, item in enumerate(items):
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            raise ConfigError(f"{path}: {section}[{index}]", "has no name", "repair the file")
+        fields = item.get(key) or {}
+        if not isinstance(fields, dict):
+            raise ConfigError(
+                f"{path}: {section}[{item['name']}].{key}", "not a mapping", "repair the file"
+            )
+        entries.append(Entry(item["name"], fields, path))
+    return entries
+
+
+def _find(merged: Merged, section: str, name: str, field_name: str) -> Entry:
+    entry = merged.entries[section].get(name)
+    if entry is None:
+        known = ", ".join(sorted(merged.entries[section])) or "none"
+        raise ConfigError(
+            field_name,
+            f"{name!r} is not among the {section} of the file",
+            f"use one of these: {known}",
+        )
+    return entry
+
+
+def _optional_text(fields: Mapping[str, Any], key: str, field_name: str) -> str | None:
+    value = fields.get(key)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise ConfigError(field_name, "not a string", "put it in quotes")
+    return value
+
+
+def _decode_inline(entry: Entry, section: str, key: str) -> str | None:
+    text = _optional_text(entry.fields, key, entry.at(section, key))
+    if text is None:
+        return None
+    try:
+        return base64.b64decode("".join(text.split()), validate=True).decode("ascii")
+    except (binascii.Error, ValueError) as e:
+        raise ConfigError(
+            entry.at(section, key), "not PEM text in base64", "encode the PEM file with base64"
+        ) from e
+
+
+def _locate(entry: Entry, section: str, key: str) -> str | None:
+    """Return the absolute path that a field names; check now that the file can be read."""
+    text = _optional_text(entry.fields, key, entry.at(section, key))
+    if text is None:
+        return None
+    path = entry.path.absolute().parent / text
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as e:
+        raise ConfigError(
+            entry.at(section, key),
+            f"cannot read {path}: {e.strerror}",
+            "check that the file exists and is readable",
+        ) from e
+    return str(path)
+
+
+def _refuse_unsupported(entry: Entry) -> None:
+    if entry.fields.get("auth-provider"):
+        raise ConfigError(
+            entry.at("users", "auth-provider"),
+            "auth providers were removed from Kubernetes clients",
+            "use an exec plugin, for example gke-gcloud-auth-plugin or kubelogin",
+        )
+    if entry.fields.get("username") or entry.fields.get("password"):
+        raise ConfigError(
+            entry.at("users", "username"),
+            "API servers no longer take a name and password",
+            "use a token or a client certificate",
+        )
+
+
+def _parse_exec(entry: Entry) -> ExecPlugin | None:
+    spec = entry.fields.get("exec")
+    if not spec:
+        return None
+    if not isinstance(spec, dict):
+        raise ConfigError(entry.at("users", "exec"), "not a mapping", "repair the file")
+    for key in ("command", "apiVersion"):
+        if not isinstance(spec.get(key), str) or not spec[key]:
+            raise ConfigError(entry.at("users", f"exec.{key}"), "not set", "set it")
+    command = spec["command"]
+    if "/" in command:
+        command = str(entry.path.absolute().parent / command)
+    return ExecPlugin({**spec, "command": command})

@@ -1,0 +1,285 @@
+"""Keeps a sink equal to what the API server has: a list, then a watch from there, for ever.
+
+Called by the controller's informers, the local cluster's kubelet and ``framework run``. It holds
+no objects; the sink does. The sink must bear to see an event twice, or one older than what it
+has: after a broken connection the watch resumes at the last event that arrived whole.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import NoReturn, Protocol
+
+from framework.clock import Clock, Random
+from framework.kube.backoff import Backoff
+from framework.kube.client import PAGE_SIZE, KubeClient
+from framework.kube.errors import ApiError, GoneError, KubeError, UnreachableError
+from framework.kube.resources import Object, Resource
+
+logger = logging.getLogger(__name__)
+
+WATCH_TIMEOUT_SECONDS = 10
+READ_DEADLINE_SECONDS = 15.0
+# A watch that ends sooner and without an event is no success: again at once would be a busy loop.
+_SHORT_WATCH_SECONDS = 1.0
+# No server's word makes us stand still for longer.
+_MAX_RETRY_AFTER_SECONDS = 60.0
+
+_CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+
+
+class Sink(Protocol):
+    """Takes what a ``ListWatch`` sees. Its methods are called in the event loop, in order."""
+
+    def replace(self, items: list[Object], resource_version: str) -> None:
+        """Take the whole list; what is not in it no longer exists.
+
+        Items of built-in resources carry neither ``kind`` nor ``apiVersion``.
+        """
+        ...
+
+    def apply(self, event_type: str, obj: Object) -> None:
+        """Take one change; the type is ADDED, MODIFIED or DELETED."""
+        ...
+
+    def bookmark(self, resource_version: str) -> None:
+        """Learn that everything up to this version has been seen."""
+        ...
+
+
+class ListWatch:
+    """Follows one resource in one namespace, or in all, through one selector.
+
+    Attributes:
+        synced: set once the sink has had its first list.
+        is_connected: whether the last list or watch went well.
+        last_error: what went wrong since then, None if nothing.
+    """
+
+    def __init__(  # noqa: PLR0913 what to follow, and how: all by keyword
+        self,
+        client: KubeClient,
+        resource: Resource,
+        sink: Sink,
+        *,
+        clock: Clock,
+        random: Random,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        list_resource_version: str | None = None,
+        page_size: int | None = PAGE_SIZE,
+        trim: Callable[[Object], Object] | None = None,
+        on_connection: Callable[[bool], None] | None = None,
+        watch_timeout_seconds: int = WATCH_TIMEOUT_SECONDS,
+        read_deadline_seconds: float = READ_DEADLINE_SECONDS,
+    ) -> None:
+        """Prepare; ``run`` does the work.
+
+        Args:
+            client: an open client.
+            resource: what to follow.
+            sink: who takes it.
+            clock: tells a short watch from a long one.
+            random: draws the waits between tries.
+            namespace: None for all namespaces.
+            label_selector: as in a list.
+            field_selector: as in a list.
+            list_resource_version: None for what etcd has at this moment; "0" for what the server
+                has in its cache, cheaper and maybe old.
+            page_size: objects a page, None for one page.
+            trim: cuts each object down before it is kept, page by page, so that a large list
+                never stands whole in memory.
+            on_connection: told each change of ``is_connected``.
+            watch_timeout_seconds: when the server shall end each watch.
+            read_deadline_seconds: after so much silence the server counts as lost.
+        """
+        self.synced = asyncio.Event()
+        self.is_connected = False
+        self.last_error: KubeError | None = None
+        self._client = client
+        self._resource = resource
+        self._sink = sink
+        self._clock = clock
+        self._random = random
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._list_resource_version = list_resource_version
+        self._page_size = page_size
+        self._trim = trim
+        self._on_connection = on_connection
+        self._watch_timeout_seconds = watch_timeout_seconds
+        self._read_deadline_seconds = read_deadline_seconds
+        self._backoff = Backoff()
+        # Where the next watch begins; None: list first.
+        self._version: str | None = None
+        self._listed_version: str | None = None
+
+    async def run(self) -> NoReturn:
+        """List and watch until cancelled; errors of the API are waited out."""
+        while True:
+            try:
+                if self._version is not None and not self.is_connected:
+                    await self._check_version(self._version)
+                if self._version is None:
+                    self._version = await self._list()
+                await self._watch(self._version)
+            except KubeError as e:
+                await self._recover(e)
+
+    async def _list(self) -> str:
+        """Give the sink a whole list and return its version."""
+        items: list[Object] = []
+        version: str | None = None
+        pages = self._list_pages(self._page_size, self._list_resource_version)
+        async with aclosing(pages):
+            async for page, is_restart in pages:
+                if is_restart:
+                    items.clear()
+                items.extend(map(self._trim, page["items"]) if self._trim else page["items"])
+                # All pages carry the version of the first; that of the last is as good.
+                version = _read_version(page)
+        if version is None:
+            raise self._build_broken("the list has no resourceVersion")
+        if _is_older(version, self._listed_version):
+            logger.warning(
+                "resourceVersion went back: the API server's storage was restored",
+                extra=self._describe(before=self._listed_version, after=version),
+            )
+        self._sink.replace(items, version)
+        self._listed_version = version
+        self.synced.set()
+        # After a 410 a list alone proves nothing: the watch from it may be refused again.
+        if isinstance(self.last_error, GoneError):
+            self._set_connected(is_connected=True)
+        else:
+            self._succeed()
+        return version
+
+    async def _watch(self, version: str) -> None:
+        """Pass events on until the server ends the watch."""
+        started = self._clock.monotonic()
+        has_event = False
+        events = self._client.watch(
+            self._resource,
+            self._namespace,
+            resource_version=version,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            timeout_seconds=self._watch_timeout_seconds,
+            read_deadline_seconds=self._read_deadline_seconds,
+        )
+        async with aclosing(events):
+            async for event_type, obj in events:
+                self._pass_on(event_type, obj)
+                if not has_event:
+                    has_event = True
+                    self._succeed()
+        if has_event or self._clock.monotonic() - started >= _SHORT_WATCH_SECONDS:
+            self._succeed()
+        else:
+            await self._wait(0.0)
+
+    def _pass_on(self, event_type: str, obj: Object) -> None:
+        """Give one event to the sink; from then on a new watch begins after it."""
+        version = _read_version(obj)
+        if version is None:
+            raise self._build_broken("an event has no resourceVersion")
+        if event_type in _CHANGES:
+            self._sink.apply(event_type, self._trim(obj) if self._trim else obj)
+        elif event_type == "BOOKMARK":
+            self._sink.bookmark(version)
+        else:
+            logger.warning("unknown watch event", extra=self._describe(type=event_type))
+        self._version = version
+
+    async def _check_version(self, version: str) -> None:
+        """After a broken connection, make sure that the server still knows our version.
+
+        A server whose storage was restored from a backup accepts a version of its future and
+        then says nothing until it gets there. One object's list tells.
+        """
+        pages = self._list_pages(1, None)
+        async with aclosing(pages):
+            async for page, _ in pages:
+                if _is_older(_read_version(page), version):
+                    self._version = None
+                break
+        self._set_connected(is_connected=True)
+
+    async def _recover(self, error: KubeError) -> None:
+        """Decide from what to go on, and wait before it."""
+        is_first_gone = isinstance(error, GoneError) and self.last_error is None
+        self._report(error)
+        if isinstance(error, ApiError) and not error.is_transient:
+            # Versions of a resource that was away, or hidden from us, may have a gap.
+            self._version = None
+        if is_first_gone:
+            return
+        if not isinstance(error, GoneError):
+            self._set_connected(is_connected=False)
+        await self._wait(getattr(error, "retry_after_seconds", None) or 0.0)
+
+    async def _wait(self, at_least_seconds: float) -> None:
+        drawn = self._random.uniform(0.0, self._backoff.next_bound_seconds())
+        await asyncio.sleep(max(drawn, min(at_least_seconds, _MAX_RETRY_AFTER_SECONDS)))
+
+    def _succeed(self) -> None:
+        self._backoff.reset()
+        self.last_error = None
+        self._set_connected(is_connected=True)
+
+    def _set_connected(self, *, is_connected: bool) -> None:
+        if is_connected == self.is_connected:
+            return
+        self.is_connected = is_connected
+        if is_connected:
+            logger.info("connected", extra=self._describe())
+        if self._on_connection is not None:
+            self._on_connection(is_connected)
+
+    def _report(self, error: KubeError) -> None:
+        """Log the first of a row of errors loudly, the others softly."""
+        is_new = self.last_error is None or type(error) is not type(self.last_error)
+        self.last_error = error
+        level = logging.WARNING if is_new and not isinstance(error, GoneError) else logging.DEBUG
+        logger.log(level, "list or watch failed", extra=self._describe(error=str(error)))
+
+    def _list_pages(
+        self, limit: int | None, resource_version: str | None
+    ) -> AsyncGenerator[tuple[Object, bool]]:
+        return self._client.list_pages(
+            self._resource,
+            self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            resource_version=resource_version,
+            limit=limit,
+        )
+
+    def _build_broken(self, problem: str) -> UnreachableError:
+        return UnreachableError(problem, method="GET", path=self._resource.path(self._namespace))
+
+    def _describe(self, **fields: object) -> dict[str, object]:
+        return {
+            "resource": self._resource.plural,
+            "watched_namespace": self._namespace,
+            "selector": self._label_selector,
+            **fields,
+        }
+
+
+def _read_version(obj: Object) -> str | None:
+    """Return an object's or a list's resourceVersion, None if it carries none."""
+    metadata = obj.get("metadata")
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    return version if isinstance(version, str) and version else None
+
+
+def _is_older(version: str | None, than: str | None) -> bool:
+    """Compare versions of one resource; those that are no numbers compare as equal."""
+    if version is None or than is None or not (version.isdecimal() and than.isdecimal()):
+        return False
+    return int(version) < int(than)

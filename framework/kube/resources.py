@@ -1,0 +1,96 @@
+"""The API resources this project talks about, and their paths.
+
+Called by every user of the client. Pure: no client, no I/O. Objects are raw dicts all the way,
+because a Framework carries users' Pod templates with fields this release may not know.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from framework.api import constants
+
+Object: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of the API, as discovery would describe it."""
+
+    group: str
+    """Empty for the core group."""
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        """Return what objects of this resource carry as ``apiVersion``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(
+        self,
+        namespace: str | None = None,
+        name: str | None = None,
+        subresource: str | None = None,
+    ) -> str:
+        """Build the path of the collection, of one object or of an object's subresource.
+
+        Args:
+            namespace: None for a cluster-scoped resource, or for all namespaces of a collection.
+            name: None for the collection.
+            subresource: for example ``status``; only with a name.
+
+        Raises:
+            ValueError: the path would name something else than meant. An empty name, for
+                example, would turn the deletion of one object into that of all.
+        """
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if namespace is not None and not self.namespaced:
+            raise ValueError(f"{self.plural} belong to no namespace, but got {namespace!r}")
+        if namespace is None and self.namespaced and name is not None:
+            raise ValueError(f"{self.plural} {name!r} needs a namespace")
+        if name is None and subresource is not None:
+            raise ValueError(f"{self.plural}/{subresource} needs a name")
+        parts = [root]
+        if namespace is not None:
+            parts += ("namespaces", _quote_segment(namespace, "namespace"))
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(_quote_segment(name, "name"))
+        if subresource is not None:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+def _quote_segment(segment: str, what: str) -> str:
+    """Quote one path segment; refuse those that a server or a proxy would swallow."""
+    if segment in {"", ".", ".."}:
+        raise ValueError(f"{segment!r} is no {what}")
+    return quote(segment, safe="")
+
+
+FRAMEWORKS = Resource(
+    constants.GROUP,
+    constants.VERSION,
+    constants.FRAMEWORK_PLURAL,
+    constants.FRAMEWORK_KIND,
+    namespaced=True,
+)
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True)
+CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+EVENTS = Resource("", "v1", "events", "Event", namespaced=True)
+SERVICES = Resource("", "v1", "services", "Service", namespaced=True)
+SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+)

@@ -1,0 +1,257 @@
+"""One HTTP exchange with the API server: TLS, credentials, deadlines, and what went wrong.
+
+Called by ``client`` only; knows no resource and no JSON. ``kubernetes`` owns configuration, TLS
+context and connection pool; requests go straight to its session, because the package's own call
+path encodes bodies with the slow JSON encoder, looks proxies up in a thread for every request
+and reads the netrc file for each.
+"""
+
+import io
+import ssl
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import NamedTuple
+
+import aiohttp
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+from yarl import URL
+
+from framework.clock import Clock
+from framework.kube.config import ConfigError, KubeConfig
+from framework.kube.credentials import TokenSource, TokenUnavailableError, build_token_source
+from framework.kube.errors import UnreachableError, build_api_error
+
+# aiohttp warns of bodies in one piece above this size.
+_ONE_PIECE_BYTES = 2**20
+
+
+class Request(NamedTuple):
+    """What to send."""
+
+    method: str
+    path: str
+    """Path and query, quoted."""
+    timeout: aiohttp.ClientTimeout
+    body: bytes | None = None
+    headers: Mapping[str, str] = {}
+
+    @property
+    def bare_path(self) -> str:
+        """Return the path without its query, for messages."""
+        return self.path.partition("?")[0]
+
+
+class Transport:
+    """An open connection pool to one API server."""
+
+    def __init__(self, config: KubeConfig, *, user_agent: str, clock: Clock) -> None:
+        """Prepare; nothing is opened before ``open``."""
+        self._config = config
+        self._clock = clock
+        self._root = config.server
+        self._token_source: TokenSource = build_token_source(config, clock)
+        self._headers = {
+            "User-Agent": user_agent,
+            "Accept": "application/json",
+            # Compression costs the server more than a cluster's network gains.
+            "Accept-Encoding": "identity",
+        }
+        self._rest: _Rest | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    def open(self) -> None:
+        """Build the TLS context and the pool; the event loop must run.
+
+        Raises:
+            ConfigError: a certificate or key cannot be used.
+        """
+        self._rest = _build_rest(self._config)
+        self._session = self._rest.open_session()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._rest is not None:
+            await self._rest.close()
+        self._rest = self._session = None
+
+    async def send(self, request: Request) -> bytes:
+        """Send once and return the whole answer of a 2xx.
+
+        Raises:
+            ApiError: any other status.
+            UnreachableError: no answer, or not all of it.
+        """
+        async with self._stream(request) as response:
+            try:
+                return await response.read()
+            except (aiohttp.ClientError, TimeoutError, OSError) as e:
+                raise _build_unreachable(request, e) from e
+
+    async def read_chunks(self, request: Request) -> AsyncGenerator[bytes]:
+        """Send once and yield the answer of a 2xx as it comes in.
+
+        Raises:
+            ApiError: any other status.
+            UnreachableError: no answer, silence beyond the deadline, or a broken end.
+        """
+        async with self._stream(request) as response:
+            while True:
+                try:
+                    chunk = await response.content.readany()
+                except (aiohttp.ClientError, TimeoutError, OSError) as e:
+                    raise _build_unreachable(request, e) from e
+                if not chunk:
+                    return
+                yield chunk
+
+    @asynccontextmanager
+    async def _stream(self, request: Request) -> AsyncGenerator[aiohttp.ClientResponse]:
+        """Send once and yield the answer of a 2xx, its body unread.
+
+        After a 401 the token is read anew, and if that gives another one the request is sent a
+        second time; there is no other retry.
+        """
+        async with AsyncExitStack() as stack:
+            try:
+                token = await self._token_source.fetch()
+                response = await stack.enter_async_context(self._start(request, token))
+                if response.status == HTTPStatus.UNAUTHORIZED:
+                    renewed = await self._token_source.renew(token)
+                    if renewed != token:
+                        await stack.aclose()
+                        response = await stack.enter_async_context(self._start(request, renewed))
+                if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
+                    raise build_api_error(
+                        response.status,
+                        await response.read(),
+                        method=request.method,
+                        path=request.bare_path,
+                        retry_after=response.headers.get("Retry-After"),
+                        fallback_reason=response.reason or "",
+                    )
+            except TokenUnavailableError as e:
+                raise UnreachableError(
+                    str(e), method=request.method, path=request.bare_path, maybe_applied=False
+                ) from e
+            except (aiohttp.ClientError, TimeoutError, OSError) as e:
+                if isinstance(e, aiohttp.ClientSSLError) and self._rest is not None:
+                    self._rest.reload_certificates()
+                raise _build_unreachable(request, e) from e
+            yield response
+
+    def _start(
+        self, request: Request, token: str | None
+    ) -> "aiohttp.client._RequestContextManager":
+        if self._session is None:
+            raise RuntimeError("the client is not open: use it in `async with`")
+        headers = {**self._headers, **request.headers}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        return self._session.request(
+            request.method,
+            URL(self._root + request.path, encoded=True),
+            data=_wrap_body(request.body),
+            headers=headers,
+            timeout=request.timeout,
+            allow_redirects=False,
+            server_hostname=self._config.tls_server_name,
+            proxy=self._config.proxy_url,
+        )
+
+
+class _Rest(RESTClientObject):
+    """The package's owner of TLS context and session, with its session used as it is."""
+
+    def __init__(self, configuration: Configuration, config: KubeConfig) -> None:
+        super().__init__(configuration)
+        self._config = config
+
+    def open_session(self) -> aiohttp.ClientSession:
+        """Open the pool; ``close`` of the package ends it."""
+        session = self._create_pool_manager()
+        # aiohttp sends PUT and DELETE again when a kept connection breaks. A write whose first
+        # copy was carried out would then answer 409 or 404: only callers can judge that.
+        session._retry_connection = False  # noqa: SLF001 no public switch
+        self.pool_manager = session
+        return session
+
+    def reload_certificates(self) -> None:
+        """Trust the CA file's present certificates too: the cluster's CA may have rotated."""
+        if self._config.ca_file is not None:
+            # A file in the middle of its replacement is read again after the next failure.
+            with suppress(OSError):
+                self.ssl_context.load_verify_locations(cafile=self._config.ca_file)
+
+
+def _build_rest(config: KubeConfig) -> _Rest:
+    configuration = Configuration(
+        host=config.server,
+        ssl_ca_cert=config.ca_file,
+        ca_cert_data=config.ca_pem,
+        verify_ssl=config.verify,
+        tls_server_name=config.tls_server_name,
+        connection_pool_maxsize=0,
+        # The token and proxy are ours to add. Reading them from the environment costs a thread
+        # switch a request, and a netrc entry would replace the token.
+        client_session_kwargs={"trust_env": False, "cookie_jar": aiohttp.DummyCookieJar()},
+    )
+    # Clusters' own CAs often lack the extensions that Python 3.13 began to demand.
+    configuration.disable_strict_ssl_verification = True
+    try:
+        rest = _Rest(configuration, config)
+    except (ssl.SSLError, OSError, ValueError) as e:
+        raise ConfigError(
+            config.ca_file or "certificate-authority-data",
+            f"no usable CA certificate: {e}",
+            "give the PEM file of the cluster's CA",
+        ) from e
+    _load_client_certificate(rest.ssl_context, config)
+    return rest
+
+
+def _load_client_certificate(context: ssl.SSLContext, config: KubeConfig) -> None:
+    """Load certificate and key; inline ones pass through files, the only way OpenSSL takes."""
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            cert = config.client_cert_file or _write(directory, "cert", config.client_cert_pem)
+            key = config.client_key_file or _write(directory, "key", config.client_key_pem)
+            if cert is not None:
+                context.load_cert_chain(cert, keyfile=key)
+    except (ssl.SSLError, OSError) as e:
+        raise ConfigError(
+            config.client_cert_file or "client-certificate-data",
+            f"no usable client certificate and key: {e}",
+            "give a PEM certificate and the unencrypted PEM key that belongs to it",
+        ) from e
+
+
+def _write(directory: str, name: str, pem: str | None) -> str | None:
+    if pem is None:
+        return None
+    # The directory is readable by its owner alone, and gone a moment later.
+    path = Path(directory) / name
+    path.write_text(pem, "ascii")
+    return str(path)
+
+
+def _wrap_body(body: bytes | None) -> bytes | io.BytesIO | None:
+    """Let aiohttp send a large body in pieces."""
+    return io.BytesIO(body) if body is not None and len(body) > _ONE_PIECE_BYTES else body
+
+
+def _build_unreachable(request: Request, cause: Exception) -> UnreachableError:
+    if isinstance(cause, TimeoutError):
+        problem = str(cause) or "no answer in time"
+    else:
+        problem = str(cause) or type(cause).__name__
+    never_connected = aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError
+    return UnreachableError(
+        problem,
+        method=request.method,
+        path=request.bare_path,
+        maybe_applied=not isinstance(cause, never_connected),
+    )

@@ -1,0 +1,88 @@
+"""Which form a client wants: Accept and Content-Type.
+
+Called by ``routes`` and ``discovery``'s callers before anything is read. Forms are rendered in
+``tables`` and ``forms``. Protobuf is not spoken: clients that prefer it also accept JSON.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+_JSON_TYPES = ("application/json", "application/*", "*/*")
+_META_GROUP = "meta.k8s.io"
+_META_VERSIONS = ("v1", "v1beta1")
+
+
+class Form(Enum):
+    """What an object or a list looks like on the wire."""
+
+    OBJECT = "object"
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+    METADATA_LIST = "PartialObjectMetadataList"
+
+
+@dataclass(frozen=True, slots=True)
+class MediaType:
+    """One entry of an Accept header."""
+
+    name: str
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    def parameter(self, key: str) -> str:
+        """Return a parameter's value, empty if it is absent."""
+        return dict(self.parameters).get(key, "")
+
+
+def parse_accept(header: str) -> Iterator[MediaType]:
+    """Give the entries in the client's order (quality values are ignored, as clients rely on)."""
+    for entry in (header or "*/*").split(","):
+        name, *parameters = (part.strip() for part in entry.split(";"))
+        pairs = (parameter.partition("=")[::2] for parameter in parameters)
+        yield MediaType(
+            name.lower() or "*/*",
+            tuple((key.strip().lower(), value.strip().strip('"')) for key, value in pairs),
+        )
+
+
+def choose_form(accept: str) -> Form | None:
+    """Return the form of the first entry we can answer, None if there is no such entry."""
+    for media in parse_accept(accept):
+        if media.name not in _JSON_TYPES:
+            continue
+        wanted = media.parameter("as")
+        if not wanted:
+            return Form.OBJECT
+        if media.parameter("g") != _META_GROUP or media.parameter("v") not in _META_VERSIONS:
+            continue
+        try:
+            return Form(wanted)
+        except ValueError:
+            continue
+    return None
+
+
+def wants_yaml(accept: str) -> bool:
+    """Tell whether YAML is asked for and JSON is not."""
+    names = [media.name for media in parse_accept(accept)]
+    return "application/yaml" in names and not any(name in _JSON_TYPES for name in names)
+
+
+def wants_aggregated_discovery(accept: str) -> str | None:
+    """Return the version (v2, v2beta1) of aggregated discovery the client asks for, if any."""
+    for media in parse_accept(accept):
+        if media.name not in _JSON_TYPES:
+            continue
+        if not media.parameter("as"):
+            return None
+        if (media.parameter("as"), media.parameter("g")) == (
+            "APIGroupDiscoveryList",
+            "apidiscovery.k8s.io",
+        ) and media.parameter("v") in ("v2", "v2beta1"):
+            return media.parameter("v")
+    return None
+
+
+def media_name(content_type: str) -> str:
+    """Return the bare media type of a Content-Type header."""
+    return content_type.partition(";")[0].strip().lower()

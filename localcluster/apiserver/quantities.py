@@ -1,0 +1,83 @@
+"""Resource quantities: ``500m``, ``1Gi``, ``2e3``; read, and written in canonical form.
+
+Used by ``wire`` (decoding) and ``pod_validation`` (comparing requests with limits).
+"""
+
+import re
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+
+QUANTITY_ERROR = (
+    "quantities must match the regular expression "
+    "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+
+_FORM = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)([A-Za-z]*|[eE][-+]?\d+)")
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY_SUFFIXES = sorted(((power, suffix) for suffix, power in _BINARY.items()), reverse=True)
+_KIBI = 1024
+
+
+@lru_cache(maxsize=4096)
+def parse_quantity(text: str) -> Decimal:
+    """Return the number a quantity means.
+
+    Raises:
+        ValueError: If the text is no quantity.
+    """
+    return _parse(text)[0]
+
+
+def _parse(text: str) -> tuple[Decimal, str]:
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise ValueError(QUANTITY_ERROR)
+    sign, digits, suffix = match.groups()
+    number = Decimal(sign + digits)
+    if suffix in _BINARY:
+        return number * _KIBI ** _BINARY[suffix], "binary"
+    if suffix in _DECIMAL:
+        return _round(number.scaleb(_DECIMAL[suffix])), "decimal"
+    if suffix[:1] in ("e", "E") and len(suffix) > 1 and not suffix[1:].isalpha():
+        return _round(number.scaleb(int(suffix[1:]))), "exponent"
+    raise ValueError(QUANTITY_ERROR)
+
+
+def _round(number: Decimal) -> Decimal:
+    nano = number.scaleb(9)
+    return nano.to_integral_value(ROUND_CEILING).scaleb(-9)
+
+
+@lru_cache(maxsize=4096)
+def canonical_quantity(text: str) -> str:
+    """Return the form in which the API server gives the quantity back.
+
+    Raises:
+        ValueError: If the text is no quantity.
+    """
+    number, form = _parse(text)
+    if number == 0:
+        return "0"
+    if form == "binary" and abs(number) >= _KIBI and number == number.to_integral_value():
+        return _write_binary(int(number))
+    return _write_decimal(number, exponent_form=form == "exponent")
+
+
+def _write_binary(number: int) -> str:
+    for power, suffix in _BINARY_SUFFIXES:
+        if number % _KIBI**power == 0:
+            return f"{number // _KIBI**power}{suffix}"
+    return str(number)
+
+
+def _write_decimal(number: Decimal, *, exponent_form: bool) -> str:
+    for exponent in range(18, -12, -3):
+        scaled = number.scaleb(-exponent)
+        if scaled == scaled.to_integral_value():
+            whole = str(int(scaled))
+            if exponent_form:
+                return whole if exponent == 0 else f"{whole}e{exponent}"
+            return whole + _DECIMAL_SUFFIXES[exponent]
+    raise ValueError(QUANTITY_ERROR)

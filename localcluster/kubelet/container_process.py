@@ -1,0 +1,208 @@
+"""One container's process tree, seen from the kubelet.
+
+Called by ``container`` and by ``sandbox`` (which tries out what the host allows). Starts
+``launcher`` and waits for it without threads and without the loop's child watcher, whose default
+in Python 3.11 is a thread per child.
+"""
+
+import asyncio
+import contextlib
+import logging
+import marshal
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from localcluster.kubelet import launcher
+
+logger = logging.getLogger(__name__)
+
+_ROOM = Path(__file__).parents[2]
+_BOOT = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from localcluster.kubelet.launcher import main; main()"
+)
+_KILL_PATIENCE_SECONDS = 5.0
+
+
+class StartError(Exception):
+    """The command could not be started; the text is for the container's status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """What a container gets of its own."""
+
+    private_root: bool
+    pid: bool
+    user: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """All the launcher has to know."""
+
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    namespaces: Namespaces
+    log: Path | None = None
+    """None: stdout and stderr go to a pipe that ``read_output`` reads."""
+    root: Path = Path("/nonexistent")
+    """Empty directory on which the private root is built."""
+    hostname: str = "localhost"
+    mounts: list[tuple[str, str, bool]] = field(default_factory=list)
+    join: int = 0
+    """Process of the container whose namespaces to join; 0 makes new ones."""
+
+    def marshal(self, report: int) -> bytes:
+        """Write the form that ``launcher`` reads; JSON would double its start-up time."""
+        return marshal.dumps(
+            {
+                "argv": self.argv,
+                "env": self.env,
+                "cwd": self.cwd,
+                "private_root": self.namespaces.private_root,
+                "pid_namespace": self.namespaces.pid,
+                "user_namespace": self.namespaces.user,
+                "log": None if self.log is None else str(self.log),
+                "root": str(self.root),
+                "hostname": self.hostname[:63],
+                "mounts": self.mounts,
+                "join": self.join,
+                "parent": os.getpid(),
+                "report": report,
+            }
+        )
+
+
+class ContainerProcess:
+    """A started launcher; ``started`` and ``wait`` tell what became of the command."""
+
+    def __init__(self, spec: LaunchSpec) -> None:
+        """Start the launcher; must be called in the loop's thread, which must outlive it.
+
+        The launcher asks for a signal at its parent's death, and the kernel takes the thread that
+        started it for its parent.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._report_parts: list[bytes] = []
+        self._reported: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[int] = self._loop.create_future()
+        self._report, report_write = os.pipe()
+        self._popen = self._spawn(spec, report_write)
+        os.set_blocking(self._report, False)
+        self._loop.add_reader(self._report, self._read_report)
+        self._pidfd = os.pidfd_open(self._popen.pid)
+        self._loop.add_reader(self._pidfd, self._collect)
+        self.init_pid = 0
+
+    @staticmethod
+    def _spawn(spec: LaunchSpec, report_write: int) -> "subprocess.Popen[bytes]":
+        # Not through argv, which every user of the machine can read; not through a file to clean.
+        memory = os.memfd_create("launch-spec")
+        try:
+            os.write(memory, spec.marshal(report_write))
+            os.lseek(memory, 0, os.SEEK_SET)
+            output = subprocess.PIPE if spec.log is None else subprocess.DEVNULL
+            return subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _BOOT, str(_ROOM), str(memory)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(memory, report_write),
+                start_new_session=True,
+                cwd="/",
+            )
+        finally:
+            os.close(memory)
+            os.close(report_write)
+
+    def _read_report(self) -> None:
+        chunk = os.read(self._report, 65536)
+        if chunk:
+            self._report_parts.append(chunk)
+            return
+        self._loop.remove_reader(self._report)
+        os.close(self._report)
+        if not self._reported.done():
+            self._reported.set_result(None)
+
+    def _collect(self) -> None:
+        code = self._popen.poll()
+        if code is None:
+            return
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        if not self._ended.done():
+            self._ended.set_result(code if code >= 0 else 128 - code)
+
+    async def started(self) -> None:
+        """Wait until the command runs.
+
+        Raises:
+            StartError: it does not, and never will.
+        """
+        await asyncio.shield(self._reported)
+        errors = []
+        for message in _parse_report(b"".join(self._report_parts)):
+            self.init_pid = message.get("pid", self.init_pid)
+            if "error" in message:
+                errors.append(str(message["error"]))
+        if errors:
+            raise StartError(errors[0])
+        if not self.init_pid:
+            code = await self.wait()
+            raise StartError(f"the container's launcher ended with exit code {code}")
+
+    async def wait(self) -> int:
+        """Wait for the end of the whole tree and return the command's exit code."""
+        return await asyncio.shield(self._ended)
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether nothing of the container runs any more."""
+        return self._ended.done()
+
+    def terminate(self) -> None:
+        """Ask the command to end (SIGTERM)."""
+        self._send(launcher.STOP_SIGNAL)
+
+    async def kill(self) -> int:
+        """Kill the whole tree and wait for its end."""
+        self._send(launcher.KILL_SIGNAL)
+        try:
+            async with asyncio.timeout(_KILL_PATIENCE_SECONDS):
+                return await self.wait()
+        except TimeoutError:
+            logger.warning("launcher does not end, killing it", extra={"pid": self._popen.pid})
+            self._send(signal.SIGKILL)
+        return await self.wait()
+
+    def _send(self, number: int) -> None:
+        if not self._ended.done():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    async def read_output(self, limit: int) -> bytes:
+        """Return the first ``limit`` bytes the command printed; only without a log."""
+        await self.wait()
+        output = self._popen.stdout
+        if output is None:
+            return b""
+        with output:
+            os.set_blocking(output.fileno(), False)
+            return output.read(limit) or b""
+
+
+def _parse_report(raw: bytes) -> list[dict[str, object]]:
+    """Take the messages apart that supervisor, init and command wrote one after another."""
+    messages = []
+    while raw:
+        message = marshal.loads(raw)  # noqa: S302 our own launcher's
+        messages.append(message)
+        raw = raw[len(marshal.dumps(message)) :]
+    return messages

@@ -1,0 +1,344 @@
+"""Runs one container's command: private root, own process tree, log, exit code.
+
+Started by ``container_process`` as a program of its own, one per container::
+
+    kubelet -- supervisor -- init -- command
+
+The *supervisor* is the kubelet's child: it writes the log and ends with the command's exit code.
+The *init* is process 1 of the container's PID namespace: it reaps orphans, and nothing of the
+container outlives it. Where no PID namespace is to be had it adopts orphans and kills them one by
+one. Signals to the supervisor: SIGTERM goes to the command; SIGUSR2, which it also gets when the
+kubelet dies, kills the whole tree.
+
+Single-threaded and standard library only, because it changes namespaces and must start fast. The
+log's form is that of the container runtime interface: ``TIME STREAM F|P TEXT``.
+"""
+# ruff: noqa: PTH - pathlib would double the start-up time
+
+import errno
+import marshal
+import os
+import select
+import signal
+import sys
+import time
+
+from localcluster.kubelet import rootfs, syscalls
+
+KILL_SIGNAL = signal.SIGUSR2
+STOP_SIGNAL = signal.SIGTERM
+_WAITED = {signal.SIGCHLD, STOP_SIGNAL, KILL_SIGNAL}
+_KILLED = 128 + signal.SIGKILL
+_LINE_LIMIT = 16 * 1024
+_CHUNK = 64 * 1024
+# The exit code of whatever fails before the command runs; the report says what.
+START_FAILED = 128
+
+Spec = dict  # type: ignore[type-arg]  # marshalled by container_process.LaunchSpec
+
+
+def main() -> None:
+    """Read the spec from the descriptor given as last argument and run it."""
+    descriptor = int(sys.argv[-1])
+    with os.fdopen(descriptor, "rb") as file:
+        spec: Spec = marshal.load(file)  # noqa: S302 written by our own kubelet
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
+    try:
+        code = _supervise(spec)
+    except OSError as error:
+        _report(spec, {"error": _describe(spec, error)})
+        code = START_FAILED
+    os._exit(code)
+
+
+def _report(spec: Spec, message: "dict[str, object]") -> None:
+    # A kubelet that no longer listens is dead or has given this container up.
+    try:
+        os.write(spec["report"], marshal.dumps(message))
+    except OSError:
+        return
+
+
+def _describe(spec: Spec, error: OSError) -> str:
+    command = spec["argv"][0]
+    if spec.get("executing") and error.errno == errno.ENOENT and "/" not in command:
+        return f'exec: "{command}": executable file not found in $PATH'
+    if spec.get("executing"):
+        return f'exec: "{command}": {error.strerror}'
+    return str(error.strerror or error)
+
+
+# --- Supervisor -----------------------------------------------------------------------------------
+
+
+def _supervise(spec: Spec) -> int:
+    if spec["join"]:
+        _join_namespaces(spec)
+    else:
+        _make_namespaces(spec)
+    # Only now: becoming privileged in a user namespace clears it.
+    syscalls.set_parent_death_signal(KILL_SIGNAL)
+    if os.getppid() != spec["parent"]:
+        return _KILLED
+    output, errors = _open_streams(spec)
+    child = os.fork()
+    if child == 0:
+        _run_init(spec, output[1], errors[1])
+    _report(spec, {"pid": child})
+    os.close(spec["report"])
+    for descriptor in {output[1], errors[1]} - {-1}:
+        os.close(descriptor)
+    return _attend(child, spec["log"], output[0], errors[0])
+
+
+def _open_streams(spec: Spec) -> "tuple[tuple[int, int], tuple[int, int]]":
+    """Open a pipe each for stdout and stderr, if a log is wanted; else they are inherited."""
+    if spec["log"] is None:
+        return (-1, -1), (-1, -1)
+    return os.pipe(), os.pipe()
+
+
+def _make_namespaces(spec: Spec) -> None:
+    user, group = os.geteuid(), os.getegid()
+    flags = syscalls.CLONE_NEWPID if spec["pid_namespace"] else 0
+    if spec["user_namespace"]:
+        flags |= syscalls.CLONE_NEWUSER
+    if flags:
+        syscalls.unshare(flags)
+    if spec["user_namespace"]:
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{user} {user} 1")
+        _write("/proc/self/gid_map", f"{group} {group} 1")
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _join_namespaces(spec: Spec) -> None:
+    """Enter the namespaces of a running container, for a probe or a hook."""
+    names = []
+    if spec["user_namespace"]:
+        names.append(("user", syscalls.CLONE_NEWUSER))
+    if spec["pid_namespace"]:
+        names.append(("pid", syscalls.CLONE_NEWPID))
+    if spec["private_root"]:
+        names += [("uts", syscalls.CLONE_NEWUTS), ("mnt", syscalls.CLONE_NEWNS)]
+    opened = [
+        (os.open(f"/proc/{spec['join']}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), flag)
+        for name, flag in names
+    ]
+    for descriptor, flag in opened:
+        syscalls.set_namespace(descriptor, flag)
+        os.close(descriptor)
+
+
+def _attend(child: int, log: "str | None", output: int, errors: int) -> int:
+    """Copy the container's output to its log until it has ended; return its exit code."""
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    for number in _WAITED:
+        signal.signal(number, lambda _number, _frame: None)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED)
+    # A signal that came while they were blocked is delivered by the line above.
+    streams = _LogStreams(log, {output: b"stdout", errors: b"stderr"}) if log is not None else None
+    poll = select.poll()
+    poll.register(wake_read, select.POLLIN)
+    for descriptor in (output, errors):
+        if streams is not None:
+            poll.register(descriptor, select.POLLIN)
+    while True:
+        for descriptor, _ in poll.poll():
+            if descriptor != wake_read:
+                if streams is not None and not streams.copy(descriptor):
+                    poll.unregister(descriptor)
+                continue
+            code = _heed_signals(child, os.read(wake_read, 4096))
+            if code is not None:
+                if streams is not None:
+                    streams.drain()
+                return code
+
+
+def _heed_signals(child: int, numbers: bytes) -> "int | None":
+    """Pass signals on; return the exit code once the container has ended."""
+    for number in {STOP_SIGNAL, KILL_SIGNAL} & {signal.Signals(n) for n in numbers}:
+        os.kill(child, number)
+    ended, status = os.waitpid(child, os.WNOHANG)
+    if ended == 0:
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+class _LogStreams:
+    """Copies lines of stdout and stderr into one log file."""
+
+    def __init__(self, path: str, names: "dict[int, bytes]") -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._log = os.open(path, flags, 0o644)
+        self._names = names
+        self._rests = dict.fromkeys(names, b"")
+        for descriptor in names:
+            os.set_blocking(descriptor, False)
+
+    def copy(self, descriptor: int) -> bool:
+        """Copy what is there; return False at the stream's end."""
+        try:
+            chunk = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return True
+        *lines, rest = (self._rests[descriptor] + chunk).split(b"\n")
+        prefix = self._prefix(descriptor)
+        entries = [prefix + b"F " + line + b"\n" for line in lines]
+        while len(rest) >= _LINE_LIMIT or (rest and not chunk):
+            entries.append(prefix + b"P " + rest[:_LINE_LIMIT] + b"\n")
+            rest = rest[_LINE_LIMIT:]
+        self._rests[descriptor] = rest
+        _write_all(self._log, b"".join(entries))
+        return bool(chunk)
+
+    def drain(self) -> None:
+        """Copy what is still in the pipes, also when an escaped child holds them open."""
+        for descriptor in self._names:
+            while select.select([descriptor], [], [], 0)[0] and self.copy(descriptor):
+                pass
+            rest, self._rests[descriptor] = self._rests[descriptor], b""
+            if rest:
+                _write_all(self._log, self._prefix(descriptor) + b"P " + rest + b"\n")
+
+    def _prefix(self, descriptor: int) -> bytes:
+        seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)  # noqa: TID251 own program
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+        return f"{stamp}.{nanoseconds:09d}Z ".encode() + self._names[descriptor] + b" "
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        # A full disk loses the log, not the training.
+        try:
+            view = view[os.write(descriptor, view) :]
+        except OSError:
+            return
+
+
+# --- Init -----------------------------------------------------------------------------------------
+
+
+def _run_init(spec: Spec, output: int, errors: int) -> None:
+    """Be the container's first process; never returns."""
+    try:
+        syscalls.set_parent_death_signal(KILL_SIGNAL)
+        syscalls.adopt_orphans()
+        _enter(spec)
+        child = os.fork()
+        if child == 0:
+            _run_command(spec, output, errors)
+        null = os.open("/dev/null", os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(null, descriptor)
+        os.closerange(3, 256)
+        os._exit(_reap(child, alone=spec["pid_namespace"] and not spec["join"]))
+    except OSError as error:
+        _report(spec, {"error": _describe(spec, error)})
+    os._exit(START_FAILED)
+
+
+def _enter(spec: Spec) -> None:
+    if spec["join"]:
+        return
+    if spec["private_root"]:
+        # Not the supervisor's: pivot_root moves every process of the mount namespace.
+        syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS)
+        syscalls.set_hostname(spec["hostname"])
+        rootfs.enter_private_root(
+            spec["root"],
+            spec["mounts"],
+            [spec["cwd"]] if spec["cwd"] != "/" else [],
+            fresh_proc=spec["pid_namespace"],
+        )
+    os.makedirs(spec["cwd"], exist_ok=True)
+
+
+def _run_command(spec: Spec, output: int, errors: int) -> None:
+    """Become the container's command; returns only by an OSError."""
+    os.setsid()
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    if output >= 0:
+        os.dup2(output, 1)
+        os.dup2(errors, 2)
+    # The report's descriptor closes with exec, which tells the kubelet that the command runs.
+    os.set_inheritable(spec["report"], False)
+    syscalls.set_parent_death_signal(signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+    # Python ignores these, and an ignored signal would stay ignored.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    os.umask(0o022)
+    try:
+        os.chdir(spec["cwd"])
+        spec["executing"] = True
+        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606 no shell is wanted
+    except OSError as error:
+        _report(spec, {"error": _describe(spec, error)})
+    os._exit(START_FAILED)
+
+
+def _reap(child: int, *, alone: bool) -> int:
+    """Reap whatever ends until the command has; return its exit code and leave nothing alive."""
+    while True:
+        number = signal.sigwait(_WAITED)
+        if number == KILL_SIGNAL:
+            return _finish(_KILLED, alone=alone)
+        if number == STOP_SIGNAL:
+            os.kill(child, STOP_SIGNAL)
+            continue
+        code = _reap_ended(child)
+        if code is not None:
+            return _finish(code, alone=alone)
+
+
+def _reap_ended(child: int) -> "int | None":
+    code = None
+    while True:
+        try:
+            ended, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return code
+        if ended == 0:
+            return code
+        if ended == child:
+            code = os.waitstatus_to_exitcode(status)
+            code = code if code >= 0 else 128 - code
+
+
+def _finish(code: int, *, alone: bool) -> int:
+    """Kill what is left; in a PID namespace of its own the kernel does it."""
+    while not alone:
+        for orphan in _list_children():
+            os.kill(orphan, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            break
+    return code
+
+
+def _list_children() -> "list[int]":
+    own, children = os.getpid(), []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except OSError:
+                continue
+            if parent == own:
+                children.append(int(name))
+    return children

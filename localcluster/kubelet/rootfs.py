@@ -1,0 +1,177 @@
+"""The private root of a container: the host's entries, and the Pod's volumes at their mountPath.
+
+Called by ``launcher`` in a fresh mount namespace. The way is bubblewrap's: a tmpfs becomes the
+root, the host's top-level entries are bound into it, and every directory that lacks a mount point
+becomes a tmpfs directory with the host's entries bound into it, so nothing is made on the host.
+No pathlib and no ``typing`` here: start-up time is a target.
+"""
+# ruff: noqa: PTH - pathlib would double the launcher's start-up time
+
+import errno
+import os
+import re
+
+from localcluster.kubelet import syscalls
+
+_OLD = "/oldroot"
+_NEW = "/newroot"
+# Of no use to a container, and each would cost a mount.
+_SKIPPED_DEVICES = re.compile(r"(tty.+|loop.+|ram.+|vcs.*|nbd.+|hvc.+|console)\Z")
+_REMOUNT_KEPT = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+
+Tree = dict[str, "Tree"]
+
+
+def enter_private_root(
+    base: str,
+    mounts: "list[tuple[str, str, bool]]",
+    directories: "list[str]",
+    *,
+    fresh_proc: bool,
+) -> None:
+    """Make this process's mount namespace the container's and move into it.
+
+    Args:
+        base: an empty directory of the host; nothing appears in it outside this namespace.
+        mounts: (source on the host, target in the container, read-only), in any order.
+        directories: must exist in the container.
+        fresh_proc: this process is in a new PID namespace, so ``/proc`` must be its own.
+
+    Raises:
+        OSError: a mount was refused.
+    """
+    resolved = sorted(
+        (_resolve(target), os.path.realpath(source), read_only)
+        for source, target, read_only in mounts
+    )
+    wanted = _build_tree([t for t, _, _ in resolved] + [_resolve(path) for path in directories])
+    _turn_to_tmpfs(base)
+    os.mkdir(_NEW)
+    _assemble(_OLD, _NEW, wanted, skipped=frozenset({"proc"} if fresh_proc else ()))
+    if fresh_proc:
+        os.mkdir(_NEW + "/proc")
+        flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+        syscalls.mount("proc", _NEW + "/proc", kind="proc", flags=flags)
+    for target, source, read_only in resolved:
+        _mount_volume(_OLD + source, _NEW + target, read_only=read_only)
+    _leave_host()
+
+
+def _resolve(target: str) -> str:
+    """Follow the host's symbolic links: ``/var/run/x`` is mounted at ``/run/x``."""
+    path = os.path.realpath(target)
+    if path == "/":
+        raise OSError(errno.EINVAL, "a volume cannot be mounted at /")
+    return path
+
+
+def _build_tree(paths: "list[str]") -> Tree:
+    """Build the tree of what must exist; what lies below a mounted volume is that volume's."""
+    tree: Tree = {}
+    for path in paths:
+        node = tree
+        for part in path.strip("/").split("/"):
+            node = node.setdefault(part, {})
+    return tree
+
+
+def _turn_to_tmpfs(base: str) -> None:
+    """Make an empty tmpfs the root; the host's root is below ``/oldroot``."""
+    # Mounts the host makes later still appear here, and none of ours ever there.
+    syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_SLAVE)
+    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
+    syscalls.mount("tmpfs", base, kind="tmpfs", flags=flags, options="mode=0755")
+    os.mkdir(base + _OLD)
+    syscalls.pivot_root(base, base + _OLD)
+    os.chdir("/")
+
+
+def _assemble(host: str, new: str, wanted: Tree, skipped: "frozenset[str]" = frozenset()) -> None:
+    """Fill directory ``new`` with binds of the entries of ``host`` and with what is wanted."""
+    devices = host == _OLD + "/dev"
+    for entry in _list_entries(host):
+        if entry.name in skipped or (devices and _SKIPPED_DEVICES.match(entry.name)):
+            continue
+        try:
+            _add_entry(entry, new + "/" + entry.name, wanted.get(entry.name, {}))
+        except OSError:
+            # A dead FUSE mount or an entry that went away just now is no reason to fail.
+            if entry.name in wanted:
+                raise
+    for name, below in wanted.items():
+        if not os.path.lexists(new + "/" + name):
+            _make_directories(new + "/" + name, below)
+
+
+def _list_entries(host: str) -> "list[os.DirEntry[str]]":
+    try:
+        with os.scandir(host) as entries:
+            return list(entries)
+    except PermissionError:
+        # Another user's directory: the container sees the Pod's volumes in it, and nothing else.
+        return []
+
+
+def _add_entry(entry: "os.DirEntry[str]", target: str, wanted: Tree) -> None:
+    if entry.is_symlink():
+        os.symlink(os.readlink(entry.path), target)
+    elif not entry.is_dir(follow_symlinks=False):
+        _touch(target)
+        _bind(entry.path, target)
+    elif _lacks(entry.path, wanted):
+        os.mkdir(target)
+        _assemble(entry.path, target, wanted)
+        os.chmod(target, entry.stat().st_mode & 0o7777)
+    else:
+        os.mkdir(target)
+        _bind(entry.path, target)
+
+
+def _lacks(host: str, wanted: Tree) -> bool:
+    """Tell whether something wanted below this directory does not exist on the host."""
+    for name, below in wanted.items():
+        path = host + "/" + name
+        if not os.path.lexists(path) or (below and _lacks(path, below)):
+            return True
+    return False
+
+
+def _make_directories(path: str, below: Tree) -> None:
+    # A leaf stays missing: whether it is a file or a directory, its volume's source decides.
+    if below:
+        os.mkdir(path)
+        for name, deeper in below.items():
+            _make_directories(path + "/" + name, deeper)
+
+
+def _mount_volume(source: str, target: str, *, read_only: bool) -> None:
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    elif not os.path.lexists(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        _touch(target)
+    _bind(source, target)
+    if read_only:
+        # A user namespace must repeat the flags that its parent's mount has.
+        kept = os.statvfs(target).f_flag & _REMOUNT_KEPT
+        flags = syscalls.MS_BIND | syscalls.MS_REMOUNT | syscalls.MS_RDONLY | kept
+        syscalls.mount("none", target, flags=flags)
+
+
+def _touch(path: str) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+
+
+def _bind(source: str, target: str) -> None:
+    syscalls.mount(source, target, flags=syscalls.MS_BIND | syscalls.MS_REC)
+
+
+def _leave_host() -> None:
+    """Drop the host's root from view; the assembled one stays."""
+    # pivot_root wants a mount point.
+    _bind(_NEW, _NEW)
+    os.chdir(_NEW)
+    syscalls.unmount_lazily(_OLD)
+    syscalls.pivot_root(".", ".")
+    syscalls.unmount_lazily(".")
+    os.chdir("/")

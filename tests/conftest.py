@@ -1,0 +1,65 @@
+"""What every test may use: kinds by folder, Hypothesis profiles, the seed, golden files.
+
+Virtual time is asked for test by test with ``@pytest.mark.looptime``; all others run in real time.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+TESTS = Path(__file__).parent
+GOLDEN = TESTS / "golden"
+# Folders whose tests need what an ordinary machine lacks; each is the name of its marker.
+KINDS = ("kube", "node", "consumers")
+KIND_TIMEOUT_SECONDS = {"kube": 120, "node": 300, "consumers": 300}
+
+settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
+settings.register_profile("nightly", max_examples=2000, deadline=None, print_blob=True)
+settings.load_profile("ci")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write golden files instead of comparing"
+    )
+    parser.addoption("--seed", type=int, default=0, help="seed of the tests that draw (0)")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    profile = config.getoption("--hypothesis-profile", default=None) or "ci"
+    return f"seed: {config.getoption('--seed')}, hypothesis profile: {profile}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
+        if folder in KINDS:
+            item.add_marker(folder)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(KIND_TIMEOUT_SECONDS[folder]))
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> int:
+    """The number all draws of this run come from; the header of the run shows it."""
+    value: int = request.config.getoption("--seed")
+    return value
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, bytes], None]:
+    """Compare bytes with ``tests/golden/NAME``; with --update-golden write them there."""
+    update = request.config.getoption("--update-golden")
+
+    def check(name: str, actual: bytes) -> None:
+        path = GOLDEN / name
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(actual)
+            return
+        assert path.exists(), f"no golden file {name}: run make golden, then read the diff"
+        assert actual == path.read_bytes(), f"{name} differs: see make golden"
+
+    return check

@@ -1,0 +1,328 @@
+"""A real control plane on loopback: etcd, kube-apiserver and kube-controller-manager.
+
+Called by tests/kube (a session fixture) and by ``make test-kube``::
+
+    python -m tests.support.controlplane run -- COMMAND ...
+
+which starts one, runs the command with the variables of ``Access.to_env`` and stops it. There is
+no scheduler and no kubelet: ``tests.support.fakekubelet`` moves the Pods. Instead of starting one,
+an existing cluster is used with FRAMEWORKBARRIER_USE_KUBECONFIG=1 and KUBECONFIG.
+"""
+
+import atexit
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import yaml
+
+from framework.kube.config import load_kube_config
+from tests.support.childprocess import ChildProcess, ChildError, find_free_ports
+from tests.support.jsonhttp import JsonHttp
+from tests.support.kubebinaries import (
+    Binaries,
+    BuildError,
+    MissingPrerequisiteError,
+    find_binaries,
+)
+from tests.support.kubepki import Pki, create_pki
+
+SERVER_ENV = "FRAMEWORKBARRIER_KUBE_SERVER"
+TOKEN_ENV = "FRAMEWORKBARRIER_KUBE_TOKEN"
+CA_ENV = "FRAMEWORKBARRIER_KUBE_CA"
+KUBECTL_ENV = "FRAMEWORKBARRIER_KUBECTL"
+CONTRACT_SERVER_ENV = "FRAMEWORKBARRIER_CONTRACT_SERVER"
+CONTRACT_TOKEN_ENV = "FRAMEWORKBARRIER_CONTRACT_TOKEN"
+CONTRACT_CA_ENV = "FRAMEWORKBARRIER_CONTRACT_CA"
+USE_KUBECONFIG_ENV = "FRAMEWORKBARRIER_USE_KUBECONFIG"
+KUBECONFIG_ENV = "KUBECONFIG"
+
+READY_SECONDS = 60.0
+START_TRIES = 3
+SERVICE_RANGE = "10.96.0.0/16"
+CONTROLLERS = (
+    "garbage-collector-controller,namespace-controller,"
+    "serviceaccount-controller,root-ca-certificate-publisher-controller"
+)
+
+
+@dataclass(frozen=True)
+class Access:
+    """How tests reach an API server, as its administrator."""
+
+    url: str
+    token: str
+    ca_file: str | None
+    kubeconfig: str
+    kubectl: str | None
+
+    def open_http(self) -> JsonHttp:
+        """Make a plain client for what tests arrange around the code under test."""
+        return JsonHttp(self.url, self.token, self.ca_file)
+
+    def to_env(self) -> dict[str, str]:
+        """Render as the variables that the test suites read."""
+        env = {
+            SERVER_ENV: self.url,
+            TOKEN_ENV: self.token,
+            CONTRACT_SERVER_ENV: self.url,
+            CONTRACT_TOKEN_ENV: self.token,
+            KUBECONFIG_ENV: self.kubeconfig,
+        }
+        if self.ca_file is not None:
+            env |= {CA_ENV: self.ca_file, CONTRACT_CA_ENV: self.ca_file}
+        if self.kubectl is not None:
+            env[KUBECTL_ENV] = self.kubectl
+        return env
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "Access | None":
+        """Read back what ``to_env`` wrote; None if nobody did."""
+        if SERVER_ENV not in env:
+            return None
+        return cls(
+            url=env[SERVER_ENV],
+            token=env[TOKEN_ENV],
+            ca_file=env.get(CA_ENV),
+            kubeconfig=env[KUBECONFIG_ENV],
+            kubectl=env.get(KUBECTL_ENV),
+        )
+
+
+class ControlPlane:
+    """The three processes and their folder, which is thrown away with them."""
+
+    def __init__(self, binaries: Binaries) -> None:
+        self._binaries = binaries
+        self._folder = Path(tempfile.mkdtemp(prefix="frameworkbarrier-kube-"))
+        self._children: list[ChildProcess] = []
+        self._admin_token = secrets.token_hex(16)
+        atexit.register(self.stop)
+
+    def start(self) -> Access:
+        """Start all three and wait until the API server is ready.
+
+        Raises:
+            ChildError: one of them ended or did not get ready; with the end of its log.
+        """
+        pki = create_pki(self._folder / "pki")
+        for attempt in range(START_TRIES):
+            try:
+                return self._start_once(pki)
+            except ChildError as e:
+                # A port that was free a moment ago may be taken by now.
+                self._stop_children()
+                if attempt == START_TRIES - 1 or "address already in use" not in str(e):
+                    raise
+        raise AssertionError("unreachable")
+
+    def stop(self) -> None:
+        """Kill the processes: nothing they hold is kept."""
+        atexit.unregister(self.stop)
+        self._stop_children()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start_once(self, pki: Pki) -> Access:
+        client_port, peer_port, secure_port = find_free_ports(3)
+        etcd_url = f"http://127.0.0.1:{client_port}"
+        url = f"https://127.0.0.1:{secure_port}"
+        kubeconfig = self._write_kubeconfig(url, pki)
+        access = Access(
+            url=url,
+            token=self._admin_token,
+            ca_file=str(pki.ca_cert),
+            kubeconfig=str(kubeconfig),
+            kubectl=str(self._binaries.kubectl),
+        )
+        etcd = self._launch("etcd", self._etcd_command(etcd_url, f"http://127.0.0.1:{peer_port}"))
+        apiserver = self._launch("kube-apiserver", self._apiserver_command(etcd_url, url, pki))
+        http = access.open_http()
+        self._wait(
+            lambda: http.is_ready("/readyz"), "the API server to be ready", [etcd, apiserver]
+        )
+        kcm = self._launch("kube-controller-manager", self._kcm_command(access, pki))
+        self._wait(
+            lambda: http.is_ready("/api/v1/namespaces/default/serviceaccounts/default"),
+            "the default ServiceAccount",
+            [etcd, apiserver, kcm],
+        )
+        return access
+
+    def _etcd_command(self, client_url: str, peer_url: str) -> list[str]:
+        data = Path(tempfile.mkdtemp(prefix="etcd-", dir=self._folder))
+        return [
+            str(self._binaries.etcd),
+            f"--data-dir={data}",
+            f"--listen-client-urls={client_url}",
+            f"--advertise-client-urls={client_url}",
+            f"--listen-peer-urls={peer_url}",
+            f"--initial-advertise-peer-urls={peer_url}",
+            f"--initial-cluster=default={peer_url}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        ]
+
+    def _apiserver_command(self, etcd_url: str, url: str, pki: Pki) -> list[str]:
+        tokens = self._folder / "tokens.csv"
+        tokens.write_text(f'{self._admin_token},admin,admin-uid,"system:masters"\n')
+        return [
+            str(self._binaries.kube_apiserver),
+            f"--etcd-servers={etcd_url}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={url.rpartition(':')[2]}",
+            f"--tls-cert-file={pki.server_cert}",
+            f"--tls-private-key-file={pki.server_key}",
+            f"--token-auth-file={tokens}",
+            "--authorization-mode=RBAC",
+            "--anonymous-auth=false",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-signing-key-file={pki.service_account_key}",
+            f"--service-account-key-file={pki.service_account_public_key}",
+            f"--service-cluster-ip-range={SERVICE_RANGE}",
+            "--endpoint-reconciler-type=none",
+            "--max-requests-inflight=2000",
+            "--max-mutating-requests-inflight=1000",
+            "--profiling=false",
+        ]
+
+    def _kcm_command(self, access: Access, pki: Pki) -> list[str]:
+        return [
+            str(self._binaries.kube_controller_manager),
+            f"--kubeconfig={access.kubeconfig}",
+            f"--controllers={CONTROLLERS}",
+            f"--root-ca-file={pki.ca_cert}",
+            "--leader-elect=false",
+            "--kube-api-qps=1000",
+            "--kube-api-burst=2000",
+            "--secure-port=0",
+        ]
+
+    def _write_kubeconfig(self, url: str, pki: Pki) -> Path:
+        path = self._folder / "kubeconfig"
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {
+                    "name": "test",
+                    "cluster": {"server": url, "certificate-authority": str(pki.ca_cert)},
+                }
+            ],
+            "users": [{"name": "admin", "user": {"token": self._admin_token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+            "current-context": "test",
+        }
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(content))
+        return path
+
+    def _launch(self, name: str, command: list[str]) -> ChildProcess:
+        child = ChildProcess(name, command, log=self._folder / f"{name}.log")
+        self._children.append(child)
+        return child
+
+    def _wait(self, is_done: Callable[[], bool], what: str, children: list[ChildProcess]) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while not is_done():
+            for child in children:
+                child.raise_if_ended()
+            if time.monotonic() > deadline:
+                raise ChildError(f"no {what} after {READY_SECONDS:g} s\n{children[-1].tail()}")
+            time.sleep(0.05)
+
+    def _stop_children(self) -> None:
+        for child in reversed(self._children):
+            child.kill()
+        self._children.clear()
+
+
+@contextmanager
+def open_control_plane(env: Mapping[str, str], *, build: bool) -> Iterator[Access]:
+    """Give an API server: the one of the environment, an existing cluster, or an own one.
+
+    Raises:
+        MissingPrerequisiteError: there is none and none can be started here.
+    """
+    access = Access.from_env(env)
+    if access is None and env.get(USE_KUBECONFIG_ENV) == "1":
+        access = read_existing_cluster(env)
+    if access is not None:
+        yield access
+        return
+    plane = ControlPlane(find_binaries(env, build=build))
+    try:
+        yield plane.start()
+    finally:
+        plane.stop()
+
+
+def read_existing_cluster(env: Mapping[str, str]) -> Access:
+    """Take the cluster of $KUBECONFIG, whose user must have a token."""
+    config = load_kube_config(None, None, env)
+    token = config.token
+    if config.token_file is not None:
+        token = Path(config.token_file).read_text(encoding="utf-8").strip()
+    if not token:
+        raise MissingPrerequisiteError(
+            f"the user of {KUBECONFIG_ENV} has no token: make one (kubectl create token NAME)"
+        )
+    ca_file = config.ca_file
+    if config.ca_pem is not None:
+        descriptor, ca_file = tempfile.mkstemp(prefix="frameworkbarrier-ca-")
+        with os.fdopen(descriptor, "w") as stream:
+            stream.write(config.ca_pem)
+        atexit.register(Path(ca_file).unlink, missing_ok=True)
+    return Access(
+        url=config.server,
+        token=token,
+        ca_file=ca_file,
+        kubeconfig=env[KUBECONFIG_ENV],
+        kubectl=shutil.which("kubectl"),
+    )
+
+
+def run(command: list[str]) -> int:
+    """Run a command beside a control plane; give its exit code."""
+    started = time.monotonic()
+    try:
+        with open_control_plane(os.environ, build=True) as access:
+            elapsed = time.monotonic() - started
+            print(f"control plane ready after {elapsed:.1f} s: {access.url}", flush=True)
+            return _run_to_end(command, {**os.environ, **access.to_env()})
+    except MissingPrerequisiteError as e:
+        print(f"SKIPPED: {e}", flush=True)
+        return 0
+    except (BuildError, ChildError) as e:
+        print(f"no control plane: {e}", file=sys.stderr)
+        return 1
+
+
+def _run_to_end(command: list[str], env: Mapping[str, str]) -> int:
+    """Wait for the command whatever signal comes: it ends first, then the control plane."""
+    with subprocess.Popen(command, env=env) as child:
+
+        def pass_on(number: int, _frame: FrameType | None) -> None:
+            # Ctrl-C on a terminal has reached the child already.
+            if number == signal.SIGTERM:
+                child.terminate()
+
+        signal.signal(signal.SIGINT, pass_on)
+        signal.signal(signal.SIGTERM, pass_on)
+        return child.wait()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4 or sys.argv[1:3] != ["run", "--"]:
+        sys.exit("usage: python -m tests.support.controlplane run -- COMMAND ...")
+    sys.exit(run(sys.argv[3:]))

@@ -1,0 +1,66 @@
+"""A blocking JSON client of an API server, for what tests arrange and look at.
+
+Called by harnesses and tests. Apart from ``framework.kube`` on purpose: what checks the client must
+not be the client.
+"""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from typing import Any
+
+TIMEOUT_SECONDS = 10.0
+
+
+class JsonHttp:
+    """Requests with a bearer token; no proxy, since all servers of tests are near."""
+
+    def __init__(self, url: str, token: str, ca_file: str | None) -> None:
+        self._url = url.rstrip("/")
+        self._token = token
+        opener: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if self._url.startswith("https"):
+            context = ssl.create_default_context(cafile=ca_file)
+            opener.append(urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(*opener)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+    ) -> tuple[int, Any]:
+        """Send one request; give status code and decoded body (text if it is no JSON).
+
+        Raises:
+            OSError: no answer.
+        """
+        request = urllib.request.Request(
+            self._url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self._token}", "Content-Type": content_type},
+        )
+        try:
+            with self._opener.open(request, timeout=TIMEOUT_SECONDS) as response:
+                return response.status, _decode(response.read())
+        except urllib.error.HTTPError as e:
+            with e:
+                return e.code, _decode(e.read())
+
+    def is_ready(self, path: str) -> bool:
+        """Tell whether a GET of the path answers 200."""
+        try:
+            return self.request("GET", path)[0] == 200
+        except OSError:
+            return False
+
+
+def _decode(answer: bytes) -> Any:
+    try:
+        return json.loads(answer)
+    except ValueError:
+        return answer.decode(errors="replace")

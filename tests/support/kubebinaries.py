@@ -1,0 +1,191 @@
+"""Finds or builds etcd, kube-apiserver, kube-controller-manager and kubectl.
+
+Called by ``tests.support.controlplane``. In this order: the folder $KUBEBUILDER_ASSETS, the cache
+($FRAMEWORKBARRIER_CACHE or ~/.cache/frameworkbarrier/kube), a build from Go modules into the cache.
+Nothing is written into the tree.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+KUBERNETES_VERSION = "1.34.4"
+ETCD_VERSION = "3.6.16"
+KUBERNETES_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kubectl")
+COMMANDS = ("etcd", *KUBERNETES_COMMANDS)
+ASSETS_ENV = "KUBEBUILDER_ASSETS"
+CACHE_ENV = "FRAMEWORKBARRIER_CACHE"
+BUILD_TIMEOUT_SECONDS = 1800
+
+
+class MissingPrerequisiteError(Exception):
+    """The machine lacks something; the message is one line that says what to install."""
+
+
+class BuildError(Exception):
+    """Go failed; the message holds the end of what it said."""
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Where each program is."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kubectl: Path
+
+
+def find_binaries(env: Mapping[str, str], *, build: bool) -> Binaries:
+    """Find the four programs, or build those that are missing.
+
+    Raises:
+        MissingPrerequisiteError: some are missing and may not or cannot be built here.
+        BuildError: the build failed.
+    """
+    cache = find_cache(env)
+    folders = [cache / "bin"]
+    if env.get(ASSETS_ENV):
+        folders.insert(0, Path(env[ASSETS_ENV]))
+    missing = [name for name in COMMANDS if _find(name, folders) is None]
+    if missing:
+        _require_build(missing, build=build)
+        with _lock(cache):
+            _build(cache, [name for name in missing if _find(name, folders) is None])
+    paths = {name: _find(name, folders) for name in COMMANDS}
+    found = {name.replace("-", "_"): path for name, path in paths.items() if path is not None}
+    return Binaries(**found)
+
+
+def find_cache(env: Mapping[str, str]) -> Path:
+    """Tell the folder outside the tree that keeps what was built."""
+    if env.get(CACHE_ENV):
+        return Path(env[CACHE_ENV])
+    return Path.home() / ".cache" / "frameworkbarrier" / "kube"
+
+
+def _find(name: str, folders: list[Path]) -> Path | None:
+    for folder in folders:
+        path = folder / name
+        if os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _require_build(missing: list[str], *, build: bool) -> None:
+    names = ", ".join(missing)
+    if not build:
+        raise MissingPrerequisiteError(f"{names} not built yet: run make test-kube, which does it")
+    if shutil.which("go") is None:
+        raise MissingPrerequisiteError(
+            f"{names} not found: install Go >= 1.24 (go.dev/dl) to build them, "
+            f"or set {ASSETS_ENV} to a folder that has them"
+        )
+
+
+@contextmanager
+def _lock(cache: Path) -> Iterator[None]:
+    """Let one build at a time write into the cache."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(cache: Path, missing: list[str]) -> None:
+    kubernetes = [name for name in missing if name in KUBERNETES_COMMANDS]
+    if kubernetes:
+        print(f"building {', '.join(kubernetes)} {KUBERNETES_VERSION} (minutes, once)", flush=True)
+        _build_kubernetes(cache, kubernetes)
+    if "etcd" in missing:
+        print(f"building etcd {ETCD_VERSION} (half a minute, once)", flush=True)
+        _build_etcd(cache)
+
+
+def _build_kubernetes(cache: Path, commands: list[str]) -> None:
+    """Build from an own go.mod.
+
+    The module's own go.mod points at folders beside it, which the module proxy does not serve:
+    each becomes the published module of the same release.
+    """
+    source = cache / "src" / f"kubernetes-{KUBERNETES_VERSION}"
+    if not (source / "go.sum").exists():
+        source.mkdir(parents=True, exist_ok=True)
+        (source / "go.mod").write_text(
+            "module example.invalid/kubernetes\n\ngo 1.24\n\n"
+            f"require k8s.io/kubernetes v{KUBERNETES_VERSION}\n"
+        )
+        (source / "tools.go").write_text(
+            "//go:build tools\n\npackage tools\n\nimport (\n"
+            + "".join(f'\t_ "k8s.io/kubernetes/cmd/{name}"\n' for name in KUBERNETES_COMMANDS)
+            + ")\n"
+        )
+        answer = _go(source, "mod", "download", "-json", f"k8s.io/kubernetes@v{KUBERNETES_VERSION}")
+        upstream = Path(json.loads(answer)["GoMod"]).read_text()
+        with (source / "go.mod").open("a") as mod:
+            mod.write(render_replacements(upstream))
+        _go(source, "mod", "tidy")
+    flags = " ".join(
+        f"-X k8s.io/{module}/version.gitVersion=v{KUBERNETES_VERSION}"
+        for module in ("component-base", "client-go/pkg")
+    )
+    packages = [f"k8s.io/kubernetes/cmd/{name}" for name in commands]
+    _go_build(cache, source, f"-s -w {flags}", packages)
+
+
+def _build_etcd(cache: Path) -> None:
+    source = cache / "src" / f"etcd-{ETCD_VERSION}"
+    if not (source / "go.sum").exists():
+        source.mkdir(parents=True, exist_ok=True)
+        (source / "go.mod").write_text("module example.invalid/etcd\n\ngo 1.24\n")
+        _go(source, "get", f"go.etcd.io/etcd/server/v3@v{ETCD_VERSION}")
+    _go_build(cache, source, "-s -w", ["go.etcd.io/etcd/server/v3"], name="etcd")
+
+
+def render_replacements(upstream_go_mod: str) -> str:
+    """Render one replace line for each module that upstream keeps in its staging folder."""
+    names = sorted(
+        set(re.findall(r"^\s*(k8s\.io/[a-z0-9-]+) => \./staging", upstream_go_mod, re.MULTILINE))
+    )
+    minor = KUBERNETES_VERSION.removeprefix("1.")
+    return (
+        "\nreplace (\n" + "".join(f"\t{n} => {n} v0.{minor}\n" for n in sorted(set(staged))) + ")\n"
+    )
+
+
+def _go_build(
+    cache: Path, source: Path, flags: str, packages: list[str], *, name: str | None = None
+) -> None:
+    binaries = cache / "bin"
+    binaries.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        output = Path(folder) / name if name else f"{folder}/"
+        _go(source, "build", "-trimpath", "-ldflags", flags, "-o", str(output), *packages)
+        for built in Path(folder).iterdir():
+            built.rename(binaries / built.name)
+
+
+def _go(source: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["go", *arguments],
+            cwd=source,
+            env={**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "auto", "GOFLAGS": ""},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=BUILD_TIMEOUT_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise BuildError(f"go {arguments[0]}: {e}") from e
+    if done.returncode != 0:
+        raise BuildError(f"go {' '.join(arguments[:2])} failed:\n{done.stderr[-2000:]}")
+    return done.stdout
