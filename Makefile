@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
 STAMP := .venv/stamp
-TIMED := sh tools/timed $@
+TIMED = sh tools/timed $@
 PYTEST := $(BIN)/python -m pytest
 # Processes for the tests: as many as cores, at most 4 (xdist's own start costs more than it gains).
 JOBS ?= auto
@@ -58,7 +58,7 @@ test: $(STAMP) ## unit, property and local-cluster tests (no real API server)
 .PHONY: test-kube
 test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-controller-manager
 	@$(TIMED) $(BIN)/python -m tests.support.controlplane run -- \
-		$(PYTEST) -m "not node and not consumers" tests/kube tests/contract $(ARGS)
+		$(PYTEST) -m kube tests/kube tests/contract $(ARGS)
 
 .PHONY: cover
 cover: $(STAMP) ## the tests again, with branch coverage

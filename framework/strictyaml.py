@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 _MAX_DEPTH = 100
+_MAX_NODES = 500_000
 
 
 class YamlError(ValueError):
@@ -52,11 +53,18 @@ def _check_keys(node: yaml.MappingNode) -> None:
 
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
-    ("bool", r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
+    (
+        "bool",
+        r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
+        "yYnNtTfFoO",
+    ),
     ("int", r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)", "-+0123456789"),
     (
         "float",
-        r"[-+]?(\.[0-9]+|[0-9][0-9_]*\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        (
+            r"[-+]?(\.[0-9]+|[0-9][0-9_]*\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?"
+            r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+        ),
         "-+.0123456789",
     ),
     ("null", r"~|null|Null|NULL|", "~nN\0"),
@@ -96,7 +104,7 @@ def load_documents(text: str, source: str) -> list[Document]:
         loader = _Loader(text)
         try:
             while (node := loader.get_node() if loader.check_node() else None) is not None:
-                _check_depth(node, 0)
+                _check_size(node)
                 value = loader.construct_document(node)
                 if value is not None:
                     documents.append(Document(node.start_mark.line + 1, value))
@@ -109,17 +117,20 @@ def load_documents(text: str, source: str) -> list[Document]:
     return documents
 
 
-def _check_depth(node: yaml.Node, depth: int) -> None:
-    """Refuse what would end in a RecursionError: absurd nesting, an alias inside itself."""
-    if depth > _MAX_DEPTH:
-        problem = f"nested deeper than {_MAX_DEPTH} levels"
-        raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-    if isinstance(node, yaml.MappingNode):
-        for _, value in node.value:
-            _check_depth(value, depth + 1)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _check_depth(item, depth + 1)
+def _check_size(root: yaml.Node) -> None:
+    """Refuse what would exhaust us: absurd nesting, an alias inside itself, aliases of aliases."""
+    budget = _MAX_NODES
+    waiting: list[tuple[yaml.Node, int]] = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        budget -= 1
+        if depth > _MAX_DEPTH or budget < 0:
+            problem = f"nested deeper than {_MAX_DEPTH} levels, or larger than {_MAX_NODES} values"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        if isinstance(node, yaml.MappingNode):
+            waiting.extend((value, depth + 1) for _, value in node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            waiting.extend((item, depth + 1) for item in node.value)
 
 
 def _render_error(error: yaml.MarkedYAMLError, source: str) -> str:

@@ -3,7 +3,8 @@
 Virtual time is asked for test by test with ``@pytest.mark.looptime``; all others run in real time.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(folder)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(KIND_TIMEOUT_SECONDS[folder]))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def idle_event_loop() -> Iterator[None]:
+    """Own the loop that looptime asks for in every test that is not async.
+
+    Without one it makes a loop that nobody closes, and the ResourceWarning fails whichever test
+    the garbage collector next runs in.
+    """
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    loop.close()
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from framework.api import constants
 
 _HTTP_PORT = 80
 _HTTPS_PORT = 443
+_MAX_PORT = 65535
 
 
 class AccessError(Exception):
@@ -40,13 +41,13 @@ class Access(NamedTuple):
     def address(self) -> str:
         """The server as a URL, for messages."""
         scheme = "https" if self.tls else "http"
-        return "{}://{}{}".format(scheme, self.authority, self.path_prefix)
+        return f"{scheme}://{self.authority}{self.path_prefix}"
 
     @property
     def authority(self) -> str:
         """Host and port as the Host header wants them."""
-        host = "[{}]".format(self.host) if ":" in self.host else self.host
-        return "{}:{}".format(host, self.port)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     def read_token(self) -> str:
         """Read the bearer token; "" without one. Read anew each time, because it is rotated."""
@@ -69,7 +70,7 @@ class Access(NamedTuple):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            self._load_trust(context)
+            self._load_trust(context, ssl.CERT_NONE)
             self._load_identity(context)
         except (OSError, ssl.SSLError, ValueError) as e:
             raise AccessError(
@@ -78,10 +79,10 @@ class Access(NamedTuple):
             ) from e
         return context
 
-    def _load_trust(self, context: Any) -> None:
+    def _load_trust(self, context: Any, no_verification: Any) -> None:
         if not self.verify:
             context.check_hostname = False
-            context.verify_mode = 0  # ssl.CERT_NONE: insecure-skip-tls-verify was asked for
+            context.verify_mode = no_verification  # insecure-skip-tls-verify was asked for
         elif self.ca_pem:
             context.load_verify_locations(cadata=self.ca_pem)
         elif self.ca_file:
@@ -114,12 +115,11 @@ def load_access(env: Mapping[str, str]) -> Access:
     port = env.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         raise AccessError(
-            "no API server is configured: run in a Pod, or set ${} or ${}".format(
-                constants.KUBE_APISERVER_ADDRESS_ENV, constants.KUBECONFIG_ENV
-            )
+            "no API server is configured: run in a Pod, or set "
+            f"${constants.KUBE_APISERVER_ADDRESS_ENV} or ${constants.KUBECONFIG_ENV}"
         )
-    bracketed = "[{}]".format(host) if ":" in host else host
-    return _load_service_account(env, "https://{}:{}".format(bracketed, port))
+    bracketed = f"[{host}]" if ":" in host else host
+    return _load_service_account(env, f"https://{bracketed}:{port}")
 
 
 def parse_address(address: str) -> Tuple[bool, str, int, str]:
@@ -134,11 +134,11 @@ def parse_address(address: str) -> Tuple[bool, str, int, str]:
     authority, _, path = rest.partition("/")
     host, port_text = _split_authority(authority)
     default_port = _HTTPS_PORT if scheme == "https" else _HTTP_PORT
-    valid_port = not port_text or (port_text.isdigit() and 0 < int(port_text) <= 0xFFFF)
+    valid_port = not port_text or (port_text.isdigit() and 0 < int(port_text) <= _MAX_PORT)
     if scheme not in {"http", "https"} or not host or not valid_port or "@" in authority:
         raise AccessError(
-            "the API server address {!r} must be http://HOST:PORT or https://HOST:PORT; it comes "
-            "from ${} or from the kubeconfig".format(address, constants.KUBE_APISERVER_ADDRESS_ENV)
+            f"the API server address {address!r} must be http://HOST:PORT or https://HOST:PORT; "
+            f"it comes from ${constants.KUBE_APISERVER_ADDRESS_ENV} or from the kubeconfig"
         )
     prefix = "/" + path.strip("/") if path.strip("/") else ""
     return scheme == "https", host, int(port_text or default_port), prefix

@@ -11,7 +11,6 @@ from typing import Any, Dict, NamedTuple, Optional
 
 from framework.agent.access import Access, AccessError
 from framework.agent.clock import AgentClock
-from framework.version import VERSION
 
 _MAX_HEAD_BYTES = 64 * 1024
 _MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -48,9 +47,7 @@ class Answer(NamedTuple):
             message = json.loads(self.body.decode())["message"]
         except (ValueError, KeyError, TypeError):
             message = self.body[:200].decode("utf-8", "replace").strip()
-        return "HTTP {}: {}".format(self.head.status, message) if message else "HTTP {}".format(
-            self.head.status
-        )
+        return f"HTTP {self.head.status}: {message}" if message else f"HTTP {self.head.status}"
 
 
 class BodyDecoder:
@@ -64,12 +61,12 @@ class BodyDecoder:
         """
         self._chunked = "chunked" in head.headers.get("transfer-encoding", "").lower()
         length = head.headers.get("content-length")
-        self._left = 0  # type: Optional[int]
+        self._left: Optional[int] = 0
         if head.status in _NO_BODY:
             self._chunked = False
         elif not self._chunked:
             if length is not None and not length.isdigit():
-                raise UnreachableError("bad Content-Length {!r}".format(length))
+                raise UnreachableError(f"bad Content-Length {length!r}")
             self._left = None if length is None else int(length)
         self._buffer = bytearray()
         self._last_chunk = False
@@ -121,9 +118,9 @@ class BodyDecoder:
             try:
                 self._left = int(line.partition(b";")[0], 16)
             except ValueError as e:
-                raise UnreachableError("broken chunked body: size {!r}".format(line[:20])) from e
+                raise UnreachableError(f"broken chunked body: size {line[:20]!r}") from e
             if not 0 <= self._left <= _MAX_BODY_BYTES:
-                raise UnreachableError("broken chunked body: size {!r}".format(line[:20]))
+                raise UnreachableError(f"broken chunked body: size {line[:20]!r}")
             self._last_chunk = self._left == 0
         return True
 
@@ -136,10 +133,10 @@ class Connection:
         self._access = access
         self._clock = clock
         self._timeout_seconds = timeout_seconds
-        self._socket = None  # type: Any
-        self._tls_context = None  # type: Any
+        self._socket: Any = None
+        self._tls_context: Any = None
         self._pending = b""
-        self._body = None  # type: Optional[BodyDecoder]
+        self._body: Optional[BodyDecoder] = None
 
     def fetch(self, method: str, path: str, body: Optional[bytes] = None) -> Answer:
         """Send one request and read the whole answer, within the timeout.
@@ -159,9 +156,7 @@ class Connection:
                 raise
         return self._fetch_once(method, path, body, deadline)
 
-    def _fetch_once(
-        self, method: str, path: str, body: Optional[bytes], deadline: float
-    ) -> Answer:
+    def _fetch_once(self, method: str, path: str, body: Optional[bytes], deadline: float) -> Answer:
         head = self.start(method, path, body)
         received = self.read_rest(deadline)
         if head.headers.get("connection", "").lower() == "close":
@@ -186,7 +181,7 @@ class Connection:
             self._body = BodyDecoder(head)
         except OSError as e:
             self.close()
-            raise UnreachableError("{}: {}".format(self._access.address, e)) from e
+            raise UnreachableError(f"{self._access.address}: {e}") from e
         except UnreachableError:
             self.close()
             raise
@@ -210,7 +205,7 @@ class Connection:
             if not received:
                 self.close()
                 if body.is_delimited:
-                    raise UnreachableError("{}: closed in mid-answer".format(self._access.address))
+                    raise UnreachableError(f"{self._access.address}: closed in mid-answer")
                 return b""
             try:
                 decoded = body.feed(received)
@@ -232,7 +227,7 @@ class Connection:
             if part is None or len(received) > _MAX_BODY_BYTES:
                 self.close()
                 why = "timed out in mid-answer" if part is None else "answer too long"
-                raise UnreachableError("{}: {}".format(self._access.address, why))
+                raise UnreachableError(f"{self._access.address}: {why}")
             if not part:
                 return bytes(received)
             received += part
@@ -247,7 +242,9 @@ class Connection:
 
     def _connect(self) -> None:
         access = self._access
-        plain = socket.create_connection((access.host, access.port), self._timeout_seconds)
+        # As bytes, because a str would make the resolver load the IDNA codec.
+        host = access.host.encode("ascii") if access.host.isascii() else access.host
+        plain = socket.create_connection((host, access.port), self._timeout_seconds)  # type: ignore[arg-type]
         self._socket = plain
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not access.tls:
@@ -257,23 +254,21 @@ class Connection:
             context = access.build_tls_context()
         except AccessError as e:
             raise UnreachableError(str(e)) from e
-        self._socket = context.wrap_socket(
-            plain, server_hostname=access.server_name or access.host
-        )
+        self._socket = context.wrap_socket(plain, server_hostname=access.server_name or access.host)
 
     def _render_request(self, method: str, path: str, body: Optional[bytes]) -> bytes:
         lines = [
-            "{} {}{} HTTP/1.1".format(method, self._access.path_prefix, path),
+            f"{method} {self._access.path_prefix}{path} HTTP/1.1",
             "Host: " + self._access.authority,
             "Accept: application/json",
-            "User-Agent: frameworkbarrier-agent/" + VERSION,
+            "User-Agent: frameworkbarrier-agent",
         ]
         token = self._access.read_token()
         if token:
             lines.append("Authorization: Bearer " + token)
         if body is not None:
             lines.append("Content-Type: application/json")
-            lines.append("Content-Length: {}".format(len(body)))
+            lines.append(f"Content-Length: {len(body)}")
         return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + (body or b"")
 
     def _read_head(self, deadline: float) -> Head:
@@ -281,9 +276,9 @@ class Connection:
         while b"\r\n\r\n" not in received:
             part = self._receive(deadline)
             if part is None:
-                raise UnreachableError("{}: no answer in time".format(self._access.address))
+                raise UnreachableError(f"{self._access.address}: no answer in time")
             if not part or len(received) > _MAX_HEAD_BYTES:
-                raise UnreachableError("{}: no HTTP answer".format(self._access.address))
+                raise UnreachableError(f"{self._access.address}: no HTTP answer")
             received += part
         text, self._pending = received.split(b"\r\n\r\n", 1)
         return _parse_head(text.decode("latin-1"))
@@ -297,7 +292,7 @@ class Connection:
             return None
         except OSError as e:
             self.close()
-            raise UnreachableError("{}: {}".format(self._access.address, e)) from e
+            raise UnreachableError(f"{self._access.address}: {e}") from e
         return bytes(received)
 
 
@@ -305,7 +300,7 @@ def _parse_head(text: str) -> Head:
     status_line, *lines = text.split("\r\n")
     parts = status_line.split(" ", 2)
     if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdigit():  # noqa: PLR2004
-        raise UnreachableError("no HTTP/1.1 answer: {!r}".format(status_line[:60]))
+        raise UnreachableError(f"no HTTP/1.1 answer: {status_line[:60]!r}")
     headers = {}
     for line in lines:
         name, _, value = line.partition(":")

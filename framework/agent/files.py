@@ -3,6 +3,7 @@
 Called by the barrier and the rendezvous writer. What is written is decided elsewhere.
 """
 
+import contextlib
 import os
 
 
@@ -16,7 +17,7 @@ def write_atomically(path: str, content: bytes, mode: int) -> None:
     Raises:
         OSError: The directory is not writable, full, or gone. Nothing is left behind.
     """
-    temporary = "{}.{}.tmp".format(path, os.urandom(6).hex())
+    temporary = f"{path}.{os.urandom(6).hex()}.tmp"
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, 0o600)
@@ -29,10 +30,8 @@ def write_atomically(path: str, content: bytes, mode: int) -> None:
         os.rename(temporary, path)
     except BaseException:
         # Also on SIGTERM's exception: no half file stays in the volume.
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(temporary)
-        except OSError:
-            pass
         raise
 
 

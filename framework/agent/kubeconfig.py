@@ -22,7 +22,7 @@ def load_kubeconfig(path: str, address: str) -> Access:
     config = _parse(path)
     context = _pick(config, "contexts", "context", str(config.get("current-context") or ""), path)
     cluster = _pick(config, "clusters", "cluster", str(context.get("cluster") or ""), path)
-    user = {}  # type: Dict[str, Any]
+    user: Dict[str, Any] = {}
     if context.get("user"):
         user = _pick(config, "users", "user", str(context["user"]), path)
     if "exec" in user or "auth-provider" in user:
@@ -55,13 +55,13 @@ def _parse(path: str) -> Dict[str, Any]:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as e:
-        raise AccessError("cannot read the kubeconfig {}: {}".format(path, e)) from e
+        raise AccessError(f"cannot read the kubeconfig {path}: {e}") from e
     try:
         parsed = json.loads(text)  # JSON is YAML, and needs no library
     except ValueError:
         parsed = _parse_yaml(path, text)
     if not isinstance(parsed, dict):
-        raise AccessError("the kubeconfig {} is no mapping".format(path))
+        raise AccessError(f"the kubeconfig {path} is no mapping")
     return parsed
 
 
@@ -70,13 +70,13 @@ def _parse_yaml(path: str, text: str) -> Any:
         import yaml
     except ImportError as e:
         raise AccessError(
-            "reading the kubeconfig {} needs PyYAML, which is not installed here; write the file "
-            "as JSON (kubectl config view --raw -o json)".format(path)
+            f"reading the kubeconfig {path} needs PyYAML, which is not installed here; write it "
+            "as JSON (kubectl config view --raw -o json)"
         ) from e
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as e:
-        raise AccessError("the kubeconfig {} is no YAML: {}".format(path, e)) from e
+        raise AccessError(f"the kubeconfig {path} is no YAML: {e}") from e
 
 
 def _pick(config: Dict[str, Any], plural: str, kind: str, name: str, path: str) -> Dict[str, Any]:
@@ -84,9 +84,7 @@ def _pick(config: Dict[str, Any], plural: str, kind: str, name: str, path: str) 
         if isinstance(entry, dict) and entry.get("name") == name:
             found = entry.get(kind)
             return found if isinstance(found, dict) else {}
-    raise AccessError(
-        "{}: {} {!r} is not in {}; check current-context".format(path, kind, name, plural)
-    )
+    raise AccessError(f"{path}: {kind} {name!r} is not in {plural}; check current-context")
 
 
 def _resolve(base: str, path: Any) -> str:
@@ -98,4 +96,4 @@ def _decode(path: str, entry: Dict[str, Any], key: str) -> str:
     try:
         return base64.b64decode(entry.get(key) or "", validate=True).decode()
     except (binascii.Error, TypeError, ValueError) as e:
-        raise AccessError("{}: {} is no base64 of PEM".format(path, key)) from e
+        raise AccessError(f"{path}: {key} is no base64 of PEM") from e

@@ -34,6 +34,11 @@ class Health(enum.Enum):
     NOT_FOUND = "not found"
     UNREACHABLE = "unreachable"
 
+    @property
+    def reason(self) -> str:
+        """The health as a CamelCase reason, for machines."""
+        return self.name.title().replace("_", "")
+
 
 HEALTH_BY_STATUS = {
     _UNAUTHORIZED: Health.UNAUTHORIZED,
@@ -51,7 +56,7 @@ class Change(NamedTuple):
 class _Ended(Exception):  # noqa: N818  (no error: an ended watch is normal)
     """The stream is of no more use; ``restart`` forgets the resourceVersion."""
 
-    def __init__(self, health: Health, message: str, restart: bool) -> None:
+    def __init__(self, health: Health, message: str, *, restart: bool) -> None:
         super().__init__(message)
         self.health = health
         self.message = message
@@ -65,10 +70,11 @@ class ObjectWatch:
         """Watch the object ``name`` of a collection such as ``/api/v1/namespaces/x/configmaps``."""
         self._clock = clock
         self._connection = Connection(access, clock)
-        self._path = "{}?watch=true&fieldSelector=metadata.name%3D{}".format(collection_path, name)
+        self._path = f"{collection_path}?watch=true&fieldSelector=metadata.name%3D{name}"
         self._resource_version = "0"
         self._streaming = False
         self._received = bytearray()
+        self._changes: List[Change] = []
         self._silent_since = 0.0
         self._failures = 0
         self._next_attempt_at = 0.0
@@ -85,42 +91,46 @@ class ObjectWatch:
         try:
             if not self._streaming:
                 self._start()
-                # The first events often come with the head, or right after it.
-            return self._read(timeout_seconds)
+            if self._streaming:
+                self._read(timeout_seconds)
         except UnreachableError as e:
             # In mid-stream it is how servers end watches; to start one and fail is a fault.
             health = Health.HEALTHY if self._streaming else Health.UNREACHABLE
             self._end(_Ended(health, str(e), restart=False), None)
         except _Ended as ended:
             self._end(ended, None)
-        return []
+        # News that came before the end of a stream counts: nobody would tell it again.
+        changes, self._changes = self._changes, []
+        return changes
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
 
     def _start(self) -> None:
-        path = "{}&resourceVersion={}&allowWatchBookmarks=true&timeoutSeconds={}".format(
-            self._path, self._resource_version, int(self._clock.uniform(300, 600))
-        )
+        # The length differs, so that watches of a gang do not end and return in step.
+        seconds = int(self._clock.uniform(300, 600))
+        version = f"&resourceVersion={self._resource_version}&timeoutSeconds={seconds}"
+        path = f"{self._path}{version}&allowWatchBookmarks=true"
         head = self._connection.start("GET", path)
         if head.status != _OK:
             self._refuse(head)
+            return
         self._streaming = True
         self._received = bytearray()
         self._silent_since = self._clock.monotonic()
         self.health, self.message = Health.HEALTHY, ""
 
     def _refuse(self, head: Head) -> None:
-        body = self._connection.read_rest(self._clock.monotonic() + 5.0)
-        self._connection.close()
+        try:
+            body = self._connection.read_rest(self._clock.monotonic() + 5.0)
+        except UnreachableError:
+            body = b""  # the status alone says enough
         health = HEALTH_BY_STATUS.get(head.status, Health.UNREACHABLE)
         ended = _Ended(health, Answer(head, body).describe(), restart=head.status == _GONE)
         self._end(ended, head.retry_after_seconds)
 
-    def _read(self, timeout_seconds: float) -> List[Change]:
-        if not self._streaming:
-            return []
+    def _read(self, timeout_seconds: float) -> None:
         silence = self._clock.monotonic() - self._silent_since
         received = self._connection.read_some(
             min(timeout_seconds, max(0.0, READ_DEADLINE_SECONDS - silence))
@@ -128,38 +138,38 @@ class ObjectWatch:
         if received is None:
             if self._clock.monotonic() - self._silent_since >= READ_DEADLINE_SECONDS:
                 raise _Ended(Health.HEALTHY, "silent connection", restart=False)
-            return []
+            return
         if not received:
             raise _Ended(Health.HEALTHY, "", restart=False)
         self._silent_since = self._clock.monotonic()
         self._failures = 0
         self._received += received
-        return self._parse_lines()
+        self._parse_lines()
 
-    def _parse_lines(self) -> List[Change]:
+    def _parse_lines(self) -> None:
         *lines, rest = self._received.split(b"\n")
         self._received = bytearray(rest)
         if len(self._received) > _MAX_LINE_BYTES:
             raise _Ended(Health.UNREACHABLE, "a watch event without end", restart=True)
-        changes = []  # type: List[Change]
         for line in lines:
             if line.strip():
-                changes.extend(self._parse_event(bytes(line)))
-        return changes
+                self._parse_event(bytes(line))
 
-    def _parse_event(self, line: bytes) -> List[Change]:
+    def _parse_event(self, line: bytes) -> None:
         try:
             event = json.loads(line.decode())
             kind, body = event["type"], event["object"]
             if kind == "ERROR":
                 raise self._translate_error(body)
             version = body["metadata"]["resourceVersion"]
-        except (ValueError, KeyError, TypeError) as e:
-            raise _Ended(Health.UNREACHABLE, "broken watch event: {}".format(e), True) from e
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            message = f"broken watch event: {e}"
+            raise _Ended(Health.UNREACHABLE, message, restart=True) from e
         self._resource_version = str(version)
         if kind == "DELETED":
-            return [Change(None)]
-        return [Change(body)] if kind in {"ADDED", "MODIFIED"} else []
+            self._changes.append(Change(None))
+        elif kind in {"ADDED", "MODIFIED"}:
+            self._changes.append(Change(body))
 
     @staticmethod
     def _translate_error(status: Dict[str, Any]) -> _Ended:

@@ -363,6 +363,11 @@ def encode_spec(spec: FrameworkSpec) -> dict[str, Any]:
     return SPEC.encode(spec)
 
 
+def encode_task_spec(spec: TaskSpec) -> dict[str, Any]:
+    """Encode what every Task of a role is."""
+    return _TASK_SPEC.encode(spec)
+
+
 def encode_status(status: FrameworkStatus) -> dict[str, Any]:
     """Encode a status in Go's field order, not compressed."""
     return STATUS.encode(status)
@@ -381,17 +386,15 @@ def encode_framework(framework: Framework) -> dict[str, Any]:
 def compress_status(wire: dict[str, Any], min_bytes: int) -> dict[str, Any]:
     """Compress an encoded status whose Tasks take at least ``min_bytes`` of JSON.
 
-    Always names both keys, so that a merge patch clears the one not used. Equal input gives equal
-    bytes: gzip's time is 0.
+    Equal input gives equal bytes: gzip's time is 0.
     """
     attempt = wire["attemptStatus"]
     text = json.dumps(attempt[TASK_ROLE_STATUSES], separators=(",", ":"), ensure_ascii=False)
     raw = text.encode()
     if len(raw) < min_bytes:
-        packed: dict[str, Any] = {TASK_ROLE_STATUSES_COMPRESSED: None}
-    else:
-        blob = base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode()
-        packed = {TASK_ROLE_STATUSES: None, TASK_ROLE_STATUSES_COMPRESSED: blob}
+        return wire
+    blob = base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode()
+    packed = {TASK_ROLE_STATUSES: None, TASK_ROLE_STATUSES_COMPRESSED: blob}
     return {**wire, "attemptStatus": {**attempt, **packed}}
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from framework.api import codec, gojson
-from framework.api.pods import ZERO_TIME, ContainerView, PodView, Terminated, extract_completion
+from framework.api.pods import ContainerView, PodView, Terminated, extract_completion
 from framework.api.types import (
     CompletionType,
     FrameworkAttemptCompletionStatus,
@@ -66,9 +66,7 @@ class IntRange:
 
     def contains(self, value: int) -> bool:
         """Tell whether ``value`` is inside."""
-        return (self.low is None or self.low <= value) and (
-            self.high is None or value <= self.high
-        )
+        return (self.low is None or self.low <= value) and (self.high is None or value <= self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +211,9 @@ def _match_container_codes(pod: PodView) -> _Matched | None:
         for container in pod.containers:
             ended = container.terminated
             if ended is not None and ended.code == code:
-                matched = _container_wire(container.name, ended.reason, ended.message, 0, code)
                 # The predefined patterns ask for name, message and code, not for the reason.
-                matched.pop("reason", None)
+                message = {"message": ended.message} if ended.message else {}
+                matched = {"name": container.name, **message, "code": code}
                 phrase, kind = PREDEFINED[code]
                 return code, phrase, kind, _matched_text({"containers": [matched]})
     return None
@@ -312,22 +310,13 @@ def _asks_only_name(pattern: ContainerPattern) -> bool:
     )
 
 
-def _container_wire(name: str, reason: str, message: str, signal: int, code: int) -> dict[str, Any]:
-    wire: dict[str, Any] = {"name": name}
-    wire.update({k: v for k, v in (("reason", reason), ("message", message)) if v})
-    if signal:
-        wire["signal"] = signal
-    wire["code"] = code
-    return wire
-
-
 def _unmatched(pod: PodView) -> _Matched:
     last: Terminated | None = None
     for container in pod.containers:
         ended = container.terminated
         if ended is None or ended.code == 0:
             continue
-        if last is None or ended.finished_at > (last.finished_at or ZERO_TIME):
+        if last is None or ended.finished_at > last.finished_at:
             last = ended
     text = gojson.dumps(codec.POD_COMPLETION.encode(extract_completion(pod)))
     diagnostics = f"PodPattern unmatched: {text}"

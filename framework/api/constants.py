@@ -1,8 +1,8 @@
 """Every name that crosses a border: kinds, annotations, labels, env, spec extensions, files.
 
 Written for Python 3.7: the agents' zipapp carries this file into users' images. The names of the
-Go original come from microsoft/frameworkcontroller ``pkg/apis/frameworkcontroller/v1/constants.go``;
-all others are ours. docs/api.md lists them for users, and a test holds the two together.
+Go original come from microsoft/frameworkcontroller ``constants.go``; all others are ours.
+docs/api.md lists them for users, and a test holds the two together.
 """
 
 GROUP = "frameworkcontroller.microsoft.com"
@@ -98,6 +98,7 @@ BARRIER_QUORUM_GRACE_ENV = "BARRIER_QUORUM_GRACE_SEC"
 BARRIER_FRAMEWORK_JSON_ENV = "BARRIER_FRAMEWORK_JSON"
 BARRIER_REQUIRE_ENV = "BARRIER_REQUIRE"
 BARRIER_EXPECT_ENV = "BARRIER_EXPECT"
+BARRIER_LOG_ENV = "BARRIER_LOG"
 FRAMEWORK_JSON_FILE = "framework.json"
 INJECTOR_FILE = "injector.sh"
 TERMINATION_LOG = "/dev/termination-log"

@@ -19,7 +19,7 @@ class FieldError:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-class FieldErrors(ValueError):
+class FieldErrors(ValueError):  # noqa: N818  # the plural says that it holds all of them
     """All faults of one input."""
 
     def __init__(self, errors: Iterable[FieldError]) -> None:

@@ -1,8 +1,8 @@
-"""JSON as Go's ``encoding/json`` writes it, where bytes are a contract.
+r"""JSON as Go's ``encoding/json`` writes it, where bytes are a contract.
 
 Called for diagnostics texts and framework.json, which users parse and compare. Differs from
 ``json.dumps`` in what it escapes: ``<``, ``>``, ``&``, U+2028 and U+2029 too, and control
-characters other than newline, return and tab always as ``\\u00xx``.
+characters other than newline, return and tab always as ``\u00xx``.
 """
 
 import json

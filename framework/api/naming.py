@@ -20,11 +20,11 @@ class TaskKey(NamedTuple):
     """A Task within one Framework: role name and index (identity, not rank)."""
 
     role: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
 
     def __str__(self) -> str:
         """Render as users write it: ``worker/3``."""
-        return "{}/{}".format(self.role, self.index)
+        return f"{self.role}/{self.index}"
 
 
 def is_framework_name(name: str) -> bool:
@@ -44,7 +44,7 @@ def build_configmap_name(framework: str) -> str:
 
 def build_pod_name(framework: str, role: str, index: int) -> str:
     """Build the name of a Task's Pod, the same for every attempt of the Task."""
-    return "{}-{}-{}".format(framework, role, index)
+    return f"{framework}-{role}-{index}"
 
 
 def parse_pod_name(pod: str) -> Optional["tuple[str, TaskKey]"]:
@@ -57,4 +57,4 @@ def parse_pod_name(pod: str) -> Optional["tuple[str, TaskKey]"]:
 
 def build_instance_uid(attempt_id: int, object_uid: str) -> str:
     """Build ``{attemptID}_{UID}``, which names one instance of an attempt universally."""
-    return "{}_{}".format(attempt_id, object_uid)
+    return f"{attempt_id}_{object_uid}"

@@ -69,6 +69,7 @@ class ObjectView:
     resource_version: str
     owner: OwnerView | None
     annotations: Mapping[str, str]
+    creation_time: datetime | None
     deletion_time: datetime | None
 
     @property
@@ -211,6 +212,7 @@ def _parse_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
             for k, v in annotations.items()
             if isinstance(v, str) and k.startswith(("FC_", constants.ANNOTATION_PREFIX))
         },
+        "creation_time": _time(meta, "creationTimestamp"),
         "deletion_time": _time(meta, "deletionTimestamp"),
     }
 

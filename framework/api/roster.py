@@ -21,9 +21,23 @@ Wire form (JSON, gzip): per role columns instead of an object per Task, about 10
 import gzip
 import hashlib
 import json
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+import zlib
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+    Type,
+    TypeVar,
+)
 
-from framework.api.constants import PROGRESS_MAX_BYTES, PROGRESS_MAX_MISSING
+from framework.api.constants import MAX_TASK_NUMBER, PROGRESS_MAX_BYTES, PROGRESS_MAX_MISSING
+
+T = TypeVar("T")
 
 WIRE_VERSION = 1
 FINGERPRINT_LENGTH = 8
@@ -34,6 +48,19 @@ PHASE_COMPLETING = "Completing"
 STATE_SUCCEEDED = "Succeeded"
 STATE_FAILED = "Failed"
 
+# More than any roster has: a small hostile blob must not fill the memory of every agent.
+_MAX_DECOMPRESSED_BYTES = 16 * 1024 * 1024
+# What decoding raises where the bytes are of another form than they should be.
+_MALFORMED = (
+    zlib.error,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+
 
 class RosterError(ValueError):
     """The stored bytes are no roster of a version this code knows."""
@@ -42,7 +69,7 @@ class RosterError(ValueError):
 class Member(NamedTuple):
     """A required Task whose Pod of the current attempt has its address."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
     addresses: Tuple[str, ...]
     fingerprint: str
     attempt_id: int
@@ -54,7 +81,7 @@ class CompletedTask(NamedTuple):
     ``address`` is its last one, kept so that index-aligned lists stay aligned; "" if it had none.
     """
 
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
     state: str
     address: str
 
@@ -80,7 +107,7 @@ class Leaving(NamedTuple):
     """A Task that drains: out of the members since generation ``since``."""
 
     role: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
     fingerprint: str
     since: int
     deadline: str
@@ -134,7 +161,7 @@ class Missing(NamedTuple):
     """A Task that holds the gang up, and why, in words for a person."""
 
     role: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
     reason: str
 
 
@@ -164,19 +191,19 @@ def decode_roster(stored: bytes) -> Roster:
         RosterError: The bytes are no gzip, no JSON, of another version, or inconsistent.
     """
     try:
-        wire = json.loads(gzip.decompress(stored).decode())
+        wire = json.loads(_gunzip(stored).decode())
         if wire["version"] != WIRE_VERSION:
-            raise RosterError("roster of version {!r}, not {}".format(wire["version"], WIRE_VERSION))
+            raise RosterError(f"roster of version {wire['version']!r}, not {WIRE_VERSION}")
         return _roster_from_wire(wire)
     except RosterError:
         raise
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, IndexError) as e:
-        raise RosterError("undecodable roster: {}: {}".format(type(e).__name__, e)) from e
+    except _MALFORMED as e:
+        raise RosterError(f"undecodable roster: {type(e).__name__}: {e}") from e
 
 
 def encode_progress(progress: Progress) -> str:
     """Encode to the annotation's JSON: at most 10 missing Tasks and 2 kB, reasons cut first."""
-    for width in (160, 80, 40, 20):
+    for width in (160, 80, 40, 20, 0):
         text = json.dumps(_progress_to_wire(progress, width), separators=(",", ":"))
         if len(text.encode()) <= PROGRESS_MAX_BYTES:
             return text
@@ -195,8 +222,23 @@ def decode_progress(text: str) -> Progress:
             Missing(str(m["role"]), int(m["index"]), str(m["reason"])) for m in wire["missing"]
         )
         return Progress(int(wire["ready"]), int(wire["total"]), missing)
-    except (ValueError, KeyError, TypeError) as e:
-        raise RosterError("undecodable progress: {}".format(e)) from e
+    except _MALFORMED as e:
+        raise RosterError(f"undecodable progress: {e}") from e
+
+
+def _gunzip(stored: bytes) -> bytes:
+    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    raw = decompressor.decompress(stored, _MAX_DECOMPRESSED_BYTES)
+    if not decompressor.eof:
+        raise RosterError(f"cut off, or longer than {_MAX_DECOMPRESSED_BYTES} bytes")
+    return raw
+
+
+def _typed(value: Any, kind: Type[T]) -> T:
+    """Return ``value`` if it is of that type: "false" is no flag, and true no number."""
+    if type(value) is not kind:
+        raise RosterError(f"{value!r:.40} is no {kind.__name__}")
+    return value
 
 
 def _progress_to_wire(progress: Progress, width: int) -> Dict[str, Any]:
@@ -246,62 +288,78 @@ def _role_to_wire(role: RoleRoster) -> Dict[str, Any]:
 
 def _roster_from_wire(wire: Dict[str, Any]) -> Roster:
     return Roster(
-        namespace=wire["namespace"],
-        framework=wire["framework"],
-        framework_uid=wire["frameworkUID"],
-        attempt_id=int(wire["attemptID"]),
-        instance_uid=wire["instanceUID"],
-        generation=int(wire["generation"]),
-        complete=bool(wire["complete"]),
-        phase=wire["phase"],
-        roles=tuple(_role_from_wire(role) for role in wire["roles"]),
-        leaving=tuple(Leaving(**leaving) for leaving in wire["leaving"]),
+        namespace=_typed(wire["namespace"], str),
+        framework=_typed(wire["framework"], str),
+        framework_uid=_typed(wire["frameworkUID"], str),
+        attempt_id=_typed(wire["attemptID"], int),
+        instance_uid=_typed(wire["instanceUID"], str),
+        generation=_typed(wire["generation"], int),
+        complete=_typed(wire["complete"], bool),
+        phase=_typed(wire["phase"], str),
+        roles=tuple(_role_from_wire(role) for role in _typed(wire["roles"], list)),
+        leaving=tuple(_leaving_from_wire(leaving) for leaving in _typed(wire["leaving"], list)),
+    )
+
+
+def _leaving_from_wire(wire: Dict[str, Any]) -> Leaving:
+    return Leaving(
+        role=_typed(wire["role"], str),
+        index=_typed(wire["index"], int),
+        fingerprint=_typed(wire["fingerprint"], str),
+        since=_typed(wire["since"], int),
+        deadline=_typed(wire["deadline"], str),
     )
 
 
 def _role_from_wire(wire: Dict[str, Any]) -> RoleRoster:
-    indexes = list(_ranges_from_text(wire["indexes"]))
-    addresses = wire["addresses"]
-    fingerprints = wire["fingerprints"]
+    indexes = list(_ranges_from_text(_typed(wire["indexes"], str)))
+    addresses = _texts(wire["addresses"])
+    fingerprints = _typed(wire["fingerprints"], str)
     if len(addresses) != len(indexes) or len(fingerprints) != FINGERPRINT_LENGTH * len(indexes):
         raise RosterError("columns of role {!r} differ in length".format(wire["name"]))
     more, attempt_ids = wire["moreAddresses"], wire["attemptIDs"]
     members = tuple(
         Member(
             index,
-            (addresses[i],) + tuple(more.get(str(index), ())),
+            (addresses[i], *_texts(more.get(str(index), []))),
             fingerprints[i * FINGERPRINT_LENGTH : (i + 1) * FINGERPRINT_LENGTH],
-            int(attempt_ids.get(str(index), 0)),
+            _typed(attempt_ids.get(str(index), 0), int),
         )
         for i, index in enumerate(indexes)
     )
     completed = tuple(
-        CompletedTask(int(index), state, address)
+        CompletedTask(int(index), _typed(state, str), _typed(address, str))
         for index, (state, address) in sorted(wire["completed"].items(), key=lambda i: int(i[0]))
     )
     return RoleRoster(
-        name=wire["name"],
-        wanted=int(wire["wanted"]),
-        minimum=int(wire["minimum"]),
-        running=bool(wire["running"]),
+        name=_typed(wire["name"], str),
+        wanted=_typed(wire["wanted"], int),
+        minimum=_typed(wire["minimum"], int),
+        running=_typed(wire["running"], bool),
         members=members,
         completed=completed,
-        absent=tuple(int(i) for i in wire["absent"]),
+        absent=tuple(_typed(i, int) for i in _typed(wire["absent"], list)),
     )
 
 
+def _texts(value: Any) -> List[str]:
+    return [_typed(text, str) for text in _typed(value, list)]
+
+
 def _ranges_to_text(indexes: Iterable[int]) -> str:
-    runs = []  # type: List[List[int]]
+    runs: List[List[int]] = []
     for index in indexes:
         if runs and runs[-1][1] == index - 1:
             runs[-1][1] = index
         else:
             runs.append([index, index])
-    return ",".join(str(a) if a == b else "{}-{}".format(a, b) for a, b in runs)
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def _ranges_from_text(text: str) -> Iterator[int]:
     for run in text.split(",") if text else ():
         first, _, last = run.partition("-")
-        for index in range(int(first), int(last or first) + 1):
-            yield index
+        low, high = int(first), int(last or first)
+        if not 0 <= low <= high < MAX_TASK_NUMBER:
+            raise RosterError(f"{run!r:.40} is no range of indexes")
+        yield from range(low, high + 1)

@@ -22,11 +22,18 @@ INT64_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A conversion: ``decode`` appends errors and then returns None."""
+    """A conversion: ``decode`` appends errors and then returns None.
+
+    ``fields``, ``item`` and ``members`` say what an object, an array and an enum are made of; the
+    CRD's schema is built from them.
+    """
 
     name: str
     decode: Callable[[Any, str, Errors], Any]
     encode: Callable[[Any], Any]
+    fields: tuple["Field", ...] = ()
+    item: "Kind | None" = None
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ class Struct(Generic[T]):
         )
         if len(errors) > before:
             return None
-        return self._cls(**attrs, extra=extra)
+        return self._cls(**attrs, extra=extra)  # type: ignore[call-arg]  # each has it
 
     def encode(self, value: T) -> dict[str, Any]:
         """Encode to a JSON object: known fields in table order, then the unknown ones."""
@@ -96,7 +103,7 @@ class Struct(Generic[T]):
 
     def kind(self) -> Kind:
         """Make this struct the conversion of a field."""
-        return Kind("object", self.decode, self.encode)
+        return Kind("object", self.decode, self.encode, fields=self.fields)
 
     def decode_or_raise(self, value: Any, path: str = "") -> T:
         """Decode and raise FieldErrors with every fault."""
@@ -204,7 +211,7 @@ def enum_kind(cls: type[StrEnum]) -> Kind:
         errors.append(FieldError(path, f"must be one of {known}; not {value!r}"))
         return None
 
-    return Kind("string", decode, str)
+    return Kind("string", decode, str, members=tuple(members))
 
 
 def list_kind(item: Kind) -> Kind:
@@ -218,4 +225,4 @@ def list_kind(item: Kind) -> Kind:
     def encode(value: Any) -> Any:
         return [item.encode(v) for v in value]
 
-    return Kind("array", decode, encode)
+    return Kind("array", decode, encode, item=item)

@@ -141,7 +141,7 @@ def _load_service_account(directory: Path) -> KubeConfig:
 
 def _normalize_server(config: KubeConfig) -> str:
     """Complete the server's address as client-go does: without a scheme, TLS only if configured."""
-    server = config.server.strip().rstrip("/")
+    server = config.server.strip()
     if "://" not in server:
         has_tls = bool(
             config.ca_file
@@ -164,4 +164,4 @@ def _normalize_server(config: KubeConfig) -> str:
             f"{config.server!r} is no address of an API server",
             "write it as https://HOST:PORT",
         )
-    return server
+    return server.rstrip("/")

@@ -116,6 +116,7 @@ class ListWatch:
         # Where the next watch begins; None: list first.
         self._version: str | None = None
         self._listed_version: str | None = None
+        self._is_watch_refused = False
 
     async def run(self) -> NoReturn:
         """List and watch until cancelled; errors of the API are waited out."""
@@ -151,10 +152,8 @@ class ListWatch:
         self._sink.replace(items, version)
         self._listed_version = version
         self.synced.set()
-        # After a 410 a list alone proves nothing: the watch from it may be refused again.
-        if isinstance(self.last_error, GoneError):
-            self._set_connected(is_connected=True)
-        else:
+        # After a refused watch a list alone proves nothing: the next watch may be refused again.
+        if not self._is_watch_refused:
             self._succeed()
         return version
 
@@ -215,6 +214,7 @@ class ListWatch:
         self._report(error)
         if isinstance(error, ApiError) and not error.is_transient:
             # Versions of a resource that was away, or hidden from us, may have a gap.
+            self._is_watch_refused |= self._version is not None
             self._version = None
         if is_first_gone:
             return
@@ -227,6 +227,7 @@ class ListWatch:
         await asyncio.sleep(max(drawn, min(at_least_seconds, _MAX_RETRY_AFTER_SECONDS)))
 
     def _succeed(self) -> None:
+        self._is_watch_refused = False
         self._backoff.reset()
         self.last_error = None
         self._set_connected(is_connected=True)

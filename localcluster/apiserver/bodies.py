@@ -1,136 +1,117 @@
-"""Request bodies: JSON and YAML into objects, with errors that name what is wrong.
+"""From the body of a request to an object of its type: what is read, dropped and defaulted.
 
-Called by ``verbs``. Whether the object is a good one is the storage's to say.
+``writes`` calls ``read_body`` for every create, update and patched object. Unknown fields are
+dropped; the options say whether that is silent, a warning or an error.
 """
 
-import re
 from typing import Any
 
-import msgspec
-import yaml
+from localcluster.apiserver import errors, metadata, objects, structural
+from localcluster.apiserver.errors import Object
+from localcluster.apiserver.options import IGNORE, STRICT, WriteOptions
+from localcluster.apiserver.registry import ResourceType
+from localcluster.apiserver.wire import DecodeError, Decoder
 
-from localcluster.apiserver.errors import (
-    Object,
-    StatusError,
-    bad_request,
-    too_large,
-    unsupported_media_type,
-)
-from localcluster.apiserver.negotiation import media_name
-from localcluster.apiserver.patches import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_MERGE_PATCH,
-)
-
-MAX_BODY_BYTES = 3 * 1024 * 1024
-_JSON = "application/json"
-_YAML = "application/yaml"
-_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+_FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_OPTIONS = ResourceType("meta.k8s.io", "v1", "options", "CreateOptions")
 
 
-class _Loader(yaml.CSafeLoader):
-    """YAML as the API server reads it: times stay text, all keys are text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def decode_object(body: bytes, content_type: str, kind: str) -> Object:
-    """Return the object of a body in JSON or YAML.
-
-    Args:
-        body: What the client sent.
-        content_type: The header; without one JSON is assumed.
-        kind: What the body should be, for the message.
+def read_body(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
+    """Return a body as a fresh object of the type; the body is not changed.
 
     Raises:
-        StatusError: 400, it cannot be read or is no object; 415, it is of another type.
+        StatusError: 400 where the body cannot be read as this type.
     """
-    media = media_name(content_type) or _JSON
-    if media not in (_JSON, _YAML):
-        raise unsupported_media_type(
-            "the body of the request was in an unknown format"
-            f" - accepted media types include: {_JSON}, {_YAML}"
-        )
-    problem = f"the object provided is unrecognized (must be of type {kind}): "
+    _check_options(options)
     try:
-        decoded = _decode(body, is_yaml=media == _YAML)
-    except ValueError as error:
-        raise bad_request(f"{problem}couldn't get version/kind; {error}") from error
-    if not isinstance(decoded, dict):
-        raise bad_request(
-            f"{problem}couldn't get version/kind; json parse error: the body is no object"
-        )
-    return decoded
+        return _read(rt, body, options)
+    except DecodeError as error:
+        raise errors.undecodable(rt.version, rt.kind, str(error)) from error
 
 
-def decode_patch(body: bytes, content_type: str) -> tuple[Any, str]:
-    """Return a patch and its type.
+def read_patched(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
+    """Return the outcome of a patch as a fresh object of the type.
 
     Raises:
-        StatusError: 400, it cannot be read; 415, it is of a type that is no patch.
+        StatusError: 422 where it cannot be read as this type: the patch is at fault, not the body.
     """
-    media = media_name(content_type)
-    if media not in _PATCHES:
-        raise unsupported_media_type(
-            "the body of the request was in an unknown format - accepted media types include: "
-            + ", ".join(_PATCHES)
+    _check_options(options)
+    try:
+        return _read(rt, body, options)
+    except DecodeError as error:
+        text = objects.json_text(body)
+        cause = errors.invalid_value("patch", text, str(error))
+        message = f' "" is invalid: patch: {cause.message}'
+        raise errors.StatusError(422, "Invalid", message, causes=[cause]) from error
+
+
+def _read(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
+    if not isinstance(body, dict):
+        raise errors.undecodable(rt.version, rt.kind, "the body is no JSON object")
+    _check_kind(rt, body)
+    decoder = Decoder()
+    if rt.wire_type is not None:
+        obj = decoder.decode(rt.wire_type, body)
+    else:
+        obj = _read_custom(rt, body, decoder)
+    _report_unknown(decoder.unknown, options)
+    meta = obj.get("metadata") or {}
+    metadata.drop_empty(meta)
+    head = {"apiVersion": rt.api_version, "kind": rt.kind, "metadata": meta}
+    return {**head, **{name: value for name, value in obj.items() if name not in head}}
+
+
+def _check_options(options: WriteOptions) -> None:
+    if options.field_validation not in _FIELD_VALIDATIONS:
+        known = _FIELD_VALIDATIONS
+        cause = errors.not_supported("fieldValidation", options.field_validation, known)
+        raise errors.invalid(_OPTIONS, "", [cause])
+
+
+def _check_kind(rt: ResourceType, body: Object) -> None:
+    kind, version = body.get("kind"), body.get("apiVersion")
+    if rt.is_custom and not kind:
+        raise errors.bad_request(f"Object 'Kind' is missing in '{errors.render_value(body)}'")
+    is_foreign = (kind or rt.kind, version or rt.api_version) != (rt.kind, rt.api_version)
+    if is_foreign and not rt.is_custom:
+        message = (
+            f'{kind} in version "{version}" cannot be handled as a {rt.kind}: no kind "{kind}" is '
+            f'registered for version "{version}"'
         )
-    try:
-        patch = _decode(body, is_yaml=media == APPLY_PATCH)
-    except ValueError as error:
-        raise bad_request(f"error decoding patch: {error}") from error
-    if media != JSON_PATCH and not isinstance(patch, dict):
-        raise bad_request("error decoding patch: json: a patch of this type is an object")
-    return patch, media
+        raise errors.bad_request(message)
+    if kind and kind != rt.kind:
+        message = (
+            f"the object provided is unrecognized (must be of type {rt.kind}): the kind in the "
+            f"body is {errors.render_value(kind)}"
+        )
+        raise errors.bad_request(message)
+    if version and version != rt.api_version:
+        message = (
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({rt.api_version})"
+        )
+        raise errors.bad_request(message)
 
 
-def body_too_large() -> StatusError:
-    """Return 413 for a body above the limit."""
-    return too_large(f"Request entity too large: limit is {MAX_BODY_BYTES}")
+def _read_custom(rt: ResourceType, body: Object, decoder: Decoder) -> Object:
+    obj: Object = {
+        name: objects.copy_json(value) for name, value in body.items() if name != "metadata"
+    }
+    given = body.get("metadata")
+    if given is not None:
+        obj["metadata"] = decoder.decode("ObjectMeta", given, (None, "metadata"))
+    schema = rt.schema
+    if schema is not None and not rt.preserves_unknown:
+        decoder.unknown += structural.prune_root(obj, schema)
+    if schema is not None:
+        structural.apply_root_defaults(obj, schema)
+    return obj
 
 
-def _decode(body: bytes, *, is_yaml: bool) -> Any:
-    """Return the value of a body.
-
-    Raises:
-        ValueError: It is malformed; the message says where.
-    """
-    if is_yaml:
-        return _decode_yaml(body)
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        shown = body[:40].decode("utf-8", "replace") or "<empty>"
-        raise ValueError(f"json parse error: {error} ({shown})") from error
-    except RecursionError as error:
-        raise ValueError("json parse error: nested too deeply") from error
-
-
-def _decode_yaml(body: bytes) -> Any:
-    try:
-        return _with_text_keys(yaml.load(body, _Loader))  # noqa: S506 - a safe loader
-    except yaml.YAMLError as error:
-        text = re.sub(r"\s+", " ", str(error))
-        raise ValueError(f"yaml parse error: {text}") from error
-    except RecursionError as error:
-        raise ValueError("yaml parse error: nested too deeply") from error
-
-
-def _with_text_keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_key_text(key): _with_text_keys(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_text_keys(item) for item in value]
-    return value
-
-
-def _key_text(key: object) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return str(key)
+def _report_unknown(unknown: list[str], options: WriteOptions) -> None:
+    if not unknown or options.field_validation == IGNORE:
+        return
+    found = [f"unknown field {errors.quote(path)}" for path in unknown]
+    if options.field_validation == STRICT:
+        raise DecodeError("strict decoding error: " + ", ".join(found))
+    options.warnings.extend(found)

@@ -101,6 +101,7 @@ EVENTS = ResourceType(
     "EventList",
     short_names=("ev",),
     wire_type="Event",
+    creates_on_update=True,
     selectable_fields=EVENT_FIELDS,
     collects_garbage=False,
 )
@@ -139,6 +140,7 @@ ENDPOINTS = ResourceType(
     "EndpointsList",
     short_names=("ep",),
     wire_type="Endpoints",
+    creates_on_update=True,
 )
 LEASES = ResourceType(
     "coordination.k8s.io",
@@ -148,6 +150,7 @@ LEASES = ResourceType(
     "lease",
     "LeaseList",
     wire_type="Lease",
+    creates_on_update=True,
     allows_unconditional_update=False,
 )
 CUSTOM_RESOURCE_DEFINITIONS = ResourceType(
@@ -217,6 +220,7 @@ def _rbac_types() -> Iterator[ResourceType]:
             kind + "List",
             namespaced=namespaced,
             wire_type=kind,
+            creates_on_update=True,
         )
 
 

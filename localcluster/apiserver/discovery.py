@@ -188,8 +188,7 @@ def _aggregated_resource(rt: ResourceType) -> Object:
             },
             "verbs": list(known.verbs),
         }
-        for name in subresources_of(rt)
-        if (known := SUBRESOURCES[name])
+        for name, known in ((name, SUBRESOURCES[name]) for name in subresources_of(rt))
     ]
     if subresources:
         resource["subresources"] = subresources

@@ -73,8 +73,9 @@ class StatusError(Exception):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            status["reason"] = self.reason
         details = dict(self.details or {})
         if self.causes:
             details["causes"] = [
@@ -83,7 +84,7 @@ class StatusError(Exception):
             ]
         if self.retry_after is not None:
             details["retryAfterSeconds"] = self.retry_after
-        if details:
+        if details or self.details is not None:
             status["details"] = details
         status["code"] = self.code
         return status
@@ -130,7 +131,7 @@ def invalid(rt: Named, name: str, causes: Sequence[Cause]) -> StatusError:
     seen = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     listed = seen[0] if len(seen) == 1 else "[" + ", ".join(seen) + "]"
     message = f"{qualified_kind(rt)} {quote(name)} is invalid: {listed}"
-    details: Object = {"name": name}
+    details: Object = {"name": name} if name else {}
     if rt.group:
         details["group"] = rt.group
     details["kind"] = rt.kind

@@ -1,7 +1,7 @@
-"""The part of JSONPath that printer columns and the scale subresource use.
+r"""The part of JSONPath that printer columns and the scale subresource use.
 
 Called by ``tables`` and ``openapi``'s neighbours with paths out of CustomResourceDefinitions. Known
-are field names (``\\.`` is a dot that belongs to the name), ``['name']``, ``[0]``, ``[*]`` and the
+are field names (``\.`` is a dot that belongs to the name), ``['name']``, ``[0]``, ``[*]`` and the
 filter ``[?(@.a.b=="value")]``. Slices, unions, recursion and arithmetic are not here.
 """
 
@@ -86,9 +86,7 @@ def _take(value: object, step: _Step) -> Iterator[Any]:
             yield value[step]
     else:
         yield from (
-            element
-            for element in _elements(value)
-            if step is None or _matches(element, step)
+            element for element in _elements(value) if step is None or _matches(element, step)
         )
 
 

@@ -26,6 +26,7 @@ _IMMUTABLE = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
+_STANDARD_FINALIZERS = ("kubernetes", ORPHAN_FINALIZER, FOREGROUND_FINALIZER)
 _RBAC_GROUP = "rbac.authorization.k8s.io"
 
 NameRule = Callable[[str], list[str]]
@@ -68,10 +69,10 @@ def create_faults(rt: ResourceType, obj: Object) -> list[Cause]:
         found.append(errors.required("metadata.name", "name or generateName is required"))
     else:
         found += [invalid_value("metadata.name", name, fault) for fault in rule(name)]
-    return found + shape_faults(metadata)
+    return found + shape_faults(rt, metadata)
 
 
-def update_faults(old: Object, new: Object) -> list[Cause]:
+def update_faults(rt: ResourceType, old: Object, new: Object) -> list[Cause]:
     """Check the metadata of a changed object against what it was."""
     was, now = old["metadata"], new["metadata"]
     found: list[Cause] = []
@@ -90,18 +91,18 @@ def update_faults(old: Object, new: Object) -> list[Cause]:
             found.append(invalid_value(f"metadata.{name}", value, "field is immutable"))
     if all(now.get(name) == was.get(name) for name in _SHAPED):
         return found
-    return found + shape_faults(now)
+    return found + shape_faults(rt, now)
 
 
 _SHAPED = ("labels", "annotations", "ownerReferences", "finalizers")
 
 
-def shape_faults(metadata: Object) -> list[Cause]:
+def shape_faults(rt: ResourceType, metadata: Object) -> list[Cause]:
     """Check labels, annotations, owners and finalizers."""
     found = label_faults(metadata.get("labels") or {}, "metadata.labels")
     found += _annotation_faults(metadata.get("annotations") or {})
     found += _owner_faults(metadata.get("ownerReferences") or [])
-    found += _finalizer_faults(metadata.get("finalizers") or [])
+    found += _finalizer_faults(metadata.get("finalizers") or [], is_custom=rt.is_custom)
     return found
 
 
@@ -129,8 +130,8 @@ def _annotation_faults(annotations: dict[str, str]) -> list[Cause]:
 
 def _owner_faults(owners: list[Object]) -> list[Cause]:
     found: list[Cause] = []
-    for index, owner in enumerate(owners):
-        path = f"metadata.ownerReferences[{index}]"
+    for owner in owners:
+        path = "metadata.ownerReferences"
         if not owner.get("apiVersion"):
             found.append(invalid_value(f"{path}.apiVersion", "", "version must not be empty"))
         found += [
@@ -148,13 +149,20 @@ def _owner_faults(owners: list[Object]) -> list[Cause]:
     return found
 
 
-def _finalizer_faults(finalizers: list[str]) -> list[Cause]:
+def _finalizer_faults(finalizers: list[str], *, is_custom: bool) -> list[Cause]:
     path = "metadata.finalizers"
     found = [
         invalid_value(path, finalizer, fault)
         for finalizer in finalizers
         for fault in names.qualified_name_faults(finalizer)
     ]
+    if not is_custom:
+        detail = "name is neither a standard finalizer name nor is it fully qualified"
+        found += [
+            invalid_value(f"{path}[{index}]", finalizer, detail)
+            for index, finalizer in enumerate(finalizers)
+            if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS
+        ]
     if FOREGROUND_FINALIZER in finalizers and ORPHAN_FINALIZER in finalizers:
         detail = (
             f"finalizer {ORPHAN_FINALIZER} and {FOREGROUND_FINALIZER} cannot be both set"
@@ -182,7 +190,6 @@ def carry_over(old: Object, new: Object) -> None:
 
 
 def drop_empty(metadata: Object) -> None:
-    """Take away (in place) empty labels, annotations, owners and finalizers."""
-    for name in _SHAPED:
-        if not metadata.get(name):
-            metadata.pop(name, None)
+    """Take away (in place) empty labels, annotations, owners, finalizers and strings."""
+    for name in [name for name, value in metadata.items() if value in ("", [], {})]:
+        del metadata[name]

@@ -4,6 +4,7 @@ Stored objects are never changed in place: writers build new ones and share the 
 equal, readers get deep copies.
 """
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +23,16 @@ def copy_json(value: Any) -> Any:
     if kind is list:
         return [copy_json(item) for item in value]
     return value
+
+
+def json_text(value: Any) -> str:
+    """Write a JSON value without blanks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def json_size(value: Any) -> int:
+    """Return the bytes a JSON value takes when written without blanks."""
+    return len(json_text(value).encode())
 
 
 def get_path(obj: Any, *names: str) -> Any:

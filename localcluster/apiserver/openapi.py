@@ -1,9 +1,10 @@
-"""OpenAPI v3 documents: an index and one document for each group and version.
+"""OpenAPI documents: the v3 index, a v3 one for each group and version, and an empty v2 one.
 
 Called by ``routes``. Clients read three things out of them: whether PATCH takes ``fieldValidation``
 (apply), the merge keys of built-in lists (apply), and the schemas (explain). Descriptions of
 built-in fields are not here; those of CRDs come from their schemas. Pure, and cached by the types
-described.
+described. The v2 document describes nothing: clients read it only where v3 had no answer, and take an
+empty one for "unknown kind".
 """
 
 import hashlib
@@ -93,6 +94,24 @@ def encode_document(types: tuple[ResourceType, ...]) -> bytes:
         "components": {"schemas": schemas},
     }
     return msgspec.json.encode(document)
+
+
+def encode_v2_protobuf() -> bytes:
+    """Return an OpenAPI v2 document without content in the protobuf form clients ask for."""
+    info = _length_delimited(1, b"Kubernetes") + _length_delimited(2, KUBERNETES_VERSION.encode())
+    paths = _length_delimited(8, b"")
+    return _length_delimited(1, b"2.0") + _length_delimited(2, info) + paths
+
+
+def build_v2() -> Object:
+    """Return the same document for JSON."""
+    info = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
+    return {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}
+
+
+def _length_delimited(number: int, content: bytes) -> bytes:
+    """Return a protobuf field of wire type 2; all of ours are shorter than 128 bytes."""
+    return bytes([number << 3 | 2, len(content)]) + content
 
 
 # --- paths ---------------------------------------------------------------------------------------

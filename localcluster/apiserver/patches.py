@@ -52,7 +52,8 @@ def apply_json_patch(document: Object, operations: Any) -> Any:
 
 
 def _unappliable(why: str) -> errors.StatusError:
-    return errors.StatusError(422, "Invalid", f"the server rejected our request: {why}")
+    message = f"the server rejected our request due to an error in our request: {why}"
+    return errors.StatusError(422, "Invalid", message, {})
 
 
 def _apply_operation(root: Object, operation: Any) -> None:
@@ -126,9 +127,13 @@ def _add(root: Object, path: str, value: Any) -> None:
 
 
 def _replace(root: Object, path: str, value: Any) -> None:
-    _lookup(root, path, "replace")
     node, last = _parent(root, path, "replace")
-    node[last if isinstance(node, dict) else int(last)] = value
+    if isinstance(node, dict):
+        # The API server's library lets a member be replaced that is not there.
+        node[last] = value
+    else:
+        _child(node, last, path, "replace")
+        node[int(last)] = value
 
 
 def _remove(root: Object, path: str) -> None:

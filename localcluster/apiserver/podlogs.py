@@ -6,7 +6,7 @@ Called by ``routes``. Files and processes are the kubelet's; without one the ans
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Protocol
 
-from localcluster.apiserver.errors import bad_request
+from localcluster.apiserver.errors import StatusError, bad_request
 from localcluster.apiserver.targets import read_flag, read_number
 
 
@@ -56,18 +56,22 @@ def choose_container(pod: dict[str, Any], wanted: str | None) -> str:
 
 
 def open_log(
-    source: PodLogSource, pod: dict[str, Any], query: Mapping[str, str]
+    source: PodLogSource | None, pod: dict[str, Any], query: Mapping[str, str]
 ) -> AsyncIterator[bytes]:
     """Start reading a container's log as the query options say.
 
     Raises:
-        StatusError: 400, a bad option or container.
+        StatusError: 400, a bad option or container; 501, there is no source.
     """
     metadata = pod["metadata"]
+    container = choose_container(pod, query.get("container") or None)
+    if source is None:
+        text = "this server has no kubelet, so there are no container logs"
+        raise StatusError(501, "NotImplemented", text)
     return source.stream(
         metadata["namespace"],
         metadata["name"],
-        choose_container(pod, query.get("container") or None),
+        container,
         follow=read_flag(query, "follow"),
         tail_lines=read_number(query, "tailLines"),
         since_seconds=read_number(query, "sinceSeconds"),

@@ -62,6 +62,8 @@ class ResourceType:
     """metadata.generation is kept for this kind."""
     allows_unconditional_update: bool = True
     """PUT without a resourceVersion is taken."""
+    creates_on_update: bool = False
+    """PUT of an absent object creates it."""
     returns_deleted: bool = False
     """DELETE at once answers with the object, not with a Status."""
     deprecated: bool = False

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from localcluster.apiserver import errors
+from localcluster.apiserver import errors, names
 from localcluster.apiserver.errors import Object
 from localcluster.apiserver.objects import get_path
 from localcluster.apiserver.registry import ResourceType
@@ -62,10 +62,6 @@ class FieldTerm:
 
 _TOKEN = re.compile(r"\s*(==|!=|=|<|>|!|\(|\)|,|[^\s=!<>(),]+)")
 _WORD = re.compile(r"[^\s=!<>(),]+")
-_LABEL_KEY = re.compile(
-    r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-)
-_LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _SINGLE = {"=": "in", "==": "in", "!=": "notin", ">": "gt", "<": "lt"}
 
 
@@ -82,7 +78,7 @@ class _LabelParser:
                 break
             self._expect(",")
             if not self._peek():
-                raise _unparsable("found '', expected: identifier after ','")
+                raise errors.bad_request("found '', expected: identifier after ','")
         return tuple(found)
 
     def _peek(self) -> str:
@@ -96,7 +92,9 @@ class _LabelParser:
     def _expect(self, wanted: str) -> None:
         token = self._take()
         if token != wanted:
-            raise _unparsable(f"found '{token}', expected: '{wanted}'")
+            if wanted == ",":
+                raise errors.bad_request(f"found '{token}', expected: ',' or 'end of string'")
+            raise _unparsable(f"found '{token}' expected: '{wanted}'")
 
     def _term(self) -> Requirement:
         if self._peek() == "!":
@@ -119,19 +117,26 @@ class _LabelParser:
         token = self._peek()
         value = self._value() if token not in ("", ",") else ""
         if operator in ("gt", "lt") and not re.fullmatch(r"-?\d+", value):
-            raise _unparsable(f"for 'Gt', 'Lt' operators, the value must be an integer: {value!r}")
+            raise _unparsable(
+                f"values[0]: Invalid value: {errors.quote(value)}: for 'Gt', 'Lt' operators, the "
+                "value must be an integer"
+            )
         return Requirement(key, operator, frozenset((value,)))
 
     def _key(self) -> str:
         token = self._take()
-        if not _LABEL_KEY.fullmatch(token):
+        if not _WORD.fullmatch(token):
             raise _unparsable(f"found '{token}', expected: !, identifier, or 'end of string'")
+        faults = names.qualified_name_faults(token)
+        if faults:
+            raise _unparsable(f"<nil>: Invalid value: {errors.quote(token)}: {'; '.join(faults)}")
         return token
 
     def _value(self) -> str:
         token = self._take()
-        if not _LABEL_VALUE.fullmatch(token):
-            raise _unparsable(f"invalid label value: {errors.quote(token)}")
+        faults = names.label_value_faults(token)
+        if faults:
+            raise _unparsable(f"values[0]: Invalid value: {errors.quote(token)}: {faults[0]}")
         return token
 
     def _values(self) -> frozenset[str]:
@@ -201,9 +206,11 @@ def _split_escaped(text: str) -> list[str]:
 def _field_term(text: str, part: str) -> FieldTerm:
     match = re.match(r"((?:[^=!\\]|\\.)+?)(==|!=|=)(.*)\Z", part, re.DOTALL)
     if match is None:
-        message = f"invalid selector: {errors.quote(text)}; can't understand {errors.quote(part)}"
+        message = f"invalid selector: '{text}'; can't understand '{part}'"
         raise errors.bad_request(message)
     path, operator, value = match.groups()
+    if re.search(r"(?<!\\)=", value):
+        raise errors.bad_request("invalid field selector: unescaped character in value: 61")
     return FieldTerm(path, re.sub(r"\\(.)", r"\1", value), operator != "!=")
 
 

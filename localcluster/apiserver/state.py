@@ -5,7 +5,7 @@ of kinds; it keeps the index of owners and remembers which objects the garbage c
 at again.
 """
 
-from typing import Self
+from collections.abc import Callable
 
 from framework.clock import Clock, UidSource
 from localcluster.apiserver import objects
@@ -36,6 +36,8 @@ class State:
         """Objects whose collection has to be decided anew, in order of the causes."""
         self.absent_owners: set[str] = set()
         """UIDs of owners seen to vanish while something still named them."""
+        self.observers: list[Callable[[Change], None]] = []
+        """Called for every write before watches see it."""
         self._objects: dict[TypeKey, dict[ObjectKey, Object]] = {}
         self._dependents: dict[str, dict[Reference, None]] = {}
 
@@ -71,7 +73,10 @@ class State:
             held[key] = after
         self._index((type_key, key), before, after)
         self._note((type_key, key), before, after)
-        self.history.append(Change(type_key, key, before, after, self.resource_version))
+        change = Change(type_key, key, before, after, self.resource_version)
+        for observer in self.observers:
+            observer(change)
+        self.history.append(change)
         return after
 
     def at(self, type_key: TypeKey, resource_version: int) -> dict[ObjectKey, Object]:
@@ -88,13 +93,15 @@ class State:
                 then[change.object_key] = change.before
         return then
 
-    def load(self, type_key: TypeKey, obj: Object) -> Self:
-        """Put in an object of a dump, unversioned and unlogged."""
+    def load(self, type_key: TypeKey, obj: Object) -> None:
+        """Put in an object of a dump: it keeps its version and is not logged."""
         key = objects.object_key(obj)
         self._objects.setdefault(type_key, {})[key] = obj
         self._index((type_key, key), None, obj)
         self.attention[type_key, key] = None
-        return self
+        version = int(obj["metadata"]["resourceVersion"])
+        for observer in self.observers:
+            observer(Change(type_key, key, None, obj, version))
 
     def _index(self, reference: Reference, before: Object | None, after: Object | None) -> None:
         was = _owner_uids(before)

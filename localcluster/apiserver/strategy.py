@@ -4,7 +4,6 @@
 methods change the object they are given in place: it is not stored yet.
 """
 
-from localcluster.apiserver import errors
 from localcluster.apiserver.errors import Cause, Object
 from localcluster.apiserver.objects import copy_json
 from localcluster.apiserver.registry import ResourceType
@@ -75,13 +74,3 @@ def keep_field(new: Object, old: Object, name: str) -> None:
         new[name] = copy_json(old[name])
     else:
         new.pop(name, None)
-
-
-def quota_free_size(obj: Object) -> None:
-    """Refuse an object that is too big for the store.
-
-    Raises:
-        StatusError: 413.
-    """
-    if rough_size(obj) > errors.MAX_OBJECT_BYTES:
-        raise errors.too_large()

@@ -40,9 +40,10 @@ def parse_target(path: str) -> Target | None:
         return None
     namespace = None
     # /namespaces/NAME/status is the Namespace's own; /namespaces/NAME/pods is inside of it.
-    if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in ("status", "finalize"):
+    is_inside = bool(rest[2:]) and rest[2] not in ("status", "finalize")
+    if rest[0] == "namespaces" and is_inside:
         namespace, rest = rest[1], rest[2:]
-    if len(rest) > 3:
+    if rest[3:]:
         return None
     plural, name, subresource = (*rest, None, None)[:3]
     return Target(group, version[0], str(plural), namespace, name, subresource)
@@ -50,15 +51,8 @@ def parse_target(path: str) -> Target | None:
 
 def read_flag(query: Mapping[str, str], key: str) -> bool:
     """Return a boolean option; present without a value it is true."""
-    value = query.get(key)
-    if value is None:
-        return False
-    if value.lower() in ("", "true", "1", "t"):
-        return True
-    if value.lower() in ("false", "0", "f"):
-        return False
-    # kube-apiserver takes any other word for true as well.
-    return True
+    # kube-apiserver takes any word but these for true, and the key without a value as well.
+    return key in query and query[key].lower() not in {"false", "0"}
 
 
 def read_number(query: Mapping[str, str], key: str) -> int | None:
@@ -127,9 +121,7 @@ def check_propagation(value: object) -> str | None:
     return value
 
 
-def invalid_option(
-    kind: str, field: str, value: object, supported: tuple[str, ...]
-) -> StatusError:
+def invalid_option(kind: str, field: str, value: object, supported: tuple[str, ...]) -> StatusError:
     """Return 422 for an option outside its known values."""
     known = ", ".join(f'"{item}"' for item in supported)
     text = f'Unsupported value: "{value}": supported values: {known}'

@@ -18,6 +18,12 @@ from localcluster.apiserver.errors import Object, quote
 from localcluster.apiserver.quantities import QUANTITY_ERROR, canonical_quantity
 from localcluster.apiserver.wire_types import WIRE_TYPES
 
+class MapKey(str):
+    """A key of a map in a path: messages of the Go decoder leave it out."""
+
+    __slots__ = ()
+
+
 Path = tuple[Any, str | int] | None
 """Where a value stands: its parent's path and its own name; joined only for messages."""
 
@@ -80,7 +86,12 @@ def join_path(path: Path) -> str:
 
 
 def _go_path(path: Path) -> str:
-    return re.sub(r"\[\d+\]", "", join_path(path))
+    parts: list[str] = []
+    while path is not None:
+        path, name = path
+        if not isinstance(name, (int, MapKey)):
+            parts.append(name)
+    return ".".join(reversed(parts))
 
 
 class Decoder:
@@ -131,7 +142,7 @@ class Decoder:
             if not isinstance(value, dict):
                 raise _mismatch(value, struct, path, field)
             return {
-                key: _zero(item) if below is None else self._convert(item, below, (path, key), struct)
+                key: _zero(item) if below is None else self._convert(item, below, (path, MapKey(key)), struct)
                 for key, below in value.items()
             }
         if not isinstance(value, list):
@@ -228,16 +239,22 @@ def _quantity(value: Any, _field: FieldType, _path: Path, _struct: str) -> str:
         raise DecodeError(QUANTITY_ERROR) from error
 
 
+_SECONDS_END = len("2006-01-02T15:04:05")
+
+
 def _time(value: Any, field: FieldType, path: Path, struct: str) -> str:
     text = _string(value, field, path, struct)
+    layout = "2006-01-02T15:04:05.000000Z07:00" if field.code == "m" else "2006-01-02T15:04:05Z07:00"
     try:
         moment = objects.parse_time(text)
     except ValueError as error:
-        message = (
-            f'parsing time {quote(text)} as "2006-01-02T15:04:05Z07:00": '
-            f'cannot parse {quote(text)} as "2006"'
-        )
+        message = f'parsing time {quote(text)} as "{layout}": cannot parse {quote(text)} as "2006"'
         raise DecodeError(message) from error
+    fraction = re.search(r"[zZ+-]|\Z|\.\d{6}(?!\d)", text[_SECONDS_END:])
+    if field.code == "m" and (fraction is None or not fraction.group().startswith(".")):
+        rest = text[_SECONDS_END:]
+        message = f'parsing time {quote(text)} as "{layout}": cannot parse {quote(rest)} as ".000000"'
+        raise DecodeError(message)
     if field.code == "m":
         return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return objects.format_time(moment)

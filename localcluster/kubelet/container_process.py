@@ -15,6 +15,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from localcluster.kubelet import launcher
 
@@ -50,7 +51,7 @@ class LaunchSpec:
     cwd: str
     namespaces: Namespaces
     log: Path | None = None
-    """None: stdout and stderr go to a pipe that ``read_output`` reads."""
+    """None: the output goes to the descriptor given to ``ContainerProcess``."""
     root: Path = Path("/nonexistent")
     """Empty directory on which the private root is built."""
     hostname: str = "localhost"
@@ -82,18 +83,22 @@ class LaunchSpec:
 class ContainerProcess:
     """A started launcher; ``started`` and ``wait`` tell what became of the command."""
 
-    def __init__(self, spec: LaunchSpec) -> None:
-        """Start the launcher; must be called in the loop's thread, which must outlive it.
+    def __init__(self, spec: LaunchSpec, *, output: int = subprocess.DEVNULL) -> None:
+        """Start the launcher, in the loop's thread.
 
-        The launcher asks for a signal at its parent's death, and the kernel takes the thread that
-        started it for its parent.
+        The thread must outlive it: the launcher asks for a signal at its parent's death, and the
+        kernel takes the thread that started it for its parent.
+
+        Args:
+            spec: what to run.
+            output: where stdout and stderr go when the spec names no log.
         """
         self._loop = asyncio.get_running_loop()
         self._report_parts: list[bytes] = []
         self._reported: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[int] = self._loop.create_future()
         self._report, report_write = os.pipe()
-        self._popen = self._spawn(spec, report_write)
+        self._popen = self._spawn(spec, report_write, output)
         os.set_blocking(self._report, False)
         self._loop.add_reader(self._report, self._read_report)
         self._pidfd = os.pidfd_open(self._popen.pid)
@@ -101,13 +106,12 @@ class ContainerProcess:
         self.init_pid = 0
 
     @staticmethod
-    def _spawn(spec: LaunchSpec, report_write: int) -> "subprocess.Popen[bytes]":
+    def _spawn(spec: LaunchSpec, report_write: int, output: int) -> "subprocess.Popen[bytes]":
         # Not through argv, which every user of the machine can read; not through a file to clean.
         memory = os.memfd_create("launch-spec")
         try:
             os.write(memory, spec.marshal(report_write))
             os.lseek(memory, 0, os.SEEK_SET)
-            output = subprocess.PIPE if spec.log is None else subprocess.DEVNULL
             return subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _BOOT, str(_ROOM), str(memory)],
                 stdin=subprocess.DEVNULL,
@@ -187,18 +191,8 @@ class ContainerProcess:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
-    async def read_output(self, limit: int) -> bytes:
-        """Return the first ``limit`` bytes the command printed; only without a log."""
-        await self.wait()
-        output = self._popen.stdout
-        if output is None:
-            return b""
-        with output:
-            os.set_blocking(output.fileno(), False)
-            return output.read(limit) or b""
 
-
-def _parse_report(raw: bytes) -> list[dict[str, object]]:
+def _parse_report(raw: bytes) -> list[dict[str, Any]]:
     """Take the messages apart that supervisor, init and command wrote one after another."""
     messages = []
     while raw:

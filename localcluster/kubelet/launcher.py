@@ -13,7 +13,8 @@ kubelet dies, kills the whole tree.
 Single-threaded and standard library only, because it changes namespaces and must start fast. The
 log's form is that of the container runtime interface: ``TIME STREAM F|P TEXT``.
 """
-# ruff: noqa: PTH - pathlib would double the start-up time
+# pathlib would double the start-up time:
+# ruff: noqa: PTH103, PTH123, PTH208
 
 import errno
 import marshal
@@ -34,14 +35,34 @@ _CHUNK = 64 * 1024
 # The exit code of whatever fails before the command runs; the report says what.
 START_FAILED = 128
 
-Spec = dict  # type: ignore[type-arg]  # marshalled by container_process.LaunchSpec
+
+class Spec:
+    """What to run; ``container_process.LaunchSpec`` says what the fields mean."""
+
+    argv: "list[str]"
+    env: "dict[str, str]"
+    cwd: str
+    private_root: bool
+    pid_namespace: bool
+    user_namespace: bool
+    log: "str | None"
+    root: str
+    hostname: str
+    mounts: "list[tuple[str, str, bool]]"
+    join: int
+    parent: int
+    report: int
+    is_executing = False
+
+    def __init__(self, fields: "dict[str, object]") -> None:
+        self.__dict__.update(fields)
 
 
 def main() -> None:
     """Read the spec from the descriptor given as last argument and run it."""
     descriptor = int(sys.argv[-1])
     with os.fdopen(descriptor, "rb") as file:
-        spec: Spec = marshal.load(file)  # noqa: S302 written by our own kubelet
+        spec = Spec(marshal.load(file))  # noqa: S302 written by our own kubelet
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
     try:
         code = _supervise(spec)
@@ -54,16 +75,16 @@ def main() -> None:
 def _report(spec: Spec, message: "dict[str, object]") -> None:
     # A kubelet that no longer listens is dead or has given this container up.
     try:
-        os.write(spec["report"], marshal.dumps(message))
+        os.write(spec.report, marshal.dumps(message))
     except OSError:
         return
 
 
 def _describe(spec: Spec, error: OSError) -> str:
-    command = spec["argv"][0]
-    if spec.get("executing") and error.errno == errno.ENOENT and "/" not in command:
+    command = spec.argv[0]
+    if spec.is_executing and error.errno == errno.ENOENT and "/" not in command:
         return f'exec: "{command}": executable file not found in $PATH'
-    if spec.get("executing"):
+    if spec.is_executing:
         return f'exec: "{command}": {error.strerror}'
     return str(error.strerror or error)
 
@@ -72,40 +93,40 @@ def _describe(spec: Spec, error: OSError) -> str:
 
 
 def _supervise(spec: Spec) -> int:
-    if spec["join"]:
+    if spec.join:
         _join_namespaces(spec)
     else:
         _make_namespaces(spec)
     # Only now: becoming privileged in a user namespace clears it.
     syscalls.set_parent_death_signal(KILL_SIGNAL)
-    if os.getppid() != spec["parent"]:
+    if os.getppid() != spec.parent:
         return _KILLED
     output, errors = _open_streams(spec)
     child = os.fork()
     if child == 0:
         _run_init(spec, output[1], errors[1])
     _report(spec, {"pid": child})
-    os.close(spec["report"])
+    os.close(spec.report)
     for descriptor in {output[1], errors[1]} - {-1}:
         os.close(descriptor)
-    return _attend(child, spec["log"], output[0], errors[0])
+    return _attend(child, spec.log, output[0], errors[0])
 
 
 def _open_streams(spec: Spec) -> "tuple[tuple[int, int], tuple[int, int]]":
     """Open a pipe each for stdout and stderr, if a log is wanted; else they are inherited."""
-    if spec["log"] is None:
+    if spec.log is None:
         return (-1, -1), (-1, -1)
     return os.pipe(), os.pipe()
 
 
 def _make_namespaces(spec: Spec) -> None:
     user, group = os.geteuid(), os.getegid()
-    flags = syscalls.CLONE_NEWPID if spec["pid_namespace"] else 0
-    if spec["user_namespace"]:
+    flags = syscalls.CLONE_NEWPID if spec.pid_namespace else 0
+    if spec.user_namespace:
         flags |= syscalls.CLONE_NEWUSER
     if flags:
         syscalls.unshare(flags)
-    if spec["user_namespace"]:
+    if spec.user_namespace:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")
@@ -122,14 +143,14 @@ def _write(path: str, text: str) -> None:
 def _join_namespaces(spec: Spec) -> None:
     """Enter the namespaces of a running container, for a probe or a hook."""
     names = []
-    if spec["user_namespace"]:
+    if spec.user_namespace:
         names.append(("user", syscalls.CLONE_NEWUSER))
-    if spec["pid_namespace"]:
+    if spec.pid_namespace:
         names.append(("pid", syscalls.CLONE_NEWPID))
-    if spec["private_root"]:
+    if spec.private_root:
         names += [("uts", syscalls.CLONE_NEWUTS), ("mnt", syscalls.CLONE_NEWNS)]
     opened = [
-        (os.open(f"/proc/{spec['join']}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), flag)
+        (os.open(f"/proc/{spec.join}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), flag)
         for name, flag in names
     ]
     for descriptor, flag in opened:
@@ -243,26 +264,26 @@ def _run_init(spec: Spec, output: int, errors: int) -> None:
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
         os.closerange(3, 256)
-        os._exit(_reap(child, alone=spec["pid_namespace"] and not spec["join"]))
+        os._exit(_reap(child, alone=spec.pid_namespace and not spec.join))
     except OSError as error:
         _report(spec, {"error": _describe(spec, error)})
     os._exit(START_FAILED)
 
 
 def _enter(spec: Spec) -> None:
-    if spec["join"]:
+    if spec.join:
         return
-    if spec["private_root"]:
+    if spec.private_root:
         # Not the supervisor's: pivot_root moves every process of the mount namespace.
         syscalls.unshare(syscalls.CLONE_NEWNS | syscalls.CLONE_NEWUTS)
-        syscalls.set_hostname(spec["hostname"])
+        syscalls.set_hostname(spec.hostname)
         rootfs.enter_private_root(
-            spec["root"],
-            spec["mounts"],
-            [spec["cwd"]] if spec["cwd"] != "/" else [],
-            fresh_proc=spec["pid_namespace"],
+            spec.root,
+            spec.mounts,
+            [spec.cwd] if spec.cwd != "/" else [],
+            fresh_proc=spec.pid_namespace,
         )
-    os.makedirs(spec["cwd"], exist_ok=True)
+    os.makedirs(spec.cwd, exist_ok=True)
 
 
 def _run_command(spec: Spec, output: int, errors: int) -> None:
@@ -274,7 +295,7 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
         os.dup2(output, 1)
         os.dup2(errors, 2)
     # The report's descriptor closes with exec, which tells the kubelet that the command runs.
-    os.set_inheritable(spec["report"], False)
+    os.set_inheritable(spec.report, False)  # noqa: FBT003 a system call's flag
     syscalls.set_parent_death_signal(signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     # Python ignores these, and an ignored signal would stay ignored.
@@ -282,9 +303,9 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     os.umask(0o022)
     try:
-        os.chdir(spec["cwd"])
-        spec["executing"] = True
-        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606 no shell is wanted
+        os.chdir(spec.cwd)
+        spec.is_executing = True
+        os.execvpe(spec.argv[0], spec.argv, spec.env)  # noqa: S606 no shell is wanted
     except OSError as error:
         _report(spec, {"error": _describe(spec, error)})
     os._exit(START_FAILED)

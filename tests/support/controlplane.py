@@ -27,7 +27,7 @@ from types import FrameType
 import yaml
 
 from framework.kube.config import load_kube_config
-from tests.support.childprocess import ChildProcess, ChildError, find_free_ports
+from tests.support.childprocess import ChildError, ChildProcess, find_free_ports
 from tests.support.jsonhttp import JsonHttp
 from tests.support.kubebinaries import (
     Binaries,
@@ -319,7 +319,8 @@ def _run_to_end(command: list[str], env: Mapping[str, str]) -> int:
 
         signal.signal(signal.SIGINT, pass_on)
         signal.signal(signal.SIGTERM, pass_on)
-        return child.wait()
+        code = child.wait()
+        return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":

@@ -152,13 +152,10 @@ def _build_etcd(cache: Path) -> None:
 
 def render_replacements(upstream_go_mod: str) -> str:
     """Render one replace line for each module that upstream keeps in its staging folder."""
-    names = sorted(
-        set(re.findall(r"^\s*(k8s\.io/[a-z0-9-]+) => \./staging", upstream_go_mod, re.MULTILINE))
-    )
+    staged = re.findall(r"^\s*(k8s\.io/[a-z0-9-]+) => \./staging", upstream_go_mod, re.MULTILINE)
     minor = KUBERNETES_VERSION.removeprefix("1.")
-    return (
-        "\nreplace (\n" + "".join(f"\t{n} => {n} v0.{minor}\n" for n in sorted(set(staged))) + ")\n"
-    )
+    lines = "".join(f"\t{name} => {name} v0.{minor}\n" for name in sorted(set(staged)))
+    return f"\nreplace (\n{lines})\n"
 
 
 def _go_build(

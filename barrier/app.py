@@ -1,0 +1,204 @@
+"""The barrier's program: wires settings, sources, wait and release, and ends with an exit code.
+
+Called by ``__main__`` and the console script ``framework-barrier``. Start-up time and memory are
+targets, so nothing is imported here that the passing barrier does not need.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from types import FrameType
+from typing import NoReturn
+
+from barrier.config import Config, ConfigError, load_config
+from barrier.decision import Fail, Pass
+from barrier.release import ReleaseError, check_working_dir, release
+from barrier.report import (
+    Reporter,
+    add_progress,
+    build_termination_fields,
+    describe_failure,
+    render_end,
+)
+from barrier.waiting import Waiting
+from framework.agent.access import Access, AccessError, load_access
+from framework.agent.clock import AgentClock
+from framework.agent.connection import Connection
+from framework.agent.exitcodes import ExitCode
+from framework.agent.permission import Permission, is_denied
+from framework.agent.sources import ConfigMapSource, FrameworkSource
+from framework.agent.termination import write_termination_message
+from framework.api import constants
+from framework.api.roster import Progress, Roster
+from framework.version import VERSION
+
+_USAGE = """\
+usage: framework-barrier [--help | --version]
+
+Holds its Pod until the whole gang of this attempt is there, then writes injector.sh and
+framework.json. Everything comes from the environment:
+
+  FC_*                        set by the controller in every container of its Pods
+  BARRIER_CHECK_INTERVAL_SEC  seconds between lines of progress (10, at least 5)
+  BARRIER_CHECK_TIMEOUT_SEC   seconds to wait for the gang (600, from 60 to 1200)
+  BARRIER_QUORUM_GRACE_SEC    seconds to wait for the rest of a gang with a quorum (30)
+  BARRIER_FRAMEWORK_JSON      auto (up to 100 Tasks), on, off
+  BARRIER_WORKING_DIR         where the files go (/mnt/frameworkbarrier)
+  BARRIER_LOG                 text or json
+  KUBE_APISERVER_ADDRESS, KUBECONFIG  outside a Pod
+
+exit codes: 0 passed; 201 gang not complete in time; 210 permanent (bad settings, missing rights,
+no such Framework); 1 anything else; 2 usage; 128 + N ended by signal N.
+"""
+_USAGE_EXIT = 2
+_SIGNAL_EXIT_BASE = 128
+
+
+class SignalledError(BaseException):
+    """A signal asks for the end. No ``Exception``, so that nothing on the way swallows it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class SelfReviews:
+    """Asks the API server whether our rights are really missing."""
+
+    def __init__(self, access: Access, clock: AgentClock) -> None:
+        """Ask over a connection of its own."""
+        self._connection = Connection(access, clock)
+
+    def is_denied(self, permission: Permission) -> bool | None:
+        """Ask; None if there is no answer now."""
+        return is_denied(self._connection, permission)
+
+
+class Run:
+    """One run of the barrier: what its lines and its termination message have in common."""
+
+    def __init__(self, env: Mapping[str, str], clock: AgentClock) -> None:
+        """Start the clock."""
+        self._env = env
+        self._clock = clock
+        self._started_at = clock.monotonic()
+        self._reporter = Reporter(self._started_at, 10.0, is_json=False)
+        self._termination_log = env.get(constants.TERMINATION_LOG_ENV) or constants.TERMINATION_LOG
+
+    def run(self) -> int:
+        """Run to the exit code."""
+        try:
+            passed = self._pass()
+        except ConfigError as e:
+            for fault in e.faults:
+                self._reporter.say(fault, "error")
+            return self._fail(Fail(ExitCode.PERMANENT, "BadConfig", "; ".join(e.faults)), said=True)
+        except AccessError as e:
+            return self._fail(Fail(ExitCode.UNKNOWN, "NoAccess", str(e)))
+        except ReleaseError as e:
+            return self._fail(e.fail)
+        except SignalledError as e:
+            return self._end_by_signal(e.number)
+        return self._fail(passed) if isinstance(passed, Fail) else self._succeed(passed)
+
+    def _pass(self) -> Roster | Fail:
+        config = load_config(self._env)
+        self._reporter = Reporter(
+            self._started_at, config.interval_seconds, is_json=config.is_json_log
+        )
+        check_working_dir(config.working_dir)
+        self._greet(config)
+        access = load_access(self._env)
+        clock = self._clock
+        frameworks = FrameworkSource(
+            access,
+            clock,
+            config.namespace,
+            config.framework,
+            is_attempt_aware=config.identity is not None,
+        )
+        configmaps = ConfigMapSource(access, clock, config.namespace, config.configmap)
+        reviews = SelfReviews(access, clock)
+        waiting = Waiting(config, clock, configmaps, frameworks, reviews, self._reporter)
+        decision = waiting.wait()
+        configmaps.close()
+        if isinstance(decision, Pass):
+            release(config, clock, frameworks, decision.roster, self._reporter)
+            return decision.roster
+        return decision
+
+    def _greet(self, config: Config) -> None:
+        framework = f"Framework {config.namespace}/{config.framework}"
+        identity = config.identity
+        if identity is not None:
+            who = f"{identity.role}/{identity.task_index}"
+            self._reporter.say(f"{who} waits for {framework} attempt {identity.instance_uid}")
+            return
+        self._reporter.say(f"waiting for {framework}")
+        self._reporter.say(
+            f"${', $'.join(config.missing_identity)} not set: this Pod is of no attempt, so any "
+            "addresses in the Framework's status count, also those of a past attempt",
+            "warning",
+        )
+
+    def _succeed(self, roster: Roster) -> int:
+        waited = self._clock.monotonic() - self._started_at
+        generation = f"generation {roster.generation}, " if roster.generation else ""
+        message = f"passed: {roster.ready}/{roster.wanted} Tasks, {generation}waited {waited:.1f} s"
+        self._reporter.say(message)
+        fields = build_termination_fields(
+            ExitCode.PASSED.value, "Passed", message, waited, roster.generation
+        )
+        progress = Progress(roster.ready, roster.wanted, ())
+        write_termination_message(self._termination_log, add_progress(fields, progress))
+        return ExitCode.PASSED.value
+
+    def _fail(self, fail: Fail, *, said: bool = False) -> int:
+        if not said:
+            self._reporter.say(describe_failure(fail), "error")
+        self._reporter.say(render_end(fail.exit_code), "error")
+        waited = self._clock.monotonic() - self._started_at
+        fields = build_termination_fields(
+            fail.exit_code.value, fail.reason, fail.message, waited, 0
+        )
+        write_termination_message(self._termination_log, add_progress(fields, fail.progress))
+        return fail.exit_code.value
+
+    def _end_by_signal(self, number: int) -> int:
+        name = signal.Signals(number).name
+        self._reporter.say(f"ended by {name}", "error")
+        waited = self._clock.monotonic() - self._started_at
+        code = _SIGNAL_EXIT_BASE + number
+        fields = build_termination_fields(code, name, f"ended by {name}", waited, 0)
+        write_termination_message(self._termination_log, fields)
+        return code
+
+
+def _raise_signalled(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SignalledError(number)
+
+
+def run(arguments: list[str], env: Mapping[str, str], clock: AgentClock) -> int:
+    """Run the program; return its exit code."""
+    if arguments in (["--help"], ["-h"]):
+        sys.stdout.write(_USAGE)
+        return 0
+    if arguments == ["--version"]:
+        sys.stdout.write(VERSION + "\n")
+        return 0
+    if arguments:
+        sys.stderr.write(f"barrier: unknown argument {arguments[0]!r}\n{_USAGE}")
+        return _USAGE_EXIT
+    # As PID 1 of its container the barrier would not even notice SIGTERM without a handler.
+    signal.signal(signal.SIGTERM, _raise_signalled)
+    signal.signal(signal.SIGINT, _raise_signalled)
+    return Run(env, clock).run()
+
+
+def main() -> NoReturn:
+    """Run as a program."""
+    code = run(sys.argv[1:], os.environ, AgentClock())
+    sys.stdout.flush()
+    # Without tearing the interpreter down: a gang's barriers all end at one moment on one machine.
+    os._exit(code)

@@ -1,0 +1,190 @@
+"""The barrier's settings, read from the environment; all faults are found at once.
+
+Called by ``app``. Pure: the environment comes in as a mapping. Where the API server is, is read
+by ``framework.agent.access``.
+"""
+
+import enum
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from framework.api import constants
+from framework.api.naming import build_configmap_name, is_framework_name, is_role_name
+from framework.api.roster import fingerprint_uid
+
+LOG_ENV = "BARRIER_LOG"
+AUTO_FRAMEWORK_JSON_TASKS = 100
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z")
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?\Z")
+_NOT_YET = (constants.BARRIER_REQUIRE_ENV, constants.BARRIER_EXPECT_ENV)
+_IDENTITY_ENVS = (
+    constants.FRAMEWORK_ATTEMPT_INSTANCE_UID,
+    constants.CONFIGMAP_UID,
+    constants.TASKROLE_NAME,
+    constants.TASK_INDEX,
+    constants.TASK_ATTEMPT_ID,
+    constants.POD_UID,
+)
+
+
+class ConfigError(ValueError):
+    """Settings that cannot work; ``faults`` has one line for each, with its remedy."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
+
+
+class FrameworkJson(enum.Enum):
+    """Whether framework.json is written: AUTO is up to 100 Tasks, or without a roster."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+class Identity(NamedTuple):
+    """Which Task attempt of which Framework attempt this Pod is."""
+
+    instance_uid: str
+    configmap_uid: str
+    role: str
+    task_index: int
+    task_attempt_id: int
+    fingerprint: str
+
+
+class Config(NamedTuple):
+    """The settings. ``identity`` is None in a Pod that no controller of Frameworks made."""
+
+    namespace: str
+    framework: str
+    configmap: str
+    identity: Identity | None
+    missing_identity: tuple[str, ...]
+    interval_seconds: int
+    timeout_seconds: int
+    quorum_grace_seconds: int
+    framework_json: FrameworkJson
+    working_dir: str
+    termination_log: str
+    is_json_log: bool
+
+
+class _Reader:
+    """Reads variables and collects what is wrong with them."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._env = env
+        self.faults: list[str] = []
+
+    def read_text(self, name: str, default: str = "") -> str:
+        return self._env.get(name) or default
+
+    def read_integer(self, name: str, default: int, low: int, high: int | None) -> int:
+        text = self._env.get(name) or str(default)
+        number = int(text) if _INTEGER.match(text) else None
+        if number is not None and number >= low and (high is None or number <= high):
+            return number
+        span = f"at least {low}" if high is None else f"from {low} to {high}"
+        self.faults.append(f"${name} is {text!r}; set it to a whole number {span}, or unset it")
+        return default
+
+    def read_framework_json(self) -> FrameworkJson:
+        name = constants.BARRIER_FRAMEWORK_JSON_ENV
+        text = self._env.get(name) or FrameworkJson.AUTO.value
+        try:
+            return FrameworkJson(text)
+        except ValueError:
+            self.faults.append(f"${name} is {text!r}; set it to auto, on or off, or unset it")
+            return FrameworkJson.AUTO
+
+    def check(self, name: str, text: str, *, is_valid: bool, kind: str) -> None:
+        if not text:
+            self.faults.append(
+                f"${name} is not set; the controller sets it in every container of its Pods, in "
+                "other Pods set it yourself"
+            )
+        elif not is_valid:
+            self.faults.append(f"${name} is {text!r}, which is no {kind}; correct it")
+
+    def refuse(self, name: str) -> None:
+        if self._env.get(name):
+            self.faults.append(f"${name} is not supported by this version; unset it")
+
+
+def load_config(env: Mapping[str, str]) -> Config:
+    """Read the settings.
+
+    Raises:
+        ConfigError: With every fault found.
+    """
+    reader = _Reader(env)
+    namespace = reader.read_text(constants.FRAMEWORK_NAMESPACE)
+    framework = reader.read_text(constants.FRAMEWORK_NAME)
+    configmap = reader.read_text(constants.CONFIGMAP_NAME, build_configmap_name(framework))
+    _check_names(reader, namespace, framework, configmap)
+    missing = tuple(name for name in _IDENTITY_ENVS if not env.get(name))
+    identity = None if missing else _read_identity(reader)
+    log = reader.read_text(LOG_ENV, "text")
+    if log not in {"text", "json"}:
+        reader.faults.append(f"${LOG_ENV} is {log!r}; set it to text or json, or unset it")
+    for name in _NOT_YET:
+        reader.refuse(name)
+    config = Config(
+        namespace=namespace,
+        framework=framework,
+        configmap=configmap,
+        identity=identity,
+        missing_identity=missing,
+        interval_seconds=reader.read_integer(constants.BARRIER_CHECK_INTERVAL_ENV, 10, 5, None),
+        timeout_seconds=reader.read_integer(constants.BARRIER_CHECK_TIMEOUT_ENV, 600, 60, 1200),
+        quorum_grace_seconds=reader.read_integer(constants.BARRIER_QUORUM_GRACE_ENV, 30, 0, 1200),
+        framework_json=reader.read_framework_json(),
+        working_dir=reader.read_text(constants.WORKING_DIR_ENV, constants.WORKING_DIR),
+        termination_log=reader.read_text(constants.TERMINATION_LOG_ENV, constants.TERMINATION_LOG),
+        is_json_log=log == "json",
+    )
+    if reader.faults:
+        raise ConfigError(reader.faults)
+    return config
+
+
+def _check_names(reader: _Reader, namespace: str, framework: str, configmap: str) -> None:
+    # They become parts of URLs, so nothing else may be in them.
+    reader.check(
+        constants.FRAMEWORK_NAMESPACE,
+        namespace,
+        is_valid=is_framework_name(namespace),
+        kind="name of a namespace",
+    )
+    reader.check(
+        constants.FRAMEWORK_NAME,
+        framework,
+        is_valid=is_framework_name(framework),
+        kind="name of a Framework",
+    )
+    reader.check(
+        constants.CONFIGMAP_NAME,
+        configmap,
+        is_valid=not framework or _OBJECT_NAME.match(configmap) is not None,
+        kind="name of a ConfigMap",
+    )
+
+
+def _read_identity(reader: _Reader) -> Identity:
+    role = reader.read_text(constants.TASKROLE_NAME)
+    reader.check(
+        constants.TASKROLE_NAME, role, is_valid=is_role_name(role), kind="name of a task role"
+    )
+    last = constants.MAX_TASK_NUMBER - 1
+    return Identity(
+        instance_uid=reader.read_text(constants.FRAMEWORK_ATTEMPT_INSTANCE_UID),
+        configmap_uid=reader.read_text(constants.CONFIGMAP_UID),
+        role=role,
+        task_index=reader.read_integer(constants.TASK_INDEX, 0, 0, last),
+        task_attempt_id=reader.read_integer(constants.TASK_ATTEMPT_ID, 0, 0, None),
+        fingerprint=fingerprint_uid(reader.read_text(constants.POD_UID)),
+    )

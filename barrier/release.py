@@ -1,0 +1,163 @@
+"""After the barrier passed: fetch what framework.json needs and write both files.
+
+Called by ``app``. What they hold is in ``injector`` and ``framework_json``.
+"""
+
+import errno
+import os
+from typing import Any, Protocol
+
+from barrier.config import AUTO_FRAMEWORK_JSON_TASKS, Config, FrameworkJson
+from barrier.decision import Fail
+from barrier.framework_json import FRAMEWORK_JSON_MODE, render_framework_json
+from barrier.injector import INJECTOR_MODE, InjectorError, render_injector
+from barrier.report import Reporter
+from framework.agent.clock import AgentClock
+from framework.agent.exitcodes import ExitCode
+from framework.agent.files import write_atomically
+from framework.agent.framework_roster import FrameworkView
+from framework.agent.sources import SourceState
+from framework.agent.watch import Health
+from framework.api import constants
+from framework.api.roster import Roster
+
+# Released barriers read the Framework within this time per Task, not all at one moment.
+_JITTER_SECONDS_PER_TASK = 0.0005
+_JITTER_MAX_SECONDS = 5.0
+_GIVE_UP_SECONDS = 30.0
+_RETRY_SECONDS = 0.5
+
+
+class Frameworks(Protocol):
+    """The Framework, as ``framework.agent.sources.FrameworkSource`` gives it."""
+
+    framework: dict[str, Any] | None
+    view: FrameworkView | None
+    state: SourceState
+    retry_after_seconds: float
+
+    def read(self, *, is_cached: bool = True) -> None:
+        """Read it once."""
+        ...
+
+
+class ReleaseError(Exception):
+    """The barrier passed, but what the Pod needs of it cannot be given."""
+
+    def __init__(self, fail: Fail) -> None:
+        super().__init__(fail.message)
+        self.fail = fail
+
+
+def check_working_dir(path: str) -> None:
+    """Make the directory if need be and check that files can be written there.
+
+    Raises:
+        ReleaseError: They cannot; found out before the wait, not after it.
+    """
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as e:
+        raise _cannot_write(path, e) from e
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise _cannot_write(path, OSError(errno.EACCES, "not writable by this user"))
+
+
+def wants_framework_json(config: Config, roster: Roster) -> bool:
+    """Tell whether framework.json is written: a whole Framework a Pod is too much for large ones.
+
+    Without a published roster it is written always: who has only the Framework read it anyway.
+    """
+    if config.framework_json is not FrameworkJson.AUTO:
+        return config.framework_json is FrameworkJson.ON
+    return roster.generation == 0 or roster.wanted <= AUTO_FRAMEWORK_JSON_TASKS
+
+
+def release(
+    config: Config, clock: AgentClock, frameworks: Frameworks, roster: Roster, reporter: Reporter
+) -> None:
+    """Write the files for a gang that is there: injector.sh last, as the original does.
+
+    Raises:
+        ReleaseError: A file cannot be made or written.
+    """
+    try:
+        injector = render_injector(roster)
+    except InjectorError as e:
+        raise ReleaseError(Fail(ExitCode.UNKNOWN, "BadRoster", str(e))) from e
+    framework = None
+    if wants_framework_json(config, roster):
+        framework = _fetch_framework(config, clock, frameworks, roster, reporter)
+    elif config.framework_json is FrameworkJson.AUTO:
+        reporter.say(
+            f"framework.json is not written for more than {AUTO_FRAMEWORK_JSON_TASKS} Tasks; "
+            f"${constants.BARRIER_FRAMEWORK_JSON_ENV}=on asks for it"
+        )
+    if framework is not None:
+        content = render_framework_json(framework)
+        _write(config.working_dir, constants.FRAMEWORK_JSON_FILE, content, FRAMEWORK_JSON_MODE)
+    _write(config.working_dir, constants.INJECTOR_FILE, injector, INJECTOR_MODE)
+
+
+def _fetch_framework(
+    config: Config, clock: AgentClock, frameworks: Frameworks, roster: Roster, reporter: Reporter
+) -> dict[str, Any] | None:
+    """Fetch a Framework that tells at least what the roster told; None if it is denied."""
+    if roster.generation == 0:
+        return frameworks.framework  # the very object by which the barrier passed
+    spread = min(roster.wanted * _JITTER_SECONDS_PER_TASK, _JITTER_MAX_SECONDS)
+    clock.sleep(clock.uniform(0.0, spread))
+    ends_at = clock.monotonic() + _GIVE_UP_SECONDS
+    is_cached = True
+    while True:
+        frameworks.read(is_cached=is_cached)
+        state = frameworks.state
+        if state.health is Health.HEALTHY and _is_recent(frameworks.view, roster):
+            return frameworks.framework
+        is_denied = state.health in {Health.FORBIDDEN, Health.UNAUTHORIZED}
+        if is_denied and config.framework_json is FrameworkJson.AUTO:
+            reporter.say(f"framework.json is not written: {state.message}", "warning")
+            return None
+        if clock.monotonic() >= ends_at:
+            raise ReleaseError(_explain(state))
+        # The server's cache may lag behind the roster; after the first try ask for the newest.
+        is_cached = not is_cached and state.health is Health.HEALTHY
+        pause = 0.0 if state.health is Health.HEALTHY and not is_cached else _RETRY_SECONDS
+        clock.sleep(clock.uniform(pause / 2, pause) + frameworks.retry_after_seconds)
+
+
+def _is_recent(view: FrameworkView | None, roster: Roster) -> bool:
+    """Tell whether the status read has come as far as the roster that was made from it."""
+    if view is None or view.roster.instance_uid != roster.instance_uid:
+        return False
+    for role in roster.roles:
+        seen = view.roster.find_role(role.name)
+        known = {m.index: m.attempt_id for m in seen.members} if seen else {}
+        done = {task.index for task in seen.completed} if seen else set()
+        for member in role.members:
+            if known.get(member.index, -1) < member.attempt_id and member.index not in done:
+                return False
+    return True
+
+
+def _explain(state: SourceState) -> Fail:
+    message = f"framework.json cannot be made: {state.health.value}: {state.message}"
+    if state.health in {Health.FORBIDDEN, Health.NOT_FOUND}:
+        return Fail(ExitCode.PERMANENT, state.health.reason, message)
+    return Fail(ExitCode.UNKNOWN, state.health.reason, message)
+
+
+def _write(directory: str, name: str, content: bytes, mode: int) -> None:
+    try:
+        write_atomically(os.path.join(directory, name), content, mode)
+    except OSError as e:
+        raise _cannot_write(directory, e) from e
+
+
+def _cannot_write(directory: str, error: OSError) -> ReleaseError:
+    message = (
+        f"cannot write into {directory}: {error.strerror or error}; mount a writable volume there "
+        "(an emptyDir named frameworkbarrier-volume), or set "
+        f"${constants.WORKING_DIR_ENV} to where it is mounted"
+    )
+    return ReleaseError(Fail(ExitCode.UNKNOWN, "NotWritable", message))

@@ -1,0 +1,1 @@
+"""The command line: ``framework``, also installed as ``kubectl-framework``."""

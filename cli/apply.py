@@ -1,0 +1,153 @@
+"""Applies what the user's files hold, all of it or nothing.
+
+Called by ``cli.run``. Frameworks that exist are refused, or deleted first; other objects are
+created, or patched where they exist. If the server refuses one of them, what was changed before it
+is changed back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from cli.exitcodes import CliError, ExitCode
+from cli.manifests import Manifest, Manifests
+from framework.kube.client import KubeClient
+from framework.kube.errors import AlreadyExistsError, ApiError, KubeError, NotFoundError
+from framework.kube.resources import FRAMEWORKS, NAMESPACES, Object
+
+logger = logging.getLogger(__name__)
+
+_GONE_SECONDS = 120.0
+_POLL_SECONDS = 0.2
+_Undo = Callable[[], Coroutine[Any, Any, object]]
+
+
+async def apply_all(client: KubeClient, manifests: Manifests, *, replaces: bool) -> list[Object]:
+    """Apply everything and return the Frameworks as stored, in the order of the files.
+
+    Raises:
+        CliError: a Framework exists and may not be replaced.
+        KubeError: the server refused; nothing of ours is left.
+    """
+    await _clear_names(client, manifests.frameworks, replaces=replaces)
+    undos: list[_Undo] = []
+    try:
+        for manifest in manifests.supporting:
+            await _apply_supporting(client, manifest, undos)
+        created = []
+        for manifest in manifests.frameworks:
+            stored = await _create(client, manifest)
+            undos.append(_build_deletion(client, manifest, stored))
+            created.append(stored)
+    except BaseException:
+        for undo in reversed(undos):
+            await _try_undo(undo)
+        raise
+    return created
+
+
+async def _clear_names(
+    client: KubeClient, frameworks: Sequence[Manifest], *, replaces: bool
+) -> None:
+    existing = []
+    for manifest in frameworks:
+        try:
+            stored = await client.get(FRAMEWORKS, manifest.namespace, manifest.name)
+        except NotFoundError as e:
+            _check_served(e)
+            continue
+        existing.append((manifest, stored))
+    if existing and not replaces:
+        raise CliError(ExitCode.USAGE, *(_explain_existing(m) for m, _ in existing))
+    for manifest, stored in existing:
+        uid = stored["metadata"]["uid"]
+        await client.delete(
+            FRAMEWORKS, manifest.namespace, manifest.name, uid=uid, propagation="Foreground"
+        )
+    for manifest, _ in existing:
+        await _wait_gone(client, manifest)
+
+
+def _check_served(error: NotFoundError) -> None:
+    """Tell a missing Framework from a missing kind: only the first has details."""
+    details = (error.body or {}).get("details") or {}
+    if error.body is not None and details.get("name"):
+        return
+    raise CliError(
+        ExitCode.FAILED,
+        "this cluster does not know Frameworks: install the CRD (deploy/base/crd.yaml) and the "
+        "controller, or run on this machine with --local",
+    ) from error
+
+
+def _explain_existing(manifest: Manifest) -> str:
+    return (
+        f"{manifest.source}: metadata.name: a Framework {manifest.name!r} exists in namespace "
+        f"{manifest.namespace}: delete it (kubectl delete framework {manifest.name} "
+        f"-n {manifest.namespace} --cascade=foreground), use --replace, or take another name"
+    )
+
+
+async def _wait_gone(client: KubeClient, manifest: Manifest) -> None:
+    try:
+        async with asyncio.timeout(_GONE_SECONDS):
+            while True:
+                try:
+                    await client.get(FRAMEWORKS, manifest.namespace, manifest.name)
+                except NotFoundError:
+                    return
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError as e:
+        raise CliError(
+            ExitCode.FAILED,
+            f"{manifest.title}: the old one is not gone after {_GONE_SECONDS:.0f} s; look at its "
+            "Pods' finalizers and at the controller",
+        ) from e
+
+
+async def _create(client: KubeClient, manifest: Manifest) -> Object:
+    try:
+        return await client.create(manifest.resource, manifest.namespace, manifest.body)
+    except AlreadyExistsError as e:
+        raise CliError(ExitCode.USAGE, _explain_existing(manifest)) from e
+
+
+async def _apply_supporting(client: KubeClient, manifest: Manifest, undos: list[_Undo]) -> None:
+    try:
+        stored = await client.create(manifest.resource, manifest.namespace, manifest.body)
+    except AlreadyExistsError:
+        if manifest.resource is NAMESPACES:
+            return
+        before = await client.get(manifest.resource, manifest.namespace, manifest.name)
+        await client.patch(manifest.resource, manifest.namespace, manifest.name, manifest.body)
+        undos.append(_build_restoration(client, manifest, before))
+    else:
+        undos.append(_build_deletion(client, manifest, stored))
+
+
+def _build_deletion(client: KubeClient, manifest: Manifest, stored: Object) -> _Undo:
+    async def undo() -> None:
+        uid = stored["metadata"]["uid"]
+        await client.delete(manifest.resource, manifest.namespace, manifest.name, uid=uid)
+
+    return undo
+
+
+def _build_restoration(client: KubeClient, manifest: Manifest, before: Object) -> _Undo:
+    async def undo() -> None:
+        metadata = {k: v for k, v in before["metadata"].items() if k != "resourceVersion"}
+        body = {**before, "metadata": metadata}
+        await client.replace(manifest.resource, manifest.namespace, manifest.name, body)
+
+    return undo
+
+
+async def _try_undo(undo: _Undo) -> None:
+    try:
+        await undo()
+    except KubeError as e:
+        # The first error is the one to tell; the rest is for --verbose readers of the log.
+        is_gone = isinstance(e, ApiError) and isinstance(e, NotFoundError)
+        if not is_gone:
+            logger.warning("could not change back what was applied", extra={"error": str(e)})

@@ -1,0 +1,172 @@
+"""Shows progress: live on a terminal, a plain line for each change in a pipe; then a table.
+
+Called by ``cli.run``. Only writes; what there is to say is computed in ``cli.progress``.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Self, TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from cli.progress import GangView, TaskLine
+
+_STYLES = {
+    "Succeeded": "green",
+    "Failed": "red",
+    "AttemptRunning": "cyan",
+    "AttemptPreparing": "yellow",
+    "AttemptCreationPending": "yellow",
+    "AttemptCreationRequested": "yellow",
+}
+_HEADER = ("TASK", "STATE", "ATTEMPT", "CODE", "NOTE")
+# Above so many Tasks a terminal shows a count for each state, and the Tasks that need a look.
+_MANY_TASKS = 40
+_SHOWN_OF_MANY = 10
+
+
+class Display:
+    """Where progress goes. Use it in a ``with`` block."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        """Write to ``stream``, standard output if None."""
+        self._console = Console(file=stream or sys.stdout, highlight=False)
+        self._live: Live | None = None
+        self._spinners: dict[str, Spinner] = {}
+        self._last: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._is_many = False
+
+    @property
+    def is_live(self) -> bool:
+        """Tell whether there is a terminal that can be redrawn."""
+        return self._console.is_terminal
+
+    def __enter__(self) -> Self:
+        """Take over the terminal, if it is one."""
+        if self.is_live:
+            self._live = Live(console=self._console, refresh_per_second=8, transient=True)
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Give the terminal back."""
+        if self._live is not None:
+            self._live.__exit__(None, None, None)
+            self._live = None
+
+    def update(self, gangs: Sequence[GangView], elapsed_seconds: float, alert: str | None) -> None:
+        """Show how things stand.
+
+        Args:
+            gangs: every Framework.
+            elapsed_seconds: since the start.
+            alert: something that is wrong with the watching itself.
+        """
+        self._is_many = len(gangs) > 1
+        if self._live is not None:
+            self._live.update(self._render_live(gangs, elapsed_seconds, alert))
+            return
+        for gang in gangs:
+            self._print_changes(gang, elapsed_seconds)
+        self._print_change("", "alert", (alert or "",), elapsed_seconds, alert or "connected again")
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        self._console.print(Text(text), soft_wrap=True)
+
+    def show_table(self, gangs: Sequence[GangView], elapsed_seconds: float) -> None:
+        """Print the final table of each Framework."""
+        for gang in gangs:
+            note = f": {gang.note}" if gang.note else ""
+            style = _STYLES.get(gang.state, "")
+            head = Text.assemble(
+                f"Framework {gang.name}: ",
+                (gang.state, style),
+                f" after {elapsed_seconds:.1f} s, attempt {gang.attempt}{note}",
+            )
+            self._console.print(head, soft_wrap=True)
+            for row in format_rows([_HEADER, *map(_build_row, gang.tasks)]):
+                self._console.print(Text(row), soft_wrap=True)
+
+    def _render_live(
+        self, gangs: Sequence[GangView], elapsed_seconds: float, alert: str | None
+    ) -> RenderableType:
+        parts: list[RenderableType] = []
+        for gang in gangs:
+            note = f"  {gang.note}" if gang.note else ""
+            title = f"{gang.name}  {gang.state}  attempt {gang.attempt}{note}"
+            spinner = self._spinners.setdefault(gang.name, Spinner("dots"))
+            spinner.update(text=Text(f"{title}  {elapsed_seconds:.0f} s"))
+            parts += [spinner, _render_tasks(gang)]
+        if alert:
+            parts.append(Text(alert, style="red"))
+        return Group(*parts)
+
+    def _print_changes(self, gang: GangView, elapsed_seconds: float) -> None:
+        row = (gang.state, str(gang.attempt), gang.note)
+        text = f"{gang.state} (attempt {gang.attempt}){_after_colon(gang.note)}"
+        self._print_change(gang.name, "", row, elapsed_seconds, text)
+        for line in gang.tasks:
+            row = (line.state, str(line.attempt), line.note)
+            text = f"{line.state} (attempt {line.attempt}){_after_colon(line.note)}"
+            self._print_change(gang.name, str(line.key), row, elapsed_seconds, text)
+
+    def _print_change(
+        self, gang: str, task: str, row: tuple[str, ...], elapsed_seconds: float, text: str
+    ) -> None:
+        known = self._last.get((gang, task))
+        if known == row or (known is None and not any(row)):
+            return
+        self._last[gang, task] = row
+        subject = task or gang
+        if task and self._is_many:
+            subject = f"{gang} {task}".strip()
+        self.say(f"{elapsed_seconds:7.1f}s  {subject}  {text}")
+
+
+def _after_colon(note: str) -> str:
+    return f": {note}" if note else ""
+
+
+def _build_row(line: TaskLine) -> tuple[str, ...]:
+    code = "" if line.code is None else str(line.code)
+    return (str(line.key), line.state, str(line.attempt), code, line.note)
+
+
+def _render_tasks(gang: GangView) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), show_header=False)
+    if len(gang.tasks) > _MANY_TASKS:
+        for (role, name), count in _count_states(gang.tasks).items():
+            table.add_row(role, Text(name, style=_STYLES.get(name, "")), str(count), "")
+    for line in _select(gang.tasks):
+        state = Text(line.state, style=_STYLES.get(line.state, ""))
+        attempt = f"attempt {line.attempt}" if line.attempt else ""
+        table.add_row(str(line.key), state, attempt, Text(line.note, overflow="ellipsis"))
+    return table
+
+
+def _select(tasks: Sequence[TaskLine]) -> Sequence[TaskLine]:
+    if len(tasks) <= _MANY_TASKS:
+        return tasks
+    return [line for line in tasks if line.note][:_SHOWN_OF_MANY]
+
+
+def _count_states(tasks: Iterable[TaskLine]) -> dict[tuple[str, str], int]:
+    counts: dict[tuple[str, str], int] = {}
+    for line in tasks:
+        key = (line.key.role, line.state)
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def format_rows(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Align the columns of a table with two spaces between them."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,33 @@
+"""How the command line ends. docs/cli.md explains the codes to users; a test compares the two."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every command."""
+
+    SUCCEEDED = 0
+    """Done; for ``run``: every Framework succeeded."""
+    FAILED = 1
+    """For ``run``: a Framework failed, was stopped or deleted. Else: what was asked for is not
+    there."""
+    USAGE = 2
+    """Bad usage or input; nothing was applied."""
+    UNREACHABLE = 3
+    """The API server cannot be reached, or does not let us in."""
+    TIMEOUT = 4
+    """``--timeout`` passed; the Frameworks were stopped."""
+    INTERRUPTED = 130
+    """Ctrl-C; the Frameworks were stopped."""
+    TERMINATED = 143
+    """SIGTERM; the Frameworks were stopped."""
+
+
+class CliError(Exception):
+    """Ends the program with a message on standard error."""
+
+    def __init__(self, exit_code: ExitCode, *lines: str) -> None:
+        """Say ``lines``, each with its remedy, and end with ``exit_code``."""
+        super().__init__("\n".join(lines))
+        self.exit_code = exit_code
+        self.lines = lines

@@ -1,0 +1,82 @@
+"""Keeps the last log lines of Pods that failed: Kubernetes deletes the log with the Pod.
+
+Called by ``cli.run``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlencode
+
+from framework.api import constants
+from framework.api.naming import TaskKey
+from framework.kube.client import KubeClient
+from framework.kube.errors import KubeError
+from framework.kube.resources import PODS, Object
+
+logger = logging.getLogger(__name__)
+
+_LINES = 15
+_TIMEOUT_SECONDS = 5.0
+
+
+class FailureLogs:
+    """The last lines of each Task's last failed Pod."""
+
+    def __init__(self, client: KubeClient) -> None:
+        """Read logs through ``client``."""
+        self._client = client
+        self._waiting: asyncio.Queue[Object] = asyncio.Queue()
+        self._lines: dict[tuple[str, TaskKey], tuple[str, list[str]]] = {}
+
+    def add(self, pod: Object) -> None:
+        """Take note of a failed Pod; ``run`` reads its log."""
+        self._waiting.put_nowait(pod)
+
+    def get(self, framework: str, key: TaskKey) -> tuple[str, Sequence[str]] | None:
+        """Return the container that failed and its last lines; None if they were not had."""
+        return self._lines.get((framework, key))
+
+    async def run(self) -> None:
+        """Read logs until cancelled."""
+        while True:
+            pod = await self._waiting.get()
+            container = find_failed_container(pod)
+            key = _read_key(pod)
+            if container is None or key is None:
+                continue
+            try:
+                lines = await self._read(pod, container)
+            except KubeError as e:
+                # The Pod was faster in going away, or we may not read logs.
+                extra = {"pod": pod["metadata"]["name"], "error": str(e)}
+                logger.debug("log of a failed Pod not read", extra=extra)
+                continue
+            self._lines[key] = (container, lines)
+
+    async def _read(self, pod: Object, container: str) -> list[str]:
+        metadata = pod["metadata"]
+        path = PODS.path(metadata["namespace"], metadata["name"], "log")
+        query = urlencode({"container": container, "tailLines": _LINES})
+        raw = await self._client.get_raw(f"{path}?{query}", timeout_seconds=_TIMEOUT_SECONDS)
+        return raw.decode("utf-8", "replace").splitlines()[-_LINES:]
+
+
+def find_failed_container(pod: Object) -> str | None:
+    """Find the container that failed last; None if none did."""
+    status = pod.get("status") or {}
+    failed: list[tuple[str, str]] = []
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
+            ended = (container.get("state") or {}).get("terminated")
+            if ended and ended.get("exitCode"):
+                failed.append((str(ended.get("finishedAt") or ""), str(container.get("name"))))
+    return max(failed)[1] if failed else None
+
+
+def _read_key(pod: Object) -> tuple[str, TaskKey] | None:
+    labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
+    role, index = labels.get(constants.TASKROLE_NAME), labels.get(constants.TASK_INDEX)
+    if role is None or index is None or not index.isdecimal():
+        return None
+    return labels.get(constants.FRAMEWORK_NAME, ""), TaskKey(role, int(index))

@@ -1,0 +1,178 @@
+"""Watches Frameworks, what belongs to them, and why their Pods wait.
+
+Called by ``cli.run``. One ``Follower`` a Framework; what it knows becomes a ``World`` for
+``cli.progress``. Missing rights to Pods, ConfigMaps or Events only make the display poorer.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from cli.progress import World
+from framework.api import constants
+from framework.api.naming import build_configmap_name
+from framework.clock import Clock, Random
+from framework.kube.client import KubeClient
+from framework.kube.listwatch import ListWatch
+from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object, Resource
+
+_PodListener = Callable[[Object], None]
+
+
+class _Cache:
+    """Objects by name, kept by a ``ListWatch``."""
+
+    def __init__(
+        self, on_change: Callable[[], None], on_object: _PodListener | None = None
+    ) -> None:
+        self.objects: dict[str, Object] | None = None
+        self._on_change = on_change
+        self._on_object = on_object
+
+    def replace(self, items: list[Object], resource_version: str) -> None:
+        """Take all there are."""
+        del resource_version
+        self.objects = {str(item["metadata"]["name"]): item for item in items}
+        for item in items:
+            self._tell(item)
+        self._on_change()
+
+    def apply(self, event_type: str, obj: Object) -> None:
+        """Take one change."""
+        objects = {} if self.objects is None else self.objects
+        name = str(obj["metadata"]["name"])
+        if event_type == "DELETED":
+            objects.pop(name, None)
+        else:
+            objects[name] = obj
+        self.objects = objects
+        self._tell(obj)
+        self._on_change()
+
+    def bookmark(self, resource_version: str) -> None:
+        """Nothing to do: nothing changed."""
+
+    def _tell(self, obj: Object) -> None:
+        if self._on_object is not None:
+            self._on_object(obj)
+
+
+class Follower:
+    """One Framework and its world.
+
+    Attributes:
+        is_gone: the Framework we follow was deleted.
+        connection_error: why nothing is heard of it at the moment, None if all is well.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        framework: Object,
+        *,
+        clock: Clock,
+        random: Random,
+        on_change: Callable[[], None],
+        on_failed_pod: _PodListener,
+    ) -> None:
+        """Follow ``framework``, an object as the server returned it.
+
+        Args:
+            client: an open client.
+            framework: which one; an object of the same name and another UID is not it.
+            clock: for the list-watch.
+            random: for the list-watch.
+            on_change: called at every change.
+            on_failed_pod: called once for each Pod that is seen Failed.
+        """
+        metadata = framework["metadata"]
+        self.name: str = metadata["name"]
+        self.namespace: str = metadata["namespace"]
+        self.uid: str = metadata["uid"]
+        self._framework: Object = framework
+        self._on_failed_pod = on_failed_pod
+        self._failed_uids: set[str] = set()
+        self._warnings: dict[str, str] = {}
+        self._frameworks = _Cache(on_change, self._see_framework)
+        self._pods = _Cache(on_change, self._see_pod)
+        self._configmaps = _Cache(on_change)
+        self._events = _Cache(on_change, self._see_event)
+
+        def build(
+            resource: Resource,
+            sink: _Cache,
+            *,
+            fields: str | None = None,
+            labels: str | None = None,
+        ) -> ListWatch:
+            return ListWatch(
+                client,
+                resource,
+                sink,
+                clock=clock,
+                random=random,
+                namespace=self.namespace,
+                on_connection=lambda _: on_change(),
+                field_selector=fields,
+                label_selector=labels,
+            )
+
+        configmap = build_configmap_name(self.name)
+        by_label = f"{constants.FRAMEWORK_NAME}={self.name}"
+        self._main = build(FRAMEWORKS, self._frameworks, fields=f"metadata.name={self.name}")
+        self._listwatches = (
+            self._main,
+            build(PODS, self._pods, labels=by_label),
+            build(CONFIGMAPS, self._configmaps, fields=f"metadata.name={configmap}"),
+            build(EVENTS, self._events, fields="type=Warning"),
+        )
+
+    @property
+    def is_gone(self) -> bool:
+        """Tell whether the Framework was deleted."""
+        known = self._frameworks.objects
+        if known is None:
+            return False
+        current = known.get(self.name)
+        return current is None or current["metadata"].get("uid") != self.uid
+
+    @property
+    def connection_error(self) -> str | None:
+        """Say why nothing is heard of the Framework; None while all is well."""
+        error = self._main.last_error
+        return None if error is None or self._main.is_connected else str(error)
+
+    def start(self, tasks: asyncio.TaskGroup) -> list["asyncio.Task[None]"]:
+        """Start to watch; the tasks run until they are cancelled."""
+        return [
+            tasks.create_task(listwatch.run(), name=f"watch-{self.name}-{index}")
+            for index, listwatch in enumerate(self._listwatches)
+        ]
+
+    def build_world(self) -> World:
+        """Put together what is known now."""
+        return World(
+            name=self.name,
+            namespace=self.namespace,
+            framework=self._framework,
+            configmap=(self._configmaps.objects or {}).get(build_configmap_name(self.name)),
+            pods=self._pods.objects,
+            warnings=self._warnings,
+        )
+
+    def _see_framework(self, framework: Object) -> None:
+        # The last state of a deleted Framework stays on display.
+        if framework["metadata"].get("uid") == self.uid:
+            self._framework = framework
+
+    def _see_pod(self, pod: Object) -> None:
+        uid = str(pod["metadata"].get("uid"))
+        is_failed = (pod.get("status") or {}).get("phase") == "Failed"
+        if is_failed and uid not in self._failed_uids:
+            self._failed_uids.add(uid)
+            self._on_failed_pod(pod)
+
+    def _see_event(self, event: Object) -> None:
+        involved = event.get("involvedObject") or {}
+        if involved.get("kind") == constants.POD_KIND and involved.get("uid"):
+            text = f"{event.get('reason') or ''}: {event.get('message') or ''}"
+            self._warnings[str(involved["uid"])] = text

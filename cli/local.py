@@ -1,0 +1,264 @@
+"""``framework local up|down|status``: a Kubernetes on this machine.
+
+Called by ``cli.main`` and, for ``run --local``, by ``cli.run``. A cluster that runs has a state
+file with its process in it; a lock held by that process says whether the file is true.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.exitcodes import CliError, ExitCode
+from cli.waiting import Interrupt
+from framework.clock import SystemClock, SystemRandom, SystemUids
+from framework.logs import configure_logging
+from localcluster.cluster import ClusterOptions, LocalCluster, LocalClusterError, PartFailedError
+from localcluster.kubelet.sandbox import Isolation
+
+_STATE_FILE = "state.json"
+_LOCK_FILE = "lock"
+_LOG_FILE = "cluster.log"
+_START_SECONDS = 30.0
+_STOP_SECONDS = 30.0
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    """What the user asked for."""
+
+    detach: bool = False
+    kubeconfig: str | None = None
+    with_kubelet: bool = True
+    with_controller: bool = True
+    port: int = 0
+    isolation: str = "auto"
+    directory: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """What a running cluster says about itself."""
+
+    pid: int
+    server: str
+    kubeconfig: str
+    directory: str
+    started_at: str
+
+
+def find_state_directory(directory: str | None) -> Path:
+    """Find where the state of this user's cluster is."""
+    if directory:
+        return Path(directory).absolute()
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime:
+        return Path(runtime) / "frameworkbarrier"
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "frameworkbarrier"
+
+
+def read_state(directory: Path) -> ClusterState | None:
+    """Read the state of the cluster that runs there; None if none does."""
+    try:
+        with (directory / _LOCK_FILE).open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Its owner lives.
+                stored: dict[str, Any] = json.loads((directory / _STATE_FILE).read_bytes())
+                return ClusterState(**stored)
+    except (OSError, ValueError, TypeError):
+        # None was ever here, or it is about to write its state.
+        return None
+    return None
+
+
+def start_cluster(options: UpOptions) -> ExitCode:
+    """Run ``framework local up``."""
+    directory = find_state_directory(options.directory)
+    running = read_state(directory)
+    if running is not None:
+        raise CliError(
+            ExitCode.USAGE,
+            f"--directory: a local cluster runs already (process {running.pid}, "
+            f"{running.directory}): use it, stop it with `framework local down`, or name another",
+        )
+    if options.detach:
+        return _start_detached(options, directory)
+    try:
+        return asyncio.run(_keep_cluster(options, directory))
+    except asyncio.CancelledError:
+        return ExitCode.INTERRUPTED
+
+
+def stop_cluster(directory: str | None) -> ExitCode:
+    """Run ``framework local down``."""
+    state = read_state(find_state_directory(directory))
+    if state is None:
+        click.echo("no local cluster runs")
+        return ExitCode.SUCCEEDED
+    os.kill(state.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_SECONDS
+    while read_state(Path(state.directory)) is not None:
+        if time.monotonic() > deadline:
+            raise CliError(
+                ExitCode.FAILED,
+                f"process {state.pid} does not end after {_STOP_SECONDS:.0f} s: "
+                f"look at {state.directory}/{_LOG_FILE}, then kill it",
+            )
+        time.sleep(_POLL_SECONDS)
+    click.echo("stopped")
+    return ExitCode.SUCCEEDED
+
+
+def show_cluster(directory: str | None) -> ExitCode:
+    """Run ``framework local status``."""
+    state = read_state(find_state_directory(directory))
+    if state is None:
+        click.echo("no local cluster runs; start one with `framework local up --detach`")
+        return ExitCode.FAILED
+    _print_state(state)
+    return ExitCode.SUCCEEDED
+
+
+def _print_state(state: ClusterState) -> None:
+    click.echo(f"local cluster at {state.server}, process {state.pid}, since {state.started_at}")
+    click.echo(f"logs and state: {state.directory}")
+    click.echo(f"export KUBECONFIG={state.kubeconfig}")
+
+
+@asynccontextmanager
+async def open_local_cluster(
+    directory: Path, *, options: UpOptions | None = None, isolation: str = "auto"
+) -> AsyncIterator[LocalCluster]:
+    """Run a local cluster in this process; its own log goes to a file in its directory.
+
+    Raises:
+        CliError: it cannot start, or a part of it failed for good.
+    """
+    options = options or UpOptions(isolation=isolation)
+    cluster = LocalCluster(
+        ClusterOptions(
+            directory=directory,
+            port=options.port,
+            with_kubelet=options.with_kubelet,
+            with_controller=options.with_controller,
+            kubeconfig_path=Path(options.kubeconfig) if options.kubeconfig else None,
+            isolation=Isolation(options.isolation),
+        ),
+        clock=SystemClock(),
+        uids=SystemUids(),
+        random=SystemRandom(),
+    )
+    try:
+        with _logging_to(directory):
+            async with cluster:
+                yield cluster
+    except LocalClusterError as e:
+        raise CliError(ExitCode.USAGE, str(e)) from e
+    except PartFailedError as e:
+        raise CliError(ExitCode.FAILED, str(e)) from e
+
+
+@contextmanager
+def _logging_to(directory: Path) -> Iterator[None]:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        log = (directory / _LOG_FILE).open("a", encoding="utf-8")
+    except OSError as e:
+        raise LocalClusterError(
+            f"--directory: cannot write to {directory}: {e.strerror}; "
+            "give a directory you may write to"
+        ) from e
+    with log:
+        configure_logging(stream=log)
+        try:
+            yield
+        finally:
+            configure_logging()
+
+
+async def _keep_cluster(options: UpOptions, directory: Path) -> ExitCode:
+    """Keep a cluster until a signal."""
+    interrupt = Interrupt()
+    with interrupt.caught():
+        async with open_local_cluster(directory, options=options) as cluster:
+            with _published(cluster) as state:
+                _print_state(state)
+                click.echo("Ctrl-C stops it")
+                await interrupt.requested.wait()
+    return interrupt.exit_code
+
+
+@contextmanager
+def _published(cluster: LocalCluster) -> Iterator[ClusterState]:
+    """Tell other commands of this cluster for as long as the block runs."""
+    state = ClusterState(
+        pid=os.getpid(),
+        server=cluster.kube_config.server,
+        kubeconfig=str(cluster.kubeconfig_path),
+        directory=str(cluster.directory),
+        started_at=SystemClock().now().isoformat(timespec="seconds"),
+    )
+    with (cluster.directory / _LOCK_FILE).open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise LocalClusterError(
+                f"--directory: another cluster has just started in {cluster.directory}"
+            ) from e
+        path = cluster.directory / _STATE_FILE
+        path.write_text(json.dumps(asdict(state)), "utf-8")
+        try:
+            yield state
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _start_detached(options: UpOptions, directory: Path) -> ExitCode:
+    """Start this same command in the background and wait until its cluster answers."""
+    command = [sys.executable, "-P", "-m", "cli.main", "local", "up"]
+    command += ["--port", str(options.port), "--isolation", options.isolation]
+    command += ["--directory", str(directory)]
+    if options.kubeconfig:
+        command += ["--kubeconfig", str(Path(options.kubeconfig).absolute())]
+    command += [] if options.with_kubelet else ["--no-kubelet"]
+    command += [] if options.with_controller else ["--no-controller"]
+    # Its errors come to us as long as we wait; what it logs later goes to its own file.
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    deadline = time.monotonic() + _START_SECONDS
+    while (state := read_state(directory)) is None:
+        if child.poll() is not None:
+            _, errors = child.communicate()
+            lines = [line.removeprefix("error: ") for line in errors.splitlines() if line]
+            raise CliError(ExitCode(child.returncode), *lines)
+        if time.monotonic() > deadline:
+            child.terminate()
+            raise CliError(
+                ExitCode.FAILED,
+                f"the cluster does not answer after {_START_SECONDS:.0f} s: "
+                f"look at {directory}/{_LOG_FILE}",
+            )
+        time.sleep(_POLL_SECONDS)
+    _print_state(state)
+    return ExitCode.SUCCEEDED

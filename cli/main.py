@@ -1,0 +1,252 @@
+"""Entry point of the command line.
+
+Installed as ``framework`` and as ``kubectl-framework``, so that ``kubectl framework`` works. Each
+command imports what it needs when it is called: ``--help`` must not load a whole API server.
+"""
+
+import click
+
+from cli.exitcodes import CliError
+from framework.version import VERSION
+
+EPILOG = (
+    "Exit codes: 0 succeeded; 1 the Framework failed; 2 bad usage or input, nothing was applied; "
+    "3 the API server is unreachable or refuses us; 4 --timeout passed; 130 Ctrl-C; 143 SIGTERM."
+)
+_DURATION_HELP = "for example 90s, 5m or 1h"
+
+
+class _Program(click.Group):
+    """Turns a CliError into its message and exit code, wherever it comes from."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except CliError as e:
+            for line in e.lines:
+                click.echo(f"error: {line}", err=True)
+            ctx.exit(int(e.exit_code))
+
+
+class _Duration(click.ParamType[float]):
+    """A time span in seconds, written with a unit."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read 90, 90s, 5m or 1h."""
+        if isinstance(value, int | float):
+            return float(value)
+        text = str(value).strip()
+        factor = {"s": 1, "m": 60, "h": 3600}.get(text[-1:])
+        try:
+            seconds = float(text[:-1]) * factor if factor else float(text)
+        except ValueError:
+            self.fail(f"{text!r} is no time span; write it {_DURATION_HELP}", param, ctx)
+        if not 0 < seconds < float("inf"):
+            self.fail(f"{text!r} is no positive time span; write it {_DURATION_HELP}", param, ctx)
+        return seconds
+
+
+_kubeconfig_option = click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    help="Kubeconfig of the cluster; else $KUBECONFIG, ~/.kube/config or the Pod's own.",
+)
+_namespace_option = click.option(
+    "-n", "--namespace", metavar="NAME", help="Namespace; else the file's or the kubeconfig's."
+)
+
+
+@click.group(
+    cls=_Program,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EPILOG,
+)
+@click.version_option(VERSION, "-V", "--version", message="framework %(version)s")
+def main() -> None:
+    """Run gangs of training Pods: on a Kubernetes cluster, or on this machine with --local."""
+
+
+_isolation_option = click.option(
+    "--isolation",
+    type=click.Choice(["auto", "root", "paths"]),
+    default="auto",
+    help="Local Pods' volumes: in a private root, or by replacing paths; auto takes what works.",
+)
+
+
+@main.command(epilog=EPILOG)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--local", is_flag=True, help="Run on a cluster of its own on this machine.")
+@_namespace_option
+@_kubeconfig_option
+@click.option(
+    "--timeout", type=_Duration(), metavar="TIME", help=f"Stop after this time, {_DURATION_HELP}."
+)
+@click.option("--replace", is_flag=True, help="Delete Frameworks of the same name first.")
+@click.option(
+    "--directory",
+    metavar="DIR",
+    help="With --local: where the cluster works and leaves the logs; else a temporary one.",
+)
+@_isolation_option
+def run(
+    files: tuple[str, ...],
+    *,
+    local: bool,
+    namespace: str | None,
+    kubeconfig: str | None,
+    timeout: float | None,
+    replace: bool,
+    directory: str | None,
+    isolation: str,
+) -> None:
+    """Apply the Frameworks of each FILE (- for standard input) and follow them to their end.
+
+    Other objects in the files (ConfigMaps, Secrets, Services, ...) are applied first. Nothing is
+    applied unless all of it is valid. Ctrl-C stops the Frameworks and waits for their Pods; a
+    second Ctrl-C leaves at once.
+    """
+    from cli.run import RunOptions, run_frameworks
+
+    if local and kubeconfig:
+        raise click.UsageError("--local makes a cluster of its own: leave out --kubeconfig")
+    if directory and not local:
+        raise click.UsageError("--directory is for --local: leave it out, or add --local")
+    options = RunOptions(
+        files=files,
+        is_local=local,
+        namespace=namespace,
+        kubeconfig=kubeconfig,
+        timeout_seconds=timeout,
+        replaces=replace,
+        directory=directory,
+        isolation=isolation,
+    )
+    raise SystemExit(int(run_frameworks(options)))
+
+
+@main.command(epilog=EPILOG)
+@click.argument("name")
+@click.argument("task", required=False, metavar="[ROLE[/INDEX]]")
+@click.option("-c", "--container", metavar="NAME", help="Container; else the first of the Pod.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the containers have ended.")
+@click.option("--previous", is_flag=True, help="The run before the container's last restart.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
+@_namespace_option
+@_kubeconfig_option
+@click.option(
+    "--directory", metavar="DIR", help="Read the logs that `run --local` left in this directory."
+)
+def logs(  # noqa: PLR0913 one argument for each option
+    name: str,
+    task: str | None,
+    *,
+    container: str | None,
+    follow: bool,
+    previous: bool,
+    tail: int | None,
+    namespace: str | None,
+    kubeconfig: str | None,
+    directory: str | None,
+) -> None:
+    """Print the logs of the Tasks of Framework NAME, of all, of one ROLE or of one ROLE/INDEX."""
+    from cli.logs import LogOptions, print_logs
+
+    options = LogOptions(
+        name=name,
+        task=task,
+        container=container,
+        follow=follow,
+        previous=previous,
+        tail_lines=tail,
+        namespace=namespace,
+        kubeconfig=kubeconfig,
+        directory=directory,
+    )
+    raise SystemExit(int(print_logs(options)))
+
+
+@main.group(epilog=EPILOG)
+def local() -> None:
+    """A Kubernetes on this machine whose Pods are processes; for development and tests."""
+
+
+_state_option = click.option(
+    "--directory",
+    metavar="DIR",
+    help="The cluster's state; else frameworkbarrier/ in $XDG_RUNTIME_DIR or ~/.local/state.",
+)
+
+
+@local.command(epilog=EPILOG)
+@click.option("--detach", is_flag=True, help="Run in the background; see `framework local down`.")
+@click.option("--kubeconfig", metavar="FILE", help="Where to write the kubeconfig.")
+@click.option("--no-kubelet", is_flag=True, help="Run no Pods: they stay Pending.")
+@click.option("--no-controller", is_flag=True, help="Run no controller, to start one by hand.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port of the API server; 0, the default, takes a free one.",
+)
+@_isolation_option
+@_state_option
+def up(
+    *,
+    detach: bool,
+    kubeconfig: str | None,
+    no_kubelet: bool,
+    no_controller: bool,
+    port: int,
+    isolation: str,
+    directory: str | None,
+) -> None:
+    """Start the local cluster and keep it until Ctrl-C (or until `down`, with --detach)."""
+    from cli.local import UpOptions, start_cluster
+
+    options = UpOptions(
+        detach=detach,
+        kubeconfig=kubeconfig,
+        with_kubelet=not no_kubelet,
+        with_controller=not no_controller,
+        port=port,
+        isolation=isolation,
+        directory=directory,
+    )
+    raise SystemExit(int(start_cluster(options)))
+
+
+@local.command(epilog=EPILOG)
+@_state_option
+def down(*, directory: str | None) -> None:
+    """Stop the local cluster and everything in it."""
+    from cli.local import stop_cluster
+
+    raise SystemExit(int(stop_cluster(directory)))
+
+
+@local.command(epilog=EPILOG)
+@_state_option
+def status(*, directory: str | None) -> None:
+    """Say whether the local cluster runs, and where; exit code 1 if it does not."""
+    from cli.local import show_cluster
+
+    raise SystemExit(int(show_cluster(directory)))
+
+
+@main.command()
+def version() -> None:
+    """Print the version of this program and of the Python that runs it."""
+    import platform
+
+    click.echo(f"framework {VERSION} (Python {platform.python_version()})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Reads the files a user wants to run, and finds every fault before anything is applied.
+
+Called by ``cli.run``. Reads files, talks to no server.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cli.exitcodes import CliError, ExitCode
+from framework.api import constants
+from framework.api.codec import decode_framework
+from framework.api.fielderrors import FieldError, FieldErrors
+from framework.api.types import Framework
+from framework.api.validation import validate_framework
+from framework.kube import resources
+from framework.kube.resources import Object, Resource
+from framework.strictyaml import Document, YamlError, load_documents
+
+_RBAC = "rbac.authorization.k8s.io"
+# In the order in which they are applied: what others refer to comes first.
+SUPPORTING = (
+    resources.NAMESPACES,
+    resources.SERVICE_ACCOUNTS,
+    resources.CONFIGMAPS,
+    resources.SECRETS,
+    Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True),
+    resources.SERVICES,
+    Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
+    Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+    Resource(_RBAC, "v1", "roles", "Role", namespaced=True),
+    Resource(_RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
+    Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True),
+)
+_BY_KIND = {(r.api_version, r.kind): r for r in (*SUPPORTING, resources.FRAMEWORKS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object to apply, and where it stands in the user's files."""
+
+    resource: Resource
+    namespace: str | None
+    """None: cluster-scoped."""
+    name: str
+    body: Object
+    source: str
+
+    @property
+    def title(self) -> str:
+        """What to call it: ``configmap/app``."""
+        return f"{self.resource.kind.lower()}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """Everything the files ask for. ``warnings`` are for the user, not for us."""
+
+    supporting: tuple[Manifest, ...]
+    frameworks: tuple[Manifest, ...]
+    warnings: tuple[str, ...]
+
+
+def load_manifests(
+    files: Sequence[str], *, namespace: str | None, default_namespace: str
+) -> Manifests:
+    """Read and validate all files.
+
+    Args:
+        files: paths; ``-`` is standard input.
+        namespace: what the user asked for by flag; an object of another one is a fault.
+        default_namespace: for objects that name none.
+
+    Raises:
+        CliError: with every fault of every file.
+    """
+    problems: list[str] = []
+    warnings: list[str] = []
+    found: list[Manifest] = []
+    for source, document in _read_all(files, problems):
+        try:
+            manifest = _read_manifest(document, source, namespace, default_namespace)
+            found.append(manifest)
+            if manifest.resource is resources.FRAMEWORKS:
+                warnings += _check_framework(manifest)
+        except FieldErrors as e:
+            problems += [f"{source}: {error}" for error in e.errors]
+    problems += _find_duplicates(found)
+    frameworks = tuple(m for m in found if m.resource is resources.FRAMEWORKS)
+    if not problems and not frameworks:
+        problems.append(
+            f"{', '.join(files)}: no Framework in it: give a file with an object of kind "
+            f"{constants.FRAMEWORK_KIND}, apiVersion {constants.API_VERSION}"
+        )
+    if problems:
+        raise CliError(ExitCode.USAGE, *problems)
+    order = {resource: index for index, resource in enumerate(SUPPORTING)}
+    supporting = sorted(
+        (m for m in found if m.resource is not resources.FRAMEWORKS),
+        key=lambda m: order[m.resource],
+    )
+    return Manifests(tuple(supporting), frameworks, tuple(warnings))
+
+
+def _read_all(files: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Document]]:
+    for file in files:
+        source = "standard input" if file == "-" else file
+        try:
+            text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+            documents = load_documents(text, source)
+        except OSError as e:
+            problems.append(f"{source}: cannot be read: {e.strerror}; give an existing YAML file")
+            continue
+        except UnicodeDecodeError as e:
+            problems.append(f"{source}: no text in UTF-8 ({e.reason} at byte {e.start})")
+            continue
+        except YamlError as e:
+            problems.append(str(e))
+            continue
+        for document in documents:
+            yield (source if len(documents) == 1 else f"{source}:{document.line}"), document
+
+
+def _read_manifest(
+    document: Document, source: str, namespace: str | None, default_namespace: str
+) -> Manifest:
+    body = document.value
+    if not isinstance(body, dict):
+        raise _fault("", "must be an object with apiVersion, kind, metadata and spec")
+    resource = _find_resource(body)
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict):
+        raise _fault("metadata", "must be an object with a name")
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        raise _fault("metadata.name", "must be text: give the object a name")
+    if not resource.namespaced:
+        return Manifest(resource, None, name, body, source)
+    own = metadata.get("namespace")
+    if own is not None and not isinstance(own, str):
+        raise _fault("metadata.namespace", "must be text")
+    if namespace and own and own != namespace:
+        raise _fault(
+            "metadata.namespace",
+            f"is {own!r}, but --namespace says {namespace!r}: drop one of them",
+        )
+    effective = own or namespace or default_namespace
+    body = {**body, "metadata": {**metadata, "namespace": effective}}
+    return Manifest(resource, effective, name, body, source)
+
+
+def _find_resource(body: Mapping[str, Any]) -> Resource:
+    api_version, kind = body.get("apiVersion"), body.get("kind")
+    found = _BY_KIND.get((str(api_version), str(kind)))
+    if found is not None:
+        return found
+    if kind == constants.FRAMEWORK_KIND:
+        raise _fault("apiVersion", f"is {api_version!r}; write {constants.API_VERSION}")
+    known = ", ".join(resource.kind for _, resource in sorted(_BY_KIND.items()))
+    raise _fault(
+        "kind",
+        f"{kind!r} of apiVersion {api_version!r} is not run by this command; apply it with "
+        f"kubectl before (known: {known})",
+    )
+
+
+def _check_framework(manifest: Manifest) -> list[str]:
+    """Refuse a faulty Framework; return warnings about fields nobody reads."""
+    framework = decode_framework(manifest.body)
+    errors = validate_framework(framework)
+    if errors:
+        raise FieldErrors(errors)
+    return [
+        f"{manifest.source}: {path}: unknown field, ignored by the controller"
+        for path in _list_unknown(framework)
+    ]
+
+
+def _list_unknown(framework: Framework) -> Iterator[str]:
+    spec = framework.spec
+    yield from (f"spec.{key}" for key in spec.extra)
+    yield from (f"spec.retryPolicy.{key}" for key in spec.retry_policy.extra)
+    for index, role in enumerate(spec.task_roles):
+        path = f"spec.taskRoles[{index}]"
+        yield from (f"{path}.{key}" for key in role.extra)
+        policy = role.completion_policy
+        yield from (f"{path}.frameworkAttemptCompletionPolicy.{key}" for key in policy.extra)
+        yield from (f"{path}.task.{key}" for key in role.task.extra)
+        yield from (f"{path}.task.retryPolicy.{key}" for key in role.task.retry_policy.extra)
+
+
+def _find_duplicates(found: Sequence[Manifest]) -> Iterator[str]:
+    first: dict[tuple[Resource, str | None, str], Manifest] = {}
+    for manifest in found:
+        key = (manifest.resource, manifest.namespace, manifest.name)
+        if key in first:
+            yield f"{manifest.source}: {manifest.title} is also in {first[key].source}: keep one"
+        first.setdefault(key, manifest)
+
+
+def _fault(path: str, message: str) -> FieldErrors:
+
+    return FieldErrors([FieldError(path, message)])

@@ -1,0 +1,79 @@
+"""Opens the client of a command and turns its errors into messages and exit codes.
+
+Called by every command that talks to an API server.
+"""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from cli.exitcodes import CliError, ExitCode
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.config import ConfigError, KubeConfig, load_kube_config
+from framework.kube.errors import (
+    ApiError,
+    ForbiddenError,
+    KubeError,
+    UnauthorizedError,
+    UnreachableError,
+)
+from framework.version import VERSION
+
+_REACH_SECONDS = 10.0
+
+
+def find_cluster(kubeconfig: str | None) -> KubeConfig:
+    """Find the API server a command talks to.
+
+    Raises:
+        CliError: nothing usable is configured.
+    """
+    try:
+        return load_kube_config(None, kubeconfig, os.environ)
+    except ConfigError as e:
+        raise CliError(
+            ExitCode.USAGE, f"{e}", "without a cluster, `framework run --local FILE` makes one"
+        ) from e
+
+
+@asynccontextmanager
+async def open_client(config: KubeConfig) -> AsyncIterator[KubeClient]:
+    """Open a client and make sure that the server answers.
+
+    Raises:
+        CliError: it does not, or it does not know us.
+    """
+    try:
+        async with KubeClient(
+            config, user_agent=f"framework/{VERSION}", clock=SystemClock()
+        ) as client:
+            with explained(config):
+                await client.get_raw("/version", timeout_seconds=_REACH_SECONDS)
+            yield client
+    except ConfigError as e:
+        raise CliError(ExitCode.USAGE, str(e)) from e
+
+
+@contextmanager
+def explained(config: KubeConfig) -> Iterator[None]:
+    """Turn errors of the API into those of the command line."""
+    try:
+        yield
+    except UnreachableError as e:
+        raise CliError(
+            ExitCode.UNREACHABLE,
+            f"the API server {config.server} cannot be reached: {e}; "
+            "check --kubeconfig and that the server runs",
+        ) from e
+    except (UnauthorizedError, ForbiddenError) as e:
+        raise CliError(
+            ExitCode.UNREACHABLE,
+            f"the API server {config.server} refuses this: {e.message}; "
+            "ask for the right, or use the kubeconfig of a user who has it",
+        ) from e
+    except ApiError as e:
+        code = ExitCode.USAGE if e.status in {400, 422} else ExitCode.FAILED
+        raise CliError(code, f"{e.method} {e.path}: {e.message or e.reason}") from e
+    except KubeError as e:
+        raise CliError(ExitCode.UNREACHABLE, str(e)) from e

@@ -1,0 +1,59 @@
+"""Waiting for one of several things, and for the user's Ctrl-C.
+
+Called by ``cli.run`` and ``cli.local``.
+"""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cli.exitcodes import ExitCode
+
+_CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+
+
+class Interrupt:
+    """Ctrl-C and SIGTERM: the first asks for a clean stop, the second ends at once.
+
+    Attributes:
+        requested: set by the first signal.
+        exit_code: what it means for the end of the program.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was asked for yet."""
+        self.requested = asyncio.Event()
+        self.exit_code = ExitCode.INTERRUPTED
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Catch the signals in this block, which must be in the program's main task."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def take(number: signal.Signals) -> None:
+            if self.requested.is_set() and task is not None:
+                task.cancel()
+            self.exit_code = _CODES[number]
+            self.requested.set()
+
+        for number in _CODES:
+            loop.add_signal_handler(number, take, number)
+        try:
+            yield
+        finally:
+            for number in _CODES:
+                loop.remove_signal_handler(number)
+
+
+async def wait_any(*events: asyncio.Event, timeout_seconds: float | None = None) -> bool:
+    """Wait until one of the events is set; return False if the time passed before."""
+    waiting = [asyncio.create_task(event.wait(), name="wait-event") for event in events]
+    try:
+        done, _ = await asyncio.wait(
+            waiting, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        return bool(done)
+    finally:
+        for task in waiting:
+            task.cancel()

@@ -1,0 +1,1 @@
+"""The controller: runs Frameworks. ``core`` decides, everything else observes and executes."""

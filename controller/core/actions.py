@@ -1,0 +1,120 @@
+"""Actions: what a decision asks the executor to send, one request each.
+
+Frozen values in one union. An action names its object by identity, so the same action decided
+twice has the same key and is sent once. Bodies are rendered when an action is sent: a decision
+may hold a thousand creates that a later one drops.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from framework.api import naming
+from framework.api.types import Framework
+
+
+class Verb(StrEnum):
+    """The request an action sends."""
+
+    CREATE = "create"
+    DELETE = "delete"
+    GET = "get"
+
+
+class ObjectKind(StrEnum):
+    """The kinds the controller acts on."""
+
+    FRAMEWORK = "Framework"
+    CONFIGMAP = "ConfigMap"
+    POD = "Pod"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionKey:
+    """Identity of an action within one Framework.
+
+    ``identity``: the UID for a delete; for a create what the object will say to be; "" for a get.
+    """
+
+    verb: Verb
+    kind: ObjectKind
+    name: str
+    identity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConfigMap:
+    """Create the attempt ConfigMap of ``framework``'s current attempt."""
+
+    framework: Framework = field(compare=False)
+    name: str
+    identity: str
+    cause: str
+    is_settled: bool = False
+
+    @property
+    def key(self) -> ActionKey:
+        """Identity of the action."""
+        return ActionKey(Verb.CREATE, ObjectKind.CONFIGMAP, self.name, self.identity)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Create the Pod of a Task's current attempt, as ``framework``'s status has it."""
+
+    framework: Framework = field(compare=False)
+    task: naming.TaskKey
+    name: str
+    identity: str
+    cause: str
+    is_settled: bool = False
+
+    @property
+    def key(self) -> ActionKey:
+        """Identity of the action."""
+        return ActionKey(Verb.CREATE, ObjectKind.POD, self.name, self.identity)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """Delete one instance, by UID. ``grace_seconds`` None leaves the grace to the object.
+
+    ``is_settled``: nothing it relies on waits to be persisted (also on the creates).
+    """
+
+    kind: ObjectKind
+    name: str
+    uid: str
+    cause: str
+    grace_seconds: int | None = None
+    is_foreground: bool = False
+    is_settled: bool = False
+
+    @property
+    def key(self) -> ActionKey:
+        """Identity of the action; a forced delete is another one than a graceful one."""
+        suffix = "" if self.grace_seconds is None else f"/{self.grace_seconds}"
+        return ActionKey(Verb.DELETE, self.kind, self.name, self.uid + suffix)
+
+
+@dataclass(frozen=True, slots=True)
+class GetObject:
+    """Read an object live: its presence decides, not what the cache says."""
+
+    kind: ObjectKind
+    name: str
+    cause: str
+    is_settled: bool = True
+
+    @property
+    def key(self) -> ActionKey:
+        """Identity of the action."""
+        return ActionKey(Verb.GET, self.kind, self.name)
+
+
+Action: TypeAlias = CreateConfigMap | CreatePod | DeleteObject | GetObject
+
+
+def identify_attempt(owner_uid: str, attempt_id: int) -> str:
+    """Build what a created object says to be: the owner instance and the attempt."""
+    return f"{owner_uid}/{attempt_id}"

@@ -1,0 +1,140 @@
+"""Claims: which objects are ours, which are adopted, which are to go, which are known absent.
+
+Called by the two machines. Source: FRAMEWORK, "Write order" (absence, adoption, unclaimed).
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from controller.core.actions import DeleteObject, GetObject, ObjectKind, identify_attempt
+from controller.core.draft import Draft, RoleDraft
+from controller.core.settings import CONFIRMATION_SECONDS
+from framework.api import constants, naming
+from framework.api.pods import ConfigMapView, PodView
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import TaskStatus
+
+
+def identify_configmap(draft: Draft) -> str:
+    """Build what this attempt's ConfigMap says to be."""
+    uid = draft.snapshot.framework.metadata.uid
+    return identify_attempt(uid, draft.status.attempt_status.id)
+
+
+def identify_pod(task: TaskStatus) -> str:
+    """Build what the Pod of a Task's current attempt says to be."""
+    return identify_attempt(task.instance_uid, task.attempt_status.id)
+
+
+def find_configmap(draft: Draft) -> ConfigMapView | None:
+    """Find the attempt's ConfigMap by its recorded UID, adopting it first where that is due."""
+    candidate = draft.snapshot.configmap
+    if candidate is None:
+        return None
+    recorded = draft.status.attempt_status.configmap_uid
+    if recorded is None and _is_adoptable_configmap(draft, candidate):
+        _adopt_configmap(draft, candidate)
+        return candidate
+    return candidate if candidate.uid == recorded else None
+
+
+def is_own_configmap(draft: Draft, configmap: ConfigMapView) -> bool:
+    """Tell whether this Framework instance controls the ConfigMap."""
+    uid = draft.snapshot.framework.metadata.uid
+    return configmap.owner is not None and configmap.owner.uid == uid
+
+
+def find_pod(draft: Draft, task: TaskStatus) -> PodView | None:
+    """Find a Task's Pod by its recorded UID."""
+    candidate = draft.snapshot.pods.get(task.attempt_status.pod_name)
+    if candidate is None or candidate.uid != task.attempt_status.pod_uid:
+        return None
+    return candidate
+
+
+def adopt_pod(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+    """Record the Pod that says to be this Task's attempt, if there is one.
+
+    So also the Pod of a create that was just answered.
+    """
+    candidate = draft.snapshot.pods.get(task.attempt_status.pod_name)
+    if candidate is None or draft.is_completing or not is_adoptable_pod(draft, task, candidate):
+        return task
+    attempt = replace(
+        task.attempt_status,
+        pod_uid=candidate.uid,
+        instance_uid=naming.build_instance_uid(task.attempt_status.id, candidate.uid),
+    )
+    task = draft.put(role, replace(task, attempt_status=attempt))
+    return draft.move_task(role, task, TaskState.ATTEMPT_CREATION_REQUESTED)
+
+
+def is_adoptable_pod(draft: Draft, task: TaskStatus, pod: PodView) -> bool:
+    """Tell whether a Pod is the one this Task waits for."""
+    return (
+        task.state is TaskState.ATTEMPT_CREATION_PENDING
+        and task.attempt_status.pod_uid is None
+        and _is_controlled_by_attempt(draft, pod)
+        and identify_pod(task) == f"{pod.task_uid}/{pod.task_attempt_id}"
+    )
+
+
+def delete_unclaimed_pods(draft: Draft) -> None:
+    """Delete the attempt's Pods that no Task entry claims: uncounted, in every state."""
+    claimed = {task.attempt_status.pod_uid for _, task in draft.walk_tasks()}
+    for pod in draft.snapshot.pods.values():
+        if pod.uid in claimed or pod.is_terminating or not _is_controlled_by_attempt(draft, pod):
+            continue
+        if not _is_awaited(draft, pod):
+            cause = "no Task claims it"
+            draft.act(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause))
+
+
+def look_up(draft: Draft, kind: ObjectKind, name: str, cause: str) -> None:
+    """Ask for a live GET; not while a create of that name is on its way."""
+    if not draft.is_create_in_flight(kind, name):
+        draft.act(GetObject(kind, name, cause))
+
+
+def look_up_unconfirmed(draft: Draft) -> None:
+    """Ask for a live GET of own creates that no watch has shown for too long."""
+    for (kind, name), since in draft.snapshot.unconfirmed.items():
+        due = since + timedelta(seconds=CONFIRMATION_SECONDS)
+        if due <= draft.snapshot.now:
+            look_up(draft, kind, name, "created, but not seen in the watch")
+        else:
+            draft.wake(due)
+
+
+def _is_adoptable_configmap(draft: Draft, configmap: ConfigMapView) -> bool:
+    return (
+        draft.state is FrameworkState.ATTEMPT_CREATION_PENDING
+        and is_own_configmap(draft, configmap)
+        and not configmap.is_terminating
+        and constants.FOREGROUND_DELETION_FINALIZER in configmap.finalizers
+        and configmap.attempt_id == str(draft.status.attempt_status.id)
+    )
+
+
+def _adopt_configmap(draft: Draft, configmap: ConfigMapView) -> None:
+    attempt_id = draft.status.attempt_status.id
+    draft.update_attempt(
+        configmap_uid=configmap.uid,
+        instance_uid=naming.build_instance_uid(attempt_id, configmap.uid),
+    )
+    draft.move(FrameworkState.ATTEMPT_CREATION_REQUESTED)
+
+
+def _is_controlled_by_attempt(draft: Draft, pod: PodView) -> bool:
+    uid = draft.status.attempt_status.configmap_uid
+    return uid is not None and pod.owner is not None and pod.owner.uid == uid
+
+
+def _is_awaited(draft: Draft, pod: PodView) -> bool:
+    parsed = naming.parse_pod_name(pod.name)
+    if parsed is None:
+        return False
+    for role in draft.roles:
+        if role.name == parsed[1].role and parsed[1].index < len(role.tasks):
+            return is_adoptable_pod(draft, role.tasks[parsed[1].index], pod)
+    return False

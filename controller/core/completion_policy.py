@@ -1,0 +1,141 @@
+"""The completion policy: when a Framework's attempt is over, and with whose completion.
+
+``find_trigger`` is the full check at the start of a pass; ``find_task_trigger`` asks about one
+Task that just became Completed. Source: FRAMEWORK, "Spec";
+``syncFrameworkAttemptCompletionPolicy`` and ``syncTaskState`` of the Go original.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from controller.core.draft import Draft, RoleDraft
+from framework.api.completion import SUCCEEDED, complete_framework
+from framework.api.pods import ZERO_TIME
+from framework.api.types import (
+    CompletionPolicyTriggerStatus,
+    FrameworkAttemptCompletionStatus,
+    TaskStatus,
+)
+
+Completion = FrameworkAttemptCompletionStatus
+_Selector = Callable[[TaskStatus], bool]
+
+
+def find_trigger(draft: Draft) -> Completion | None:
+    """Find what completes the attempt now: the earliest trigger, else all Tasks' completion."""
+    earliest: tuple[TaskStatus, Completion] | None = None
+    for role in _in_spec_order(draft):
+        for task, completion in _find_role_triggers(role):
+            if earliest is None or _time(task) < _time(earliest[0]):
+                earliest = (task, completion)
+    if earliest is not None:
+        return earliest[1]
+    return _find_last_completed(draft)
+
+
+def find_task_trigger(draft: Draft, role: RoleDraft, task: TaskStatus) -> Completion | None:
+    """Find whether a Task that just became Completed completes the attempt."""
+    if task.deletion_pending or role.spec is None or not task.is_completed:
+        return None
+    policy = role.spec.completion_policy
+    if task.is_failed and policy.min_failed_task_count >= 1:
+        count = _count(role, _is_failed)
+        if count >= policy.min_failed_task_count:
+            return _inherit(role, task, "Failed", count, policy.min_failed_task_count)
+    if task.is_succeeded and policy.min_succeeded_task_count >= 1:
+        count = _count(role, _is_succeeded)
+        if count >= policy.min_succeeded_task_count:
+            return _inherit(role, task, "Succeeded", count, policy.min_succeeded_task_count)
+    completed, total = _count_completed(draft)
+    if completed >= total >= 1:
+        return _complete_all(role, task, completed, total)
+    return None
+
+
+def _find_role_triggers(role: RoleDraft) -> Iterator[tuple[TaskStatus, Completion]]:
+    if role.spec is None:
+        return
+    policy = role.spec.completion_policy
+    for word, selector, minimum in (
+        ("Failed", _is_failed, policy.min_failed_task_count),
+        ("Succeeded", _is_succeeded, policy.min_succeeded_task_count),
+    ):
+        if minimum < 1:
+            continue
+        hits = [task for task in role.tasks if selector(task)]
+        if len(hits) >= minimum:
+            task = sorted(hits, key=_time)[minimum - 1]
+            yield task, _inherit(role, task, word, len(hits), minimum)
+
+
+def _find_last_completed(draft: Draft) -> Completion | None:
+    completed, total = _count_completed(draft)
+    if total < 1 or completed < total:
+        return None
+    last: tuple[RoleDraft, TaskStatus] | None = None
+    for role in _in_spec_order(draft):
+        tasks = sorted((t for t in role.tasks if t.is_completed), key=_time)
+        if tasks and (last is None or _time(tasks[-1]) > _time(last[1])):
+            last = (role, tasks[-1])
+    return None if last is None else _complete_all(*last, completed, total)
+
+
+def _in_spec_order(draft: Draft) -> list[RoleDraft]:
+    by_name = {role.name: role for role in draft.roles}
+    names = dict.fromkeys(role.name for role in draft.spec.task_roles)
+    return [by_name[name] for name in names if name in by_name]
+
+
+def _count_completed(draft: Draft) -> tuple[int, int]:
+    completed = sum(_count(role, _is_completed) for role in draft.roles)
+    return completed, draft.spec.wanted_count
+
+
+def _count(role: RoleDraft, selector: _Selector) -> int:
+    return sum(1 for task in role.tasks if selector(task))
+
+
+def _inherit(
+    role: RoleDraft,
+    task: TaskStatus,
+    word: str,
+    count: int,
+    minimum: int,
+) -> Completion:
+    message = f"{word}TaskCount {count} has reached Min{word}TaskCount {minimum} in the TaskRole"
+    status = task.attempt_status.completion_status
+    if status is None:
+        raise AssertionError(f"{role.name}/{task.index} is Completed without a completion status")
+    return Completion(
+        status.code,
+        status.phrase,
+        status.type,
+        status.diagnostics,
+        CompletionPolicyTriggerStatus(message, role.name, task.index),
+    )
+
+
+def _complete_all(role: RoleDraft, task: TaskStatus, completed: int, total: int) -> Completion:
+    message = (
+        f"CompletedTaskCount {completed} has reached TotalTaskCount {total} and no user specified "
+        "conditions in FrameworkAttemptCompletionPolicy have ever been triggered"
+    )
+    base = complete_framework(SUCCEEDED, message)
+    trigger = CompletionPolicyTriggerStatus(message, role.name, task.index)
+    return Completion(base.code, base.phrase, base.type, base.diagnostics, trigger)
+
+
+def _time(task: TaskStatus) -> datetime:
+    return task.completion_time or ZERO_TIME
+
+
+def _is_failed(task: TaskStatus) -> bool:
+    return task.is_failed
+
+
+def _is_succeeded(task: TaskStatus) -> bool:
+    return task.is_succeeded
+
+
+def _is_completed(task: TaskStatus) -> bool:
+    return task.is_completed

@@ -1,0 +1,76 @@
+"""decide: from a Snapshot to a Decision. Pure, total and deterministic.
+
+Called by the worker for one Framework at a time, and by the simulator. The steps are those of
+DESIGN, "The controller in one picture": scale, move the machines, then see what the agents are
+to be told. What a step changed is in the Draft; an action relies on nothing but what this
+decision's status write persists.
+"""
+
+from dataclasses import replace
+
+from controller.core import framework_machine
+from controller.core.actions import Action, CreateConfigMap, CreatePod
+from controller.core.births import new_framework_status
+from controller.core.claims import look_up_unconfirmed
+from controller.core.decision import Decision
+from controller.core.draft import Draft
+from controller.core.roster_policy import RosterOutcome, decide_roster
+from controller.core.settings import Settings
+from controller.core.snapshot import Snapshot
+from framework.api.types import Framework, FrameworkStatus
+
+
+def decide(snapshot: Snapshot, settings: Settings) -> Decision:
+    """Decide what to persist, publish, send and tell for one Framework."""
+    persisted = snapshot.framework.status
+    now = snapshot.now.replace(microsecond=0)
+    draft = Draft(snapshot, settings, persisted or new_framework_status(snapshot.framework, now))
+    is_scaled = framework_machine.begin(draft)
+    outcome = RosterOutcome()
+    if is_scaled:
+        draft.is_unfinished = True
+    else:
+        framework_machine.sync_framework(draft)
+        look_up_unconfirmed(draft)
+        outcome = decide_roster(draft)
+    return _finish(draft, outcome)
+
+
+def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
+    framework = draft.view()
+    status = _observe_generation(framework)
+    framework = replace(framework, status=status)
+    is_changed = status != draft.persisted
+    is_awaited = (
+        draft.is_unfinished
+        or outcome.publication is not None
+        or any(not action.is_settled for action in draft.actions)
+    )
+    return Decision(
+        status=status if is_changed else None,
+        is_urgent=is_changed and (draft.is_urgent or is_awaited),
+        is_unfinished=draft.is_unfinished,
+        publication=outcome.publication,
+        looked_at=outcome.looked_at,
+        actions=tuple(_bind(action, framework) for action in draft.actions),
+        events=tuple(draft.events),
+        snapshots=tuple(draft.snapshots),
+        wake_at=draft.wake_at,
+    )
+
+
+def _observe_generation(framework: Framework) -> FrameworkStatus:
+    status = framework.status
+    if status is None:
+        raise AssertionError("a decision always has a status")
+    generation = framework.metadata.generation or None
+    if status.observed_generation == generation:
+        return status
+    return replace(status, observed_generation=generation)
+
+
+def _bind(action: Action, framework: Framework) -> Action:
+    """Let a create be rendered from the status this decision persists."""
+    if isinstance(action, (CreateConfigMap, CreatePod)):
+        return replace(action, framework=framework)
+    return action

@@ -1,0 +1,78 @@
+"""The Decision: what shall be persisted, published, sent and told, in this order."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from controller.core.actions import Action
+from framework.api.roster import Roster
+from framework.api.types import FrameworkStatus
+
+
+class EventType(StrEnum):
+    """Type of a Kubernetes event."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event on the Framework."""
+
+    type: EventType
+    reason: str
+    message: str
+
+
+class SnapshotTrigger(StrEnum):
+    """Why an object's history is logged (FRAMEWORK, "Status size and history")."""
+
+    FRAMEWORK_RETRY = "OnFrameworkRetry"
+    FRAMEWORK_DELETION = "OnFrameworkDeletion"
+    TASK_RETRY = "OnTaskRetry"
+    TASK_DELETION = "OnTaskDeletion"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSnapshot:
+    """A persisted object to log before it is replaced. ``body`` is its wire form."""
+
+    trigger: SnapshotTrigger
+    subject: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A PATCH of the attempt ConfigMap: a new generation, or only the progress.
+
+    ``roster`` None leaves the roster as it is; ``progress`` "" removes the annotation.
+    """
+
+    configmap_name: str
+    configmap_uid: str
+    resource_version: str
+    roster: Roster | None
+    progress: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The outcome of one pass over a Framework.
+
+    ``status``: to be written, None if nothing changed. ``is_urgent``: an action, a release or
+    another pass waits for that write; otherwise it may be coalesced. ``is_unfinished``: decide
+    again as soon as the status is written. ``looked_at``: when the gang's progress was looked at.
+    """
+
+    status: FrameworkStatus | None = None
+    is_urgent: bool = False
+    is_unfinished: bool = False
+    publication: Publication | None = None
+    looked_at: datetime | None = None
+    actions: tuple[Action, ...] = ()
+    events: tuple[Event, ...] = ()
+    snapshots: tuple[ObjectSnapshot, ...] = ()
+    wake_at: datetime | None = None

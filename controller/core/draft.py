@@ -1,0 +1,216 @@
+"""The draft of a decision: the status being changed, and what is decided besides.
+
+Made by ``decide`` for one pass and passed from step to step; frozen pieces inside are replaced,
+never changed, and those untouched are shared with the persisted status. States move only here,
+along the tables.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from controller.core.actions import Action, ObjectKind, Verb
+from controller.core.decision import Event, EventType, ObjectSnapshot
+from controller.core.settings import Settings
+from controller.core.snapshot import Snapshot
+from framework.api import states
+from framework.api.naming import TaskKey
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import (
+    Framework,
+    FrameworkSpec,
+    FrameworkStatus,
+    TaskRoleSpec,
+    TaskRoleStatus,
+    TaskStatus,
+)
+
+
+@dataclass(slots=True)
+class RoleDraft:
+    """A role's status being changed. ``spec`` is None when the role left the spec."""
+
+    status: TaskRoleStatus
+    spec: TaskRoleSpec | None
+    tasks: list[TaskStatus] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The role's name."""
+        return self.status.name
+
+    def freeze(self) -> TaskRoleStatus:
+        """Give the role's status, the persisted object itself if nothing changed."""
+        tasks = self.status.tasks
+        if len(tasks) == len(self.tasks) and all(
+            a is b for a, b in zip(tasks, self.tasks, strict=True)
+        ):
+            return self.status
+        return replace(self.status, tasks=tuple(self.tasks))
+
+
+class Draft:
+    """One pass over one Framework."""
+
+    def __init__(self, snapshot: Snapshot, settings: Settings, status: FrameworkStatus) -> None:
+        """Start from ``status``: the persisted one, or a new one at first sight."""
+        self.snapshot = snapshot
+        self.settings = settings
+        self.status = status
+        spec = snapshot.framework.spec
+        self.roles = [
+            RoleDraft(role, spec.find_role(role.name), list(role.tasks))
+            for role in status.attempt_status.task_roles
+        ]
+        self.now = snapshot.now.replace(microsecond=0)
+        self.actions: list[Action] = []
+        self.events: list[Event] = []
+        self.snapshots: list[ObjectSnapshot] = []
+        self.wake_at: datetime | None = None
+        self.is_unfinished = False
+        self.is_urgent = False
+        self._creates_in_flight = {
+            (key.kind, key.name) for key in snapshot.in_flight if key.verb is Verb.CREATE
+        }
+        self._persisted = _index_tasks(snapshot.framework.status)
+
+    @property
+    def spec(self) -> FrameworkSpec:
+        """The user's current wish."""
+        return self.snapshot.framework.spec
+
+    @property
+    def persisted(self) -> FrameworkStatus | None:
+        """The status as the API server has it."""
+        return self.snapshot.framework.status
+
+    @property
+    def state(self) -> FrameworkState:
+        """The Framework's state in this draft."""
+        return self.status.state
+
+    @property
+    def is_completing(self) -> bool:
+        """Tell whether the attempt is going away."""
+        return self.state in states.FRAMEWORK_COMPLETING
+
+    def freeze(self) -> FrameworkStatus:
+        """Give the drafted status, sharing what did not change."""
+        roles = tuple(role.freeze() for role in self.roles)
+        old = self.status.attempt_status.task_roles
+        if len(old) != len(roles) or any(a is not b for a, b in zip(old, roles, strict=True)):
+            attempt = replace(self.status.attempt_status, task_roles=roles)
+            self.status = replace(self.status, attempt_status=attempt)
+        return self.status
+
+    def view(self) -> Framework:
+        """Give the Framework with the drafted status: what created objects are rendered from."""
+        return replace(self.snapshot.framework, status=self.freeze())
+
+    def walk_tasks(self) -> Iterator[tuple[RoleDraft, TaskStatus]]:
+        """Walk every Task in status order, as drafted when it is reached."""
+        for role in self.roles:
+            for index in range(len(role.tasks)):
+                yield role, role.tasks[index]
+
+    def find_persisted(self, role: str, index: int) -> TaskStatus | None:
+        """Find a Task as the API server has it."""
+        return self._persisted.get(TaskKey(role, index))
+
+    def is_create_in_flight(self, kind: ObjectKind, name: str) -> bool:
+        """Tell whether a create of this name is sent and unanswered."""
+        return (kind, name) in self._creates_in_flight
+
+    def is_gone(self, kind: ObjectKind, name: str, uid: str | None) -> bool:
+        """Tell whether an instance is known not to exist; ``uid`` None: any we may have made."""
+        key = (kind, name)
+        if key in self._creates_in_flight or key not in self.snapshot.live:
+            return False
+        return uid is None or self.snapshot.live[key] != uid
+
+    # --- the status -------------------------------------------------------------------------
+
+    def update(self, **changes: Any) -> None:
+        """Change fields of the Framework's status."""
+        self.status = replace(self.status, **changes)
+
+    def update_attempt(self, **changes: Any) -> None:
+        """Change fields of the attempt's status."""
+        self.update(attempt_status=replace(self.status.attempt_status, **changes))
+
+    def move(self, target: FrameworkState) -> None:
+        """Move the Framework along its table, setting the times that go with the step."""
+        if self.state is target:
+            return
+        states.check_framework_transition(self.state, target)
+        if target is FrameworkState.ATTEMPT_RUNNING:
+            self.update_attempt(run_time=self.now)
+            self.update(run_time=self.status.run_time or self.now)
+        elif target is FrameworkState.ATTEMPT_COMPLETED:
+            self.update_attempt(completion_time=self.now)
+        elif target is FrameworkState.COMPLETED:
+            self.update(completion_time=self.now)
+        self.update(state=target, transition_time=self.now)
+        self.is_urgent = True
+
+    def put(self, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+        """Put a changed Task in its place."""
+        role.tasks[task.index] = task
+        return task
+
+    def move_task(self, role: RoleDraft, task: TaskStatus, target: TaskState) -> TaskStatus:
+        """Move a Task along its table, setting the times that go with the step."""
+        if task.state is target:
+            return task
+        states.check_task_transition(task.state, target)
+        changes: dict[str, Any] = {"state": target, "transition_time": self.now}
+        if target is TaskState.ATTEMPT_RUNNING:
+            changes["attempt_status"] = replace(task.attempt_status, run_time=self.now)
+            changes["run_time"] = task.run_time or self.now
+        elif target is TaskState.ATTEMPT_COMPLETED:
+            changes["attempt_status"] = replace(task.attempt_status, completion_time=self.now)
+        elif target is TaskState.COMPLETED:
+            changes["completion_time"] = self.now
+        return self.put(role, replace(task, **changes))
+
+    # --- what is decided besides ------------------------------------------------------------
+
+    def act(self, action: Action) -> None:
+        """Ask for an action, unless it is in flight or must wait after a failure."""
+        key = action.key
+        if key in self.snapshot.in_flight:
+            return
+        failure = self.snapshot.failures.get(key)
+        if failure is not None and failure.not_before > self.snapshot.now:
+            self.wake(failure.not_before)
+            return
+        self.actions.append(action)
+
+    def tell(self, type_: EventType, reason: str, message: str) -> None:
+        """Tell the user by an event."""
+        self.events.append(Event(type_, reason, message))
+
+    def wake(self, at: datetime) -> None:
+        """Ask to be decided again at ``at`` at the latest."""
+        if self.wake_at is None or at < self.wake_at:
+            self.wake_at = at
+
+    def has_elapsed(self, start: datetime, seconds: float) -> bool:
+        """Tell whether ``seconds`` have passed since ``start``; else ask to be woken then."""
+        try:
+            due = start + timedelta(seconds=seconds)
+        except OverflowError:
+            return False
+        if due <= self.snapshot.now:
+            return True
+        self.wake(due)
+        return False
+
+
+def _index_tasks(status: FrameworkStatus | None) -> dict[TaskKey, TaskStatus]:
+    if status is None:
+        return {}
+    return {
+        TaskKey(role.name, task.index): task for role, task in status.attempt_status.walk_tasks()
+    }

@@ -1,0 +1,277 @@
+"""The Framework's state machine: the attempt is moved as far as what is persisted allows.
+
+Called by ``decide``. Source: FRAMEWORK, "State machines", "Write order" and "Deletion of the
+Framework"; ``syncFrameworkState`` of the Go original.
+"""
+
+from dataclasses import replace
+
+from controller.core import births, claims, completing, completion_policy, history, scaling
+from controller.core.actions import CreateConfigMap, DeleteObject, ObjectKind
+from controller.core.decision import SnapshotTrigger
+from controller.core.draft import Draft, RoleDraft
+from controller.core.retry_policy import RetryDecision, decide_retry, draw_delay_seconds
+from controller.core.task_machine import sync_task
+from framework.api.completion import (
+    CONFIGMAP_EXTERNAL_DELETED,
+    STOP_FRAMEWORK_REQUESTED,
+    complete_framework,
+)
+from framework.api.pods import ConfigMapView
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import ExecutionType
+
+_S = FrameworkState
+_DELETION_ASKED = (_S.ATTEMPT_DELETION_PENDING, _S.ATTEMPT_DELETION_REQUESTED)
+_WITH_TASKS = (
+    _S.ATTEMPT_PREPARING,
+    _S.ATTEMPT_RUNNING,
+    _S.ATTEMPT_DELETION_PENDING,
+    _S.ATTEMPT_DELETION_REQUESTED,
+    _S.ATTEMPT_DELETING,
+)
+
+
+def sync_framework(draft: Draft) -> None:
+    """Move the Framework: observe its ConfigMap, retry or complete it, create or run it."""
+    if draft.state is _S.COMPLETED:
+        _retain(draft)
+        return
+    if draft.state is not _S.ATTEMPT_COMPLETED:
+        _observe(draft)
+    if draft.state is _S.ATTEMPT_COMPLETED:
+        _retry_or_complete(draft)
+    if draft.state is _S.ATTEMPT_CREATION_PENDING:
+        if _create(draft):
+            _retry_or_complete(draft)
+    elif draft.state in _WITH_TASKS:
+        _run(draft)
+
+
+def _retain(draft: Draft) -> None:
+    seconds = draft.settings.completed_retain_seconds
+    meta = draft.snapshot.framework.metadata
+    if seconds is None or meta.deletion_time is not None:
+        return
+    if draft.has_elapsed(draft.status.transition_time, seconds):
+        cause = f"Completed more than {seconds} s ago"
+        history.record_framework(draft, SnapshotTrigger.FRAMEWORK_DELETION)
+        draft.act(
+            DeleteObject(
+                ObjectKind.FRAMEWORK,
+                meta.name,
+                meta.uid,
+                cause,
+                is_foreground=True,
+            ),
+        )
+
+
+def _observe(draft: Draft) -> None:
+    configmap = claims.find_configmap(draft)
+    if draft.status.attempt_status.configmap_uid is None:
+        return
+    if configmap is None:
+        _observe_missing(draft)
+    elif configmap.is_terminating:
+        completion = complete_framework(
+            CONFIGMAP_EXTERNAL_DELETED,
+            "ConfigMap is being deleted by others",
+        )
+        completing.set_framework_completion(draft, completion)
+        draft.move(_S.ATTEMPT_DELETING)
+    elif draft.state is _S.ATTEMPT_CREATION_REQUESTED:
+        draft.move(_S.ATTEMPT_PREPARING)
+
+
+def _observe_missing(draft: Draft) -> None:
+    name = draft.status.attempt_status.configmap_name
+    if not draft.is_gone(ObjectKind.CONFIGMAP, name, draft.status.attempt_status.configmap_uid):
+        claims.look_up(draft, ObjectKind.CONFIGMAP, name, "the recorded ConfigMap is not cached")
+        return
+    is_stop = draft.spec.execution_type is ExecutionType.STOP
+    if draft.state is _S.ATTEMPT_CREATION_REQUESTED and is_stop:
+        completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)
+    else:
+        diagnostics = "ConfigMap was deleted by others"
+        completion = complete_framework(CONFIGMAP_EXTERNAL_DELETED, diagnostics)
+    completing.end_framework(draft, completion)
+
+
+def _retry_or_complete(draft: Draft) -> None:
+    decision = _decide_retry(draft)
+    retries = draft.status.retry_policy_status
+    if retries.retry_delay_seconds is None and not decision.should_retry:
+        draft.move(_S.COMPLETED)
+        _retain(draft)
+        return
+    if retries.retry_delay_seconds is None and decision.is_conflict:
+        retries = replace(retries, retry_delay_seconds=_draw_delay(draft))
+        draft.update(retry_policy_status=retries)
+    if draft.persisted is None or draft.persisted.state is not _S.ATTEMPT_COMPLETED:
+        # The retry must not be seen before the end of what it retries.
+        draft.is_unfinished = True
+        return
+    is_due = draft.spec.execution_type is ExecutionType.STOP
+    delay = retries.retry_delay_seconds or 0
+    if is_due or draft.has_elapsed(draft.status.transition_time, delay):
+        _retry(draft, is_accountable=decision.is_accountable)
+
+
+def _decide_retry(draft: Draft) -> RetryDecision:
+    completion = draft.status.attempt_status.completion_status
+    if completion is None:
+        raise AssertionError("the attempt ended without a completion status")
+    retries = draft.status.retry_policy_status
+    return decide_retry(draft.spec.retry_policy, retries, completion.code, completion.type)
+
+
+def _draw_delay(draft: Draft) -> int:
+    return draw_delay_seconds(
+        draft.snapshot.framework.metadata.uid,
+        draft.status.attempt_status.id,
+        draft.settings.min_conflict_delay_seconds,
+        draft.settings.max_conflict_delay_seconds,
+    )
+
+
+def _retry(draft: Draft, *, is_accountable: bool) -> None:
+    history.record_framework(draft, SnapshotTrigger.FRAMEWORK_RETRY)
+    retries = draft.status.retry_policy_status
+    total = retries.total_retried_count + 1
+    retries = replace(
+        retries,
+        total_retried_count=total,
+        accountable_retried_count=retries.accountable_retried_count + int(is_accountable),
+        retry_delay_seconds=None,
+    )
+    attempt = births.new_attempt_status(draft.snapshot.framework, total, draft.now)
+    draft.update(retry_policy_status=retries, attempt_status=attempt)
+    draft.roles = [
+        RoleDraft(role, draft.spec.find_role(role.name), list(role.tasks))
+        for role in attempt.task_roles
+    ]
+    draft.move(_S.ATTEMPT_CREATION_PENDING)
+
+
+def _create(draft: Draft) -> bool:
+    """Create the ConfigMap where that is due; True if the attempt ended without one."""
+    if draft.snapshot.framework.metadata.deletion_time is not None:
+        return False
+    if draft.spec.execution_type is ExecutionType.CREATE or _delete_other_configmap(draft):
+        return False
+    name = draft.status.attempt_status.configmap_name
+    if draft.spec.execution_type is ExecutionType.STOP:
+        return _stop_before_creation(draft, name)
+    if draft.snapshot.configmap is None and not draft.is_create_in_flight(
+        ObjectKind.CONFIGMAP,
+        name,
+    ):
+        draft.act(
+            CreateConfigMap(
+                draft.snapshot.framework,
+                name,
+                claims.identify_configmap(draft),
+                f"attempt {draft.status.attempt_status.id} starts",
+                is_settled=_is_pending_persisted(draft),
+            ),
+        )
+    return False
+
+
+def _delete_other_configmap(draft: Draft) -> bool:
+    """Clear the name of our own ConfigMap that is not this attempt's; True while one is there."""
+    configmap = draft.snapshot.configmap
+    if configmap is None or not claims.is_own_configmap(draft, configmap):
+        return False
+    if not configmap.is_terminating:
+        _delete_configmap(draft, configmap, "it is not of the current attempt", is_settled=False)
+    return True
+
+
+def _stop_before_creation(draft: Draft, name: str) -> bool:
+    if not draft.is_gone(ObjectKind.CONFIGMAP, name, None):
+        cause = "the attempt ends before its ConfigMap is known"
+        claims.look_up(draft, ObjectKind.CONFIGMAP, name, cause)
+        return False
+    completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)
+    completing.end_framework(draft, completion)
+    return True
+
+
+def _is_pending_persisted(draft: Draft) -> bool:
+    persisted = draft.persisted
+    return (
+        persisted is not None
+        and persisted.state is _S.ATTEMPT_CREATION_PENDING
+        and persisted.attempt_status.id == draft.status.attempt_status.id
+    )
+
+
+def _run(draft: Draft) -> None:
+    configmap = claims.find_configmap(draft)
+    if configmap is None:
+        # Not seen, not known to be gone: nothing may rely on it until the live GET answers.
+        return
+    if not draft.is_completing and draft.spec.execution_type is ExecutionType.STOP:
+        completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)
+        completing.begin_framework_end(draft, completion)
+    if not draft.is_completing:
+        trigger = completion_policy.find_trigger(draft)
+        if trigger is not None:
+            completing.begin_framework_end(draft, trigger)
+    for role, task in draft.walk_tasks():
+        sync_task(draft, role, task)
+    claims.delete_unclaimed_pods(draft)
+    if draft.state is _S.ATTEMPT_PREPARING and _is_any_task_running(draft):
+        draft.move(_S.ATTEMPT_RUNNING)
+    if draft.state in _DELETION_ASKED:
+        _delete_configmap(
+            draft,
+            configmap,
+            f"attempt {draft.status.attempt_status.id} has ended",
+            is_settled=_is_end_persisted(draft),
+        )
+
+
+def _is_any_task_running(draft: Draft) -> bool:
+    return any(
+        task.state is TaskState.ATTEMPT_RUNNING and not task.deletion_pending
+        for _, task in draft.walk_tasks()
+    )
+
+
+def _is_end_persisted(draft: Draft) -> bool:
+    persisted = draft.persisted
+    return (
+        persisted is not None
+        and persisted.state in _DELETION_ASKED
+        and persisted.attempt_status.configmap_uid == draft.status.attempt_status.configmap_uid
+    )
+
+
+def _delete_configmap(
+    draft: Draft,
+    configmap: ConfigMapView,
+    cause: str,
+    *,
+    is_settled: bool,
+) -> None:
+    draft.act(
+        DeleteObject(
+            ObjectKind.CONFIGMAP,
+            configmap.name,
+            configmap.uid,
+            cause,
+            is_settled=is_settled,
+        ),
+    )
+
+
+def begin(draft: Draft) -> bool:
+    """Scale first; True when the pass must end so that what changed is persisted."""
+    is_changed = scaling.scale(draft)
+    if draft.state is not _S.COMPLETED:
+        scaling.refresh_timeouts(draft)
+    return is_changed
+

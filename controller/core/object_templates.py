@@ -1,0 +1,180 @@
+"""The attempt ConfigMap and the Pods, rendered from a Framework and its status.
+
+Called when a create is sent. The Pod template stays an untouched dict plus the documented
+additions. Source: FRAMEWORK, "Objects" and "On every Pod"; ``NewConfigMap`` and ``NewPod`` of
+the Go original.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from framework.api import constants, naming
+from framework.api.naming import TaskKey
+from framework.api.types import Framework, FrameworkAttemptStatus
+
+Object = dict[str, Any]
+_FALLBACK_TO_LOGS = "FallbackToLogsOnError"
+
+
+def build_configmap(framework: Framework) -> Object:
+    """Build the ConfigMap of the current attempt, ready to carry a roster."""
+    meta, attempt = framework.metadata, _attempt(framework)
+    owner = {
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.FRAMEWORK_KIND,
+        "name": meta.name,
+        "uid": meta.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": constants.CONFIGMAP_KIND,
+        "metadata": {
+            "name": attempt.configmap_name,
+            "namespace": meta.namespace,
+            "labels": {constants.FRAMEWORK_NAME: meta.name},
+            "annotations": {
+                constants.FRAMEWORK_NAMESPACE: meta.namespace,
+                constants.FRAMEWORK_NAME: meta.name,
+                constants.CONFIGMAP_NAME: attempt.configmap_name,
+                constants.FRAMEWORK_UID: meta.uid,
+                constants.FRAMEWORK_ATTEMPT_ID: str(attempt.id),
+                constants.ROSTER_VERSION_ANNOTATION: constants.ROSTER_VERSION,
+            },
+            "finalizers": [constants.FOREGROUND_DELETION_FINALIZER],
+            "ownerReferences": [owner],
+        },
+    }
+
+
+def build_pod(framework: Framework, key: TaskKey) -> Object:
+    """Build the Pod of a Task's current attempt from its role's template.
+
+    Raises:
+        LookupError: The role is not in the spec, or the Task not in the status.
+    """
+    names = _build_names(framework, key)
+    role = framework.spec.find_role(key.role)
+    if role is None:
+        raise LookupError(f"role {key.role} is not in the spec")
+    template = _replace_placeholders(role.task.pod, names)
+    meta = dict(_mapping(template.get("metadata")))
+    meta["name"] = names[constants.POD_NAME]
+    meta["namespace"] = framework.metadata.namespace
+    annotations = {**_mapping(meta.get("annotations")), **names}
+    labels = {
+        name: names[name]
+        for name in (constants.FRAMEWORK_NAME, constants.TASKROLE_NAME, constants.TASK_INDEX)
+    }
+    meta["annotations"] = annotations
+    meta["labels"] = {**_mapping(meta.get("labels")), **labels}
+    meta["ownerReferences"] = [*_list(meta.get("ownerReferences")), _build_owner(framework)]
+    spec = dict(_mapping(template.get("spec")))
+    env = _build_env(names)
+    for field in ("containers", "initContainers"):
+        if isinstance(spec.get(field), list):
+            spec[field] = [_augment_container(container, env) for container in spec[field]]
+    return {"apiVersion": "v1", "kind": constants.POD_KIND, "metadata": meta, "spec": spec}
+
+
+def _build_names(framework: Framework, key: TaskKey) -> dict[str, str]:
+    meta, attempt = framework.metadata, _attempt(framework)
+    role = attempt.find_role(key.role)
+    if role is None or key.index >= len(role.tasks):
+        raise LookupError(f"Task {key} is not in the status")
+    task = role.tasks[key.index]
+    return {
+        constants.FRAMEWORK_NAMESPACE: meta.namespace,
+        constants.FRAMEWORK_NAME: meta.name,
+        constants.TASKROLE_NAME: key.role,
+        constants.TASK_INDEX: str(key.index),
+        constants.CONFIGMAP_NAME: attempt.configmap_name,
+        constants.POD_NAME: naming.build_pod_name(meta.name, key.role, key.index),
+        constants.FRAMEWORK_UID: meta.uid,
+        constants.FRAMEWORK_ATTEMPT_ID: str(attempt.id),
+        constants.FRAMEWORK_ATTEMPT_INSTANCE_UID: attempt.instance_uid or "",
+        constants.CONFIGMAP_UID: attempt.configmap_uid or "",
+        constants.TASKROLE_UID: role.instance_uid,
+        constants.TASK_UID: task.instance_uid,
+        constants.TASK_ATTEMPT_ID: str(task.attempt_status.id),
+    }
+
+
+def _build_env(names: Mapping[str, str]) -> list[Object]:
+    env: list[Object] = [{"name": name, "value": value} for name, value in names.items()]
+    pod_uid = {"fieldRef": {"fieldPath": constants.POD_UID_FIELD_PATH}}
+    env.append({"name": constants.POD_UID, "valueFrom": pod_uid})
+    instance = naming.build_instance_uid(
+        int(names[constants.TASK_ATTEMPT_ID]),
+        f"$({constants.POD_UID})",
+    )
+    env.append({"name": constants.TASK_ATTEMPT_INSTANCE_UID, "value": instance})
+    return env
+
+
+def _augment_container(container: Any, env: list[Object]) -> Any:
+    if not isinstance(container, Mapping):
+        return container
+    return {
+        **container,
+        "env": [*env, *_list(container.get("env"))],
+        "terminationMessagePolicy": container.get("terminationMessagePolicy") or _FALLBACK_TO_LOGS,
+    }
+
+
+def _build_owner(framework: Framework) -> Object:
+    attempt = _attempt(framework)
+    return {
+        "apiVersion": "v1",
+        "kind": constants.CONFIGMAP_KIND,
+        "name": attempt.configmap_name,
+        "uid": attempt.configmap_uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _replace_placeholders(template: Mapping[str, Any], names: Mapping[str, str]) -> Object:
+    known = {"{{" + name + "}}": names[name] for name in constants.TEMPLATE_PLACEHOLDERS}
+
+    def replace_text(text: str) -> str:
+        return _replace_once(text, known) if "{{" in text else text
+
+    replaced = _map_strings(template, replace_text)
+    return replaced if isinstance(replaced, dict) else {}
+
+
+def _replace_once(text: str, known: Mapping[str, str]) -> str:
+    """Replace in one scan: what a placeholder's value contains is not replaced again."""
+    parts = []
+    position = 0
+    while (start := text.find("{{", position)) >= 0:
+        found = next((name for name in known if text.startswith(name, start)), None)
+        parts.append(text[position:start] + (known[found] if found else "{"))
+        position = start + (len(found) if found else 1)
+    return "".join(parts) + text[position:]
+
+
+def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(k)): _map_strings(v, change) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_map_strings(item, change) for item in value]
+    return value
+
+
+def _attempt(framework: Framework) -> FrameworkAttemptStatus:
+    if framework.status is None:
+        raise LookupError("the Framework has no status")
+    return framework.status.attempt_status
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []

@@ -1,0 +1,161 @@
+"""The roster policy: which generation of the gang the attempt ConfigMap shall carry.
+
+Called by ``decide`` after the machines. A pure function of the status about to be persisted, the
+Pod cache and what was published last. Source: DESIGN, "The roster".
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from controller.core.decision import Publication
+from controller.core.draft import Draft, RoleDraft
+from controller.core.progress import build_progress, find_last_look
+from controller.core.settings import ROSTER_DEBOUNCE_SECONDS
+from framework.api import roster
+from framework.api.pods import ConfigMapView, PodPhase, PodView
+from framework.api.roster import CompletedTask, Member, RoleRoster, Roster
+from framework.api.states import FrameworkState
+from framework.api.types import TaskRoleSpec, TaskStatus
+
+_PUBLISHING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class RosterOutcome:
+    """What is to be published, and when the progress was looked at, if it was."""
+
+    publication: Publication | None = None
+    looked_at: datetime | None = None
+
+
+def decide_roster(draft: Draft) -> RosterOutcome:
+    """Decide what to publish now; asks to be woken for what is due later."""
+    configmap = draft.snapshot.configmap
+    if draft.state not in _PUBLISHING or configmap is None or configmap.is_terminating:
+        return RosterOutcome()
+    published = draft.snapshot.published
+    wanted = _build_roster(draft)
+    if published.roster is None and not wanted.complete:
+        return _decide_progress(draft, configmap, None)
+    if published.roster is None or not wanted.is_same_gang(published.roster):
+        if _is_debounced(draft):
+            return RosterOutcome()
+        generation = 1 if published.roster is None else published.roster.generation + 1
+        wanted = wanted._replace(generation=generation)
+        progress = "" if wanted.complete else published.progress
+        return RosterOutcome(_publish(configmap, wanted, progress))
+    if not wanted.complete:
+        return _decide_progress(draft, configmap, published.published_at)
+    return RosterOutcome(None if published.is_announced else _publish(configmap, None, ""))
+
+
+def _is_debounced(draft: Draft) -> bool:
+    last = draft.snapshot.published.published_at
+    return last is not None and not draft.has_elapsed(last, ROSTER_DEBOUNCE_SECONDS)
+
+
+def _decide_progress(
+    draft: Draft,
+    configmap: ConfigMapView,
+    incomplete_since: datetime | None,
+) -> RosterOutcome:
+    published = draft.snapshot.published
+    base = incomplete_since or configmap.creation_time or draft.snapshot.now
+    look, next_look = find_last_look(base, draft.snapshot.now)
+    draft.wake(next_look)
+    is_due = look is not None and (published.looked_at is None or published.looked_at < look)
+    if not is_due:
+        publication = None if published.is_announced else _publish(configmap, None, "")
+        return RosterOutcome(publication)
+    progress = roster.encode_progress(build_progress(draft))
+    if progress == published.progress and published.is_announced:
+        return RosterOutcome(looked_at=draft.snapshot.now)
+    return RosterOutcome(_publish(configmap, None, progress), draft.snapshot.now)
+
+
+def _publish(configmap: ConfigMapView, wanted: Roster | None, progress: str) -> Publication:
+    return Publication(
+        configmap.name,
+        configmap.uid,
+        configmap.resource_version,
+        wanted,
+        progress,
+    )
+
+
+def _build_roster(draft: Draft) -> Roster:
+    meta = draft.snapshot.framework.metadata
+    attempt = draft.status.attempt_status
+    roles = tuple(
+        _build_role(draft, role, role.spec) for role in draft.roles if role.spec is not None
+    )
+    return Roster(
+        namespace=meta.namespace,
+        framework=meta.name,
+        framework_uid=meta.uid,
+        attempt_id=attempt.id,
+        instance_uid=attempt.instance_uid or "",
+        generation=0,
+        complete=all(_is_complete(role) for role in roles),
+        phase=roster.PHASE_ACTIVE,
+        roles=roles,
+        leaving=(),
+    )
+
+
+def _is_complete(role: RoleRoster) -> bool:
+    return role.ready >= min(role.minimum, role.wanted)
+
+
+def _build_role(draft: Draft, role: RoleDraft, spec: TaskRoleSpec) -> RoleRoster:
+    members: list[Member] = []
+    completed: list[CompletedTask] = []
+    is_running = True
+    for task in role.tasks:
+        if task.deletion_pending:
+            continue
+        if task.is_completed:
+            completed.append(_describe_completed(task))
+            continue
+        pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
+        is_running = is_running and pod is not None and pod.phase is PodPhase.RUNNING
+        if pod is not None and is_member(task, pod):
+            members.append(_describe_member(task, pod))
+    is_full = len(members) + len(completed) >= spec.wanted_count
+    return RoleRoster(
+        name=role.name,
+        wanted=spec.wanted_count,
+        minimum=spec.quorum,
+        running=is_running and is_full,
+        members=tuple(members),
+        completed=tuple(completed),
+        absent=tuple(sorted(spec.absent)),
+    )
+
+
+def is_member(task: TaskStatus, pod: PodView) -> bool:
+    """Tell whether a required Task has its place in the gang: a live Pod with its address."""
+    attempt = task.attempt_status
+    return bool(
+        attempt.pod_ip
+        and attempt.pod_uid == pod.uid
+        and not pod.is_terminating
+        and not pod.is_ended,
+    )
+
+
+def _describe_member(task: TaskStatus, pod: PodView) -> Member:
+    attempt = task.attempt_status
+    return Member(
+        index=task.index,
+        addresses=(attempt.pod_ip or "", *pod.more_ips),
+        fingerprint=roster.fingerprint_uid(pod.uid),
+        attempt_id=attempt.id,
+    )
+
+
+def _describe_completed(task: TaskStatus) -> CompletedTask:
+    state = roster.STATE_SUCCEEDED if task.is_succeeded else roster.STATE_FAILED
+    return CompletedTask(task.index, state, task.attempt_status.pod_ip or "")
+
+

@@ -1,0 +1,29 @@
+"""What of the configuration a decision reads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from framework.api.completion import CompletionCodeRule
+
+# FRAMEWORK, "absence": an own create that no watch confirmed is looked at after this long.
+CONFIRMATION_SECONDS = 5.0
+# DESIGN, "The roster": generations after the first edge are at least this far apart.
+ROSTER_DEBOUNCE_SECONDS = 0.2
+# DESIGN, "The roster": ages at which the progress of an incomplete gang is looked at, then every
+# PROGRESS_PERIOD_SECONDS.
+PROGRESS_LADDER_SECONDS = (2.0, 5.0, 10.0, 20.0)
+PROGRESS_PERIOD_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of a controller, the same for every Framework."""
+
+    code_rules: Sequence[CompletionCodeRule] = ()
+    """Configured Pod failure rules, in order of precedence."""
+    min_conflict_delay_seconds: int = 60
+    """Least delay of a Framework's retry after a transient conflict."""
+    max_conflict_delay_seconds: int = 900
+    """Greatest delay of a Framework's retry after a transient conflict."""
+    completed_retain_seconds: int | None = 30 * 24 * 3600
+    """How long a Completed Framework is kept; None keeps it for ever."""

@@ -1,0 +1,58 @@
+"""The Snapshot: everything a decision reads, gathered by the observer.
+
+Missing objects are None or absent from a mapping, never an exception.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from controller.core.actions import ActionKey, ObjectKind
+from framework.api.pods import ConfigMapView, PodView
+from framework.api.roster import Roster
+from framework.api.types import Framework
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An action that failed: HTTP code (0: no answer), texts, how often, when again."""
+
+    code: int
+    message: str
+    body: str
+    count: int
+    not_before: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRoster:
+    """What the attempt ConfigMap carries now, and when this controller last wrote it."""
+
+    roster: Roster | None = None
+    progress: str = ""
+    is_announced: bool = False
+    published_at: datetime | None = None
+    looked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One Framework and its world as far as the controller knows it.
+
+    ``framework.status`` is what our last write or read returned. ``pods`` maps names to the Pods
+    that carry the Framework's label. ``live``: what the last live GET or believed deletion found
+    under a name, a UID or "" for nothing, with no create sent and no other object seen there
+    since. ``unconfirmed``: own creates that no watch has shown yet,
+    with the time of the create.
+    """
+
+    framework: Framework
+    now: datetime
+    configmap: ConfigMapView | None = None
+    pods: Mapping[str, PodView] = field(default_factory=dict)
+    in_flight: AbstractSet[ActionKey] = frozenset()
+    failures: Mapping[ActionKey, Failure] = field(default_factory=dict)
+    live: Mapping[tuple[ObjectKind, str], str] = field(default_factory=dict)
+    unconfirmed: Mapping[tuple[ObjectKind, str], datetime] = field(default_factory=dict)
+    published: PublishedRoster = PublishedRoster()

@@ -1,0 +1,263 @@
+"""The Task's state machine: one Task is moved as far as what is persisted and seen allows.
+
+Called by the Framework's machine for every Task in status order. Source: FRAMEWORK, "State
+machines" and "Write order"; ``syncTaskState`` of the Go original.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from controller.core import births, claims, completing, completion_policy, history
+from controller.core.actions import CreatePod, DeleteObject, ObjectKind
+from controller.core.draft import Draft, RoleDraft
+from controller.core.retry_policy import decide_retry
+from framework.api.completion import (
+    DELETE_TASK_REQUESTED,
+    POD_CREATION_TRANSIENT_ERROR,
+    POD_EXTERNAL_DELETED,
+    CreationError,
+    classify_creation_error,
+    complete_failed_pod,
+    complete_succeeded_pod,
+    complete_task,
+)
+from framework.api.naming import TaskKey
+from framework.api.pods import PodPhase, PodView
+from framework.api.states import TaskState
+from framework.api.types import TaskAttemptCompletionStatus, TaskStatus
+
+_DELETION_ASKED = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
+
+
+def sync_task(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
+    """Move one Task: observe its Pod, then retry or complete it, then create its next Pod."""
+    if task.state is TaskState.COMPLETED:
+        return
+    if task.state is not TaskState.ATTEMPT_COMPLETED:
+        task = _observe(draft, role, claims.adopt_pod(draft, role, task))
+    if task.state is TaskState.ATTEMPT_COMPLETED:
+        task = _retry_or_complete(draft, role, task)
+    if task.state is TaskState.ATTEMPT_CREATION_PENDING:
+        task = _create(draft, role, task)
+        if task.state is TaskState.ATTEMPT_COMPLETED:
+            task = _retry_or_complete(draft, role, task)
+
+
+def _observe(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+    if task.attempt_status.pod_uid is None:
+        return task
+    pod = claims.find_pod(draft, task)
+    if pod is None:
+        return _observe_missing(draft, role, task)
+    if pod.is_terminating:
+        return _observe_terminating(draft, role, task, pod)
+    if task.state in _DELETION_ASKED:
+        _delete_pod(draft, role, task)
+        return task
+    return _observe_live(draft, role, task, pod)
+
+
+def _observe_missing(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+    name = task.attempt_status.pod_name
+    if not draft.is_gone(ObjectKind.POD, name, task.attempt_status.pod_uid):
+        claims.look_up(draft, ObjectKind.POD, name, "the recorded Pod is not in the cache")
+        return task
+    completion = complete_task(POD_EXTERNAL_DELETED, "Pod was deleted by others")
+    return completing.end_task(draft, role, task, completion)
+
+
+def _observe_terminating(
+    draft: Draft,
+    role: RoleDraft,
+    task: TaskStatus,
+    pod: PodView,
+) -> TaskStatus:
+    completion = complete_task(POD_EXTERNAL_DELETED, "Pod is being deleted by others")
+    task = completing.set_task_completion(draft, role, task, completion)
+    task = draft.move_task(role, task, TaskState.ATTEMPT_DELETING)
+    _force_deletion(draft, role, pod)
+    return task
+
+
+def _force_deletion(draft: Draft, role: RoleDraft, pod: PodView) -> None:
+    timeout = role.status.pod_graceful_deletion_timeout_seconds
+    if timeout is None or pod.deletion_time is None:
+        return
+    start = pod.deletion_time - timedelta(seconds=pod.deletion_grace_seconds)
+    if draft.has_elapsed(start, timeout):
+        cause = f"graceful deletion took longer than {timeout} s"
+        draft.act(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause, grace_seconds=0))
+
+
+def _observe_live(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> TaskStatus:
+    if task.state is TaskState.ATTEMPT_CREATION_REQUESTED:
+        task = draft.move_task(role, task, TaskState.ATTEMPT_PREPARING)
+    task = _refresh_fields(draft, role, task, pod)
+    if pod.is_ended:
+        task = completing.begin_task_end(draft, role, task, _complete_pod(draft, pod))
+        _delete_pod(draft, role, task)
+        return task
+    if pod.phase is PodPhase.RUNNING:
+        task = draft.move_task(role, task, TaskState.ATTEMPT_RUNNING)
+    if task.deletion_pending:
+        completion = complete_task(DELETE_TASK_REQUESTED, births.SCALE_DOWN_DIAGNOSTICS)
+        task = completing.begin_task_end(draft, role, task, completion)
+        _delete_pod(draft, role, task)
+    return task
+
+
+def _refresh_fields(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> TaskStatus:
+    attempt = task.attempt_status
+    seen = (
+        pod.node_name or attempt.pod_node_name or "",
+        pod.pod_ip or attempt.pod_ip or "",
+        pod.host_ip or attempt.pod_host_ip or "",
+    )
+    if seen == (attempt.pod_node_name, attempt.pod_ip, attempt.pod_host_ip):
+        return task
+    node, ip, host = seen
+    attempt = replace(attempt, pod_node_name=node, pod_ip=ip, pod_host_ip=host)
+    return draft.put(role, replace(task, attempt_status=attempt))
+
+
+def _complete_pod(draft: Draft, pod: PodView) -> TaskAttemptCompletionStatus:
+    if pod.phase is PodPhase.SUCCEEDED:
+        return complete_succeeded_pod(pod)
+    return complete_failed_pod(pod, draft.settings.code_rules)
+
+
+def _delete_pod(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
+    attempt = task.attempt_status
+    persisted = draft.find_persisted(role.name, task.index)
+    is_settled = (
+        persisted is not None
+        and persisted.attempt_status.pod_uid == attempt.pod_uid
+        and persisted.attempt_status.completion_status is not None
+        and persisted.state in _DELETION_ASKED
+    )
+    draft.act(
+        DeleteObject(
+            ObjectKind.POD,
+            attempt.pod_name,
+            attempt.pod_uid or "",
+            f"{role.name}/{task.index} attempt {attempt.id} has ended",
+            is_settled=is_settled,
+        ),
+    )
+
+
+def _retry_or_complete(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+    completion = task.attempt_status.completion_status
+    if completion is None:
+        raise AssertionError(f"{role.name}/{task.index} ended without a completion status")
+    retries = task.retry_policy_status
+    policy = role.spec.task.retry_policy if role.spec else None
+    decision = decide_retry(policy, retries, completion.code, completion.type)
+    scheduled = retries.retry_delay_seconds
+    if scheduled is None and not decision.should_retry:
+        task = draft.move_task(role, task, TaskState.COMPLETED)
+        _react_to_completion(draft, role, task)
+        return task
+    if not _is_end_persisted(draft, role, task):
+        # The retry must not be seen before the end of what it retries.
+        draft.is_unfinished = True
+        return task
+    if not task.deletion_pending and not draft.has_elapsed(task.transition_time, scheduled or 0):
+        return task
+    return _retry(draft, role, task, is_accountable=decision.is_accountable)
+
+
+def _is_end_persisted(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
+    persisted = draft.find_persisted(role.name, task.index)
+    return (
+        persisted is not None
+        and persisted.instance_uid == task.instance_uid
+        and persisted.attempt_status.id == task.attempt_status.id
+        and persisted.state is TaskState.ATTEMPT_COMPLETED
+    )
+
+
+def _retry(
+    draft: Draft,
+    role: RoleDraft,
+    task: TaskStatus,
+    *,
+    is_accountable: bool,
+) -> TaskStatus:
+    history.record_task_retry(draft, role, task)
+    retries = task.retry_policy_status
+    total = retries.total_retried_count + 1
+    retries = replace(
+        retries,
+        total_retried_count=total,
+        accountable_retried_count=retries.accountable_retried_count + int(is_accountable),
+        retry_delay_seconds=None,
+    )
+    name = draft.snapshot.framework.metadata.name
+    attempt = births.new_task_attempt_status(name, role.name, task.index, total, draft.now)
+    task = draft.put(role, replace(task, retry_policy_status=retries, attempt_status=attempt))
+    draft.is_urgent = True
+    return draft.move_task(role, task, TaskState.ATTEMPT_CREATION_PENDING)
+
+
+def _react_to_completion(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
+    if draft.is_completing:
+        return
+    if task.deletion_pending or role.spec is None:
+        # Completed[deletionPending] is persisted before the entry is dropped or replaced.
+        draft.is_unfinished = True
+        return
+    trigger = completion_policy.find_task_trigger(draft, role, task)
+    if trigger is not None:
+        completing.begin_framework_end(draft, trigger)
+
+
+def _create(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+    if draft.is_completing:
+        return task
+    if task.deletion_pending or role.spec is None:
+        completion = complete_task(DELETE_TASK_REQUESTED, births.SCALE_DOWN_DIAGNOSTICS)
+        return _end_without_pod(draft, role, task, completion)
+    name = task.attempt_status.pod_name
+    action = CreatePod(
+        draft.snapshot.framework,
+        TaskKey(role.name, task.index),
+        name,
+        claims.identify_pod(task),
+        f"{role.name}/{task.index} attempt {task.attempt_status.id} starts",
+        is_settled=_is_pending_persisted(draft, role, task),
+    )
+    failure = draft.snapshot.failures.get(action.key)
+    if failure is not None:
+        error = CreationError(failure.code, failure.message, failure.body)
+        completion = classify_creation_error(error)
+        if completion.code != POD_CREATION_TRANSIENT_ERROR:
+            return _end_without_pod(draft, role, task, completion)
+    if name not in draft.snapshot.pods and not draft.is_create_in_flight(ObjectKind.POD, name):
+        draft.act(action)
+    return task
+
+
+def _is_pending_persisted(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
+    persisted = draft.find_persisted(role.name, task.index)
+    return (
+        persisted is not None
+        and draft.persisted is not None
+        and draft.persisted.attempt_status.configmap_uid is not None
+        and persisted.state is TaskState.ATTEMPT_CREATION_PENDING
+        and claims.identify_pod(persisted) == claims.identify_pod(task)
+    )
+
+
+def _end_without_pod(
+    draft: Draft,
+    role: RoleDraft,
+    task: TaskStatus,
+    completion: TaskAttemptCompletionStatus,
+) -> TaskStatus:
+    name = task.attempt_status.pod_name
+    # What a live GET found is not this attempt's Pod, or it would have been adopted.
+    if not draft.is_gone(ObjectKind.POD, name, None):
+        claims.look_up(draft, ObjectKind.POD, name, "the Task ends before its Pod is known")
+        return task
+    return completing.end_task(draft, role, task, completion)

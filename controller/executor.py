@@ -1,0 +1,259 @@
+"""The executor: sends actions as tracked tasks and turns each answer into knowledge.
+
+Called by the worker after what an action relies on is persisted. An action in flight is never
+sent again; what it brings goes into the store and wakes the Framework. Source: DESIGN, "The
+controller in one picture"; FRAMEWORK, "Write order".
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import assert_never
+
+from controller.core.actions import (
+    Action,
+    ActionKey,
+    CreateConfigMap,
+    CreatePod,
+    DeleteObject,
+    GetObject,
+    ObjectKind,
+    Verb,
+)
+from controller.core.object_templates import build_configmap, build_pod
+from controller.core.snapshot import Failure
+from controller.lanes import Lanes
+from controller.metrics import Metrics
+from controller.store import Entry, Store
+from framework.api import gojson
+from framework.clock import Clock
+from framework.kube.client import KubeClient
+from framework.kube.errors import (
+    AlreadyExistsError,
+    ApiError,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+)
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
+
+logger = logging.getLogger(__name__)
+
+ACTION_TIMEOUT_SECONDS = 30.0
+MAX_CONCURRENT_ACTIONS = 128
+_BACKOFF_SECONDS = 0.25
+_MAX_BACKOFF_SECONDS = 30.0
+
+_RESOURCES: dict[ObjectKind, Resource] = {
+    ObjectKind.FRAMEWORK: FRAMEWORKS,
+    ObjectKind.CONFIGMAP: CONFIGMAPS,
+    ObjectKind.POD: PODS,
+}
+
+
+class Executor:
+    """Sends actions. ``start`` gives it the task group its requests run in."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        store: Store,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        on_answer: Callable[[str], None],
+    ) -> None:
+        """Prepare; ``on_answer`` is told the key whose knowledge grew."""
+        self._client = client
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._on_answer = on_answer
+        self._lanes = Lanes(MAX_CONCURRENT_ACTIONS)
+        self._tasks: asyncio.TaskGroup | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Run requests in ``tasks``."""
+        self._tasks = tasks
+
+    def submit(self, key: str, actions: Iterable[Action]) -> None:
+        """Replace a Framework's unsent actions and send what may be sent."""
+        self._lanes.replace(key, actions)
+        self._pump()
+
+    async def drain(self, timeout_seconds: float) -> None:
+        """Send nothing more; wait for what is in flight, but not for longer than given."""
+        self._lanes.clear()
+        self._tasks = None
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            logger.warning("requests still unanswered", extra={"count": self._lanes.running})
+
+    def _pump(self) -> None:
+        while self._tasks is not None and (taken := self._lanes.take()) is not None:
+            key, action = taken
+            entry = self._store.find(key)
+            if entry is None or action.key in entry.in_flight:
+                self._lanes.finish(key, is_failed=False)
+                continue
+            entry.in_flight.add(action.key)
+            if action.key.verb is Verb.CREATE:
+                # What was known of the name is so no longer.
+                entry.live.pop((action.key.kind, action.key.name), None)
+            self._idle.clear()
+            name = f"{action.key.verb}-{key}-{action.key.name}"
+            self._tasks.create_task(self._run(entry, action), name=name)
+        self._metrics.set_actions_in_flight(self._lanes.running)
+
+    async def _run(self, entry: Entry, action: Action) -> None:
+        is_failed = False
+        try:
+            await self._send(entry, action)
+            entry.failures.pop(action.key, None)
+        except KubeError as e:
+            is_failed = True
+            self._record_failure(entry, action, e)
+        finally:
+            entry.in_flight.discard(action.key)
+            self._lanes.finish(entry.key, is_failed=is_failed)
+            if not self._lanes.running:
+                self._idle.set()
+            self._on_answer(entry.key)
+            self._pump()
+
+    async def _send(self, entry: Entry, action: Action) -> None:
+        logger.debug("action", extra={"framework": entry.key, **_describe(action)})
+        match action:
+            case CreateConfigMap():
+                await self._create(entry, action.key, build_configmap(action.framework))
+            case CreatePod():
+                body = build_pod(action.framework, action.task)
+                await self._create(entry, action.key, body)
+            case DeleteObject():
+                await self._delete(entry, action)
+            case GetObject():
+                await self._look_up(entry, action.kind, action.name)
+            case _:
+                assert_never(action)
+
+    async def _create(self, entry: Entry, key: ActionKey, body: Object) -> None:
+        resource = _RESOURCES[key.kind]
+        started = self._clock.monotonic()
+        try:
+            created = await self._client.create(
+                resource,
+                entry.namespace,
+                body,
+                timeout_seconds=ACTION_TIMEOUT_SECONDS,
+            )
+        except AlreadyExistsError as e:
+            self._count(key, e, started)
+            # The answer to an earlier try may have been lost: ours is adopted, others are not.
+            if not await self._look_up(entry, key.kind, key.name):
+                raise
+            return
+        except KubeError as e:
+            self._count(key, e, started)
+            raise
+        self._count(key, None, started)
+        self._store.record_own(entry, key.kind, created, self._clock.now())
+
+    async def _delete(self, entry: Entry, action: DeleteObject) -> None:
+        resource = _RESOURCES[action.kind]
+        started = self._clock.monotonic()
+        try:
+            left = await self._client.delete(
+                resource,
+                entry.namespace,
+                action.name,
+                uid=action.uid,
+                grace_seconds=action.grace_seconds,
+                propagation="Foreground" if action.is_foreground else None,
+                timeout_seconds=ACTION_TIMEOUT_SECONDS,
+            )
+        except (NotFoundError, ConflictError) as e:
+            # A UID mismatch says as much as NotFound: the instance is gone.
+            self._count(action.key, e, started)
+            left = None
+        except KubeError as e:
+            self._count(action.key, e, started)
+            raise
+        else:
+            self._count(action.key, None, started)
+        if action.kind is ObjectKind.FRAMEWORK:
+            return
+        if left is not None and _goes_on(left, action.uid):
+            self._store.record_terminating(entry, action.kind, left)
+        else:
+            self._store.record_absent(entry, action.kind, action.name, action.uid)
+
+    async def _look_up(self, entry: Entry, kind: ObjectKind, name: str) -> bool:
+        """Read an object live; True if there is one that is ours."""
+        try:
+            wire = await self._client.get(
+                _RESOURCES[kind],
+                entry.namespace,
+                name,
+                timeout_seconds=ACTION_TIMEOUT_SECONDS,
+            )
+        except NotFoundError:
+            self._store.record_absent(entry, kind, name, None)
+            return False
+        if _is_ours(entry, wire):
+            self._store.record_own(entry, kind, wire, self._clock.now())
+            return True
+        self._store.record_foreign(entry, kind, name, str(wire["metadata"].get("uid")))
+        return False
+
+    def _record_failure(self, entry: Entry, action: Action, error: KubeError) -> None:
+        key = action.key
+        known = entry.failures.get(key)
+        count = known.count + 1 if known else 1
+        delay = min(_MAX_BACKOFF_SECONDS, _BACKOFF_SECONDS * 2 ** min(count, 10))
+        code, message, body = 0, str(error), ""
+        if isinstance(error, ApiError):
+            code, message = error.status, error.message
+            # The form of the Go original, whose users find it in the diagnostics.
+            body = gojson.dumps({"ErrStatus": error.body}) if error.body else ""
+            delay = max(delay, error.retry_after_seconds or 0)
+        not_before = self._clock.now() + timedelta(seconds=delay)
+        entry.failures[key] = Failure(code, message, body, count, not_before)
+        logger.warning(
+            "action failed",
+            extra={"framework": entry.key, **_describe(action), "error": str(error), "try": count},
+        )
+
+    def _count(self, key: ActionKey, error: KubeError | None, started: float) -> None:
+        outcome: int | str = 200
+        if error is not None:
+            outcome = error.status if isinstance(error, ApiError) else "unreachable"
+        seconds = self._clock.monotonic() - started
+        self._metrics.count_write(_RESOURCES[key.kind].plural, key.verb, outcome, seconds)
+
+
+def _describe(action: Action) -> dict[str, object]:
+    key = action.key
+    return {"verb": key.verb, "kind": key.kind, "object": key.name, "cause": action.cause}
+
+
+def _goes_on(wire: Object, uid: str) -> bool:
+    """Tell whether a deleted object still exists: it has finalizers, or time to end."""
+    meta = wire.get("metadata") or {}
+    return meta.get("uid") == uid and bool(
+        meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"),
+    )
+
+
+def _is_ours(entry: Entry, wire: Object) -> bool:
+    if entry.framework is None:
+        return False
+    meta = entry.framework.metadata
+    status = entry.framework.status
+    owners = {meta.uid, status.attempt_status.configmap_uid if status else None}
+    references = wire["metadata"].get("ownerReferences") or []
+    return any(ref.get("controller") and ref.get("uid") in owners for ref in references)

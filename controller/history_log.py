@@ -1,0 +1,52 @@
+"""The history log: one line per object that is about to be replaced.
+
+Called by the worker once the replacement is persisted. The text form is what collectors of the Go
+original look for (``: ObjectSnapshot: (.+)``). Source: FRAMEWORK, "Status size and history".
+"""
+
+import logging
+from collections.abc import Iterable, Set
+
+from controller.core.decision import ObjectSnapshot, SnapshotTrigger
+from framework.api import gojson
+
+logger = logging.getLogger(__name__)
+
+
+class HistoryLog:
+    """Writes the snapshots that the configuration asks for."""
+
+    def __init__(self, triggers: Set[SnapshotTrigger]) -> None:
+        """Write only those of ``triggers``."""
+        self._triggers = triggers
+
+    def log(self, snapshots: Iterable[ObjectSnapshot]) -> None:
+        """Log each snapshot on its own line, environment values left out."""
+        for snapshot in snapshots:
+            if snapshot.trigger in self._triggers:
+                logger.info(
+                    "[%s]: %s: ObjectSnapshot: %s",
+                    snapshot.subject,
+                    snapshot.trigger,
+                    gojson.dumps(redact(snapshot.body)),
+                )
+
+
+def redact(value: object) -> object:
+    """Replace the literal values of environment variables: they may be secrets."""
+    if isinstance(value, dict):
+        return {
+            key: [_redact_variable(v) for v in item]
+            if key == "env" and isinstance(item, list)
+            else redact(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [redact(item) for item in value]
+    return value
+
+
+def _redact_variable(variable: object) -> object:
+    if isinstance(variable, dict) and variable.get("value"):
+        return {**variable, "value": "<redacted>"}
+    return variable

@@ -1,0 +1,41 @@
+"""What an attempt ConfigMap carries of the roster, read once per version.
+
+Called by the store when it takes a ConfigMap.
+"""
+
+import base64
+import binascii
+from dataclasses import replace
+
+from controller.core.snapshot import PublishedRoster
+from framework.api import constants
+from framework.api.pods import ConfigMapView
+from framework.api.roster import Roster, RosterError, decode_roster
+
+
+def read_published(
+    known: PublishedRoster,
+    before: ConfigMapView | None,
+    after: ConfigMapView,
+) -> PublishedRoster:
+    """Read what ``after`` carries; ``known`` is what was read of ``before``."""
+    if before is None or before.uid != after.uid:
+        known, before = PublishedRoster(), None
+    roster = known.roster
+    if before is None or before.roster != after.roster:
+        roster = _decode(after.roster)
+    annotations = after.annotations
+    return replace(
+        known,
+        roster=roster,
+        progress=annotations.get(constants.PROGRESS_ANNOTATION, ""),
+        is_announced=constants.ROSTER_VERSION_ANNOTATION in annotations,
+    )
+
+
+def _decode(stored: str) -> Roster | None:
+    """Decode a stored roster; one that cannot be read is written anew."""
+    try:
+        return decode_roster(base64.b64decode(stored, validate=True)) if stored else None
+    except (binascii.Error, RosterError):
+        return None

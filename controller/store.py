@@ -1,0 +1,337 @@
+"""The store: what the controller knows, one Entry per Framework.
+
+Fed by the informers (what watches show) and by the executor and the worker (what the server
+returned for our own requests). A result of our own counts like an event that came early. Two
+rules keep it honest: a resourceVersion of an object never goes back, and an object that left a
+watch without being seen terminating is not believed to be gone (FRAMEWORK, "absence").
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.snapshot import Failure, PublishedRoster
+from controller.published import read_published
+from framework.api import codec, constants
+from framework.api.fielderrors import FieldErrors
+from framework.api.pods import ConfigMapView, ObjectView, PodView, parse_configmap, parse_pod
+from framework.api.types import Framework
+from framework.kube.resources import Object
+
+Name = tuple[ObjectKind, str]
+
+
+@dataclass(slots=True)
+class Entry:
+    """All that is known about one Framework of one name.
+
+    ``framework`` is None before it is seen and while ``fault`` says why it cannot be read. Its
+    status is our own last write, or what was stored when it was first seen.
+    """
+
+    namespace: str
+    name: str
+    framework: Framework | None = None
+    fault: FieldErrors | None = None
+    wire_status: Any = None
+    is_diverged: bool = False
+    needs_refresh: bool = False
+    configmap: ConfigMapView | None = None
+    published: PublishedRoster = PublishedRoster()
+    pods: dict[str, PodView] = field(default_factory=dict)
+    live: dict[Name, str] = field(default_factory=dict)
+    in_flight: set[ActionKey] = field(default_factory=set)
+    failures: dict[ActionKey, Failure] = field(default_factory=dict)
+    unconfirmed: dict[Name, datetime] = field(default_factory=dict)
+    status_written_at: float | None = None
+    decision_seconds: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing at all is known any more."""
+        known = self.framework or self.fault or self.configmap or self.pods or self.in_flight
+        return not known
+
+    def is_delete_in_flight(self, uid: str) -> bool:
+        """Tell whether we are deleting this instance right now."""
+        return any(
+            key.verb is Verb.DELETE and key.identity.partition("/")[0] == uid
+            for key in self.in_flight
+        )
+
+    def note_seen(self, name: Name, uid: str) -> None:
+        """Drop what a live GET said about a name when another object is seen there."""
+        if self.live.get(name, uid) != uid:
+            del self.live[name]
+
+
+class Store:
+    """All entries. ``on_change`` is told the key of every entry that changed."""
+
+    def __init__(self, on_change: Callable[[str], None]) -> None:
+        """Start empty."""
+        self._entries: dict[str, Entry] = {}
+        self._on_change = on_change
+
+    def __len__(self) -> int:
+        """Count the Frameworks."""
+        return sum(1 for entry in self._entries.values() if entry.framework is not None)
+
+    def find(self, key: str) -> Entry | None:
+        """Find an entry by ``namespace/name``."""
+        return self._entries.get(key)
+
+    def forget_if_empty(self, key: str) -> None:
+        """Drop an entry about which nothing is known."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.is_empty:
+            del self._entries[key]
+
+    # --- Frameworks ---------------------------------------------------------------------------
+
+    def apply_framework(self, wire: Object) -> None:
+        """Take a Framework that a watch or a list shows."""
+        entry = self._open(wire)
+        if entry is None or not _is_newer_framework(entry, wire):
+            return
+        self._take_framework(entry, wire)
+        self._on_change(entry.key)
+
+    def remove_framework(self, wire: Object) -> None:
+        """Take a Framework's end; garbage collection does the rest."""
+        entry = self._entries.get(_object_key(wire))
+        if entry is None:
+            return
+        known = entry.framework
+        if known is None or known.metadata.uid == _meta(wire).get("uid"):
+            self._drop_framework(entry)
+
+    def replace_frameworks(self, items: Iterable[Object]) -> None:
+        """Take the whole list; Frameworks not in it are gone."""
+        seen = set()
+        for wire in items:
+            seen.add(_object_key(wire))
+            self.apply_framework(wire)
+        for entry in [e for e in self._entries.values() if e.key not in seen]:
+            self._drop_framework(entry)
+
+    def record_status(self, entry: Entry, wire: Object, framework: Framework) -> None:
+        """Take what the server returned for our own status write."""
+        entry.framework = framework
+        entry.wire_status = wire.get("status")
+        entry.is_diverged = False
+        entry.needs_refresh = False
+
+    def refresh_framework(self, entry: Entry, wire: Object) -> None:
+        """Take a live GET after a write whose fate is unknown: what it shows is persisted."""
+        entry.framework = None
+        entry.needs_refresh = False
+        self._take_framework(entry, wire)
+        self._on_change(entry.key)
+
+    def rebase_framework(self, entry: Entry, wire: Object) -> None:
+        """Take a live GET after a conflict: its version and spec, but our own status."""
+        self._take_framework(entry, wire)
+        self._on_change(entry.key)
+
+    def drop_framework(self, entry: Entry) -> None:
+        """Take a live GET that found no Framework."""
+        self._drop_framework(entry)
+
+    def _drop_framework(self, entry: Entry) -> None:
+        entry.framework = None
+        entry.fault = None
+        entry.wire_status = None
+        entry.failures.clear()
+        entry.unconfirmed.clear()
+        entry.live.clear()
+        self._on_change(entry.key)
+
+    def _take_framework(self, entry: Entry, wire: Object) -> None:
+        known = entry.framework
+        try:
+            if known is None or known.metadata.uid != _meta(wire).get("uid"):
+                entry.framework = codec.decode_framework(wire)
+                entry.wire_status = wire.get("status")
+                entry.is_diverged = False
+            else:
+                metadata = codec.decode_metadata(wire)
+                spec = codec.decode_spec(wire.get("spec"))
+                entry.framework = replace(known, metadata=metadata, spec=spec)
+                entry.is_diverged = wire.get("status") != entry.wire_status
+            entry.fault = None
+        except FieldErrors as e:
+            entry.framework = None
+            entry.fault = e
+
+    # --- Pods and ConfigMaps ------------------------------------------------------------------
+
+    def apply_pod(self, wire: Object) -> None:
+        """Take a Pod that a watch or a list shows."""
+        self._apply(wire, ObjectKind.POD, parse_pod(wire))
+
+    def remove_pod(self, wire: Object) -> None:
+        """Take a watch's word that a Pod is gone, or left the selector."""
+        self._remove(wire, ObjectKind.POD)
+
+    def replace_pods(self, items: Iterable[Object], resource_version: str) -> None:
+        """Take the whole list of Pods."""
+        seen: dict[str, set[str]] = {}
+        for wire in items:
+            seen.setdefault(_object_key(wire), set()).add(str(_meta(wire).get("name")))
+            self.apply_pod(wire)
+        for entry in list(self._entries.values()):
+            for pod in list(entry.pods.values()):
+                if pod.name not in seen.get(entry.key, ()):
+                    self._vanish(entry, ObjectKind.POD, pod, resource_version)
+
+    def apply_configmap(self, wire: Object) -> None:
+        """Take an attempt ConfigMap that a watch or a list shows."""
+        self._apply(wire, ObjectKind.CONFIGMAP, parse_configmap(wire))
+
+    def remove_configmap(self, wire: Object) -> None:
+        """Take a watch's word that a ConfigMap is gone, or left the selector."""
+        self._remove(wire, ObjectKind.CONFIGMAP)
+
+    def replace_configmaps(self, items: Iterable[Object], resource_version: str) -> None:
+        """Take the whole list of attempt ConfigMaps."""
+        seen = set()
+        for wire in items:
+            seen.add(_object_key(wire))
+            self.apply_configmap(wire)
+        for entry in list(self._entries.values()):
+            if entry.configmap is not None and entry.key not in seen:
+                self._vanish(entry, ObjectKind.CONFIGMAP, entry.configmap, resource_version)
+
+    def record_own(self, entry: Entry, kind: ObjectKind, wire: Object, now: datetime) -> None:
+        """Take what the server returned for our own create or live GET of one of ours."""
+        view = parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)
+        self._put(entry, kind, view)
+        entry.live[kind, view.name] = view.uid
+        entry.unconfirmed[kind, view.name] = now
+
+    def record_terminating(self, entry: Entry, kind: ObjectKind, wire: Object) -> None:
+        """Take what the server returned for our own delete of an object that still exists."""
+        view = parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)
+        self._put(entry, kind, view)
+
+    def record_absent(self, entry: Entry, kind: ObjectKind, name: str, uid: str | None) -> None:
+        """Take certainty that a name is free, or that the instance ``uid`` is gone."""
+        known = self._view(entry, kind, name)
+        if known is not None and (uid is None or known.uid == uid):
+            self._discard(entry, kind, name)
+            known = None
+        entry.live[kind, name] = known.uid if known else ""
+        entry.unconfirmed.pop((kind, name), None)
+
+    def record_foreign(self, entry: Entry, kind: ObjectKind, name: str, uid: str) -> None:
+        """Take certainty that the name belongs to an object that is not ours."""
+        self._discard(entry, kind, name)
+        entry.live[kind, name] = uid
+        entry.unconfirmed.pop((kind, name), None)
+
+    def _apply(self, wire: Object, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
+        entry = self._open(wire)
+        if entry is None:
+            return
+        known = self._view(entry, kind, view.name)
+        if known is not None and _version(view.resource_version) < _version(known.resource_version):
+            return
+        entry.unconfirmed.pop((kind, view.name), None)
+        if known is not None and known.resource_version == view.resource_version:
+            return
+        self._put(entry, kind, view)
+        self._on_change(entry.key)
+
+    def _remove(self, wire: Object, kind: ObjectKind) -> None:
+        entry = self._entries.get(_object_key(wire))
+        name, uid = str(_meta(wire).get("name")), _meta(wire).get("uid")
+        known = self._view(entry, kind, name) if entry else None
+        if entry is None or known is None or known.uid != uid:
+            return
+        is_believed = known.is_terminating or _meta(wire).get("deletionTimestamp") is not None
+        self._end(entry, kind, known, is_believed=is_believed)
+
+    def _vanish(
+        self,
+        entry: Entry,
+        kind: ObjectKind,
+        view: ObjectView,
+        resource_version: str,
+    ) -> None:
+        if _version(view.resource_version) <= _version(resource_version):
+            self._end(entry, kind, view, is_believed=view.is_terminating)
+
+    def _end(self, entry: Entry, kind: ObjectKind, view: ObjectView, *, is_believed: bool) -> None:
+        self._discard(entry, kind, view.name)
+        entry.unconfirmed.pop((kind, view.name), None)
+        entry.live.pop((kind, view.name), None)
+        if is_believed or entry.is_delete_in_flight(view.uid):
+            entry.live[kind, view.name] = ""
+        self._on_change(entry.key)
+
+    # --- places -------------------------------------------------------------------------------
+
+    def _open(self, wire: Object) -> Entry | None:
+        key = _object_key(wire)
+        namespace, _, name = key.partition("/")
+        if not namespace or not name:
+            return None
+        return self._entries.setdefault(key, Entry(namespace, name))
+
+    def _view(self, entry: Entry, kind: ObjectKind, name: str) -> PodView | ConfigMapView | None:
+        return entry.pods.get(name) if kind is ObjectKind.POD else entry.configmap
+
+    def _put(self, entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
+        entry.note_seen((kind, view.name), view.uid)
+        if isinstance(view, PodView):
+            entry.pods[view.name] = view
+        else:
+            entry.published = read_published(entry.published, entry.configmap, view)
+            entry.configmap = view
+
+    def _discard(self, entry: Entry, kind: ObjectKind, name: str) -> None:
+        if kind is ObjectKind.POD:
+            entry.pods.pop(name, None)
+        else:
+            entry.configmap = None
+
+    def walk(self) -> Iterator[Entry]:
+        """Walk all entries."""
+        return iter(self._entries.values())
+
+
+def _is_newer_framework(entry: Entry, wire: Object) -> bool:
+    known = entry.framework
+    if known is None:
+        return True
+    return _version(_meta(wire).get("resourceVersion")) > _version(known.metadata.resource_version)
+
+
+def _meta(wire: Object) -> Object:
+    meta = wire.get("metadata")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _object_key(wire: Object) -> str:
+    """Build the key of the Framework an object is, or belongs to."""
+    meta = _meta(wire)
+    namespace = meta.get("namespace") or ""
+    for source in (meta.get("labels"), meta.get("annotations")):
+        if isinstance(source, dict) and source.get(constants.FRAMEWORK_NAME):
+            return f"{namespace}/{source[constants.FRAMEWORK_NAME]}"
+    return f"{namespace}/{meta.get('name') or ''}"
+
+
+def _version(text: Any) -> int:
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        return 0

@@ -1,0 +1,180 @@
+"""The worker: observe, decide, write, publish, act, tell; one Framework at a time per key.
+
+Started by ``app``. The order is the heart of the safety (DESIGN, "The controller in one picture"):
+the status is persisted first, then the roster, and only then is anything sent that relies on
+them. After a write whose fate is unknown nothing is sent until a live GET has told it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+
+from controller.core.actions import Action
+from controller.core.decide import decide
+from controller.core.decision import Decision
+from controller.core.settings import Settings
+from controller.executor import Executor
+from controller.history_log import HistoryLog
+from controller.metrics import Metrics
+from controller.observer import observe
+from controller.reporter import Reporter
+from controller.store import Entry, Store
+from controller.workqueue import WorkQueue
+from controller.writer import Writer
+from framework.clock import Clock
+from framework.kube.backoff import Backoff
+
+logger = logging.getLogger(__name__)
+
+# DESIGN: informative status changes are written at most once per this time, or per this many
+# times the cost of a decision.
+COALESCE_SECONDS = 0.1
+COALESCE_COST_FACTOR = 5.0
+# A large Framework's events are decided together: a decision may take this share of the time.
+DECISION_SHARE = 4.0
+_MIN_PAUSE_SECONDS = 0.005
+
+
+class Worker:
+    """Works the queue off."""
+
+    def __init__(  # noqa: PLR0913 the parts it joins, each by keyword
+        self,
+        *,
+        store: Store,
+        queue: WorkQueue,
+        writer: Writer,
+        executor: Executor,
+        reporter: Reporter,
+        history: HistoryLog,
+        settings: Settings,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        """Join the parts."""
+        self._store = store
+        self._queue = queue
+        self._writer = writer
+        self._executor = executor
+        self._reporter = reporter
+        self._history = history
+        self._settings = settings
+        self._clock = clock
+        self._metrics = metrics
+        self._backoffs: dict[str, Backoff] = {}
+        self._next_decision_at: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Work for ever. A Framework that makes a decision raise stops no other."""
+        while True:
+            key = await self._queue.get()
+            self._metrics.set_queue_depth(len(self._queue))
+            try:
+                await self._reconcile(key)
+            except asyncio.CancelledError:
+                raise
+            except Exception:
+                # A bug, or a status so absurd that it broke an assumption: only this one waits.
+                logger.exception("decision failed", extra={"framework": key})
+                self._metrics.count_decision_failure()
+                self._executor.submit(key, ())
+                self._retry_later(key)
+            finally:
+                self._queue.done(key)
+
+    async def _reconcile(self, key: str) -> None:
+        entry = self._store.find(key)
+        if entry is None:
+            self._forget(key)
+            return
+        pause = self._next_decision_at.get(key, 0.0) - self._clock.monotonic()
+        if pause > 0:
+            self._queue.add_after(key, pause)
+            return
+        if entry.needs_refresh and not await self._writer.refresh(entry):
+            self._retry_later(key)
+            return
+        decision = self._decide(entry)
+        if decision is None:
+            self._executor.submit(key, ())
+            self._reporter.report_fault(entry)
+            self._store.forget_if_empty(key)
+            if self._store.find(key) is None:
+                self._forget(key)
+            return
+        await self._carry_out(entry, decision)
+
+    def _decide(self, entry: Entry) -> Decision | None:
+        snapshot = observe(entry, self._clock.now())
+        if snapshot is None:
+            return None
+        started = self._clock.monotonic()
+        decision = decide(snapshot, self._settings)
+        spent = self._clock.monotonic() - started
+        entry.decision_seconds = spent
+        self._metrics.observe_decision(spent)
+        if spent * DECISION_SHARE > _MIN_PAUSE_SECONDS:
+            self._next_decision_at[entry.key] = started + spent * (1 + DECISION_SHARE)
+        return decision
+
+    async def _carry_out(self, entry: Entry, decision: Decision) -> None:
+        before = entry.framework
+        status = decision.status
+        if status is None and entry.is_diverged and before is not None:
+            # Someone else wrote our status: it is ours.
+            status = before.status
+        actions: Iterable[Action] = decision.actions
+        is_deferred = status is not None and not decision.is_urgent and not self._may_write(entry)
+        if is_deferred:
+            actions = (action for action in decision.actions if action.is_settled)
+        elif status is not None:
+            if not await self._writer.write_status(entry, status):
+                self._executor.submit(entry.key, ())
+                self._retry_later(entry.key)
+                return
+            self._history.log(decision.snapshots)
+            self._reporter.report_change(before, status, decision.events)
+        if decision.looked_at is not None:
+            self._writer.note_look(entry, decision.looked_at)
+        is_published = True
+        if decision.publication is not None and not is_deferred:
+            is_published = await self._writer.publish(entry, decision.publication)
+        self._executor.submit(entry.key, actions)
+        self._schedule(entry, decision, is_deferred=is_deferred)
+        if is_published:
+            self._backoffs.pop(entry.key, None)
+        else:
+            self._retry_later(entry.key)
+
+    def _may_write(self, entry: Entry) -> bool:
+        return self._coalesce_seconds(entry) <= 0
+
+    def _coalesce_seconds(self, entry: Entry) -> float:
+        if entry.status_written_at is None:
+            return 0.0
+        window = max(COALESCE_SECONDS, COALESCE_COST_FACTOR * entry.decision_seconds)
+        return entry.status_written_at + window - self._clock.monotonic()
+
+    def _schedule(self, entry: Entry, decision: Decision, *, is_deferred: bool) -> None:
+        if decision.is_unfinished:
+            self._queue.add(entry.key)
+        if is_deferred:
+            self._queue.add_after(entry.key, self._coalesce_seconds(entry))
+        if decision.wake_at is not None:
+            self._queue.add_after(entry.key, _seconds_until(decision.wake_at, self._clock.now()))
+
+    def _retry_later(self, key: str) -> None:
+        backoff = self._backoffs.setdefault(key, Backoff(0.1, 2.0, 10.0))
+        self._queue.add_after(key, backoff.next_bound_seconds())
+
+    def _forget(self, key: str) -> None:
+        self._executor.submit(key, ())
+        self._queue.forget(key)
+        self._backoffs.pop(key, None)
+        self._next_decision_at.pop(key, None)
+
+
+def _seconds_until(at: datetime, now: datetime) -> float:
+    # A moment later than asked, so that the deadline has passed whatever the clock's resolution.
+    return max(0.001, (at - now).total_seconds() + 0.001)

@@ -1,0 +1,212 @@
+"""The writer: persists statuses and publishes rosters, and knows what a failed write means.
+
+Called by the worker. Every write names the version or the instance it relies on. Source: DESIGN,
+"The controller in one picture"; FRAMEWORK, "Write order".
+"""
+
+import base64
+import logging
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from controller.core.actions import ObjectKind
+from controller.core.decision import Publication
+from controller.metrics import Metrics
+from controller.store import Entry, Store
+from framework.api import codec, constants
+from framework.api.roster import encode_roster
+from framework.api.types import Framework, FrameworkStatus
+from framework.clock import Clock
+from framework.kube.client import KubeClient
+from framework.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, Object
+
+logger = logging.getLogger(__name__)
+
+_STATUS = f"{constants.FRAMEWORK_PLURAL}/status"
+
+
+class Writer:
+    """Writes what only the controller writes."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        store: Store,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        compression_min_bytes: int | None,
+    ) -> None:
+        """Write through ``client``; ``compression_min_bytes`` None never compresses."""
+        self._client = client
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._compression_min_bytes = compression_min_bytes
+
+    async def write_status(self, entry: Entry, status: FrameworkStatus) -> bool:
+        """Persist a status; False if it is not persisted, or not known to be."""
+        framework = entry.framework
+        if framework is None:
+            return False
+        started = self._clock.monotonic()
+        try:
+            wire = await self._client.replace(
+                FRAMEWORKS,
+                entry.namespace,
+                entry.name,
+                self._build_body(framework, status),
+                subresource="status",
+            )
+        except ConflictError as e:
+            self._count(_STATUS, "update", e, started)
+            await self._rebase(entry)
+            return False
+        except KubeError as e:
+            self._count(_STATUS, "update", e, started)
+            entry.needs_refresh = True
+            logger.warning("status not written", extra={"framework": entry.key, "error": str(e)})
+            return False
+        self._count(_STATUS, "update", None, started)
+        entry.status_written_at = self._clock.monotonic()
+        self._record(entry, wire, framework, status)
+        return True
+
+    async def refresh(self, entry: Entry) -> bool:
+        """Learn by a live GET what is persisted; False while that cannot be told."""
+        wire = await self._read(entry)
+        if wire is None:
+            return False
+        self._store.refresh_framework(entry, wire)
+        return True
+
+    async def publish(self, entry: Entry, publication: Publication) -> bool:
+        """Publish a generation or the progress; False if that must be tried again."""
+        started = self._clock.monotonic()
+        try:
+            wire = await self._client.patch(
+                CONFIGMAPS,
+                entry.namespace,
+                publication.configmap_name,
+                _build_patch(publication),
+            )
+        except (ConflictError, NotFoundError) as e:
+            self._count("configmaps", "patch", e, started)
+            await self._reread_configmap(entry, publication.configmap_name)
+            return False
+        except KubeError as e:
+            self._count("configmaps", "patch", e, started)
+            logger.warning("roster not published", extra={"framework": entry.key, "error": str(e)})
+            return False
+        self._count("configmaps", "patch", None, started)
+        now = self._clock.now()
+        self._store.record_own(entry, ObjectKind.CONFIGMAP, wire, now)
+        if publication.roster is not None:
+            entry.published = replace(entry.published, published_at=now, looked_at=None)
+            self._log_roster(entry, publication)
+        return True
+
+    def note_look(self, entry: Entry, at: datetime) -> None:
+        """Remember when the gang's progress was looked at."""
+        entry.published = replace(entry.published, looked_at=at)
+
+    async def _rebase(self, entry: Entry) -> None:
+        """After a conflict: the spec or metadata moved on, the status stays ours."""
+        wire = await self._read(entry)
+        if wire is None:
+            entry.needs_refresh = True
+        else:
+            self._store.rebase_framework(entry, wire)
+
+    async def _read(self, entry: Entry) -> Object | None:
+        try:
+            return await self._client.get(FRAMEWORKS, entry.namespace, entry.name)
+        except NotFoundError:
+            self._store.drop_framework(entry)
+        except KubeError as e:
+            logger.warning("cannot read", extra={"framework": entry.key, "error": str(e)})
+        return None
+
+    async def _reread_configmap(self, entry: Entry, name: str) -> None:
+        try:
+            wire = await self._client.get(CONFIGMAPS, entry.namespace, name)
+        except NotFoundError:
+            self._store.record_absent(entry, ObjectKind.CONFIGMAP, name, None)
+        except KubeError as e:
+            logger.warning("cannot read", extra={"framework": entry.key, "error": str(e)})
+        else:
+            self._store.apply_configmap(wire)
+
+    def _build_body(self, framework: Framework, status: FrameworkStatus) -> Object:
+        wire = codec.encode_status(status)
+        if self._compression_min_bytes is not None:
+            wire = codec.compress_status(wire, self._compression_min_bytes)
+        meta = framework.metadata
+        return {
+            "apiVersion": constants.API_VERSION,
+            "kind": constants.FRAMEWORK_KIND,
+            "metadata": {
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+            },
+            "status": wire,
+        }
+
+    def _record(
+        self,
+        entry: Entry,
+        wire: Object,
+        framework: Framework,
+        status: FrameworkStatus,
+    ) -> None:
+        metadata = codec.decode_metadata(wire)
+        spec = framework.spec
+        if metadata.generation != framework.metadata.generation:
+            spec = codec.decode_spec(wire.get("spec"))
+        written = replace(framework, metadata=metadata, spec=spec, status=status)
+        self._store.record_status(entry, wire, written)
+
+    def _log_roster(self, entry: Entry, publication: Publication) -> None:
+        roster = publication.roster
+        if roster is None:
+            return
+        logger.info(
+            "roster published",
+            extra={
+                "framework": entry.key,
+                "generation": roster.generation,
+                "ready": f"{roster.ready}/{roster.wanted}",
+                "complete": roster.complete,
+            },
+        )
+
+    def _count(self, resource: str, verb: str, error: KubeError | None, started: float) -> None:
+        outcome: int | str = 200
+        if error is not None:
+            outcome = error.status if isinstance(error, ApiError) else "unreachable"
+        if isinstance(error, ConflictError):
+            self._metrics.count_conflict(resource)
+        self._metrics.count_write(resource, verb, outcome, self._clock.monotonic() - started)
+
+
+def _build_patch(publication: Publication) -> Object:
+    annotations: dict[str, Any] = {
+        constants.ROSTER_VERSION_ANNOTATION: constants.ROSTER_VERSION,
+        constants.PROGRESS_ANNOTATION: publication.progress or None,
+    }
+    patch: Object = {
+        "metadata": {
+            "uid": publication.configmap_uid,
+            "resourceVersion": publication.resource_version,
+            "annotations": annotations,
+        },
+    }
+    if publication.roster is not None:
+        stored = base64.b64encode(encode_roster(publication.roster)).decode()
+        annotations[constants.GENERATION_ANNOTATION] = str(publication.roster.generation)
+        patch["binaryData"] = {constants.ROSTER_KEY: stored}
+    return patch

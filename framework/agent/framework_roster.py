@@ -1,0 +1,196 @@
+"""The roster as a Framework's status tells it: for agents that may not read the ConfigMap.
+
+Called by ``sources``. Pure. Works on the raw object, because the zipapp carries no codec. The
+same rules as for the published roster: a member is a wanted Task whose current, not completed
+attempt has its address; a finally Completed Task is satisfied.
+"""
+
+import base64
+import json
+import zlib
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from framework.api.roster import (
+    PHASE_ACTIVE,
+    PHASE_COMPLETING,
+    STATE_FAILED,
+    STATE_SUCCEEDED,
+    CompletedTask,
+    Member,
+    Missing,
+    RoleRoster,
+    Roster,
+    fingerprint_uid,
+)
+
+_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
+_STATE_COMPLETED = "Completed"
+_ADDRESSED_STATES = ("AttemptPreparing", "AttemptRunning")
+_COMPLETING_STATES = (
+    "AttemptDeletionPending",
+    "AttemptDeletionRequested",
+    "AttemptDeleting",
+    "AttemptCompleted",
+    "Completed",
+)
+_REASONS = {
+    "AttemptCreationPending": "its Pod is not created yet",
+    "AttemptCreationRequested": "its Pod is not seen yet",
+    "AttemptCompleted": "its last attempt ended, a retry may follow",
+}
+
+
+class FrameworkError(ValueError):
+    """The object is no Framework this code can read."""
+
+
+class FrameworkView(NamedTuple):
+    """What a Framework says of its gang. The roster's generation is 0: it has none.
+
+    ``missing`` gives reasons; it lists every wanted Task that is neither member nor completed.
+    """
+
+    roster: Roster
+    missing: Tuple[Missing, ...]
+
+
+def decompress_framework(framework: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the object with its Tasks in plain form, as the Go original dumps it.
+
+    Raises:
+        FrameworkError: The compressed Tasks are broken.
+    """
+    status = framework.get("status")
+    attempt = status.get("attemptStatus") if isinstance(status, dict) else None
+    if not isinstance(status, dict) or not isinstance(attempt, dict):
+        return framework
+    if "taskRoleStatusesCompressed" not in attempt:
+        return framework
+    plain = dict(attempt)
+    blob = plain.pop("taskRoleStatusesCompressed")
+    if blob is not None and plain.get("taskRoleStatuses") is None:
+        try:
+            plain["taskRoleStatuses"] = json.loads(_gunzip(base64.b64decode(blob)).decode())
+        except (ValueError, TypeError, zlib.error) as e:
+            raise FrameworkError(f"undecodable taskRoleStatusesCompressed: {e}") from e
+    return dict(framework, status=dict(status, attemptStatus=plain))
+
+
+def build_view(framework: Dict[str, Any], *, is_attempt_aware: bool) -> FrameworkView:
+    """Build the roster of a (decompressed) Framework.
+
+    Without ``is_attempt_aware`` the rule is the Go original's: every address counts, whatever the
+    state of its Task.
+
+    Raises:
+        FrameworkError: The object lacks what every Framework has.
+    """
+    try:
+        metadata = framework["metadata"]
+        status = framework.get("status") or {}
+        attempt = status.get("attemptStatus") or {}
+        statuses = {role["name"]: role for role in attempt.get("taskRoleStatuses") or ()}
+        specs = {role["name"]: role for role in framework["spec"].get("taskRoles") or ()}
+        missing: List[Missing] = []
+        roles = [
+            _build_role(specs[name], statuses.get(name), missing, is_attempt_aware=is_attempt_aware)
+            for name in _order_roles(specs, statuses)
+        ]
+        roster = Roster(
+            namespace=str(metadata.get("namespace") or ""),
+            framework=str(metadata["name"]),
+            framework_uid=str(metadata.get("uid") or ""),
+            attempt_id=int(attempt.get("id") or 0),
+            instance_uid=str(attempt.get("instanceUID") or ""),
+            generation=0,
+            complete=bool(status) and all(role.ready >= role.minimum for role in roles),
+            phase=PHASE_COMPLETING if status.get("state") in _COMPLETING_STATES else PHASE_ACTIVE,
+            roles=tuple(roles),
+            leaving=(),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as e:
+        raise FrameworkError(f"unreadable Framework: {type(e).__name__}: {e}") from e
+    return FrameworkView(roster, tuple(missing))
+
+
+def _order_roles(specs: Dict[str, Any], statuses: Dict[str, Any]) -> List[str]:
+    """Status order, as the Go original lists roles; then wanted roles that have no status yet."""
+    known = [name for name in statuses if name in specs]
+    return known + [n for n, s in specs.items() if n not in statuses and _count_tasks(s) > 0]
+
+
+def _build_role(
+    spec: Dict[str, Any],
+    status: Optional[Dict[str, Any]],
+    missing: List[Missing],
+    *,
+    is_attempt_aware: bool,
+) -> RoleRoster:
+    number = _count_tasks(spec)
+    absent = {int(i) for i in spec.get("absentTaskIndices") or () if 0 <= int(i) < number}
+    wanted = number - len(absent)
+    minimum = spec.get("minMemberCount")
+    tasks = (status or {}).get("taskStatuses") or ()
+    members: List[Member] = []
+    completed: List[CompletedTask] = []
+    for index in range(number):
+        if index in absent:
+            continue
+        task = tasks[index] if index < len(tasks) else None
+        reason = _sort_task(index, task, members, completed, is_attempt_aware=is_attempt_aware)
+        if reason:
+            missing.append(Missing(str(spec["name"]), index, reason))
+    return RoleRoster(
+        name=str(spec["name"]),
+        wanted=wanted,
+        minimum=wanted if minimum is None else min(int(minimum), wanted),
+        running=False,
+        members=tuple(members),
+        completed=tuple(completed),
+        absent=tuple(sorted(absent)),
+    )
+
+
+def _sort_task(
+    index: int,
+    task: Optional[Dict[str, Any]],
+    members: List[Member],
+    completed: List[CompletedTask],
+    *,
+    is_attempt_aware: bool,
+) -> str:
+    """Put the Task where it belongs, or return why it is missing."""
+    if task is None:
+        return "the controller has not seen it yet"
+    if task.get("deletionPending"):
+        return "it is being scaled down"
+    attempt = task["attemptStatus"]
+    state, address = task.get("state"), attempt.get("podIP") or ""
+    if is_attempt_aware and state == _STATE_COMPLETED:
+        completed.append(CompletedTask(index, _get_end(attempt), address))
+        return ""
+    if address and (state in _ADDRESSED_STATES or not is_attempt_aware):
+        fingerprint = fingerprint_uid(str(attempt.get("podUID") or ""))
+        members.append(Member(index, (address,), fingerprint, int(attempt.get("id") or 0)))
+        return ""
+    if state in _ADDRESSED_STATES or not is_attempt_aware:
+        return "its Pod has no address yet"
+    return _REASONS.get(str(state), "its Pod is going away")
+
+
+def _get_end(attempt: Dict[str, Any]) -> str:
+    completion = attempt.get("completionStatus") or {}
+    name = (completion.get("type") or {}).get("name")
+    return STATE_SUCCEEDED if name == STATE_SUCCEEDED else STATE_FAILED
+
+
+def _count_tasks(spec: Dict[str, Any]) -> int:
+    return int(spec.get("taskNumber") or 0)
+
+
+def _gunzip(blob: bytes) -> bytes:
+    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    raw = decompressor.decompress(blob, _MAX_DECOMPRESSED_BYTES)
+    if not decompressor.eof:
+        raise ValueError("cut off, or too long")
+    return raw

@@ -1,0 +1,179 @@
+"""Where an agent reads its gang: the attempt ConfigMap, else the Framework itself.
+
+Called by the barrier's loop and the rendezvous agent. A source keeps the newest it has read and
+how it fares; what that means for the agent is decided there.
+"""
+
+import base64
+import json
+from typing import Any, Dict, NamedTuple, Optional
+
+from framework.agent.access import Access
+from framework.agent.clock import AgentClock
+from framework.agent.connection import Connection, UnreachableError
+from framework.agent.framework_roster import (
+    FrameworkError,
+    FrameworkView,
+    build_view,
+    decompress_framework,
+)
+from framework.agent.watch import HEALTH_BY_STATUS, Health, ObjectWatch
+from framework.api import constants
+from framework.api.roster import Progress, Roster, RosterError, decode_progress, decode_roster
+
+_OK = 200
+
+
+class AttemptConfigMap(NamedTuple):
+    """What the attempt's ConfigMap says. ``problem`` tells why a stored roster is unreadable."""
+
+    uid: str
+    is_terminating: bool
+    carries_roster: bool
+    roster: Optional[Roster]
+    progress: Optional[Progress]
+    problem: str
+
+
+class SourceState(NamedTuple):
+    """How a source fares, and since when (the agent's monotonic time)."""
+
+    health: Health
+    since: float
+    message: str
+
+
+def parse_configmap(body: Dict[str, Any]) -> AttemptConfigMap:
+    """Read the attempt's ConfigMap; broken annotations count as absent, a broken roster is told."""
+    metadata = body.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    roster, progress, problem = None, None, ""
+    stored = (body.get("binaryData") or {}).get(constants.ROSTER_KEY)
+    if stored is not None:
+        try:
+            roster = decode_roster(base64.b64decode(stored))
+        except (RosterError, ValueError, TypeError) as e:
+            problem = str(e)
+    if constants.PROGRESS_ANNOTATION in annotations:
+        try:
+            progress = decode_progress(annotations[constants.PROGRESS_ANNOTATION])
+        except RosterError:
+            progress = None
+    return AttemptConfigMap(
+        uid=str(metadata.get("uid") or ""),
+        is_terminating=metadata.get("deletionTimestamp") is not None,
+        carries_roster=constants.ROSTER_VERSION_ANNOTATION in annotations,
+        roster=roster,
+        progress=progress,
+        problem=problem,
+    )
+
+
+class ConfigMapSource:
+    """The attempt's ConfigMap, watched by name."""
+
+    def __init__(self, access: Access, clock: AgentClock, namespace: str, name: str) -> None:
+        """Watch the ConfigMap ``name``."""
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._watch = ObjectWatch(access, clock, path, name)
+        self._clock = clock
+        self._version = 0
+        self.configmap: Optional[AttemptConfigMap] = None
+        self.state = SourceState(Health.STARTING, clock.monotonic(), "")
+
+    def poll(self, timeout_seconds: float) -> None:
+        """Wait for news at most about ``timeout_seconds``, and take in what came."""
+        for change in self._watch.poll(timeout_seconds):
+            if change.body is None:
+                self.configmap, self._version = None, 0
+            elif not self._is_older(change.body):
+                self.configmap = parse_configmap(change.body)
+        self.state = _advance(
+            self.state, self._watch.health, self._watch.message, self._clock.monotonic()
+        )
+
+    def close(self) -> None:
+        """Close the watch."""
+        self._watch.close()
+
+    def _is_older(self, body: Dict[str, Any]) -> bool:
+        """Tell whether a lagging server's cache shows a form older than the one known."""
+        metadata = body.get("metadata") or {}
+        text = str(metadata.get("resourceVersion") or "")
+        version = int(text) if text.isdigit() else 0
+        is_same = self.configmap is not None and self.configmap.uid == metadata.get("uid")
+        if is_same and 0 < version < self._version:
+            return True
+        self._version = version
+        return False
+
+
+class FrameworkSource:
+    """The Framework, read on demand."""
+
+    def __init__(
+        self,
+        access: Access,
+        clock: AgentClock,
+        namespace: str,
+        name: str,
+        *,
+        is_attempt_aware: bool,
+    ) -> None:
+        """Read the Framework ``name``; ``is_attempt_aware`` as ``build_view`` takes it."""
+        self._connection = Connection(access, clock)
+        self._clock = clock
+        collection = f"/apis/{constants.API_VERSION}/namespaces/{namespace}"
+        self._path = f"{collection}/{constants.FRAMEWORK_PLURAL}/{name}"
+        self._is_attempt_aware = is_attempt_aware
+        self.framework: Optional[Dict[str, Any]] = None
+        self.view: Optional[FrameworkView] = None
+        self.retry_after_seconds = 0.0
+        self.state = SourceState(Health.STARTING, clock.monotonic(), "")
+
+    def read(self, *, is_cached: bool = True) -> None:
+        """Read it once: from the server's cache, or the newest form.
+
+        What was read before is forgotten when the object is gone, and kept on other failures.
+        """
+        query = "?resourceVersion=0" if is_cached else ""
+        self.retry_after_seconds = 0.0
+        health, message = Health.UNREACHABLE, ""
+        try:
+            answer = self._connection.fetch("GET", self._path + query)
+            if answer.head.status == _OK:
+                self._take(answer.body)
+                health = Health.HEALTHY
+            else:
+                health = HEALTH_BY_STATUS.get(answer.head.status, Health.UNREACHABLE)
+                message = answer.describe()
+                self.retry_after_seconds = answer.head.retry_after_seconds or 0.0
+        except (UnreachableError, FrameworkError) as e:
+            message = str(e)
+        if health is Health.NOT_FOUND:
+            self.framework = self.view = None
+        if health is Health.UNAUTHORIZED:
+            self._connection.close()  # the next one reads the token anew
+        self.state = _advance(self.state, health, message, self._clock.monotonic())
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _take(self, body: bytes) -> None:
+        try:
+            parsed = json.loads(body.decode())
+        except ValueError as e:
+            raise FrameworkError(f"the answer is no JSON: {e}") from e
+        if not isinstance(parsed, dict):
+            raise FrameworkError("the answer is no JSON object")
+        framework = decompress_framework(parsed)
+        self.view = build_view(framework, is_attempt_aware=self._is_attempt_aware)
+        self.framework = framework
+
+
+def _advance(state: SourceState, health: Health, message: str, now: float) -> SourceState:
+    """Keep the time since when a source is in its present health."""
+    if health is state.health:
+        return state._replace(message=message)
+    return SourceState(health, now, message)

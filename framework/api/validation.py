@@ -1,0 +1,200 @@
+"""What a Framework must be beyond having the right types: all faults at once, with remedies.
+
+Called by the CLI before it applies anything, and by the controller, which sets a condition and
+refuses nothing the Go original ran, except roles of one name. Not here: types (``codec``), and
+what only the API server can judge, such as most of a Pod template. Source: FRAMEWORK, "Objects".
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from framework.api import constants
+from framework.api.fielderrors import FieldError, join_path
+from framework.api.naming import is_framework_name, is_role_name
+from framework.api.types import (
+    ExecutionType,
+    Framework,
+    FrameworkSpec,
+    RetryPolicySpec,
+    TaskRoleSpec,
+    TaskSpec,
+)
+from framework.api.wire import json_type
+
+# From an execution type to those a user may change it to.
+EXECUTION_TRANSITIONS: dict[ExecutionType, frozenset[ExecutionType]] = {
+    ExecutionType.CREATE: frozenset({ExecutionType.START, ExecutionType.STOP}),
+    ExecutionType.START: frozenset({ExecutionType.STOP}),
+    ExecutionType.STOP: frozenset(),
+}
+
+
+def validate_framework(framework: Framework) -> tuple[FieldError, ...]:
+    """Find every fault of a Framework's name and spec."""
+    return (*_check_metadata(framework), *validate_spec(framework.spec))
+
+
+def validate_spec(spec: FrameworkSpec) -> tuple[FieldError, ...]:
+    """Find every fault of a spec, with paths from ``spec`` on."""
+    errors = list(_check_retry_policy(spec.retry_policy, "spec.retryPolicy"))
+    for i, role in enumerate(spec.task_roles):
+        errors.extend(_check_role(role, f"spec.taskRoles[{i}]"))
+    errors.extend(find_duplicate_roles(spec))
+    return tuple(errors)
+
+
+def find_duplicate_roles(spec: FrameworkSpec) -> tuple[FieldError, ...]:
+    """Find roles named like an earlier one: no Pod name would tell their Tasks apart."""
+    first: dict[str, int] = {}
+    errors = []
+    for i, role in enumerate(spec.task_roles):
+        if role.name in first:
+            errors.append(
+                FieldError(
+                    f"spec.taskRoles[{i}].name",
+                    f"{role.name!r} is also the name of taskRoles[{first[role.name]}]: "
+                    "give each role its own",
+                )
+            )
+        first.setdefault(role.name, i)
+    return tuple(errors)
+
+
+def validate_transition(old: FrameworkSpec, new: FrameworkSpec) -> tuple[FieldError, ...]:
+    """Find what a change of the spec may not change: ``executionType`` only goes forward."""
+    source, target = old.execution_type, new.execution_type
+    if target is source or target in EXECUTION_TRANSITIONS[source]:
+        return ()
+    return (
+        FieldError(
+            "spec.executionType",
+            f"cannot go from {source} to {target}: "
+            "delete the Framework, then create it anew to run it again",
+        ),
+    )
+
+
+def _check_metadata(framework: Framework) -> Iterator[FieldError]:
+    name = framework.metadata.name
+    if not name and framework.metadata.extra.get("generateName"):
+        return
+    if not name:
+        yield FieldError("metadata.name", "is required: name the Framework")
+    elif not is_framework_name(name):
+        yield FieldError(
+            "metadata.name",
+            f"{name!r} is no Framework name: use 1 to 63 of a-z, 0-9 and '-', "
+            "beginning and ending with a letter or digit",
+        )
+
+
+def _check_role(role: TaskRoleSpec, path: str) -> Iterator[FieldError]:
+    if not role.name:
+        yield FieldError(f"{path}.name", "is required: name the role")
+    elif not is_role_name(role.name):
+        yield FieldError(
+            f"{path}.name",
+            f"{role.name!r} is no role name: use 1 to 63 of a-z and 0-9, without '-'",
+        )
+    if not 0 <= role.task_number <= constants.MAX_TASK_NUMBER:
+        yield FieldError(
+            f"{path}.taskNumber",
+            f"must be from 0 to {constants.MAX_TASK_NUMBER}, not {role.task_number}",
+        )
+    yield from _check_completion_policy(role, f"{path}.frameworkAttemptCompletionPolicy")
+    yield from _check_extensions(role, path)
+    yield from _check_task(role.task, f"{path}.task")
+    # The original runs a role without Tasks whatever its template is.
+    if role.wanted_count > 0:
+        yield from _check_template(role.task.pod, f"{path}.task.pod")
+
+
+def _check_completion_policy(role: TaskRoleSpec, path: str) -> Iterator[FieldError]:
+    meaning = "a count of Tasks, or -1 (0 is the same) for no such policy"
+    policy = role.completion_policy
+    unlimited = constants.UNLIMITED
+    yield from _check_least(
+        f"{path}.minFailedTaskCount", policy.min_failed_task_count, unlimited, meaning
+    )
+    yield from _check_least(
+        f"{path}.minSucceededTaskCount", policy.min_succeeded_task_count, unlimited, meaning
+    )
+
+
+def _check_extensions(role: TaskRoleSpec, path: str) -> Iterator[FieldError]:
+    absent_path = join_path(path, constants.ABSENT_TASK_INDICES_FIELD)
+    seen: set[int] = set()
+    for i, index in enumerate(role.absent_task_indices):
+        yield from _check_least(f"{absent_path}[{i}]", index, 0, "the index of a Task")
+        if index in seen:
+            yield FieldError(f"{absent_path}[{i}]", f"{index} is listed twice: remove one")
+        seen.add(index)
+    if role.min_member_count is not None:
+        yield from _check_least(
+            join_path(path, constants.MIN_MEMBER_COUNT_FIELD),
+            role.min_member_count,
+            0,
+            "a count of Tasks; leave it out to start with all of them",
+        )
+    if role.drain is not None:
+        yield from _check_least(
+            f"{path}.{constants.DRAIN_FIELD}.{constants.DRAIN_TIMEOUT_FIELD}",
+            role.drain.timeout_seconds,
+            0,
+            "seconds; leave drain out for no drain",
+        )
+
+
+def _check_task(task: TaskSpec, path: str) -> Iterator[FieldError]:
+    yield from _check_retry_policy(task.retry_policy, f"{path}.retryPolicy")
+    timeout_seconds = task.pod_graceful_deletion_timeout_seconds
+    if timeout_seconds is not None:
+        yield from _check_least(
+            f"{path}.podGracefulDeletionTimeoutSec",
+            timeout_seconds,
+            0,
+            "seconds; leave it out to never delete by force",
+        )
+
+
+def _check_retry_policy(policy: RetryPolicySpec, path: str) -> Iterator[FieldError]:
+    yield from _check_least(
+        f"{path}.maxRetryCount",
+        policy.max_retry_count,
+        constants.EXTENDED_UNLIMITED,
+        "a count, -1 to retry every failure or -2 to retry every completion",
+    )
+
+
+def _check_least(path: str, value: int, least: int, meaning: str) -> Iterator[FieldError]:
+    if value < least:
+        yield FieldError(path, f"must be at least {least}, not {value}: {meaning}")
+
+
+def _check_template(pod: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """Check what every Pod template needs and what the controller itself writes into."""
+    spec = pod.get("spec")
+    containers = spec.get("containers") if isinstance(spec, Mapping) else None
+    if not isinstance(containers, (list, tuple)) or not containers:
+        yield FieldError(f"{path}.spec.containers", "is required: list at least one container")
+    metadata = pod.get("metadata")
+    if metadata is None:
+        return
+    if not isinstance(metadata, Mapping):
+        yield FieldError(f"{path}.metadata", f"must be an object, not {json_type(metadata)}")
+        return
+    for key in ("labels", "annotations"):
+        yield from _check_texts(metadata.get(key), f"{path}.metadata.{key}")
+
+
+def _check_texts(texts: Any, path: str) -> Iterator[FieldError]:
+    if texts is None:
+        return
+    if not isinstance(texts, Mapping):
+        yield FieldError(path, f"must be an object, not {json_type(texts)}")
+        return
+    for key, value in texts.items():
+        if not isinstance(value, str):
+            yield FieldError(
+                f"{path}[{key}]", f"must be a string, not {json_type(value)}: quote it"
+            )

@@ -1,0 +1,97 @@
+"""What a cluster's controllers collect: garbage of owners, contents of namespaces and of CRDs.
+
+``storage`` runs it step by step; one step writes the least that one decision needs.
+"""
+
+from collections.abc import Callable
+
+from localcluster.apiserver import builtins, objects
+from localcluster.apiserver.deletion import CRD_FINALIZER, Deleter
+from localcluster.apiserver.errors import Object
+from localcluster.apiserver.garbage import GarbageCollector, release
+from localcluster.apiserver.objects import ObjectKey
+from localcluster.apiserver.options import BACKGROUND, DeleteOptions
+from localcluster.apiserver.registry import ResourceType, TypeKey
+from localcluster.apiserver.state import NAMESPACES_KEY, Reference, State
+from localcluster.apiserver.strategy import Strategy
+
+DEFINITIONS_KEY = builtins.CUSTOM_RESOURCE_DEFINITIONS.key
+
+
+class Collector:
+    """Looks at the objects ``state`` marked, one at a time, in their order."""
+
+    def __init__(
+        self, state: State, deleter: Deleter, strategy_of: Callable[[ResourceType], Strategy]
+    ) -> None:
+        """Collect in ``state`` through ``deleter``."""
+        self._state = state
+        self._deleter = deleter
+        self._strategy_of = strategy_of
+        self._garbage = GarbageCollector(state, deleter, strategy_of)
+
+    def step(self) -> bool:
+        """Do the first step that is due; False when none is."""
+        while self._state.attention:
+            reference = next(iter(self._state.attention))
+            if self._look_at(reference):
+                return True
+            # Only an object that needed nothing is forgotten: what was written is looked at again.
+            self._state.attention.pop(reference, None)
+        return False
+
+    def _look_at(self, reference: Reference) -> bool:
+        type_key, key = reference
+        rt = self._state.registry.stored().get(type_key)
+        obj = self._state.find(type_key, key)
+        if rt is None or obj is None:
+            return False
+        if objects.is_terminating(obj):
+            if type_key == NAMESPACES_KEY and self._empty_namespace(key, obj):
+                return True
+            if type_key == DEFINITIONS_KEY and self._empty_definition(key, obj):
+                return True
+        return self._garbage.step(rt, reference)
+
+    def _empty_namespace(self, key: ObjectKey, obj: Object) -> bool:
+        """Delete one object of a terminating namespace; let the namespace go when it is empty."""
+        namespace = key[1]
+        is_empty = True
+        for type_key in self._state.types_held():
+            for held in sorted(self._state.all_of(type_key)):
+                if held[0] != namespace:
+                    continue
+                is_empty = False
+                if self._delete(type_key, held):
+                    return True
+        if not is_empty or not objects.get_path(obj, "spec", "finalizers"):
+            return False
+        final = objects.with_path(obj, None, "spec", "finalizers")
+        self._state.commit(NAMESPACES_KEY, key, self._unless_free(final))
+        return True
+
+    def _empty_definition(self, key: ObjectKey, obj: Object) -> bool:
+        """Delete one object of a terminating definition; let the definition go when none is left."""
+        finalizers = objects.finalizers_of(obj)
+        if CRD_FINALIZER not in finalizers:
+            return False
+        type_key = (obj["spec"]["group"], obj["spec"]["names"]["plural"])
+        held = sorted(self._state.all_of(type_key))
+        if held:
+            return any(self._delete(type_key, item) for item in held)
+        kept = objects.without_items(finalizers, CRD_FINALIZER)
+        self._state.commit(DEFINITIONS_KEY, key, release(obj, kept))
+        return True
+
+    @staticmethod
+    def _unless_free(obj: Object) -> Object | None:
+        return obj if objects.finalizers_of(obj) else None
+
+    def _delete(self, type_key: TypeKey, key: ObjectKey) -> bool:
+        rt = self._state.registry.stored().get(type_key)
+        held = self._state.find(type_key, key)
+        if rt is None or held is None or objects.is_terminating(held):
+            return False
+        before = self._state.resource_version
+        self._deleter.delete(self._strategy_of(rt), key, DeleteOptions(propagation=BACKGROUND))
+        return self._state.resource_version != before

@@ -1,0 +1,375 @@
+"""The storage engine: the laws of the Kubernetes API, without sockets.
+
+Called by the HTTP front, by the simulator and by tests; one call is one request, done when it
+returns. Synchronous and deterministic: time and UIDs come from the ``Clock`` and the ``UidSource``
+given. Objects that go in are copied, objects that come out are copies: the caller may change them.
+Not here: HTTP, authentication, persistence (``dump`` and ``restore`` give and take the state).
+"""
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from typing import Any, Self
+
+from framework.clock import Clock, UidSource
+from localcluster.apiserver import errors, objects, patches, selectors, writes
+from localcluster.apiserver.builtins import BUILTIN_TYPES
+from localcluster.apiserver.collection import Collector
+from localcluster.apiserver.deletion import Deleter
+from localcluster.apiserver.errors import Object, StatusError
+from localcluster.apiserver.history import Watch, WatchEvent
+from localcluster.apiserver.options import DeleteOptions, WriteOptions
+from localcluster.apiserver.patching import Patcher
+from localcluster.apiserver.registry import Registry, ResourceType
+from localcluster.apiserver.selectors import Selector
+from localcluster.apiserver.state import State
+from localcluster.apiserver.strategies import Strategies
+from localcluster.apiserver.subresources import Subresources
+
+__all__ = [
+    "DeleteOptions",
+    "ListResult",
+    "Object",
+    "Selector",
+    "StatusError",
+    "Storage",
+    "Watch",
+    "WatchEvent",
+    "WriteOptions",
+]
+
+INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+HISTORY_LIMIT = 10_000
+Objects = list[Object]
+_NOTHING_SELECTED = Selector()
+_DEFAULT_DELETE = DeleteOptions()
+
+
+@dataclass(frozen=True)
+class ListResult:
+    """One page of a list."""
+
+    items: list[Object]
+    resource_version: str
+    continue_token: str | None
+    remaining: int | None
+    """How many more there are; unknown (None) when a selector was given."""
+
+
+class Storage:
+    """The whole API server but its wire."""
+
+    def __init__(
+        self, clock: Clock, uids: UidSource, *, history_limit: int = HISTORY_LIMIT
+    ) -> None:
+        """Start with the built-in types and the namespaces every cluster has."""
+        self._build(clock, uids, history_limit, start=0)
+        namespaces = self._type("", "v1", "namespaces")
+        for name in INITIAL_NAMESPACES:
+            self.create(namespaces, None, {"metadata": {"name": name}})
+
+    def _build(self, clock: Clock, uids: UidSource, history_limit: int, start: int) -> None:
+        self.registry = Registry(BUILTIN_TYPES)
+        self._state = State(clock, uids, self.registry, history_limit, start)
+        self._writer = writes.Writer(self._state)
+        self._deleter = Deleter(self._state)
+        self._strategies = Strategies(self._state)
+        self._patcher = Patcher(self._state, self._writer)
+        self._collector = Collector(self._state, self._deleter, self._strategies.of)
+        self._subresources = Subresources(self._state, self._writer, self._deleter)
+
+    def _type(self, group: str, version: str, plural: str) -> ResourceType:
+        found = self.registry.find(group, version, plural)
+        if found is None:
+            raise errors.StatusError(404, "NotFound", "the server could not find the resource")
+        return found
+
+    @property
+    def resource_version(self) -> int:
+        """The version of the newest write."""
+        return self._state.resource_version
+
+    def create(
+        self,
+        rt: ResourceType,
+        namespace: str | None,
+        body: Object,
+        options: WriteOptions | None = None,
+    ) -> Object:
+        """Store a new object and return it.
+
+        Raises:
+            StatusError: 400, 403, 404, 409, 413 or 422.
+        """
+        options = options or WriteOptions()
+        strategy = self._strategies.of(rt)
+        created = self._writer.create(strategy, namespace, body, options)
+        return self._answer(rt, created)
+
+    def create_subresource(
+        self,
+        rt: ResourceType,
+        namespace: str | None,
+        name: str,
+        subresource: str,
+        body: Object,
+        options: WriteOptions | None = None,
+    ) -> Object:
+        """POST to a subresource: ``pods/binding`` or ``pods/eviction``; return a Status."""
+        key = writes.key_of(rt, namespace, name)
+        strategy = self._strategies.of(rt)
+        options = options or WriteOptions()
+        return self._subresources.create(strategy, key, subresource, body, options)
+
+    def get(
+        self,
+        rt: ResourceType,
+        namespace: str | None,
+        name: str,
+        *,
+        subresource: str | None = None,
+    ) -> Object:
+        """Return an object, or one of its subresources.
+
+        Raises:
+            StatusError: 404.
+        """
+        found = self._writer.find(rt, writes.key_of(rt, namespace, name))
+        if subresource == "scale":
+            return self._subresources.scale_of(rt, found)
+        return self._answer(rt, found)
+
+    def list(
+        self,
+        rt: ResourceType,
+        namespace: str | None,
+        selector: Selector = _NOTHING_SELECTED,
+        *,
+        limit: int | None = None,
+        continue_token: str | None = None,
+        resource_version: int | None = None,
+        exact: bool = False,
+    ) -> ListResult:
+        """List objects in order of namespace and name; None is all namespaces.
+
+        Pages after the first are of the state the first was read from. ``resource_version`` is the
+        least version wanted, or the very one where ``exact``.
+
+        Raises:
+            StatusError: 400 for a bad selector or token, 410 for a state that is gone, 504 for one
+                that is still to come.
+        """
+        matches = selectors.compile_selector(rt, namespace, selector)
+        version, start = self.resource_version, None
+        if continue_token:
+            version, start = _read_token(continue_token)
+        elif resource_version:
+            self._check_reached(resource_version)
+            version = resource_version if exact else version
+        held = self._state.all_of(rt.key)
+        if version != self.resource_version:
+            held = self._state.at(rt.key, version)
+        keys = sorted(key for key, obj in held.items() if matches(obj))
+        if start is not None:
+            keys = [key for key in keys if key > start]
+        page = keys[:limit] if limit else keys
+        left = len(keys) - len(page)
+        token = _write_token(version, page[-1]) if left and page else None
+        remaining = left if left and not selectors.is_selective(selector) else None
+        items = [self._answer(rt, held[key]) for key in page]
+        return ListResult(items, str(version), token, remaining)
+
+    def _check_reached(self, version: int) -> None:
+        if version > self.resource_version:
+            message = (
+                f"Too large resource version: {version}, current: {self.resource_version}"
+            )
+            error = errors.timed_out(message, retry_after=1)
+            cause = errors.Cause("ResourceVersionTooLarge", "", "Too large resource version")
+            error.causes = [cause]
+            raise error
+
+    def update(
+        self,
+        rt: ResourceType,
+        namespace: str | None,
+        name: str,
+        body: Object,
+        options: WriteOptions | None = None,
+        *,
+        subresource: str | None = None,
+    ) -> Object:
+        """Replace an object, or its status or scale.
+
+        Raises:
+            StatusError: 400, 404, 409, 413 or 422.
+        """
+        options = options or WriteOptions()
+        strategy = self._strategies.of(rt)
+        key = writes.key_of(rt, namespace, name)
+        if subresource not in (None, "status"):
+            return self._subresources.update(strategy, key, str(subresource), body, options)
+        updated = self._writer.update(strategy, key, body, options, subresource)
+        return self._answer(rt, updated)
+
+    def patch(
+        self,
+        rt: ResourceType,
+        namespace: str | None,
+        name: str,
+        patch: Any,
+        content_type: str,
+        options: WriteOptions | None = None,
+        *,
+        subresource: str | None = None,
+    ) -> tuple[Object, bool]:
+        """Patch an object; the second value tells whether an apply created it.
+
+        Raises:
+            StatusError: 400, 404, 409, 413, 415 or 422.
+        """
+        options = options or WriteOptions()
+        strategy = self._strategies.of(rt)
+        key = writes.key_of(rt, namespace, name)
+        if subresource == "scale":
+            scale = self._subresources.scale_of(rt, self._writer.find(rt, key))
+            body = patches.apply_merge_patch(scale, patch)
+            return self._subresources.update(strategy, key, "scale", body, options), False
+        patched, is_new = self._patcher.patch(
+            strategy, key, patch, content_type, options, subresource
+        )
+        return self._answer(rt, patched), is_new
+
+    def delete(
+        self,
+        rt: ResourceType,
+        namespace: str | None,
+        name: str,
+        options: DeleteOptions = _DEFAULT_DELETE,
+    ) -> Object:
+        """Delete an object; return it as it was, or as it is while it terminates.
+
+        Raises:
+            StatusError: 404, 409 or 422.
+        """
+        key = writes.key_of(rt, namespace, name)
+        return self._answer(rt, self._deleter.delete(self._strategies.of(rt), key, options))
+
+    def delete_collection(
+        self,
+        rt: ResourceType,
+        namespace: str | None,
+        selector: Selector = _NOTHING_SELECTED,
+        options: DeleteOptions = _DEFAULT_DELETE,
+    ) -> Objects:
+        """Delete every object selected; return what each delete returned."""
+        matches = selectors.compile_selector(rt, namespace, selector)
+        held = self._state.all_of(rt.key)
+        keys = sorted(key for key, obj in held.items() if matches(obj))
+        strategy = self._strategies.of(rt)
+        return [self._answer(rt, self._deleter.delete(strategy, key, options)) for key in keys]
+
+    def watch_from(
+        self,
+        rt: ResourceType,
+        namespace: str | None,
+        selector: Selector = _NOTHING_SELECTED,
+        resource_version: int | None = None,
+    ) -> Watch:
+        """Open a watch after a version; None or 0 begins with what there is, as ADDED.
+
+        Raises:
+            StatusError: 410 when the version is too old, 504 when it is not reached yet.
+        """
+        matches = selectors.compile_selector(rt, namespace, selector)
+        if resource_version:
+            self._check_reached(resource_version)
+            missed = self._state.history.since(resource_version, rt.key)
+            watch = self._state.history.open(rt, matches)
+            for change in missed:
+                watch.offer(change)
+            return watch
+        watch = self._state.history.open(rt, matches)
+        held = self._state.all_of(rt.key)
+        watch.seed(held[key] for key in sorted(held))
+        return watch
+
+    def collect_garbage(self) -> int:
+        """Collect until nothing is due; return the number of writes."""
+        before = self.resource_version
+        while self._collector.step():
+            pass
+        return self.resource_version - before
+
+    def collect_garbage_once(self) -> bool:
+        """Do one step of collection; tell whether anything was written."""
+        return self._collector.step()
+
+    @property
+    def has_garbage(self) -> bool:
+        """Whether a step of collection has anything to look at."""
+        return bool(self._state.attention)
+
+    def dump(self) -> Object:
+        """Return the whole state as JSON; the log of writes is not part of it."""
+        held = [
+            objects.copy_json(obj)
+            for type_key in self._state.types_held()
+            for obj in self._state.all_of(type_key).values()
+        ]
+        return {
+            "resourceVersion": self.resource_version,
+            "objects": held,
+            "absentOwners": sorted(self._state.absent_owners),
+        }
+
+    @classmethod
+    def restore(
+        cls,
+        dumped: Object,
+        clock: Clock,
+        uids: UidSource,
+        *,
+        history_limit: int = HISTORY_LIMIT,
+    ) -> Self:
+        """Build a storage from ``dump``; watches from before are told to list anew."""
+        storage = cls.__new__(cls)
+        storage._build(clock, uids, history_limit, start=dumped["resourceVersion"])
+        state = storage._state
+        waiting = list(dumped["objects"])
+        for obj in waiting:
+            if obj["kind"] == "CustomResourceDefinition":
+                storage._load(obj)
+        for obj in waiting:
+            if obj["kind"] != "CustomResourceDefinition":
+                storage._load(obj)
+        state.absent_owners.update(dumped.get("absentOwners", ()))
+        return storage
+
+    def _load(self, obj: Object) -> None:
+        rt = self.registry.find_kind(obj["apiVersion"], obj["kind"])
+        if rt is not None:
+            self._state.load(rt.key, objects.copy_json(obj))
+
+    @staticmethod
+    def _answer(rt: ResourceType, obj: Object) -> Object:
+        copied: Object = objects.copy_json(obj)
+        copied["apiVersion"] = rt.api_version
+        return copied
+
+
+def _write_token(version: int, last: objects.ObjectKey) -> str:
+    token = json.dumps({"v": version, "after": list(last)})
+    return base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+
+
+def _read_token(token: str) -> tuple[int, objects.ObjectKey]:
+    try:
+        padded = token + "=" * (-len(token) % 4)
+        read = json.loads(base64.urlsafe_b64decode(padded.encode()))
+        namespace, name = read["after"]
+        return int(read["v"]), (str(namespace), str(name))
+    except (ValueError, KeyError, TypeError, binascii.Error) as error:
+        message = "continue key is not valid: the token is malformed"
+        raise errors.bad_request(message) from error

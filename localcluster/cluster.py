@@ -1,0 +1,273 @@
+"""A Kubernetes of one machine: API server, garbage collector, kubelet and controller.
+
+Called by the command line (``framework local``, ``framework run --local``) and by tests. Everything
+but the controller runs in the caller's event loop; the controller is a child process, as it would
+be a Pod of its own, and is started again when it dies. A development and test engine, not more.
+
+    LocalClusterError   it cannot start here; the message has the remedy
+    PartFailedError     it started, and then a part of it failed for good
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import yaml
+
+from framework.api.crd import build_crd
+from framework.clock import Clock, Random, UidSource
+from framework.kube.client import KubeClient
+from framework.kube.config import KubeConfig
+from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from localcluster.apiserver.server import ApiServer, ServerError
+from localcluster.apiserver.storage import Storage
+from localcluster.kubelet.kubelet import Kubelet
+from localcluster.kubelet.logs import LogStore
+from localcluster.kubelet.sandbox import Isolation
+from localcluster.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+NAME = "frameworkbarrier-local"
+"""What the cluster, its user and its context are called in the kubeconfig."""
+NODE_NAME = "local"
+HOST = "127.0.0.1"
+
+
+class LocalClusterError(Exception):
+    """The local cluster cannot start here."""
+
+
+class PartFailedError(Exception):
+    """A part of the running cluster failed for good."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """What to run, and where."""
+
+    directory: Path
+    """Everything the cluster writes goes here; made if missing."""
+    port: int = 0
+    """Of the API server; 0 takes a free one."""
+    with_kubelet: bool = True
+    """Off: Pods stay Pending, for tests that play the kubelet."""
+    with_controller: bool = True
+    """Off: for a controller that is run by hand, in a debugger."""
+    kubeconfig_path: Path | None = None
+    """Where the kubeconfig is written; None for one in the directory."""
+    isolation: Isolation = Isolation.AUTO
+    """How volumes appear at their mountPath."""
+    keeps_directory: bool = False
+    """Whether the directory stays when the cluster ends; the Pods' logs always stay."""
+
+
+class LocalCluster:
+    """A running local cluster. Use it in ``async with``.
+
+    If a part of it fails for good, the ``async with`` block is cancelled and ends with a
+    PartFailedError.
+
+    Attributes:
+        kubeconfig_path: file to give to kubectl; holds the token.
+        kube_config: the same for our own client.
+        logs_path: directory of the containers' logs.
+        logs: reads them, also of Pods that are gone.
+        controller: None without one.
+    """
+
+    def __init__(
+        self, options: ClusterOptions, *, clock: Clock, uids: UidSource, random: Random
+    ) -> None:
+        """Prepare; nothing is started or written yet."""
+        self.options = options
+        self.directory = options.directory.absolute()
+        self.kubeconfig_path = (options.kubeconfig_path or self.directory / "kubeconfig").absolute()
+        self.logs_path = self.directory / "logs"
+        self.kube_config = KubeConfig(server="", token=secrets.token_urlsafe(32))
+        self.logs = LogStore(self.logs_path, clock)
+        self.controller: Supervisor | None = None
+        self._clock = clock
+        self._uids = uids
+        self._random = random
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Start everything; on return the API server answers.
+
+        Raises:
+            LocalClusterError: the directory or the port cannot be had.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            self._open_directory()
+            stack.callback(self._close_directory)
+            await self._start_parts(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        """Stop everything in order: controller, Pods, API server.
+
+        Raises:
+            PartFailedError: a part of the cluster failed for good, and so the block was cancelled.
+        """
+        try:
+            return await self._stack.__aexit__(exc_type, exc, traceback)
+        except BaseExceptionGroup as group:
+            # The parts run in task groups, which wrap whatever leaves the block.
+            failures = [error for error in _flatten(group) if error is not exc]
+            if failures:
+                raise PartFailedError("; ".join(map(str, failures))) from group
+            return None
+
+    async def _start_parts(self, stack: contextlib.AsyncExitStack) -> None:
+        storage = Storage(self._clock, self._uids)
+        _create(storage, CUSTOM_RESOURCE_DEFINITIONS, build_crd())
+        server = await self._start_server(stack, storage)
+        self.kube_config = KubeConfig(server=server, token=self.kube_config.token)
+        self._write_kubeconfig()
+        logger.info("API server started", extra={"server": server})
+        if self.options.with_kubelet:
+            await self._start_kubelet(stack)
+        if self.options.with_controller:
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            self.controller = self._build_controller()
+            task = tasks.create_task(self.controller.run(), name="controller-supervisor")
+            stack.callback(task.cancel)
+
+    async def _start_server(self, stack: contextlib.AsyncExitStack, storage: Storage) -> str:
+        server = ApiServer(
+            storage,
+            clock=self._clock,
+            tokens=[self.kube_config.token or ""],
+            pod_logs=self.logs,
+        )
+        await stack.enter_async_context(server)
+        try:
+            return await server.start(HOST, self.options.port)
+        except (ServerError, OSError) as e:
+            raise LocalClusterError(f"--port: {e}") from e
+
+    async def _start_kubelet(self, stack: contextlib.AsyncExitStack) -> None:
+        client = KubeClient(self.kube_config, user_agent="local-kubelet", clock=self._clock)
+        kubelet = Kubelet(
+            await stack.enter_async_context(client),
+            clock=self._clock,
+            root=self.directory / "kubelet",
+            api_address=self.kube_config.server,
+            service_account_token=self.kube_config.token or "",
+            node_name=NODE_NAME,
+            isolation=self.options.isolation,
+            logs=self.logs,
+            random=self._random,
+        )
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        task = tasks.create_task(kubelet.run(), name="kubelet")
+        stack.push_async_callback(_stop_kubelet, kubelet, task)
+
+    def _build_controller(self) -> Supervisor:
+        command = [sys.executable, "-P", "-m", "controller"]
+        command += ["--kubeconfig", str(self.kubeconfig_path), "--health-port", "0"]
+        # The kubeconfig decides, not what this user's shell says about some other cluster.
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("KUBE", "FRAMEWORKC"))}
+        return Supervisor(
+            "controller",
+            command,
+            log_path=self.directory / "controller.log",
+            env=env,
+            clock=self._clock,
+        )
+
+    def _open_directory(self) -> None:
+        try:
+            self.logs_path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            probe = self.directory / ".writable"
+            probe.touch()
+            probe.unlink()
+        except OSError as e:
+            raise LocalClusterError(
+                f"--directory: cannot write to {self.directory}: {e.strerror}; "
+                "give a directory you may write to"
+            ) from e
+
+    def _close_directory(self) -> None:
+        """Remove what only a running cluster needs; the kubeconfig would point at nothing."""
+        self.kubeconfig_path.unlink(missing_ok=True)
+        if self.options.keeps_directory:
+            return
+        for entry in self.directory.iterdir():
+            if entry != self.logs_path and entry.suffix != ".log":
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    entry.unlink(missing_ok=True)
+
+    def _write_kubeconfig(self) -> None:
+        """Write the file that only its owner may read, in one step."""
+        path = self.kubeconfig_path
+        text = yaml.safe_dump(_build_kubeconfig(self.kube_config), sort_keys=False)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            if path.exists() and NAME not in path.read_text("utf-8", "replace"):
+                raise LocalClusterError(
+                    f"--kubeconfig: {path} exists and is not of a local cluster; "
+                    "name another file, so that yours is not overwritten"
+                )
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            temporary.replace(path)
+        except OSError as e:
+            raise LocalClusterError(
+                f"--kubeconfig: cannot write {path}: {e.strerror}; name another file"
+            ) from e
+
+
+def _flatten(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _flatten(error)
+        else:
+            yield error
+
+
+async def _stop_kubelet(kubelet: Kubelet, task: "asyncio.Task[None]") -> None:
+    """Let the kubelet end its Pods; if it is no longer running there is nothing to wait for."""
+    stopping = asyncio.create_task(kubelet.stop(), name="kubelet-stop")
+    await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    task.cancel()
+
+
+def _create(storage: Storage, resource: Resource, body: dict[str, object]) -> None:
+    found = storage.registry.find(resource.group, resource.version, resource.plural)
+    if found is None:
+        raise AssertionError(f"the API server does not serve {resource.plural}")
+    storage.create(found, None, body)
+
+
+def _build_kubeconfig(config: KubeConfig) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": {"server": config.server}}],
+        "users": [{"name": NAME, "user": {"token": config.token}}],
+        "contexts": [
+            {"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}
+        ],
+        "current-context": NAME,
+    }

@@ -1,0 +1,367 @@
+"""One container of a Pod: its starts, its end, its restarts, its probes.
+
+Called by ``pod_worker``, which decides when it runs and when it stops. What it looks like at any
+moment is ``view``; every change is announced through ``on_change``.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from framework.kube.errors import KubeError
+from framework.kube.resources import Object
+from localcluster.kubelet import launcher
+from localcluster.kubelet.container_process import ContainerProcess, LaunchSpec, StartError
+from localcluster.kubelet.environment import list_env_references
+from localcluster.kubelet.events import EventReason
+from localcluster.kubelet.fields import FieldError
+from localcluster.kubelet.launch import PodSetup, UnknownImageError, build_launch
+from localcluster.kubelet.objects import fetch_sources
+from localcluster.kubelet.probes import ProbeResult, follow_probe, parse_probe, probe_once
+from localcluster.kubelet.restarts import CrashBackoff, RestartPolicy
+from localcluster.kubelet.status import (
+    ContainerState,
+    ContainerView,
+    Running,
+    Terminated,
+    Waiting,
+)
+
+logger = logging.getLogger(__name__)
+
+_CONFIG_RETRY_SECONDS = 2.0
+_OUTPUT_LIMIT = 10 * 1024
+
+
+class ContainerRunner:
+    """A container and its process, if it has one."""
+
+    def __init__(
+        self, container: Object, pod: Object, on_change: Callable[[], None], *, is_init: bool
+    ) -> None:
+        """Begin waiting; ``setup`` must be set before it runs."""
+        self.container = container
+        self.setup: PodSetup | None = None
+        self.passed = asyncio.Event()
+        has_init = bool(pod["spec"].get("initContainers"))
+        waiting = Waiting("PodInitializing" if has_init else "ContainerCreating")
+        self.view = ContainerView(
+            name=container["name"],
+            image=container.get("image") or "",
+            state=waiting,
+            is_init=is_init,
+            is_sidecar=is_init and container.get("restartPolicy") == "Always",
+        )
+        self._pod = pod
+        self._on_change = on_change
+        self._process: ContainerProcess | None = None
+        self._spec: LaunchSpec | None = None
+
+    @property
+    def _ready_setup(self) -> PodSetup:
+        if self.setup is None:
+            raise RuntimeError("a container runs before its Pod is set up")
+        return self.setup
+
+    # --- Running --------------------------------------------------------------------------------
+
+    async def run(self, policy: RestartPolicy) -> None:
+        """Start it, again and again as the policy says, until it has ended for good."""
+        machine = self._ready_setup.machine
+        backoff = CrashBackoff(machine.backoff)
+        while True:
+            begun = machine.clock.monotonic()
+            ended = await self._run_once()
+            if not policy.should_restart(ended.exit_code):
+                return
+            wait = backoff.next_wait_seconds(machine.clock.monotonic() - begun)
+            if wait > 0:
+                await self._wait_out_crash(wait, ended)
+
+    async def _wait_out_crash(self, seconds: float, ended: Terminated) -> None:
+        metadata = self._pod["metadata"]
+        message = (
+            f"back-off {seconds:g}s restarting failed container={self.view.name} "
+            f"pod={metadata['name']}_{metadata['namespace']}({metadata['uid']})"
+        )
+        self._record(EventReason.BACK_OFF, message)
+        self._set_state(Waiting("CrashLoopBackOff", message), last=ended)
+        await asyncio.sleep(seconds)
+
+    async def _run_once(self) -> Terminated:
+        spec = await self._prepare()
+        self._count_run()
+        process = self._process = ContainerProcess(spec)
+        self._spec = spec
+        try:
+            await process.started()
+        except StartError as e:
+            await process.wait()
+            self._record(EventReason.FAILED, f"Error: {e}")
+            return self._end(launcher.START_FAILED, reason="StartError", message=str(e))
+        self._begin()
+        async with asyncio.TaskGroup() as group:
+            probing = group.create_task(self._probe(), name=f"probe {self.view.name}")
+            code = await process.wait()
+            probing.cancel()
+        return self._end(code)
+
+    async def _prepare(self) -> LaunchSpec:
+        """Work out what to run; wait while something it refers to is missing."""
+        setup = self._ready_setup
+        references = list_env_references(self.container)
+        namespace = self._pod["metadata"]["namespace"]
+        while True:
+            try:
+                sources = await fetch_sources(setup.machine.client, namespace, references)
+                spec = build_launch(self.container, setup, sources)
+                return replace(spec, log=setup.machine.logs.open_log(self._pod, self.view.name))
+            except UnknownImageError as e:
+                self._wait_with_error("ErrImagePull", str(e))
+                await asyncio.Event().wait()
+            except (FieldError, KubeError) as e:
+                self._wait_with_error("CreateContainerConfigError", str(e))
+            except OSError as e:
+                self._wait_with_error("CreateContainerError", str(e))
+            await asyncio.sleep(_CONFIG_RETRY_SECONDS)
+
+    def _wait_with_error(self, reason: str, message: str) -> None:
+        state = Waiting(reason, message)
+        if self.view.state != state:
+            self._record(EventReason.FAILED, f"Error: {message}")
+            self._set_state(state)
+
+    def _count_run(self) -> None:
+        """Count a restart; the first run is none."""
+        state, last = self.view.state, self.view.last
+        if isinstance(state, Terminated):
+            last = state
+        count = self.view.restart_count + (1 if last is not None else 0)
+        identity = f"{self._pod['metadata']['uid']}/{self.view.name}/{count}"
+        container_id = f"local://{hashlib.sha256(identity.encode()).hexdigest()}"
+        # Not announced: it is Running within milliseconds.
+        self.view = replace(self.view, last=last, restart_count=count, container_id=container_id)
+
+    def _begin(self) -> None:
+        has_startup = "startupProbe" in self.container
+        is_ready = not has_startup and "readinessProbe" not in self.container
+        self._record(EventReason.STARTED, f"Started container {self.view.name}")
+        self._set_state(
+            Running(self._ready_setup.machine.clock.now()),
+            is_started=not has_startup,
+            is_ready=is_ready,
+        )
+
+    def _end(self, code: int, reason: str = "", message: str = "") -> Terminated:
+        """Note how the process ended; once for each process."""
+        setup = self._ready_setup
+        log = None if self._spec is None else self._spec.log
+        self._process = None
+        if log is not None:
+            setup.machine.logs.close_log(log)
+        state = self.view.state
+        ended = Terminated(
+            exit_code=code,
+            reason=reason or ("Completed" if code == 0 else "Error"),
+            message=message or self._read_termination_message(code, log),
+            started_at=state.started_at if isinstance(state, Running) else None,
+            finished_at=setup.machine.clock.now(),
+            container_id=self.view.container_id,
+        )
+        self._set_state(ended, is_ready=False, is_started=False)
+        return ended
+
+    def _read_termination_message(self, code: int, log: Path | None) -> str:
+        setup = self._ready_setup
+        message = setup.directory.read_termination_log(self.view.name)
+        policy = self.container.get("terminationMessagePolicy")
+        if not message and code != 0 and policy == "FallbackToLogsOnError" and log is not None:
+            return setup.machine.logs.read_tail(log)
+        return message
+
+    def _set_state(
+        self,
+        state: ContainerState,
+        *,
+        last: Terminated | None = None,
+        is_ready: bool = False,
+        is_started: bool = False,
+    ) -> None:
+        self.view = replace(
+            self.view,
+            state=state,
+            last=last or self.view.last,
+            is_ready=is_ready,
+            is_started=is_started,
+        )
+        if self.view.is_passed:
+            self.passed.set()
+        self._on_change()
+
+    def _record(self, reason: EventReason, message: str) -> None:
+        events = self._ready_setup.machine.events
+        events.record(self._pod, reason, message, self.view.name)
+
+    # --- Stopping -------------------------------------------------------------------------------
+
+    async def stop(self, grace_seconds: float, hurry: asyncio.Event) -> None:
+        """End it, politely if there is time; nothing may be running it any more.
+
+        Args:
+            grace_seconds: until it is killed.
+            hurry: set when the rest of the time is taken back.
+        """
+        process = self._process
+        if process is not None:
+            if not process.has_ended:
+                self._record(EventReason.KILLING, f"Stopping container {self.view.name}")
+            self._end(await self._stop_process(process, grace_seconds, hurry))
+        elif isinstance(self.view.state, Waiting) and self.view.last is not None:
+            # Between two runs: it ended as it ended last.
+            self.view = replace(self.view, state=self.view.last)
+
+    async def _stop_process(
+        self, process: ContainerProcess, grace_seconds: float, hurry: asyncio.Event
+    ) -> int:
+        if grace_seconds > 0 and not hurry.is_set():
+            polite = asyncio.create_task(self._ask_to_end(process), name=f"stop {self.view.name}")
+            hurried = asyncio.create_task(hurry.wait(), name=f"hurry {self.view.name}")
+            tasks = {polite, hurried}
+            try:
+                await asyncio.wait(
+                    tasks, timeout=grace_seconds, return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        return await process.wait() if process.has_ended else await process.kill()
+
+    async def _ask_to_end(self, process: ContainerProcess) -> None:
+        with contextlib.suppress(StartError):
+            await process.started()
+            hook = (self.container.get("lifecycle") or {}).get("preStop")
+            if hook and not process.has_ended:
+                await self._run_pre_stop(hook)
+        process.terminate()
+        await process.wait()
+
+    async def _run_pre_stop(self, hook: Object) -> None:
+        if "sleep" in hook:
+            await asyncio.sleep(hook["sleep"]["seconds"])
+            return
+        # Its time is the grace period's; whoever waits for us ends it.
+        result = await probe_once(hook, self, timeout_seconds=None)
+        if not result.ok:
+            self._record(EventReason.FAILED_PRE_STOP_HOOK, f"PreStopHook failed: {result.message}")
+
+    # --- Probes ---------------------------------------------------------------------------------
+
+    @property
+    def pod_ip(self) -> str:
+        """The Pod's address."""
+        return self._ready_setup.facts.pod_ips[0]
+
+    def resolve_port(self, port: int | str) -> int:
+        """Return the number of a port that may be named.
+
+        Raises:
+            ValueError: the container names no such port.
+        """
+        for stated in self.container.get("ports") or ():
+            if stated.get("name") == port:
+                return int(stated["containerPort"])
+        return int(port)
+
+    async def execute(self, argv: Sequence[str]) -> tuple[int, str]:
+        """Run a command in the container; return exit code and output."""
+        spec, process = self._spec, self._process
+        if spec is None or process is None:
+            return launcher.START_FAILED, "the container does not run"
+        # Not a pipe: a command that prints much must not wait for a reader.
+        output = os.memfd_create("output")
+        command = replace(spec, argv=list(argv), log=None, mounts=[], join=process.init_pid)
+        try:
+            guest = ContainerProcess(command, output=output)
+            try:
+                await guest.started()
+                code = await guest.wait()
+            except StartError as e:
+                return launcher.START_FAILED, str(e)
+            finally:
+                if not guest.has_ended:
+                    await guest.kill()
+            return code, os.pread(output, _OUTPUT_LIMIT, 0).decode("utf-8", "replace")
+        finally:
+            os.close(output)
+
+    async def _probe(self) -> None:
+        """Run the hook after the start, then follow the probes as long as the container runs."""
+        hook = (self.container.get("lifecycle") or {}).get("postStart")
+        if hook and not await self._run_post_start(hook):
+            return
+        probes = {
+            name: parse_probe(self.container[f"{name}Probe"])
+            for name in ("startup", "readiness", "liveness")
+            if self.container.get(f"{name}Probe")
+        }
+        startup = probes.get("startup")
+        if startup is not None:
+            await follow_probe(startup, self, self._heed_startup)
+        async with asyncio.TaskGroup() as group:
+            if "readiness" in probes:
+                readiness = follow_probe(probes["readiness"], self, self._heed_readiness)
+                group.create_task(readiness, name=f"readiness {self.view.name}")
+            if "liveness" in probes:
+                liveness = follow_probe(probes["liveness"], self, self._heed_liveness)
+                group.create_task(liveness, name=f"liveness {self.view.name}")
+
+    async def _run_post_start(self, hook: Object) -> bool:
+        if "sleep" in hook:
+            await asyncio.sleep(hook["sleep"]["seconds"])
+            return True
+        result = await probe_once(hook, self, timeout_seconds=None)
+        if not result.ok:
+            message = f"PostStartHook failed: {result.message}"
+            self._record(EventReason.FAILED_POST_START_HOOK, message)
+            await self._end_process()
+        return result.ok
+
+    async def _heed_startup(self, result: ProbeResult, *, counts: bool) -> bool:
+        if not counts:
+            return False
+        if not result.ok:
+            await self._restart_for("Startup", result)
+            return True
+        has_readiness = "readinessProbe" in self.container
+        self._set_state(self.view.state, is_started=True, is_ready=not has_readiness)
+        return True
+
+    async def _heed_readiness(self, result: ProbeResult, *, counts: bool) -> bool:
+        if not result.ok:
+            self._record(EventReason.UNHEALTHY, f"Readiness probe failed: {result.message}")
+        if counts and result.ok is not self.view.is_ready:
+            self._set_state(self.view.state, is_started=True, is_ready=result.ok)
+        return False
+
+    async def _heed_liveness(self, result: ProbeResult, *, counts: bool) -> bool:
+        if not result.ok and counts:
+            await self._restart_for("Liveness", result)
+        return False
+
+    async def _restart_for(self, probe: str, result: ProbeResult) -> None:
+        """Stop the process; ``run`` sees its end and goes by the restart policy."""
+        self._record(EventReason.UNHEALTHY, f"{probe} probe failed: {result.message}")
+        message = f"Container {self.view.name} failed {probe.lower()} probe, will be restarted"
+        self._record(EventReason.KILLING, message)
+        await self._end_process()
+
+    async def _end_process(self) -> None:
+        grace = self._pod["spec"].get("terminationGracePeriodSeconds", 30)
+        if self._process is not None:
+            await self._stop_process(self._process, grace, asyncio.Event())

@@ -1,0 +1,20 @@
+"""``$(VAR)`` in commands, arguments and env values, by the kubelet's rules.
+
+Called by ``environment`` and ``container``. Pure. ``$$`` is an escaped dollar sign, and a reference
+to a variable nobody defined is kept as it stands.
+"""
+
+import re
+from collections.abc import Mapping
+
+_REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)]*)\))")
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Replace references to ``variables``, once: values are not expanded again."""
+
+    def replace(match: re.Match[str]) -> str:
+        name = match["name"]
+        return "$" if name is None else variables.get(name, match[0])
+
+    return _REFERENCE.sub(replace, text)

@@ -1,0 +1,287 @@
+"""The node: takes Pods from the API server, runs them, and finishes their deletion.
+
+Called by ``localcluster.cluster``. It is scheduler and kubelet in one for the only node there is,
+and a client like any other of whatever API server it is given.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+
+from framework.clock import Clock, Random, SystemRandom
+from framework.kube.client import KubeClient
+from framework.kube.listwatch import ListWatch
+from framework.kube.resources import PODS, Object
+from localcluster.kubelet.admission import Bind, Capacity, Leave, Refuse, Run, decide_admission
+from localcluster.kubelet.events import EventReason, EventRecorder
+from localcluster.kubelet.logs import LogStore
+from localcluster.kubelet.machine import Machine
+from localcluster.kubelet.network import LoopbackNetwork, PodNetwork
+from localcluster.kubelet.node import build_node, register_node
+from localcluster.kubelet.pod_directory import PodDirectory
+from localcluster.kubelet.pod_worker import PodWorker, StopCause
+from localcluster.kubelet.pod_writes import ABANDONED_MESSAGE, PodWrites
+from localcluster.kubelet.restarts import BackoffBounds
+from localcluster.kubelet.sandbox import Isolation, detect_namespaces
+
+logger = logging.getLogger(__name__)
+
+_SHUTDOWN_GRACE_SECONDS = 2.0
+_SHUTDOWN_LIMIT_SECONDS = 8.0
+
+
+class Kubelet:
+    """Runs the Pods of one node as processes of this machine."""
+
+    def __init__(  # noqa: PLR0913 what a node consists of: all by keyword
+        self,
+        client: KubeClient,
+        *,
+        clock: Clock,
+        root: Path,
+        api_address: str,
+        service_account_token: str,
+        node_name: str = "local",
+        ca_certificate: bytes = b"",
+        network: PodNetwork | None = None,
+        isolation: Isolation = Isolation.AUTO,
+        logs: LogStore | None = None,
+        capacity: Capacity | None = None,
+        backoff: BackoffBounds | None = None,
+        random: Random | None = None,
+        on_event: Callable[[str, Object], None] | None = None,
+    ) -> None:
+        """Prepare; ``run`` does the work.
+
+        Args:
+            client: an open client of the API server, with every right.
+            clock: for times in statuses.
+            root: directory for the Pods' files and logs; an earlier kubelet's is taken over.
+            api_address: where Pods find the API server, for example ``http://127.0.0.1:6443``.
+            service_account_token: what every Pod finds in its service account's directory.
+            node_name: name of the Node object.
+            ca_certificate: ``ca.crt`` of that directory; empty with plain HTTP.
+            network: where Pods get addresses; loopback addresses by default.
+            isolation: how volumes appear at their mountPath.
+            logs: where logs are kept; by default below ``root``.
+            capacity: extended resources and number of Pods; by default none and any number.
+            backoff: the crash back-off; by default the real kubelet's.
+            random: for the waits of the list-watch.
+            on_event: told each change of a Pod as it is seen, for progress displays and tests.
+        """
+        self.node_name = node_name
+        self.logs = logs or LogStore(root / "logs", clock)
+        self.synced = asyncio.Event()
+        """Set once the Node is registered and the first list of Pods taken."""
+        self._client = client
+        self._clock = clock
+        self._root = root
+        self._api_address = api_address
+        self._isolation = Isolation(isolation)
+        self._network = network or LoopbackNetwork()
+        self._capacity = capacity or Capacity(extended={})
+        self._backoff = backoff or BackoffBounds()
+        self._random = random or SystemRandom()
+        self._on_event = on_event
+        self._account = {"token": service_account_token.encode()}
+        if ca_certificate:
+            self._account["ca.crt"] = ca_certificate
+        self._events = EventRecorder(client, clock, node_name)
+        self._writes = PodWrites(client, clock, self._events, node_name)
+        self._machine: Machine | None = None
+        self._workers: dict[str, PodWorker] = {}
+        # Nobody's yet, because they do not fit.
+        self._refused: dict[str, Object] = {}
+        # Ran here to their end, or their end is being written; never to be run again.
+        self._finished: set[str] = set()
+        self._deleting: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        """Run Pods until ``stop``, or until cancelled; then end them all.
+
+        Raises:
+            IsolationError: the isolation asked for is not to be had.
+        """
+        self._root.mkdir(parents=True, exist_ok=True)
+        node = build_node(self.node_name, self._capacity, self._clock.now())
+        namespaces = await detect_namespaces(self._isolation, self._root)
+        self._machine = Machine(
+            client=self._client,
+            clock=self._clock,
+            node_name=self.node_name,
+            root=self._root,
+            namespaces=namespaces,
+            api_address=self._api_address,
+            account=self._account,
+            logs=self.logs,
+            events=self._events,
+            network=self._network,
+            backoff=self._backoff,
+            host_env=dict(os.environ),
+            allocatable=node["status"]["allocatable"],
+        )
+        extra = {"node": self.node_name, "private_root": namespaces.private_root}
+        logger.info("kubelet starts", extra=extra)
+        listwatch = ListWatch(self._client, PODS, self, clock=self._clock, random=self._random)
+        try:
+            await register_node(self._client, node)
+            async with asyncio.TaskGroup() as group:
+                eternal = [
+                    group.create_task(listwatch.run(), name="kubelet list-watch"),
+                    group.create_task(self._events.run(), name="kubelet events"),
+                ]
+                await listwatch.synced.wait()
+                self.synced.set()
+                await self._stopping.wait()
+                await self._shut_down()
+                for task in eternal:
+                    task.cancel()
+        finally:
+            await self._cancel_tasks()
+            self._stopped.set()
+
+    async def stop(self) -> None:
+        """End all Pods (SIGTERM, 2 s, SIGKILL), set them Failed and return when all is over."""
+        self._stopping.set()
+        await self._stopped.wait()
+
+    async def _shut_down(self) -> None:
+        for worker in self._workers.values():
+            worker.stop(StopCause.NODE_SHUTDOWN, _SHUTDOWN_GRACE_SECONDS)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_SHUTDOWN_LIMIT_SECONDS)
+
+    async def _cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- Sink of the list-watch -----------------------------------------------------------------
+
+    def replace(self, items: list[Object], resource_version: str) -> None:
+        """Take all Pods there are."""
+        del resource_version
+        uids = {pod["metadata"]["uid"] for pod in items}
+        for uid in [*self._workers, *self._refused, *self._finished]:
+            if uid not in uids:
+                self._forget(uid)
+        for pod in items:
+            self._see(pod)
+
+    def apply(self, event_type: str, obj: Object) -> None:
+        """Take one change."""
+        if self._on_event is not None:
+            self._on_event(event_type, obj)
+        if event_type == "DELETED":
+            self._forget(obj["metadata"]["uid"])
+        else:
+            self._see(obj)
+
+    def bookmark(self, resource_version: str) -> None:
+        """Nothing to do: Pods are compared by UID, not by version."""
+
+    def _forget(self, uid: str) -> None:
+        self._refused.pop(uid, None)
+        self._finished.discard(uid)
+        self._deleting.discard(uid)
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.stop(StopCause.GONE, 0)
+
+    def _see(self, pod: Object) -> None:
+        metadata = pod["metadata"]
+        uid = metadata["uid"]
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.update(pod)
+            return
+        self._refused.pop(uid, None)
+        is_ours = pod["spec"].get("nodeName") == self.node_name
+        if is_ours and metadata.get("deletionTimestamp"):
+            self._finish_deletion(pod)
+        elif uid not in self._finished and not self._stopping.is_set():
+            self._admit(pod)
+
+    def _admit(self, pod: Object) -> None:
+        running = [worker.pod for worker in self._workers.values()]
+        match decide_admission(pod, self.node_name, self._capacity, running):
+            case Leave():
+                return
+            case Refuse(message):
+                self._refused[pod["metadata"]["uid"]] = pod
+                self._spawn(self._writes.refuse(pod, message), "refuse", pod)
+            case Run():
+                self._take(pod, needs_binding=False)
+            case Bind():
+                self._take(pod, needs_binding=True)
+
+    def _take(self, pod: Object, *, needs_binding: bool) -> None:
+        uid = pod["metadata"]["uid"]
+        if not needs_binding and self._was_begun(pod):
+            self._finished.add(uid)
+            self._events.record(pod, EventReason.NODE_SHUTDOWN, ABANDONED_MESSAGE)
+            self._spawn(self._abandon(pod), "abandon", pod)
+            return
+        worker = PodWorker(pod, self._get_machine())
+        self._workers[uid] = worker
+        self._spawn(self._run_pod(worker, needs_binding=needs_binding), "pod", pod)
+
+    def _was_begun(self, pod: Object) -> bool:
+        """Tell whether an earlier kubelet may have run something of it."""
+        status = pod.get("status") or {}
+        begun = status.get("startTime") or status.get("podIP")
+        return bool(begun) or PodDirectory(self._root, pod["metadata"]["uid"]).exists
+
+    def _get_machine(self) -> Machine:
+        if self._machine is None:
+            raise RuntimeError("Pods are seen before the kubelet runs")
+        return self._machine
+
+    # --- What is done with a Pod ----------------------------------------------------------------
+
+    async def _run_pod(self, worker: PodWorker, *, needs_binding: bool) -> None:
+        try:
+            # A refused binding may be our own, sent twice because the answer was lost.
+            if needs_binding and not await self._writes.bind(worker.pod):
+                if worker.pod["spec"].get("nodeName") != self.node_name:
+                    return
+            await worker.run()
+            self._finished.add(worker.uid)
+        finally:
+            del self._workers[worker.uid]
+            self._retry_refused()
+        if worker.is_deleted:
+            self._finish_deletion(worker.pod)
+
+    def _retry_refused(self) -> None:
+        """See whether a Pod that did not fit does now."""
+        for pod in list(self._refused.values()):
+            self._see(pod)
+
+    async def _abandon(self, pod: Object) -> None:
+        await self._writes.abandon(pod)
+        await asyncio.to_thread(PodDirectory(self._root, pod["metadata"]["uid"]).remove)
+
+    def _finish_deletion(self, pod: Object) -> None:
+        """Take a Pod that runs no longer out of the API."""
+        uid = pod["metadata"]["uid"]
+        if uid not in self._deleting:
+            self._deleting.add(uid)
+            self._spawn(self._writes.delete(pod), "delete", pod)
+
+    def _spawn(self, work: Coroutine[None, None, None], verb: str, pod: Object) -> None:
+        metadata = pod["metadata"]
+        name = f"{verb} {metadata['namespace']}/{metadata['name']}"
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._reap)
+
+    def _reap(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("kubelet task failed", extra={"task": task.get_name()}, exc_info=error)

@@ -1,0 +1,120 @@
+"""What exactly to run for a container: command, environment, mounts.
+
+Called by ``container`` before each start. Decides nothing over time and starts nothing.
+"""
+
+import posixpath
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from framework.api.constants import TERMINATION_LOG
+from framework.kube.resources import Object
+from localcluster.kubelet.container_process import LaunchSpec
+from localcluster.kubelet.environment import Sources, build_environment
+from localcluster.kubelet.expansion import expand
+from localcluster.kubelet.fields import PodFacts
+from localcluster.kubelet.images import build_argv, explain_unknown_image, find_entrypoint
+from localcluster.kubelet.machine import Machine
+from localcluster.kubelet.path_replacement import PathReplacement
+from localcluster.kubelet.pod_directory import PodDirectory
+from localcluster.kubelet.volumes import Volume, plan_mounts
+
+_HOSTS = "/etc/hosts"
+
+
+class UnknownImageError(Exception):
+    """There is nothing to run; the text is for the container's status."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetup:
+    """A Pod with its address and its volumes made."""
+
+    machine: Machine
+    facts: PodFacts
+    directory: PodDirectory
+    volumes: dict[str, Volume]
+
+    @property
+    def hostname(self) -> str:
+        """Return the name the Pod's processes see as their machine's."""
+        return get_hostname(self.facts.pod)
+
+
+def get_hostname(pod: Object) -> str:
+    """Return ``spec.hostname``, else the Pod's name."""
+    return str(pod["spec"].get("hostname") or pod["metadata"]["name"])
+
+
+def build_launch(container: Object, setup: PodSetup, sources: Sources) -> LaunchSpec:
+    """Build the launch of a container; where its output goes is the caller's.
+
+    Args:
+        container: its spec.
+        setup: its Pod.
+        sources: the objects ``list_env_references`` names.
+
+    Raises:
+        FieldError: env or mounts refer to something missing.
+        UnknownImageError: it has no command, and its image is none of ours.
+    """
+    machine = setup.machine
+    termination_path = container.get("terminationMessagePath") or TERMINATION_LOG
+    cluster = machine.build_cluster_environment()
+    asked = build_environment(container, setup.facts, sources, cluster)
+    image = container.get("image") or ""
+    argv = build_argv(
+        image,
+        [expand(word, asked) for word in container.get("command") or ()],
+        [expand(word, asked) for word in container.get("args") or ()],
+    )
+    if argv is None:
+        raise UnknownImageError(explain_unknown_image(image))
+    env = machine.build_base_environment(setup.hostname)
+    if find_entrypoint(image) is not None:
+        env |= machine.build_agent_environment(termination_path)
+    spec = LaunchSpec(
+        argv=argv,
+        env=env | asked,
+        cwd=container.get("workingDir") or "/",
+        namespaces=machine.namespaces,
+        root=setup.directory.private_root,
+        hostname=setup.hostname,
+        mounts=_list_mounts(container, setup, asked, termination_path),
+    )
+    return spec if machine.namespaces.private_root else _replace_paths(spec, container, setup)
+
+
+def _list_mounts(
+    container: Object, setup: PodSetup, variables: dict[str, str], termination_path: str
+) -> list[tuple[str, str, bool]]:
+    plans = plan_mounts(container, setup.volumes, variables)
+    mounts = [
+        (str(setup.directory.locate_mount(plan, setup.volumes)), plan.target, plan.read_only)
+        for plan in plans
+    ]
+    termination_log = setup.directory.reset_termination_log(container["name"])
+    own = [(str(termination_log), posixpath.normpath(termination_path), False)]
+    if not setup.facts.pod["spec"].get("hostNetwork"):
+        own.append((str(setup.directory.hosts), _HOSTS, False))
+    taken = {target for _, target, _ in mounts}
+    return mounts + [mount for mount in own if mount[1] not in taken]
+
+
+def _replace_paths(spec: LaunchSpec, container: Object, setup: PodSetup) -> LaunchSpec:
+    """Have the container use the Pod's directories where they are."""
+    scratch = str(setup.directory.make_scratch(container["name"]))
+    paths = {target: source for source, target, _ in spec.mounts if target != _HOSTS}
+    cwd = PathReplacement(paths).apply(spec.cwd)
+    if cwd == "/" or not Path(cwd).exists():
+        # A runtime makes a workingDir that is not there; on the host that would leave traces.
+        paths.setdefault(spec.cwd, scratch)
+        cwd = scratch if cwd == spec.cwd else cwd
+    replacement = PathReplacement(paths)
+    return replace(
+        spec,
+        argv=[replacement.apply(word) for word in spec.argv],
+        env={name: replacement.apply(value) for name, value in spec.env.items()},
+        cwd=cwd,
+        mounts=[],
+    )

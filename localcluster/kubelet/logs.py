@@ -1,0 +1,249 @@
+"""The containers' logs, kept after their Pods are gone.
+
+Written by ``launcher``, read here for ``GET pods/NAME/log`` and for ``framework logs``. One
+directory a Pod, ``ROOT/logs/NAMESPACE_POD_UID/``, with ``CONTAINER.log`` (lines of the form
+``TIME STREAM F|P TEXT``), ``CONTAINER.previous.log`` and ``pod.json`` (whose it was).
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from framework.clock import Clock
+from framework.kube.resources import Object
+from localcluster.apiserver.errors import StatusError
+
+_CHUNK_BYTES = 256 * 1024
+_FOLLOW_SECONDS = 0.05
+_TAIL_LINES = 80
+_TAIL_BYTES = 2048
+_POD_FILE = "pod.json"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLog:
+    """The log of one container of one Pod, live or gone."""
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    started_at: datetime
+    """When the Pod was begun."""
+
+
+class LogStore:
+    """Implements the API server's ``PodLogSource``."""
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        """Keep the logs below ``root``."""
+        self._root = root
+        self._clock = clock
+        self._open: set[Path] = set()
+
+    # --- For the kubelet ------------------------------------------------------------------------
+
+    def register_pod(self, pod: Object) -> None:
+        """Make the Pod's directory and note whose it is."""
+        metadata = pod["metadata"]
+        directory = self._directory(metadata["namespace"], metadata["name"], metadata["uid"])
+        directory.mkdir(parents=True, exist_ok=True)
+        whose = {
+            "namespace": metadata["namespace"],
+            "pod": metadata["name"],
+            "uid": metadata["uid"],
+            "labels": metadata.get("labels") or {},
+            "annotations": metadata.get("annotations") or {},
+            "startedAt": self._clock.now().isoformat(),
+        }
+        (directory / _POD_FILE).write_text(json.dumps(whose))
+
+    def open_log(self, pod: Object, container: str) -> Path:
+        """Return the empty log of a container about to start; keep the one before as previous."""
+        metadata = pod["metadata"]
+        directory = self._directory(metadata["namespace"], metadata["name"], metadata["uid"])
+        path = directory / f"{container}.log"
+        if path.exists():
+            path.replace(directory / f"{container}.previous.log")
+        path.touch()
+        self._open.add(path)
+        return path
+
+    def close_log(self, path: Path) -> None:
+        """Note that nothing more will be written; who follows it comes to an end."""
+        self._open.discard(path)
+
+    def read_tail(self, path: Path) -> str:
+        """Return the end of a log as a termination message: 80 lines or 2048 bytes."""
+        try:
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - _CHUNK_BYTES))
+                lines = file.read().splitlines(keepends=True)[-_TAIL_LINES:]
+        except OSError:
+            return ""
+        text = b"".join(_format_line(line, timestamps=False) for line in lines)
+        return text[-_TAIL_BYTES:].decode("utf-8", "replace")
+
+    # --- For readers ----------------------------------------------------------------------------
+
+    def list_kept(self, namespace: str, labels: Mapping[str, str]) -> list[KeptLog]:
+        """List the logs of Pods that had these labels, oldest Pod first."""
+        found = []
+        for directory in self._root.glob(f"{namespace}_*_*"):
+            whose = _read_whose(directory)
+            if whose is None or not labels.items() <= whose["labels"].items():
+                continue
+            found += [
+                KeptLog(
+                    namespace=whose["namespace"],
+                    pod=whose["pod"],
+                    uid=whose["uid"],
+                    container=path.name.removesuffix(".log"),
+                    labels=whose["labels"],
+                    annotations=whose["annotations"],
+                    started_at=datetime.fromisoformat(whose["startedAt"]),
+                )
+                for path in directory.glob("*.log")
+                if not path.name.endswith(".previous.log")
+            ]
+        return sorted(found, key=lambda log: (log.started_at, log.pod, log.uid, log.container))
+
+    async def stream(  # noqa: PLR0913 one argument for each option of the API
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        follow: bool = False,
+        tail_lines: int | None = None,
+        since_seconds: int | None = None,
+        previous: bool = False,
+        timestamps: bool = False,
+        limit_bytes: int | None = None,
+        uid: str | None = None,
+    ) -> AsyncGenerator[bytes]:
+        """Give a log in pieces; with ``follow`` until the container has ended.
+
+        Args:
+            namespace: of the Pod.
+            pod: its name; of several Pods that had it, the last one begun counts.
+            container: its name.
+            follow: go on until the container ends.
+            tail_lines: begin so many lines before the end.
+            since_seconds: leave out what is older.
+            previous: the run before the last restart.
+            timestamps: keep the time in front of each line.
+            limit_bytes: stop after so many bytes.
+            uid: of the Pod, instead of the newest of that name.
+
+        Raises:
+            StatusError: 400 or 404, there is no such log.
+        """
+        path = self._find(namespace, pod, container, previous=previous, uid=uid)
+        cutoff = b""
+        if since_seconds is not None:
+            since = self._clock.now() - timedelta(seconds=since_seconds)
+            cutoff = since.strftime("%Y-%m-%dT%H:%M:%S.%f").encode()
+        left = limit_bytes
+        pieces = self._read(path, _find_tail(path, tail_lines), follow=follow)
+        async with contextlib.aclosing(pieces):
+            async for lines in pieces:
+                piece = b"".join(
+                    _format_line(line, timestamps=timestamps) for line in lines if line >= cutoff
+                )
+                if left is not None:
+                    piece, left = piece[:left], left - min(left, len(piece))
+                if piece:
+                    yield piece
+                if left == 0:
+                    return
+
+    async def _read(self, path: Path, offset: int, *, follow: bool) -> AsyncGenerator[list[bytes]]:
+        """Yield whole lines from ``offset`` on."""
+        with path.open("rb") as file:
+            file.seek(offset)
+            rest = b""
+            while True:
+                # Asked before reading: what was written until the close is then read for sure.
+                is_open = path in self._open
+                chunk = file.read(_CHUNK_BYTES)
+                *lines, rest = (rest + chunk).split(b"\n")
+                if lines:
+                    yield lines
+                if not chunk and not (follow and is_open):
+                    return
+                # Also lets others have their turn while a large log is read.
+                await asyncio.sleep(0 if chunk else _FOLLOW_SECONDS)
+
+    def _find(
+        self, namespace: str, pod: str, container: str, *, previous: bool, uid: str | None
+    ) -> Path:
+        candidates = [
+            (whose["startedAt"], directory)
+            for directory in self._root.glob(f"{namespace}_{pod}_{uid or '*'}")
+            if (whose := _read_whose(directory)) is not None
+        ]
+        if not candidates:
+            raise StatusError(404, "NotFound", f'no log of pod "{namespace}/{pod}" is kept')
+        path = max(candidates)[1] / f"{container}{'.previous' if previous else ''}.log"
+        if not path.exists():
+            text = (
+                f'previous terminated container "{container}" in pod "{pod}" not found'
+                if previous
+                else f'container "{container}" in pod "{pod}" is waiting to start'
+            )
+            raise StatusError(400, "BadRequest", text)
+        return path
+
+    def _directory(self, namespace: str, pod: str, uid: str) -> Path:
+        # None of the three can have an underscore.
+        return self._root / f"{namespace}_{pod}_{uid}"
+
+
+def _read_whose(directory: Path) -> Object | None:
+    try:
+        whose = json.loads((directory / _POD_FILE).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return whose if isinstance(whose, dict) else None
+
+
+def _format_line(line: bytes, *, timestamps: bool) -> bytes:
+    """Turn ``TIME STREAM F|P TEXT`` into what the container printed."""
+    parts = line.rstrip(b"\n").split(b" ", 3)
+    if len(parts) != 4:  # noqa: PLR2004 the four of the form above
+        return line
+    time, _, tag, text = parts
+    end = b"\n" if tag == b"F" else b""
+    return (time + b" " if timestamps else b"") + text + end
+
+
+def _find_tail(path: Path, lines: int | None) -> int:
+    """Return the offset at which the last so many lines begin."""
+    end = path.stat().st_size
+    if lines is None or lines <= 0:
+        return 0 if lines is None else end
+    found = 0
+    for offset, chunk in _read_backwards(path, end):
+        at = len(chunk)
+        while (at := chunk.rfind(b"\n", 0, at)) >= 0:
+            # The newline at the very end closes the last line; it begins none.
+            found += offset + at != end - 1
+            if found == lines:
+                return offset + at + 1
+    return 0
+
+
+def _read_backwards(path: Path, end: int) -> Iterator[tuple[int, bytes]]:
+    with path.open("rb") as file:
+        while end > 0:
+            start = max(0, end - _CHUNK_BYTES)
+            file.seek(start)
+            yield start, file.read(end - start)
+            end = start

@@ -1,0 +1,75 @@
+"""What all Pods of this node share.
+
+Made by ``kubelet``, read by ``pod_worker`` and ``container``.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from framework.api import constants
+from framework.clock import Clock
+from framework.kube.client import KubeClient
+from localcluster.kubelet.container_process import Namespaces
+from localcluster.kubelet.events import EventRecorder
+from localcluster.kubelet.logs import LogStore
+from localcluster.kubelet.network import PodNetwork
+from localcluster.kubelet.restarts import BackoffBounds
+
+HOST_IP = "127.0.0.1"
+# The folder that holds the packages of this installation: ``python -m barrier`` works from there.
+_INSTALLATION = str(Path(__file__).parents[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The node, as its Pods' workers need it."""
+
+    client: KubeClient
+    clock: Clock
+    node_name: str
+    root: Path
+    namespaces: Namespaces
+    api_address: str
+    account: Mapping[str, bytes]
+    """Files of the service account but ``namespace``."""
+    logs: LogStore
+    events: EventRecorder
+    network: PodNetwork
+    backoff: BackoffBounds
+    host_env: Mapping[str, str]
+    """The kubelet's own environment."""
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+
+    def build_base_environment(self, hostname: str) -> dict[str, str]:
+        """Build what every process needs: nothing else of the host's environment gets in."""
+        path = self.host_env.get("PATH") or os.defpath
+        return {
+            # Last, so that a host without python3 still runs scripts written for images with it.
+            "PATH": f"{path}{os.pathsep}{Path(sys.executable).parent}",
+            "HOME": self.host_env.get("HOME") or "/",
+            "LANG": self.host_env.get("LANG") or "C.UTF-8",
+            "HOSTNAME": hostname,
+        }
+
+    def build_cluster_environment(self) -> dict[str, str]:
+        """Build the variables by which in-cluster clients find the API server."""
+        address = urlsplit(self.api_address)
+        port = address.port or (443 if address.scheme == "https" else 80)
+        return {
+            "KUBERNETES_SERVICE_HOST": address.hostname or HOST_IP,
+            "KUBERNETES_SERVICE_PORT": str(port),
+        }
+
+    def build_agent_environment(self, termination_log: str) -> dict[str, str]:
+        """Build what our own images need beyond that: the local API server speaks plain HTTP."""
+        return {
+            constants.KUBE_APISERVER_ADDRESS_ENV: self.api_address,
+            constants.WORKING_DIR_ENV: constants.WORKING_DIR,
+            constants.SERVICE_ACCOUNT_DIR_ENV: constants.SERVICE_ACCOUNT_DIR,
+            constants.TERMINATION_LOG_ENV: termination_log,
+            "PYTHONPATH": _INSTALLATION,
+        }

@@ -1,0 +1,78 @@
+"""The Node object of this machine.
+
+Called by ``kubelet`` at its start. There is no heartbeat: nobody in the local cluster declares a
+node lost, and when the kubelet goes its Pods go with it.
+"""
+
+import os
+import platform
+from datetime import datetime
+
+from framework.kube.client import KubeClient
+from framework.kube.errors import AlreadyExistsError
+from framework.kube.resources import NODES, Object
+from localcluster.kubelet.admission import Capacity
+from localcluster.kubelet.machine import HOST_IP
+from localcluster.kubelet.pod_writes import persist
+from localcluster.kubelet.status import format_time
+
+# What a Node says when there is no maximum: room for the largest gang.
+_MAX_PODS = 10000
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+def build_node(name: str, capacity: Capacity, now: datetime) -> Object:
+    """Build the Node with what this machine has."""
+    max_pods = _MAX_PODS if capacity.max_pods is None else capacity.max_pods
+    resources = {
+        "cpu": str(os.cpu_count() or 1),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') // 1024}Ki",
+        "pods": str(max_pods),
+        **{resource: str(count) for resource, count in capacity.extended.items()},
+    }
+    stamp = format_time(now)
+    times = {"lastHeartbeatTime": stamp, "lastTransitionTime": stamp}
+    conditions = [{"type": kind, "status": "False", **times} for kind in _PRESSURES]
+    ready = {"reason": "KubeletReady", "message": "the local cluster's kubelet is ready"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(
+                    platform.machine(), platform.machine()
+                ),
+            },
+        },
+        "spec": {},
+        "status": {
+            "capacity": resources,
+            "allocatable": resources,
+            "addresses": [
+                {"type": "InternalIP", "address": HOST_IP},
+                {"type": "Hostname", "address": name},
+            ],
+            "conditions": [*conditions, {"type": "Ready", "status": "True", **ready, **times}],
+        },
+    }
+
+
+async def register_node(client: KubeClient, node: Object) -> None:
+    """Create the Node, or take over the one an earlier kubelet left."""
+    name = node["metadata"]["name"]
+
+    async def create() -> None:
+        # Its own patch below brings the status in either case.
+        try:
+            await client.create(NODES, None, node)
+        except AlreadyExistsError:
+            return
+
+    async def report() -> None:
+        await client.patch(NODES, None, name, {"status": node["status"]}, subresource="status")
+
+    await persist(create, node=name, write="node")
+    await persist(report, node=name, write="node status")

@@ -1,0 +1,131 @@
+"""A Pod's files on the host: volumes, termination logs, hosts file.
+
+Called by ``pod_worker`` and ``container``. All of it is below ``ROOT/pods/UID`` and goes with the
+Pod. Logs are elsewhere, because they stay.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from localcluster.kubelet.fields import FieldError
+from localcluster.kubelet.volumes import (
+    EMPTY_DIR_MODE,
+    DirectoryVolume,
+    HostVolume,
+    MountPlan,
+    Volume,
+    locate_volume,
+)
+
+_MESSAGE_LIMIT = 4096
+
+
+class PodDirectory:
+    """The directory of one Pod."""
+
+    def __init__(self, root: Path, uid: str) -> None:
+        """Name the directory; nothing is made yet."""
+        self.path = root / "pods" / uid
+        self.volumes = self.path / "volumes"
+        self.hosts = self.path / "hosts"
+        # Empty for ever on the host: containers mount their roots over it, each unseen by others.
+        self.private_root = self.path / "root"
+
+    @property
+    def exists(self) -> bool:
+        """Tell whether a kubelet has begun to run this Pod."""
+        return self.path.exists()
+
+    def make(self, hosts: str) -> None:
+        """Make the directory; from now on ``exists`` says that the Pod was begun."""
+        for directory in (self.volumes, self.private_root):
+            directory.mkdir(parents=True, exist_ok=True)
+        # Tokens and Secrets are below; only the user of the kubelet may look.
+        self.path.chmod(0o700)
+        self.hosts.write_text(hosts)
+
+    def write_volumes(self, volumes: Mapping[str, Volume]) -> None:
+        """Make the volumes that are the Pod's own.
+
+        Raises:
+            FieldError: a hostPath is not of its type.
+        """
+        for name, volume in volumes.items():
+            path = locate_volume(name, volume, self.volumes)
+            if isinstance(volume, HostVolume):
+                _check_host_path(path, volume.kind)
+            else:
+                _write_directory(path, volume)
+
+    def remove(self) -> None:
+        """Remove everything; volumes of the host stay."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def reset_termination_log(self, container: str) -> Path:
+        """Return the empty termination log of a container about to start."""
+        path = self.path / "containers" / container / "termination-log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+        path.chmod(0o666)
+        return path
+
+    def read_termination_log(self, container: str) -> str:
+        """Return what a container wrote there."""
+        path = self.path / "containers" / container / "termination-log"
+        try:
+            with path.open("rb") as file:
+                return file.read(_MESSAGE_LIMIT).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def make_scratch(self, container: str) -> Path:
+        """Return a directory for a container that has no private root to write into."""
+        path = self.path / "containers" / container / "work"
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def locate_mount(self, plan: MountPlan, volumes: Mapping[str, Volume]) -> Path:
+        """Return what a mount shows; a subPath that is not there becomes a directory."""
+        base = locate_volume(plan.volume, volumes[plan.volume], self.volumes)
+        if not plan.sub_path:
+            return base
+        path = base / plan.sub_path
+        if not path.exists():
+            path.mkdir(parents=True)
+            path.chmod(EMPTY_DIR_MODE)
+        return path
+
+
+def _write_directory(path: Path, volume: DirectoryVolume) -> None:
+    path.mkdir(exist_ok=True)
+    path.chmod(EMPTY_DIR_MODE)
+    for file in volume.files:
+        target = path / file.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # A retry after a volume that failed finds the files of those before it.
+        target.unlink(missing_ok=True)
+        target.write_bytes(file.content)
+        target.chmod(file.mode)
+
+
+def _check_host_path(path: Path, kind: str) -> None:
+    if kind == "DirectoryOrCreate":
+        path.mkdir(parents=True, exist_ok=True)
+    if kind == "FileOrCreate" and not path.exists():
+        path.touch()
+    expected = {
+        "Directory": path.is_dir,
+        "DirectoryOrCreate": path.is_dir,
+        "File": path.is_file,
+        "FileOrCreate": path.is_file,
+        "Socket": path.is_socket,
+        "CharDevice": path.is_char_device,
+        "BlockDevice": path.is_block_device,
+    }.get(kind)
+    if expected is not None and not expected():
+        raise FieldError(f"hostPath type check failed: {path} is not a {kind}")
+    if not kind and not path.exists():
+        # As a container runtime does for a bind mount without a source.
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103 parents with default modes

@@ -1,0 +1,298 @@
+"""The life of one Pod, from its address to its last status.
+
+Called by ``kubelet``, one worker a Pod. The order is the kubelet's: address, volumes, init
+containers one by one with sidecars among them, main containers together, sidecars stopped in
+reverse. Deleting the Pod in the API is ``kubelet``'s.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from enum import Enum, auto
+
+from framework.kube.errors import KubeError
+from framework.kube.resources import Object
+from localcluster.kubelet.container import ContainerRunner
+from localcluster.kubelet.events import EventReason
+from localcluster.kubelet.fields import FieldError, PodFacts
+from localcluster.kubelet.launch import PodSetup, get_hostname
+from localcluster.kubelet.machine import HOST_IP, Machine
+from localcluster.kubelet.network import NetworkError, render_hosts
+from localcluster.kubelet.objects import fetch_sources
+from localcluster.kubelet.pod_directory import PodDirectory
+from localcluster.kubelet.restarts import RestartPolicy
+from localcluster.kubelet.status import PodView, build_status
+from localcluster.kubelet.status_channel import StatusChannel
+from localcluster.kubelet.volumes import Volume, list_volume_references, plan_volumes
+
+logger = logging.getLogger(__name__)
+
+_DEFAULT_GRACE_SECONDS = 30
+_VOLUME_RETRY_SECONDS = 1.0
+_LAST_STATUS_SECONDS = 2.0
+
+
+class StopCause(Enum):
+    """Why a Pod stops before its containers do."""
+
+    DELETED = auto()
+    """It has a deletionTimestamp."""
+    GONE = auto()
+    """It is no longer in the API."""
+    DEADLINE = auto()
+    """activeDeadlineSeconds are over."""
+    NODE_SHUTDOWN = auto()
+    """The kubelet stops."""
+    BROKEN = auto()
+    """A bug of ours."""
+
+
+_FAILURES = {
+    StopCause.DEADLINE: (
+        "DeadlineExceeded",
+        "Pod was active on the node longer than the specified deadline",
+    ),
+    StopCause.NODE_SHUTDOWN: ("NodeShutdown", "The local cluster was stopped."),
+    StopCause.BROKEN: ("KubeletError", "The local cluster's kubelet failed; its log says why."),
+}
+
+
+class PodWorker:
+    """One Pod on this node."""
+
+    def __init__(self, pod: Object, machine: Machine) -> None:
+        """Prepare to run; nothing is made yet."""
+        self.pod = pod
+        self.uid: str = pod["metadata"]["uid"]
+        self._machine = machine
+        self._directory = PodDirectory(machine.root, self.uid)
+        self._channel = StatusChannel(machine.client, pod)
+        self._started_at = machine.clock.now()
+        self._pod_ips: tuple[str, ...] = ()
+        self._init_over = False
+        self._has_stopped = False
+        self._cause: StopCause | None = None
+        self._grace_seconds: float = self._read_grace()
+        self._stopping = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._conditions: Sequence[Object] = ()
+        self._status: Object | None = None
+        spec = pod["spec"]
+        self._policy = RestartPolicy(spec.get("restartPolicy") or "Always")
+        self._runners = [
+            ContainerRunner(container, pod, self._publish, is_init=is_init)
+            for field, is_init in (("initContainers", True), ("containers", False))
+            for container in spec.get(field) or ()
+        ]
+
+    # --- What the API says ----------------------------------------------------------------------
+
+    def update(self, pod: Object) -> None:
+        """Take a newer object of this Pod."""
+        self.pod = pod
+        if pod["metadata"].get("deletionTimestamp"):
+            self.stop(StopCause.DELETED, self._read_grace())
+
+    def stop(self, cause: StopCause, grace_seconds: float) -> None:
+        """Have the Pod end; a later call can only shorten the grace."""
+        if self._cause is None or cause is StopCause.GONE:
+            self._cause = cause
+        if not self._stopping.is_set():
+            self._grace_seconds = grace_seconds
+        self._stopping.set()
+        if grace_seconds <= 0:
+            self._hurry.set()
+
+    @property
+    def is_deleted(self) -> bool:
+        """Tell whether the API waits for us to finish the Pod's deletion."""
+        is_marked = bool(self.pod["metadata"].get("deletionTimestamp"))
+        return is_marked and self._cause is not StopCause.GONE
+
+    def _read_grace(self) -> float:
+        seconds = self.pod["metadata"].get("deletionGracePeriodSeconds")
+        if seconds is None:
+            seconds = self.pod["spec"].get("terminationGracePeriodSeconds")
+        return _DEFAULT_GRACE_SECONDS if seconds is None else float(seconds)
+
+    # --- Life -----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run the Pod to its end; afterwards nothing of it is left but its logs and its status."""
+        writer = asyncio.create_task(self._channel.run(), name=f"status {self.uid}")
+        try:
+            await self._live_until_stopped()
+            await self._stop_containers()
+            self._has_stopped = True
+            self._publish()
+            await self._flush()
+        finally:
+            # Only a cancelled worker still has processes here.
+            self._hurry.set()
+            await self._stop_containers()
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+            await self._machine.network.detach(self.uid)
+            await asyncio.to_thread(self._directory.remove)
+
+    async def _live_until_stopped(self) -> None:
+        life = asyncio.create_task(self._live(), name=f"life of {self.uid}")
+        stop = asyncio.create_task(self._wait_for_stop(), name=f"stop of {self.uid}")
+        try:
+            await asyncio.wait({life, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (life, stop):
+                task.cancel()
+            results = await asyncio.gather(life, stop, return_exceptions=True)
+        if isinstance(results[0], Exception):
+            # One Pod's trouble must not become every Pod's.
+            logger.error("Pod worker failed", extra=self._describe(), exc_info=results[0])
+            self.stop(StopCause.BROKEN, self._grace_seconds)
+
+    async def _wait_for_stop(self) -> None:
+        deadline = self.pod["spec"].get("activeDeadlineSeconds")
+        try:
+            async with asyncio.timeout(deadline):
+                await self._stopping.wait()
+        except TimeoutError:
+            _, message = _FAILURES[StopCause.DEADLINE]
+            self._machine.events.record(self.pod, EventReason.DEADLINE_EXCEEDED, message)
+            self.stop(StopCause.DEADLINE, self._grace_seconds)
+
+    async def _live(self) -> None:
+        await self._set_up()
+        async with asyncio.TaskGroup() as group:
+            sidecars: list[asyncio.Task[None]] = []
+            for runner in self._list_runners(is_init=True):
+                if runner.view.is_sidecar:
+                    sidecars.append(_start(group, runner, RestartPolicy.ALWAYS))
+                    await runner.passed.wait()
+                    continue
+                await runner.run(self._policy.of_init_containers)
+                if runner.view.has_failed:
+                    break
+            else:
+                self._init_over = True
+                mains = [_start(group, r, self._policy) for r in self._list_runners(is_init=False)]
+                await asyncio.wait(mains)
+            for task in sidecars:
+                task.cancel()
+
+    def _list_runners(self, *, is_init: bool) -> list[ContainerRunner]:
+        return [runner for runner in self._runners if runner.view.is_init is is_init]
+
+    async def _set_up(self) -> None:
+        """Give the Pod its address, its directory and its volumes."""
+        # The address is published before anything else: the gang's barrier waits for it.
+        self._pod_ips = await self._attach()
+        self._publish()
+        pod, machine = self.pod, self._machine
+        facts = PodFacts(pod, machine.node_name, HOST_IP, self._pod_ips, machine.allocatable)
+        aliases = pod["spec"].get("hostAliases") or []
+        self._directory.make(render_hosts(get_hostname(pod), self._pod_ips, aliases))
+        machine.logs.register_pod(pod)
+        volumes = await self._make_volumes(facts)
+        setup = PodSetup(machine, facts, self._directory, volumes)
+        for runner in self._runners:
+            runner.setup = setup
+        if not machine.namespaces.private_root:
+            message = (
+                "this host forbids mount namespaces: volumes are not at their mountPath, paths in "
+                "command, args and env are replaced by the Pod's own directories"
+            )
+            machine.events.record(pod, EventReason.PATHS_REPLACED, message)
+
+    async def _attach(self) -> tuple[str, ...]:
+        if self.pod["spec"].get("hostNetwork"):
+            return (HOST_IP,)
+        while True:
+            try:
+                return await self._machine.network.attach(self.uid)
+            except NetworkError as e:
+                self._machine.events.record(self.pod, EventReason.FAILED, str(e))
+            await asyncio.sleep(_VOLUME_RETRY_SECONDS)
+
+    async def _make_volumes(self, facts: PodFacts) -> dict[str, Volume]:
+        """Make the volumes; wait while something they are made from is missing."""
+        machine, metadata = self._machine, self.pod["metadata"]
+        references = list_volume_references(self.pod)
+        account = {**machine.account, "namespace": metadata["namespace"].encode()}
+        said = ""
+        while True:
+            try:
+                sources = await fetch_sources(machine.client, metadata["namespace"], references)
+                volumes = plan_volumes(facts, sources, account)
+                await asyncio.to_thread(self._directory.write_volumes, volumes)
+            except (FieldError, KubeError, OSError) as e:
+                if str(e) != said:
+                    said = str(e)
+                    machine.events.record(self.pod, EventReason.FAILED_MOUNT, said)
+            else:
+                return volumes
+            await asyncio.sleep(_VOLUME_RETRY_SECONDS)
+
+    async def _stop_containers(self) -> None:
+        """End what still runs: first all but the sidecars, then these in reverse order."""
+        sidecars = [r for r in self._runners if r.view.is_sidecar]
+        others = [r for r in self._runners if not r.view.is_sidecar]
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._grace_seconds
+        await asyncio.gather(*(r.stop(self._grace_seconds, self._hurry) for r in others))
+        for runner in reversed(sidecars):
+            await runner.stop(max(0.0, deadline - loop.time()), self._hurry)
+
+    # --- Status ---------------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        view = self._build_view()
+        status = build_status(view, self._machine.clock.now())
+        if status == self._status:
+            return
+        self._status = status
+        self._conditions = status["conditions"]
+        if self._cause is not StopCause.GONE:
+            self._channel.submit(status)
+
+    def _build_view(self) -> PodView:
+        own = {condition["type"] for condition in self._conditions}
+        seen = (self.pod.get("status") or {}).get("conditions") or ()
+        foreign = [condition for condition in seen if condition.get("type") not in own]
+        failure = None if self._cause is None else _FAILURES.get(self._cause)
+        is_failed = failure is not None and self._has_stopped
+        reason, message = failure if failure is not None and is_failed else ("", "")
+        gates = self.pod["spec"].get("readinessGates") or ()
+        return PodView(
+            restart_policy=self._policy,
+            containers=tuple(runner.view for runner in self._runners),
+            host_ip=HOST_IP,
+            pod_ips=self._pod_ips,
+            started_at=self._started_at,
+            has_stopped=self._has_stopped,
+            is_failed=is_failed,
+            reason=reason,
+            message=message,
+            init_over=self._init_over,
+            readiness_gates=tuple(gate["conditionType"] for gate in gates),
+            former_conditions=(*self._conditions, *foreign),
+        )
+
+    async def _flush(self) -> None:
+        """Wait for the last status, for ever unless there is nobody to tell."""
+        if self._cause is StopCause.GONE:
+            return
+        limit = _LAST_STATUS_SECONDS if self._cause is StopCause.NODE_SHUTDOWN else None
+        try:
+            async with asyncio.timeout(limit):
+                await self._channel.flush()
+        except TimeoutError:
+            logger.warning("last Pod status not written", extra=self._describe())
+
+    def _describe(self) -> dict[str, object]:
+        metadata = self.pod["metadata"]
+        return {"pod": f"{metadata['namespace']}/{metadata['name']}", "uid": self.uid}
+
+
+def _start(
+    group: asyncio.TaskGroup, runner: ContainerRunner, policy: RestartPolicy
+) -> "asyncio.Task[None]":
+    return group.create_task(runner.run(policy), name=f"container {runner.view.name}")

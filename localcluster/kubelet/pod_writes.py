@@ -1,0 +1,126 @@
+"""What the node writes about a Pod besides its running status.
+
+Called by ``kubelet``. Each write is sent until the API server has carried it out, or until it is
+clear that it never will.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from framework.clock import Clock
+from framework.kube.backoff import Backoff
+from framework.kube.client import KubeClient
+from framework.kube.errors import ConflictError, KubeError, NotFoundError
+from framework.kube.resources import PODS, Object, Resource
+from localcluster.kubelet.events import EventReason, EventRecorder
+from localcluster.kubelet.status import build_abandoned_status, format_time
+
+logger = logging.getLogger(__name__)
+
+ABANDONED_MESSAGE = "The local cluster was restarted; the Pod's processes ended with it."
+
+
+async def persist(send: Callable[[], Awaitable[object]], **context: object) -> bool:
+    """Send until it succeeds or can only fail; tell which."""
+    backoff = Backoff()
+    while True:
+        try:
+            await send()
+        except KubeError as e:
+            if not e.is_transient:
+                logger.info("write refused", extra={**context, "error": str(e)})
+                return False
+            logger.warning("write failed, trying again", extra={**context, "error": str(e)})
+        else:
+            return True
+        await asyncio.sleep(backoff.next_bound_seconds())
+
+
+class PodWrites:
+    """Binds, refuses, fails and deletes Pods."""
+
+    def __init__(
+        self, client: KubeClient, clock: Clock, events: EventRecorder, node_name: str
+    ) -> None:
+        """Write as this node."""
+        self._client = client
+        self._clock = clock
+        self._events = events
+        self._node_name = node_name
+
+    async def bind(self, pod: Object) -> bool:
+        """Make the Pod ours; False if it is no longer to be had."""
+        metadata = pod["metadata"]
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": metadata["name"], "uid": metadata["uid"]},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": self._node_name},
+        }
+        # A Pod is bound by creating its subresource; the client creates whole resources only.
+        plural = f"pods/{metadata['name']}/binding"
+        bindings = Resource("", "v1", plural, "Binding", namespaced=True)
+
+        async def send() -> None:
+            await self._client.create(bindings, metadata["namespace"], binding)
+
+        is_bound = await persist(send, pod=metadata["name"], write="binding")
+        if is_bound:
+            name = f"{metadata['namespace']}/{metadata['name']}"
+            message = f"Successfully assigned {name} to {self._node_name}"
+            self._events.record(pod, EventReason.SCHEDULED, message)
+        return is_bound
+
+    async def refuse(self, pod: Object, message: str) -> None:
+        """Say in the Pod's status why it does not start."""
+        old = (pod.get("status") or {}).get("conditions") or ()
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+        }
+        former: Object = next((c for c in old if c.get("type") == "PodScheduled"), {})
+        if condition.items() <= former.items():
+            return
+        condition["lastTransitionTime"] = format_time(self._clock.now())
+        others = [c for c in old if c.get("type") != "PodScheduled"]
+        self._events.record(pod, EventReason.FAILED_SCHEDULING, message)
+        await self._patch_status(pod, {"phase": "Pending", "conditions": [*others, condition]})
+
+    async def abandon(self, pod: Object) -> None:
+        """Fail a Pod whose processes ended with an earlier kubelet."""
+        await self._patch_status(
+            pod, build_abandoned_status(pod, ABANDONED_MESSAGE, self._clock.now())
+        )
+
+    async def delete(self, pod: Object) -> None:
+        """Take a Pod of which nothing runs any more out of the API."""
+        metadata = pod["metadata"]
+
+        async def send() -> None:
+            try:
+                await self._client.delete(
+                    PODS,
+                    metadata["namespace"],
+                    metadata["name"],
+                    uid=metadata["uid"],
+                    grace_seconds=0,
+                )
+            except (NotFoundError, ConflictError):
+                # Gone already; another Pod may have its name.
+                return
+
+        await persist(send, pod=metadata["name"], write="deletion")
+
+    async def _patch_status(self, pod: Object, status: Object) -> None:
+        metadata = pod["metadata"]
+        patch = {"metadata": {"uid": metadata["uid"]}, "status": status}
+
+        async def send() -> None:
+            await self._client.patch(
+                PODS, metadata["namespace"], metadata["name"], patch, subresource="status"
+            )
+
+        await persist(send, pod=metadata["name"], write="status")

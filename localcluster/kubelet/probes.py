@@ -1,0 +1,172 @@
+"""Startup, readiness and liveness probes.
+
+Called by ``container``, one task a probe. What a result means for the container is decided there.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from framework.kube.resources import Object
+
+_HTTP_OK = range(200, 400)
+_OUTPUT_LIMIT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSpec:
+    """A probe with the API's defaults filled in."""
+
+    action: Object
+    """The probe as written: ``exec``, ``httpGet`` or ``tcpSocket``."""
+    initial_delay_seconds: float
+    period_seconds: float
+    timeout_seconds: float
+    success_threshold: int
+    failure_threshold: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """One answer."""
+
+    ok: bool
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeCounter:
+    """Counts equal answers in a row."""
+
+    ok: bool | None = None
+    count: int = 0
+
+    def observe(self, *, ok: bool) -> "ProbeCounter":
+        """Count one more answer."""
+        return replace(self, count=self.count + 1) if ok is self.ok else ProbeCounter(ok, 1)
+
+    def has_reached(self, spec: ProbeSpec) -> bool:
+        """Tell whether the answers now count."""
+        return self.count >= (spec.success_threshold if self.ok else spec.failure_threshold)
+
+
+class ProbeTarget(Protocol):
+    """The container under probe."""
+
+    @property
+    def pod_ip(self) -> str:
+        """The Pod's address."""
+        ...
+
+    def resolve_port(self, port: int | str) -> int:
+        """Return the number of a port that may be named."""
+        ...
+
+    async def execute(self, argv: Sequence[str]) -> tuple[int, str]:
+        """Run a command in the container; return exit code and output.
+
+        A cancelled call leaves nothing running.
+        """
+        ...
+
+
+class OnResult(Protocol):
+    """What an answer means; decided by the container."""
+
+    async def __call__(self, result: ProbeResult, *, counts: bool) -> bool:
+        """Take an answer and whether it now counts; return True to end the probe."""
+        ...
+
+
+def parse_probe(probe: Object) -> ProbeSpec:
+    """Fill in the defaults of the API."""
+    return ProbeSpec(
+        action=probe,
+        initial_delay_seconds=probe.get("initialDelaySeconds") or 0,
+        period_seconds=probe.get("periodSeconds") or 10,
+        timeout_seconds=probe.get("timeoutSeconds") or 1,
+        success_threshold=probe.get("successThreshold") or 1,
+        failure_threshold=probe.get("failureThreshold") or 3,
+    )
+
+
+async def follow_probe(
+    spec: ProbeSpec,
+    target: ProbeTarget,
+    on_result: OnResult,
+) -> None:
+    """Probe until told to stop.
+
+    Args:
+        spec: the probe.
+        target: the container.
+        on_result: gets each answer.
+    """
+    counter = ProbeCounter()
+    await asyncio.sleep(spec.initial_delay_seconds)
+    while True:
+        result = await probe_once(spec.action, target, spec.timeout_seconds)
+        counter = counter.observe(ok=result.ok)
+        if await on_result(result, counts=counter.has_reached(spec)):
+            return
+        await asyncio.sleep(spec.period_seconds)
+
+
+async def probe_once(
+    action: Object, target: ProbeTarget, timeout_seconds: float | None
+) -> ProbeResult:
+    """Ask once; also used for hooks."""
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            if "exec" in action:
+                code, output = await target.execute(action["exec"]["command"])
+                return ProbeResult(code == 0, output[:_OUTPUT_LIMIT])
+            if "httpGet" in action:
+                return await _get_http(action["httpGet"], target)
+            if "tcpSocket" in action:
+                return await _connect(action["tcpSocket"], target)
+    except TimeoutError:
+        return ProbeResult(ok=False, message=f"timed out after {timeout_seconds}s")
+    except (OSError, ValueError, asyncio.IncompleteReadError) as e:
+        return ProbeResult(ok=False, message=str(e))
+    return ProbeResult(ok=False, message="the local cluster knows no such probe")
+
+
+async def _connect(action: Object, target: ProbeTarget) -> ProbeResult:
+    host = action.get("host") or target.pod_ip
+    _, writer = await asyncio.open_connection(host, target.resolve_port(action["port"]))
+    await _close(writer)
+    return ProbeResult(ok=True)
+
+
+async def _get_http(action: Object, target: ProbeTarget) -> ProbeResult:
+    host = action.get("host") or target.pod_ip
+    port = target.resolve_port(action["port"])
+    context = None
+    if action.get("scheme") == "HTTPS":
+        # As the kubelet: a probe asks whether it answers, not who.
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection(host, port, ssl=context)
+    try:
+        headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe", "Connection": "close"}
+        headers |= {h["name"]: h["value"] for h in action.get("httpHeaders") or ()}
+        lines = [f"GET {action.get('path') or '/'} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+        status_line = (await reader.readline()).decode("latin-1").split(" ", 2)
+    finally:
+        await _close(writer)
+    status = int(status_line[1]) if len(status_line) > 1 else 0
+    message = f"HTTP probe failed with statuscode: {status}"
+    return ProbeResult(ok=True) if status in _HTTP_OK else ProbeResult(ok=False, message=message)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()

@@ -1,0 +1,101 @@
+"""Finds out, once, what of its own a container can have on this host.
+
+Called by ``kubelet`` at its start. Some hosts forbid user namespaces (a sysctl, AppArmor), some
+containers forbid mounts; the only reliable question is to try.
+"""
+
+import asyncio
+import logging
+import os
+from enum import StrEnum
+from pathlib import Path
+
+from localcluster.kubelet.container_process import (
+    ContainerProcess,
+    LaunchSpec,
+    Namespaces,
+    StartError,
+)
+
+logger = logging.getLogger(__name__)
+
+NO_NAMESPACES = Namespaces(private_root=False, pid=False, user=False)
+_TRIAL_SECONDS = 10.0
+
+
+class Isolation(StrEnum):
+    """How volumes appear at their mountPath."""
+
+    AUTO = "auto"
+    """A private root where the host allows it, else path replacement."""
+    ROOT = "root"
+    """A private root, or an error."""
+    PATHS = "paths"
+    """Path replacement."""
+
+
+class IsolationError(Exception):
+    """The isolation asked for is not to be had here."""
+
+
+async def detect_namespaces(isolation: Isolation, root: Path) -> Namespaces:
+    """Return the best the host allows.
+
+    Args:
+        isolation: what is asked for.
+        root: a directory of ours.
+
+    Raises:
+        IsolationError: a private root is asked for and forbidden.
+    """
+    if isolation is Isolation.PATHS:
+        return NO_NAMESPACES
+    reasons = []
+    for candidate in _list_candidates():
+        try:
+            await _try(candidate, root)
+        except StartError as e:
+            reasons.append(f"{candidate}: {e}")
+        except TimeoutError:
+            reasons.append(f"{candidate}: timed out")
+        else:
+            return candidate
+    if isolation is Isolation.ROOT:
+        raise IsolationError(
+            f"isolation: this host forbids mount namespaces ({'; '.join(reasons)}); "
+            f'allow unprivileged user namespaces, or use isolation "{Isolation.PATHS}"'
+        )
+    logger.info("no mount namespaces here, paths are replaced", extra={"tried": len(reasons)})
+    return NO_NAMESPACES
+
+
+def _list_candidates() -> list[Namespaces]:
+    users = [False, True] if os.geteuid() == 0 else [True]
+    return [
+        Namespaces(private_root=True, pid=pid, user=user) for user in users for pid in (True, False)
+    ]
+
+
+async def _try(candidate: Namespaces, root: Path) -> None:
+    """Run a program in a root with a mount point that the host lacks."""
+    base, volume = root / "trial-root", root / "trial-volume"
+    base.mkdir(parents=True, exist_ok=True)
+    volume.mkdir(exist_ok=True)
+    spec = LaunchSpec(
+        argv=["/bin/sh", "-c", "test -d /frameworkbarrier-trial/volume && test -e /proc/self/exe"],
+        env={"PATH": os.defpath},
+        cwd="/",
+        namespaces=candidate,
+        root=base,
+        mounts=[(str(volume), "/frameworkbarrier-trial/volume", False)],
+    )
+    trial = ContainerProcess(spec)
+    try:
+        async with asyncio.timeout(_TRIAL_SECONDS):
+            await trial.started()
+            code = await trial.wait()
+    finally:
+        if not trial.has_ended:
+            await trial.kill()
+    if code != 0:
+        raise StartError(f"a trial ended with exit code {code}")

@@ -1,0 +1,327 @@
+"""A Pod's status, computed from what its containers do.
+
+Called by ``pod_worker`` after every change. Pure. Field for field what a kubelet with containerd
+writes, because completion policies match on it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias, assert_never
+
+from framework.kube.resources import Object
+from localcluster.kubelet.restarts import RestartPolicy
+
+# In the order in which the kubelet writes them.
+_CONDITION_TYPES = (
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+)
+TERMINAL_PHASES = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Not started, or between two starts."""
+
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Started and not ended."""
+
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Terminated:
+    """Ended, by itself or by us."""
+
+    exit_code: int
+    reason: str
+    message: str
+    started_at: datetime | None
+    finished_at: datetime
+    container_id: str
+
+
+ContainerState: TypeAlias = Waiting | Running | Terminated
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerView:
+    """One container at one moment."""
+
+    name: str
+    image: str
+    state: ContainerState
+    last: Terminated | None = None
+    """How the run before this one ended."""
+    restart_count: int = 0
+    is_ready: bool = False
+    """As the readiness probe says; only counts while running."""
+    is_started: bool = False
+    """As the startup probe says; only counts while running."""
+    container_id: str = ""
+    is_init: bool = False
+    is_sidecar: bool = False
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Tell whether it ended with exit code 0."""
+        return isinstance(self.state, Terminated) and self.state.exit_code == 0
+
+    @property
+    def has_failed(self) -> bool:
+        """Tell whether it ended otherwise."""
+        return isinstance(self.state, Terminated) and self.state.exit_code != 0
+
+    @property
+    def is_passed(self) -> bool:
+        """Tell whether it lets the init containers after it start."""
+        if self.is_sidecar:
+            return isinstance(self.state, Running) and self.is_started
+        return self.has_succeeded
+
+    @property
+    def counts_as_ready(self) -> bool:
+        """Return the ``ready`` of its status."""
+        if self.is_init and not self.is_sidecar:
+            return self.has_succeeded
+        return isinstance(self.state, Running) and self.is_ready
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """A Pod at one moment."""
+
+    restart_policy: RestartPolicy
+    containers: tuple[ContainerView, ...]
+    """Init containers first, in their order."""
+    host_ip: str
+    pod_ips: tuple[str, ...]
+    started_at: datetime
+    has_stopped: bool = False
+    """Nothing of it runs any more, nor ever will."""
+    is_failed: bool = False
+    """Failed whatever its containers say: evicted, out of time, its node restarted."""
+    reason: str = ""
+    message: str = ""
+    init_over: bool = False
+    """Main containers have been started once; init containers no longer count."""
+    readiness_gates: tuple[str, ...] = ()
+    former_conditions: Sequence[Object] = field(default_factory=tuple)
+
+    @property
+    def inits(self) -> list[ContainerView]:
+        """Return init containers and sidecars."""
+        return [c for c in self.containers if c.is_init]
+
+    @property
+    def mains(self) -> list[ContainerView]:
+        """Return the main containers."""
+        return [c for c in self.containers if not c.is_init]
+
+
+def build_status(view: PodView, now: datetime) -> Object:
+    """Build the status as a merge patch wants it: what is empty is null."""
+    phase = compute_phase(view)
+    return {
+        "phase": phase,
+        "reason": view.reason or None,
+        "message": view.message or None,
+        "hostIP": view.host_ip,
+        "hostIPs": [{"ip": view.host_ip}],
+        "podIP": view.pod_ips[0] if view.pod_ips else None,
+        "podIPs": [{"ip": ip} for ip in view.pod_ips] or None,
+        "startTime": format_time(view.started_at),
+        "conditions": _build_conditions(view, phase, now),
+        "initContainerStatuses": [build_container_status(c) for c in view.inits] or None,
+        "containerStatuses": [build_container_status(c) for c in view.mains],
+    }
+
+
+def format_time(moment: datetime) -> str:
+    """Write a time as the API does, in whole seconds."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def compute_phase(view: PodView) -> str:
+    """Fold the containers' states into the Pod's phase, as the kubelet does."""
+    if view.is_failed:
+        return "Failed"
+    mains = view.mains
+    init_failed = any(c.has_failed and not c.is_sidecar for c in view.inits)
+    if not view.init_over:
+        failed = init_failed and view.restart_policy is RestartPolicy.NEVER
+        return "Failed" if failed or view.has_stopped else "Pending"
+    if any(isinstance(c.state, Waiting) and c.last is None for c in mains):
+        return "Failed" if view.has_stopped else "Pending"
+    if any(isinstance(c.state, Running | Waiting) for c in mains):
+        return "Failed" if view.has_stopped else "Running"
+    return _compute_ended_phase(view)
+
+
+def _compute_ended_phase(view: PodView) -> str:
+    succeeded = all(c.has_succeeded for c in view.mains)
+    if view.has_stopped:
+        return "Succeeded" if succeeded else "Failed"
+    policy = view.restart_policy
+    if policy is RestartPolicy.ALWAYS:
+        return "Running"
+    if succeeded:
+        return "Succeeded"
+    return "Failed" if policy is RestartPolicy.NEVER else "Running"
+
+
+def build_container_status(view: ContainerView) -> Object:
+    """Build one entry of ``containerStatuses``."""
+    running = isinstance(view.state, Running)
+    started = running and view.is_started
+    status: Object = {
+        "name": view.name,
+        "image": view.image,
+        "imageID": "",
+        "ready": view.counts_as_ready,
+        "restartCount": view.restart_count,
+        "state": _build_state(view.state),
+        "lastState": {} if view.last is None else _build_state(view.last),
+        "started": started,
+    }
+    if view.container_id:
+        status["containerID"] = view.container_id
+    return status
+
+
+def _build_state(state: ContainerState) -> Object:
+    match state:
+        case Waiting():
+            waiting = {"reason": state.reason}
+            return {"waiting": waiting | ({"message": state.message} if state.message else {})}
+        case Running():
+            return {"running": {"startedAt": format_time(state.started_at)}}
+        case Terminated():
+            # The epoch says that it never ran; containerd writes it so.
+            started = "1970-01-01T00:00:00Z"
+            if state.started_at is not None:
+                started = format_time(state.started_at)
+            terminated: Object = {
+                "exitCode": state.exit_code,
+                "reason": state.reason,
+                "startedAt": started,
+                "finishedAt": format_time(state.finished_at),
+                "containerID": state.container_id,
+            }
+            if state.message:
+                terminated["message"] = state.message
+            return {"terminated": terminated}
+        case _:
+            assert_never(state)
+
+
+def build_abandoned_status(pod: Object, message: str, now: datetime) -> Object:
+    """Build the status of a Pod whose processes ended with an earlier kubelet.
+
+    How its containers ended nobody knows; those not known to have ended get the exit code and the
+    reason with which a kubelet marks that.
+    """
+    status = pod.get("status") or {}
+    stamp = format_time(now)
+    ended: Object = {
+        "exitCode": 137,
+        "reason": "ContainerStatusUnknown",
+        "message": "The container could not be located when the pod was terminated",
+        "startedAt": None,
+        "finishedAt": stamp,
+    }
+    lists: Object = {}
+    for field_name in ("initContainerStatuses", "containerStatuses"):
+        lists[field_name] = [
+            container
+            if "terminated" in (container.get("state") or {})
+            else {**container, "state": {"terminated": ended}, "ready": False, "started": False}
+            for container in status.get(field_name) or ()
+        ] or None
+    conditions = [
+        _date(_condition(c["type"], ok=False, reason="PodFailed"), c, now)
+        if c.get("type") in {"Ready", "ContainersReady"}
+        else c
+        for c in status.get("conditions") or ()
+    ]
+    failure = {"phase": "Failed", "reason": "NodeShutdown", "message": message}
+    return {
+        **failure,
+        "startTime": status.get("startTime") or stamp,
+        "conditions": conditions,
+        **lists,
+    }
+
+
+def _build_conditions(view: PodView, phase: str, now: datetime) -> list[Object]:
+    fresh = {
+        "PodReadyToStartContainers": _condition(
+            "PodReadyToStartContainers", ok=bool(view.pod_ips) and phase not in TERMINAL_PHASES
+        ),
+        "Initialized": _build_initialized(view, phase),
+        "ContainersReady": _build_containers_ready(view, phase),
+        "PodScheduled": _condition("PodScheduled", ok=True),
+    }
+    fresh["Ready"] = _build_ready(view, fresh["ContainersReady"])
+    former = {c.get("type"): c for c in view.former_conditions}
+    merged = [_date(fresh[name], former.get(name), now) for name in _CONDITION_TYPES]
+    return merged + [c for name, c in former.items() if name not in fresh]
+
+
+def _condition(name: str, *, ok: bool, reason: str = "", message: str = "") -> Object:
+    condition = {"type": name, "status": "True" if ok else "False"}
+    texts = {"reason": reason, "message": message}
+    return condition | {key: text for key, text in texts.items() if text}
+
+
+def _date(condition: Object, former: Object | None, now: datetime) -> Object:
+    since = format_time(now)
+    if former is not None and former.get("status") == condition["status"]:
+        since = former.get("lastTransitionTime") or since
+    return {**condition, "lastTransitionTime": since}
+
+
+def _build_initialized(view: PodView, phase: str) -> Object:
+    if phase == "Succeeded":
+        return _condition("Initialized", ok=True, reason="PodCompleted")
+    missing = [] if view.init_over else _names(c for c in view.inits if not c.is_passed)
+    if not missing:
+        return _condition("Initialized", ok=True)
+    message = f"containers with incomplete status: [{' '.join(missing)}]"
+    return _condition("Initialized", ok=False, reason="ContainersNotInitialized", message=message)
+
+
+def _build_containers_ready(view: PodView, phase: str) -> Object:
+    if phase in TERMINAL_PHASES:
+        reason = "PodCompleted" if phase == "Succeeded" else "PodFailed"
+        return _condition("ContainersReady", ok=False, reason=reason)
+    counted = [c for c in view.containers if c.is_sidecar or not c.is_init]
+    unready = _names(c for c in counted if not c.counts_as_ready)
+    if not unready:
+        return _condition("ContainersReady", ok=True)
+    message = f"containers with unready status: [{' '.join(unready)}]"
+    return _condition("ContainersReady", ok=False, reason="ContainersNotReady", message=message)
+
+
+def _build_ready(view: PodView, containers_ready: Object) -> Object:
+    if containers_ready["status"] != "True":
+        return {**containers_ready, "type": "Ready"}
+    true = {c.get("type") for c in view.former_conditions if c.get("status") == "True"}
+    missing = [gate for gate in view.readiness_gates if gate not in true]
+    if not missing:
+        return _condition("Ready", ok=True)
+    message = f'the status of pod readiness gate "{missing[0]}" is not "True"'
+    return _condition("Ready", ok=False, reason="ReadinessGatesNotReady", message=message)
+
+
+def _names(views: Iterable[ContainerView]) -> list[str]:
+    return [view.name for view in views]

@@ -1,0 +1,88 @@
+"""Brings one Pod's status to the API server, newest first.
+
+Called by ``pod_worker``. Changes that come while a write is under way are written together after
+it; a write that fails is tried again with whatever is newest then.
+"""
+
+import asyncio
+import logging
+
+from framework.kube.backoff import Backoff
+from framework.kube.client import KubeClient
+from framework.kube.errors import (
+    BadRequestError,
+    ConflictError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+)
+from framework.kube.resources import PODS, Object
+
+logger = logging.getLogger(__name__)
+
+
+class StatusChannel:
+    """The newest status not yet written, and who writes it."""
+
+    def __init__(self, client: KubeClient, pod: Object) -> None:
+        """Write for this Pod, and never for a later one of its name."""
+        self._client = client
+        self._metadata = pod["metadata"]
+        self._newest: Object | None = None
+        self._submitted = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._settled.set()
+        self.is_gone = False
+
+    def submit(self, status: Object) -> None:
+        """Have this status written; what was not yet written before it is dropped."""
+        self._newest = status
+        if not self.is_gone:
+            self._settled.clear()
+            self._submitted.set()
+
+    async def flush(self) -> None:
+        """Wait until the newest status is written, or the Pod found gone."""
+        await self._settled.wait()
+
+    async def run(self) -> None:
+        """Write until cancelled, or until the Pod is gone."""
+        backoff = Backoff()
+        while not self.is_gone:
+            await self._submitted.wait()
+            self._submitted.clear()
+            status = self._newest
+            if status is None:
+                continue
+            try:
+                await self._write(status)
+            except KubeError as e:
+                logger.warning("Pod status not written", extra=self._describe(error=str(e)))
+                self._submitted.set()
+                await asyncio.sleep(backoff.next_bound_seconds())
+                continue
+            backoff.reset()
+            if self._newest is status:
+                self._settled.set()
+
+    async def _write(self, status: Object) -> None:
+        patch = {"metadata": {"uid": self._metadata["uid"]}, "status": status}
+        try:
+            await self._client.patch(
+                PODS,
+                self._metadata["namespace"],
+                self._metadata["name"],
+                patch,
+                subresource="status",
+            )
+        except (BadRequestError, InvalidError) as e:
+            # The next status may be a better one; this one will never be taken.
+            logger.error("Pod status refused", extra=self._describe(error=str(e)))
+        except (NotFoundError, ConflictError) as e:
+            # The only precondition is the UID: the Pod is gone, and maybe another has its name.
+            logger.debug("Pod gone, status dropped", extra=self._describe(error=str(e)))
+            self.is_gone = True
+            self._settled.set()
+
+    def _describe(self, **fields: object) -> dict[str, object]:
+        return {"pod": f"{self._metadata['namespace']}/{self._metadata['name']}", **fields}

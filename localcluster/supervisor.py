@@ -1,0 +1,135 @@
+"""Keeps one child process running: started again, with growing pauses, whenever it ends.
+
+Called by ``localcluster.cluster`` for the controller. The child dies with this process.
+
+    ChildFailedError    the child ends again and again
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from framework.clock import Clock
+from framework.kube.backoff import Backoff
+
+logger = logging.getLogger(__name__)
+
+_STOP_SECONDS = 10.0
+# A child that lived so long had a good start: its end is news, not a fault of its set-up.
+_HEALTHY_SECONDS = 10.0
+_MAX_QUICK_ENDS = 6
+_TAIL_BYTES = 2000
+
+
+class ChildFailedError(Exception):
+    """The child ends right after each start; the message has its last words."""
+
+
+class Supervisor:
+    """One child and its log file.
+
+    Attributes:
+        pid: of the running child, None while there is none.
+        starts: how often it was started.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        log_path: Path,
+        env: Mapping[str, str],
+        clock: Clock,
+    ) -> None:
+        """Prepare; ``run`` starts it.
+
+        Args:
+            name: what to call it in logs and errors.
+            command: absolute path of the program, and its arguments.
+            log_path: where its output goes, appended.
+            env: its whole environment.
+            clock: tells a quick end from a late one.
+        """
+        self.pid: int | None = None
+        self.starts = 0
+        self._name = name
+        tether = (sys.executable, "-P", "-m", "localcluster.tether", str(os.getpid()))
+        self._command = (*tether, *command)
+        self._log_path = log_path
+        self._env = dict(env)
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Run the child until cancelled; then end it and wait for its end.
+
+        Raises:
+            ChildFailedError: it ended right after its start several times in a row.
+        """
+        backoff = Backoff(0.1, 2.0, 5.0)
+        quick_ends = 0
+        while True:
+            started = self._clock.monotonic()
+            code = await self._run_once()
+            if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
+                backoff.reset()
+                quick_ends = 0
+            quick_ends += 1
+            if quick_ends >= _MAX_QUICK_ENDS:
+                raise ChildFailedError(
+                    f"the {self._name} ended {quick_ends} times right after its start, "
+                    f"at last with {_name_end(code)}; its log is {self._log_path}:\n"
+                    f"{self._read_tail()}"
+                )
+            delay_seconds = backoff.next_bound_seconds()
+            logger.warning(
+                "child ended, will be started again",
+                extra={"child": self._name, "end": _name_end(code), "delay_seconds": delay_seconds},
+            )
+            await asyncio.sleep(delay_seconds)
+
+    async def _run_once(self) -> int:
+        with self._log_path.open("ab") as log:
+            child = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._env,
+                # Ctrl-C of a terminal goes to us; we end the child in our own order.
+                start_new_session=True,
+            )
+        self.pid = child.pid
+        self.starts += 1
+        logger.info("child started", extra={"child": self._name, "child_pid": child.pid})
+        try:
+            return await child.wait()
+        finally:
+            self.pid = None
+            if child.returncode is None:
+                await self._end(child)
+
+    async def _end(self, child: asyncio.subprocess.Process) -> None:
+        """Ask the child to end, then insist."""
+        child.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await child.wait()
+        except TimeoutError:
+            logger.warning("child killed: it did not end when asked", extra={"child": self._name})
+            child.kill()
+            await child.wait()
+
+    def _read_tail(self) -> str:
+        try:
+            return self._log_path.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+
+def _name_end(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

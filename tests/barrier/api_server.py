@@ -1,0 +1,269 @@
+"""A tiny scriptable API server over real sockets: the barrier's process tests talk to it.
+
+It knows two objects, one ConfigMap and one Framework, and answers as it is told. Semantics of an
+API server are tested elsewhere, on the local cluster's; here faults matter that a good one never
+shows.
+"""
+
+import base64
+import contextlib
+import json
+import queue
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from framework.api import constants
+from framework.api.roster import (
+    Member,
+    Missing,
+    Progress,
+    RoleRoster,
+    Roster,
+    encode_progress,
+    encode_roster,
+    fingerprint_uid,
+)
+
+CONFIGMAP_UID = "cm-uid"
+INSTANCE_UID = "0_cm-uid"
+CLOSE = object()
+"""An event that ends the watch in the middle of a chunk."""
+
+
+def make_member(index: int, address: str) -> Member:
+    return Member(index, (address,), fingerprint_uid(f"pod-{index}"), 0)
+
+
+def make_roster(**changes: Any) -> Roster:
+    members = (make_member(0, "10.0.0.2"), make_member(1, "10.0.0.3"))
+    roster = Roster(
+        namespace="default",
+        framework="f",
+        framework_uid="fw-uid",
+        attempt_id=0,
+        instance_uid=INSTANCE_UID,
+        generation=1,
+        complete=True,
+        phase="Active",
+        roles=(RoleRoster("worker", 2, 2, False, members, (), ()),),
+        leaving=(),
+    )
+    return roster._replace(**changes)
+
+
+def make_configmap(
+    roster: Roster | None = None,
+    *,
+    uid: str = CONFIGMAP_UID,
+    version: int = 1,
+    carries_roster: bool = True,
+    missing: str = "",
+) -> dict[str, Any]:
+    annotations = {}
+    if carries_roster:
+        annotations[constants.ROSTER_VERSION_ANNOTATION] = constants.ROSTER_VERSION
+    if missing:
+        progress = Progress(1, 2, (Missing("worker", 1, missing),))
+        annotations[constants.PROGRESS_ANNOTATION] = encode_progress(progress)
+    body: dict[str, Any] = {
+        "metadata": {
+            "name": "f-attempt",
+            "uid": uid,
+            "resourceVersion": str(version),
+            "annotations": annotations,
+        }
+    }
+    if roster is not None:
+        stored = base64.b64encode(encode_roster(roster)).decode()
+        body["binaryData"] = {constants.ROSTER_KEY: stored}
+    return body
+
+
+def make_task(index: int, address: str, **changes: Any) -> dict[str, Any]:
+    moment = "2024-01-01T00:00:00Z"
+    retries = {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None}
+    task: dict[str, Any] = {
+        "index": index,
+        "instanceUID": f"task-{index}",
+        "startTime": moment,
+        "runTime": None,
+        "completionTime": None,
+        "state": "AttemptPreparing",
+        "transitionTime": moment,
+        "deletionPending": False,
+        "retryPolicyStatus": retries,
+        "attemptStatus": {
+            "id": 0,
+            "startTime": moment,
+            "runTime": None,
+            "completionTime": None,
+            "instanceUID": f"0_pod-{index}",
+            "podName": f"f-worker-{index}",
+            "podUID": f"pod-{index}",
+            "podNodeName": "n1",
+            "podIP": address,
+            "podHostIP": "10.0.0.1",
+            "completionStatus": None,
+        },
+    }
+    return {**task, **changes}
+
+
+def make_framework(*tasks: dict[str, Any], number: int | None = None) -> dict[str, Any]:
+    tasks = tasks or (make_task(0, "10.0.0.2"), make_task(1, "10.0.0.3"))
+    moment = "2024-01-01T00:00:00Z"
+    retry = {"fancyRetryPolicy": False, "maxRetryCount": 0}
+    policy = {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
+    return {
+        "apiVersion": constants.API_VERSION,
+        "kind": "Framework",
+        "metadata": {
+            "name": "f",
+            "namespace": "default",
+            "uid": "fw-uid",
+            "resourceVersion": "7",
+            "creationTimestamp": moment,
+        },
+        "spec": {
+            "description": "",
+            "executionType": "Start",
+            "retryPolicy": retry,
+            "taskRoles": [
+                {
+                    "name": "worker",
+                    "taskNumber": len(tasks) if number is None else number,
+                    "frameworkAttemptCompletionPolicy": policy,
+                    "task": {
+                        "retryPolicy": retry,
+                        "podGracefulDeletionTimeoutSec": None,
+                        "pod": {"spec": {"containers": []}},
+                    },
+                }
+            ],
+        },
+        "status": {
+            "startTime": moment,
+            "runTime": None,
+            "completionTime": None,
+            "state": "AttemptRunning",
+            "transitionTime": moment,
+            "retryPolicyStatus": {
+                "totalRetriedCount": 0,
+                "accountableRetriedCount": 0,
+                "retryDelaySec": None,
+            },
+            "attemptStatus": {
+                "id": 0,
+                "startTime": moment,
+                "runTime": None,
+                "completionTime": None,
+                "instanceUID": INSTANCE_UID,
+                "configMapName": "f-attempt",
+                "configMapUID": CONFIGMAP_UID,
+                "completionStatus": None,
+                "taskRoleStatuses": [
+                    {
+                        "name": "worker",
+                        "instanceUID": "role",
+                        "podGracefulDeletionTimeoutSec": None,
+                        "taskStatuses": list(tasks),
+                    }
+                ],
+            },
+        },
+    }
+
+
+class ApiServer:
+    """The server's script: change the fields at any time, put watch events into ``events``."""
+
+    def __init__(self) -> None:
+        self.framework: dict[str, Any] | None = make_framework()
+        self.events: queue.Queue[Any] = queue.Queue()
+        self.tokens: set[str] | None = None
+        self.forbidden: set[str] = set()
+        self.requests: queue.Queue[str] = queue.Queue()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.script = self
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def add(self, configmap: dict[str, Any], kind: str = "ADDED") -> None:
+        self.events.put({"type": kind, "object": configmap})
+
+    def stop(self) -> None:
+        self.events.put(None)
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    script: ApiServer
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, *_args: Any) -> None:
+        """Keep the tests' output clean."""
+
+    def do_GET(self) -> None:
+        script = self.server.script
+        script.requests.put(self.path)
+        plural = "frameworks" if "/frameworks/" in self.path else "configmaps"
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if script.tokens is not None and token not in script.tokens:
+            self._answer(401, {"kind": "Status", "message": "Unauthorized", "code": 401})
+        elif plural in script.forbidden:
+            message = f"{plural} is forbidden"
+            self._answer(403, {"kind": "Status", "message": message, "code": 403})
+        elif plural == "configmaps":
+            with contextlib.suppress(OSError):
+                self._watch(script)
+        elif script.framework is None:
+            self._answer(404, {"kind": "Status", "message": "not found", "code": 404})
+        else:
+            self._answer(200, script.framework)
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _watch(self, script: ApiServer) -> None:
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while True:
+            event = script.events.get()
+            if event is None:
+                self.wfile.write(b"0\r\n\r\n")
+                return
+            if event is CLOSE:
+                self.wfile.write(b'40\r\n{"type":"MODI')
+                return
+            line = json.dumps(event).encode() + b"\n"
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+            self.wfile.flush()
+
+
+@contextlib.contextmanager
+def run_api_server() -> Iterator[ApiServer]:
+    server = ApiServer()
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,384 @@
+"""The barrier as a process, against a scripted API server over real sockets."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.barrier.api_server import (
+    CLOSE,
+    ApiServer,
+    make_configmap,
+    make_framework,
+    make_roster,
+    make_task,
+    run_api_server,
+)
+
+ROOT = Path(__file__).parents[2]
+INJECTOR = b"""#!/bin/bash
+
+echo ./injector.sh: Start to inject environment variables
+
+export FB_WORKER_IPS=10.0.0.2,10.0.0.3
+echo FB_WORKER_IPS=${FB_WORKER_IPS}
+
+export FB_WORKER_ADDRESSES=10.0.0.2:${FB_WORKER_PORT},10.0.0.3:${FB_WORKER_PORT}
+echo FB_WORKER_ADDRESSES=${FB_WORKER_ADDRESSES}
+
+echo ./injector.sh: Succeeded to inject environment variables
+"""
+
+
+class Barrier:
+    """One barrier process; its lines arrive in ``lines``."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "barrier"],
+            env=env,
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._collect)
+        self._thread.start()
+
+    def _collect(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._changed:
+                self.lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def wait_for_line(self, pattern: str) -> None:
+        with self._changed:
+            found = self._changed.wait_for(lambda: re.search(pattern, self.text), timeout=8)
+        assert found, f"no line {pattern!r} in:\n{self.text}"
+
+    def wait(self) -> int:
+        code = self.process.wait(timeout=9)
+        self._thread.join(timeout=5)
+        return code
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._thread.join()
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with run_api_server() as server:
+        yield server
+
+
+@pytest.fixture
+def env(server: ApiServer, tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "termination").touch()
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "token").write_text("good-token")
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "KUBE_APISERVER_ADDRESS": server.address,
+        "FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": str(account),
+        "BARRIER_WORKING_DIR": str(tmp_path / "work"),
+        "BARRIER_TERMINATION_LOG": str(tmp_path / "termination"),
+        "FC_FRAMEWORK_NAMESPACE": "default",
+        "FC_FRAMEWORK_NAME": "f",
+        "FC_CONFIGMAP_NAME": "f-attempt",
+        "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": "0_cm-uid",
+        "FC_CONFIGMAP_UID": "cm-uid",
+        "FC_TASKROLE_NAME": "worker",
+        "FC_TASK_INDEX": "1",
+        "FC_TASK_ATTEMPT_ID": "0",
+        "FC_POD_UID": "pod-1",
+    }
+
+
+@pytest.fixture
+def barriers() -> Iterator[list[Barrier]]:
+    started: list[Barrier] = []
+    yield started
+    for barrier in started:
+        barrier.stop()
+
+
+@pytest.fixture
+def start(env: dict[str, str], barriers: list[Barrier]) -> "Starter":
+    return Starter(env, barriers)
+
+
+class Starter:
+    """Starts barriers with the test's environment and some changes."""
+
+    def __init__(self, env: dict[str, str], barriers: list[Barrier]) -> None:
+        self._env = env
+        self._barriers = barriers
+
+    def __call__(self, *unset: str, **changes: str) -> Barrier:
+        env = {k: v for k, v in {**self._env, **changes}.items() if k not in unset}
+        barrier = Barrier(env)
+        self._barriers.append(barrier)
+        return barrier
+
+
+def read_termination(tmp_path: Path) -> dict[str, object]:
+    fields: dict[str, object] = json.loads((tmp_path / "termination").read_text())
+    return fields
+
+
+def test_barrier_roster_is_there_passes_at_first_look(
+    server: ApiServer, start: Starter, tmp_path: Path
+) -> None:
+    server.add(make_configmap(make_roster()))
+    barrier = start()
+    assert barrier.wait() == 0
+    work = tmp_path / "work"
+    assert (work / "injector.sh").read_bytes() == INJECTOR
+    assert (work / "injector.sh").stat().st_mode & 0o777 == 0o755
+    assert (work / "framework.json").stat().st_mode & 0o777 == 0o644
+    expected = {
+        k: v for k, v in make_framework().items() if k not in {"apiVersion", "kind"}
+    }
+    assert json.loads((work / "framework.json").read_text()) == expected
+    assert sorted(p.name for p in work.iterdir()) == ["framework.json", "injector.sh"]
+    assert "passed: 2/2 Tasks, generation 1" in barrier.text
+    assert read_termination(tmp_path)["generation"] == 1
+    watch, get = server.requests.get_nowait(), server.requests.get_nowait()
+    assert "fieldSelector=metadata.name%3Df-attempt" in watch
+    assert "resourceVersion=0" in watch
+    assert get.endswith("/frameworks/f?resourceVersion=0")
+    assert server.requests.empty()
+
+
+def test_barrier_roster_comes_passes_within_150_ms(server: ApiServer, start: Starter) -> None:
+    server.add(make_configmap(missing="Unschedulable: 0/1 nodes are available"))
+    barrier = start()
+    barrier.wait_for_line(r"1/2 ready after \d+ s; waiting for worker/1 \(Unschedulable: 0/1 no")
+    released_at = time.monotonic()
+    server.add(make_configmap(make_roster(), version=2), "MODIFIED")
+    assert barrier.process.wait(timeout=5) == 0
+    assert time.monotonic() - released_at < 0.15
+
+
+def test_barrier_old_attempts_roster_keeps_waiting(server: ApiServer, start: Starter) -> None:
+    old = make_roster(instance_uid="0_old")
+    server.add(make_configmap(old, uid="old"))
+    barrier = start()
+    barrier.wait_for_line("is of another attempt")
+    server.add(make_configmap(old, version=2), "MODIFIED")
+    barrier.wait_for_line("attempt 0_old is seen, not 0_cm-uid")
+    server.add(make_configmap(make_roster(), version=3), "MODIFIED")
+    assert barrier.wait() == 0
+
+
+def test_barrier_watch_expired_starts_over(server: ApiServer, start: Starter) -> None:
+    server.add(make_configmap(missing="Pending", version=5))
+    barrier = start()
+    barrier.wait_for_line("1/2 ready")
+    status = {"kind": "Status", "code": 410, "message": "too old"}
+    server.events.put({"type": "ERROR", "object": status})
+    server.events.put(None)
+    server.add(make_configmap(make_roster(), version=9))
+    assert barrier.wait() == 0
+    watches = [server.requests.get_nowait() for _ in range(2)]
+    assert all("resourceVersion=0&" in watch for watch in watches)
+
+
+def test_barrier_watch_closed_resumes(server: ApiServer, start: Starter) -> None:
+    server.add(make_configmap(missing="Pending", version=5))
+    barrier = start()
+    barrier.wait_for_line("1/2 ready")
+    server.events.put(CLOSE)
+    server.add(make_configmap(make_roster(), version=9), "MODIFIED")
+    assert barrier.wait() == 0
+    server.requests.get_nowait()
+    assert "resourceVersion=5&" in server.requests.get_nowait()
+
+
+def test_barrier_token_expired_reads_it_again(
+    server: ApiServer, start: Starter, tmp_path: Path
+) -> None:
+    server.tokens = {"new-token"}
+    server.add(make_configmap(make_roster()))
+    barrier = start()
+    barrier.wait_for_line("not authenticated")
+    (tmp_path / "account" / "token").write_text("new-token")
+    assert barrier.wait() == 0
+    assert "good-token" not in barrier.text
+    assert "new-token" not in barrier.text
+
+
+def test_barrier_configmaps_forbidden_passes_by_framework(
+    server: ApiServer, start: Starter, tmp_path: Path
+) -> None:
+    server.forbidden = {"configmaps"}
+    barrier = start()
+    assert barrier.wait() == 0
+    assert "--verb=watch --resource=configmaps --resource-name=f-attempt" in barrier.text
+    assert (tmp_path / "work" / "injector.sh").read_bytes() == INJECTOR
+
+
+def test_barrier_framework_of_another_attempt_keeps_waiting(
+    server: ApiServer, start: Starter
+) -> None:
+    server.forbidden = {"configmaps"}
+    other = make_framework()
+    other["status"]["attemptStatus"]["instanceUID"] = "1_newer"
+    server.framework = other
+    barrier = start(BARRIER_CHECK_INTERVAL_SEC="5")
+    barrier.wait_for_line("attempt 1_newer is seen, not 0_cm-uid")
+    server.framework = make_framework()
+    assert barrier.wait() == 0
+
+
+def test_barrier_original_controller_passes_by_framework(
+    server: ApiServer, start: Starter
+) -> None:
+    server.framework = make_framework(make_task(0, "10.0.0.2"), make_task(1, ""))
+    server.add(make_configmap(carries_roster=False))
+    barrier = start(BARRIER_CHECK_INTERVAL_SEC="5")
+    barrier.wait_for_line(r"1/2 ready .* waiting for worker/1 \(its Pod has no address yet\)")
+    server.framework = make_framework()
+    assert barrier.wait() == 0
+
+
+def test_barrier_all_forbidden_names_both_rules(server: ApiServer, start: Starter) -> None:
+    server.forbidden = {"configmaps", "frameworks"}
+    barrier = start()
+    barrier.wait_for_line("every source is denied")
+    assert "--resource=configmaps --resource-name=f-attempt" in barrier.text
+    assert "--resource=frameworks.frameworkcontroller.microsoft.com" in barrier.text
+    server.forbidden = set()
+    assert barrier.wait() == 0
+
+
+def test_barrier_framework_absent_for_a_moment_keeps_waiting(
+    server: ApiServer, start: Starter
+) -> None:
+    server.forbidden = {"configmaps"}
+    framework, server.framework = server.framework, None
+    barrier = start(BARRIER_CHECK_INTERVAL_SEC="5")
+    barrier.wait_for_line("Framework f is not found")
+    server.framework = framework
+    assert barrier.wait() == 0
+
+
+def test_barrier_without_identity_follows_the_originals_rule(
+    server: ApiServer, start: Starter, tmp_path: Path
+) -> None:
+    done = [make_task(i, f"10.0.0.{i + 2}", state="Completed") for i in range(2)]
+    server.framework = make_framework(*done)
+    barrier = start(
+        "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID", "FC_CONFIGMAP_UID", "FC_POD_UID", "FC_TASK_INDEX"
+    )
+    assert barrier.wait() == 0
+    assert "$FC_POD_UID not set" in barrier.text
+    assert (tmp_path / "work" / "injector.sh").read_bytes() == INJECTOR
+
+
+def test_barrier_bad_settings_names_them_all(start: Starter, tmp_path: Path) -> None:
+    barrier = start(
+        "FC_FRAMEWORK_NAME",
+        BARRIER_CHECK_INTERVAL_SEC="4",
+        BARRIER_CHECK_TIMEOUT_SEC="an hour",
+        BARRIER_FRAMEWORK_JSON="maybe",
+    )
+    assert barrier.wait() == 210
+    for name in ("FRAMEWORK_NAME", "INTERVAL_SEC", "TIMEOUT_SEC", "FRAMEWORK_JSON"):
+        assert name in barrier.text
+    assert "the controller does not retry" in barrier.text
+    assert read_termination(tmp_path)["reason"] == "BadConfig"
+
+
+def test_barrier_no_api_server_configured_exits_1(start: Starter) -> None:
+    barrier = start("KUBE_APISERVER_ADDRESS")
+    assert barrier.wait() == 1
+    assert "$KUBE_APISERVER_ADDRESS" in barrier.text
+
+
+def test_barrier_unreachable_keeps_trying_until_sigterm(start: Starter, tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        barrier = start(KUBE_APISERVER_ADDRESS=f"http://127.0.0.1:{port}")
+        barrier.wait_for_line("is unreachable: .*Connection refused")
+        barrier.process.send_signal(signal.SIGTERM)
+        assert barrier.wait() == 143
+    assert list((tmp_path / "work").iterdir()) == []
+    assert read_termination(tmp_path)["reason"] == "SIGTERM"
+
+
+def test_barrier_working_dir_unwritable_exits_1_before_the_wait(
+    start: Starter, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    barrier = start(BARRIER_WORKING_DIR=str(tmp_path / "file" / "work"))
+    assert barrier.wait() == 1
+    assert f"cannot write into {tmp_path}/file/work" in barrier.text
+    assert "mount a writable volume" in barrier.text
+
+
+def test_barrier_json_log_prints_objects(server: ApiServer, start: Starter) -> None:
+    server.add(make_configmap(make_roster()))
+    barrier = start(BARRIER_LOG="json")
+    assert barrier.wait() == 0
+    messages = [json.loads(line)["message"] for line in barrier.lines]
+    assert any(message.startswith("passed: 2/2") for message in messages)
+
+
+def test_barrier_two_in_one_volume_leave_complete_files(
+    server: ApiServer, start: Starter, tmp_path: Path
+) -> None:
+    server.add(make_configmap(make_roster()))
+    server.add(make_configmap(make_roster()))
+    first = start()
+    second = start(FC_TASK_INDEX="0", FC_POD_UID="pod-0")
+    first.wait_for_line("waits for")
+    server.events.put(None)
+    server.add(make_configmap(make_roster()))
+    assert first.wait() == 0
+    server.add(make_configmap(make_roster()))
+    assert second.wait() == 0
+    assert sorted(p.name for p in (tmp_path / "work").iterdir()) == [
+        "framework.json",
+        "injector.sh",
+    ]
+
+
+def test_barrier_usage_is_printed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "barrier", "--help"], cwd=ROOT, capture_output=True, text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "BARRIER_CHECK_TIMEOUT_SEC" in done.stdout
+    bad = subprocess.run(
+        [sys.executable, "-m", "barrier", "now"], cwd=ROOT, capture_output=True, text=True,
+        check=False,
+    )
+    assert bad.returncode == 2

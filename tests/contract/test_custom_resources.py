@@ -1,0 +1,319 @@
+"""Custom resources: pruning, defaults, nulls, validation, status, generation, scale."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from tests.contract.apiclient import GROUP, JSON_PATCH, TABLE, Api, Object
+
+
+def widget(name: str = "one", *, size: Any = 1, **spec: Any) -> Object:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Widget",
+        "metadata": {"name": name},
+        "spec": {"size": size, **spec},
+    }
+
+
+async def test_create_sets_defaults(api: Api) -> None:
+    created = (await api.create("widgets", widget(nested={}))).ok()
+
+    assert created["spec"] == {
+        "size": 1,
+        "mode": "Fast",
+        "withDefault": 7,
+        "nested": {"flag": True},
+    }
+    assert created["metadata"]["generation"] == 1
+
+
+async def test_defaults_are_not_invented_below_absent_objects(api: Api) -> None:
+    created = (await api.create("widgets", widget())).ok()
+
+    assert "nested" not in created["spec"]
+
+
+async def test_unknown_fields_are_pruned(api: Api) -> None:
+    body = widget(bogus=1, nested={"other": 2}, free={"anything": {"goes": [1]}})
+    body["top"] = "x"
+
+    answer = await api.create("widgets", body)
+
+    created = answer.ok()
+    assert "bogus" not in created["spec"]
+    assert "top" not in created
+    assert created["spec"]["nested"] == {"flag": True}
+    assert created["spec"]["free"] == {"anything": {"goes": [1]}}
+    warnings = " ".join(answer.headers.getall("Warning", []))
+    for path in ("spec.bogus", "spec.nested.other", "top"):
+        assert f'unknown field \\"{path}\\"' in warnings
+
+
+async def test_unknown_fields_under_strict_validation_are_bad_request(api: Api) -> None:
+    answer = await api.create("widgets", widget(bogus=1), fieldValidation="Strict")
+
+    answer.refused(400, "BadRequest")
+    assert 'unknown field "spec.bogus"' in answer.body["message"]
+
+
+async def test_null_of_a_nullable_field_is_kept_others_are_dropped(api: Api) -> None:
+    created = (await api.create("widgets", widget(maybe=None, never=None, withDefault=None))).ok()
+
+    assert created["spec"]["maybe"] is None
+    assert "never" not in created["spec"]
+    assert created["spec"]["withDefault"] == 7
+
+
+async def test_null_where_unknown_fields_are_kept_stays(api: Api) -> None:
+    (await api.create("widgets", widget(free={"a": None}))).ok()
+
+    body = (await api.get("widgets", "one")).ok()
+    body["status"] = {"state": "x", "extra": None}
+    replaced = (await api.replace("widgets", body, subresource="status")).ok()
+
+    assert body["spec"]["free"] == {"a": None}
+    assert replaced["status"] == {"state": "x", "extra": None}
+
+
+@pytest.mark.parametrize(
+    ("spec", "cause"),
+    [
+        ({"size": 11}, ("FieldValueInvalid", "spec.size")),
+        ({"size": -1}, ("FieldValueInvalid", "spec.size")),
+        ({"mode": "Odd"}, ("FieldValueNotSupported", "spec.mode")),
+        ({"code": "123"}, ("FieldValueInvalid", "spec.code")),
+        ({"size": "1"}, ("FieldValueTypeInvalid", "spec.size")),
+        ({"size": 1.5}, ("FieldValueTypeInvalid", "spec.size")),
+        ({"nested": []}, ("FieldValueTypeInvalid", "spec.nested")),
+        ({"labels": {"a": 1}}, ("FieldValueTypeInvalid", "spec.labels.a")),
+        ({"port": []}, ("FieldValueTypeInvalid", "spec.port")),
+        ({"parts": [{}]}, ("FieldValueRequired", "spec.parts[0].name")),
+        (
+            {"parts": [{"name": "a"}, {"name": "a"}]},
+            ("FieldValueDuplicate", "spec.parts[1]"),
+        ),
+        (
+            {"parts": [{"name": name} for name in "abcd"]},
+            ("FieldValueTooMany", "spec.parts"),
+        ),
+        ({"tags": ["a", "a"]}, ("FieldValueDuplicate", "spec.tags[1]")),
+    ],
+    ids=lambda value: value[0] + " " + value[1] if isinstance(value, tuple) else "",
+)
+async def test_invalid_resource_names_the_field(
+    api: Api, spec: dict[str, Any], cause: tuple[str, str]
+) -> None:
+    answer = await api.create("widgets", widget(**spec))
+
+    assert cause in answer.refused(422, "Invalid").causes
+
+
+async def test_all_errors_are_told_at_once(api: Api) -> None:
+    answer = await api.create("widgets", widget(size=11, mode="Odd", code="1"))
+
+    assert answer.refused(422, "Invalid").fields == ["spec.code", "spec.mode", "spec.size"]
+    assert answer.body["details"]["group"] == GROUP
+    assert answer.body["details"]["kind"] == "Widget"
+
+
+async def test_missing_required_field_is_invalid(api: Api) -> None:
+    body = widget()
+    del body["spec"]["size"]
+
+    answer = await api.create("widgets", body)
+
+    assert answer.refused(422, "Invalid").causes == {("FieldValueRequired", "spec.size")}
+
+
+@pytest.mark.parametrize("port", [80, "http"])
+async def test_int_or_string_takes_both(api: Api, port: Any) -> None:
+    assert (await api.create("widgets", widget(port=port))).ok()["spec"]["port"] == port
+
+
+async def test_list_items_get_their_defaults(api: Api) -> None:
+    created = (await api.create("widgets", widget(parts=[{"name": "a"}]))).ok()
+
+    assert created["spec"]["parts"] == [{"name": "a", "weight": 1}]
+
+
+async def test_status_at_creation_is_dropped(api: Api) -> None:
+    created = (await api.create("widgets", {**widget(), "status": {"state": "x"}})).ok()
+
+    assert "status" not in created
+
+
+async def test_main_resource_leaves_the_status_alone(api: Api) -> None:
+    created = (await api.create("widgets", widget())).ok()
+    patch = {"status": {"state": "Running", "deep": {"kept": [1]}}}
+    (await api.patch("widgets", "one", patch, subresource="status")).ok()
+
+    body = {**copy.deepcopy(created), "status": {"state": "mine"}}
+    body["metadata"].pop("resourceVersion")
+    body["metadata"]["resourceVersion"] = (await api.get("widgets", "one")).ok()["metadata"][
+        "resourceVersion"
+    ]
+    body["spec"]["size"] = 2
+    replaced = (await api.replace("widgets", body)).ok()
+    patched = (await api.patch("widgets", "one", {"status": {"state": "mine"}})).ok()
+
+    assert replaced["spec"]["size"] == 2
+    assert replaced["status"] == {"state": "Running", "deep": {"kept": [1]}}
+    assert patched["metadata"]["resourceVersion"] == replaced["metadata"]["resourceVersion"]
+
+
+async def test_status_resource_leaves_spec_and_metadata_alone(api: Api) -> None:
+    created = (await api.create("widgets", widget())).ok()
+
+    body = copy.deepcopy(created)
+    body["spec"]["size"] = 9
+    body["metadata"]["labels"] = {"a": "b"}
+    body["status"] = {"state": "Running"}
+    replaced = (await api.replace("widgets", body, subresource="status")).ok()
+
+    assert replaced["status"] == {"state": "Running"}
+    assert replaced["spec"] == created["spec"]
+    assert "labels" not in replaced["metadata"]
+    assert replaced["metadata"]["generation"] == 1
+
+
+async def test_generation_counts_changes_of_the_spec(api: Api) -> None:
+    (await api.create("widgets", widget())).ok()
+
+    seen = []
+    for patch, subresource in (
+        ({"metadata": {"labels": {"a": "b"}}}, None),
+        ({"status": {"state": "x"}}, "status"),
+        ({"spec": {"size": 2}}, None),
+        ({"spec": {"size": 2}}, None),
+        ({"metadata": {"generation": 40}}, None),
+    ):
+        answer = await api.patch("widgets", "one", patch, subresource=subresource)
+        seen.append(answer.ok()["metadata"]["generation"])
+
+    assert seen == [1, 1, 2, 2, 2]
+
+
+async def test_deletion_of_a_held_resource_counts_a_generation(api: Api) -> None:
+    body = widget()
+    body["metadata"]["finalizers"] = ["example.com/hold"]
+    (await api.create("widgets", body)).ok()
+
+    deleting = (await api.delete("widgets", "one")).ok()
+    (await api.patch("widgets", "one", {"metadata": {"finalizers": None}})).ok()
+
+    assert deleting["metadata"]["generation"] == 2
+
+
+async def test_status_put_with_a_stale_version_is_a_conflict(api: Api) -> None:
+    created = (await api.create("widgets", widget())).ok()
+    (await api.patch("widgets", "one", {"spec": {"size": 2}})).ok()
+
+    body = {**created, "status": {"state": "x"}}
+    answer = await api.replace("widgets", body, subresource="status")
+
+    answer.refused(409, "Conflict")
+
+
+async def test_replace_without_a_version_is_refused(api: Api) -> None:
+    (await api.create("widgets", widget())).ok()
+
+    answer = await api.replace("widgets", widget(size=2))
+
+    assert answer.refused(422, "Invalid").fields == ["metadata.resourceVersion"]
+
+
+async def test_json_patch_with_a_test_guards_the_size(api: Api) -> None:
+    (await api.create("widgets", widget())).ok()
+    patch = [
+        {"op": "test", "path": "/spec/size", "value": 1},
+        {"op": "replace", "path": "/spec/size", "value": 3},
+    ]
+
+    first = await api.patch("widgets", "one", patch, JSON_PATCH)
+    second = await api.patch("widgets", "one", patch, JSON_PATCH)
+
+    assert first.ok()["spec"]["size"] == 3
+    second.refused(422, "Invalid")
+
+
+async def test_patch_to_an_invalid_value_is_refused(api: Api) -> None:
+    (await api.create("widgets", widget())).ok()
+
+    answer = await api.patch("widgets", "one", {"spec": {"size": 99}})
+
+    assert answer.refused(422, "Invalid").fields == ["spec.size"]
+
+
+async def test_scale_reads_and_writes_the_size(api: Api) -> None:
+    (await api.create("widgets", widget())).ok()
+    path = api.path("widgets", "one", "scale")
+
+    scale = (await api.send("GET", path)).ok()
+    answer = await api.patch("widgets", "one", {"spec": {"replicas": 4}}, subresource="scale")
+
+    assert (scale["kind"], scale["apiVersion"]) == ("Scale", "autoscaling/v1")
+    assert (scale["spec"], scale["status"]) == ({"replicas": 1}, {"replicas": 0})
+    assert answer.ok()["spec"] == {"replicas": 4}
+    assert (await api.get("widgets", "one")).ok()["spec"]["size"] == 4
+
+
+async def test_table_has_the_columns_of_the_definition(api: Api) -> None:
+    (await api.create("widgets", widget(parts=[{"name": "a"}]))).ok()
+    status = {"state": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    (await api.patch("widgets", "one", {"status": status}, subresource="status")).ok()
+
+    table = (await api.send("GET", api.path("widgets"), accept=TABLE)).ok()
+
+    columns = [
+        (item["name"], item["type"], item["priority"]) for item in table["columnDefinitions"]
+    ]
+    assert columns == [
+        ("Name", "string", 0),
+        ("Size", "integer", 0),
+        ("State", "string", 0),
+        ("Ready", "string", 0),
+        ("Parts", "string", 1),
+        ("Age", "date", 0),
+    ]
+    cells = table["rows"][0]["cells"]
+    assert cells[:-1] == ["one", 1, "Running", "True", '[{"name":"a","weight":1}]']
+    assert cells[-1].endswith("s")
+
+
+async def test_table_of_a_bare_resource_has_empty_cells(api: Api) -> None:
+    (await api.create("widgets", widget())).ok()
+
+    table = (await api.send("GET", api.path("widgets", "one"), accept=TABLE)).ok()
+
+    assert table["rows"][0]["cells"][:-1] == ["one", 1, None, None, None]
+
+
+async def test_definition_is_established(api: Api) -> None:
+    definition = (await api.get("customresourcedefinitions", f"widgets.{GROUP}")).ok()
+
+    true = {item["type"] for item in definition["status"]["conditions"] if item["status"] == "True"}
+    assert {"NamesAccepted", "Established"} <= true
+    assert definition["status"]["acceptedNames"]["kind"] == "Widget"
+    assert definition["status"]["storedVersions"] == ["v1"]
+
+
+async def test_definition_under_another_name_is_invalid(api: Api) -> None:
+    definition = (await api.get("customresourcedefinitions", f"widgets.{GROUP}")).ok()
+
+    body = {**definition, "metadata": {"name": f"others.{GROUP}"}}
+    body.pop("status")
+    answer = await api.create("customresourcedefinitions", body)
+
+    assert answer.refused(422, "Invalid").fields == ["metadata.name"]
+
+
+async def test_resource_of_an_unknown_kind_is_not_found(api: Api) -> None:
+    assert (await api.send("GET", f"/apis/{GROUP}/v1/gadgets")).status == 404
+
+
+async def test_resource_of_another_kind_is_invalid(api: Api) -> None:
+    answer = await api.create("widgets", {**widget(), "kind": "Gadget"})
+
+    assert answer.refused(422, "Invalid").fields == ["kind"]

@@ -1,0 +1,231 @@
+"""Pods: defaults, validation, the status subresource, binding."""
+
+import copy
+
+import pytest
+
+from tests.contract.apiclient import STRATEGIC, Api, Object, pod
+
+
+def _with_container(**fields: object) -> Object:
+    body = pod("one")
+    body["spec"]["containers"][0].update(fields)
+    return body
+
+
+def _with_spec(**fields: object) -> Object:
+    body = pod("one")
+    body["spec"].update(fields)
+    return body
+
+
+async def test_pod_gets_its_defaults(api: Api) -> None:
+    created = (await api.create("pods", pod("one"))).ok()
+
+    spec, container = created["spec"], created["spec"]["containers"][0]
+    assert spec["restartPolicy"] == "Always"
+    assert spec["terminationGracePeriodSeconds"] == 30
+    assert spec["dnsPolicy"] == "ClusterFirst"
+    assert spec["schedulerName"] == "default-scheduler"
+    assert container["imagePullPolicy"] == "IfNotPresent"
+    assert container["terminationMessagePath"] == "/dev/termination-log"
+    assert container["resources"] == {}
+    assert created["status"]["phase"] == "Pending"
+    assert created["status"]["qosClass"] == "BestEffort"
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [("a", "Always"), ("a:latest", "Always"), ("a:1", "IfNotPresent"), ("r:5000/a", "Always")],
+)
+async def test_pull_policy_follows_the_tag(api: Api, image: str, policy: str) -> None:
+    created = (await api.create("pods", _with_container(image=image))).ok()
+
+    assert created["spec"]["containers"][0]["imagePullPolicy"] == policy
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (_with_container(name="Bad_"), "spec.containers[0].name"),
+        (_with_container(name=""), "spec.containers[0].name"),
+        (_with_container(image=""), "spec.containers[0].image"),
+        (_with_spec(containers=[]), "spec.containers"),
+        (_with_spec(restartPolicy="Sometimes"), "spec.restartPolicy"),
+        (_with_container(env=[{"name": ""}]), "spec.containers[0].env[0].name"),
+        (_with_container(imagePullPolicy="Maybe"), "spec.containers[0].imagePullPolicy"),
+        (
+            _with_container(volumeMounts=[{"name": "none", "mountPath": "/x"}]),
+            "spec.containers[0].volumeMounts[0].name",
+        ),
+        (
+            _with_container(ports=[{"containerPort": 70000}]),
+            "spec.containers[0].ports[0].containerPort",
+        ),
+        (_with_spec(volumes=[{"name": "Bad_", "emptyDir": {}}]), "spec.volumes[0].name"),
+        (
+            _with_container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),
+            "spec.containers[0].resources.requests",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_invalid_pod_names_the_field(api: Api, body: Object, field: str) -> None:
+    answer = await api.create("pods", body)
+
+    assert field in answer.refused(422, "Invalid").fields
+
+
+async def test_two_containers_of_one_name_are_invalid(api: Api) -> None:
+    body = pod("one")
+    body["spec"]["containers"] *= 2
+
+    answer = await api.create("pods", body)
+
+    causes = answer.refused(422, "Invalid").causes
+    assert ("FieldValueDuplicate", "spec.containers[1].name") in causes
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _with_container(resources={"limits": {"cpu": "abc"}}),
+        _with_container(command="sh"),
+        _with_spec(containers="none"),
+        _with_spec(terminationGracePeriodSeconds="soon"),
+        _with_container(env=[{"name": "A", "value": 1}]),
+    ],
+    ids=["quantity", "command", "containers", "grace", "env value"],
+)
+async def test_pod_of_wrong_types_is_bad_request(api: Api, body: Object) -> None:
+    (await api.create("pods", body)).refused(400, "BadRequest")
+
+
+async def test_pod_spec_cannot_change(api: Api) -> None:
+    (await api.create("pods", pod("one"))).ok()
+
+    patch = {"spec": {"restartPolicy": "Never"}}
+    answer = await api.patch("pods", "one", patch, STRATEGIC)
+
+    assert answer.refused(422, "Invalid").fields == ["spec"]
+
+
+async def test_pod_image_can_change(api: Api) -> None:
+    (await api.create("pods", pod("one"))).ok()
+
+    patch = {"spec": {"containers": [{"name": "main", "image": "example.com/main:2"}]}}
+    patched = (await api.patch("pods", "one", patch, STRATEGIC)).ok()
+
+    assert patched["spec"]["containers"][0]["image"] == "example.com/main:2"
+
+
+async def test_status_patch_changes_the_status_only(api: Api) -> None:
+    created = (await api.create("pods", pod("one", node="n1"))).ok()
+
+    patch = {
+        "metadata": {"annotations": {"a": "b"}},
+        "spec": {"nodeName": "n2"},
+        "status": {"phase": "Running", "podIP": "127.0.0.9", "podIPs": [{"ip": "127.0.0.9"}]},
+    }
+    patched = (await api.patch("pods", "one", patch, STRATEGIC, subresource="status")).ok()
+
+    assert patched["status"]["phase"] == "Running"
+    assert patched["status"]["podIP"] == "127.0.0.9"
+    assert patched["spec"] == created["spec"]
+
+
+async def test_status_in_the_main_resource_is_ignored(api: Api) -> None:
+    body = pod("one")
+    body["status"] = {"phase": "Running"}
+    created = (await api.create("pods", body)).ok()
+
+    patched = (await api.patch("pods", "one", {"status": {"phase": "Running"}}, STRATEGIC)).ok()
+
+    assert created["status"]["phase"] == "Pending"
+    assert patched["status"]["phase"] == "Pending"
+    assert patched["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
+
+
+async def test_status_put_with_a_stale_version_is_a_conflict(api: Api) -> None:
+    created = (await api.create("pods", pod("one", node="n1"))).ok()
+    stale = copy.deepcopy(created)
+    (await api.patch("pods", "one", {"metadata": {"labels": {"a": "b"}}})).ok()
+
+    stale["status"]["phase"] = "Running"
+    answer = await api.replace("pods", stale, subresource="status")
+
+    answer.refused(409, "Conflict")
+
+
+async def test_status_with_a_bad_address_is_invalid(api: Api) -> None:
+    (await api.create("pods", pod("one", node="n1"))).ok()
+
+    patch = {"status": {"podIP": "no address", "podIPs": [{"ip": "no address"}]}}
+    answer = await api.patch("pods", "one", patch, STRATEGIC, subresource="status")
+
+    answer.refused(422, "Invalid")
+
+
+async def test_status_of_a_missing_pod_is_not_found(api: Api) -> None:
+    answer = await api.patch("pods", "none", {"status": {}}, subresource="status")
+
+    answer.refused(404, "NotFound")
+
+
+async def test_container_status_round_trips(api: Api) -> None:
+    (await api.create("pods", pod("one", node="n1"))).ok()
+    statuses = [
+        {
+            "name": "main",
+            "state": {"terminated": {"exitCode": 201, "reason": "Error", "message": "why"}},
+            "lastState": {},
+            "ready": False,
+            "restartCount": 0,
+            "image": "example.com/main:1",
+            "imageID": "",
+        }
+    ]
+
+    patch = {"status": {"phase": "Failed", "containerStatuses": statuses}}
+    patched = (await api.patch("pods", "one", patch, STRATEGIC, subresource="status")).ok()
+
+    terminated = patched["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (terminated["exitCode"], terminated["message"]) == (201, "why")
+
+
+async def test_binding_assigns_the_node_once(api: Api) -> None:
+    (await api.create("pods", pod("one"))).ok()
+    body = {"metadata": {"name": "one"}, "target": {"kind": "Node", "name": "n1"}}
+
+    first = await api.send("POST", api.path("pods", "one", "binding"), body)
+    bound = (await api.get("pods", "one")).ok()
+    second = await api.send("POST", api.path("pods", "one", "binding"), body)
+
+    assert (first.status, first.body["status"]) == (201, "Success")
+    assert bound["spec"]["nodeName"] == "n1"
+    assert {"PodScheduled"} <= {item["type"] for item in bound["status"]["conditions"]}
+    second.refused(409, "Conflict")
+
+
+async def test_eviction_deletes_the_pod(api: Api) -> None:
+    (await api.create("pods", pod("one"))).ok()
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "one"}}
+
+    answer = await api.send("POST", api.path("pods", "one", "eviction"), body)
+
+    assert (answer.status, answer.body["status"]) == (201, "Success")
+    (await api.get("pods", "one")).refused(404, "NotFound")
+
+
+async def test_log_of_a_missing_pod_is_not_found(api: Api) -> None:
+    answer = await api.send("GET", api.path("pods", "none", "log"))
+
+    answer.refused(404, "NotFound")
+
+
+async def test_log_of_an_unknown_container_is_bad_request(api: Api) -> None:
+    (await api.create("pods", pod("one", node="n1"))).ok()
+
+    answer = await api.send("GET", api.path("pods", "one", "log"), container="none")
+
+    answer.refused(400, "BadRequest")

@@ -1,0 +1,342 @@
+"""framework.api.completion: which code an ended Pod or a refused creation gets, and its text."""
+
+import json
+import re
+
+import pytest
+
+from framework.api.completion import (
+    CONFIGMAP_EXTERNAL_DELETED,
+    DELETE_TASK_REQUESTED,
+    POD_CREATION_PERMANENT_ERROR,
+    POD_CREATION_TRANSIENT_ERROR,
+    POD_CREATION_UNKNOWN_ERROR,
+    POD_FAILED_WITHOUT_FAILED_CONTAINER,
+    PREDEFINED,
+    RESERVED_RANGES,
+    SUCCEEDED,
+    CompletionCodeRule,
+    ContainerPattern,
+    CreationError,
+    IntRange,
+    PodPattern,
+    classify_creation_error,
+    complete_failed_pod,
+    complete_framework,
+    complete_succeeded_pod,
+    complete_task,
+)
+from framework.api.pods import PodView
+from framework.api.types import CompletionType
+from tests.support.builders import Wire, build_ended, build_pod, build_waiting
+
+
+class Regex:
+    """A Matcher on the standard library."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = re.compile(pattern)
+
+    def find(self, text: str) -> str | None:
+        match = self._pattern.search(text)
+        return None if match is None else match.group()
+
+
+CUSTOM = CompletionType("Failed", ("Transient",))
+
+
+def rule(*patterns: PodPattern, code: int = -1000) -> CompletionCodeRule:
+    return CompletionCodeRule(code, f"Phrase{-code}", CUSTOM, patterns)
+
+
+def failed(*containers: Wire, **fields: object) -> PodView:
+    return build_pod(phase="Failed", containers=containers, **fields)
+
+
+# --- Ended Pods ----------------------------------------------------------------------------------
+
+
+def test_succeeded_pod_is_code_0_with_all_containers() -> None:
+    status = complete_succeeded_pod(build_pod(phase="Succeeded", containers=[build_ended()]))
+    assert (status.code, status.phrase, status.diagnostics) == (0, "Succeeded", "Pod succeeded")
+    assert status.type == CompletionType("Succeeded", ())
+    assert status.pod is not None
+    assert [c.name for c in status.pod.containers] == ["main"]
+
+
+@pytest.mark.parametrize(
+    ("containers", "code", "phrase"),
+    [
+        pytest.param([("a", 1, 0)], 1, "ContainerUnrecognizedFailed", id="one"),
+        pytest.param([("a", 1, 5), ("b", 2, 9)], 2, "ContainerUnrecognizedFailed", id="last"),
+        pytest.param([("a", 1, 9), ("b", 2, 5)], 1, "ContainerUnrecognizedFailed", id="last first"),
+        pytest.param([("a", 1, 5), ("b", 2, 5)], 1, "ContainerUnrecognizedFailed", id="tie"),
+        pytest.param([("a", 0, 9), ("b", 2, 5)], 2, "ContainerUnrecognizedFailed", id="not 0"),
+        pytest.param([("a", 205, 0)], 205, "ContainerUnrecognizedFailed", id="205 is ordinary"),
+        pytest.param([("a", 1, 0), ("b", 200, 0)], 200, "ContainerTransientFailed", id="200"),
+        pytest.param([("a", 201, 0)], 201, "ContainerTransientConflictFailed", id="201"),
+        pytest.param([("a", 210, 9), ("b", 1, 99)], 210, "ContainerPermanentFailed", id="210"),
+        pytest.param(
+            [("a", 210, 0), ("b", 201, 0)], 201, "ContainerTransientConflictFailed", id="201 first"
+        ),
+        pytest.param([("a", 0, 0)], -300, "PodFailedWithoutFailedContainer", id="none failed"),
+        pytest.param([], -300, "PodFailedWithoutFailedContainer", id="no container"),
+    ],
+)
+def test_failed_pod_table(containers: list[tuple[str, int, int]], code: int, phrase: str) -> None:
+    pod = failed(*(build_ended(*container) for container in containers))
+    status = complete_failed_pod(pod, ())
+    assert (status.code, status.phrase) == (code, phrase)
+    assert status.type == PREDEFINED.get(code, ("", CompletionType("Failed", ())))[1]
+
+
+def test_failed_pod_tie_of_init_and_app_container_takes_init() -> None:
+    pod = failed(build_ended("main", 3, 5), init_containers=[build_ended("init", 4, 5)])
+    assert complete_failed_pod(pod, ()).code == 4
+
+
+def test_failed_pod_without_finish_times_takes_the_first() -> None:
+    ended = [build_ended(name, code, finishedAt=None) for name, code in (("a", 3), ("b", 4))]
+    assert complete_failed_pod(failed(*ended), ()).code == 3
+
+
+def test_failed_pod_container_still_waiting_counts_for_nothing() -> None:
+    pod = failed(build_waiting("side", "CrashLoopBackOff"), build_ended("main", 7))
+    assert complete_failed_pod(pod, ()).code == 7
+
+
+@pytest.mark.parametrize(
+    ("pod", "text"),
+    [
+        pytest.param(
+            failed(build_ended("main", 210, reason="Error", message="<no> & never\n")),
+            'Pod failed: PodPattern matched: {"containers":[{"name":"main",'
+            r'"message":"\u003cno\u003e \u0026 never\n","code":210}]}',
+            id="matched, the reason is not asked for",
+        ),
+        pytest.param(
+            failed(build_ended("", 200)),
+            'Pod failed: PodPattern matched: {"containers":[{"name":"","code":200}]}',
+            id="an empty name stays",
+        ),
+        pytest.param(
+            failed(
+                build_ended("main", 137, reason="OOMKilled", signal=9, message='"x"'),
+                build_waiting("side"),
+                reason="Evicted",
+                message="low\u2028memory",
+            ),
+            r'Pod failed: PodPattern unmatched: {"reason":"Evicted","message":"low\u2028memory",'
+            r'"containers":[{"name":"main","reason":"OOMKilled","message":"\"x\"","signal":9,'
+            '"code":137},{"name":"side","code":0}]}',
+            id="unmatched",
+        ),
+        pytest.param(failed(), "Pod failed: PodPattern unmatched: {}", id="nothing known"),
+    ],
+)
+def test_diagnostics_are_the_bytes_of_the_original(pod: PodView, text: str) -> None:
+    assert complete_failed_pod(pod, ()).diagnostics == text
+
+
+POD = failed(
+    build_ended("main", 137, 9, reason="OOMKilled", message="out of memory", signal=9),
+    build_waiting("side"),
+    reason="Evicted",
+    message="node is low on memory",
+)
+ANY_CODE = IntRange(low=0)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        pytest.param(PodPattern(), {}, id="empty pattern matches all"),
+        pytest.param(PodPattern(name=Regex("worker-.")), {"name": "worker-0"}, id="unanchored"),
+        pytest.param(PodPattern(name=Regex("^worker")), None, id="name differs"),
+        pytest.param(
+            PodPattern(reason=Regex("^Evicted$"), message=Regex("low on \\w+")),
+            {"reason": "Evicted", "message": "low on memory"},
+            id="fields are AND",
+        ),
+        pytest.param(
+            PodPattern(reason=Regex("Evicted"), message=Regex("disk")), None, id="one differs"
+        ),
+        pytest.param(PodPattern(name=Regex("x*")), {"name": ""}, id="an empty name stays"),
+        pytest.param(PodPattern(message=Regex("x*")), {}, id="an empty match is left out"),
+        pytest.param(
+            PodPattern(containers=(ContainerPattern(code=IntRange(137, 137)),)),
+            {"containers": [{"code": 137}]},
+            id="code",
+        ),
+        pytest.param(
+            PodPattern(containers=(ContainerPattern(code=IntRange(high=136)),)), None, id="below"
+        ),
+        pytest.param(
+            PodPattern(containers=(ContainerPattern(signal=IntRange(1), code=ANY_CODE),)),
+            {"containers": [{"signal": 9, "code": 137}]},
+            id="open ranges",
+        ),
+        pytest.param(
+            PodPattern(containers=(ContainerPattern(signal=IntRange(10, 12)),)),
+            None,
+            id="signal differs",
+        ),
+        pytest.param(
+            PodPattern(
+                containers=(
+                    ContainerPattern(
+                        name=Regex("m..n"), reason=Regex("OOM"), message=Regex("memory")
+                    ),
+                )
+            ),
+            {"containers": [{"name": "main", "reason": "OOM", "message": "memory"}]},
+            id="only the matched part",
+        ),
+        pytest.param(
+            PodPattern(containers=(ContainerPattern(reason=Regex("Error")),)), None, id="reason"
+        ),
+        pytest.param(
+            PodPattern(containers=(ContainerPattern(message=Regex("disk")),)), None, id="message"
+        ),
+        pytest.param(
+            PodPattern(containers=(ContainerPattern(name=Regex("side")),)),
+            {"containers": [{"name": "side"}]},
+            id="a name needs no end",
+        ),
+        pytest.param(
+            PodPattern(containers=(ContainerPattern(name=Regex("side"), reason=Regex(".*")),)),
+            None,
+            id="a reason needs an end",
+        ),
+        pytest.param(
+            PodPattern(containers=(ContainerPattern(name=Regex("side"), code=ANY_CODE),)),
+            None,
+            id="a range needs an end",
+        ),
+        pytest.param(
+            PodPattern(
+                containers=(
+                    ContainerPattern(name=Regex("side")),
+                    ContainerPattern(code=IntRange(1)),
+                )
+            ),
+            {"containers": [{"name": "side"}, {"code": 137}]},
+            id="each pattern finds some container",
+        ),
+        pytest.param(
+            PodPattern(
+                containers=(ContainerPattern(code=IntRange(1)), ContainerPattern(name=Regex("x")))
+            ),
+            None,
+            id="one pattern finds none",
+        ),
+        pytest.param(
+            PodPattern(containers=(ContainerPattern(),)), {}, id="empty container pattern"
+        ),
+    ],
+)
+def test_rule_pattern_table(pattern: PodPattern, matched: Wire | None) -> None:
+    status = complete_failed_pod(POD, [rule(pattern)])
+    if matched is None:
+        assert status.code == 137
+        return
+    assert (status.code, status.phrase, status.type) == (-1000, "Phrase1000", CUSTOM)
+    text = json.dumps(matched, separators=(",", ":"))
+    assert status.diagnostics == f"Pod failed: PodPattern matched: {text}"
+
+
+def test_rules_first_hit_of_any_pattern_decides() -> None:
+    never = PodPattern(name=Regex("never"))
+    rules = [
+        rule(never, code=-1001),
+        rule(never, PodPattern(), code=-1002),
+        rule(PodPattern(), code=-1003),
+    ]
+    assert complete_failed_pod(POD, rules).code == -1002
+
+
+def test_rules_come_after_the_container_codes() -> None:
+    assert complete_failed_pod(failed(build_ended(code=201)), [rule(PodPattern())]).code == 201
+
+
+def test_rule_pattern_of_signal_0_leaves_it_out() -> None:
+    pattern = PodPattern(containers=(ContainerPattern(signal=IntRange(0, 0)),))
+    status = complete_failed_pod(failed(build_ended(code=1)), [rule(pattern)])
+    assert status.diagnostics == "Pod failed: PodPattern matched: {}"
+
+
+# --- Refused creations ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("http_code", "message", "code"),
+    [
+        (403, "pods is forbidden: exceeded quota: q", POD_CREATION_TRANSIENT_ERROR),
+        (400, "the object provided is unrecognized", POD_CREATION_TRANSIENT_ERROR),
+        (422, "exceeded quota", POD_CREATION_TRANSIENT_ERROR),
+        (400, "bad", POD_CREATION_UNKNOWN_ERROR),
+        (403, "violates PodSecurity", POD_CREATION_UNKNOWN_ERROR),
+        (422, "invalid", POD_CREATION_PERMANENT_ERROR),
+        (413, "too large", POD_CREATION_PERMANENT_ERROR),
+        (401, "unauthorized", POD_CREATION_TRANSIENT_ERROR),
+        (404, "namespace not found", POD_CREATION_TRANSIENT_ERROR),
+        (409, "conflict", POD_CREATION_TRANSIENT_ERROR),
+        (429, "too many requests", POD_CREATION_TRANSIENT_ERROR),
+        (500, "internal", POD_CREATION_TRANSIENT_ERROR),
+        (0, "connection refused", POD_CREATION_TRANSIENT_ERROR),
+    ],
+)
+def test_creation_error_table(http_code: int, message: str, code: int) -> None:
+    status = classify_creation_error(CreationError(http_code, message))
+    assert status.code == code
+    assert (status.phrase, status.type) == PREDEFINED[code]
+    assert status.diagnostics == f"Failed to create Pod: {message}"
+    assert status.pod is None
+
+
+def test_creation_error_with_a_body_shows_the_body() -> None:
+    error = CreationError(422, "invalid", '{"code":422}')
+    assert classify_creation_error(error).diagnostics == 'Failed to create Pod: {"code":422}'
+
+
+# --- Codes ---------------------------------------------------------------------------------------
+
+
+def test_predefined_codes_are_those_of_the_contract() -> None:
+    transient, permanent, unknown = ("Transient",), ("Permanent",), ()
+    assert {code: (phrase, kind.attributes) for code, (phrase, kind) in PREDEFINED.items()} == {
+        0: ("Succeeded", unknown),
+        -100: ("ConfigMapExternalDeleted", transient),
+        -101: ("PodExternalDeleted", transient),
+        -110: ("ConfigMapLocalCacheCreationTimeout", transient),
+        -111: ("PodLocalCacheCreationTimeout", transient),
+        -120: ("PodCreationTransientError", transient),
+        -200: ("PodCreationPermanentError", permanent),
+        -210: ("StopFrameworkRequested", permanent),
+        -220: ("FrameworkAttemptCompletion", permanent),
+        -230: ("DeleteTaskRequested", permanent),
+        -300: ("PodFailedWithoutFailedContainer", unknown),
+        -310: ("PodCreationUnknownError", unknown),
+        200: ("ContainerTransientFailed", transient),
+        201: ("ContainerTransientConflictFailed", ("Transient", "Conflict")),
+        210: ("ContainerPermanentFailed", permanent),
+    }
+    assert [code for code, (_, kind) in PREDEFINED.items() if kind.is_succeeded] == [SUCCEEDED]
+
+
+def test_predefined_codes_are_reserved() -> None:
+    for code in PREDEFINED:
+        assert any(low <= code <= high for low, high in RESERVED_RANGES)
+
+
+def test_complete_builds_without_pod_and_trigger() -> None:
+    task = complete_task(DELETE_TASK_REQUESTED, "why")
+    assert (task.code, task.phrase, task.diagnostics) == (-230, "DeleteTaskRequested", "why")
+    framework = complete_framework(CONFIGMAP_EXTERNAL_DELETED, "gone")
+    assert (framework.code, framework.phrase) == (-100, "ConfigMapExternalDeleted")
+    assert framework.trigger is None
+
+
+def test_code_without_a_failed_container_is_the_reserved_one() -> None:
+    status = complete_failed_pod(failed(), [rule(PodPattern(name=Regex("never")))])
+    assert status.code == POD_FAILED_WITHOUT_FAILED_CONTAINER

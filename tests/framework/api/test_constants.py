@@ -1,0 +1,93 @@
+"""docs/api.md and framework.api name the same things."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from framework.agent.exitcodes import ExitCode
+from framework.api import codec, constants
+from framework.api.completion import PREDEFINED
+from framework.api.states import FrameworkState
+from framework.api.wire import Field, Kind
+from tests.support.builders import build_annotations
+
+DOC = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
+QUOTED = set(re.findall(r"`([^`\n]+)`", DOC))
+# Parts of other names, or names of Kubernetes.
+NOT_LISTED = {"ANNOTATION_PREFIX", "COMPONENT_NAME", "POD_UID_FIELD_PATH", "TASK_KIND"}
+TEXTS = {
+    name: value
+    for name, value in vars(constants).items()
+    if name.isupper() and isinstance(value, str) and name not in NOT_LISTED
+}
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS))
+def test_constant_is_in_the_docs(name: str) -> None:
+    assert re.search(rf"(?<![A-Za-z_]){re.escape(TEXTS[name])}(?![A-Za-z_])", DOC)
+
+
+def test_docs_name_nothing_that_does_not_exist() -> None:
+    pattern = r"\b(?:FC|BARRIER|FRAMEWORKBARRIER)_[A-Z_]+\b|frameworkbarrier\.io/[a-z0-9-]+"
+    assert set(re.findall(pattern, DOC)) <= set(TEXTS.values())
+
+
+@pytest.mark.parametrize("name", constants.TEMPLATE_PLACEHOLDERS)
+def test_placeholder_is_in_the_docs(name: str) -> None:
+    assert f"{{{{{name}}}}}" in QUOTED
+
+
+@pytest.mark.parametrize("name", sorted(build_annotations("worker", 0)))
+def test_pod_annotation_has_its_row(name: str) -> None:
+    row = next(line for line in DOC.splitlines() if line.startswith(f"| `{name}` |"))
+    is_label = name in {
+        constants.FRAMEWORK_NAME,
+        constants.TASKROLE_NAME,
+        constants.TASK_INDEX,
+    }
+    assert row.split("|")[3].strip() == ("annotation, label" if is_label else "annotation")
+
+
+def walk_fields(kind: Kind) -> Iterator[Field]:
+    for field in kind.fields:
+        yield field
+        yield from walk_fields(field.kind)
+    if kind.item is not None:
+        yield from walk_fields(kind.item)
+
+
+@pytest.mark.parametrize(
+    "wire",
+    sorted({f.wire for s in (codec.SPEC, codec.STATUS) for f in walk_fields(s.kind())}),
+)
+def test_field_is_in_the_docs(wire: str) -> None:
+    assert any(re.search(rf"\b{wire}\b", quoted) for quoted in QUOTED)
+
+
+@pytest.mark.parametrize("state", FrameworkState)
+def test_state_is_in_the_docs(state: str) -> None:
+    assert state in QUOTED
+
+
+def test_completion_codes_of_the_docs_are_those_of_the_code() -> None:
+    rows = re.findall(
+        r"^\| (-?\d+) \| (\w+) \| ((?:Succeeded|Failed)[\w, ]*) \|", DOC, re.MULTILINE
+    )
+    documented = {int(code): (phrase, kind) for code, phrase, kind in rows}
+    assert documented == {
+        code: (phrase, ", ".join((kind.name, *(kind.attributes or ()))))
+        for code, (phrase, kind) in PREDEFINED.items()
+    }
+
+
+def test_exit_codes_of_the_docs_are_those_of_the_code() -> None:
+    rows = re.findall(r"^\| (\d+) \| ([A-Z_]+) \|", DOC, re.MULTILINE)
+    assert {name: int(code) for code, name in rows} == {c.name: c.value for c in ExitCode}
+
+
+def test_values_are_those_of_the_original() -> None:
+    assert constants.API_VERSION == "frameworkcontroller.microsoft.com/v1"
+    assert constants.FRAMEWORK_CRD_NAME == "frameworks.frameworkcontroller.microsoft.com"
+    assert len(constants.PROGRESS_ANNOTATION) < 64

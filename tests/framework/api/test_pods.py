@@ -1,0 +1,265 @@
+"""framework.api.pods: views of what the API server stores, whatever others wrote there."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from framework.api import constants
+from framework.api.pods import (
+    ZERO_TIME,
+    ContainerView,
+    OwnerView,
+    PodPhase,
+    Terminated,
+    explain_waiting,
+    extract_completion,
+    parse_configmap,
+    parse_pod,
+)
+from framework.api.types import ContainerCompletionStatus, PodCompletionStatus
+from tests.support.builders import (
+    AT,
+    CONFIGMAP_UID,
+    FRAMEWORK_UID,
+    Wire,
+    address,
+    at,
+    build_configmap_wire,
+    build_ended,
+    build_pod,
+    build_pod_wire,
+    build_waiting,
+    task_uid,
+)
+from tests.support.strategies import json_values
+
+# --- Views ---------------------------------------------------------------------------------------
+
+
+def test_parse_pod_takes_what_decisions_read() -> None:
+    pod = parse_pod(
+        build_pod_wire(
+            "ps",
+            1,
+            "Running",
+            reason="Because",
+            message="it runs",
+            metadata={"deletionTimestamp": "2026-01-01T00:00:09Z", "deletionGracePeriodSeconds": 5},
+            spec={"terminationGracePeriodSeconds": 7},
+        )
+    )
+    assert (pod.name, pod.uid, pod.resource_version) == ("gang-ps-1", "pod-ps-1", "1")
+    assert pod.owner == OwnerView("ConfigMap", "gang-attempt", CONFIGMAP_UID)
+    assert (pod.phase, pod.reason, pod.message) == (PodPhase.RUNNING, "Because", "it runs")
+    assert (pod.node_name, pod.pod_ip, pod.host_ip) == ("node", address(1), "192.168.0.1")
+    assert (pod.task_uid, pod.task_attempt_id) == (task_uid("ps", 1), "0")
+    assert pod.is_terminating
+    assert pod.deletion_time == at(9)
+    assert (pod.deletion_grace_seconds, pod.termination_grace_seconds) == (5, 7)
+
+
+def test_parse_pod_of_nothing_has_the_defaults_of_kubernetes() -> None:
+    pod = parse_pod({})
+    assert pod.phase is PodPhase.PENDING
+    assert (pod.termination_grace_seconds, pod.deletion_grace_seconds) == (30, 0)
+    assert (pod.name, pod.uid, pod.task_uid, pod.task_attempt_id) == ("", "", "", "")
+    assert pod.owner is None
+    assert not pod.is_terminating
+    assert not pod.is_ended
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected", "is_ended"),
+    [
+        ("Pending", PodPhase.PENDING, False),
+        ("Running", PodPhase.RUNNING, False),
+        ("Succeeded", PodPhase.SUCCEEDED, True),
+        ("Failed", PodPhase.FAILED, True),
+        ("Unknown", PodPhase.UNKNOWN, False),
+        ("Sleeping", PodPhase.UNKNOWN, False),
+        ("", PodPhase.PENDING, False),
+    ],
+)
+def test_parse_pod_phase_table(phase: str, expected: PodPhase, *, is_ended: bool) -> None:
+    pod = build_pod(phase=phase)
+    assert pod.phase is expected
+    assert pod.is_ended is is_ended
+
+
+def test_parse_pod_keeps_only_annotations_of_ours() -> None:
+    pod = build_pod(
+        metadata={
+            "annotations": {
+                constants.TASK_UID: "t",
+                constants.WRAPPER_ANNOTATION: "true",
+                "kubectl.kubernetes.io/restartedAt": "x",
+                "FC_NUMBER": 5,
+            }
+        }
+    )
+    assert pod.annotations == {constants.TASK_UID: "t", constants.WRAPPER_ANNOTATION: "true"}
+
+
+def test_parse_pod_of_two_families_has_both_addresses() -> None:
+    pod = build_pod(podIP="10.0.0.2", podIPs=[{"ip": "10.0.0.2"}, {"ip": "fd00::2"}, {"ip": ""}])
+    assert (pod.pod_ip, pod.more_ips) == ("10.0.0.2", ("fd00::2",))
+
+
+def test_parse_pod_takes_only_the_controlling_owner() -> None:
+    stranger = {"kind": "ConfigMap", "name": "x", "uid": "x", "controller": False}
+    owner = {"kind": "Job", "name": "j", "uid": "u", "controller": True}
+    assert build_pod(metadata={"ownerReferences": [stranger]}).owner is None
+    pod = build_pod(metadata={"ownerReferences": [stranger, owner]})
+    assert pod.owner == OwnerView("Job", "j", "u")
+
+
+def test_parse_pod_lists_init_containers_first() -> None:
+    pod = build_pod(
+        containers=[build_ended("main", 1, 2, reason="Error", message="m", signal=9)],
+        init_containers=[{"name": "init", "state": {"running": {}}}],
+    )
+    ended = Terminated(code=1, signal=9, reason="Error", message="m", finished_at=at(2))
+    assert pod.containers == (ContainerView("init"), ContainerView("main", ended))
+
+
+def test_parse_pod_without_finish_time_has_the_zero_time() -> None:
+    [container] = build_pod(containers=[build_ended(finishedAt=None)]).containers
+    assert container.terminated is not None
+    assert container.terminated.finished_at == ZERO_TIME < AT
+
+
+def test_parse_pod_keeps_why_it_is_not_scheduled() -> None:
+    conditions = [
+        {"type": "Ready", "status": "False", "reason": "x"},
+        {"type": "PodScheduled", "status": "False", "reason": "", "message": "0/3 nodes"},
+    ]
+    assert build_pod(conditions=conditions).unscheduled == ("Unschedulable", "0/3 nodes")
+    conditions[1]["status"] = "True"
+    assert build_pod(conditions=conditions).unscheduled is None
+
+
+def test_parse_configmap_takes_what_decisions_read() -> None:
+    wire = build_configmap_wire({constants.GENERATION_ANNOTATION: "3"})
+    wire["binaryData"] = {constants.ROSTER_KEY: "AAAA"}
+    configmap = parse_configmap(wire)
+    assert configmap.owner == OwnerView("Framework", "gang", FRAMEWORK_UID)
+    assert configmap.attempt_id == "0"
+    assert configmap.finalizers == ("foregroundDeletion",)
+    assert configmap.roster == "AAAA"
+    assert configmap.annotations[constants.GENERATION_ANNOTATION] == "3"
+
+
+@pytest.mark.parametrize("finalizers", [None, "foregroundDeletion", [1, None], {}])
+def test_parse_configmap_without_finalizers_has_none(finalizers: Any) -> None:
+    configmap = parse_configmap(build_configmap_wire(finalizers=finalizers))
+    assert configmap.finalizers == ()
+    assert configmap.roster == ""
+
+
+KEYS = st.sampled_from(
+    [
+        "annotations",
+        "conditions",
+        "containerStatuses",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "exitCode",
+        "finalizers",
+        "finishedAt",
+        "metadata",
+        "ownerReferences",
+        "phase",
+        "podIPs",
+        "spec",
+        "state",
+        "status",
+        "terminated",
+        "waiting",
+        constants.TASK_UID,
+        constants.ROSTER_KEY,
+        "binaryData",
+    ]
+)
+pod_like = st.dictionaries(
+    KEYS,
+    st.recursive(
+        json_values,
+        lambda inner: st.dictionaries(KEYS, inner, max_size=4) | st.lists(inner, max_size=2),
+        max_leaves=10,
+    ),
+)
+
+
+@given(pod_like)
+def test_parse_of_any_json_never_fails(wire: Wire) -> None:
+    pod = parse_pod(wire)
+    assert isinstance(explain_waiting(pod), str)
+    assert len(extract_completion(pod).containers) == len(pod.containers)
+    assert isinstance(parse_configmap(wire).roster, str)
+
+
+# --- What is said of a Pod -----------------------------------------------------------------------
+
+
+def test_extract_completion_lists_every_container() -> None:
+    pod = build_pod(
+        phase="Failed",
+        reason="Evicted",
+        message="low on memory",
+        containers=[build_ended("main", 137, reason="OOMKilled", signal=9), build_waiting("side")],
+        init_containers=[build_ended("init", 0, reason="Completed")],
+    )
+    assert extract_completion(pod) == PodCompletionStatus(
+        "Evicted",
+        "low on memory",
+        (
+            ContainerCompletionStatus("init", "Completed"),
+            ContainerCompletionStatus("main", "OOMKilled", "", 9, 137),
+            ContainerCompletionStatus("side"),
+        ),
+    )
+
+
+UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param(
+            {"conditions": [UNSCHEDULED | {"message": "0/3 nodes are available"}]},
+            "Unschedulable: 0/3 nodes are available",
+            id="unschedulable",
+        ),
+        pytest.param({"conditions": [UNSCHEDULED]}, "Unschedulable", id="without words"),
+        pytest.param(
+            {"containers": [build_waiting("main", "ImagePullBackOff", "no such image")]},
+            "ImagePullBackOff: no such image",
+            id="image",
+        ),
+        pytest.param(
+            {"containers": [build_waiting("main", "CrashLoopBackOff")]},
+            "CrashLoopBackOff (container main)",
+            id="reason only",
+        ),
+        pytest.param(
+            {
+                "init_containers": [build_waiting("init", "PodInitializing")],
+                "containers": [build_waiting("main", "ErrImagePull", "denied")],
+            },
+            "ErrImagePull: denied",
+            id="ordinary waits say nothing",
+        ),
+        pytest.param(
+            {"containers": [build_waiting("main", "ContainerCreating")]},
+            "Pod is Pending on node, without an address yet",
+            id="creating",
+        ),
+        pytest.param({"spec": {"nodeName": ""}}, "Pod waits for the scheduler", id="no node"),
+        pytest.param({}, "Pod is Pending on node, without an address yet", id="no address"),
+    ],
+)
+def test_explain_waiting_table(fields: dict[str, Any], expected: str) -> None:
+    assert explain_waiting(build_pod(phase="Pending", **fields)) == expected

@@ -1,0 +1,55 @@
+"""framework.kube.backoff and framework.kube.throttle: pure waits."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from framework.clock import ManualClock
+from framework.kube.backoff import Backoff
+from framework.kube.throttle import TokenBucket
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_backoff_bounds_double_up_to_the_maximum() -> None:
+    backoff = Backoff(0.2, 2.0, 5.0)
+    bounds = [backoff.next_bound_seconds() for _ in range(8)]
+    assert bounds == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+
+
+def test_backoff_after_reset_begins_anew() -> None:
+    backoff = Backoff(0.2, 2.0, 5.0)
+    for _ in range(5):
+        backoff.next_bound_seconds()
+    backoff.reset()
+    assert backoff.next_bound_seconds() == 0.2
+
+
+@pytest.mark.parametrize("arguments", [(0.0, 2.0, 5.0), (1.0, 0.5, 5.0), (1.0, 2.0, 0.5)])
+def test_backoff_that_would_not_grow_raises(arguments: tuple[float, float, float]) -> None:
+    with pytest.raises(ValueError, match="no backoff"):
+        Backoff(*arguments)
+
+
+def test_bucket_lets_the_burst_through_then_the_rate() -> None:
+    bucket = TokenBucket(qps=10, burst=3, clock=ManualClock(START))
+    assert [round(bucket.reserve(), 6) for _ in range(5)] == [0, 0, 0, 0.1, 0.2]
+
+
+def test_bucket_refills_with_time_but_not_beyond_the_burst() -> None:
+    clock = ManualClock(START)
+    bucket = TokenBucket(qps=10, burst=2, clock=clock)
+    for _ in range(2):
+        bucket.reserve()
+    clock.advance(3600)
+    assert [round(bucket.reserve(), 6) for _ in range(3)] == [0, 0, 0.1]
+
+
+def test_bucket_without_burst_still_lets_one_through() -> None:
+    bucket = TokenBucket(qps=2, burst=0, clock=ManualClock(START))
+    assert [bucket.reserve() for _ in range(3)] == [0, 0.5, 1.0]
+
+
+def test_bucket_without_rate_raises() -> None:
+    with pytest.raises(ValueError, match="qps"):
+        TokenBucket(qps=0, burst=1, clock=ManualClock(START))

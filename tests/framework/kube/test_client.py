@@ -1,0 +1,464 @@
+"""framework.kube.client: what goes over the wire, once, and what comes back when it breaks."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from framework.kube import errors
+from framework.kube.client import KubeClient, PatchContent
+from framework.kube.config import KubeConfig
+from framework.kube.errors import UnreachableError
+from framework.kube.resources import FRAMEWORKS, NODES, PODS
+from tests.framework.kube.conftest import Bench
+from tests.framework.kube.scripted import Reply, Seen, answer, pod, pod_list, refusal
+
+Call = Callable[[KubeClient], Awaitable[object]]
+PODS_PATH = "/api/v1/namespaces/a/pods"
+
+
+async def get_pod(client: KubeClient) -> object:
+    return await client.get(PODS, "a", "b", timeout_seconds=5)
+
+
+async def create_pod(client: KubeClient) -> object:
+    return await client.create(PODS, "a", pod("b", 1), timeout_seconds=5)
+
+
+async def replace_pod(client: KubeClient) -> object:
+    return await client.replace(PODS, "a", "b", pod("b", 1), timeout_seconds=5)
+
+
+async def delete_pod(client: KubeClient) -> object:
+    return await client.delete(PODS, "a", "b", uid="u", timeout_seconds=5)
+
+
+EVERY_VERB = pytest.mark.parametrize("call", [get_pod, create_pod, replace_pod, delete_pod])
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+
+async def test_get_sends_one_request_with_who_and_what(bench: Bench) -> None:
+    server = await bench.serve(answer(pod("b", 7, unknownField={"kept": [1, None]})))
+    client = await bench.connect(server, token="t0ken")
+    obj = await client.get(PODS, "a", "b", resource_version="0")
+    assert obj == pod("b", 7, unknownField={"kept": [1, None]})
+    [seen] = server.seen
+    assert (seen.method, seen.path, seen.query) == (
+        "GET",
+        f"{PODS_PATH}/b",
+        {"resourceVersion": "0"},
+    )
+    assert seen.headers["Authorization"] == "Bearer t0ken"
+    assert seen.headers["User-Agent"] == "test/1"
+    assert seen.headers["Accept"] == "application/json"
+
+
+async def test_anonymous_client_sends_no_authorization(bench: Bench) -> None:
+    server, client = await bench.start(answer({}))
+    await client.get(NODES, None, "n")
+    assert "Authorization" not in server.seen[0].headers
+
+
+@pytest.mark.parametrize(
+    ("call", "method", "path", "query", "content_type", "body"),
+    [
+        pytest.param(
+            lambda c: c.create(PODS, "a", {"x": 1}),
+            "POST",
+            PODS_PATH,
+            {},
+            "application/json",
+            {"x": 1},
+            id="create",
+        ),
+        pytest.param(
+            lambda c: c.replace(PODS, "a", "b", {"x": 1}, subresource="status"),
+            "PUT",
+            f"{PODS_PATH}/b/status",
+            {},
+            "application/json",
+            {"x": 1},
+            id="replace-status",
+        ),
+        pytest.param(
+            lambda c: c.patch(PODS, "a", "b", {"x": None}),
+            "PATCH",
+            f"{PODS_PATH}/b",
+            {},
+            "application/merge-patch+json",
+            {"x": None},
+            id="merge-keeps-null",
+        ),
+        pytest.param(
+            lambda c: c.patch(
+                PODS, "a", "b", [{"op": "test"}], content=PatchContent.JSON, subresource="status"
+            ),
+            "PATCH",
+            f"{PODS_PATH}/b/status",
+            {},
+            "application/json-patch+json",
+            [{"op": "test"}],
+            id="json-patch",
+        ),
+        pytest.param(
+            lambda c: c.patch(PODS, "a", "b", {}, content=PatchContent.STRATEGIC),
+            "PATCH",
+            f"{PODS_PATH}/b",
+            {},
+            "application/strategic-merge-patch+json",
+            {},
+            id="strategic-empty",
+        ),
+        pytest.param(
+            lambda c: c.patch(
+                PODS, "a", "b", {"x": 1}, content=PatchContent.APPLY, field_manager="m", force=True
+            ),
+            "PATCH",
+            f"{PODS_PATH}/b",
+            {"fieldManager": "m", "force": "true"},
+            "application/apply-patch+yaml",
+            {"x": 1},
+            id="apply",
+        ),
+        pytest.param(
+            lambda c: c.delete(PODS, "a", "b", uid="u", grace_seconds=0, propagation="Foreground"),
+            "DELETE",
+            f"{PODS_PATH}/b",
+            {},
+            "application/json",
+            {
+                "apiVersion": "v1",
+                "kind": "DeleteOptions",
+                "preconditions": {"uid": "u"},
+                "gracePeriodSeconds": 0,
+                "propagationPolicy": "Foreground",
+            },
+            id="delete",
+        ),
+    ],
+)
+async def test_write_sends_its_body_and_content_type(
+    call: Call,
+    method: str,
+    path: str,
+    query: dict[str, str],
+    content_type: str,
+    body: object,
+    bench: Bench,
+) -> None:
+    server, client = await bench.start(answer({"kind": "Pod"}, 201))
+    assert await call(client) == {"kind": "Pod"}
+    [seen] = server.seen
+    assert (seen.method, seen.path, seen.query) == (method, path, query)
+    assert seen.headers["Content-Type"] == content_type
+    assert json.loads(seen.body) == body
+
+
+async def test_delete_answered_by_a_status_returns_none(bench: Bench) -> None:
+    _, client = await bench.start(answer({"kind": "Status", "status": "Success"}))
+    assert await client.delete(FRAMEWORKS, "a", "b") is None
+
+
+async def test_create_of_a_body_above_a_mebibyte_arrives_whole(bench: Bench) -> None:
+    server, client = await bench.start(answer({}))
+    body = {"text": "größe" * 300_000}
+    await client.create(FRAMEWORKS, "a", body)
+    assert json.loads(server.seen[0].body) == body
+
+
+async def test_selectors_are_quoted(bench: Bench) -> None:
+    server, client = await bench.start(pod_list(1))
+    await client.list(PODS, label_selector="a in (b,c),!d", field_selector="spec.nodeName=n+1")
+    assert server.seen[0].query == {
+        "labelSelector": "a in (b,c),!d",
+        "fieldSelector": "spec.nodeName=n+1",
+    }
+    assert " " not in server.seen[0].target
+
+
+async def test_get_raw_returns_bytes_of_any_type(bench: Bench) -> None:
+    server, client = await bench.start(Reply(body=b"\x00log", headers={}))
+    assert await client.get_raw(f"{PODS_PATH}/b/log?container=c") == b"\x00log"
+    assert server.seen[0].target == f"{PODS_PATH}/b/log?container=c"
+    assert server.seen[0].headers["Accept"] == "*/*"
+
+
+async def test_stream_raw_gives_bytes_before_the_end(bench: Bench) -> None:
+    reply = Reply(chunks=[b"one"], ending="silent")
+    _, client = await bench.start(reply)
+    stream = client.stream_raw("/log")
+    assert await anext(stream) == b"one"
+    await stream.aclose()
+
+
+async def test_requests_share_connections(bench: Bench) -> None:
+    server, client = await bench.start(answer({}), answer({}), refusal(404, "NotFound"), answer({}))
+    for _ in range(2):
+        await get_pod(client)
+    with pytest.raises(errors.NotFoundError):
+        await get_pod(client)
+    await get_pod(client)
+    assert server.connections == 1
+
+
+async def test_environment_proxy_and_netrc_are_not_consulted(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login a password b\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    server, client = await bench.start(answer({}))
+    await get_pod(client)
+    assert "Authorization" not in server.seen[0].headers
+
+
+async def test_redirect_is_refused_and_not_followed(bench: Bench) -> None:
+    server, client = await bench.start(Reply(307, b"", {"Location": "/elsewhere"}))
+    with pytest.raises(errors.ApiError, match="307"):
+        await get_pod(client)
+    assert len(server.seen) == 1
+
+
+async def test_client_not_opened_says_so(bench: Bench) -> None:
+    client = KubeClient(KubeConfig(server="http://h"), user_agent="t", clock=bench.clock)
+    with pytest.raises(RuntimeError, match="async with"):
+        await get_pod(client)
+
+
+# --- pages ---------------------------------------------------------------------------------------
+
+
+async def test_list_follows_pages_and_joins_items(bench: Bench) -> None:
+    server, client = await bench.start(
+        pod_list(5, pod("a", 1), more="t/1"), pod_list(5, pod("b", 2), more="t/2"), pod_list(5)
+    )
+    whole = await client.list(PODS, "a", limit=1, resource_version="0")
+    assert [item["metadata"]["name"] for item in whole["items"]] == ["a", "b"]
+    assert whole["metadata"] == {"resourceVersion": "5"}
+    assert [seen.query for seen in server.seen] == [
+        {"limit": "1", "resourceVersion": "0"},
+        {"limit": "1", "continue": "t/1"},
+        {"limit": "1", "continue": "t/2"},
+    ]
+
+
+async def test_list_whose_page_expired_begins_again_in_one_piece(bench: Bench) -> None:
+    server, client = await bench.start(
+        pod_list(5, pod("stale", 1), more="t"),
+        refusal(410, "Expired"),
+        pod_list(9, pod("fresh", 8)),
+    )
+    whole = await client.list(PODS, limit=1)
+    assert whole["metadata"]["resourceVersion"] == "9"
+    assert [item["metadata"]["name"] for item in whole["items"]] == ["fresh"]
+    assert server.seen[2].query == {}
+
+
+async def test_list_refused_as_gone_at_its_first_page_raises(bench: Bench) -> None:
+    server, client = await bench.start(refusal(410, "Expired"))
+    with pytest.raises(errors.GoneError):
+        await client.list(PODS, resource_version="1")
+    assert len(server.seen) == 1
+
+
+async def test_empty_list_without_items_is_a_list(bench: Bench) -> None:
+    _, client = await bench.start(answer({"metadata": {"resourceVersion": "1"}, "items": None}))
+    assert (await client.list(PODS))["items"] == []
+
+
+@pytest.mark.parametrize("body", [{"items": 5}, {"items": [1]}, {"metadata": "x"}])
+async def test_answer_that_is_no_list_is_unreachable(body: object, bench: Bench) -> None:
+    _, client = await bench.start(answer(body))
+    with pytest.raises(UnreachableError, match="no list"):
+        await client.list(PODS)
+
+
+# --- the server says no --------------------------------------------------------------------------
+
+
+@EVERY_VERB
+@pytest.mark.parametrize("status", [429, 500, 503, 504, 409, 404])
+async def test_refused_request_is_sent_once_and_keeps_what_was_said(
+    status: int, call: Call, bench: Bench
+) -> None:
+    server, client = await bench.start(refusal(status, "Why", "because", Retry_After="7"))
+    with pytest.raises(errors.ApiError) as caught:
+        await call(client)
+    assert len(server.seen) == 1
+    error = caught.value
+    assert (error.status, error.reason, error.message) == (status, "Why", "because")
+    assert error.retry_after_seconds == 7
+    assert error.method == server.seen[0].method
+    assert error.path == server.seen[0].path
+
+
+async def test_create_of_existing_name_is_told_from_conflict(bench: Bench) -> None:
+    _, client = await bench.start(refusal(409, "AlreadyExists"))
+    with pytest.raises(errors.AlreadyExistsError):
+        await create_pod(client)
+
+
+# --- no answer, or not all of it -----------------------------------------------------------------
+
+
+@EVERY_VERB
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(Reply(body=b'{"a": 1', ending="cut"), id="cut-inside-body"),
+        pytest.param(Reply(body=b"", ending="cut"), id="cut-before-body"),
+        pytest.param(Reply(body=b'{"a": 1', ending="reset"), id="reset-inside-body"),
+        pytest.param(Reply(chunks=[b'{"a":', b" 1}"], ending="cut"), id="chunked-without-end"),
+        pytest.param(Reply(body=b'{"a": 1'), id="whole-but-half-json"),
+        pytest.param(Reply(body=b"<html>"), id="html"),
+        pytest.param(Reply(body=b""), id="empty"),
+        pytest.param(Reply(body=b"[]"), id="no-object"),
+        pytest.param(Reply(503, b'{"kind": "Sta', ending="cut"), id="error-cut"),
+    ],
+)
+async def test_broken_answer_is_unknown_and_the_request_not_repeated(
+    reply: Reply, call: Call, bench: Bench
+) -> None:
+    server, client = await bench.start(reply, answer({}))
+    with pytest.raises(UnreachableError) as caught:
+        await call(client)
+    assert caught.value.maybe_applied
+    assert len(server.seen) == 1
+
+
+@EVERY_VERB
+async def test_connection_closed_instead_of_an_answer_is_not_repeated(
+    call: Call, bench: Bench
+) -> None:
+    """A kept connection that breaks is where HTTP libraries quietly send again."""
+
+    async def hang_up(_: Seen) -> None:
+        raise ConnectionResetError
+
+    server, client = await bench.start(answer({}), Reply(before=hang_up), answer({}))
+    await get_pod(client)
+    with pytest.raises(UnreachableError) as caught:
+        await call(client)
+    assert caught.value.maybe_applied
+    assert len(server.seen) == 2
+
+
+@EVERY_VERB
+async def test_refused_connection_cannot_have_been_applied(call: Call, bench: Bench) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        client = await bench.connect(f"http://127.0.0.1:{unused.getsockname()[1]}")
+        with pytest.raises(UnreachableError) as caught:
+            await call(client)
+    assert not caught.value.maybe_applied
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        pytest.param((), id="no-byte"),
+        pytest.param((Reply(body=b'{"a"', ending="silent"),), id="inside-body"),
+    ],
+)
+async def test_silent_server_ends_at_the_deadline(replies: tuple[Reply, ...], bench: Bench) -> None:
+    server, client = await bench.start(*replies)
+    with pytest.raises(UnreachableError, match=r"(?i)time") as caught:
+        await client.create(PODS, "a", {}, timeout_seconds=0.05)
+    assert caught.value.maybe_applied
+    assert len(server.seen) == 1
+
+
+# --- tokens --------------------------------------------------------------------------------------
+
+
+async def test_rejected_token_is_read_anew_and_the_request_sent_again(
+    bench: Bench, tmp_path: Path
+) -> None:
+    path = tmp_path / "token"
+    path.write_text("old")
+
+    async def rotate(_: Seen) -> None:
+        path.write_text("new")
+
+    server = await bench.serve(
+        Reply(401, b"{}", before=rotate), answer(pod("b", 1), 201), answer({})
+    )
+    client = await bench.connect(server, token_file=str(path))
+    assert await create_pod(client) == pod("b", 1)
+    await get_pod(client)
+    sent = [seen.headers["Authorization"] for seen in server.seen]
+    assert sent == ["Bearer old", "Bearer new", "Bearer new"]
+    assert server.seen[0].body == server.seen[1].body
+
+
+async def test_rejected_token_without_a_newer_one_is_sent_once(
+    bench: Bench, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("only")
+    server = await bench.serve(refusal(401, "Unauthorized"))
+    client = await bench.connect(server, token_file=str(tmp_path / "token"))
+    with pytest.raises(errors.UnauthorizedError) as caught:
+        await get_pod(client)
+    assert len(server.seen) == 1
+    assert "only" not in str(caught.value)
+
+
+async def test_second_rejection_is_final(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("1")
+
+    async def rotate(_: Seen) -> None:
+        path.write_text(path.read_text() + "1")
+
+    server = await bench.serve(*[Reply(401, b"{}", before=rotate)] * 3)
+    client = await bench.connect(server, token_file=str(path))
+    with pytest.raises(errors.UnauthorizedError):
+        await get_pod(client)
+    assert len(server.seen) == 2
+
+
+async def test_missing_token_file_sends_nothing(bench: Bench, tmp_path: Path) -> None:
+    server = await bench.serve(answer({}))
+    client = await bench.connect(server, token_file=str(tmp_path / "none"))
+    with pytest.raises(UnreachableError, match="token file") as caught:
+        await get_pod(client)
+    assert not caught.value.maybe_applied
+    assert server.seen == []
+
+
+async def test_tokens_are_never_logged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    server = await bench.serve(refusal(401, "Unauthorized"), answer({}))
+    client = await bench.connect(server, token="s3cret")
+    with pytest.raises(errors.UnauthorizedError):
+        await get_pod(client)
+    await get_pod(client)
+    assert "s3cret" not in caplog.text
+
+
+# --- rate ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.looptime
+async def test_rate_is_waited_for_outside_the_deadline(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = KubeClient(
+        KubeConfig(server="http://h"), user_agent="t", clock=bench.clock, qps=1, burst=2
+    )
+    sent_at: list[float] = []
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+
+    async def send(_: object) -> bytes:
+        sent_at.append(loop.time() - begin)
+        return b"{}"
+
+    monkeypatch.setattr(client._transport, "send", send)
+    await asyncio.gather(*(get_pod(client) for _ in range(12)))
+    assert [round(at, 3) for at in sent_at] == [0, 0, *range(1, 11)]

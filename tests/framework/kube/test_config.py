@@ -1,0 +1,333 @@
+"""framework.kube.config and kubeconfig: precedence, every field, and messages that help."""
+
+import base64
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from framework.kube.config import ConfigError, KubeConfig, load_kube_config
+
+PEM = "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n"
+PEM64 = base64.b64encode(PEM.encode()).decode()
+
+Write = Callable[..., str]
+
+
+def document(
+    cluster: dict[str, Any] | None = None,
+    user: dict[str, Any] | None = None,
+    context: dict[str, Any] | None = None,
+    name: str = "c",
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "contexts": [{"name": name, "context": {"cluster": "k", "user": "u"} | (context or {})}],
+        "clusters": [{"name": "k", "cluster": cluster or {"server": "https://k:6443"}}],
+        "users": [{"name": "u", "user": user or {}}],
+    }
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_file(content: object, name: str = "config") -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else yaml.safe_dump(content)
+        path.write_text(text, "utf-8")
+        return str(path)
+
+    return write_file
+
+
+@pytest.fixture
+def service_account(tmp_path: Path) -> str:
+    directory = tmp_path / "sa"
+    directory.mkdir()
+    (directory / "token").write_text("secret\n")
+    (directory / "ca.crt").write_text(PEM)
+    (directory / "namespace").write_text("team-a")
+    return str(directory)
+
+
+# --- precedence ----------------------------------------------------------------------------------
+
+
+def test_address_alone_is_used_without_credentials() -> None:
+    assert load_kube_config("http://h:8080/", None, {}) == KubeConfig(server="http://h:8080")
+
+
+def test_address_argument_wins_over_the_environment() -> None:
+    env = {"KUBE_APISERVER_ADDRESS": "http://env:1"}
+    assert load_kube_config("http://arg:1", None, env).server == "http://arg:1"
+    assert load_kube_config(None, None, env).server == "http://env:1"
+
+
+def test_file_argument_wins_over_the_environments_and_home(write: Write, tmp_path: Path) -> None:
+    write(document({"server": "https://home"}), ".kube/config")
+    env_file = write(document({"server": "https://env"}), "env")
+    env = {"HOME": str(tmp_path), "KUBECONFIG": env_file}
+    argument = write(document({"server": "https://arg"}), "arg")
+    assert load_kube_config(None, argument, env).server == "https://arg"
+    assert load_kube_config(None, None, env).server == "https://env"
+    assert load_kube_config(None, None, {"HOME": str(tmp_path)}).server == "https://home"
+
+
+def test_missing_file_of_the_environment_falls_through_to_home(
+    write: Write, tmp_path: Path
+) -> None:
+    write(document({"server": "https://home"}), ".kube/config")
+    env = {"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
+    assert load_kube_config(None, None, env).server == "https://home"
+
+
+def test_address_with_file_replaces_only_the_server(write: Write) -> None:
+    path = write(document({"server": "https://k"}, {"token": "t"}, {"namespace": "n"}))
+    config = load_kube_config("https://other:1", path, {})
+    assert (config.server, config.token, config.namespace) == ("https://other:1", "t", "n")
+
+
+def test_address_with_file_needs_no_server_in_it(write: Write) -> None:
+    path = write(document({"insecure-skip-tls-verify": True}))
+    config = load_kube_config("h:6443", path, {})
+    assert (config.server, config.verify) == ("https://h:6443", False)
+
+
+def test_nothing_given_in_a_pod_uses_its_service_account(service_account: str) -> None:
+    env = {
+        "KUBERNETES_SERVICE_HOST": "fd00::1",
+        "KUBERNETES_SERVICE_PORT": "443",
+        "FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": service_account,
+    }
+    assert load_kube_config(None, None, env) == KubeConfig(
+        server="https://[fd00::1]:443",
+        token_file=f"{service_account}/token",
+        ca_file=f"{service_account}/ca.crt",
+        namespace="team-a",
+    )
+
+
+def test_address_with_a_named_service_account_directory_uses_its_token(
+    service_account: str,
+) -> None:
+    env = {"FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": service_account}
+    config = load_kube_config("http://127.0.0.1:1", None, env)
+    assert (config.server, config.token_file) == ("http://127.0.0.1:1", f"{service_account}/token")
+
+
+def test_nothing_given_outside_a_pod_names_every_way() -> None:
+    with pytest.raises(ConfigError, match=r"KUBE_APISERVER_ADDRESS.*KUBECONFIG.*~/.kube/config"):
+        load_kube_config(None, None, {})
+
+
+def test_pod_without_token_says_how_to_get_one(tmp_path: Path) -> None:
+    env = {
+        "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+        "KUBERNETES_SERVICE_PORT": "443",
+        "FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": str(tmp_path),
+    }
+    with pytest.raises(ConfigError, match="automountServiceAccountToken"):
+        load_kube_config(None, None, env)
+
+
+# --- the file's fields ---------------------------------------------------------------------------
+
+
+def test_relative_paths_are_relative_to_the_file(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ca", "crt", "key", "tok"):
+        write(PEM, f"pki/{name}")
+    path = write(
+        document(
+            {"server": "https://k", "certificate-authority": "pki/ca", "tls-server-name": "name"},
+            {"client-certificate": "pki/crt", "client-key": "pki/key", "tokenFile": "pki/tok"},
+        )
+    )
+    monkeypatch.chdir(tmp_path.parent)
+    config = load_kube_config(None, os.path.relpath(path), {})
+    directory = str(tmp_path / "pki")
+    assert config.ca_file == f"{directory}/ca"
+    assert config.client_cert_file == f"{directory}/crt"
+    assert config.client_key_file == f"{directory}/key"
+    assert config.token_file == f"{directory}/tok"
+    assert config.tls_server_name == "name"
+
+
+def test_inline_bytes_win_over_files(write: Write) -> None:
+    path = write(
+        document(
+            {
+                "server": "https://k",
+                "certificate-authority": "missing",
+                "certificate-authority-data": PEM64,
+            },
+            {"client-certificate-data": PEM64, "client-key-data": PEM64},
+        )
+    )
+    config = load_kube_config(None, path, {})
+    assert (config.ca_pem, config.ca_file) == (PEM, None)
+    assert (config.client_cert_pem, config.client_key_pem) == (PEM, PEM)
+
+
+def test_several_files_merge_and_the_first_to_name_a_thing_wins(write: Write) -> None:
+    first = write({"users": [{"name": "u", "user": {"token": "first"}}]}, "1")
+    second = write(document({"server": "https://k"}, {"token": "second"}), "2")
+    config = load_kube_config(None, None, {"KUBECONFIG": f"{first}:missing:{second}"})
+    assert (config.server, config.token) == ("https://k", "first")
+
+
+def test_exec_plugin_in_the_files_directory_gets_its_path(write: Write, tmp_path: Path) -> None:
+    spec = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin"}
+    config = load_kube_config(None, write(document(user={"exec": spec})), {})
+    assert config.exec_plugin is not None
+    assert config.exec_plugin.spec["command"] == f"{tmp_path}/plugin"
+
+
+def test_context_without_user_is_anonymous(write: Write) -> None:
+    config = load_kube_config(None, write(document(context={"user": ""})), {})
+    assert (config.token, config.token_file, config.exec_plugin) == (None, None, None)
+
+
+def test_repr_shows_no_secret(write: Write) -> None:
+    secrets = {"token": "s3cret", "client-certificate-data": PEM64, "client-key-data": PEM64}
+    cluster = {"server": "https://k", "proxy-url": "http://name:s3cret@proxy"}
+    shown = repr(load_kube_config(None, write(document(cluster, secrets)), {}))
+    assert "s3cret" not in shown
+    assert "CERTIFICATE" not in shown
+    spec = {"apiVersion": "v1", "command": "x", "env": [{"name": "P", "value": "s3cret"}]}
+    assert "s3cret" not in repr(load_kube_config(None, write(document(user={"exec": spec})), {}))
+
+
+@pytest.mark.parametrize(
+    ("env", "server", "expected"),
+    [
+        ({"HTTPS_PROXY": "p:3128"}, "https://k:6443", "http://p:3128"),
+        ({"https_proxy": "http://p"}, "https://k:6443", "http://p"),
+        ({"HTTPS_PROXY": "http://p"}, "http://k:80", None),
+        ({"HTTPS_PROXY": "http://p"}, "https://127.0.0.1:6443", None),
+        ({"HTTPS_PROXY": "http://p"}, "https://localhost:6443", None),
+        ({"HTTPS_PROXY": "http://p", "NO_PROXY": ".corp, k.x"}, "https://a.corp", None),
+        ({"HTTPS_PROXY": "http://p", "NO_PROXY": "corp"}, "https://notcorp", "http://p"),
+        ({"HTTPS_PROXY": "http://p", "NO_PROXY": "10.0.0.0/8"}, "https://10.1.2.3", None),
+        ({"HTTPS_PROXY": "http://p", "NO_PROXY": "10.0.0.0/8"}, "https://11.1.2.3", "http://p"),
+        ({"HTTPS_PROXY": "http://p", "no_proxy": "*"}, "https://k", None),
+    ],
+)
+def test_proxy_comes_from_the_environment(
+    env: dict[str, str], server: str, expected: str | None
+) -> None:
+    assert load_kube_config(server, None, env).proxy_url == expected
+
+
+def test_proxy_of_the_file_wins(write: Write) -> None:
+    path = write(document({"server": "https://k", "proxy-url": "socks5://file"}))
+    config = load_kube_config(None, path, {"HTTPS_PROXY": "http://p"})
+    assert config.proxy_url == "socks5://file"
+
+
+# --- messages ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param("a: [", r"not valid YAML at line \d+.*repair", id="bad-yaml"),
+        pytest.param("- a", "no mapping at the top", id="list"),
+        pytest.param("", r"current-context: not set; run `kubectl config", id="empty"),
+        pytest.param(
+            document() | {"current-context": "nope"},
+            r"current-context: 'nope' is not among the contexts.*use one of these: c",
+            id="context-not-found",
+        ),
+        pytest.param(
+            document(context={"cluster": "x"}),
+            r"contexts\[c\].cluster: 'x' is not among the clusters.*: k",
+            id="cluster-not-found",
+        ),
+        pytest.param(
+            document(context={"user": "x"}),
+            r"contexts\[c\].user: 'x' is not among the users",
+            id="user-not-found",
+        ),
+        pytest.param(
+            document({"insecure-skip-tls-verify": True}),
+            r"clusters\[k\].server: not set; write https://HOST:PORT",
+            id="no-server",
+        ),
+        pytest.param(document({"server": "ftp://k"}), "server: 'ftp://k' is no address", id="ftp"),
+        pytest.param(document({"server": "https://k:p"}), "is no address", id="bad-port"),
+        pytest.param(document({"server": "https://"}), "is no address", id="no-host"),
+        pytest.param(document({"server": 1}), r"server: not a string; put it in", id="number"),
+        pytest.param(
+            document({"server": "https://k", "certificate-authority": "missing.pem"}),
+            r"certificate-authority: cannot read .*missing.pem: No such file",
+            id="ca-missing",
+        ),
+        pytest.param(
+            document({"server": "https://k", "certificate-authority-data": "%%"}),
+            r"certificate-authority-data: not PEM text in base64",
+            id="ca-not-base64",
+        ),
+        pytest.param(
+            document(
+                {
+                    "server": "https://k",
+                    "certificate-authority-data": PEM64,
+                    "insecure-skip-tls-verify": True,
+                }
+            ),
+            "together with a certificate authority; remove one",
+            id="insecure-with-ca",
+        ),
+        pytest.param(
+            document(user={"client-certificate-data": PEM64}),
+            "set both client-certificate and client-key",
+            id="certificate-without-key",
+        ),
+        pytest.param(
+            document(user={"tokenFile": "missing"}),
+            r"users\[u\].tokenFile: cannot read",
+            id="token-file-missing",
+        ),
+        pytest.param(
+            document(user={"auth-provider": {"name": "gcp"}}),
+            r"auth-provider: .*use an exec plugin",
+            id="auth-provider",
+        ),
+        pytest.param(
+            document(user={"username": "a", "password": "s3cret"}),
+            r"username: .*use a token",
+            id="basic",
+        ),
+        pytest.param(
+            document(user={"exec": {"apiVersion": "v1"}}), r"exec.command: not set", id="exec"
+        ),
+        pytest.param({"clusters": {}, "users": {"a": 1}}, "users: not a list", id="section"),
+        pytest.param({"users": [{"user": {}}]}, r"users\[0\]: has no name", id="no-name"),
+    ],
+)
+def test_broken_file_raises_naming_field_and_remedy(
+    content: object, expected: str, write: Write
+) -> None:
+    path = write(content)
+    with pytest.raises(ConfigError, match=expected) as caught:
+        load_kube_config(None, path, {})
+    assert "s3cret" not in str(caught.value)
+    assert all((caught.value.field, caught.value.problem, caught.value.remedy))
+
+
+def test_missing_file_asked_for_raises() -> None:
+    with pytest.raises(ConfigError, match="/nowhere/config: no such kubeconfig file"):
+        load_kube_config(None, "/nowhere/config", {})
+
+
+def test_binary_file_raises(tmp_path: Path) -> None:
+    (tmp_path / "config").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load_kube_config(None, str(tmp_path / "config"), {})

@@ -1,0 +1,140 @@
+"""framework.kube.credentials: files that rotate and plugins that print, without HTTP."""
+
+import asyncio
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from framework.clock import ManualClock
+from framework.kube.credentials import PluginToken, TokenFile, TokenUnavailableError
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+async def test_token_file_replaced_gives_the_new_token(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("one\n")
+    source = TokenFile(str(path))
+    assert await source.fetch() == "one"
+    (tmp_path / "next").write_text("two")
+    (tmp_path / "next").replace(path)
+    assert await source.fetch() == "two"
+
+
+async def test_token_file_behind_a_swapped_link_gives_the_new_token(tmp_path: Path) -> None:
+    for name in ("1", "2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "token").write_text(f"token{name}")
+    (tmp_path / "current").symlink_to("1")
+    source = TokenFile(str(tmp_path / "current" / "token"))
+    assert await source.fetch() == "token1"
+    (tmp_path / "link").symlink_to("2")
+    (tmp_path / "link").replace(tmp_path / "current")
+    assert await source.fetch() == "token2"
+
+
+async def test_token_file_with_unchanged_times_is_read_again_when_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("one")
+    source = TokenFile(str(path))
+    await source.fetch()
+    status = path.stat()
+    path.write_text("two")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert await source.fetch() == "one"
+    assert await source.renew("one") == "two"
+
+
+async def test_token_file_gone_for_a_moment_keeps_the_last_token(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("one")
+    source = TokenFile(str(path))
+    await source.fetch()
+    path.unlink()
+    assert await source.fetch() == "one"
+    assert await source.renew("one") == "one"
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"a b", b"two\nlines", b"\xff\xfe"])
+async def test_token_file_without_a_token_raises_without_showing_it(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(TokenUnavailableError, match="token"):
+        await TokenFile(str(path)).fetch()
+
+
+class Plugin:
+    """An exec plugin: a script that prints a numbered token and counts its runs."""
+
+    def __init__(self, directory: Path, status: dict[str, str], code: str = "") -> None:
+        self.runs = directory / "runs"
+        self.runs.write_text("")
+        script = directory / "plugin.py"
+        script.write_text(
+            "import json\n"
+            f"open({str(self.runs)!r}, 'a').write('x')\n"
+            f"n = len(open({str(self.runs)!r}).read())\n"
+            f"{code}\n"
+            f"status = {{'token': f'token{{n}}', **{status!r}}}\n"
+            "print(json.dumps({'apiVersion': 'v1', 'kind': 'ExecCredential', 'status': status}))\n"
+        )
+        self.spec = {"command": sys.executable, "args": [str(script)], "apiVersion": "v1"}
+
+    @property
+    def run_count(self) -> int:
+        return len(self.runs.read_text())
+
+
+async def test_plugin_runs_once_for_many_requests(tmp_path: Path) -> None:
+    plugin = Plugin(tmp_path, {})
+    source = PluginToken(plugin.spec, ManualClock(START))
+    assert await asyncio.gather(*(source.fetch() for _ in range(5))) == ["token1"] * 5
+    assert plugin.run_count == 1
+
+
+async def test_plugin_runs_again_before_its_token_expires(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    plugin = Plugin(tmp_path, {"expirationTimestamp": "2026-01-01T01:00:00Z"})
+    source = PluginToken(plugin.spec, clock)
+    await source.fetch()
+    clock.advance(3500)
+    assert await source.fetch() == "token1"
+    clock.advance(80)
+    assert await source.fetch() == "token2"
+
+
+async def test_plugin_runs_once_for_many_rejections_of_one_token(tmp_path: Path) -> None:
+    plugin = Plugin(tmp_path, {})
+    source = PluginToken(plugin.spec, ManualClock(START))
+    await source.fetch()
+    renewed = await asyncio.gather(*(source.renew("token1") for _ in range(3)))
+    assert renewed == ["token2"] * 3
+    assert plugin.run_count == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        ({"token": ""}, "", "printed no token"),
+        ({}, "raise SystemExit(3)", "returned 3"),
+        ({}, "print('noise')", "failed"),
+    ],
+)
+async def test_plugin_that_fails_says_so(
+    status: dict[str, str], code: str, expected: str, tmp_path: Path
+) -> None:
+    plugin = Plugin(tmp_path, status, code)
+    with pytest.raises(TokenUnavailableError, match=expected):
+        await PluginToken(plugin.spec, ManualClock(START)).fetch()
+
+
+async def test_plugin_that_is_missing_says_so() -> None:
+    spec = {"command": "/nowhere/plugin", "apiVersion": "v1"}
+    with pytest.raises(TokenUnavailableError, match=r"/nowhere/plugin.*No such file"):
+        await PluginToken(spec, ManualClock(START)).fetch()

@@ -1,0 +1,69 @@
+"""framework.kube.stream: whatever the chunks, the same events; never half of one."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from framework.kube import stream
+from framework.kube.stream import (
+    BrokenStreamError,
+    LineSplitter,
+    decode_event,
+    decode_object,
+)
+
+EVENTS = [
+    {"type": "ADDED", "object": {"metadata": {"name": "größe-日本-🚀"}}},
+    {"type": "MODIFIED", "object": {"a": "line\nbreak"}},
+    {"type": "DELETED", "object": {}},
+]
+WIRE = b"".join(json.dumps(e, ensure_ascii=False).encode() + b"\n" for e in EVENTS)
+
+
+def feed(*chunks: bytes) -> tuple[list[bytes], bool]:
+    splitter = LineSplitter()
+    return [line for chunk in chunks for line in splitter.feed(chunk)], splitter.has_rest
+
+
+@given(cuts=st.lists(st.integers(0, len(WIRE)), max_size=12))
+def test_splitter_with_any_chunks_gives_the_same_lines(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(WIRE)]
+    lines, has_rest = feed(*(WIRE[a:b] for a, b in pairwise(edges)))
+    assert [json.loads(line) for line in lines] == EVENTS
+    assert not has_rest
+
+
+@given(end=st.integers(0, len(WIRE)))
+def test_splitter_of_a_cut_stream_gives_whole_lines_and_knows_of_the_rest(end: int) -> None:
+    lines, has_rest = feed(WIRE[:end])
+    assert lines == WIRE[:end].split(b"\n")[:-1]
+    assert has_rest is (end > 0 and WIRE[end - 1 : end] != b"\n")
+
+
+def test_splitter_skips_empty_lines() -> None:
+    assert feed(b"\n\r\n{}\n\n") == ([b"{}"], False)
+
+
+def test_splitter_of_an_endless_line_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MAX_LINE_BYTES", 10)
+    with pytest.raises(BrokenStreamError, match="10 bytes"):
+        feed(b"123456", b"123456")
+
+
+def test_decode_event_gives_type_and_object() -> None:
+    assert decode_event(b'{"type":"ADDED","object":{"a":1}}') == ("ADDED", {"a": 1})
+
+
+@given(line=st.binary(max_size=60) | st.just(b'{"type":"ADDED"}') | st.just(b"[" * 100_000))
+def test_decode_event_of_noise_raises_only_its_own_error(line: bytes) -> None:
+    with pytest.raises(BrokenStreamError):
+        decode_event(line)
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"null", b'"x"', b'{"a":', b"\xff", b'{"a":"\xff"}'])
+def test_decode_object_of_anything_else_raises(raw: bytes) -> None:
+    with pytest.raises(BrokenStreamError):
+        decode_object(raw)

@@ -1,0 +1,80 @@
+"""Runs the differential scenarios against our controller, on the local or on a real API server.
+
+usage: python -m tests.kube.difftest DIFFTEST_DIR [--server local|kube] [NAME ...]
+
+DIFFTEST_DIR holds ``run.py``, which plays the scenarios and compares where a Framework ends with
+where the Go original ended. This program starts what it needs: an API server on which nothing runs
+the Pods, the CRD, and ``framework-controller``. Called by .ci/run. Exit code 0: all agree.
+"""
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.childprocess import ChildError, ChildProcess
+from tests.support.controlplane import Access, open_control_plane
+from tests.support.frameworkserver import install_crd, open_local_server, start_controller
+from tests.support.kubebinaries import BuildError, MissingPrerequisiteError
+
+SCENARIOS_SECONDS = 600
+
+
+@contextlib.contextmanager
+def open_server(kind: str, folder: Path) -> Iterator[Access]:
+    """Give an API server with the CRD and nothing that runs Pods."""
+    if kind == "local":
+        with open_local_server(folder) as access:
+            yield access
+        return
+    with open_control_plane(os.environ, build=True) as access:
+        install_crd(access.open_http())
+        yield access
+
+
+def run_scenarios(program: Path, names: list[str], access: Access, controller: ChildProcess) -> int:
+    """Play the scenarios; give 0 if all ended as the original's did."""
+    command = [sys.executable, str(program), access.url, "--token", access.token, *names]
+    code = subprocess.run(command, check=False, timeout=SCENARIOS_SECONDS).returncode
+    controller.raise_if_ended()
+    return code
+
+
+def main() -> int:
+    """Start everything, run, stop everything."""
+    parser = argparse.ArgumentParser(prog="difftest")
+    parser.add_argument("folder", type=Path, metavar="DIFFTEST_DIR")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--server", choices=["local", "kube"], default="local")
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    try:
+        with tempfile.TemporaryDirectory(prefix="frameworkbarrier-difftest-") as name:
+            folder = Path(name)
+            with (
+                open_server(arguments.server, folder) as access,
+                start_controller(access, folder) as controller,
+            ):
+                code = run_scenarios(
+                    arguments.folder / "run.py", arguments.names, access, controller
+                )
+                if code != 0:
+                    print(f"end of the controller's log:\n{controller.tail()}", file=sys.stderr)
+    except MissingPrerequisiteError as e:
+        print(f"SKIPPED: {e}")
+        return 0
+    except (BuildError, ChildError, subprocess.TimeoutExpired) as e:
+        print(f"difftest: {e}", file=sys.stderr)
+        return 1
+    outcome = "passed" if code == 0 else "failed"
+    print(f"difftest on {arguments.server}: {outcome} in {time.monotonic() - started:.0f} s")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

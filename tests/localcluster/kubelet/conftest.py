@@ -1,0 +1,26 @@
+"""Fixtures of the kubelet's tests; what they are made of is in ``nodes``."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from localcluster.kubelet.sandbox import Isolation
+from tests.localcluster.kubelet.nodes import Node, run_node, serve
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncGenerator[Node]:
+    """A kubelet with whatever isolation this host allows."""
+    async with serve() as (client, address), run_node(client, address, tmp_path) as node:
+        yield node
+
+
+@pytest.fixture(params=[Isolation.ROOT, Isolation.PATHS])
+async def either_node(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Node]:
+    """A kubelet with each isolation in turn."""
+    async with (
+        serve() as (client, address),
+        run_node(client, address, tmp_path, isolation=request.param) as node,
+    ):
+        yield node

@@ -1,0 +1,286 @@
+"""Scheduler and kubelet of a server that has neither: Pods go the way their script says.
+
+Called by tests/kube. It is a client of the API server like the real ones: it binds Pods, gives them
+an address, writes their status and removes those that are deleted. It runs no process, but a
+script may.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import aclosing, suppress
+from datetime import datetime
+from typing import Self, TypeAlias
+
+from framework.clock import Clock
+from framework.kube.client import KubeClient
+from framework.kube.errors import ConflictError, GoneError, KubeError, NotFoundError
+from framework.kube.resources import PODS, Object, Resource
+
+NODE_NAME = "fake-node"
+NODE_ADDRESS = "10.0.0.1"
+DEFAULT_SCHEDULER = "default-scheduler"
+RETRY_SECONDS = 0.2
+BINDINGS = Resource("", "v1", "bindings", "Binding", namespaced=True)
+
+Script: TypeAlias = "Callable[[FakePod], Awaitable[None]]"
+
+
+class FakePod:
+    """One Pod on the node, for its script: each method writes one step of its status."""
+
+    def __init__(self, client: KubeClient, clock: Clock, body: Object, address: str) -> None:
+        self._client = client
+        self._clock = clock
+        self._started_at: str | None = None
+        self.body = body
+        self.address = address
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.body["metadata"]["namespace"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(self.body["metadata"].get("labels") or {})
+
+    async def initialize(self) -> None:
+        """Pending with an address: the init containers run."""
+        now = _render_time(self._clock.now())
+        await self._patch_status(
+            {
+                "phase": "Pending",
+                "hostIP": NODE_ADDRESS,
+                "podIP": self.address,
+                "podIPs": [{"ip": self.address}],
+                "startTime": now,
+                "conditions": [_condition("PodScheduled", now)],
+            }
+        )
+
+    async def start(self) -> None:
+        """Running and ready; the init containers succeeded."""
+        now = self._started_at = _render_time(self._clock.now())
+        ended = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now}}
+        running = {"running": {"startedAt": now}}
+        await self._patch_status(
+            {
+                "phase": "Running",
+                "conditions": [
+                    _condition(kind, now)
+                    for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+                ],
+                "initContainerStatuses": self._build_statuses("initContainers", ended),
+                "containerStatuses": self._build_statuses("containers", running),
+            }
+        )
+
+    async def finish(self, exit_code: int = 0, *, message: str = "") -> None:
+        """All containers ended: Succeeded with 0, else Failed."""
+        now = _render_time(self._clock.now())
+        terminated = {
+            "exitCode": exit_code,
+            "reason": "Completed" if exit_code == 0 else "Error",
+            "message": message,
+            "startedAt": self._started_at or now,
+            "finishedAt": now,
+        }
+        await self._patch_status(
+            {
+                "phase": "Succeeded" if exit_code == 0 else "Failed",
+                "containerStatuses": self._build_statuses("containers", {"terminated": terminated}),
+            }
+        )
+
+    async def fail_init(self, exit_code: int, *, message: str = "") -> None:
+        """The first init container failed for good, so the containers never started."""
+        now = _render_time(self._clock.now())
+        terminated = {
+            "exitCode": exit_code,
+            "reason": "Error",
+            "message": message,
+            "startedAt": now,
+            "finishedAt": now,
+        }
+        waiting = {"waiting": {"reason": "PodInitializing"}}
+        statuses = self._build_statuses("initContainers", waiting)
+        statuses[0]["state"] = {"terminated": terminated}
+        await self._patch_status(
+            {
+                "phase": "Failed",
+                "initContainerStatuses": statuses,
+                "containerStatuses": self._build_statuses("containers", waiting),
+            }
+        )
+
+    def _build_statuses(self, containers: str, state: Object) -> list[Object]:
+        is_running = "running" in state
+        return [
+            {
+                "name": container["name"],
+                "image": container["image"],
+                "imageID": "",
+                "ready": is_running or containers == "initContainers",
+                "started": is_running,
+                "restartCount": 0,
+                "state": state,
+            }
+            for container in self.body["spec"].get(containers) or []
+        ]
+
+    async def _patch_status(self, status: Object) -> None:
+        # The UID keeps a late write off the next Pod of this name.
+        body: Object = {"metadata": {"uid": self.uid}, "status": status}
+        self.body = await self._client.patch(
+            PODS, self.namespace, self.name, body, subresource="status"
+        )
+
+
+def run_for(seconds: float, exit_code: int = 0) -> Script:
+    """Make the script of a Pod that runs for a while, then ends with an exit code."""
+
+    async def script(pod: FakePod) -> None:
+        await pod.initialize()
+        await pod.start()
+        await asyncio.sleep(seconds)
+        await pod.finish(exit_code)
+
+    return script
+
+
+async def run_until_deleted(pod: FakePod) -> None:
+    """The script of a Pod that never ends by itself."""
+    await pod.initialize()
+    await pod.start()
+
+
+async def stay_pending(_pod: FakePod) -> None:
+    """The script of a Pod that is bound and gets no further."""
+
+
+class FakeKubelet:
+    """Moves the Pods of one namespace. Use it in ``async with``."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        clock: Clock,
+        namespace: str,
+        *,
+        choose_script: Callable[[Object], Script],
+        scheduler_names: Iterable[str] = (DEFAULT_SCHEDULER,),
+        termination_seconds: float = 0.0,
+    ) -> None:
+        """Prepare; nothing is watched yet.
+
+        Args:
+            client: the server, as its administrator.
+            clock: for the times in status.
+            namespace: whose Pods to move.
+            choose_script: gives each new Pod its script.
+            scheduler_names: only Pods that name one of these are bound.
+            termination_seconds: how long a deleted Pod takes to go, within its grace period.
+        """
+        self._client = client
+        self._clock = clock
+        self._namespace = namespace
+        self._choose_script = choose_script
+        self._scheduler_names = frozenset(scheduler_names)
+        self._termination_seconds = termination_seconds
+        self._scripts: dict[str, asyncio.Task[None]] = {}
+        self._removals: dict[str, asyncio.Task[None]] = {}
+        self._addresses = 0
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._watcher = asyncio.create_task(self._follow(), name="fakekubelet-watch")
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        tasks = [*self._scripts.values(), *self._removals.values()]
+        if self._watcher is not None:
+            tasks.append(self._watcher)
+        for task in tasks:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        errors = [e for e in ends if isinstance(e, Exception)]
+        if errors:
+            raise ExceptionGroup("the fake kubelet failed", errors)
+
+    async def _follow(self) -> None:
+        while True:
+            with suppress(KubeError):
+                listed = await self._client.list(PODS, self._namespace)
+                for body in listed["items"]:
+                    self._observe(body)
+                await self._watch(listed["metadata"]["resourceVersion"])
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _watch(self, version: str) -> None:
+        """Watch on from a version until the server has forgotten it."""
+        while True:
+            events = self._client.watch(PODS, self._namespace, resource_version=version)
+            try:
+                async with aclosing(events):
+                    async for event, body in events:
+                        version = body["metadata"]["resourceVersion"]
+                        if event in {"ADDED", "MODIFIED"}:
+                            self._observe(body)
+            except GoneError:
+                return
+
+    def _observe(self, body: Object) -> None:
+        uid = body["metadata"]["uid"]
+        if body["spec"].get("schedulerName") not in self._scheduler_names:
+            return
+        if body["metadata"].get("deletionTimestamp") is not None:
+            if uid not in self._removals:
+                name = f"fakekubelet-remove-{uid}"
+                self._removals[uid] = asyncio.create_task(self._remove(body), name=name)
+        elif uid not in self._scripts:
+            name = f"fakekubelet-run-{uid}"
+            self._scripts[uid] = asyncio.create_task(self._run(body), name=name)
+
+    async def _run(self, body: Object) -> None:
+        self._addresses += 1
+        high, low = divmod(self._addresses, 256)
+        pod = FakePod(self._client, self._clock, body, f"10.{1 + high // 256}.{high % 256}.{low}")
+        try:
+            if not body["spec"].get("nodeName"):
+                await self._client.create(BINDINGS, self._namespace, _build_binding(body))
+            await self._choose_script(body)(pod)
+        except (NotFoundError, ConflictError):
+            # Deleted, or deleted and made anew, while the script went on.
+            return
+
+    async def _remove(self, body: Object) -> None:
+        """Do what a kubelet does at the end of the grace period: delete with none."""
+        uid = body["metadata"]["uid"]
+        script = self._scripts.get(uid)
+        if script is not None:
+            script.cancel()
+        await asyncio.sleep(self._termination_seconds)
+        with suppress(NotFoundError, ConflictError):
+            await self._client.delete(
+                PODS, self._namespace, body["metadata"]["name"], uid=uid, grace_seconds=0
+            )
+
+
+def _build_binding(body: Object) -> Object:
+    metadata = {key: body["metadata"][key] for key in ("name", "namespace", "uid")}
+    return {"metadata": metadata, "target": {"kind": "Node", "name": NODE_NAME}}
+
+
+def _condition(kind: str, at: str) -> Object:
+    return {"type": kind, "status": "True", "lastTransitionTime": at}
+
+
+def _render_time(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,117 @@
+"""An API server that knows Frameworks, and our controller beside it.
+
+Called by tests/kube, by the difftest driver and by every test that needs the programs whole: they
+are started as users start them, as processes.
+"""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.childprocess import ChildError, ChildProcess
+from tests.support.controlplane import Access
+from tests.support.jsonhttp import JsonHttp
+
+ROOT = Path(__file__).parent.parent.parent
+CRD_FILE = ROOT / "deploy" / "base" / "crd.yaml"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/frameworks"
+READY_SECONDS = 30.0
+
+
+def install_crd(http: JsonHttp) -> None:
+    """Create or replace the CRD of deploy/, then wait until it is served."""
+    crd = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
+    path = f"{CRDS}/{crd['metadata']['name']}"
+    status, current = http.request("GET", path)
+    if status == 200:
+        crd["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
+        status, answer = http.request("PUT", path, crd)
+    else:
+        status, answer = http.request("POST", CRDS, crd)
+    assert status in {200, 201}, answer
+    wait_ready(http, FRAMEWORKS)
+
+
+def wait_ready(http: JsonHttp, path: str, child: ChildProcess | None = None) -> None:
+    """Wait until a GET answers 200, as long as the child that should make it so runs.
+
+    Raises:
+        ChildError: it does not, or the child ended.
+    """
+    deadline = time.monotonic() + READY_SECONDS
+    while not http.is_ready(path):
+        if child is not None:
+            child.raise_if_ended()
+        if time.monotonic() > deadline:
+            log = "" if child is None else child.tail()
+            raise ChildError(f"no {path} after {READY_SECONDS:g} s\n{log}")
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def start_controller(access: Access, folder: Path) -> Iterator[ChildProcess]:
+    """Run the controller with its default config until the block is left."""
+    child = launch_controller(access, folder)
+    try:
+        yield child
+    finally:
+        child.terminate()
+
+
+def launch_controller(access: Access, folder: Path) -> ChildProcess:
+    """Start the controller; its log goes to ``controller.log``, appended."""
+    command = [sys.executable, "-m", "controller"]
+    command += ["--kubeconfig", access.kubeconfig, "--health-port", "0"]
+    log = folder / "controller.log"
+    return ChildProcess("controller", command, log=log, env=build_env())
+
+
+@contextlib.contextmanager
+def open_local_server(folder: Path) -> Iterator[Access]:
+    """Run the local cluster's API server, without kubelet and controller."""
+    kubeconfig = folder / "kubeconfig"
+    command = [sys.executable, "-m", "cli", "local", "up", "--no-kubelet", "--no-controller"]
+    command += ["--kubeconfig", str(kubeconfig)]
+    child = ChildProcess("framework local up", command, log=folder / "local.log", env=build_env())
+    try:
+        _wait_for_file(kubeconfig, child)
+        access = read_kubeconfig(kubeconfig)
+        wait_ready(access.open_http(), FRAMEWORKS, child)
+        yield access
+    finally:
+        child.terminate()
+
+
+def read_kubeconfig(path: Path) -> Access:
+    """Read a kubeconfig of one cluster and one user with a token."""
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return Access(
+        url=content["clusters"][0]["cluster"]["server"],
+        token=content["users"][0]["user"]["token"],
+        ca_file=content["clusters"][0]["cluster"].get("certificate-authority"),
+        kubeconfig=str(path),
+        kubectl=None,
+    )
+
+
+def build_env() -> dict[str, str]:
+    """Build the environment of a program under test: no cluster of the caller's shell in it."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("KUBE", "FRAMEWORK"))}
+    env["PYTHONPATH"] = str(ROOT)
+    return env
+
+
+def _wait_for_file(path: Path, child: ChildProcess) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while not path.exists():
+        child.raise_if_ended()
+        if time.monotonic() > deadline:
+            raise ChildError(f"no {path.name} after {READY_SECONDS:g} s\n{child.tail()}")
+        time.sleep(0.05)

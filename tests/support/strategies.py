@@ -1,0 +1,401 @@
+"""Hypothesis strategies for legal worlds: Frameworks, statuses, Pods, rosters.
+
+What they draw is what the controller may meet in a cluster where everybody keeps the rules;
+``check_status`` says which those are, and a test draws from the strategies and asks it.
+``json_values`` is the opposite: anything another writer could have stored.
+"""
+
+import string
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import strategies as st
+
+from framework.api.completion import (
+    DELETE_TASK_REQUESTED,
+    PREDEFINED,
+    SUCCEEDED,
+    complete_framework,
+    complete_task,
+)
+from framework.api.naming import build_instance_uid, build_pod_name
+from framework.api.roster import (
+    PHASE_ACTIVE,
+    PHASE_COMPLETING,
+    STATE_FAILED,
+    STATE_SUCCEEDED,
+    CompletedTask,
+    Leaving,
+    Member,
+    RoleRoster,
+    Roster,
+)
+from framework.api.states import TASK_ENDED, FrameworkState, TaskState
+from framework.api.types import (
+    CompletedPodPolicy,
+    CompletionPolicySpec,
+    CompletionPolicyTriggerStatus,
+    Condition,
+    DrainSpec,
+    ExecutionType,
+    Framework,
+    FrameworkAttemptStatus,
+    FrameworkSpec,
+    FrameworkStatus,
+    ObjectMeta,
+    RetryPolicySpec,
+    RetryPolicyStatus,
+    TaskAttemptCompletionStatus,
+    TaskAttemptStatus,
+    TaskRoleSpec,
+    TaskRoleStatus,
+    TaskSpec,
+    TaskStatus,
+)
+from tests.support.builders import FRAMEWORK, Wire, build_ended, build_pod_wire, build_waiting
+
+_LETTERS = string.ascii_lowercase + string.digits
+MAX_ROLES = 3
+MAX_TASKS = 4
+
+# --- Values --------------------------------------------------------------------------------------
+
+texts = st.text(st.characters(codec="utf-8"), max_size=12)
+role_names = st.text(_LETTERS, min_size=1, max_size=6)
+framework_names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+uids = st.uuids().map(str)
+addresses = st.ip_addresses().map(str)
+fingerprints = st.text("0123456789abcdef", min_size=8, max_size=8)
+times = st.datetimes(
+    datetime(2020, 1, 1),  # noqa: DTZ001  # st.datetimes wants naive limits
+    datetime(2040, 1, 1),  # noqa: DTZ001
+    timezones=st.just(UTC),
+).map(lambda moment: moment.replace(microsecond=0))
+_floats = st.floats(allow_nan=False, allow_infinity=False)  # JSON has no others
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | _floats | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=12,
+)
+# Keys that no version of ours has.
+extras = st.dictionaries(texts.map(lambda key: f"x-{key}"), json_values.filter(bool), max_size=1)
+
+
+# --- What users write ----------------------------------------------------------------------------
+
+retry_policies = st.builds(
+    RetryPolicySpec,
+    st.booleans(),
+    st.integers(min_value=-2, max_value=3),
+    extra=extras,
+)
+completion_policies = st.builds(
+    CompletionPolicySpec, st.integers(-1, MAX_TASKS), st.integers(-1, MAX_TASKS), extra=extras
+)
+templates = st.fixed_dictionaries(
+    {
+        "spec": st.fixed_dictionaries(
+            {"containers": st.just([{"name": "main", "image": "busybox"}])},
+            optional={"futureField": json_values},
+        )
+    },
+    optional={"metadata": st.just({"creationTimestamp": None, "labels": {"a": "b"}})},
+)
+task_specs = st.builds(
+    TaskSpec, retry_policies, st.none() | st.integers(0, 600), templates, extra=extras
+)
+role_specs = st.builds(
+    TaskRoleSpec,
+    role_names,
+    st.integers(0, MAX_TASKS),
+    completion_policies,
+    task_specs,
+    absent_task_indices=st.lists(st.integers(0, MAX_TASKS), unique=True, max_size=2).map(tuple),
+    min_member_count=st.none() | st.integers(0, MAX_TASKS + 1),
+    drain=st.none() | st.builds(DrainSpec, st.integers(0, 60), extra=extras),
+    extra=extras,
+)
+
+
+def _name(role: Any) -> str:
+    name: str = role.name
+    return name
+
+
+specs = st.builds(
+    FrameworkSpec,
+    texts,
+    st.sampled_from(ExecutionType),
+    retry_policies,
+    st.lists(role_specs, max_size=MAX_ROLES, unique_by=_name).map(tuple),
+    st.sampled_from(CompletedPodPolicy),
+    extra=extras,
+)
+metadatas = st.builds(
+    ObjectMeta,
+    framework_names,
+    st.just("default"),
+    uids,
+    st.integers(1).map(str),
+    st.integers(1, 100),
+    times,
+    st.none() | times,
+    extra=extras,
+)
+
+# --- What the controller writes ------------------------------------------------------------------
+
+_CODES = st.sampled_from(sorted(PREDEFINED))
+_BEFORE_POD = frozenset({TaskState.ATTEMPT_CREATION_PENDING, TaskState.ATTEMPT_CREATION_REQUESTED})
+_COMPLETING = frozenset(
+    {
+        TaskState.ATTEMPT_DELETION_PENDING,
+        TaskState.ATTEMPT_DELETION_REQUESTED,
+        TaskState.ATTEMPT_DELETING,
+    }
+)
+retry_statuses = st.builds(
+    lambda counted, uncounted, delay, extra: RetryPolicyStatus(
+        counted + uncounted, counted, delay, extra
+    ),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.none() | st.integers(1, 900),
+    extras,
+)
+conditions = st.builds(
+    Condition,
+    st.sampled_from(["Running", "Complete"]),
+    st.sampled_from(["True", "False", "Unknown"]),
+    st.none() | st.integers(1, 9),
+    st.none() | times,
+    texts,
+    texts,
+    extra=extras,
+)
+
+
+@st.composite
+def task_attempts(
+    draw: Callable[..., Any], role: str, index: int, state: TaskState, *, is_going: bool
+) -> TaskAttemptStatus:
+    """An attempt that fits the Task's state; ``is_going``: the Task is deletionPending."""
+    attempt = TaskAttemptStatus(
+        id=draw(st.integers(0, 3)),
+        start_time=draw(times),
+        pod_name=build_pod_name(FRAMEWORK, role, index),
+        extra=draw(extras),
+    )
+    if state not in _BEFORE_POD:
+        uid = draw(uids)
+        is_assigned = draw(st.booleans()) or state is TaskState.ATTEMPT_RUNNING
+        attempt = replace(
+            attempt,
+            pod_uid=uid,
+            instance_uid=build_instance_uid(attempt.id, uid),
+            pod_node_name="node" if is_assigned else "",
+            pod_ip=draw(addresses) if is_assigned else "",
+            pod_host_ip="192.168.0.1" if is_assigned else "",
+            run_time=draw(times) if state is TaskState.ATTEMPT_RUNNING else None,
+        )
+    if state in TASK_ENDED:
+        attempt = replace(attempt, completion_time=draw(times))
+    if is_going or state in TASK_ENDED or state in _COMPLETING:
+        code = DELETE_TASK_REQUESTED if is_going else draw(_CODES)
+        attempt = replace(attempt, completion_status=complete_task(code, draw(texts)))
+    return attempt
+
+
+@st.composite
+def tasks(draw: Callable[..., Any], role: str, index: int) -> TaskStatus:
+    """A Task in any state."""
+    state = draw(st.sampled_from(TaskState))
+    is_going = draw(st.booleans())
+    return TaskStatus(
+        index=index,
+        instance_uid=draw(uids),
+        start_time=draw(times),
+        state=state,
+        transition_time=draw(times),
+        attempt_status=draw(task_attempts(role, index, state, is_going=is_going)),
+        run_time=draw(st.none() | times),
+        completion_time=draw(times) if state is TaskState.COMPLETED else None,
+        deletion_pending=is_going,
+        retry_policy_status=draw(retry_statuses),
+        drain_deadline_time=draw(st.none() | times) if is_going else None,
+        extra=draw(extras),
+    )
+
+
+@st.composite
+def role_statuses(draw: Callable[..., Any], name: str) -> TaskRoleStatus:
+    """A role of a few Tasks."""
+    number = draw(st.integers(0, MAX_TASKS))
+    return TaskRoleStatus(
+        name,
+        draw(uids),
+        tuple(draw(tasks(name, index)) for index in range(number)),
+        draw(st.none() | st.integers(0, 600)),
+        draw(extras),
+    )
+
+
+@st.composite
+def attempts(draw: Callable[..., Any], state: FrameworkState) -> FrameworkAttemptStatus:
+    """An attempt that fits the Framework's state."""
+    names = draw(st.lists(role_names, max_size=MAX_ROLES, unique=True))
+    attempt = FrameworkAttemptStatus(
+        id=draw(st.integers(0, 3)),
+        start_time=draw(times),
+        configmap_name=f"{FRAMEWORK}-attempt",
+        task_roles=tuple(draw(role_statuses(name)) for name in names),
+        extra=draw(extras),
+    )
+    task_state = TaskState(state)
+    if task_state not in _BEFORE_POD:
+        uid = draw(uids)
+        instance_uid = build_instance_uid(attempt.id, uid)
+        attempt = replace(attempt, configmap_uid=uid, instance_uid=instance_uid)
+    if task_state in TASK_ENDED:
+        attempt = replace(attempt, completion_time=draw(times))
+    if task_state in TASK_ENDED or task_state in _COMPLETING:
+        trigger = draw(
+            st.none()
+            | st.builds(CompletionPolicyTriggerStatus, texts, role_names, st.integers(0, 9))
+        )
+        status = replace(complete_framework(draw(_CODES), draw(texts)), trigger=trigger)
+        attempt = replace(attempt, completion_status=status)
+    return attempt
+
+
+@st.composite
+def statuses(draw: Callable[..., Any]) -> FrameworkStatus:
+    """A status in any state."""
+    state = draw(st.sampled_from(FrameworkState))
+    return FrameworkStatus(
+        start_time=draw(times),
+        state=state,
+        transition_time=draw(times),
+        attempt_status=draw(attempts(state)),
+        run_time=draw(st.none() | times),
+        completion_time=draw(times) if state is FrameworkState.COMPLETED else None,
+        retry_policy_status=draw(retry_statuses),
+        conditions=draw(st.none() | st.lists(conditions, min_size=1, max_size=2).map(tuple)),
+        observed_generation=draw(st.none() | st.integers(1, 9)),
+        extra=draw(extras),
+    )
+
+
+frameworks = st.builds(
+    Framework,
+    metadatas,
+    specs,
+    st.none() | statuses(),
+    st.just({"apiVersion": "frameworkcontroller.microsoft.com/v1", "kind": "Framework"}),
+)
+
+
+def check_status(status: FrameworkStatus) -> None:
+    """Fail unless the status is one that the controller could have written."""
+    attempt = status.attempt_status
+    state = TaskState(status.state)
+    assert (attempt.configmap_uid is None) is (attempt.instance_uid is None)
+    assert (attempt.completion_time is not None) is (state in TASK_ENDED)
+    if state in TASK_ENDED:
+        assert attempt.completion_status is not None
+    for role, task in attempt.walk_tasks():
+        assert role.tasks[task.index] is task
+        _check_task(task)
+
+
+def _check_task(task: TaskStatus) -> None:
+    attempt = task.attempt_status
+    assert (attempt.pod_uid is None) is (attempt.instance_uid is None)
+    assert (attempt.pod_uid is None) is (attempt.pod_ip is None)
+    assert (task.completion_time is not None) is (task.state is TaskState.COMPLETED)
+    assert (attempt.completion_time is not None) is (task.state in TASK_ENDED)
+    assert task.retry_policy_status.total_retried_count >= 0
+    if task.deletion_pending:
+        assert _code(attempt.completion_status) == DELETE_TASK_REQUESTED
+    if task.state in TASK_ENDED:
+        assert attempt.completion_status is not None
+    if task.drain_deadline_time is not None:
+        assert task.deletion_pending
+
+
+def _code(status: TaskAttemptCompletionStatus | None) -> int | None:
+    return None if status is None else status.code
+
+
+# --- Pods and rosters ----------------------------------------------------------------------------
+
+
+@st.composite
+def pod_wires(draw: Callable[..., Any]) -> Wire:
+    """A Task's Pod whose phase and containers agree."""
+    phase = draw(st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"]))
+    codes = {"Succeeded": st.just(SUCCEEDED), "Failed": st.integers(1, 255)}.get(phase)
+    if codes is None:
+        containers = [build_waiting(reason=draw(texts))]
+    else:
+        containers = [build_ended(code=draw(codes), seconds=draw(st.integers(0, 99)))]
+    return build_pod_wire(
+        draw(role_names), draw(st.integers(0, MAX_TASKS)), phase, containers, message=draw(texts)
+    )
+
+
+@st.composite
+def role_rosters(draw: Callable[..., Any], name: str) -> RoleRoster:
+    """A role each of whose wanted Tasks is a member, completed or not there yet."""
+    wanted = draw(st.sets(st.integers(0, 30), max_size=8))
+    fates = {index: draw(st.sampled_from("mcx")) for index in sorted(wanted)}
+    members = tuple(
+        Member(
+            index,
+            tuple(draw(st.lists(addresses, min_size=1, max_size=2))),
+            draw(fingerprints),
+            draw(st.integers(0, 2)),
+        )
+        for index, fate in fates.items()
+        if fate == "m"
+    )
+    states = st.sampled_from([STATE_SUCCEEDED, STATE_FAILED])
+    completed = tuple(
+        CompletedTask(index, draw(states), draw(st.just("") | addresses))
+        for index, fate in fates.items()
+        if fate == "c"
+    )
+    absent = tuple(sorted(draw(st.sets(st.integers(0, 30).filter(lambda i: i not in wanted)))))
+    minimum = draw(st.integers(0, len(wanted)))
+    return RoleRoster(name, len(wanted), minimum, draw(st.booleans()), members, completed, absent)
+
+
+@st.composite
+def rosters(draw: Callable[..., Any]) -> Roster:
+    """A roster of any generation, complete exactly if every role has its minimum."""
+    names = draw(st.lists(role_names, max_size=MAX_ROLES, unique=True))
+    roles = tuple(draw(role_rosters(name)) for name in names)
+    generation = draw(st.integers(1, 99))
+    leaving = st.builds(
+        Leaving,
+        role_names,
+        st.integers(0, 30),
+        fingerprints,
+        st.integers(1, generation),
+        times.map(lambda moment: moment.strftime("%Y-%m-%dT%H:%M:%SZ")),
+    )
+    attempt_id = draw(st.integers(0, 3))
+    return Roster(
+        namespace="default",
+        framework=draw(framework_names),
+        framework_uid=draw(uids),
+        attempt_id=attempt_id,
+        instance_uid=build_instance_uid(attempt_id, draw(uids)),
+        generation=generation,
+        complete=all(role.ready >= role.minimum for role in roles),
+        phase=draw(st.sampled_from([PHASE_ACTIVE, PHASE_COMPLETING])),
+        roles=roles,
+        leaving=tuple(draw(st.lists(leaving, max_size=2))),
+    )

@@ -1,0 +1,89 @@
+"""Facts about the project's own files that no tool checks."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from framework.api import crd
+from tools import manifests
+
+ROOT = Path(__file__).parent.parent.parent
+ZIPAPP_FILES = [
+    ROOT / "framework" / "__init__.py",
+    *(
+        ROOT / "framework" / "api" / f"{name}.py"
+        for name in ("__init__", "constants", "naming", "roster")
+    ),
+    *sorted((ROOT / "framework" / "agent").rglob("*.py")),
+]
+# The older Pythons of users' images, where this machine has them.
+OLD_PYTHONS = ("python3.7", "python3.8")
+
+
+def find_python(name: str) -> str:
+    """Find an interpreter that really runs: a version switcher's stub may not."""
+    try:
+        done = subprocess.run([name, "-c", ""], capture_output=True, check=False)
+    except OSError:
+        done = None
+    if done is None or done.returncode != 0:
+        pytest.skip(f"{name} not found: install it to run the agents' files in it")
+    return name
+
+
+@pytest.mark.parametrize("path", ZIPAPP_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_zipapp_file_is_python_37(path: Path) -> None:
+    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 7))
+
+
+@pytest.mark.parametrize("interpreter", OLD_PYTHONS)
+def test_zipapp_files_are_importable_in_old_python(interpreter: str) -> None:
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in ZIPAPP_FILES
+    ]
+    program = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
+    done = subprocess.run(
+        [find_python(interpreter), "-B", "-W", "error", "-c", program, *modules],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["runtime.txt", "dev.txt"])
+def test_lock_file_pins_by_hash_and_names_no_index(name: str) -> None:
+    text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
+    assert "://" not in text
+    assert "index-url" not in text
+    pinned = [line for line in text.splitlines() if "==" in line]
+    assert pinned
+    assert all(line.endswith("\\") for line in pinned), "a requirement without its hashes"
+
+
+def test_crd_manifest_says_what_the_model_says() -> None:
+    assert manifests.render_crd() == manifests.render_crd()
+    assert yaml.safe_load(manifests.CRD_FILE.read_text(encoding="utf-8")) == crd.build_crd()
+
+
+def test_framework_package_when_imported_loads_no_library() -> None:
+    program = "import framework, framework.api, sys; print(*sorted(sys.modules))"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(ROOT)!r}); {program}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not {"logging", "asyncio", "json", "typing", "email"} & set(done.stdout.split())
