@@ -169,7 +169,9 @@ def _check_names(reader: _Reader, namespace: str, framework: str, configmap: str
     reader.check(
         constants.CONFIGMAP_NAME,
         configmap,
-        is_valid=not framework or _OBJECT_NAME.match(configmap) is not None,
+        # Built from a bad name of the Framework it is not one more fault.
+        is_valid=configmap == build_configmap_name(framework)
+        or _OBJECT_NAME.match(configmap) is not None,
         kind="name of a ConfigMap",
     )
 

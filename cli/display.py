@@ -108,11 +108,11 @@ class Display:
 
     def _print_changes(self, gang: GangView, elapsed_seconds: float) -> None:
         row = (gang.state, str(gang.attempt), gang.note)
-        text = f"{gang.state} (attempt {gang.attempt}){_after_colon(gang.note)}"
+        text = _describe(gang.state, gang.attempt, gang.note)
         self._print_change(gang.name, "", row, elapsed_seconds, text)
         for line in gang.tasks:
             row = (line.state, str(line.attempt), line.note)
-            text = f"{line.state} (attempt {line.attempt}){_after_colon(line.note)}"
+            text = _describe(line.state, line.attempt, line.note)
             self._print_change(gang.name, str(line.key), row, elapsed_seconds, text)
 
     def _print_change(
@@ -128,8 +128,9 @@ class Display:
         self.say(f"{elapsed_seconds:7.1f}s  {subject}  {text}")
 
 
-def _after_colon(note: str) -> str:
-    return f": {note}" if note else ""
+def _describe(state: str, attempt: int, note: str) -> str:
+    text = f"{state} (attempt {attempt})" if attempt else state
+    return f"{text}: {note}" if note else text
 
 
 def _build_row(line: TaskLine) -> tuple[str, ...]:

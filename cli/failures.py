@@ -5,7 +5,8 @@ Called by ``cli.run``.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Protocol
 from urllib.parse import urlencode
 
 from framework.api import constants
@@ -20,12 +21,29 @@ _LINES = 15
 _TIMEOUT_SECONDS = 5.0
 
 
+class KeptLogs(Protocol):
+    """What a local cluster keeps: ``localcluster.kubelet.logs.LogStore``."""
+
+    def stream(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        tail_lines: int | None = ...,
+        uid: str | None = ...,
+    ) -> AsyncGenerator[bytes]:
+        """Give a log in pieces."""
+        ...
+
+
 class FailureLogs:
     """The last lines of each Task's last failed Pod."""
 
-    def __init__(self, client: KubeClient) -> None:
-        """Read logs through ``client``."""
+    def __init__(self, client: KubeClient, kept: KeptLogs | None = None) -> None:
+        """Read logs from ``kept``, which holds them longer than Pods live, else from ``client``."""
         self._client = client
+        self._kept = kept
         self._waiting: asyncio.Queue[Object] = asyncio.Queue()
         self._lines: dict[tuple[str, TaskKey], tuple[str, list[str]]] = {}
 
@@ -56,10 +74,20 @@ class FailureLogs:
 
     async def _read(self, pod: Object, container: str) -> list[str]:
         metadata = pod["metadata"]
-        path = PODS.path(metadata["namespace"], metadata["name"], "log")
+        namespace, name = metadata["namespace"], metadata["name"]
+        if self._kept is not None:
+            pieces = self._kept.stream(
+                namespace, name, container, tail_lines=_LINES, uid=metadata["uid"]
+            )
+            return _split(b"".join([piece async for piece in pieces]))
+        path = PODS.path(namespace, name, "log")
         query = urlencode({"container": container, "tailLines": _LINES})
         raw = await self._client.get_raw(f"{path}?{query}", timeout_seconds=_TIMEOUT_SECONDS)
-        return raw.decode("utf-8", "replace").splitlines()[-_LINES:]
+        return _split(raw)
+
+
+def _split(raw: bytes) -> list[str]:
+    return raw.decode("utf-8", "replace").splitlines()[-_LINES:]
 
 
 def find_failed_container(pod: Object) -> str | None:

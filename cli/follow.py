@@ -174,5 +174,4 @@ class Follower:
     def _see_event(self, event: Object) -> None:
         involved = event.get("involvedObject") or {}
         if involved.get("kind") == constants.POD_KIND and involved.get("uid"):
-            text = f"{event.get('reason') or ''}: {event.get('message') or ''}"
-            self._warnings[str(involved["uid"])] = text
+            self._warnings[str(involved["uid"])] = str(event.get("message") or "")

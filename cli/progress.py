@@ -13,7 +13,7 @@ from framework.api import constants
 from framework.api.codec import decode_status
 from framework.api.fielderrors import FieldErrors
 from framework.api.naming import TaskKey, build_pod_name
-from framework.api.pods import explain_waiting, parse_pod
+from framework.api.pods import PodPhase, explain_waiting, parse_pod
 from framework.api.states import TASK_ALIVE, FrameworkState, TaskState
 from framework.api.types import FrameworkStatus, TaskStatus
 from framework.kube.resources import Object
@@ -33,7 +33,7 @@ class World:
     pods: Mapping[str, Object] | None = None
     """By name; None while they are not known, or may not be read."""
     warnings: Mapping[str, str] | None = None
-    """Newest Warning event of a Pod, by the Pod's UID."""
+    """Message of the newest Warning event of a Pod, by the Pod's UID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,8 @@ class GangView:
 
 # The gang ended, or somebody stopped it: says nothing about the Task itself.
 _INHERITED_CODES = frozenset({-210, -220, -230})
+# What every container goes through.
+_ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
 _RESULTS = {True: "Succeeded", False: "Failed"}
 
 
@@ -136,7 +138,8 @@ def _explain_task(key: TaskKey, task: TaskStatus, world: World, gang: str, now: 
             delay = _measure_delay(task, now)
             return f"{ended}; next attempt {delay}"
         case _:
-            return f"{ended}; its Pod goes away" if ended else "its Pod goes away"
+            is_failure = completion is not None and completion.type.is_failed
+            return f"{ended}; its Pod goes away" if is_failure else "its Pod goes away"
 
 
 def _explain_pod(key: TaskKey, world: World, gang: str) -> str:
@@ -148,8 +151,13 @@ def _explain_pod(key: TaskKey, world: World, gang: str) -> str:
     initializing = _find_running_init(pod)
     if initializing is not None:
         return f"{initializing}: {gang}" if gang else f"{initializing} runs"
-    warning = (world.warnings or {}).get(str(pod["metadata"].get("uid")))
-    text = explain_waiting(parse_pod(pod))
+    view = parse_pod(pod)
+    if view.phase is not PodPhase.PENDING:
+        # The Task's state is about to say so.
+        return ""
+    has_trouble = any(c.waiting and c.waiting[0] not in _ORDINARY_WAITS for c in view.containers)
+    text = explain_waiting(view) if has_trouble or not view.pod_ip else "its containers start"
+    warning = (world.warnings or {}).get(view.uid)
     return f"{text}; {warning}" if warning and warning not in text else text
 
 
@@ -207,7 +215,7 @@ def _explain_framework(status: FrameworkStatus, wire: Object, now: datetime) -> 
     if completion is None:
         return ""
     ended = completion.diagnostics or completion.phrase
-    if completion.type.is_succeeded and status.state is FrameworkState.COMPLETED:
+    if completion.type.is_succeeded:
         return ""
     if status.state is FrameworkState.ATTEMPT_COMPLETED:
         delay = status.retry_policy_status.retry_delay_seconds or 0

@@ -14,7 +14,7 @@ from pathlib import Path
 from cli.apply import apply_all
 from cli.display import Display
 from cli.exitcodes import ExitCode
-from cli.failures import FailureLogs
+from cli.failures import FailureLogs, KeptLogs
 from cli.follow import Follower
 from cli.manifests import Manifests, load_manifests
 from cli.progress import GangView, build_view, list_culprits
@@ -56,6 +56,7 @@ class _Target:
     config: KubeConfig
     logs_directory: Path | None = None
     """Where a local cluster leaves the logs."""
+    kept_logs: KeptLogs | None = None
 
 
 def run_frameworks(options: RunOptions) -> ExitCode:
@@ -85,13 +86,15 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
     with interrupt.caught():
         async with _open_target(options, config) as target, open_client(target.config) as client:
             with explained(target.config):
-                run = _Run(client, display, interrupt, options)
+                failure_logs = FailureLogs(client, target.kept_logs)
+                run = _Run(client, failure_logs, display, interrupt, options)
                 code = await run.follow(
                     await apply_all(client, manifests, replaces=options.replaces)
                 )
     if target.logs_directory is not None:
-        names = ", ".join(f"framework logs {m.name}" for m in manifests.frameworks)
-        display.say(f"logs are kept in {target.logs_directory} ({names} --directory DIR)")
+        display.say(f"logs are kept in {target.logs_directory}; to read them:")
+        for manifest in manifests.frameworks:
+            display.say(f"  framework logs {manifest.name} --directory {target.logs_directory}")
     return code
 
 
@@ -105,14 +108,19 @@ async def _open_target(options: RunOptions, config: KubeConfig | None) -> AsyncI
 
     directory = Path(options.directory or tempfile.mkdtemp(prefix="framework-"))
     async with open_local_cluster(directory, isolation=options.isolation) as cluster:
-        yield _Target(cluster.kube_config, cluster.directory)
+        yield _Target(cluster.kube_config, cluster.directory, cluster.logs)
 
 
 class _Run:
     """Frameworks that were applied, until their end."""
 
     def __init__(
-        self, client: KubeClient, display: Display, interrupt: Interrupt, options: RunOptions
+        self,
+        client: KubeClient,
+        failure_logs: FailureLogs,
+        display: Display,
+        interrupt: Interrupt,
+        options: RunOptions,
     ) -> None:
         self._client = client
         self._display = display
@@ -123,7 +131,7 @@ class _Run:
         self._changed = asyncio.Event()
         self._done = asyncio.Event()
         self._followers: list[Follower] = []
-        self._failure_logs = FailureLogs(client)
+        self._failure_logs = failure_logs
 
     @property
     def _elapsed_seconds(self) -> float:

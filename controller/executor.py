@@ -219,7 +219,7 @@ class Executor:
         if isinstance(error, ApiError):
             code, message = error.status, error.message
             # The form of the Go original, whose users find it in the diagnostics.
-            body = gojson.dumps({"ErrStatus": error.body}) if error.body else ""
+            body = _render_error(error)
             delay = max(delay, error.retry_after_seconds or 0)
         not_before = self._clock.now() + timedelta(seconds=delay)
         entry.failures[key] = Failure(code, message, body, count, not_before)
@@ -239,6 +239,11 @@ class Executor:
 def _describe(action: Action) -> dict[str, object]:
     key = action.key
     return {"verb": key.verb, "kind": key.kind, "object": key.name, "cause": action.cause}
+
+
+def _render_error(error: ApiError) -> str:
+    status = {k: v for k, v in (error.body or {}).items() if k not in ("kind", "apiVersion")}
+    return gojson.dumps({"ErrStatus": status}) if status else ""
 
 
 def _goes_on(wire: Object, uid: str) -> bool:

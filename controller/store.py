@@ -6,6 +6,7 @@ rules keep it honest: a resourceVersion of an object never goes back, and an obj
 watch without being seen terminating is not believed to be gone (FRAMEWORK, "absence").
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -21,6 +22,7 @@ from framework.api.types import Framework
 from framework.kube.resources import Object
 
 Name = tuple[ObjectKind, str]
+_REMEMBERED_UIDS = 100_000
 
 
 @dataclass(slots=True)
@@ -79,6 +81,8 @@ class Store:
         """Start empty."""
         self._entries: dict[str, Entry] = {}
         self._on_change = on_change
+        # UIDs seen deleted: an answer to our own request that comes later brings none back.
+        self._gone: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
         """Count the Frameworks."""
@@ -213,6 +217,8 @@ class Store:
     def record_own(self, entry: Entry, kind: ObjectKind, wire: Object, now: datetime) -> None:
         """Take what the server returned for our own create or live GET of one of ours."""
         view = parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)
+        if view.uid in self._gone:
+            return
         self._put(entry, kind, view)
         entry.live[kind, view.name] = view.uid
         entry.unconfirmed[kind, view.name] = now
@@ -220,7 +226,8 @@ class Store:
     def record_terminating(self, entry: Entry, kind: ObjectKind, wire: Object) -> None:
         """Take what the server returned for our own delete of an object that still exists."""
         view = parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)
-        self._put(entry, kind, view)
+        if view.uid not in self._gone:
+            self._put(entry, kind, view)
 
     def record_absent(self, entry: Entry, kind: ObjectKind, name: str, uid: str | None) -> None:
         """Take certainty that a name is free, or that the instance ``uid`` is gone."""
@@ -254,6 +261,8 @@ class Store:
         entry = self._entries.get(_object_key(wire))
         name, uid = str(_meta(wire).get("name")), _meta(wire).get("uid")
         known = self._view(entry, kind, name) if entry else None
+        if uid:
+            self._note_gone(str(uid))
         if entry is None or known is None or known.uid != uid:
             return
         is_believed = known.is_terminating or _meta(wire).get("deletionTimestamp") is not None
@@ -278,6 +287,11 @@ class Store:
         self._on_change(entry.key)
 
     # --- places -------------------------------------------------------------------------------
+
+    def _note_gone(self, uid: str) -> None:
+        self._gone[uid] = None
+        while len(self._gone) > _REMEMBERED_UIDS:
+            self._gone.popitem(last=False)
 
     def _open(self, wire: Object) -> Entry | None:
         key = _object_key(wire)

@@ -5,6 +5,7 @@ applying is removed, all it applies is set. Two managers that apply the same fie
 the last one wins. Called by ``patching``.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,27 @@ class AppliedFields:
         """Keep what a manager applied to the object of this UID."""
         self._last[owner] = (uid, copy_json(wanted))
 
+    def dump(self) -> list[Object]:
+        """Return all of it as JSON."""
+        return [
+            {
+                "type": list(type_key),
+                "object": list(key),
+                "manager": manager,
+                "subresource": subresource,
+                "uid": uid,
+                "applied": copy_json(applied),
+            }
+            for (type_key, key, manager, subresource), (uid, applied) in self._last.items()
+        ]
+
+    def load(self, dumped: Iterable[Object]) -> None:
+        """Take over what ``dump`` gave."""
+        for item in dumped:
+            (group, plural), (namespace, name) = item["type"], item["object"]
+            owner = ((group, plural), (namespace, name), item["manager"], item["subresource"])
+            self.remember(owner, item["uid"], item["applied"])
+
     def merge(self, rt: ResourceType, owner: Owner, live: Object, wanted: Object) -> Object:
         """Return the live object with the manager's configuration in place of its last one."""
         uid, last = self._last.get(owner, ("", {}))
@@ -35,7 +57,9 @@ class AppliedFields:
         shape = _builtin_shape(rt.wire_type) if rt.wire_type else _schema_shape(rt.schema)
         merged = _merge_map(shape, live, last, wanted)
         merged["metadata"] = _merge_map(
-            _builtin_shape("ObjectMeta"), live["metadata"], last.get("metadata", {}),
+            _builtin_shape("ObjectMeta"),
+            live["metadata"],
+            last.get("metadata", {}),
             wanted.get("metadata", {}),
         )
         return merged
@@ -139,9 +163,5 @@ def _merge_list(
             merged.append(_merge(shape.item(), item, before.get(name), now.pop(name)))
         elif name not in before:
             merged.append(item)
-        elif keys:
-            remains = _without(shape.item(), item, before[name])
-            if remains is not None and set(remains) - set(keys):
-                merged.append({**{key: item.get(key) for key in keys}, **remains})
     merged.extend(copy_json(item) for item in now.values())
     return merged

@@ -54,7 +54,7 @@ def _read(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
         obj = decoder.decode(rt.wire_type, body)
     else:
         obj = _read_custom(rt, body, decoder)
-    _report_unknown(decoder.unknown, options)
+    _report_unknown(sorted(decoder.unknown) if rt.is_custom else decoder.unknown, options)
     meta = obj.get("metadata") or {}
     metadata.drop_empty(meta)
     head = {"apiVersion": rt.api_version, "kind": rt.kind, "metadata": meta}
@@ -70,27 +70,34 @@ def _check_options(options: WriteOptions) -> None:
 
 def _check_kind(rt: ResourceType, body: Object) -> None:
     kind, version = body.get("kind"), body.get("apiVersion")
-    if rt.is_custom and not kind:
-        raise errors.bad_request(f"Object 'Kind' is missing in '{errors.render_value(body)}'")
-    is_foreign = (kind or rt.kind, version or rt.api_version) != (rt.kind, rt.api_version)
-    if is_foreign and not rt.is_custom:
+    if rt.is_custom:
+        _check_custom_kind(rt, body)
+    elif (kind or rt.kind, version or rt.api_version) != (rt.kind, rt.api_version):
         message = (
             f'{kind} in version "{version}" cannot be handled as a {rt.kind}: no kind "{kind}" is '
             f'registered for version "{version}"'
         )
         raise errors.bad_request(message)
-    if kind and kind != rt.kind:
+
+
+def _check_custom_kind(rt: ResourceType, body: Object) -> None:
+    kind, version = body.get("kind"), body.get("apiVersion") or ""
+    if not kind:
         message = (
-            f"the object provided is unrecognized (must be of type {rt.kind}): the kind in the "
-            f"body is {errors.render_value(kind)}"
+            f"the object provided is unrecognized (must be of type {rt.kind}): Object 'Kind' is "
+            f"missing in '{objects.json_text(body)}'"
         )
         raise errors.bad_request(message)
-    if version and version != rt.api_version:
+    if version != rt.api_version:
         message = (
             f"the API version in the data ({version}) does not match the expected API version "
             f"({rt.api_version})"
         )
         raise errors.bad_request(message)
+    if kind != rt.kind:
+        name = objects.get_path(body, "metadata", "name") or ""
+        cause = errors.invalid_value("kind", kind, f"must be {rt.kind}")
+        raise errors.invalid(rt, str(name), [cause])
 
 
 def _read_custom(rt: ResourceType, body: Object, decoder: Decoder) -> Object:

@@ -14,6 +14,7 @@ from localcluster.apiserver.options import BACKGROUND, DeleteOptions
 from localcluster.apiserver.registry import ResourceType, TypeKey
 from localcluster.apiserver.state import NAMESPACES_KEY, Reference, State
 from localcluster.apiserver.strategy import Strategy
+from localcluster.apiserver.writes import may_go
 
 DEFINITIONS_KEY = builtins.CUSTOM_RESOURCE_DEFINITIONS.key
 
@@ -67,11 +68,14 @@ class Collector:
         if not is_empty or not objects.get_path(obj, "spec", "finalizers"):
             return False
         final = objects.with_path(obj, None, "spec", "finalizers")
-        self._state.commit(NAMESPACES_KEY, key, self._unless_free(final))
+        if may_go(obj, final):
+            self._state.remove(NAMESPACES_KEY, key)
+        else:
+            self._state.commit(NAMESPACES_KEY, key, final)
         return True
 
     def _empty_definition(self, key: ObjectKey, obj: Object) -> bool:
-        """Delete one object of a terminating definition; let the definition go when none is left."""
+        """Delete one object of a terminating definition; let it go when none is left."""
         finalizers = objects.finalizers_of(obj)
         if CRD_FINALIZER not in finalizers:
             return False
@@ -79,13 +83,8 @@ class Collector:
         held = sorted(self._state.all_of(type_key))
         if held:
             return any(self._delete(type_key, item) for item in held)
-        kept = objects.without_items(finalizers, CRD_FINALIZER)
-        self._state.commit(DEFINITIONS_KEY, key, release(obj, kept))
+        release(self._state, (DEFINITIONS_KEY, key), obj, CRD_FINALIZER)
         return True
-
-    @staticmethod
-    def _unless_free(obj: Object) -> Object | None:
-        return obj if objects.finalizers_of(obj) else None
 
     def _delete(self, type_key: TypeKey, key: ObjectKey) -> bool:
         rt = self._state.registry.stored().get(type_key)

@@ -161,9 +161,7 @@ class DefinitionStrategy(Strategy):
             "storedVersions": stored,
         }
 
-    def _conditions(
-        self, before: Object, wanted: list[tuple[str, str, str, str]]
-    ) -> list[Object]:
+    def _conditions(self, before: Object, wanted: list[tuple[str, str, str, str]]) -> list[Object]:
         held = {item["type"]: item for item in before.get("conditions") or ()}
         now = objects.format_time(self._state.clock.now())
         for kind, status, reason, message in wanted:
@@ -202,7 +200,8 @@ class DefinitionStrategy(Strategy):
             detail = "must have exactly one version marked as storage version"
             found.append(invalid_value("spec.versions", _brief(versions), detail))
         for index, version in enumerate(versions):
-            found += _version_faults(version, f"spec.versions[{index}]")
+            is_only = len(versions) == 1
+            found += _version_faults(version, f"spec.versions[{index}]", is_only=is_only)
         return found
 
     def update_faults(self, new: Object, old: Object) -> list[Cause]:
@@ -229,7 +228,12 @@ def _name_faults(obj: Object) -> list[Cause]:
         found.append(required("spec.group"))
     else:
         found += [invalid_value("spec.group", group, f) for f in names.subdomain_faults(group)]
-    for field, is_kind in (("plural", False), ("singular", False), ("kind", True), ("listKind", True)):
+    for field, is_kind in (
+        ("plural", False),
+        ("singular", False),
+        ("kind", True),
+        ("listKind", True),
+    ):
         path, value = f"spec.names.{field}", given.get(field, "")
         if not value:
             found.append(required(path))
@@ -238,12 +242,12 @@ def _name_faults(obj: Object) -> list[Cause]:
         found += [invalid_value(path, value, fault) for fault in faults]
     wanted = f"{given.get('plural', '')}.{group}"
     if obj["metadata"].get("name") != wanted:
-        detail = "must be spec.names.plural+\".\"+spec.group"
+        detail = 'must be spec.names.plural+"."+spec.group'
         found.append(invalid_value("metadata.name", obj["metadata"].get("name"), detail))
     return found
 
 
-def _version_faults(version: Object, path: str) -> list[Cause]:
+def _version_faults(version: Object, path: str, *, is_only: bool) -> list[Cause]:
     found = [
         invalid_value(f"{path}.name", version.get("name", ""), fault)
         for fault in names.label_1035_faults(version.get("name", ""))
@@ -251,15 +255,17 @@ def _version_faults(version: Object, path: str) -> list[Cause]:
     schema = objects.get_path(version, "schema", "openAPIV3Schema")
     where = f"{path}.schema.openAPIV3Schema"
     if schema is None:
-        return [*found, required(where, "schemas are required")]
+        return [*found, required(where)]
     if schema.get("type") != "object":
-        detail = "must be object at the root" if schema.get("type") else "must not be empty at the root"
+        detail = (
+            "must be object at the root" if schema.get("type") else "must not be empty at the root"
+        )
         found.append(
             invalid_value(f"{where}.type", schema["type"], detail)
             if schema.get("type")
             else required(f"{where}.type", detail)
         )
-    return found + _schema_faults(schema, where)
+    return found + _schema_faults(schema, "spec.validation.openAPIV3Schema" if is_only else where)
 
 
 def _schema_faults(schema: Any, path: str) -> list[Cause]:
@@ -272,7 +278,9 @@ def _schema_faults(schema: Any, path: str) -> list[Cause]:
         try:
             re.compile(pattern)
         except re.error as error:
-            found.append(invalid_value(f"{path}.pattern", pattern, f"must be a valid regex: {error}"))
+            found.append(
+                invalid_value(f"{path}.pattern", pattern, f"must be a valid regex: {error}")
+            )
     below = [
         (f"{path}.properties[{name}]", item, "object fields")
         for name, item in (schema.get("properties") or {}).items()

@@ -44,9 +44,34 @@ class Deleter:
         _check_preconditions(rt, obj, options)
         if get_namespace_finalizers(obj):
             return self._begin_namespace(rt, key, obj, options)
-        if rt.plural == "customresourcedefinitions" and not objects.is_terminating(obj):
-            obj = _hold_definition(obj)
+        if rt.plural == "customresourcedefinitions":
+            return self._begin_definition(rt, key, obj, options)
         return self._decide(strategy, key, obj, options)
+
+    def _begin_definition(
+        self, rt: ResourceType, key: ObjectKey, obj: Object, options: DeleteOptions
+    ) -> Object:
+        """Hold a definition until its objects are gone (``collection`` deletes them)."""
+        if objects.is_terminating(obj):
+            return obj
+        finalizers = objects.without_items(objects.finalizers_of(obj), CRD_FINALIZER)
+        conditions = list(objects.get_path(obj, "status", "conditions") or ())
+        now = objects.format_time(self._state.clock.now())
+        conditions.append(
+            {
+                "type": "Terminating",
+                "status": "True",
+                "lastTransitionTime": now,
+                "reason": "InstanceDeletionPending",
+                "message": "CustomResourceDefinition marked for deletion; CustomResource deletion "
+                "will begin soon",
+            }
+        )
+        held = objects.with_metadata(
+            obj, deletionTimestamp=now, finalizers=[*finalizers, CRD_FINALIZER]
+        )
+        held = objects.with_path(held, conditions, "status", "conditions")
+        return self._write(rt, key, held, options)
 
     def _decide(
         self, strategy: Strategy, key: ObjectKey, obj: Object, options: DeleteOptions
@@ -113,13 +138,13 @@ class Deleter:
     ) -> Object:
         if options.dry_run or marked == self._state.find(rt.key, key):
             return marked
-        return self._state.commit(rt.key, key, objects.copy_json(marked)) or marked
+        return self._state.commit(rt.key, key, marked)
 
     def _remove(
         self, rt: ResourceType, key: ObjectKey, obj: Object, options: DeleteOptions
     ) -> Object:
         if not options.dry_run:
-            self._state.commit(rt.key, key, None)
+            self._state.remove(rt.key, key)
         return obj
 
 
@@ -130,11 +155,6 @@ def _marked(obj: Object, ends: str, grace: int) -> Object:
 def _next_generation(obj: Object) -> Object:
     generation = obj["metadata"].get("generation", 0)
     return objects.with_metadata(obj, generation=generation + 1) if generation else obj
-
-
-def _hold_definition(obj: Object) -> Object:
-    finalizers = objects.without_items(objects.finalizers_of(obj), CRD_FINALIZER)
-    return objects.with_metadata(obj, finalizers=[*finalizers, CRD_FINALIZER])
 
 
 def wanted_finalizers(rt: ResourceType, obj: Object, policy: str | None) -> list[str]:

@@ -15,6 +15,7 @@ from localcluster.apiserver.options import BACKGROUND, FOREGROUND, ORPHAN, Delet
 from localcluster.apiserver.registry import ResourceType
 from localcluster.apiserver.state import Reference, State
 from localcluster.apiserver.strategy import Strategy
+from localcluster.apiserver.writes import may_go
 
 SOLID, WAITING, DANGLING = "solid", "waiting", "dangling"
 
@@ -73,9 +74,9 @@ class GarbageCollector:
             self._drop_owners(reference, gone)
             return True
         uid = obj["metadata"]["uid"]
-        policy = self._policy(obj, standing.values(), has_dependents=bool(
-            self._state.dependents_of(uid)
-        ))
+        policy = self._policy(
+            obj, standing.values(), has_dependents=bool(self._state.dependents_of(uid))
+        )
         before = self._state.resource_version
         options = DeleteOptions(uid=uid, propagation=policy)
         self._deleter.delete(self._strategy_of(rt), reference[1], options)
@@ -117,12 +118,14 @@ class GarbageCollector:
     def _drop_finalizer(self, reference: Reference, finalizer: str) -> None:
         obj = self._state.find(*reference)
         if obj is not None:
-            kept = objects.without_items(objects.finalizers_of(obj), finalizer)
-            self._state.commit(*reference, release(obj, kept))
+            release(self._state, reference, obj, finalizer)
 
 
-def release(obj: Object, finalizers: list[str]) -> Object | None:
-    """Return a terminating object with these finalizers left, None when it may go."""
-    if not finalizers and not obj["metadata"].get("deletionGracePeriodSeconds"):
-        return None
-    return objects.with_metadata(obj, finalizers=finalizers or None)
+def release(state: State, reference: Reference, obj: Object, finalizer: str) -> None:
+    """Take one finalizer from a terminating object, and the object too if nothing holds it."""
+    kept = objects.without_items(objects.finalizers_of(obj), finalizer)
+    after = objects.with_metadata(obj, finalizers=kept or None)
+    if may_go(obj, after):
+        state.remove(*reference)
+    else:
+        state.commit(*reference, after)

@@ -62,7 +62,9 @@ class SecretStrategy(Strategy):
         obj.setdefault("type", "Opaque")
         text = obj.pop("stringData", None) or {}
         if text:
-            encoded = {key: base64.b64encode(value.encode()).decode() for key, value in text.items()}
+            encoded = {
+                key: base64.b64encode(value.encode()).decode() for key, value in text.items()
+            }
             obj["data"] = {**(obj.get("data") or {}), **encoded}
 
     def object_faults(self, obj: Object) -> list[Cause]:
@@ -164,6 +166,11 @@ class NamespaceStrategy(Strategy):
 
 class EventStrategy(Strategy):
     """Events are about an object of their own namespace."""
+
+    def apply_defaults(self, obj: Object) -> None:
+        """Set the fields every event carries."""
+        for name in ("reportingComponent", "reportingInstance"):
+            obj.setdefault(name, "")
 
     def object_faults(self, obj: Object) -> list[Cause]:
         """Check the namespace of the object the event is about."""

@@ -164,9 +164,7 @@ def _finalizer_faults(finalizers: list[str], *, is_custom: bool) -> list[Cause]:
             if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS
         ]
     if FOREGROUND_FINALIZER in finalizers and ORPHAN_FINALIZER in finalizers:
-        detail = (
-            f"finalizer {ORPHAN_FINALIZER} and {FOREGROUND_FINALIZER} cannot be both set"
-        )
+        detail = f"finalizer {ORPHAN_FINALIZER} and {FOREGROUND_FINALIZER} cannot be both set"
         found.append(invalid_value(path, finalizers, detail))
     return found
 

@@ -37,6 +37,12 @@ _NAME_PART_RULE = (
     "with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for "
     "validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
+_QUALIFIED_NAME_RULE = (
+    "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used "
+    "for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain "
+    "prefix and '/' (e.g. 'example.com/MyName')"
+)
 _LABEL_VALUE_RULE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or "
     "'.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  "
@@ -85,12 +91,7 @@ def qualified_name_faults(name: str) -> list[str]:
     """Check ``prefix/name`` or ``name``: keys of labels and annotations, finalizers."""
     prefix, slash, rest = name.rpartition("/")
     if slash and "/" in prefix:
-        return [
-            "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and must "
-            "start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or "
-            "'123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') "
-            "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
+        return [_QUALIFIED_NAME_RULE]
     faults: list[str] = []
     if slash and not prefix:
         faults.append("prefix part must be non-empty")

@@ -3,7 +3,7 @@
 Called by ``routes``. Clients read three things out of them: whether PATCH takes ``fieldValidation``
 (apply), the merge keys of built-in lists (apply), and the schemas (explain). Descriptions of
 built-in fields are not here; those of CRDs come from their schemas. Pure, and cached by the types
-described. The v2 document describes nothing: clients read it only where v3 had no answer, and take an
+described. The v2 document is empty: clients read it only where v3 had no answer, and take an
 empty one for "unknown kind".
 """
 

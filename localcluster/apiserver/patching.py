@@ -15,7 +15,6 @@ from localcluster.apiserver.state import State
 from localcluster.apiserver.strategy import Strategy
 from localcluster.apiserver.writes import Writer, present
 
-
 _OPTIONS = ResourceType("meta.k8s.io", "v1", "options", "PatchOptions")
 
 

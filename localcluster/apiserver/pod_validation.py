@@ -39,7 +39,10 @@ def pod_faults(obj: Object) -> list[Cause]:
     if not containers:
         found.append(required("spec.containers"))
     seen: set[str] = set()
-    for kind, listed in (("containers", containers), ("initContainers", spec.get("initContainers"))):
+    for kind, listed in (
+        ("containers", containers),
+        ("initContainers", spec.get("initContainers")),
+    ):
         for index, container in enumerate(listed or ()):
             path = f"spec.{kind}[{index}]"
             found += _container_faults(container, path, volumes, is_init=kind != "containers")
@@ -75,7 +78,10 @@ def _toleration_faults(tolerations: list[Object]) -> list[Cause]:
     for index, toleration in enumerate(tolerations):
         path = f"spec.tolerations[{index}]"
         if not toleration.get("key") and toleration.get("operator") != "Exists":
-            detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\""
+            detail = (
+                "operator must be Exists when `key` is empty, which means "
+                '"match all values and all keys"'
+            )
             operator = toleration.get("operator", "")
             found.append(invalid_value(f"{path}.operator", operator, detail))
         found += _enum_faults(toleration, "operator", _OPERATORS, path)

@@ -19,7 +19,10 @@ _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
 _LOST_NODE_SECONDS = 300
 _LOST_NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_SYSTEM_PRIORITIES = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
 _UPDATE_MESSAGE = (
     "pod updates may not change fields other than `spec.containers[*].image`,"
     "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only "
@@ -169,15 +172,21 @@ def _default_container(container: Object, *, is_host_network: bool) -> None:
         if is_host_network:
             port.setdefault("hostPort", port.get("containerPort", 0))
     for variable in container.get("env") or ():
-        field = objects.get_path(variable, "valueFrom", "fieldRef")
-        if field is not None:
-            field.setdefault("apiVersion", "v1")
+        _default_variable(variable)
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if container.get(name) is not None:
             _default_probe(container[name])
     for hook in (container.get("lifecycle") or {}).values():
         if isinstance(hook, dict):
             _default_http(hook)
+
+
+def _default_variable(variable: Object) -> None:
+    field = objects.get_path(variable, "valueFrom", "fieldRef")
+    if field is not None:
+        field.setdefault("apiVersion", "v1")
+    if variable.get("value") == "":
+        del variable["value"]
 
 
 def _pull_policy(image: str) -> str:
@@ -267,7 +276,11 @@ def _change_faults(new: Object, old: Object) -> list[Cause]:
     path = "spec.activeDeadlineSeconds"
     if before is not None and (deadline is None or deadline > before):
         if deadline is None:
-            found.append(errors.invalid_value(path, None, "must not update from a positive integer to nil value"))
+            found.append(
+                errors.invalid_value(
+                    path, None, "must not update from a positive integer to nil value"
+                )
+            )
         else:
             detail = "must be less than or equal to previous value"
             found.append(errors.invalid_value(path, deadline, detail))

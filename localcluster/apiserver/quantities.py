@@ -8,8 +8,7 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
 QUANTITY_ERROR = (
-    "quantities must match the regular expression "
-    "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 )
 
 _FORM = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)([A-Za-z]*|[eE][-+]?\d+)")

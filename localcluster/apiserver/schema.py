@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from localcluster.apiserver import errors, names, objects
+from localcluster.apiserver import errors, objects
 from localcluster.apiserver.errors import Cause, Object
 from localcluster.apiserver.structural import EMBEDDED_RESOURCE, PRESERVE_UNKNOWN
 
@@ -59,7 +59,7 @@ def json_type(value: Any) -> str:
     if isinstance(value, int):
         return "integer"
     if isinstance(value, float):
-        return "integer" if value.is_integer() else "number"
+        return "integer" if value.is_integer() and abs(value) < 1 << _INT64 else "number"
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"
@@ -79,9 +79,8 @@ def _type_fault(value: Any, schema: Object, path: str) -> Cause | None:
         return None
     if found in allowed or (found == "integer" and allowed == ("number",)):
         return None
-    wanted = allowed[0] if len(allowed) == 1 else "[" + ",".join(allowed) + "]"
     quoted = errors.quote(found)
-    text = f"{_in_body(path)} must be of type {wanted}: {quoted}"
+    text = f"{_in_body(path)} must be of type {','.join(allowed)}: {quoted}"
     return Cause("FieldValueTypeInvalid", path or "<nil>", f"Invalid value: {quoted}: {text}")
 
 
@@ -94,19 +93,23 @@ def _combination_faults(value: Any, schema: Object, path: str) -> Iterator[Cause
         yield from _check(value, branch, path)
     any_of = schema.get("anyOf")
     if any_of and not any(_is_valid(value, branch, path) for branch in any_of):
-        rule = f"{errors.quote(path)} must validate at least one schema (anyOf)"
-        yield errors.invalid_value(path or "<nil>", "", rule)
+        yield _unmet(path, "must validate at least one schema (anyOf)")
+        yield from _check(value, any_of[0], path)
     one_of = schema.get("oneOf")
     if one_of:
         count = sum(_is_valid(value, branch, path) for branch in one_of)
         if count != 1:
             met = "none valid" if count == 0 else f"{count} valid alternatives"
-            rule = f"{errors.quote(path)} must validate one and only one schema (oneOf). Found {met}"
-            yield errors.invalid_value(path or "<nil>", "", rule)
+            yield _unmet(path, f"must validate one and only one schema (oneOf). Found {met}")
+        if count == 0:
+            yield from _check(value, one_of[0], path)
     unwanted = schema.get("not")
     if unwanted is not None and _is_valid(value, unwanted, path):
-        rule = f"{errors.quote(path)} must not validate the schema (not)"
-        yield errors.invalid_value(path or "<nil>", "", rule)
+        yield _unmet(path, "must not validate the schema (not)")
+
+
+def _unmet(path: str, rule: str) -> Cause:
+    return errors.invalid_value("<nil>", "", f"{errors.quote(path)} {rule}")
 
 
 def _is_valid(value: Any, schema: Object, path: str) -> bool:
@@ -149,11 +152,7 @@ def _map_faults(value: Object, schema: Object, path: str) -> Iterator[Cause]:
 def _embedded_faults(value: Object, path: str) -> Iterator[Cause]:
     for name in ("apiVersion", "kind"):
         if not value.get(name):
-            yield errors.required(_join(path, name), "must not be empty")
-    name = objects.get_path(value, "metadata", "name")
-    if isinstance(name, str):
-        for fault in names.subdomain_faults(name):
-            yield errors.invalid_value(_join(path, "metadata.name"), name, fault)
+            yield errors.required(_join(path, name))
 
 
 def _join(path: str, name: str) -> str:
@@ -203,16 +202,19 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _string_faults(value: str, schema: Object, path: str) -> Iterator[Cause]:
+    # The first of these that fails is the only one told.
     least, most = schema.get("minLength"), schema.get("maxLength")
+    pattern = schema.get("pattern")
     if most is not None and len(value) > most:
         yield errors.too_long(path, most)
-    if least is not None and len(value) < least:
+    elif least is not None and len(value) < least:
         yield _invalid(path, value, f"should be at least {least} chars long")
-    pattern = schema.get("pattern")
-    if pattern and not _pattern(pattern).search(value):
+    elif pattern and not _pattern(pattern).search(value):
         yield _invalid(path, value, f"should match '{pattern}'")
     if schema.get("format") == "date-time" and not _is_time(value):
-        yield _invalid(path, value, f"must be of type date-time: {errors.quote(value)}")
+        text = f"{_in_body(path)} must be of type date-time: {errors.quote(value)}"
+        message = f"Invalid value: {errors.quote(value)}: {text}"
+        yield Cause("FieldValueTypeInvalid", path, message)
 
 
 def _is_time(text: str) -> bool:

@@ -109,9 +109,7 @@ class _LabelParser:
             return self._single(key, _SINGLE[operator])
         if operator in ("in", "notin"):
             return Requirement(key, operator, self._values())
-        raise _unparsable(
-            f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt"
-        )
+        raise _unparsable(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
 
     def _single(self, key: str, operator: str) -> Requirement:
         token = self._peek()

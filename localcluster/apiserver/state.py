@@ -1,7 +1,7 @@
-"""The objects themselves, the version counter and the log: every write goes through ``commit``.
+"""The objects themselves, the version counter and the log: every write goes through it.
 
-The rooms of the engine (writes, deletion, garbage collection) share one ``State``. It knows no rules
-of kinds; it keeps the index of owners and remembers which objects the garbage collector has to look
+The rooms of the engine (writes, deletion, garbage collection) share one ``State``. It knows no
+rules of kinds; it keeps the index of owners and remembers which objects the garbage collector has to look
 at again.
 """
 
@@ -57,27 +57,35 @@ class State:
         """Return the objects that name this UID as an owner."""
         return list(self._dependents.get(uid, ()))
 
-    def commit(self, type_key: TypeKey, key: ObjectKey, after: Object | None) -> Object | None:
-        """Write an object, or remove it where ``after`` is None; return it as stored.
+    def commit(self, type_key: TypeKey, key: ObjectKey, after: Object) -> Object:
+        """Write an object; return it as stored, with its new resource version.
 
-        ``after`` becomes the storage's own: its resource version is set here, and it must not be
-        changed afterwards.
+        What ``after`` holds becomes the storage's own and must not be changed afterwards.
         """
+        version = str(self.resource_version + 1)
+        stored = {**after, "metadata": {**after["metadata"], "resourceVersion": version}}
+        self._write((type_key, key), stored)
+        return stored
+
+    def remove(self, type_key: TypeKey, key: ObjectKey) -> None:
+        """Take an object away."""
+        self._write((type_key, key), None)
+
+    def _write(self, reference: Reference, after: Object | None) -> None:
+        type_key, key = reference
         held = self._objects.setdefault(type_key, {})
         before = held.get(key)
         self.resource_version += 1
         if after is None:
             held.pop(key, None)
         else:
-            after["metadata"]["resourceVersion"] = str(self.resource_version)
             held[key] = after
-        self._index((type_key, key), before, after)
-        self._note((type_key, key), before, after)
+        self._index(reference, before, after)
+        self._note(reference, before, after)
         change = Change(type_key, key, before, after, self.resource_version)
         for observer in self.observers:
             observer(change)
         self.history.append(change)
-        return after
 
     def at(self, type_key: TypeKey, resource_version: int) -> dict[ObjectKey, Object]:
         """Return the objects of a type as they were at an older version.
@@ -122,7 +130,7 @@ class State:
         latest = after if after is not None else before
         if latest is None:
             return
-        type_key, (namespace, _name) = reference
+        namespace = reference[1][0]
         metadata = latest["metadata"]
         if after is None:
             self._note_removal(metadata, namespace)

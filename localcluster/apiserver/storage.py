@@ -14,7 +14,11 @@ from typing import Any, Self
 
 from framework.clock import Clock, UidSource
 from localcluster.apiserver import errors, objects, patches, selectors, writes
-from localcluster.apiserver.builtins import BUILTIN_TYPES
+from localcluster.apiserver.builtins import (
+    BUILTIN_TYPES,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NAMESPACES,
+)
 from localcluster.apiserver.collection import Collector
 from localcluster.apiserver.deletion import Deleter
 from localcluster.apiserver.errors import Object, StatusError
@@ -41,6 +45,7 @@ __all__ = [
 
 INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 HISTORY_LIMIT = 10_000
+DEFINITION_KIND = CUSTOM_RESOURCE_DEFINITIONS.kind
 Objects = list[Object]
 _NOTHING_SELECTED = Selector()
 _DEFAULT_DELETE = DeleteOptions()
@@ -61,15 +66,15 @@ class Storage:
     """The whole API server but its wire."""
 
     def __init__(
-        self, clock: Clock, uids: UidSource, *, history_limit: int = HISTORY_LIMIT
+        self,
+        clock: Clock,
+        uids: UidSource,
+        *,
+        history_limit: int = HISTORY_LIMIT,
+        dumped: Object | None = None,
     ) -> None:
-        """Start with the built-in types and the namespaces every cluster has."""
-        self._build(clock, uids, history_limit, start=0)
-        namespaces = self._type("", "v1", "namespaces")
-        for name in INITIAL_NAMESPACES:
-            self.create(namespaces, None, {"metadata": {"name": name}})
-
-    def _build(self, clock: Clock, uids: UidSource, history_limit: int, start: int) -> None:
+        """Start with the namespaces every cluster has, or with what was ``dumped``."""
+        start = 0 if dumped is None else int(dumped["resourceVersion"])
         self.registry = Registry(BUILTIN_TYPES)
         self._state = State(clock, uids, self.registry, history_limit, start)
         self._writer = writes.Writer(self._state)
@@ -78,12 +83,21 @@ class Storage:
         self._patcher = Patcher(self._state, self._writer)
         self._collector = Collector(self._state, self._deleter, self._strategies.of)
         self._subresources = Subresources(self._state, self._writer, self._deleter)
+        if dumped is not None:
+            self._load(dumped)
+            return
+        for name in INITIAL_NAMESPACES:
+            self.create(NAMESPACES, None, {"metadata": {"name": name}})
 
-    def _type(self, group: str, version: str, plural: str) -> ResourceType:
-        found = self.registry.find(group, version, plural)
-        if found is None:
-            raise errors.StatusError(404, "NotFound", "the server could not find the resource")
-        return found
+    def _load(self, dumped: Object) -> None:
+        # Definitions first: the types of custom objects have to be known.
+        held = sorted(dumped["objects"], key=lambda obj: obj["kind"] != DEFINITION_KIND)
+        for obj in held:
+            rt = self.registry.find_kind(obj["apiVersion"], obj["kind"])
+            if rt is not None:
+                self._state.load(rt.key, objects.copy_json(obj))
+        self._state.absent_owners.update(dumped.get("absentOwners", ()))
+        self._patcher.applied.load(dumped.get("applied", ()))
 
     @property
     def resource_version(self) -> int:
@@ -182,9 +196,7 @@ class Storage:
 
     def _check_reached(self, version: int) -> None:
         if version > self.resource_version:
-            message = (
-                f"Too large resource version: {version}, current: {self.resource_version}"
-            )
+            message = f"Too large resource version: {version}, current: {self.resource_version}"
             error = errors.timed_out(message, retry_after=1)
             cause = errors.Cause("ResourceVersionTooLarge", "", "Too large resource version")
             error.causes = [cause]
@@ -322,6 +334,7 @@ class Storage:
             "resourceVersion": self.resource_version,
             "objects": held,
             "absentOwners": sorted(self._state.absent_owners),
+            "applied": self._patcher.applied.dump(),
         }
 
     @classmethod
@@ -334,23 +347,7 @@ class Storage:
         history_limit: int = HISTORY_LIMIT,
     ) -> Self:
         """Build a storage from ``dump``; watches from before are told to list anew."""
-        storage = cls.__new__(cls)
-        storage._build(clock, uids, history_limit, start=dumped["resourceVersion"])
-        state = storage._state
-        waiting = list(dumped["objects"])
-        for obj in waiting:
-            if obj["kind"] == "CustomResourceDefinition":
-                storage._load(obj)
-        for obj in waiting:
-            if obj["kind"] != "CustomResourceDefinition":
-                storage._load(obj)
-        state.absent_owners.update(dumped.get("absentOwners", ()))
-        return storage
-
-    def _load(self, obj: Object) -> None:
-        rt = self.registry.find_kind(obj["apiVersion"], obj["kind"])
-        if rt is not None:
-            self._state.load(rt.key, objects.copy_json(obj))
+        return cls(clock, uids, history_limit=history_limit, dumped=dumped)
 
     @staticmethod
     def _answer(rt: ResourceType, obj: Object) -> Object:

@@ -46,6 +46,11 @@ def _merge_struct(type_name: str | None, target: Object, patch: Object) -> Objec
             merged.pop(key, None)
         else:
             merged[key] = _merge_field(fields.get(key), key, merged.get(key), value, patch)
+    _apply_list_directives(fields, merged, patch)
+    return merged
+
+
+def _apply_list_directives(fields: dict[str, FieldType], merged: Object, patch: Object) -> None:
     for key, value in patch.items():
         if key.startswith(_DELETE_PRIMITIVES):
             _delete_primitives(merged, key.removeprefix(_DELETE_PRIMITIVES), value)
@@ -53,7 +58,6 @@ def _merge_struct(type_name: str | None, target: Object, patch: Object) -> Objec
             name = key.removeprefix(_ORDER)
             if isinstance(merged.get(name), list) and name not in patch:
                 merged[name] = _ordered(fields.get(name), merged[name], merged[name], value)
-    return merged
 
 
 def _retained(target: Object, patch: Object) -> Object:
@@ -129,7 +133,9 @@ def _plain(value: Any) -> Any:
     return copy_json(value)
 
 
-def _ordered(field: FieldType | None, merged: list[Any], before: list[Any], order: Any) -> list[Any]:
+def _ordered(
+    field: FieldType | None, merged: list[Any], before: list[Any], order: Any
+) -> list[Any]:
     """Sort merged items: those of the patch by its order, among the others by the order before.
 
     An item of the patch comes first unless an other one stood before it.

@@ -3,7 +3,7 @@
 ``storage`` asks once per request; a strategy is made when its type is first seen.
 """
 
-from localcluster.apiserver.crds import DefinitionStrategy, Definitions
+from localcluster.apiserver.crds import Definitions, DefinitionStrategy
 from localcluster.apiserver.customs import CustomStrategy
 from localcluster.apiserver.kinds import (
     ConfigMapStrategy,

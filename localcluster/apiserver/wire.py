@@ -18,6 +18,7 @@ from localcluster.apiserver.errors import Object, quote
 from localcluster.apiserver.quantities import QUANTITY_ERROR, canonical_quantity
 from localcluster.apiserver.wire_types import WIRE_TYPES
 
+
 class MapKey(str):
     """A key of a map in a path: messages of the Go decoder leave it out."""
 
@@ -142,7 +143,9 @@ class Decoder:
             if not isinstance(value, dict):
                 raise _mismatch(value, struct, path, field)
             return {
-                key: _zero(item) if below is None else self._convert(item, below, (path, MapKey(key)), struct)
+                key: _zero(item)
+                if below is None
+                else self._convert(item, below, (path, MapKey(key)), struct)
                 for key, below in value.items()
             }
         if not isinstance(value, list):
@@ -213,7 +216,11 @@ def _integer(value: Any, field: FieldType, path: Path, struct: str) -> int:
     bits = 31 if field.code == "i" else 63
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << bits) <= value < 1 << bits:
+    if (
+        not isinstance(value, int)
+        or isinstance(value, bool)
+        or not -(1 << bits) <= value < 1 << bits
+    ):
         raise _mismatch(value, struct, path, field)
     return value
 
@@ -244,7 +251,9 @@ _SECONDS_END = len("2006-01-02T15:04:05")
 
 def _time(value: Any, field: FieldType, path: Path, struct: str) -> str:
     text = _string(value, field, path, struct)
-    layout = "2006-01-02T15:04:05.000000Z07:00" if field.code == "m" else "2006-01-02T15:04:05Z07:00"
+    layout = (
+        "2006-01-02T15:04:05.000000Z07:00" if field.code == "m" else "2006-01-02T15:04:05Z07:00"
+    )
     try:
         moment = objects.parse_time(text)
     except ValueError as error:
@@ -253,7 +262,9 @@ def _time(value: Any, field: FieldType, path: Path, struct: str) -> str:
     fraction = re.search(r"[zZ+-]|\Z|\.\d{6}(?!\d)", text[_SECONDS_END:])
     if field.code == "m" and (fraction is None or not fraction.group().startswith(".")):
         rest = text[_SECONDS_END:]
-        message = f'parsing time {quote(text)} as "{layout}": cannot parse {quote(rest)} as ".000000"'
+        message = (
+            f'parsing time {quote(text)} as "{layout}": cannot parse {quote(rest)} as ".000000"'
+        )
         raise DecodeError(message)
     if field.code == "m":
         return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

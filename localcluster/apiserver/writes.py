@@ -62,8 +62,7 @@ class Writer:
         _check_size(obj)
         if options.dry_run:
             return obj
-        self._state.commit(rt.key, key, obj)
-        return obj
+        return self._state.commit(rt.key, key, obj)
 
     def _place(self, rt: ResourceType, namespace: str | None, obj: Object) -> None:
         meta = obj["metadata"]
@@ -196,12 +195,10 @@ class Writer:
             return old
         if may_go(old, new):
             if not dry_run:
-                self._state.commit(rt.key, key, None)
+                self._state.remove(rt.key, key)
             return new
         _check_size(new)
-        if not dry_run:
-            self._state.commit(rt.key, key, new)
-        return new
+        return new if dry_run else self._state.commit(rt.key, key, new)
 
 
 _SERVER_FIELDS = (
@@ -242,9 +239,7 @@ def present(rt: ResourceType, obj: Object) -> Object:
     return {**obj, "apiVersion": rt.api_version}
 
 
-def uid_conflict(
-    rt: ResourceType, key: ObjectKey, given: str, actual: str
-) -> errors.StatusError:
+def uid_conflict(rt: ResourceType, key: ObjectKey, given: str, actual: str) -> errors.StatusError:
     """Return 409: the request is for another object of this name."""
     place = "/".join(part for part in ("/registry", rt.group, rt.plural, *key) if part)
     why = (
@@ -278,9 +273,7 @@ def _namespace_mismatch() -> errors.StatusError:
 
 
 def _namespace_terminating(rt: ResourceType, name: str, namespace: str) -> errors.StatusError:
-    why = (
-        f"unable to create new content in namespace {namespace} because it is being terminated"
-    )
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
     error = errors.forbidden(rt, name, why)
     text = f"namespace {namespace} is being terminated"
     error.causes = [errors.Cause("NamespaceTerminating", "metadata.namespace", text)]
@@ -298,6 +291,7 @@ def _version_required(rt: ResourceType, name: str) -> errors.StatusError:
     error.message = error.message.replace(
         errors.qualified_kind(rt), errors.qualified_resource(rt), 1
     )
+    error.details = {**(error.details or {}), "kind": rt.plural}
     return error
 
 

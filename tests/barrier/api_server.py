@@ -16,6 +16,7 @@ from typing import Any
 
 from framework.api import constants
 from framework.api.roster import (
+    CompletedTask,
     Member,
     Missing,
     Progress,
@@ -36,6 +37,24 @@ def make_member(index: int, address: str) -> Member:
     return Member(index, (address,), fingerprint_uid(f"pod-{index}"), 0)
 
 
+def make_role(
+    name: str,
+    *members: Member,
+    completed: tuple[CompletedTask, ...] = (),
+    absent: tuple[int, ...] = (),
+) -> RoleRoster:
+    wanted = len(members) + len(completed)
+    return RoleRoster(
+        name=name,
+        wanted=wanted,
+        minimum=wanted,
+        running=False,
+        members=members,
+        completed=completed,
+        absent=absent,
+    )
+
+
 def make_roster(**changes: Any) -> Roster:
     members = (make_member(0, "10.0.0.2"), make_member(1, "10.0.0.3"))
     roster = Roster(
@@ -47,7 +66,7 @@ def make_roster(**changes: Any) -> Roster:
         generation=1,
         complete=True,
         phase="Active",
-        roles=(RoleRoster("worker", 2, 2, False, members, (), ()),),
+        roles=(make_role("worker", *members),),
         leaving=(),
     )
     return roster._replace(**changes)

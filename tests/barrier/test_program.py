@@ -161,9 +161,7 @@ def test_barrier_roster_is_there_passes_at_first_look(
     assert (work / "injector.sh").read_bytes() == INJECTOR
     assert (work / "injector.sh").stat().st_mode & 0o777 == 0o755
     assert (work / "framework.json").stat().st_mode & 0o777 == 0o644
-    expected = {
-        k: v for k, v in make_framework().items() if k not in {"apiVersion", "kind"}
-    }
+    expected = {k: v for k, v in make_framework().items() if k not in {"apiVersion", "kind"}}
     assert json.loads((work / "framework.json").read_text()) == expected
     assert sorted(p.name for p in work.iterdir()) == ["framework.json", "injector.sh"]
     assert "passed: 2/2 Tasks, generation 1" in barrier.text
@@ -256,9 +254,7 @@ def test_barrier_framework_of_another_attempt_keeps_waiting(
     assert barrier.wait() == 0
 
 
-def test_barrier_original_controller_passes_by_framework(
-    server: ApiServer, start: Starter
-) -> None:
+def test_barrier_original_controller_passes_by_framework(server: ApiServer, start: Starter) -> None:
     server.framework = make_framework(make_task(0, "10.0.0.2"), make_task(1, ""))
     server.add(make_configmap(carries_roster=False))
     barrier = start(BARRIER_CHECK_INTERVAL_SEC="5")
@@ -372,13 +368,19 @@ def test_barrier_two_in_one_volume_leave_complete_files(
 
 def test_barrier_usage_is_printed() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "barrier", "--help"], cwd=ROOT, capture_output=True, text=True,
+        [sys.executable, "-m", "barrier", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
         check=False,
     )
     assert done.returncode == 0
     assert "BARRIER_CHECK_TIMEOUT_SEC" in done.stdout
     bad = subprocess.run(
-        [sys.executable, "-m", "barrier", "now"], cwd=ROOT, capture_output=True, text=True,
+        [sys.executable, "-m", "barrier", "now"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
         check=False,
     )
     assert bad.returncode == 2

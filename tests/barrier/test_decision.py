@@ -1,0 +1,460 @@
+"""The decision as a table, and property P11."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barrier.config import Config, load_config
+from barrier.decision import (
+    Decision,
+    Fail,
+    FirstSight,
+    Observation,
+    Pass,
+    Wait,
+    decide,
+    needs_framework,
+    note_first_sight,
+)
+from framework.agent.exitcodes import ExitCode
+from framework.agent.framework_roster import FrameworkView, build_view
+from framework.agent.sources import AttemptConfigMap, SourceState
+from framework.agent.watch import Health
+from framework.api.roster import (
+    CompletedTask,
+    Member,
+    Missing,
+    Progress,
+    RoleRoster,
+    Roster,
+    fingerprint_uid,
+)
+from tests.barrier.api_server import make_framework, make_member, make_role, make_roster, make_task
+
+ENV = {
+    "FC_FRAMEWORK_NAMESPACE": "default",
+    "FC_FRAMEWORK_NAME": "f",
+    "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": "0_cm-uid",
+    "FC_CONFIGMAP_UID": "cm-uid",
+    "FC_TASKROLE_NAME": "worker",
+    "FC_TASK_INDEX": "1",
+    "FC_TASK_ATTEMPT_ID": "0",
+    "FC_POD_UID": "pod-1",
+}
+CONFIG = load_config(ENV)
+STRANGER = load_config({k: ENV[k] for k in ("FC_FRAMEWORK_NAMESPACE", "FC_FRAMEWORK_NAME")})
+FULL = make_roster()
+
+
+def state(health: Health, since: float = 0.0) -> SourceState:
+    return SourceState(health, since, health.value)
+
+
+def make_configmap(
+    roster: Roster | None = FULL,
+    *,
+    uid: str = "cm-uid",
+    is_terminating: bool = False,
+    carries_roster: bool = True,
+    progress: Progress | None = None,
+    problem: str = "",
+) -> AttemptConfigMap:
+    return AttemptConfigMap(uid, is_terminating, carries_roster, roster, progress, problem)
+
+
+def observe(
+    configmap: AttemptConfigMap | None = None,
+    *,
+    configmap_state: SourceState | None = None,
+    view: FrameworkView | None = None,
+    framework_state: SourceState | None = None,
+    first_sight: FirstSight | None = None,
+    is_denial_confirmed: bool = False,
+) -> Observation:
+    seen = Health.STARTING if view is None else Health.HEALTHY
+    return Observation(
+        started_at=0.0,
+        configmap=configmap,
+        configmap_state=configmap_state or state(Health.HEALTHY),
+        view=view,
+        framework_state=framework_state or state(seen),
+        first_sight=first_sight,
+        is_denial_confirmed=is_denial_confirmed,
+    )
+
+
+def view_of(*tasks: dict[str, object], **changes: object) -> FrameworkView:
+    framework = make_framework(*tasks)
+    framework["status"].update(changes)
+    return build_view(framework, is_attempt_aware=True)
+
+
+def with_role(**changes: object) -> Roster:
+    return make_roster(roles=(FULL.roles[0]._replace(**changes),))
+
+
+def with_address(address: str) -> Roster:
+    return with_role(members=(make_member(0, address), make_member(1, "10.0.0.3")))
+
+
+FORBIDDEN = state(Health.FORBIDDEN)
+QUORUM = with_role(wanted=3, minimum=2)
+RETRIED = Member(1, ("10.0.0.3",), fingerprint_uid("pod-1"), 1)
+
+
+@pytest.mark.parametrize(
+    "roster",
+    [
+        pytest.param(FULL, id="full"),
+        pytest.param(
+            make_roster(
+                roles=(
+                    *FULL.roles,
+                    make_role("ps", completed=(CompletedTask(0, "Succeeded", ""),)),
+                )
+            ),
+            id="peer-completed",
+        ),
+        pytest.param(make_roster(generation=7), id="later-generation"),
+        pytest.param(
+            with_role(members=(make_member(1, "fd00::1"), make_member(2, "fd00::2")), absent=(0,)),
+            id="absent-index",
+        ),
+    ],
+)
+def test_decide_complete_roster_passes(roster: Roster) -> None:
+    assert decide(observe(make_configmap(roster)), CONFIG, 0.0) == Pass(roster)
+
+
+@pytest.mark.parametrize(
+    ("configmap", "reason"),
+    [
+        pytest.param(None, "NothingSeen", id="no-configmap"),
+        pytest.param(make_configmap(uid="other"), "OtherAttempt", id="configmap-of-other-attempt"),
+        pytest.param(
+            make_configmap(make_roster(instance_uid="1_cm-uid")), "OtherAttempt", id="other-roster"
+        ),
+        pytest.param(make_configmap(is_terminating=True), "AttemptEnding", id="terminating"),
+        pytest.param(
+            make_configmap(make_roster(phase="Completing")), "AttemptEnding", id="completing"
+        ),
+        pytest.param(
+            make_configmap(make_roster(complete=False)), "GangIncomplete", id="incomplete"
+        ),
+        pytest.param(make_configmap(with_role(wanted=3, minimum=3)), "GangIncomplete", id="lying"),
+        pytest.param(make_configmap(None), "GangIncomplete", id="no-roster-yet"),
+        pytest.param(make_configmap(None, problem="no gzip"), "BadRoster", id="broken-roster"),
+        pytest.param(
+            make_configmap(with_role(members=(make_member(0, "10.0.0.2"), RETRIED))),
+            "NotInRoster",
+            id="own-next-attempt",
+        ),
+        pytest.param(
+            make_configmap(
+                with_role(
+                    members=(
+                        make_member(0, "10.0.0.2"),
+                        RETRIED._replace(attempt_id=0, fingerprint="00000000"),
+                    )
+                )
+            ),
+            "NotInRoster",
+            id="own-other-pod",
+        ),
+        pytest.param(
+            make_configmap(
+                with_role(
+                    members=(make_member(0, "10.0.0.2"),),
+                    completed=(CompletedTask(1, "Failed", "10.0.0.3"),),
+                )
+            ),
+            "NotInRoster",
+            id="own-completed",
+        ),
+        pytest.param(make_configmap(with_address("10.0.0.2$(id)")), "BadRoster", id="injection"),
+        pytest.param(make_configmap(with_address("")), "BadRoster", id="empty-address"),
+        pytest.param(make_configmap(with_role(name="a b")), "NotInRoster", id="bad-role-name"),
+    ],
+)
+def test_decide_roster_not_usable_waits(configmap: AttemptConfigMap | None, reason: str) -> None:
+    decision = decide(observe(configmap), CONFIG, 1.0)
+    assert isinstance(decision, Wait)
+    assert decision.reason == reason
+
+
+def test_decide_incomplete_roster_names_the_missing_with_reasons() -> None:
+    progress = Progress(1, 2, (Missing("worker", 0, "ImagePullBackOff"),))
+    roster = with_role(members=(make_member(1, "10.0.0.3"),))._replace(complete=False)
+    decision = decide(observe(make_configmap(roster, progress=progress)), CONFIG, 0.0)
+    assert isinstance(decision, Wait)
+    assert decision.progress == progress
+
+
+@pytest.mark.parametrize(
+    ("first_sight", "now", "is_passed"),
+    [
+        pytest.param(None, 100.0, False, id="first-look"),
+        pytest.param(FirstSight(1, 100.0), 129.9, False, id="in-grace"),
+        pytest.param(FirstSight(1, 100.0), 130.0, True, id="grace-over"),
+        pytest.param(FirstSight(2, 100.0), 100.0, True, id="late-joiner"),
+    ],
+)
+def test_decide_quorum_gives_the_rest_time(
+    first_sight: FirstSight | None, now: float, *, is_passed: bool
+) -> None:
+    decision = decide(observe(make_configmap(QUORUM), first_sight=first_sight), CONFIG, now)
+    if is_passed:
+        assert decision == Pass(QUORUM)
+    else:
+        assert isinstance(decision, Wait)
+        assert decision.reason == "QuorumGrace"
+        assert decision.wake_at == 130.0
+        assert decision.progress is not None
+        assert decision.progress.missing == (Missing("worker", 2, "it has no address yet"),)
+
+
+def test_decide_quorum_rest_arrives_in_grace_passes() -> None:
+    sight = FirstSight(1, 100.0)
+    assert decide(observe(make_configmap(FULL), first_sight=sight), CONFIG, 101.0) == Pass(FULL)
+
+
+def test_decide_quorum_lost_in_grace_waits_on() -> None:
+    lost = QUORUM._replace(complete=False)
+    sight = FirstSight(1, 0.0)
+    decision = decide(observe(make_configmap(lost), first_sight=sight), CONFIG, 99.0)
+    assert isinstance(decision, Wait)
+    assert decision.reason == "GangIncomplete"
+
+
+def test_note_first_sight_counts_only_rosters_that_name_this_pod() -> None:
+    stranger = with_role(members=(make_member(0, "10.0.0.2"),), wanted=2, minimum=1)
+    assert note_first_sight(observe(make_configmap(stranger)), CONFIG, 5.0) is None
+    assert note_first_sight(observe(make_configmap(QUORUM)), CONFIG, 6.0) == FirstSight(1, 6.0)
+    later = observe(make_configmap(FULL), first_sight=FirstSight(1, 6.0))
+    assert note_first_sight(later, CONFIG, 9.0) == FirstSight(1, 6.0)
+
+
+@pytest.mark.parametrize(
+    ("view", "reason"),
+    [
+        pytest.param(view_of(), None, id="full"),
+        pytest.param(
+            view_of(make_task(0, "10.0.0.2", state="Completed"), make_task(1, "10.0.0.3")),
+            None,
+            id="peer-completed",
+        ),
+        pytest.param(
+            view_of(make_task(0, ""), make_task(1, "10.0.0.3")), "GangIncomplete", id="no-address"
+        ),
+        pytest.param(
+            view_of(make_task(0, "10.0.0.2", state="AttemptCompleted"), make_task(1, "10.0.0.3")),
+            "GangIncomplete",
+            id="address-of-the-dead",
+        ),
+        pytest.param(
+            view_of(make_task(0, "10.0.0.2", deletionPending=True), make_task(1, "10.0.0.3")),
+            "GangIncomplete",
+            id="scaled-down-inside",
+        ),
+        pytest.param(view_of(state="AttemptDeletionPending"), "AttemptEnding", id="completing"),
+    ],
+)
+def test_decide_configmap_forbidden_follows_the_framework(
+    view: FrameworkView, reason: str | None
+) -> None:
+    decision = decide(observe(configmap_state=FORBIDDEN, view=view), CONFIG, 1.0)
+    if reason is None:
+        assert decision == Pass(view.roster)
+    else:
+        assert isinstance(decision, Wait)
+        assert decision.reason == reason
+
+
+def test_decide_framework_read_while_roster_may_come_waits() -> None:
+    observation = observe(None, view=view_of())
+    assert isinstance(decide(observation, CONFIG, 50.0), Wait)
+    old_view = observe(
+        configmap_state=FORBIDDEN, view=view_of(), framework_state=state(Health.UNREACHABLE)
+    )
+    assert isinstance(decide(old_view, CONFIG, 50.0), Wait)
+
+
+def test_decide_original_controllers_configmap_follows_the_framework() -> None:
+    configmap = make_configmap(None, carries_roster=False)
+    view = view_of()
+    assert decide(observe(configmap, view=view), CONFIG, 1.0) == Pass(view.roster)
+
+
+def test_decide_without_identity_follows_the_originals_rule() -> None:
+    done = [make_task(i, f"10.0.0.{i + 2}", state="Completed") for i in range(2)]
+    view = build_view(make_framework(*done), is_attempt_aware=False)
+    assert decide(observe(view=view), STRANGER, 1.0) == Pass(view.roster)
+    scaling = [*done[:1], {**done[1], "deletionPending": True}]
+    view = build_view(make_framework(*scaling), is_attempt_aware=False)
+    assert isinstance(decide(observe(view=view), STRANGER, 1.0), Wait)
+
+
+@pytest.mark.parametrize(
+    ("observation", "now", "expected"),
+    [
+        pytest.param(observe(make_configmap(None)), 599.9, None, id="in-time"),
+        pytest.param(observe(make_configmap(None)), 600.0, ExitCode.TRANSIENT_CONFLICT, id="late"),
+        pytest.param(
+            observe(configmap_state=state(Health.UNREACHABLE, 590.0)),
+            600.0,
+            ExitCode.UNKNOWN,
+            id="late-and-unreachable",
+        ),
+        pytest.param(
+            observe(configmap_state=FORBIDDEN, framework_state=state(Health.UNAUTHORIZED)),
+            600.0,
+            ExitCode.UNKNOWN,
+            id="late-and-unauthorized",
+        ),
+        pytest.param(
+            observe(configmap_state=FORBIDDEN, view=view_of(make_task(0, ""))),
+            600.0,
+            ExitCode.TRANSIENT_CONFLICT,
+            id="late-by-framework",
+        ),
+        pytest.param(
+            observe(framework_state=state(Health.NOT_FOUND, 10.0)), 39.9, None, id="404-burst"
+        ),
+        pytest.param(
+            observe(framework_state=state(Health.NOT_FOUND, 10.0)),
+            40.0,
+            ExitCode.PERMANENT,
+            id="gone",
+        ),
+        pytest.param(
+            observe(make_configmap(None), framework_state=state(Health.NOT_FOUND, 10.0)),
+            99.0,
+            None,
+            id="framework-404-but-configmap-there",
+        ),
+        pytest.param(
+            observe(configmap_state=FORBIDDEN, framework_state=FORBIDDEN, is_denial_confirmed=True),
+            30.0,
+            ExitCode.PERMANENT,
+            id="denied",
+        ),
+        pytest.param(
+            observe(configmap_state=FORBIDDEN, framework_state=FORBIDDEN, is_denial_confirmed=True),
+            29.9,
+            None,
+            id="denied-for-a-moment",
+        ),
+        pytest.param(
+            observe(configmap_state=FORBIDDEN, framework_state=FORBIDDEN),
+            99.0,
+            None,
+            id="denied-not-confirmed",
+        ),
+    ],
+)
+def test_decide_failures(observation: Observation, now: float, expected: ExitCode | None) -> None:
+    decision = decide(observation, CONFIG, now)
+    if expected is None:
+        assert isinstance(decision, Wait)
+    else:
+        assert isinstance(decision, Fail)
+        assert decision.exit_code is expected
+
+
+def test_needs_framework_only_without_a_roster_to_come() -> None:
+    assert not needs_framework(observe(), CONFIG, 9.9)
+    assert needs_framework(observe(), CONFIG, 10.0)
+    assert not needs_framework(observe(make_configmap(None)), CONFIG, 500.0)
+    unreachable = observe(make_configmap(None), configmap_state=state(Health.UNREACHABLE, 50.0))
+    assert not needs_framework(unreachable, CONFIG, 59.9)
+    assert needs_framework(unreachable, CONFIG, 60.0)
+
+
+ADDRESSES = st.sampled_from(["", "10.0.0.9", "fd00::9"])
+STATES = st.sampled_from(
+    [
+        "AttemptCreationPending",
+        "AttemptPreparing",
+        "AttemptRunning",
+        "AttemptDeletionPending",
+        "AttemptCompleted",
+        "Completed",
+    ]
+)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[list[dict[str, object]], str]:
+    tasks = [
+        make_task(i, draw(ADDRESSES), state=draw(STATES), deletionPending=draw(st.booleans()))
+        for i in range(draw(st.integers(1, 4)))
+    ]
+    return tasks, draw(st.sampled_from(["0_cm-uid", "1_cm-uid", ""]))
+
+
+@given(world=worlds(), config=st.just(CONFIG), now=st.floats(0, 1200))
+def test_decide_passes_only_with_every_required_address_of_this_attempt(
+    world: tuple[list[dict[str, object]], str], config: Config, now: float
+) -> None:
+    tasks, instance = world
+    framework = make_framework(*tasks)
+    framework["status"]["attemptStatus"]["instanceUID"] = instance
+    view = build_view(framework, is_attempt_aware=True)
+    decision: Decision = decide(observe(configmap_state=FORBIDDEN, view=view), config, now)
+    required = [t for t in tasks if t["state"] != "Completed"]
+    is_there = instance == "0_cm-uid" and all(
+        t["attemptStatus"]["podIP"]  # type: ignore[index]
+        and t["state"] in {"AttemptPreparing", "AttemptRunning"}
+        for t in required
+    )
+    is_there = is_there and not any(t["deletionPending"] for t in tasks)
+    is_there = is_there and len(tasks) > 1 and tasks[1]["state"] != "Completed"
+    assert isinstance(decision, Pass) == is_there
+
+
+@st.composite
+def rosters(draw: st.DrawFn) -> Roster:
+    wanted = draw(st.integers(0, 4))
+    indexes = draw(st.sets(st.integers(0, 3)))
+    completed = draw(st.sets(st.integers(0, 3))) - indexes
+    role = RoleRoster(
+        name="worker",
+        wanted=wanted,
+        minimum=draw(st.integers(0, 4)),
+        running=False,
+        members=tuple(
+            Member(
+                i,
+                (draw(st.sampled_from(["10.0.0.1", "", "x"])),),
+                fingerprint_uid(draw(st.sampled_from(["pod-1", "old"]))),
+                draw(st.integers(0, 1)),
+            )
+            for i in sorted(indexes)
+        ),
+        completed=tuple(CompletedTask(i, "Succeeded", "") for i in sorted(completed)),
+        absent=(),
+    )
+    return make_roster(
+        roles=(role,),
+        instance_uid=draw(st.sampled_from(["0_cm-uid", "1_cm-uid"])),
+        complete=draw(st.booleans()),
+        phase=draw(st.sampled_from(["Active", "Completing"])),
+        generation=draw(st.integers(1, 3)),
+    )
+
+
+@given(roster=rosters(), uid=st.sampled_from(["cm-uid", "old"]), now=st.floats(0, 1200))
+def test_decide_passes_by_roster_only_for_this_pod_of_this_attempt(
+    roster: Roster, uid: str, now: float
+) -> None:
+    decision = decide(observe(make_configmap(roster, uid=uid)), CONFIG, now)
+    if not isinstance(decision, Pass):
+        return
+    role = decision.roster.roles[0]
+    assert uid == "cm-uid"
+    assert decision.roster.instance_uid == "0_cm-uid"
+    assert decision.roster.complete
+    assert len(role.members) + len(role.completed) >= min(role.minimum, role.wanted)
+    assert all(member.addresses[0] == "10.0.0.1" for member in role.members)
+    own = [m for m in role.members if m.index == 1]
+    assert [(m.fingerprint, m.attempt_id) for m in own] == [(fingerprint_uid("pod-1"), 0)]

@@ -1,0 +1,128 @@
+"""What happens between the decision and the files."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barrier.config import Config, load_config
+from barrier.release import ReleaseError, check_working_dir, release, wants_framework_json
+from barrier.report import Reporter
+from framework.agent.exitcodes import ExitCode
+from framework.agent.framework_roster import FrameworkView, build_view
+from framework.agent.sources import SourceState
+from framework.agent.watch import Health
+from framework.api.roster import Roster
+from tests.barrier.api_server import make_framework, make_roster, make_task
+from tests.barrier.test_decision import ENV
+from tests.barrier.test_waiting import VirtualClock
+
+LAGGING = make_framework(make_task(0, "10.0.0.2"), make_task(1, ""))
+
+
+class ScriptedFrameworks:
+    """Answers in turn; the last answer stays."""
+
+    def __init__(self, *answers: dict[str, Any] | Health) -> None:
+        self._answers = list(answers)
+        self.framework: dict[str, Any] | None = None
+        self.view: FrameworkView | None = None
+        self.state = SourceState(Health.STARTING, 0.0, "")
+        self.retry_after_seconds = 0.0
+        self.reads: list[bool] = []
+
+    def read(self, *, is_cached: bool = True) -> None:
+        self.reads.append(is_cached)
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Health):
+            self.state = SourceState(answer, 0.0, "refused")
+            return
+        self.framework = answer
+        self.view = build_view(answer, is_attempt_aware=True)
+        self.state = SourceState(Health.HEALTHY, 0.0, "")
+
+
+def list_names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def make_config(tmp_path: Path, **env: str) -> Config:
+    return load_config({**ENV, "BARRIER_WORKING_DIR": str(tmp_path), **env})
+
+
+def run_release(
+    config: Config, frameworks: ScriptedFrameworks, roster: Roster | None = None
+) -> None:
+    clock = VirtualClock()
+    reporter = Reporter(0.0, 10.0, is_json=False)
+    release(config, clock, frameworks, roster or make_roster(), reporter)
+
+
+def test_release_cache_lags_asks_for_the_newest(tmp_path: Path) -> None:
+    frameworks = ScriptedFrameworks(LAGGING, make_framework())
+    run_release(make_config(tmp_path), frameworks)
+    assert frameworks.reads == [True, False]
+    assert '"podIP":"10.0.0.3"' in (tmp_path / "framework.json").read_text()
+
+
+def test_release_server_busy_retries(tmp_path: Path) -> None:
+    frameworks = ScriptedFrameworks(Health.UNREACHABLE, Health.UNREACHABLE, make_framework())
+    run_release(make_config(tmp_path), frameworks)
+    assert list_names(tmp_path) == ["framework.json", "injector.sh"]
+
+
+@pytest.mark.parametrize(
+    ("health", "mode", "exit_code"),
+    [
+        pytest.param(Health.UNREACHABLE, "auto", ExitCode.UNKNOWN, id="unreachable"),
+        pytest.param(Health.FORBIDDEN, "on", ExitCode.PERMANENT, id="forbidden-but-wanted"),
+        pytest.param(Health.NOT_FOUND, "auto", ExitCode.PERMANENT, id="gone"),
+    ],
+)
+def test_release_framework_not_to_be_had_fails_and_writes_nothing(
+    tmp_path: Path, health: Health, mode: str, exit_code: ExitCode
+) -> None:
+    config = make_config(tmp_path, BARRIER_FRAMEWORK_JSON=mode)
+    with pytest.raises(ReleaseError) as caught:
+        run_release(config, ScriptedFrameworks(health))
+    assert caught.value.fail.exit_code is exit_code
+    assert list_names(tmp_path) == []
+
+
+def test_release_framework_forbidden_in_auto_writes_the_injector(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_release(make_config(tmp_path), ScriptedFrameworks(Health.FORBIDDEN))
+    assert list_names(tmp_path) == ["injector.sh"]
+    assert "framework.json is not written" in capsys.readouterr().err
+
+
+def test_release_off_reads_nothing(tmp_path: Path) -> None:
+    frameworks = ScriptedFrameworks(make_framework())
+    run_release(make_config(tmp_path, BARRIER_FRAMEWORK_JSON="off"), frameworks)
+    assert frameworks.reads == []
+    assert list_names(tmp_path) == ["injector.sh"]
+
+
+def test_wants_framework_json_auto_is_for_small_gangs_or_without_a_roster(tmp_path: Path) -> None:
+    config = make_config(tmp_path)
+    role = make_roster().roles[0]
+    small = make_roster(roles=(role._replace(wanted=100),))
+    large = make_roster(roles=(role._replace(wanted=101),))
+    assert wants_framework_json(config, small)
+    assert not wants_framework_json(config, large)
+    assert wants_framework_json(config, large._replace(generation=0))
+    assert wants_framework_json(make_config(tmp_path, BARRIER_FRAMEWORK_JSON="on"), large)
+
+
+def test_release_volume_broken_names_the_directory(tmp_path: Path) -> None:
+    config = make_config(tmp_path, BARRIER_WORKING_DIR=str(tmp_path / "gone"))
+    with pytest.raises(ReleaseError) as caught:
+        run_release(config, ScriptedFrameworks(make_framework()))
+    assert caught.value.fail.exit_code is ExitCode.UNKNOWN
+    assert str(tmp_path / "gone") in caught.value.fail.message
+
+
+def test_check_working_dir_missing_is_made(tmp_path: Path) -> None:
+    check_working_dir(str(tmp_path / "a" / "b"))
+    assert (tmp_path / "a" / "b").is_dir()

@@ -1,0 +1,224 @@
+"""The wait in virtual time: scripted sources, a clock that moves only when something waits."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from barrier.config import load_config
+from barrier.decision import Fail, Pass
+from barrier.report import Reporter
+from barrier.waiting import Waiting
+from framework.agent.exitcodes import ExitCode
+from framework.agent.framework_roster import FrameworkView, build_view
+from framework.agent.permission import Permission
+from framework.agent.sources import AttemptConfigMap, SourceState, parse_configmap
+from framework.agent.watch import Health
+from tests.barrier.api_server import make_configmap, make_framework, make_roster
+from tests.barrier.test_decision import ENV, QUORUM
+
+FIVE_MINUTES = 300.0
+
+
+class VirtualClock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        # Never stands still, as a real clock never does.
+        self.now += max(seconds, 0.001)
+
+    def uniform(self, low: float, high: float) -> float:
+        return (low + high) / 2
+
+
+class World:
+    """Both sources and the reviews; ``script`` is told the seconds passed and changes them."""
+
+    def __init__(self, clock: VirtualClock, script: "Script") -> None:
+        self.clock = clock
+        self.script = script
+        self.configmap: AttemptConfigMap | None = None
+        self.view: FrameworkView | None = None
+        self.configmap_health = Health.HEALTHY
+        self.framework_health = Health.HEALTHY
+        self.framework_next: dict[str, Any] | None = None
+        self.is_review_denied: bool | None = True
+        self.reads: list[float] = []
+        self.retry_after_seconds = 0.0
+        self.configmaps = _ConfigMaps(self)
+        self.frameworks = _Frameworks(self)
+
+    def is_denied(self, _permission: Permission) -> bool | None:
+        return self.is_review_denied
+
+    def show(self, body: dict[str, Any]) -> None:
+        self.configmap = parse_configmap(body)
+
+
+Script = Callable[[World, float], None]
+
+
+def advance(state: SourceState, health: Health, now: float) -> SourceState:
+    return state if state.health is health else SourceState(health, now, health.value)
+
+
+class _ConfigMaps:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.configmap: AttemptConfigMap | None = None
+        self.state = SourceState(Health.STARTING, world.clock.now, "")
+
+    def poll(self, timeout_seconds: float) -> None:
+        world = self._world
+        # In small steps, as news would come in the middle of a wait.
+        world.clock.sleep(min(timeout_seconds, 0.5))
+        world.script(world, world.clock.now - 1000.0)
+        self.configmap = world.configmap
+        self.state = advance(self.state, world.configmap_health, world.clock.now)
+
+
+class _Frameworks:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.view: FrameworkView | None = None
+        self.state = SourceState(Health.STARTING, world.clock.now, "")
+        self.retry_after_seconds = 0.0
+
+    def read(self, *, is_cached: bool = True) -> None:
+        assert is_cached
+        world = self._world
+        world.reads.append(world.clock.now - 1000.0)
+        if world.framework_health is Health.HEALTHY and world.framework_next is not None:
+            self.view = build_view(world.framework_next, is_attempt_aware=True)
+        self.state = advance(self.state, world.framework_health, world.clock.now)
+
+
+def wait(script: Script, **env: str) -> tuple[Pass | Fail, float, World]:
+    config = load_config({**ENV, **env})
+    clock = VirtualClock()
+    world = World(clock, script)
+    reporter = Reporter(clock.now, config.interval_seconds, is_json=False)
+    waiting = Waiting(config, clock, world.configmaps, world.frameworks, world, reporter)
+    return waiting.wait(), clock.now - 1000.0, world
+
+
+def test_wait_gang_never_complete_exits_201_at_the_timeout(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def script(world: World, _now: float) -> None:
+        world.show(make_configmap(missing="ImagePullBackOff: no such image"))
+
+    decision, waited, _ = wait(script, BARRIER_CHECK_TIMEOUT_SEC="60")
+    assert isinstance(decision, Fail)
+    assert decision.exit_code is ExitCode.TRANSIENT_CONFLICT
+    assert 60.0 <= waited < 61.0
+    assert decision.progress is not None
+    assert decision.progress.missing[0].reason.startswith("ImagePullBackOff")
+    lines = capsys.readouterr().err.splitlines()
+    assert 5 <= len(lines) <= 7, "one line in each interval of 10 s"
+    assert "1/2 ready" in lines[0]
+
+
+def test_wait_api_lost_at_the_end_exits_1() -> None:
+    def script(world: World, now: float) -> None:
+        world.show(make_configmap(missing="Pending"))
+        if now > 40:
+            world.configmap_health = world.framework_health = Health.UNREACHABLE
+
+    decision, _, world = wait(script, BARRIER_CHECK_TIMEOUT_SEC="60")
+    assert isinstance(decision, Fail)
+    assert decision.exit_code is ExitCode.UNKNOWN
+    assert world.reads, "the Framework was tried too"
+
+
+def test_wait_framework_gone_exits_210_after_30_seconds() -> None:
+    def script(world: World, _now: float) -> None:
+        world.configmap_health = Health.FORBIDDEN
+        world.framework_health = Health.NOT_FOUND
+
+    decision, waited, _ = wait(script)
+    assert isinstance(decision, Fail)
+    assert decision.exit_code is ExitCode.PERMANENT
+    assert decision.reason == "FrameworkNotFound"
+    assert 30.0 <= waited < 32.0
+
+
+def test_wait_framework_404_for_5_seconds_passes() -> None:
+    def script(world: World, now: float) -> None:
+        world.configmap_health = Health.FORBIDDEN
+        world.framework_health = Health.NOT_FOUND if now < 5 else Health.HEALTHY
+        world.framework_next = make_framework()
+
+    decision, waited, _ = wait(script)
+    assert isinstance(decision, Pass)
+    assert waited < 9.0
+
+
+@pytest.mark.parametrize(
+    ("is_denied", "exit_code", "low", "high"),
+    [
+        pytest.param(True, ExitCode.PERMANENT, 30.0, 32.0, id="confirmed"),
+        pytest.param(False, ExitCode.UNKNOWN, FIVE_MINUTES, FIVE_MINUTES + 2, id="contradicted"),
+        pytest.param(None, ExitCode.UNKNOWN, FIVE_MINUTES, FIVE_MINUTES + 2, id="no-answer"),
+    ],
+)
+def test_wait_denied_everywhere(
+    capsys: pytest.CaptureFixture[str],
+    exit_code: ExitCode,
+    low: float,
+    high: float,
+    *,
+    is_denied: bool | None,
+) -> None:
+    def script(world: World, _now: float) -> None:
+        world.configmap_health = world.framework_health = Health.FORBIDDEN
+        world.is_review_denied = is_denied
+
+    decision, waited, _ = wait(script, BARRIER_CHECK_TIMEOUT_SEC="300")
+    assert isinstance(decision, Fail)
+    assert decision.exit_code is exit_code
+    assert low <= waited < high
+    text = capsys.readouterr().err
+    assert text.count("missing right: watch configmaps") == 1
+    assert text.count("missing right: get frameworks") == 1
+
+
+def test_wait_unauthorized_everywhere_exits_1_at_the_timeout() -> None:
+    def script(world: World, _now: float) -> None:
+        world.configmap_health = world.framework_health = Health.UNAUTHORIZED
+
+    decision, waited, _ = wait(script, BARRIER_CHECK_TIMEOUT_SEC="300")
+    assert isinstance(decision, Fail)
+    assert decision.exit_code is ExitCode.UNKNOWN
+    assert waited >= FIVE_MINUTES
+
+
+def test_wait_quorum_passes_when_the_grace_is_over() -> None:
+    def script(world: World, now: float) -> None:
+        world.show(make_configmap(QUORUM if now > 10 else None))
+
+    decision, waited, _ = wait(script)
+    assert isinstance(decision, Pass)
+    assert 40.0 <= waited < 42.0
+
+
+def test_wait_roster_to_come_never_reads_the_framework() -> None:
+    def script(world: World, now: float) -> None:
+        world.show(make_configmap(make_roster() if now > FIVE_MINUTES else None))
+
+    decision, _, world = wait(script)
+    assert isinstance(decision, Pass)
+    assert world.reads == []
+
+
+def test_wait_large_framework_is_read_less_often() -> None:
+    def script(world: World, _now: float) -> None:
+        world.configmap_health = Health.FORBIDDEN
+        world.framework_next = make_framework(number=5000)
+
+    _, _, world = wait(script, BARRIER_CHECK_TIMEOUT_SEC="60")
+    assert 5 <= len(world.reads) <= 8, "every interval, not every fifth of it"

@@ -1,0 +1,285 @@
+"""framework.api.roster: nothing is lost, few bytes, and no bytes make it fail otherwise (P9, P10)."""
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from framework.api import roster as roster_module
+from framework.api.constants import PROGRESS_MAX_BYTES, PROGRESS_MAX_MISSING
+from framework.api.roster import (
+    CompletedTask,
+    Leaving,
+    Missing,
+    Progress,
+    Roster,
+    RosterError,
+    decode_progress,
+    decode_roster,
+    encode_progress,
+    encode_roster,
+    fingerprint_uid,
+)
+from tests.support.builders import Wire, build_member, build_role_roster, build_roster
+from tests.support.strategies import json_values, rosters
+
+# --- Round trip, size ----------------------------------------------------------------------------
+
+
+@given(rosters())
+def test_roster_encoded_and_decoded_is_the_same(roster: Roster) -> None:
+    stored = encode_roster(roster)
+    assert decode_roster(stored) == roster
+    assert encode_roster(decode_roster(stored)) == stored
+
+
+def test_roster_wire_form_is_the_documented_one() -> None:
+    role = build_role_roster("worker", 5, running=True)
+    members = (
+        role.members[0]._replace(addresses=("10.0.0.2", "fd00::2")),
+        role.members[1],
+        role.members[2]._replace(attempt_id=1),
+    )
+    role = role._replace(
+        members=members,
+        completed=(CompletedTask(3, "Succeeded", "10.0.0.5"),),
+        absent=(7,),
+    )
+    leaving = Leaving("worker", 4, "89abcdef", 7, "2026-01-01T00:00:00Z")
+    roster = build_roster(role, generation=7, leaving=[leaving], complete=False)
+    assert json.loads(gzip.decompress(encode_roster(roster))) == {
+        "version": 1,
+        "namespace": "default",
+        "framework": "gang",
+        "frameworkUID": roster.framework_uid,
+        "attemptID": 0,
+        "instanceUID": roster.instance_uid,
+        "generation": 7,
+        "complete": False,
+        "phase": "Active",
+        "roles": [
+            {
+                "name": "worker",
+                "wanted": 5,
+                "minimum": 5,
+                "running": True,
+                "indexes": "0-2",
+                "addresses": ["10.0.0.2", "10.0.0.3", "10.0.0.4"],
+                "fingerprints": "".join(m.fingerprint for m in members),
+                "moreAddresses": {"0": ["fd00::2"]},
+                "attemptIDs": {"2": 1},
+                "completed": {"3": ["Succeeded", "10.0.0.5"]},
+                "absent": [7],
+            }
+        ],
+        "leaving": [leaving._asdict()],
+    }
+
+
+def test_roster_of_10000_tasks_is_below_12_bytes_a_task() -> None:
+    stored = encode_roster(build_roster(build_role_roster("worker", 10_000)))
+    assert len(stored) < 12 * 10_000
+    assert len(decode_roster(stored).roles[0].members) == 10_000
+
+
+def test_roster_completed_tasks_come_back_in_order_of_index() -> None:
+    completed = tuple(CompletedTask(index, "Failed", "") for index in (2, 9, 10))
+    role = build_role_roster(members=(), completed=completed)
+    assert decode_roster(encode_roster(build_roster(role))).roles[0].completed == completed
+
+
+# --- Questions -----------------------------------------------------------------------------------
+
+
+def test_roster_counts_members_and_completed_of_all_roles() -> None:
+    worker = build_role_roster("worker", 3, completed=(CompletedTask(3, "Failed", ""),), wanted=5)
+    roster = build_roster(worker, build_role_roster("ps", 1))
+    assert (worker.ready, roster.ready, roster.wanted) == (4, 5, 6)
+
+
+def test_roster_finds_role_and_member_by_identity() -> None:
+    roster = build_roster(build_role_roster("worker", 3), build_role_roster("ps", 1))
+    assert roster.find_role("ps") is roster.roles[1]
+    assert roster.find_role("chief") is None
+    assert roster.find_member("worker", 2) == build_member("worker", 2)
+    assert roster.find_member("worker", 3) is None
+    assert roster.find_member("chief", 0) is None
+
+
+def test_roster_is_same_gang_only_if_but_the_generation_differs() -> None:
+    roster = build_roster(generation=1)
+    assert roster.is_same_gang(build_roster(generation=2))
+    assert not roster.is_same_gang(build_roster(generation=1, complete=False))
+
+
+def test_fingerprint_is_short_stable_and_tells_pods_apart() -> None:
+    assert fingerprint_uid("a") == "ca978112"
+    assert len({fingerprint_uid(str(n)) for n in range(1000)}) == 1000
+
+
+# --- Damage --------------------------------------------------------------------------------------
+
+
+def wire_of(roster: Roster) -> Wire:
+    wire: Wire = json.loads(gzip.decompress(encode_roster(roster)))
+    return wire
+
+
+def store(wire: Any) -> bytes:
+    return gzip.compress(json.dumps(wire).encode(), mtime=0)
+
+
+@given(st.binary(max_size=100))
+def test_decode_of_any_bytes_raises_only_roster_errors(stored: bytes) -> None:
+    with pytest.raises(RosterError):
+        decode_roster(stored)
+
+
+@given(st.integers(0), st.integers(1, 255))
+def test_decode_of_a_damaged_byte_never_fails_otherwise(place: int, flip: int) -> None:
+    stored = bytearray(encode_roster(build_roster(build_role_roster("worker", 3))))
+    stored[place % len(stored)] ^= flip
+    try:
+        decode_roster(bytes(stored))
+    except RosterError as e:
+        assert str(e)  # noqa: PT017  # some flips do no harm, for example in gzip's header
+
+
+@given(st.binary(max_size=40))
+def test_decode_of_any_gzipped_bytes_raises_only_roster_errors(raw: bytes) -> None:
+    with pytest.raises(RosterError):
+        decode_roster(gzip.compress(raw))
+
+
+@given(st.data())
+def test_decode_with_any_value_anywhere_never_fails_otherwise(data: st.DataObject) -> None:
+    leaving = Leaving("worker", 4, "89abcdef", 7, "2026-01-01T00:00:00Z")
+    completed = (CompletedTask(3, "Succeeded", ""),)
+    role = build_role_roster("worker", 3, completed=completed)
+    wire = wire_of(build_roster(role, leaving=[leaving]))
+    place = data.draw(st.sampled_from([wire, wire["roles"][0], wire["leaving"][0]]))
+    place[data.draw(st.sampled_from(sorted(place)))] = data.draw(json_values)
+    try:
+        decoded = decode_roster(store(wire))
+    except RosterError:
+        return
+    assert decode_roster(encode_roster(decoded)) == decoded
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param({"version": 2}, "roster of version 2, not 1", id="later version"),
+        pytest.param({"version": None}, "roster of version None", id="no version"),
+        pytest.param({"complete": "false"}, "'false' is no bool", id="text is no flag"),
+        pytest.param({"complete": 1}, "1 is no bool", id="number is no flag"),
+        pytest.param({"generation": True}, "True is no int", id="flag is no number"),
+        pytest.param({"generation": float("inf")}, "inf is no int", id="infinity"),
+        pytest.param({"framework": None}, "None is no str", id="null"),
+        pytest.param({"roles": {}}, "is no list", id="roles"),
+        pytest.param({"roles": [5]}, "undecodable roster: TypeError", id="role"),
+        pytest.param({"leaving": [{"role": "a"}]}, "undecodable roster: KeyError", id="leaving"),
+    ],
+)
+def test_decode_of_a_changed_roster_says_what_is_wrong(change: Wire, message: str) -> None:
+    with pytest.raises(RosterError, match=message):
+        decode_roster(store(wire_of(build_roster()) | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        pytest.param({"addresses": ["10.0.0.2"]}, "columns of role 'worker' differ", id="short"),
+        pytest.param({"addresses": [1, 2, 3]}, "1 is no str", id="number as address"),
+        pytest.param({"fingerprints": "0" * 23}, "columns of role 'worker' differ", id="uneven"),
+        pytest.param({"indexes": "0-3"}, "columns of role 'worker' differ", id="long"),
+        pytest.param({"indexes": "0-99999999999"}, "is no range of indexes", id="endless"),
+        pytest.param({"indexes": "2-0"}, "is no range of indexes", id="backwards"),
+        pytest.param({"indexes": "-1"}, "undecodable roster: ValueError", id="negative"),
+        pytest.param({"indexes": "a"}, "undecodable roster: ValueError", id="text"),
+        pytest.param({"completed": {"3": ["Failed"]}}, "undecodable roster", id="completed"),
+        pytest.param({"moreAddresses": {"0": "fd00::1"}}, "is no list", id="more addresses"),
+        pytest.param({"absent": ["1"]}, "'1' is no int", id="absent"),
+    ],
+)
+def test_decode_of_a_changed_role_says_what_is_wrong(change: Wire, message: str) -> None:
+    wire = wire_of(build_roster(build_role_roster("worker", 3)))
+    wire["roles"][0] |= change
+    with pytest.raises(RosterError, match=message):
+        decode_roster(store(wire))
+
+
+def test_decode_of_a_blob_that_would_fill_the_memory_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(roster_module, "_MAX_DECOMPRESSED_BYTES", 100)
+    with pytest.raises(RosterError, match="longer than 100 bytes"):
+        decode_roster(encode_roster(build_roster()))
+
+
+def test_decode_of_endless_nesting_is_an_error() -> None:
+    with pytest.raises(RosterError, match="RecursionError"):
+        decode_roster(gzip.compress(b"[" * 100_000))
+
+
+# --- Progress ------------------------------------------------------------------------------------
+
+missing_tasks = st.builds(
+    Missing, st.text(max_size=63), st.integers(0, 10_000), st.text(max_size=300)
+)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 10_000), st.lists(missing_tasks, max_size=15))
+def test_progress_is_at_most_2_kb_and_keeps_the_counts(
+    ready: int, total: int, missing: list[Missing]
+) -> None:
+    text = encode_progress(Progress(ready, total, tuple(missing)))
+    assert len(text.encode()) <= PROGRESS_MAX_BYTES
+    decoded = decode_progress(text)
+    assert (decoded.ready, decoded.total) == (ready, total)
+    assert len(decoded.missing) <= PROGRESS_MAX_MISSING
+
+
+@pytest.mark.parametrize(
+    ("reason", "width"),
+    [
+        pytest.param("short", 5, id="whole"),
+        pytest.param("x" * 300, 80, id="cut"),
+        pytest.param("😀" * 300, 0, id="every character is twelve bytes"),
+    ],
+)
+def test_progress_of_many_cuts_reasons_and_keeps_names(reason: str, width: int) -> None:
+    role = "a" * 63
+    missing = tuple(Missing(role, index, reason) for index in range(20))
+    decoded = decode_progress(encode_progress(Progress(5, 25, missing)))
+    assert decoded == Progress(
+        5, 25, tuple(Missing(role, index, reason[:width]) for index in range(10))
+    )
+
+
+def test_progress_that_cannot_be_cut_names_nobody() -> None:
+    missing = tuple(Missing("a" * 300, index, "") for index in range(10))
+    assert decode_progress(encode_progress(Progress(1, 2, missing))) == Progress(1, 2, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        '{"ready": 1, "total": 2}',
+        '{"ready": Infinity, "total": 2, "missing": []}',
+        '{"ready": 1, "total": 2, "missing": [1]}',
+        '{"ready": 1, "total": 2, "missing": [{"role": "a"}]}',
+        "[" * 100_000,
+    ],
+)
+def test_progress_that_is_none_is_an_error(text: str) -> None:
+    with pytest.raises(RosterError, match="undecodable progress"):
+        decode_progress(text)

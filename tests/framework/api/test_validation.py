@@ -1,0 +1,237 @@
+"""framework.api.validation: all faults at once, each with its path and remedy."""
+
+from typing import Any
+
+import pytest
+
+from framework.api import codec
+from framework.api.types import (
+    CompletionPolicySpec,
+    DrainSpec,
+    ExecutionType,
+    FrameworkSpec,
+    RetryPolicySpec,
+    TaskRoleSpec,
+    TaskSpec,
+)
+from framework.api.validation import (
+    find_duplicate_roles,
+    validate_framework,
+    validate_spec,
+    validate_transition,
+)
+from tests.support.builders import (
+    build_framework,
+    build_framework_wire,
+    build_role,
+    build_role_wire,
+    build_spec,
+    build_template_wire,
+)
+
+ROLE = "spec.taskRoles[0]"
+
+
+def faults(spec: FrameworkSpec) -> dict[str, str]:
+    """The faults of a spec, path to message."""
+    errors = validate_spec(spec)
+    found = {error.path: error.message for error in errors}
+    assert len(found) == len(errors)
+    return found
+
+
+def with_task(**fields: Any) -> TaskRoleSpec:
+    return build_role(task=TaskSpec(**({"pod": build_template_wire()} | fields)))
+
+
+def with_policy(failed: int, succeeded: int) -> TaskRoleSpec:
+    return build_role(completion_policy=CompletionPolicySpec(failed, succeeded))
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        build_role("a" * 63),
+        build_role(number=0),
+        build_role(number=10_000),
+        build_role(number=0, task=TaskSpec()),
+        build_role(number=1, absent_task_indices=(0,), task=TaskSpec()),
+        with_policy(-1, -1),
+        with_policy(0, 20_000),
+        with_task(retry_policy=RetryPolicySpec(max_retry_count=-2)),
+        with_task(pod_graceful_deletion_timeout_seconds=0),
+        with_task(pod=build_template_wire() | {"metadata": {"labels": {"a": "b"}}}),
+        with_task(pod=build_template_wire() | {"metadata": {"labels": None}}),
+        with_task(pod=build_template_wire() | {"metadata": None}),
+        build_role(absent_task_indices=(0, 7)),
+        build_role(min_member_count=0),
+        build_role(min_member_count=99),
+        build_role(drain=DrainSpec(0)),
+    ],
+)
+def test_role_that_is_legal_has_no_fault(role: TaskRoleSpec) -> None:
+    assert faults(build_spec(role)) == {}
+
+
+def test_spec_without_roles_has_no_fault() -> None:
+    assert faults(FrameworkSpec()) == {}
+
+
+@pytest.mark.parametrize(
+    ("role", "path", "message"),
+    [
+        (build_role(""), "name", "is required: name the role"),
+        (build_role("Worker"), "name", "'Worker' is no role name: use 1 to 63 of a-z and 0-9"),
+        (build_role("a-b"), "name", "without '-'"),
+        (build_role("a" * 64), "name", "is no role name"),
+        (build_role(number=-1), "taskNumber", "must be from 0 to 10000, not -1"),
+        (build_role(number=10_001), "taskNumber", "must be from 0 to 10000, not 10001"),
+        (
+            with_policy(-2, 0),
+            "frameworkAttemptCompletionPolicy.minFailedTaskCount",
+            "must be at least -1, not -2: a count of Tasks",
+        ),
+        (
+            with_policy(0, -2),
+            "frameworkAttemptCompletionPolicy.minSucceededTaskCount",
+            "must be at least -1, not -2: a count of Tasks",
+        ),
+        (
+            with_task(retry_policy=RetryPolicySpec(max_retry_count=-3)),
+            "task.retryPolicy.maxRetryCount",
+            "must be at least -2, not -3: a count, -1 to retry every failure",
+        ),
+        (
+            with_task(pod_graceful_deletion_timeout_seconds=-1),
+            "task.podGracefulDeletionTimeoutSec",
+            "must be at least 0, not -1: seconds; leave it out to never delete by force",
+        ),
+        (
+            build_role(absent_task_indices=(0, -1)),
+            "absentTaskIndices[1]",
+            "must be at least 0, not -1: the index of a Task",
+        ),
+        (
+            build_role(number=3, absent_task_indices=(2, 0, 2)),
+            "absentTaskIndices[2]",
+            "2 is listed twice: remove one",
+        ),
+        (
+            build_role(min_member_count=-1),
+            "minMemberCount",
+            "must be at least 0, not -1: a count of Tasks; leave it out to start with all",
+        ),
+        (
+            build_role(drain=DrainSpec(-5)),
+            "drain.timeoutSec",
+            "must be at least 0, not -5: seconds; leave drain out for no drain",
+        ),
+        (
+            with_task(pod={}),
+            "task.pod.spec.containers",
+            "is required: list at least one container",
+        ),
+        (
+            with_task(pod={"spec": []}),
+            "task.pod.spec.containers",
+            "is required: list at least one container",
+        ),
+        (
+            with_task(pod={"spec": {"containers": []}}),
+            "task.pod.spec.containers",
+            "is required: list at least one container",
+        ),
+        (
+            with_task(pod={"spec": {"containers": {"name": "a"}}}),
+            "task.pod.spec.containers",
+            "is required: list at least one container",
+        ),
+        (
+            with_task(pod=build_template_wire() | {"metadata": "x"}),
+            "task.pod.metadata",
+            "must be an object, not string",
+        ),
+        (
+            with_task(pod=build_template_wire() | {"metadata": {"annotations": []}}),
+            "task.pod.metadata.annotations",
+            "must be an object, not array",
+        ),
+        (
+            with_task(pod=build_template_wire() | {"metadata": {"labels": {"gpu": True}}}),
+            "task.pod.metadata.labels[gpu]",
+            "must be a string, not boolean: quote it",
+        ),
+    ],
+)
+def test_role_fault_has_path_and_remedy(role: TaskRoleSpec, path: str, message: str) -> None:
+    found = faults(build_spec(role))
+    assert list(found) == [f"{ROLE}.{path}"]
+    assert message in found[f"{ROLE}.{path}"]
+
+
+def test_spec_faults_of_all_places_come_together() -> None:
+    spec = build_spec(
+        build_role("a"),
+        build_role("A", 10_001),
+        build_role("a", drain=DrainSpec(-1)),
+        retry_policy=RetryPolicySpec(max_retry_count=-9),
+    )
+    assert set(faults(spec)) == {
+        "spec.retryPolicy.maxRetryCount",
+        "spec.taskRoles[1].name",
+        "spec.taskRoles[1].taskNumber",
+        "spec.taskRoles[2].name",
+        "spec.taskRoles[2].drain.timeoutSec",
+    }
+
+
+def test_roles_of_one_name_are_each_named_with_the_first() -> None:
+    errors = find_duplicate_roles(build_spec(*(build_role(name) for name in "abaa")))
+    assert [error.path for error in errors] == ["spec.taskRoles[2].name", "spec.taskRoles[3].name"]
+    assert all("the name of taskRoles[0]: give each role its own" in e.message for e in errors)
+    assert find_duplicate_roles(build_spec(build_role("a"), build_role("b"))) == ()
+
+
+@pytest.mark.parametrize("name", ["gang", "0", "my-gang", "a" * 63])
+def test_framework_name_that_is_legal_has_no_fault(name: str) -> None:
+    assert validate_framework(build_framework(name=name)) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "is required: name the Framework"),
+        ("My_Gang", "'My_Gang' is no Framework name: use 1 to 63 of a-z, 0-9 and '-'"),
+        ("a.b", "is no Framework name"),
+        ("a" * 64, "is no Framework name"),
+    ],
+)
+def test_framework_name_fault_has_path_and_remedy(name: str, message: str) -> None:
+    [error] = validate_framework(build_framework(name=name))
+    assert error.path == "metadata.name"
+    assert message in error.message
+
+
+def test_framework_of_a_generated_name_needs_none_yet() -> None:
+    framework = build_framework(name="", extra={"generateName": "gang-"})
+    assert validate_framework(framework) == ()
+
+
+def test_framework_wire_with_faults_of_name_and_spec_has_both() -> None:
+    wire = build_framework_wire(build_role_wire("UP"), name="UP")
+    errors = validate_framework(codec.decode_framework(wire))
+    assert [error.path for error in errors] == ["metadata.name", "spec.taskRoles[0].name"]
+
+
+@pytest.mark.parametrize("source", ExecutionType)
+@pytest.mark.parametrize("target", ExecutionType)
+def test_execution_type_goes_only_forward(source: ExecutionType, target: ExecutionType) -> None:
+    order = list(ExecutionType)
+    errors = validate_transition(
+        build_spec(execution_type=source), build_spec(execution_type=target)
+    )
+    if order.index(target) >= order.index(source):
+        assert errors == ()
+        return
+    assert [error.path for error in errors] == ["spec.executionType"]
+    assert f"cannot go from {source} to {target}" in errors[0].message

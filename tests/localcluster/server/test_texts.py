@@ -1,0 +1,312 @@
+"""The front's small readers and writers: ages, JSONPath, Accept headers, paths, tokens, bodies."""
+
+import pytest
+
+from localcluster.apiserver.auth import BearerTokens, url_with_token
+from localcluster.apiserver.durations import format_seconds
+from localcluster.apiserver.errors import StatusError
+from localcluster.apiserver.jsonpath import JsonPathError, find_values
+from localcluster.apiserver.negotiation import (
+    Form,
+    choose_form,
+    media_name,
+    wants_aggregated_discovery,
+)
+from localcluster.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
+from localcluster.apiserver.payloads import decode_object, decode_patch
+from localcluster.apiserver.podlogs import choose_container
+from localcluster.apiserver.targets import (
+    Target,
+    parse_target,
+    read_flag,
+    read_number,
+    read_resource_version,
+)
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (-5, "<invalid>"),
+        (-1, "0s"),
+        (0.4, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (9 * MINUTE + 52, "9m52s"),
+        (10 * MINUTE + 5, "10m"),
+        (179 * MINUTE, "179m"),
+        (3 * HOUR, "3h"),
+        (7 * HOUR + 5 * MINUTE, "7h5m"),
+        (8 * HOUR + 5 * MINUTE, "8h"),
+        (47 * HOUR, "47h"),
+        (2 * DAY + 3 * HOUR, "2d3h"),
+        (7 * DAY, "7d"),
+        (8 * DAY + 3 * HOUR, "8d"),
+        (729 * DAY, "729d"),
+        (730 * DAY, "2y"),
+        (800 * DAY, "2y70d"),
+        (3000 * DAY, "8y"),
+    ],
+)
+def test_format_seconds_uses_at_most_two_units(seconds: float, expected: str) -> None:
+    assert format_seconds(seconds) == expected
+
+
+DOCUMENT = {
+    "a": {"b.c": 1, "d": [10, 20, {"e": "x", "on": True}], "f": {"g": 1, "h": 2}},
+    "conditions": [{"type": "A", "status": "no"}, {"type": "B", "status": "yes"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (".a.d[0]", [10]),
+        (".a.d[-1].e", ["x"]),
+        (".a.d[7]", []),
+        (".a.d[*].e", ["x"]),
+        (r".a.b\.c", [1]),
+        (".a['b.c']", [1]),
+        ('.a["b.c"]', [1]),
+        ("{.a.f.g}", [1]),
+        ("a.f.h", [2]),
+        ("$.a.f.h", [2]),
+        (".a.f.*", [1, 2]),
+        ('.conditions[?(@.type=="B")].status', ["yes"]),
+        (".conditions[?(@.type=='B')].status", ["yes"]),
+        (".a.d[?(@.on==true)].e", ["x"]),
+        (".conditions[*].type", ["A", "B"]),
+        (".none.deep", []),
+        (".a.f.g.deep", []),
+    ],
+)
+def test_find_values_follows_the_path(path: str, expected: list[object]) -> None:
+    assert find_values(DOCUMENT, path) == expected
+
+
+@pytest.mark.parametrize("path", [".a[", ".a[1:2]", "..a", ".a[?(@.b>1)]"])
+def test_find_values_of_an_unknown_path_raises(path: str) -> None:
+    with pytest.raises(JsonPathError, match="jsonPath"):
+        find_values(DOCUMENT, path)
+
+
+META = "g=meta.k8s.io;v=v1"
+
+
+@pytest.mark.parametrize(
+    ("accept", "form"),
+    [
+        ("", Form.OBJECT),
+        ("*/*", Form.OBJECT),
+        ("application/json, */*", Form.OBJECT),
+        ("application/vnd.kubernetes.protobuf,application/json", Form.OBJECT),
+        (f"application/json;as=Table;{META},application/json", Form.TABLE),
+        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", Form.TABLE),
+        ("application/json; as=Table; v=v9; g=meta.k8s.io, application/json", Form.OBJECT),
+        (f"application/json;as=PartialObjectMetadata;{META}", Form.METADATA),
+        (f"application/json;as=PartialObjectMetadataList;{META}", Form.METADATA_LIST),
+        (f"application/vnd.kubernetes.protobuf;as=Table;{META},application/json", Form.OBJECT),
+        (f"application/json;as=Novel;{META}", None),
+        ("text/html", None),
+        ("application/vnd.kubernetes.protobuf", None),
+    ],
+)
+def test_choose_form_takes_the_first_it_knows(accept: str, form: Form | None) -> None:
+    assert choose_form(accept) is form
+
+
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList"
+
+
+@pytest.mark.parametrize(
+    ("accept", "version"),
+    [
+        (f"{DISCOVERY};v=v2,{DISCOVERY};v=v2beta1,application/json", "v2"),
+        (f"{DISCOVERY};v=v3,{DISCOVERY};v=v2beta1,application/json", "v2beta1"),
+        (f"application/json,{DISCOVERY};v=v2", None),
+        ("", None),
+    ],
+)
+def test_wants_aggregated_discovery_in_order(accept: str, version: str | None) -> None:
+    assert wants_aggregated_discovery(accept) == version
+
+
+def test_media_name_drops_parameters() -> None:
+    assert media_name("Application/JSON; charset=utf-8") == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/api/v1/pods", Target("", "v1", "pods")),
+        ("/api/v1/namespaces", Target("", "v1", "namespaces")),
+        ("/api/v1/namespaces/a", Target("", "v1", "namespaces", None, "a")),
+        ("/api/v1/namespaces/a/status", Target("", "v1", "namespaces", None, "a", "status")),
+        ("/api/v1/namespaces/a/pods", Target("", "v1", "pods", "a")),
+        ("/api/v1/namespaces/a/pods/p", Target("", "v1", "pods", "a", "p")),
+        ("/api/v1/namespaces/a/pods/p/log", Target("", "v1", "pods", "a", "p", "log")),
+        ("/api/v1/nodes/n", Target("", "v1", "nodes", None, "n")),
+        ("/apis/g.io/v2/namespaces/a/things/x%3Ay", Target("g.io", "v2", "things", "a", "x:y")),
+        ("/apis/g.io/v2/things/", Target("g.io", "v2", "things")),
+    ],
+)
+def test_parse_target_reads_resource_paths(path: str, target: Target) -> None:
+    assert parse_target(path) == target
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/api", "/api/v1", "/apis", "/apis/g", "/apis/g/v1", "/other", "/api/v1/a/b/c/d/e"],
+)
+def test_parse_target_of_another_path_is_none(path: str) -> None:
+    assert parse_target(path) is None
+
+
+def test_parse_target_with_an_empty_part_is_none() -> None:
+    assert parse_target("/api/v1/namespaces//pods") is None
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [({}, False), ({"w": ""}, True), ({"w": "1"}, True), ({"w": "true"}, True), ({"w": "0"}, False)],
+)
+def test_read_flag(query: dict[str, str], *, expected: bool) -> None:
+    assert read_flag(query, "w") is expected
+
+
+def test_read_number_refuses_text() -> None:
+    with pytest.raises(StatusError) as caught:
+        read_number({"limit": "many"}, "limit")
+
+    assert caught.value.code == 400
+    assert (read_number({"limit": ""}, "limit"), read_number({"limit": "7"}, "limit")) == (None, 7)
+
+
+@pytest.mark.parametrize("text", ["abc", "-1", "1.5", "\u0663"])
+def test_read_resource_version_refuses_what_is_no_number(text: str) -> None:
+    with pytest.raises(StatusError, match="resourceVersion"):
+        read_resource_version({"resourceVersion": text})
+
+
+TOKENS = BearerTokens(["one", "tw/o"])
+
+
+@pytest.mark.parametrize(
+    ("path", "authorization", "admitted"),
+    [
+        ("/api", "Bearer one", "/api"),
+        ("/api", "bearer  tw/o", "/api"),
+        ("/api", "Bearer three", None),
+        ("/api", "Basic one", None),
+        ("/api", "Bearer", None),
+        ("/api", None, None),
+        ("/api", "Bearer on\xe9", None),
+        ("/readyz", None, "/readyz"),
+        ("/version", None, "/version"),
+        ("/readyz/../api", None, None),
+        ("/token/one/api/v1", None, "/api/v1"),
+        ("/token/tw%2Fo/api", None, "/api"),
+        ("/token/three/api", "Bearer one", None),
+        ("/token//api", None, None),
+        ("/token/one", None, "/"),
+    ],
+)
+def test_tokens_admit(path: str, authorization: str | None, admitted: str | None) -> None:
+    assert TOKENS.admit(path, authorization) == admitted
+
+
+@pytest.mark.parametrize("tokens", [[], [""], ["a", ""]])
+def test_tokens_that_open_the_server_are_refused(tokens: list[str]) -> None:
+    with pytest.raises(ValueError, match="tokens"):
+        BearerTokens(tokens)
+
+
+def test_url_with_token_is_admitted() -> None:
+    url = url_with_token("http://127.0.0.1:1/", "tw/o")
+
+    assert url == "http://127.0.0.1:1/token/tw%2Fo"
+    assert TOKENS.admit(url.removeprefix("http://127.0.0.1:1") + "/api", None) == "/api"
+
+
+def test_decode_object_reads_json_and_yaml() -> None:
+    assert decode_object(b'{"a": 1}', "application/json; charset=utf-8", "K") == {"a": 1}
+    assert decode_object(b'{"a": 1}', "", "K") == {"a": 1}
+    yaml = b"day: 2026-01-01\n1: x\ntrue: [{2: y}]\n"
+    assert decode_object(yaml, "application/yaml", "K") == {
+        "day": "2026-01-01",
+        "1": "x",
+        "true": [{"2": "y"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "code", "text"),
+    [
+        (b'{"a', "application/json", 400, r'json parse error: .* \(\{"a\)'),
+        (b"", "application/json", 400, "<empty>"),
+        (b"\xff\xfe", "application/json", 400, "json parse error"),
+        (b"[]", "application/json", 400, "must be of type K.*no object"),
+        (b"a: [", "application/yaml", 400, "yaml parse error"),
+        (b"a: !!python/object:os.system x", "application/yaml", 400, "yaml parse error"),
+        (b"{}", "text/plain", 415, "application/yaml"),
+        (b"[" * 100_000, "application/json", 400, "json parse error"),
+    ],
+)
+def test_decode_object_names_what_is_wrong(
+    body: bytes, content_type: str, code: int, text: str
+) -> None:
+    with pytest.raises(StatusError, match=text) as caught:
+        decode_object(body, content_type, "K")
+
+    assert caught.value.code == code
+
+
+def test_decode_patch_reads_each_kind() -> None:
+    assert decode_patch(b"[]", JSON_PATCH) == ([], JSON_PATCH)
+    assert decode_patch(b"{}", MERGE_PATCH + ";charset=utf-8") == ({}, MERGE_PATCH)
+    assert decode_patch(b"a: 1", APPLY_PATCH) == ({"a": 1}, APPLY_PATCH)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "code"),
+    [(b"[]", MERGE_PATCH, 400), (b"{", MERGE_PATCH, 400), (b"{}", "application/json", 415)],
+)
+def test_decode_patch_refuses_others(body: bytes, content_type: str, code: int) -> None:
+    with pytest.raises(StatusError) as caught:
+        decode_patch(body, content_type)
+
+    assert caught.value.code == code
+
+
+def _pod(mains: list[str], inits: list[str]) -> dict[str, object]:
+    return {
+        "metadata": {"name": "p"},
+        "spec": {
+            "containers": [{"name": name} for name in mains],
+            "initContainers": [{"name": name} for name in inits],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("mains", "inits", "wanted", "chosen"),
+    [(["a"], [], None, "a"), (["a"], ["i"], None, "a"), (["a", "b"], ["i"], "i", "i")],
+)
+def test_choose_container(
+    mains: list[str], inits: list[str], wanted: str | None, chosen: str
+) -> None:
+    assert choose_container(_pod(mains, inits), wanted) == chosen
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        (None, r"choose one of: \[a b\] or one of the init containers: \[i\]"),
+        ("z", "container z is not valid for pod p"),
+    ],
+)
+def test_choose_container_refuses(wanted: str | None, text: str) -> None:
+    with pytest.raises(StatusError, match=text):
+        choose_container(_pod(["a", "b"], ["i"]), wanted)
