@@ -48,16 +48,24 @@ class Renderer:
         Raises:
             StatusError: 406, the form is one of lists.
         """
+        self.check_renders_objects()
         form = self.options.form
-        if form is Form.METADATA_LIST:
-            raise _not_acceptable(
-                f"you requested PartialObjectMetadataList, but the requested object is not a list"
-                f" ({self.rt.kind})"
-            )
         if form is Form.TABLE:
             version = (item.get("metadata") or {}).get("resourceVersion", "")
             return self._table([item], {"resourceVersion": version})
         return partial_metadata(item) if form is Form.METADATA else item
+
+    def check_renders_objects(self) -> None:
+        """Refuse a form of lists where single objects are sent.
+
+        Raises:
+            StatusError: 406.
+        """
+        if self.options.form is Form.METADATA_LIST:
+            raise _not_acceptable(
+                "you requested PartialObjectMetadataList, but the requested object is not a list"
+                f" ({self.rt.kind})"
+            )
 
     def render_list(self, items: Sequence[Object], metadata: Object) -> Object:
         """Return a list in the form.

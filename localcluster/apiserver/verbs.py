@@ -153,7 +153,7 @@ class ResourceVerbs:
             bookmarks=bookmarks,
             marks_initial_end=wants_state and bookmarks,
         )
-        renderer.bookmark(0)
+        renderer.check_renders_objects()
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         answer.enable_chunked_encoding()
         try:

@@ -205,7 +205,8 @@ class ContainerRunner:
 
     def _record(self, reason: EventReason, message: str) -> None:
         events = self._ready_setup.machine.events
-        events.record(self._pod, reason, message, self.view.name)
+        kind = "initContainers" if self.view.is_init else "containers"
+        events.record(self._pod, reason, message, f"spec.{kind}{{{self.view.name}}}")
 
     # --- Stopping -------------------------------------------------------------------------------
 

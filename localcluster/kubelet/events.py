@@ -57,9 +57,9 @@ class EventRecorder:
         self._queue: asyncio.Queue[Object] = asyncio.Queue(_QUEUE_LIMIT)
         self._count = 0
 
-    def record(self, pod: Object, reason: EventReason, message: str, container: str = "") -> None:
-        """Queue an Event about a Pod, or about one of its containers."""
-        event = self._build(pod, reason, message, container)
+    def record(self, pod: Object, reason: EventReason, message: str, field_path: str = "") -> None:
+        """Queue an Event about a Pod, or about the container at a path in it."""
+        event = self._build(pod, reason, message, field_path)
         try:
             self._queue.put_nowait(event)
         except asyncio.QueueFull:
@@ -74,7 +74,7 @@ class EventRecorder:
             except KubeError as e:
                 logger.debug("event not written", extra={"error": str(e)})
 
-    def _build(self, pod: Object, reason: EventReason, message: str, container: str) -> Object:
+    def _build(self, pod: Object, reason: EventReason, message: str, field_path: str) -> Object:
         metadata = pod["metadata"]
         now = self._clock.now()
         self._count += 1
@@ -86,8 +86,8 @@ class EventRecorder:
             "uid": metadata["uid"],
             "resourceVersion": metadata.get("resourceVersion", ""),
         }
-        if container:
-            involved["fieldPath"] = f"spec.containers{{{container}}}"
+        if field_path:
+            involved["fieldPath"] = field_path
         return {
             "apiVersion": "v1",
             "kind": "Event",

@@ -246,10 +246,10 @@ class Kubelet:
 
     async def _run_pod(self, worker: PodWorker, *, needs_binding: bool) -> None:
         try:
+            is_bound = not needs_binding or await self._writes.bind(worker.pod)
             # A refused binding may be our own, sent twice because the answer was lost.
-            if needs_binding and not await self._writes.bind(worker.pod):
-                if worker.pod["spec"].get("nodeName") != self.node_name:
-                    return
+            if not is_bound and worker.pod["spec"].get("nodeName") != self.node_name:
+                return
             await worker.run()
             self._finished.add(worker.uid)
         finally:

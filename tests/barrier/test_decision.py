@@ -1,5 +1,7 @@
 """The decision as a table, and property P11."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,13 +85,13 @@ def observe(
     )
 
 
-def view_of(*tasks: dict[str, object], **changes: object) -> FrameworkView:
+def view_of(*tasks: dict[str, Any], **changes: Any) -> FrameworkView:
     framework = make_framework(*tasks)
     framework["status"].update(changes)
     return build_view(framework, is_attempt_aware=True)
 
 
-def with_role(**changes: object) -> Roster:
+def with_role(**changes: Any) -> Roster:
     return make_roster(roles=(FULL.roles[0]._replace(**changes),))
 
 
@@ -384,7 +386,7 @@ STATES = st.sampled_from(
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[list[dict[str, object]], str]:
+def worlds(draw: st.DrawFn) -> tuple[list[dict[str, Any]], str]:
     tasks = [
         make_task(i, draw(ADDRESSES), state=draw(STATES), deletionPending=draw(st.booleans()))
         for i in range(draw(st.integers(1, 4)))
@@ -394,7 +396,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[dict[str, object]], str]:
 
 @given(world=worlds(), config=st.just(CONFIG), now=st.floats(0, 1200))
 def test_decide_passes_only_with_every_required_address_of_this_attempt(
-    world: tuple[list[dict[str, object]], str], config: Config, now: float
+    world: tuple[list[dict[str, Any]], str], config: Config, now: float
 ) -> None:
     tasks, instance = world
     framework = make_framework(*tasks)
@@ -403,8 +405,7 @@ def test_decide_passes_only_with_every_required_address_of_this_attempt(
     decision: Decision = decide(observe(configmap_state=FORBIDDEN, view=view), config, now)
     required = [t for t in tasks if t["state"] != "Completed"]
     is_there = instance == "0_cm-uid" and all(
-        t["attemptStatus"]["podIP"]  # type: ignore[index]
-        and t["state"] in {"AttemptPreparing", "AttemptRunning"}
+        t["attemptStatus"]["podIP"] and t["state"] in {"AttemptPreparing", "AttemptRunning"}
         for t in required
     )
     is_there = is_there and not any(t["deletionPending"] for t in tasks)

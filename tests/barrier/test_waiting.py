@@ -9,6 +9,7 @@ from barrier.config import load_config
 from barrier.decision import Fail, Pass
 from barrier.report import Reporter
 from barrier.waiting import Waiting
+from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode
 from framework.agent.framework_roster import FrameworkView, build_view
 from framework.agent.permission import Permission
@@ -20,7 +21,7 @@ from tests.barrier.test_decision import ENV, QUORUM
 FIVE_MINUTES = 300.0
 
 
-class VirtualClock:
+class VirtualClock(AgentClock):
     def __init__(self) -> None:
         self.now = 1000.0
 

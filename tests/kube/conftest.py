@@ -10,7 +10,7 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from tests.support.controlplane import Access, open_control_plane
-from tests.support.frameworkserver import install_crd, wait_ready
+from tests.support.frameworkcrd import install_crd, wait_ready
 from tests.support.jsonhttp import JsonHttp
 from tests.support.kubebinaries import MissingPrerequisiteError
 

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from tests.support.childprocess import ChildError, ChildProcess
 from tests.support.controlplane import Access, open_control_plane
-from tests.support.frameworkserver import install_crd, open_local_server, start_controller
+from tests.support.frameworkcrd import install_crd
+from tests.support.frameworkserver import open_local_server, start_controller
 from tests.support.kubebinaries import BuildError, MissingPrerequisiteError
 
 SCENARIOS_SECONDS = 600

@@ -22,7 +22,8 @@ from framework.kube.client import KubeClient
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
 from tests.support.controlplane import Access
 from tests.support.fakekubelet import FakeKubelet, FakePod, Script
-from tests.support.frameworkserver import ROOT, build_env, launch_controller, start_controller
+from tests.support.frameworkcrd import ROOT
+from tests.support.frameworkserver import build_env, launch_controller, start_controller
 from tests.support.jsonhttp import JsonHttp
 
 GANG_FILE = ROOT / "examples" / "gang.yaml"

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ import yaml
 
 from framework.kube.config import load_kube_config
 from tests.support.childprocess import ChildError, ChildProcess, find_free_ports
+from tests.support.frameworkcrd import install_crd, wait_ready
 from tests.support.jsonhttp import JsonHttp
 from tests.support.kubebinaries import (
     Binaries,
@@ -47,7 +48,7 @@ CONTRACT_CA_ENV = "FRAMEWORKBARRIER_CONTRACT_CA"
 USE_KUBECONFIG_ENV = "FRAMEWORKBARRIER_USE_KUBECONFIG"
 KUBECONFIG_ENV = "KUBECONFIG"
 
-READY_SECONDS = 60.0
+DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 START_TRIES = 3
 SERVICE_RANGE = "10.96.0.0/16"
 # Without the one that puts a ConfigMap into each namespace: tests count what is there.
@@ -108,7 +109,7 @@ class ControlPlane:
         atexit.register(self.stop)
 
     def start(self) -> Access:
-        """Start all three and wait until the API server is ready.
+        """Start all three, install the Framework CRD, wait until Pods can be created.
 
         Raises:
             ChildError: one of them ended or did not get ready; with the end of its log.
@@ -145,15 +146,11 @@ class ControlPlane:
         etcd = self._launch("etcd", self._etcd_command(etcd_url, f"http://127.0.0.1:{peer_port}"))
         apiserver = self._launch("kube-apiserver", self._apiserver_command(etcd_url, url, pki))
         http = access.open_http()
-        self._wait(
-            lambda: http.is_ready("/readyz"), "the API server to be ready", [etcd, apiserver]
-        )
+        wait_ready(http, "/readyz", etcd, apiserver)
+        # Before the garbage collector, which looks for new kinds only every 30 s.
+        install_crd(http)
         kcm = self._launch("kube-controller-manager", self._kcm_command(access))
-        self._wait(
-            lambda: http.is_ready("/api/v1/namespaces/default/serviceaccounts/default"),
-            "the default ServiceAccount",
-            [etcd, apiserver, kcm],
-        )
+        wait_ready(http, DEFAULT_ACCOUNT, etcd, apiserver, kcm)
         return access
 
     def _etcd_command(self, client_url: str, peer_url: str) -> list[str]:
@@ -227,15 +224,6 @@ class ControlPlane:
         child = ChildProcess(name, command, log=self._folder / f"{name}.log")
         self._children.append(child)
         return child
-
-    def _wait(self, is_done: Callable[[], bool], what: str, children: list[ChildProcess]) -> None:
-        deadline = time.monotonic() + READY_SECONDS
-        while not is_done():
-            for child in children:
-                child.raise_if_ended()
-            if time.monotonic() > deadline:
-                raise ChildError(f"no {what} after {READY_SECONDS:g} s\n{children[-1].tail()}")
-            time.sleep(0.05)
 
     def _stop_children(self) -> None:
         for child in reversed(self._children):

@@ -16,43 +16,9 @@ import yaml
 
 from tests.support.childprocess import ChildError, ChildProcess
 from tests.support.controlplane import Access
-from tests.support.jsonhttp import JsonHttp
+from tests.support.frameworkcrd import FRAMEWORKS, ROOT, wait_ready
 
-ROOT = Path(__file__).parent.parent.parent
-CRD_FILE = ROOT / "deploy" / "base" / "crd.yaml"
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/frameworks"
 READY_SECONDS = 30.0
-
-
-def install_crd(http: JsonHttp) -> None:
-    """Create or replace the CRD of deploy/, then wait until it is served."""
-    crd = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
-    path = f"{CRDS}/{crd['metadata']['name']}"
-    status, current = http.request("GET", path)
-    if status == 200:
-        crd["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
-        status, answer = http.request("PUT", path, crd)
-    else:
-        status, answer = http.request("POST", CRDS, crd)
-    assert status in {200, 201}, answer
-    wait_ready(http, FRAMEWORKS)
-
-
-def wait_ready(http: JsonHttp, path: str, child: ChildProcess | None = None) -> None:
-    """Wait until a GET answers 200, as long as the child that should make it so runs.
-
-    Raises:
-        ChildError: it does not, or the child ended.
-    """
-    deadline = time.monotonic() + READY_SECONDS
-    while not http.is_ready(path):
-        if child is not None:
-            child.raise_if_ended()
-        if time.monotonic() > deadline:
-            log = "" if child is None else child.tail()
-            raise ChildError(f"no {path} after {READY_SECONDS:g} s\n{log}")
-        time.sleep(0.05)
 
 
 @contextlib.contextmanager
@@ -77,8 +43,8 @@ def launch_controller(access: Access, folder: Path) -> ChildProcess:
 def open_local_server(folder: Path) -> Iterator[Access]:
     """Run the local cluster's API server, without kubelet and controller."""
     kubeconfig = folder / "kubeconfig"
-    command = [sys.executable, "-m", "cli", "local", "up", "--no-kubelet", "--no-controller"]
-    command += ["--kubeconfig", str(kubeconfig)]
+    command = [str(Path(sys.executable).with_name("framework")), "local", "up"]
+    command += ["--no-kubelet", "--no-controller", "--kubeconfig", str(kubeconfig)]
     child = ChildProcess("framework local up", command, log=folder / "local.log", env=build_env())
     try:
         _wait_for_file(kubeconfig, child)

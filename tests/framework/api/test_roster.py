@@ -1,4 +1,4 @@
-"""framework.api.roster: nothing is lost, few bytes, and no bytes make it fail otherwise (P9, P10)."""
+"""framework.api.roster: nothing is lost, few bytes, only RosterError (P9, P10)."""
 
 import gzip
 import json

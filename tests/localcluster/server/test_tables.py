@@ -48,7 +48,10 @@ def _pod(status: dict[str, Any], metadata: dict[str, Any], **spec: Any) -> dict[
     return {"metadata": metadata, "spec": {"containers": containers, **spec}, "status": status}
 
 
-INITIALIZING = [_status("a", _waiting("PodInitializing")), _status("b", _waiting("PodInitializing"))]
+INITIALIZING = [
+    _status("a", _waiting("PodInitializing")),
+    _status("b", _waiting("PodInitializing")),
+]
 READY = {"type": "Ready", "status": "True"}
 
 POD_CASES: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
@@ -374,7 +377,12 @@ def test_plain_row(rt: ResourceType, item: dict[str, Any], expected: list[Any]) 
 )
 def test_custom_cell_follows_type_and_path(kind: str, path: str, expected: Any) -> None:
     rt = ResourceType(
-        "g", "v1", "things", "Thing", is_custom=True, printer_columns=(PrinterColumn("C", kind, path),)
+        "g",
+        "v1",
+        "things",
+        "Thing",
+        is_custom=True,
+        printer_columns=(PrinterColumn("C", kind, path),),
     )
     item = {
         "metadata": {"annotations": {"a.b/c": "anno"}},

@@ -170,7 +170,13 @@ def test_parse_target_with_an_empty_part_is_none() -> None:
 
 @pytest.mark.parametrize(
     ("query", "expected"),
-    [({}, False), ({"w": ""}, True), ({"w": "1"}, True), ({"w": "true"}, True), ({"w": "0"}, False)],
+    [
+        ({}, False),
+        ({"w": ""}, True),
+        ({"w": "1"}, True),
+        ({"w": "true"}, True),
+        ({"w": "0"}, False),
+    ],
 )
 def test_read_flag(query: dict[str, str], *, expected: bool) -> None:
     assert read_flag(query, "w") is expected
@@ -233,10 +239,10 @@ def test_url_with_token_is_admitted() -> None:
 def test_decode_object_reads_json_and_yaml() -> None:
     assert decode_object(b'{"a": 1}', "application/json; charset=utf-8", "K") == {"a": 1}
     assert decode_object(b'{"a": 1}', "", "K") == {"a": 1}
-    yaml = b"day: 2026-01-01\n1: x\ntrue: [{2: y}]\n"
+    yaml = b"day: 2026-01-01\n7: x\ntrue: [{2: y}]\n"
     assert decode_object(yaml, "application/yaml", "K") == {
         "day": "2026-01-01",
-        "1": "x",
+        "7": "x",
         "true": [{"2": "y"}],
     }
 

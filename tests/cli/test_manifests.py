@@ -1,0 +1,154 @@
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.exitcodes import CliError, ExitCode
+from cli.manifests import Manifests, load_manifests
+from framework.kube.resources import FRAMEWORKS
+
+FRAMEWORK = """
+apiVersion: frameworkcontroller.microsoft.com/v1
+kind: Framework
+metadata: {name: gang}
+spec:
+  taskRoles:
+  - name: worker
+    taskNumber: 1
+    task:
+      pod:
+        spec:
+          restartPolicy: Never
+          containers: [{name: main, image: busybox}]
+"""
+CONFIGMAP = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: app}
+data: {a: b}
+"""
+
+Load = Callable[..., Manifests]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    monkeypatch.chdir(tmp_path)
+
+    def load_texts(*texts: str, namespace: str | None = None) -> Manifests:
+        files = []
+        for number, text in enumerate(texts):
+            Path(f"{number}.yaml").write_text(text)
+            files.append(f"{number}.yaml")
+        return load_manifests(files, namespace=namespace, default_namespace="home")
+
+    return load_texts
+
+
+def refuse(load: Load, *texts: str, namespace: str | None = None) -> list[str]:
+    """Return the lines of the error."""
+    with pytest.raises(CliError) as caught:
+        load(*texts, namespace=namespace)
+    assert caught.value.exit_code is ExitCode.USAGE
+    return list(caught.value.lines)
+
+
+def test_load_manifests_puts_what_others_need_first(load: Load) -> None:
+    service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n"
+    namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n"
+    manifests = load(f"{FRAMEWORK}---{service}---{CONFIGMAP}---{namespace}")
+    titles = [manifest.title for manifest in manifests.supporting]
+    assert titles == ["namespace/n", "configmap/app", "service/s"]
+    assert [manifest.resource for manifest in manifests.frameworks] == [FRAMEWORKS]
+
+
+@pytest.mark.parametrize(
+    ("own", "flag", "effective"),
+    [(None, None, "home"), ("mine", None, "mine"), (None, "flag", "flag"), ("f", "f", "f")],
+)
+def test_load_manifests_with_namespaces_takes_the_nearest(
+    load: Load, own: str | None, flag: str | None, effective: str
+) -> None:
+    text = FRAMEWORK.replace("name: gang", f"name: gang, namespace: {own}") if own else FRAMEWORK
+    (framework,) = load(text, namespace=flag).frameworks
+    assert framework.namespace == effective
+    assert framework.body["metadata"]["namespace"] == effective
+
+
+def test_load_manifests_with_another_namespace_than_the_flag_refuses(load: Load) -> None:
+    text = FRAMEWORK.replace("name: gang", "name: gang, namespace: mine")
+    assert refuse(load, text, namespace="flag") == [
+        "0.yaml: metadata.namespace: is 'mine', but --namespace says 'flag': drop one of them"
+    ]
+
+
+def test_load_manifests_with_many_faults_in_many_files_tells_all(load: Load) -> None:
+    bad_name = FRAMEWORK.replace("gang", "Gang_1")
+    duplicate = FRAMEWORK + FRAMEWORK[FRAMEWORK.index("  - name: worker") :]
+    lines = refuse(load, "a: [", bad_name, duplicate, "kind: Job\napiVersion: batch/v1\n")
+    assert [line.partition(": ")[0] for line in lines] == [
+        "0.yaml:1:5", "1.yaml", "2.yaml", "3.yaml",
+    ]  # fmt: skip
+    assert "metadata.name" in lines[1]
+    assert "spec.taskRoles[1].name: 'worker' is also the name of taskRoles[0]" in lines[2]
+    assert "kind: 'Job' of apiVersion 'batch/v1' is not run by this command" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ("taskNumber: 1", "taskNumber: many", "spec.taskRoles[0].taskNumber: "),
+        ("taskNumber: 1", "taskNumber: 10001", "spec.taskRoles[0].taskNumber: "),
+        ("name: worker", "name: Worker-1", "spec.taskRoles[0].name: "),
+        ("name: gang", "name: UPPER", "metadata.name: "),
+        ("{name: gang}", "[]", "metadata: must be an object with a name"),
+        ("{name: gang}", "{}", "metadata.name: must be text: give the object a name"),
+        (".com/v1", ".com/v2", "apiVersion: is 'frameworkcontroller.microsoft.com/v2'; write "),
+        ("taskRoles:", "executionType: Go\n  taskRoles:", "spec.executionType: "),
+    ],
+    ids=[
+        "type", "range", "role-name", "name", "metadata", "no-name", "api-version", "execution",
+    ],
+)  # fmt: skip
+def test_load_manifests_with_a_fault_names_its_path(
+    load: Load, before: str, after: str, fault: str
+) -> None:
+    (line,) = refuse(load, FRAMEWORK.replace(before, after))
+    assert line.startswith(f"0.yaml: {fault}")
+
+
+def test_load_manifests_of_a_missing_file_says_so(load: Load) -> None:
+    with pytest.raises(CliError, match=r"absent.yaml: cannot be read: No such file or directory"):
+        load_manifests(["absent.yaml"], namespace=None, default_namespace="x")
+
+
+def test_load_manifests_of_a_file_that_is_no_text_says_so(load: Load) -> None:
+    Path("binary.yaml").write_bytes(b"a: \xff\xfe")
+    with pytest.raises(CliError, match="no text in UTF-8"):
+        load_manifests(["binary.yaml"], namespace=None, default_namespace="x")
+
+
+def test_load_manifests_without_framework_says_what_is_missing(load: Load) -> None:
+    (line,) = refuse(load, CONFIGMAP)
+    assert line.startswith("0.yaml: no Framework in it: give a file with an object of kind")
+
+
+def test_load_manifests_with_one_object_twice_names_both_places(load: Load) -> None:
+    (line,) = refuse(load, FRAMEWORK, f"{CONFIGMAP}---{FRAMEWORK}")
+    assert line == "1.yaml:7: framework/gang is also in 0.yaml: keep one"
+
+
+def test_load_manifests_with_unknown_fields_warns_of_each(load: Load) -> None:
+    text = FRAMEWORK.replace("taskNumber: 1", "taskNumber: 1\n    taskNumbr: 2")
+    manifests = load(text.replace("spec:\n  task", "spec:\n  executiontype: Start\n  task"))
+    assert manifests.warnings == (
+        "0.yaml: spec.executiontype: unknown field, ignored by the controller",
+        "0.yaml: spec.taskRoles[0].taskNumbr: unknown field, ignored by the controller",
+    )
+
+
+def test_load_manifests_from_standard_input_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(FRAMEWORK))
+    manifests = load_manifests(["-"], namespace=None, default_namespace="x")
+    assert manifests.frameworks[0].source == "standard input"

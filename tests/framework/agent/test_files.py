@@ -1,0 +1,75 @@
+"""Atomic files and the termination message."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from framework.agent.exitcodes import ExitCode
+from framework.agent.files import write_atomically
+from framework.agent.termination import render_termination_message, write_termination_message
+
+
+def test_write_atomically_replaces_with_the_mode(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("old")
+    old_umask = os.umask(0o077)
+    try:
+        write_atomically(str(path), b"new", 0o755)
+    finally:
+        os.umask(old_umask)
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o7777 == 0o755
+    assert os.listdir(tmp_path) == ["f"]  # noqa: PTH208
+
+
+def test_write_atomically_planted_link_is_replaced_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("precious")
+    (tmp_path / "f").symlink_to(target)
+    write_atomically(str(tmp_path / "f"), b"new", 0o644)
+    assert target.read_text() == "precious"
+    assert not (tmp_path / "f").is_symlink()
+
+
+class StopNowError(BaseException):
+    """Stands for SIGTERM's exception."""
+
+
+@pytest.mark.parametrize("step", ["write", "fchmod", "fsync", "rename"])
+def test_write_atomically_interrupted_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def interrupt(*_args: object) -> None:
+        raise StopNowError
+
+    (tmp_path / "f").write_text("old")
+    monkeypatch.setattr(os, step, interrupt)
+    with pytest.raises(StopNowError):
+        write_atomically(str(tmp_path / "f"), b"new", 0o644)
+    monkeypatch.undo()
+    assert os.listdir(tmp_path) == ["f"]  # noqa: PTH208
+    assert (tmp_path / "f").read_text() == "old"
+
+
+def test_render_termination_message_is_bounded_json() -> None:
+    missing = [{"role": "worker", "index": i, "reason": "\u2028" * 200} for i in range(10)]
+    fields = {"exitCode": 201, "message": "é" * 9000, "missing": missing}
+    rendered = render_termination_message(fields)
+    assert len(rendered) <= 4096
+    assert json.loads(rendered)["exitCode"] == 201
+
+
+def test_write_termination_message_absent_file_is_not_made(tmp_path: Path) -> None:
+    assert not write_termination_message(str(tmp_path / "log"), {"a": 1})
+    assert not (tmp_path / "log").exists()
+    (tmp_path / "log").write_text("something much longer than before")
+    assert write_termination_message(str(tmp_path / "log"), {"a": 1})
+    assert json.loads((tmp_path / "log").read_text()) == {"a": 1}
+
+
+def test_exit_codes_all_have_a_consequence() -> None:
+    assert {code.value: bool(code.consequence) for code in ExitCode} == dict.fromkeys(
+        (0, 1, 200, 201, 210), True
+    )

@@ -1,0 +1,281 @@
+"""The server over real sockets: what only the local one promises."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from framework.clock import SequentialUids, SystemClock
+from localcluster.apiserver import forms
+from localcluster.apiserver.auth import url_with_token
+from localcluster.apiserver.errors import StatusError
+from localcluster.apiserver.server import ApiServer, PortInUseError
+from localcluster.apiserver.storage import Storage, Watch
+from tests.contract.apiclient import TABLE, Api, Object, config_map, owned_by, pod
+from tests.localcluster.server.conftest import TOKEN, Running
+
+
+async def test_port_in_use_names_port_and_remedy(running: Running) -> None:
+    port = int(running.url.rpartition(":")[2])
+    async with ApiServer(running.storage, clock=SystemClock(), tokens=["t"]) as second:
+        with pytest.raises(PortInUseError, match=rf"port {port} .* choose another port"):
+            await second.start(port=port)
+
+
+async def test_started_again_listens_on_one_more_address(running: Running) -> None:
+    second = await running.server.start("127.0.0.2")
+
+    assert second.startswith("http://127.0.0.2:")
+    running.api.url = second
+    (await running.api.list("configmaps")).ok()
+
+
+async def test_stopped_server_ends_its_watches_and_frees_its_port(running: Running) -> None:
+    async with running.api.watch("configmaps") as watch:
+        await running.server.stop()
+        assert await watch.rest() == []
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await running.api.list("configmaps")
+
+
+async def test_missing_token_is_unauthorized_with_a_status(running: Running) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(running.url + "/api/v1/pods") as response,
+    ):
+        status = await response.json()
+
+    assert response.status == 401
+    assert (status["kind"], status["reason"]) == ("Status", "Unauthorized")
+
+
+async def test_token_in_the_path_opens_the_server(running: Running) -> None:
+    async with aiohttp.ClientSession() as session:
+        url = url_with_token(running.url, TOKEN) + "/api/v1/namespaces/default"
+        async with session.get(url) as response:
+            found = await response.json()
+
+    assert found["metadata"]["name"] == "default"
+
+
+async def test_unknown_path_is_a_status_object(running: Running) -> None:
+    (await running.api.send("GET", "/none")).refused(404, "NotFound")
+
+
+async def test_compressed_body_is_read(running: Running) -> None:
+    body = gzip.compress(json.dumps(config_map("one", {"a": "1"})).encode())
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    url = running.url + running.api.path("configmaps")
+
+    async with running.api.session.post(url, data=body, headers=headers) as response:
+        created = await response.json()
+
+    assert created["data"] == {"a": "1"}
+
+
+async def test_garbage_is_collected_behind_a_write(running: Running) -> None:
+    api = running.api
+    owner = (await api.create("configmaps", config_map("owner"))).ok()
+    body = pod("dependent", ownerReferences=owned_by(owner))
+    (await api.create("pods", body)).ok()
+
+    (await api.delete("configmaps", "owner")).ok()
+
+    (await api.get("pods", "dependent")).refused(404, "NotFound")
+
+
+async def test_hundred_watches_get_an_event_that_is_encoded_once(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = running.api
+    encoded: list[str] = []
+    original = forms.event_line
+
+    def count(kind: str, item: Object) -> bytes:
+        encoded.append(kind)
+        return original(kind, item)
+
+    monkeypatch.setattr(forms, "event_line", count)
+    body = config_map("roster", {"a": "0"})
+    version = (await api.create("configmaps", body)).ok()["metadata"]["resourceVersion"]
+    async with AsyncExitStack() as stack:
+        watches = [
+            await stack.enter_async_context(
+                api.watch(
+                    "configmaps", fieldSelector="metadata.name=roster", resourceVersion=version
+                )
+            )
+            for _ in range(100)
+        ]
+        (await api.patch("configmaps", "roster", {"data": {"a": "1"}})).ok()
+        events = [await watch.next() for watch in watches]
+
+    assert {(kind, item["data"]["a"]) for kind, item in events} == {("MODIFIED", "1")}
+    assert encoded == ["MODIFIED"]
+
+
+async def test_left_watch_is_closed_in_the_storage(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = asyncio.Event()
+    close = Watch.close
+
+    def note(watch: Watch) -> None:
+        close(watch)
+        closed.set()
+
+    monkeypatch.setattr(Watch, "close", note)
+    async with running.api.watch("configmaps") as watch:
+        assert watch.status == 200
+        assert not closed.is_set()
+
+    async with asyncio.timeout(5):
+        await closed.wait()
+
+
+async def test_warnings_with_quotes_survive_the_header(running: Running) -> None:
+    answer = await running.api.create("configmaps", {**config_map("one"), 'a"b': 1})
+
+    assert answer.headers["Warning"].startswith('299 - "unknown field ')
+    assert "\n" not in answer.headers["Warning"]
+
+
+async def test_openapi_v2_is_an_empty_document_in_both_forms(running: Running) -> None:
+    protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    binary = await running.api.send("GET", "/openapi/v2", accept=protobuf)
+    text = await running.api.send("GET", "/openapi/v2")
+
+    assert binary.body.startswith("\n\x032.0\x12")
+    assert text.ok()["swagger"] == "2.0"
+
+
+async def test_openapi_of_pods_has_the_merge_keys(running: Running) -> None:
+    index = (await running.api.send("GET", "/openapi/v3")).ok()["paths"]
+    document = (await running.api.send("GET", index["api/v1"]["serverRelativeURL"])).ok()
+
+    schemas = document["components"]["schemas"]
+    containers = schemas["io.k8s.PodSpec"]["properties"]["containers"]
+    assert containers["x-kubernetes-patch-merge-key"] == "name"
+    assert containers["x-kubernetes-patch-strategy"] == "merge"
+    references = set(_references(document))
+    assert references <= {f"#/components/schemas/{name}" for name in schemas}
+
+
+def _references(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+        return own + [found for item in value.values() for found in _references(item)]
+    return (
+        [found for item in value for found in _references(item)] if isinstance(value, list) else []
+    )
+
+
+async def test_openapi_address_changes_with_the_content(running: Running) -> None:
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                }
+            ],
+        },
+    }
+    (await running.api.create("customresourcedefinitions", crd)).ok()
+    before = (await running.api.send("GET", "/openapi/v3")).ok()["paths"]["apis/example.com/v1"]
+    changed = [
+        {
+            "op": "add",
+            "path": "/spec/versions/0/schema/openAPIV3Schema/description",
+            "value": "New.",
+        }
+    ]
+    (
+        await running.api.patch(
+            "customresourcedefinitions",
+            "things.example.com",
+            changed,
+            "application/json-patch+json",
+        )
+    ).ok()
+    after = (await running.api.send("GET", "/openapi/v3")).ok()["paths"]["apis/example.com/v1"]
+
+    assert before != after
+
+
+async def test_table_with_unknown_include_object_is_invalid(running: Running) -> None:
+    answer = await running.api.list("configmaps", accept=TABLE, includeObject="Some")
+
+    assert answer.refused(422, "Invalid").fields == ["includeObject"]
+
+
+class _Logs:
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    async def stream(
+        self, namespace: str, pod: str, container: str, **options: Any
+    ) -> AsyncIterator[bytes]:
+        self.asked.append((namespace, pod, container, options))
+        if options["previous"]:
+            raise StatusError(400, "BadRequest", "no previous container")
+        yield b"one\n"
+        yield b"two\n"
+
+
+@asynccontextmanager
+async def _with_logs(logs: _Logs | None) -> AsyncIterator[Api]:
+    storage = Storage(SystemClock(), SequentialUids(1))
+    headers = {"Authorization": "Bearer t"}
+    async with (
+        ApiServer(storage, clock=SystemClock(), tokens=["t"], pod_logs=logs) as server,
+        aiohttp.ClientSession(headers=headers) as session,
+    ):
+        api = Api(session, await server.start(), "default")
+        (await api.create("pods", pod("one"))).ok()
+        yield api
+
+
+async def test_log_is_streamed_with_its_options() -> None:
+    logs = _Logs()
+    async with _with_logs(logs) as api:
+        path = api.path("pods", "one", "log")
+        answer = await api.send("GET", path, follow="true", tailLines=5, limitBytes=9)
+
+    assert answer.body == "one\ntwo\n"
+    options = {
+        "follow": True,
+        "tail_lines": 5,
+        "since_seconds": None,
+        "previous": False,
+        "timestamps": False,
+        "limit_bytes": 9,
+    }
+    assert logs.asked == [("default", "one", "main", options)]
+
+
+async def test_log_that_fails_at_its_start_is_a_status() -> None:
+    async with _with_logs(_Logs()) as api:
+        answer = await api.send("GET", api.path("pods", "one", "log"), previous="true")
+
+    answer.refused(400, "BadRequest")
+
+
+async def test_log_without_a_kubelet_is_not_implemented() -> None:
+    async with _with_logs(None) as api:
+        answer = await api.send("GET", api.path("pods", "one", "log"))
+
+    answer.refused(501, "NotImplemented")

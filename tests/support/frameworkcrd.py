@@ -1,0 +1,49 @@
+"""Puts the Framework CRD of deploy/ into an API server, and waits for what a server needs time for.
+
+Called by ``tests.support.controlplane``, before its garbage collector starts, and by tests.
+"""
+
+import time
+from pathlib import Path
+
+import yaml
+
+from tests.support.childprocess import ChildError, ChildProcess
+from tests.support.jsonhttp import JsonHttp
+
+ROOT = Path(__file__).parent.parent.parent
+CRD_FILE = ROOT / "deploy" / "base" / "crd.yaml"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/frameworks"
+READY_SECONDS = 60.0
+
+
+def install_crd(http: JsonHttp) -> None:
+    """Create or replace the CRD, then wait until it is served."""
+    crd = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
+    path = f"{CRDS}/{crd['metadata']['name']}"
+    status, current = http.request("GET", path)
+    if status == 200:
+        crd["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
+        status, answer = http.request("PUT", path, crd)
+    else:
+        status, answer = http.request("POST", CRDS, crd)
+    if status not in {200, 201}:
+        raise ChildError(f"the CRD was refused: {answer}")
+    wait_ready(http, FRAMEWORKS)
+
+
+def wait_ready(http: JsonHttp, path: str, *children: ChildProcess) -> None:
+    """Wait until a GET answers 200, as long as the children that should make it so run.
+
+    Raises:
+        ChildError: it does not, or a child ended.
+    """
+    deadline = time.monotonic() + READY_SECONDS
+    while not http.is_ready(path):
+        for child in children:
+            child.raise_if_ended()
+        if time.monotonic() > deadline:
+            log = children[-1].tail() if children else ""
+            raise ChildError(f"no {path} after {READY_SECONDS:g} s\n{log}")
+        time.sleep(0.05)
