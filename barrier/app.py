@@ -89,6 +89,12 @@ class Run:
     def run(self) -> int:
         """Run to the exit code."""
         try:
+            return self._run()
+        except SignalledError as e:
+            return self._end_by_signal(e.number)
+
+    def _run(self) -> int:
+        try:
             passed = self._pass()
         except ConfigError as e:
             for fault in e.faults:
@@ -98,8 +104,6 @@ class Run:
             return self._fail(Fail(ExitCode.UNKNOWN, "NoAccess", str(e)))
         except ReleaseError as e:
             return self._fail(e.fail)
-        except SignalledError as e:
-            return self._end_by_signal(e.number)
         return self._fail(passed) if isinstance(passed, Fail) else self._succeed(passed)
 
     def _pass(self) -> Roster | Fail:
@@ -176,6 +180,9 @@ class Run:
 
 
 def _raise_signalled(number: int, _frame: FrameType | None) -> NoReturn:
+    # One is enough: a second would interrupt the way out.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise SignalledError(number)
 
 

@@ -112,31 +112,42 @@ def _fetch_framework(
     while True:
         frameworks.read(is_cached=is_cached)
         state = frameworks.state
-        if state.health is Health.HEALTHY and _is_recent(frameworks.view, roster):
-            return frameworks.framework
+        if state.health is Health.HEALTHY and frameworks.view is not None:
+            # The newest form is taken as it is: since the release a peer may have left again.
+            if not is_cached:
+                return _check_attempt(frameworks, roster)
+            if _is_recent(frameworks.view.roster, roster):
+                return frameworks.framework
         is_denied = state.health in {Health.FORBIDDEN, Health.UNAUTHORIZED}
         if is_denied and config.framework_json is FrameworkJson.AUTO:
             reporter.say(f"framework.json is not written: {state.message}", "warning")
             return None
         if clock.monotonic() >= ends_at:
             raise ReleaseError(_explain(state))
-        # The server's cache may lag behind the roster; after the first try ask for the newest.
-        is_cached = not is_cached and state.health is Health.HEALTHY
-        pause = 0.0 if state.health is Health.HEALTHY and not is_cached else _RETRY_SECONDS
-        clock.sleep(clock.uniform(pause / 2, pause) + frameworks.retry_after_seconds)
+        if state.health is Health.HEALTHY:
+            is_cached = False  # the server's cache lags behind the roster
+        else:
+            pause = clock.uniform(_RETRY_SECONDS / 2, _RETRY_SECONDS)
+            clock.sleep(pause + frameworks.retry_after_seconds)
 
 
-def _is_recent(view: FrameworkView | None, roster: Roster) -> bool:
-    """Tell whether the status read has come as far as the roster that was made from it."""
+def _check_attempt(frameworks: Frameworks, roster: Roster) -> dict[str, Any] | None:
+    view = frameworks.view
     if view is None or view.roster.instance_uid != roster.instance_uid:
+        message = f"attempt {roster.instance_uid} ended while the barrier passed"
+        raise ReleaseError(Fail(ExitCode.UNKNOWN, "OtherAttempt", message))
+    return frameworks.framework
+
+
+def _is_recent(seen: Roster, roster: Roster) -> bool:
+    """Tell whether the status read has come as far as the roster that was made from it."""
+    if seen.instance_uid != roster.instance_uid:
         return False
     for role in roster.roles:
-        seen = view.roster.find_role(role.name)
-        known = {m.index: m.attempt_id for m in seen.members} if seen else {}
-        done = {task.index for task in seen.completed} if seen else set()
-        for member in role.members:
-            if known.get(member.index, -1) < member.attempt_id and member.index not in done:
-                return False
+        known = seen.find_role(role.name)
+        attempts = {m.index: m.attempt_id for m in known.members} if known else {}
+        if any(attempts.get(m.index, -1) < m.attempt_id for m in role.members):
+            return False
     return True
 
 

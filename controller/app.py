@@ -224,7 +224,7 @@ def main(  # noqa: PLR0913 one parameter per option
         if known is None:
             raise
         for error in known.exceptions:
-            logger.exception("stopping", exc_info=None, extra={"error": str(error)})
+            logger.error("stopping", extra={"error": str(error)})
         sys.exit(EXIT_FAILED)
 
 

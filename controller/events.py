@@ -1,6 +1,6 @@
 """Records core/v1 Events about Frameworks: for people, best effort, never in anyone's way.
 
-Called by the worker after a status write succeeded. ``emit`` only queues; one task writes. Events of
+Called by the reporter once a status is persisted. ``emit`` only queues; one task writes. Events of
 the same object, reason and message are one Event object with a count; its name is derived from
 them, so a controller that was restarted goes on counting where the last one stopped.
 """

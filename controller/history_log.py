@@ -5,7 +5,8 @@ original look for (``: ObjectSnapshot: (.+)``). Source: FRAMEWORK, "Status size 
 """
 
 import logging
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from controller.core.decision import ObjectSnapshot, SnapshotTrigger
 from framework.api import gojson
@@ -16,7 +17,7 @@ logger = logging.getLogger(__name__)
 class HistoryLog:
     """Writes the snapshots that the configuration asks for."""
 
-    def __init__(self, triggers: Set[SnapshotTrigger]) -> None:
+    def __init__(self, triggers: AbstractSet[SnapshotTrigger]) -> None:
         """Write only those of ``triggers``."""
         self._triggers = triggers
 

@@ -22,7 +22,7 @@ class FrameworkSink:
         """Feed ``store``."""
         self._store = store
 
-    def replace(self, items: list[Object], resource_version: str) -> None:
+    def replace(self, items: list[Object], resource_version: str) -> None:  # noqa: ARG002 a Sink
         """Take a whole list."""
         self._store.replace_frameworks(items)
 

@@ -41,7 +41,7 @@ class Entry:
     is_diverged: bool = False
     needs_refresh: bool = False
     configmap: ConfigMapView | None = None
-    published: PublishedRoster = PublishedRoster()
+    published: PublishedRoster = field(default_factory=PublishedRoster)
     pods: dict[str, PodView] = field(default_factory=dict)
     live: dict[Name, str] = field(default_factory=dict)
     in_flight: set[ActionKey] = field(default_factory=set)
@@ -162,6 +162,9 @@ class Store:
         known = entry.framework
         try:
             if known is None or known.metadata.uid != _meta(wire).get("uid"):
+                entry.failures.clear()
+                entry.live.clear()
+                entry.unconfirmed.clear()
                 entry.framework = codec.decode_framework(wire)
                 entry.wire_status = wire.get("status")
                 entry.is_diverged = False
@@ -216,18 +219,19 @@ class Store:
 
     def record_own(self, entry: Entry, kind: ObjectKind, wire: Object, now: datetime) -> None:
         """Take what the server returned for our own create or live GET of one of ours."""
-        view = parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)
-        if view.uid in self._gone:
+        view = self._take_answer(kind, wire)
+        if view is None:
             return
-        self._put(entry, kind, view)
         entry.live[kind, view.name] = view.uid
-        entry.unconfirmed[kind, view.name] = now
+        if (kind, view.name) in entry.unconfirmed or not self._is_watched(entry, kind, view):
+            entry.unconfirmed[kind, view.name] = now
+        self._put_newer(entry, kind, view)
 
     def record_terminating(self, entry: Entry, kind: ObjectKind, wire: Object) -> None:
         """Take what the server returned for our own delete of an object that still exists."""
-        view = parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)
-        if view.uid not in self._gone:
-            self._put(entry, kind, view)
+        view = self._take_answer(kind, wire)
+        if view is not None:
+            self._put_newer(entry, kind, view)
 
     def record_absent(self, entry: Entry, kind: ObjectKind, name: str, uid: str | None) -> None:
         """Take certainty that a name is free, or that the instance ``uid`` is gone."""
@@ -249,7 +253,7 @@ class Store:
         if entry is None:
             return
         known = self._view(entry, kind, view.name)
-        if known is not None and _version(view.resource_version) < _version(known.resource_version):
+        if known is not None and _is_older(view, known):
             return
         entry.unconfirmed.pop((kind, view.name), None)
         if known is not None and known.resource_version == view.resource_version:
@@ -288,6 +292,21 @@ class Store:
 
     # --- places -------------------------------------------------------------------------------
 
+    def _take_answer(self, kind: ObjectKind, wire: Object) -> PodView | ConfigMapView | None:
+        """Read an answer to our own request; None when the watch told its end meanwhile."""
+        view = parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)
+        return None if view.uid in self._gone else view
+
+    def _is_watched(self, entry: Entry, kind: ObjectKind, view: ObjectView) -> bool:
+        """Tell whether the watch has shown this version of the object, or a newer one."""
+        known = self._view(entry, kind, view.name)
+        return known is not None and known.uid == view.uid and not _is_older(known, view)
+
+    def _put_newer(self, entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
+        known = self._view(entry, kind, view.name)
+        if known is None or _is_older(known, view):
+            self._put(entry, kind, view)
+
     def _note_gone(self, uid: str) -> None:
         self._gone[uid] = None
         while len(self._gone) > _REMEMBERED_UIDS:
@@ -320,6 +339,10 @@ class Store:
     def walk(self) -> Iterator[Entry]:
         """Walk all entries."""
         return iter(self._entries.values())
+
+
+def _is_older(view: ObjectView, than: ObjectView) -> bool:
+    return _version(view.resource_version) < _version(than.resource_version)
 
 
 def _is_newer_framework(entry: Entry, wire: Object) -> bool:

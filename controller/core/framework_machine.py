@@ -274,4 +274,3 @@ def begin(draft: Draft) -> bool:
     if draft.state is not _S.COMPLETED:
         scaling.refresh_timeouts(draft)
     return is_changed
-

@@ -157,5 +157,3 @@ def _describe_member(task: TaskStatus, pod: PodView) -> Member:
 def _describe_completed(task: TaskStatus) -> CompletedTask:
     state = roster.STATE_SUCCEEDED if task.is_succeeded else roster.STATE_FAILED
     return CompletedTask(task.index, state, task.attempt_status.pod_ip or "")
-
-

@@ -126,4 +126,3 @@ def _replace_returning(draft: Draft, role: RoleDraft) -> bool:
             draft.put(role, _new_task(draft, role.spec, task.index))
             changed = True
     return changed
-

@@ -55,4 +55,4 @@ class Snapshot:
     failures: Mapping[ActionKey, Failure] = field(default_factory=dict)
     live: Mapping[tuple[ObjectKind, str], str] = field(default_factory=dict)
     unconfirmed: Mapping[tuple[ObjectKind, str], datetime] = field(default_factory=dict)
-    published: PublishedRoster = PublishedRoster()
+    published: PublishedRoster = field(default_factory=PublishedRoster)

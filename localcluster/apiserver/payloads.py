@@ -23,10 +23,12 @@ from localcluster.apiserver.patches import (
     MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
 )
+from localcluster.apiserver.protobuf import UnknownKindError, decode_envelope
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _JSON = "application/json"
 _YAML = "application/yaml"
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
 _PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 
 
@@ -52,14 +54,13 @@ def decode_object(body: bytes, content_type: str, kind: str) -> Object:
         StatusError: 400, it cannot be read or is no object; 415, it is of another type.
     """
     media = media_name(content_type) or _JSON
-    if media not in {_JSON, _YAML}:
-        raise unsupported_media_type(
-            "the body of the request was in an unknown format"
-            f" - accepted media types include: {_JSON}, {_YAML}"
-        )
+    if media not in {_JSON, _YAML, _PROTOBUF}:
+        raise _unknown_format()
     problem = f"the object provided is unrecognized (must be of type {kind}): "
     try:
-        decoded = _decode(body, is_yaml=media == _YAML)
+        decoded = decode_envelope(body) if media == _PROTOBUF else _decode(body, media == _YAML)
+    except UnknownKindError as error:
+        raise _unknown_format() from error
     except ValueError as error:
         raise bad_request(f"{problem}couldn't get version/kind; {error}") from error
     if not isinstance(decoded, dict):
@@ -82,7 +83,7 @@ def decode_patch(body: bytes, content_type: str) -> tuple[Any, str]:
             + ", ".join(_PATCHES)
         )
     try:
-        patch = _decode(body, is_yaml=media == APPLY_PATCH)
+        patch = _decode(body, media == APPLY_PATCH)
     except ValueError as error:
         raise bad_request(f"error decoding patch: {error}") from error
     if media != JSON_PATCH and not isinstance(patch, dict):
@@ -90,12 +91,19 @@ def decode_patch(body: bytes, content_type: str) -> tuple[Any, str]:
     return patch, media
 
 
+def _unknown_format() -> StatusError:
+    return unsupported_media_type(
+        "the body of the request was in an unknown format"
+        f" - accepted media types include: {_JSON}, {_YAML}"
+    )
+
+
 def body_too_large() -> StatusError:
     """Return 413 for a body above the limit."""
     return too_large(f"Request entity too large: limit is {MAX_BODY_BYTES}")
 
 
-def _decode(body: bytes, *, is_yaml: bool) -> Any:
+def _decode(body: bytes, is_yaml: bool) -> Any:  # noqa: FBT001 - private
     """Return the value of a body.
 
     Raises:

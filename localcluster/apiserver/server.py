@@ -28,7 +28,7 @@ from localcluster.apiserver.watches import WatchStream
 
 logger = logging.getLogger(__name__)
 
-_STOP_SECONDS = 5
+_STOP_SECONDS = 1
 """How long requests in flight may take when the server stops."""
 
 

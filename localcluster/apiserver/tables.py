@@ -13,7 +13,7 @@ import msgspec
 
 from localcluster.apiserver.durations import format_age
 from localcluster.apiserver.errors import Object
-from localcluster.apiserver.jsonpath import find_values
+from localcluster.apiserver.jsonpath import JsonPathError, find_values
 from localcluster.apiserver.podstatus import pod_cells
 from localcluster.apiserver.registry import PrinterColumn, ResourceType
 
@@ -304,12 +304,17 @@ def _custom_printer(definitions: Sequence[PrinterColumn]) -> Printer:
     ]
 
     def cells(item: Object, now: datetime) -> list[Any]:
-        return [
-            _custom_cell(find_values(item, column.json_path), column.type, now)
-            for column in definitions
-        ]
+        return [_custom_cell(_find(item, column), column.type, now) for column in definitions]
 
     return _named(*columns, cells=cells)
+
+
+def _find(item: Object, column: PrinterColumn) -> list[Any]:
+    try:
+        return find_values(item, column.json_path)
+    except JsonPathError:
+        # A path outside our part of the language leaves its cell empty; the row still shows.
+        return []
 
 
 def _custom_cell(values: list[Any], kind: str, now: datetime) -> Any:

@@ -65,6 +65,21 @@ def test_release_cache_lags_asks_for_the_newest(tmp_path: Path) -> None:
     assert '"podIP":"10.0.0.3"' in (tmp_path / "framework.json").read_text()
 
 
+def test_release_peer_left_again_takes_the_newest_form(tmp_path: Path) -> None:
+    frameworks = ScriptedFrameworks(LAGGING)
+    run_release(make_config(tmp_path), frameworks)
+    assert frameworks.reads == [True, False]
+    assert list_names(tmp_path) == ["framework.json", "injector.sh"]
+
+
+def test_release_attempt_ended_meanwhile_fails(tmp_path: Path) -> None:
+    other = make_framework()
+    other["status"]["attemptStatus"]["instanceUID"] = "1_next"
+    with pytest.raises(ReleaseError, match="ended while"):
+        run_release(make_config(tmp_path), ScriptedFrameworks(other))
+    assert list_names(tmp_path) == []
+
+
 def test_release_server_busy_retries(tmp_path: Path) -> None:
     frameworks = ScriptedFrameworks(Health.UNREACHABLE, Health.UNREACHABLE, make_framework())
     run_release(make_config(tmp_path), frameworks)

@@ -57,7 +57,7 @@ def refuse(load: Load, *texts: str, namespace: str | None = None) -> list[str]:
 def test_load_manifests_puts_what_others_need_first(load: Load) -> None:
     service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n"
     namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n"
-    manifests = load(f"{FRAMEWORK}---{service}---{CONFIGMAP}---{namespace}")
+    manifests = load(f"{FRAMEWORK}\n---\n{service}\n---\n{CONFIGMAP}\n---\n{namespace}")
     titles = [manifest.title for manifest in manifests.supporting]
     assert titles == ["namespace/n", "configmap/app", "service/s"]
     assert [manifest.resource for manifest in manifests.frameworks] == [FRAMEWORKS]

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from controller.events import EventRecorder, EventType
+from controller.core.decision import EventType
+from controller.events import EventRecorder
 from controller.metrics import Metrics
 from framework.clock import ManualClock, SequentialUids
 from framework.kube.errors import UnreachableError, build_api_error

@@ -53,7 +53,10 @@ def test_environment_values_expand_what_is_defined_before() -> None:
 def test_environment_env_from_is_prefixed_and_env_wins() -> None:
     env = build(
         [{"name": "C_lr", "value": "1"}, {"name": "E", "value": "$(C_path)"}],
-        envFrom=[{"prefix": "C_", "configMapRef": {"name": "conf"}}, {"secretRef": {"name": "key"}}],
+        envFrom=[
+            {"prefix": "C_", "configMapRef": {"name": "conf"}},
+            {"secretRef": {"name": "key"}},
+        ],
     )
 
     assert env["C_lr"] == "1"

@@ -23,7 +23,9 @@ def test_find_entrypoint_image_of_ours_runs_this_installation(image: str, module
     assert entrypoint[-1] == module
 
 
-@pytest.mark.parametrize("image", ["python:3.11", "frameworkbarrier/other", "my-frameworkbarrier", ""])
+@pytest.mark.parametrize(
+    "image", ["python:3.11", "frameworkbarrier/other", "my-frameworkbarrier", ""]
+)
 def test_find_entrypoint_other_image_has_none(image: str) -> None:
     assert find_entrypoint(image) is None
 

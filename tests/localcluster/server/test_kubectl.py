@@ -306,3 +306,16 @@ async def test_version_resources_and_raw_paths(kubectl: Kubectl) -> None:
     assert json.loads(version)["serverVersion"]["minor"] == "34"
     assert {"pods", "configmaps", "leases.coordination.k8s.io"} <= set(resources.split())
     assert await _run(kubectl, "get", "--raw", "/readyz") == "ok"
+
+
+async def test_create_commands_and_access_reviews_are_understood(kubectl: Kubectl) -> None:
+    """These speak protobuf, unlike all other commands."""
+    assert await _run(kubectl, "create", "namespace", "ns") == "namespace/ns created\n"
+    await _run(kubectl, "create", "configmap", "cm", "-n", "ns", "--from-literal=a=b")
+    await _run(kubectl, "create", "secret", "generic", "s", "-n", "ns", "--from-literal=c=d")
+    await _run(kubectl, "create", "serviceaccount", "sa", "-n", "ns")
+
+    data = await _run(kubectl, "get", "cm,secret", "-n", "ns", "-o", "jsonpath={.items[*].data}")
+    assert data == '{"a":"b"} {"c":"ZA=="}'
+    assert await _run(kubectl, "auth", "can-i", "create", "pods") == "yes\n"
+    await _run(kubectl, "delete", "namespace", "ns")

@@ -373,6 +373,7 @@ def test_plain_row(rt: ResourceType, item: dict[str, Any], expected: list[Any]) 
         ("boolean", ".spec.n", None),
         ("string", ".spec.none", None),
         ("string", ".spec.null", None),
+        ("string", ".spec.list[0:1]", None),
     ],
 )
 def test_custom_cell_follows_type_and_path(kind: str, path: str, expected: Any) -> None:

@@ -1,0 +1,102 @@
+import io
+
+import pytest
+
+from cli.display import Display, format_rows
+from cli.progress import GangView, TaskLine
+from framework.api.naming import TaskKey
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def line(index: int, state: str, note: str = "", attempt: int = 0) -> TaskLine:
+    return TaskLine(TaskKey("worker", index), state, attempt, note, code=0)
+
+
+def gang(*tasks: TaskLine, name: str = "gang", state: str = "AttemptPreparing") -> GangView:
+    return GangView(name, state, 0, "", tasks)
+
+
+def test_update_in_a_pipe_prints_changes_only() -> None:
+    stream = io.StringIO()
+    with Display(stream) as display:
+        display.update([gang(line(0, "AttemptPreparing", "waits"))], 1.0, None)
+        display.update([gang(line(0, "AttemptPreparing", "waits"))], 2.0, None)
+        display.update([gang(line(0, "AttemptRunning", attempt=1))], 3.25, None)
+    assert stream.getvalue().splitlines() == [
+        "    1.0s  gang  AttemptPreparing",
+        "    1.0s  worker/0  AttemptPreparing: waits",
+        "    3.2s  worker/0  AttemptRunning (attempt 1)",
+    ]
+
+
+def test_update_with_several_frameworks_names_each() -> None:
+    stream = io.StringIO()
+    Display(stream).update([gang(line(0, "A"), name="a"), gang(line(0, "B"), name="b")], 0.0, None)
+    assert stream.getvalue().splitlines() == [
+        "    0.0s  a  AttemptPreparing",
+        "    0.0s  a worker/0  A",
+        "    0.0s  b  AttemptPreparing",
+        "    0.0s  b worker/0  B",
+    ]
+
+
+def test_update_with_an_alert_says_when_it_comes_and_goes() -> None:
+    stream = io.StringIO()
+    display = Display(stream)
+    for alert in (None, "refused", "refused", None):
+        display.update([], 0.0, alert)
+    assert stream.getvalue().splitlines() == [
+        "    0.0s  alert  refused",
+        "    0.0s  alert  connected again",
+    ]
+
+
+def test_show_table_aligns_the_tasks() -> None:
+    stream = io.StringIO()
+    display = Display(stream)
+    done = gang(line(0, "Succeeded"), line(10, "Failed", "Phrase (7)", 12), state="Failed")
+    display.show_table([done], 3.14)
+    assert stream.getvalue().splitlines() == [
+        "Framework gang: Failed after 3.1 s, attempt 0",
+        "TASK       STATE      ATTEMPT  CODE  NOTE",
+        "worker/0   Succeeded  0        0",
+        "worker/10  Failed     12       0     Phrase (7)",
+    ]
+
+
+def test_show_table_with_markup_in_a_note_prints_it_as_it_is() -> None:
+    stream = io.StringIO()
+    Display(stream).show_table([gang(line(0, "Failed", "[bold]x[/bold] [1]"))], 0.0)
+    assert "[bold]x[/bold] [1]" in stream.getvalue()
+
+
+def test_update_on_a_terminal_draws_each_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with Display(stream) as display:
+        assert display.is_live
+        display.update([gang(line(0, "AttemptRunning", "well"))], 1.0, "the server is away")
+    shown = stream.getvalue()
+    for text in ("gang", "worker/0", "AttemptRunning", "well", "the server is away"):
+        assert text in shown
+
+
+def test_update_on_a_terminal_with_many_tasks_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    tasks = [line(i, "AttemptRunning") for i in range(99)]
+    with Display(stream) as display:
+        display.update([gang(*tasks, line(99, "AttemptPreparing", "Unschedulable"))], 1.0, None)
+    shown = stream.getvalue()
+    assert "worker/99" in shown
+    assert "Unschedulable" in shown
+    assert "worker/7" not in shown
+    assert "99" in shown
+
+
+def test_format_rows_pads_all_but_the_last_column() -> None:
+    assert format_rows([("a", "b"), ("long", "")]) == ["a     b", "long"]

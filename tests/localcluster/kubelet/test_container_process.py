@@ -1,0 +1,369 @@
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcluster.kubelet.container_process import (
+    ContainerProcess,
+    LaunchSpec,
+    Namespaces,
+    StartError,
+)
+from localcluster.kubelet.sandbox import NO_NAMESPACES, Isolation, detect_namespaces
+
+pytestmark = pytest.mark.local
+ROOM = Path(__file__).parents[3]
+
+
+@pytest.fixture(params=["private root", "none"])
+async def namespaces(request: pytest.FixtureRequest, tmp_path: Path) -> Namespaces:
+    if request.param == "none":
+        return NO_NAMESPACES
+    return await detect_namespaces(Isolation.ROOT, tmp_path)
+
+
+def build_spec(script: str, tmp_path: Path, namespaces: Namespaces, **fields: Any) -> LaunchSpec:
+    root = tmp_path / "root"
+    root.mkdir(exist_ok=True)
+    return LaunchSpec(
+        argv=["sh", "-c", script],
+        env={"PATH": os.environ["PATH"]},
+        cwd="/",
+        namespaces=namespaces,
+        log=tmp_path / "log",
+        root=root,
+        hostname="pod-0",
+        **fields,
+    )
+
+
+@contextlib.asynccontextmanager
+async def start(spec: LaunchSpec) -> AsyncGenerator[ContainerProcess]:
+    container = ContainerProcess(spec)
+    try:
+        yield container
+    finally:
+        await container.kill()
+
+
+async def run(spec: LaunchSpec) -> int:
+    async with start(spec) as container:
+        await container.started()
+        return await container.wait()
+
+
+async def wait_for_line(path: Path, text: str) -> str:
+    """Wait until the log has a line with a text, and return what follows it there."""
+    while True:
+        for line in path.read_text().splitlines() if path.exists() else ():
+            if text in line:
+                return line.partition(text)[2]
+        await asyncio.sleep(0.01)
+
+
+def is_alive(marker: str) -> bool:
+    """Tell whether a process runs with this word in its command line."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if marker.encode() in path.read_bytes().split(b"\0"):
+                return True
+    return False
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
+async def test_container_process_exit_code_is_the_commands(
+    script: str, code: int, tmp_path: Path, namespaces: Namespaces
+) -> None:
+    assert await run(build_spec(script, tmp_path, namespaces)) == code
+
+
+async def test_container_process_output_is_logged_line_by_line(
+    tmp_path: Path, namespaces: Namespaces
+) -> None:
+    await run(build_spec("echo out; echo err >&2; printf part", tmp_path, namespaces))
+
+    lines = [line.split(" ", 3)[1:] for line in (tmp_path / "log").read_text().splitlines()]
+    assert sorted(lines) == [
+        ["stderr", "F", "err"],
+        ["stdout", "F", "out"],
+        ["stdout", "P", "part"],
+    ]
+
+
+async def test_container_process_much_output_is_logged_whole(
+    tmp_path: Path, namespaces: Namespaces
+) -> None:
+    await run(build_spec("seq 1 50000", tmp_path, namespaces))
+
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [line.rsplit(" ", 1)[1] for line in lines] == [str(i) for i in range(1, 50001)]
+
+
+async def test_container_process_missing_command_says_so(
+    tmp_path: Path, namespaces: Namespaces
+) -> None:
+    spec = build_spec("", tmp_path, namespaces)
+    spec.argv[:] = ["no-such-program"]
+
+    async with start(spec) as container:
+        with pytest.raises(StartError, match='exec: "no-such-program": .*not found'):
+            await container.started()
+        assert await container.wait() == 128
+
+
+async def test_container_process_terminate_reaches_the_command_only(
+    tmp_path: Path, namespaces: Namespaces
+) -> None:
+    script = "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.01; done"
+
+    async with start(build_spec(script, tmp_path, namespaces)) as container:
+        await wait_for_line(tmp_path / "log", "up")
+        container.terminate()
+        assert await container.wait() == 3
+
+    assert "bye" in (tmp_path / "log").read_text()
+
+
+async def test_container_process_without_handler_ends_on_terminate(
+    tmp_path: Path, namespaces: Namespaces
+) -> None:
+    async with start(build_spec("echo up; exec sleep 600", tmp_path, namespaces)) as container:
+        await wait_for_line(tmp_path / "log", "up")
+        container.terminate()
+        assert await container.wait() == 143
+
+
+async def test_container_process_end_leaves_no_orphan(
+    tmp_path: Path, namespaces: Namespaces
+) -> None:
+    marker = f"{86400 + os.getpid()}.1"
+
+    code = await run(build_spec(f"setsid sleep {marker} & sleep 0.1", tmp_path, namespaces))
+
+    assert code == 0
+    assert not is_alive(marker)
+
+
+async def test_container_process_kill_leaves_no_orphan(
+    tmp_path: Path, namespaces: Namespaces
+) -> None:
+    marker = f"{86400 + os.getpid()}.2"
+    script = f"trap '' TERM; setsid sleep {marker} & echo up; while :; do sleep 1; done"
+
+    async with start(build_spec(script, tmp_path, namespaces)) as container:
+        await wait_for_line(tmp_path / "log", "up")
+        container.terminate()
+        assert await container.kill() == 137
+
+    assert not is_alive(marker)
+
+
+async def test_container_process_kubelet_killed_takes_the_container_along(
+    tmp_path: Path, namespaces: Namespaces
+) -> None:
+    marker = f"{86400 + os.getpid()}.3"
+    (tmp_path / "root").mkdir()
+    driver = (
+        "import asyncio, os, pathlib\n"
+        "from localcluster.kubelet.container_process import *\n"
+        "async def main():\n"
+        f"    spec = LaunchSpec(['sleep', '{marker}'], dict(os.environ), '/', {namespaces!r},\n"
+        f"        log=pathlib.Path({str(tmp_path / 'log')!r}),\n"
+        f"        root=pathlib.Path({str(tmp_path / 'root')!r}))\n"
+        "    container = ContainerProcess(spec)\n"
+        "    await container.started()\n"
+        "    print(container.init_pid, flush=True)\n"
+        "    await container.wait()\n"
+        "asyncio.run(main())\n"
+    )
+    kubelet = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", driver, stdout=subprocess.PIPE, cwd=ROOM
+    )
+    assert kubelet.stdout is not None
+    init = os.pidfd_open(int(await kubelet.stdout.readline()))
+    assert is_alive(marker)
+
+    kubelet.kill()
+    await kubelet.wait()
+
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(init, ended.set)
+    await ended.wait()
+    asyncio.get_running_loop().remove_reader(init)
+    os.close(init)
+    assert not is_alive(marker)
+
+
+# --- Private root ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def private(tmp_path: Path) -> Namespaces:
+    return await detect_namespaces(Isolation.ROOT, tmp_path)
+
+
+async def test_private_root_mounts_appear_and_the_host_stays_as_it_is(
+    tmp_path: Path, private: Namespaces
+) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    (volume / "deep").mkdir()
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.64.0.1 pod-0\n")
+    targets = [
+        "/mnt/kubelet-test",
+        "/kubelet-test/a/b",
+        "/usr/local/lib/kubelet-test",
+        "/var/run/kt",
+    ]
+    mounts = [(str(volume), target, False) for target in targets]
+    mounts += [
+        (str(volume), "/mnt/kubelet-test/deep/inner", False),
+        (str(volume), "/kubelet-test/ro", True),
+        (str(hosts), "/etc/hosts", False),
+        (str(hosts), "/dev/termination-log", False),
+    ]
+    script = (
+        f"for d in {' '.join(targets)}; do echo x >$d/file || exit 1; done; "
+        "touch /mnt/kubelet-test/deep/inner/y || exit 2; "
+        "! touch /kubelet-test/ro/z 2>/dev/null || exit 3; "
+        "cat /etc/hosts; cat /dev/termination-log; hostname; pwd; "
+        "test -e /usr/bin/env && test -c /dev/null && ls /usr/local/lib >/dev/null || exit 4; "
+        "touch /own /mnt/own || exit 5; test -e /proc/self/exe || exit 6"
+    )
+
+    code = await run(build_spec(script, tmp_path, private, mounts=mounts))
+
+    log = (tmp_path / "log").read_text()
+    assert code == 0, log
+    assert [line.rsplit(" F ", 1)[1] for line in log.splitlines()] == [
+        "127.64.0.1 pod-0",
+        "127.64.0.1 pod-0",
+        "pod-0",
+        "/",
+    ]
+    assert (volume / "file").exists()
+    assert (volume / "y").exists()
+    traces = [
+        "/mnt/kubelet-test",
+        "/kubelet-test",
+        "/usr/local/lib/kubelet-test",
+        "/own",
+        "/mnt/own",
+    ]
+    assert [path for path in traces if Path(path).exists()] == []
+    assert list((tmp_path / "root").iterdir()) == []
+
+
+async def test_private_root_working_directory_is_made(tmp_path: Path, private: Namespaces) -> None:
+    spec = build_spec("pwd; touch here", tmp_path, private)
+    spec = LaunchSpec(**{f: getattr(spec, f) for f in spec.__slots__} | {"cwd": "/kubelet-work/x"})
+
+    assert await run(spec) == 0
+    assert "/kubelet-work/x" in (tmp_path / "log").read_text()
+    assert not Path("/kubelet-work").exists()
+
+
+async def test_private_root_bad_mount_is_a_start_error(tmp_path: Path, private: Namespaces) -> None:
+    async with start(build_spec("true", tmp_path, private, mounts=[("/tmp", "/", False)])) as bad:
+        with pytest.raises(StartError, match="cannot be mounted at /"):
+            await bad.started()
+
+
+async def test_private_root_joined_command_sees_the_containers_root(
+    tmp_path: Path, private: Namespaces
+) -> None:
+    spec = build_spec("touch /only-here; echo up; sleep 600", tmp_path, private)
+    output = os.memfd_create("output")
+    async with start(spec) as container:
+        await container.started()
+        await wait_for_line(tmp_path / "log", "up")
+        guest = ContainerProcess(
+            LaunchSpec(
+                ["sh", "-c", "ls -d /only-here; hostname"],
+                spec.env,
+                "/",
+                private,
+                join=container.init_pid,
+            ),
+            output=output,
+        )
+        await guest.started()
+        assert await guest.wait() == 0
+
+    assert os.pread(output, 100, 0) == b"/only-here\npod-0\n"
+    os.close(output)
+
+
+# --- Another user ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def public_copy() -> Iterator[Path]:
+    """A copy of the room that every user may read, below a directory every user may enter."""
+    directory = Path(tempfile.mkdtemp())
+    directory.chmod(0o777)
+    try:
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOM / "localcluster", directory / "localcluster", ignore=ignore)
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def find_public_python() -> str | None:
+    """Return an interpreter that other users may run and that is new enough."""
+    for name in ("python3.13", "python3.12", "python3.11", "python3"):
+        path = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
+        check = "import sys; sys.exit(sys.version_info < (3, 11))"
+        command = ["runuser", "-u", "nobody", "--", path or "false", "-c", check]
+        if path and subprocess.run(command, check=False).returncode == 0:
+            return path
+    return None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_private_root_ordinary_user_gets_one_in_a_user_namespace(public_copy: Path) -> None:
+    python = find_public_python() if shutil.which("runuser") else None
+    if python is None:
+        pytest.skip("needs runuser and a Python 3.11 that user nobody may run: install python3")
+    driver = (
+        "import asyncio, os, pathlib\n"
+        "from localcluster.kubelet.container_process import *\n"
+        "from localcluster.kubelet.sandbox import *\n"
+        "async def main():\n"
+        "    base = pathlib.Path.cwd() / 'own'\n"
+        "    found = await detect_namespaces(Isolation.AUTO, base)\n"
+        "    if not found.private_root: print('forbidden'); return\n"
+        "    script = 'id -un; echo x >/mnt/kubelet-test/file'\n"
+        "    (base / 'volume').mkdir()\n"
+        "    mounts = [(str(base / 'volume'), '/mnt/kubelet-test', False)]\n"
+        "    spec = LaunchSpec(['sh', '-c', script], {'PATH': os.environ['PATH']}, '/', found,\n"
+        "        log=base / 'log', root=base / 'trial-root', mounts=mounts)\n"
+        "    container = ContainerProcess(spec)\n"
+        "    await container.started()\n"
+        "    print(found.user, await container.wait(), (base / 'log').read_text().split()[-1],\n"
+        "          (base / 'volume/file').exists())\n"
+        "asyncio.run(main())\n"
+    )
+
+    answer = subprocess.run(
+        ["runuser", "-u", "nobody", "--", python, "-c", driver],
+        cwd=public_copy,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    if answer.stdout.strip() == "forbidden":
+        pytest.skip("this host forbids user namespaces to ordinary users")
+    assert answer.stdout.split() == ["True", "0", "nobody", "True"], answer.stderr

@@ -1,0 +1,108 @@
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from localcluster.kubelet.probes import (
+    ProbeCounter,
+    ProbeResult,
+    ProbeSpec,
+    follow_probe,
+    parse_probe,
+    probe_once,
+)
+
+
+class Target:
+    pod_ip = "127.0.0.1"
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+
+    def resolve_port(self, port: int | str) -> int:
+        return int(port)
+
+    async def execute(self, argv: Sequence[str]) -> tuple[int, str]:
+        if argv == ["hang"]:
+            await asyncio.Event().wait()
+        return self.codes.pop(0), " ".join(argv)
+
+
+@asynccontextmanager
+async def listen(answer: bytes) -> AsyncGenerator[int]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if answer:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+def test_parse_probe_defaults_are_the_apis() -> None:
+    assert parse_probe({"tcpSocket": {"port": 1}}) == ProbeSpec(
+        {"tcpSocket": {"port": 1}}, 0, 10, 1, 1, 3
+    )
+
+
+def test_probe_counter_answers_count_in_a_row() -> None:
+    spec = parse_probe({"failureThreshold": 2})
+    reached = []
+    counter = ProbeCounter()
+    for ok in (True, False, True, False, False):
+        counter = counter.observe(ok=ok)
+        reached.append(counter.has_reached(spec))
+
+    assert reached == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize(("status", "ok"), [(200, True), (302, True), (404, False), (503, False)])
+async def test_probe_once_http_status_decides(status: int, *, ok: bool) -> None:
+    async with listen(f"HTTP/1.1 {status} X\r\n\r\n".encode()) as port:
+        result = await probe_once({"httpGet": {"port": port, "path": "/up"}}, Target(), 1)
+
+    assert result.ok is ok
+
+
+async def test_probe_once_tcp_open_port_is_ok_and_closed_is_not() -> None:
+    async with listen(b"") as port:
+        assert (await probe_once({"tcpSocket": {"port": port}}, Target(), 1)).ok
+    assert not (await probe_once({"tcpSocket": {"port": port}}, Target(), 1)).ok
+
+
+async def test_probe_once_exec_exit_code_decides() -> None:
+    target = Target(0, 1)
+    action = {"exec": {"command": ["check", "it"]}}
+
+    assert await probe_once(action, target, 1) == ProbeResult(ok=True, message="check it")
+    assert not (await probe_once(action, target, 1)).ok
+
+
+async def test_probe_once_slow_command_times_out() -> None:
+    result = await probe_once({"exec": {"command": ["hang"]}}, Target(), 0.01)
+
+    assert result == ProbeResult(ok=False, message="timed out after 0.01s")
+
+
+async def test_probe_once_unknown_kind_fails() -> None:
+    assert not (await probe_once({"grpc": {"port": 1}}, Target(), 1)).ok
+
+
+@pytest.mark.looptime
+async def test_follow_probe_waits_as_told_and_ends_when_told() -> None:
+    loop = asyncio.get_running_loop()
+    seen: list[Any] = []
+
+    async def heed(result: ProbeResult, *, counts: bool) -> bool:
+        seen.append((round(loop.time()), result.ok, counts))
+        return result.ok
+
+    spec = ProbeSpec({"exec": {"command": ["x"]}}, 3, 5, 1, 1, 2)
+    await follow_probe(spec, Target(1, 1, 0), heed)
+
+    assert seen == [(3, False, False), (8, False, True), (13, True, True)]

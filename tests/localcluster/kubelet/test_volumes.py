@@ -1,0 +1,249 @@
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework.api.constants import SERVICE_ACCOUNT_DIR
+from framework.kube.resources import CONFIGMAPS, SECRETS, Object
+from localcluster.kubelet.environment import Sources
+from localcluster.kubelet.fields import FieldError, PodFacts
+from localcluster.kubelet.pod_directory import PodDirectory
+from localcluster.kubelet.volumes import (
+    SERVICE_ACCOUNT_VOLUME,
+    DirectoryVolume,
+    HostVolume,
+    MountPlan,
+    Volume,
+    VolumeFile,
+    list_volume_references,
+    plan_mounts,
+    plan_volumes,
+)
+
+SOURCES: Sources = {
+    (CONFIGMAPS, "conf"): {"data": {"a": "1", "b": "2"}},
+    (SECRETS, "key"): {"data": {"k": base64.b64encode(b"pw").decode()}},
+    (CONFIGMAPS, "none"): None,
+}
+ACCOUNT = {"token": b"tok", "namespace": b"ns"}
+
+
+def build_facts(*volumes: Object, **spec: Any) -> PodFacts:
+    pod = {
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"x": "y"}},
+        "spec": {"containers": [{"name": "main"}], "volumes": list(volumes), **spec},
+    }
+    return PodFacts(pod, "local", "127.0.0.1", ("127.64.0.1",), {})
+
+
+def plan(volume: Object) -> Volume:
+    return plan_volumes(build_facts({"name": "v", **volume}), SOURCES, ACCOUNT)["v"]
+
+
+def read_files(volume: Volume) -> dict[str, tuple[bytes, int]]:
+    assert isinstance(volume, DirectoryVolume)
+    return {file.path: (file.content, file.mode) for file in volume.files}
+
+
+def test_plan_volumes_empty_dir_is_writable() -> None:
+    assert plan({"emptyDir": {}}) == DirectoryVolume()
+
+
+def test_plan_volumes_host_path_is_taken_as_it_is() -> None:
+    volume = plan({"hostPath": {"path": "/data", "type": "Directory"}})
+
+    assert volume == HostVolume("/data", "Directory")
+
+
+def test_plan_volumes_configmap_has_a_file_for_each_key() -> None:
+    volume = plan({"configMap": {"name": "conf", "defaultMode": 0o400}})
+
+    assert read_files(volume) == {"a": (b"1", 0o400), "b": (b"2", 0o400)}
+
+
+def test_plan_volumes_items_choose_keys_paths_and_modes() -> None:
+    items = [{"key": "b", "path": "deep/x", "mode": 0o755}]
+
+    volume = plan({"configMap": {"name": "conf", "items": items}})
+
+    assert read_files(volume) == {"deep/x": (b"2", 0o755)}
+
+
+def test_plan_volumes_secret_is_decoded_and_read_only() -> None:
+    volume = plan({"secret": {"secretName": "key"}})
+
+    assert read_files(volume) == {"k": (b"pw", 0o644)}
+    assert isinstance(volume, DirectoryVolume)
+    assert volume.is_read_only
+
+
+def test_plan_volumes_projected_merges_its_sources() -> None:
+    sources = [
+        {"serviceAccountToken": {"path": "token"}},
+        {"configMap": {"name": "conf", "items": [{"key": "a", "path": "ca.crt"}]}},
+        {"configMap": {"name": "none", "optional": True}},
+        {"secret": {"name": "key"}},
+        {
+            "downwardAPI": {
+                "items": [
+                    {"path": "ns", "fieldRef": {"fieldPath": "metadata.namespace"}},
+                    {
+                        "path": "cpu",
+                        "resourceFieldRef": {"containerName": "main", "resource": "requests.cpu"},
+                    },
+                ]
+            }
+        },
+    ]
+
+    files = read_files(plan({"projected": {"sources": sources}}))
+
+    assert {path: content for path, (content, _) in files.items()} == {
+        "token": b"tok",
+        "ca.crt": b"1",
+        "k": b"pw",
+        "ns": b"ns",
+        "cpu": b"0",
+    }
+
+
+def test_plan_volumes_downward_api_shows_labels() -> None:
+    items = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
+
+    assert read_files(plan({"downwardAPI": {"items": items}}))["labels"][0] == b'x="y"'
+
+
+@pytest.mark.parametrize(
+    ("volume", "message"),
+    [
+        ({"configMap": {"name": "none"}}, 'volume "v" : configmap "none" not found'),
+        (
+            {"configMap": {"name": "conf", "items": [{"key": "z", "path": "z"}]}},
+            "references non-existent configMap key: z",
+        ),
+        (
+            {"configMap": {"name": "conf", "items": [{"key": "a", "path": "../z"}]}},
+            "must be relative",
+        ),
+        ({"persistentVolumeClaim": {"claimName": "c"}}, "no volumes persistentVolumeClaim"),
+    ],
+)
+def test_plan_volumes_what_cannot_be_made_raises(volume: Object, message: str) -> None:
+    with pytest.raises(FieldError, match=message):
+        plan(volume)
+
+
+def test_plan_volumes_service_account_is_there_unless_refused() -> None:
+    wanted = plan_volumes(build_facts(), {}, ACCOUNT)
+    refused = plan_volumes(build_facts(automountServiceAccountToken=False), {}, ACCOUNT)
+
+    assert read_files(wanted[SERVICE_ACCOUNT_VOLUME])["token"][0] == b"tok"
+    assert refused == {}
+
+
+def test_list_volume_references_pod_names_every_object() -> None:
+    projected = {"sources": [{"secret": {"name": "key"}}, {"configMap": {"name": "none"}}]}
+    facts = build_facts(
+        {"name": "a", "configMap": {"name": "conf"}},
+        {"name": "b", "secret": {"secretName": "other"}},
+        {"name": "c", "projected": projected},
+    )
+
+    assert list_volume_references(facts.pod) == {
+        (CONFIGMAPS, "conf"),
+        (SECRETS, "other"),
+        (SECRETS, "key"),
+        (CONFIGMAPS, "none"),
+    }
+
+
+def test_plan_mounts_sub_paths_and_read_only_are_worked_out() -> None:
+    volumes: dict[str, Volume] = {
+        "v": DirectoryVolume(),
+        "c": DirectoryVolume(is_read_only=True),
+        SERVICE_ACCOUNT_VOLUME: DirectoryVolume(is_read_only=True),
+    }
+    container = {
+        "name": "main",
+        "volumeMounts": [
+            {"name": "v", "mountPath": "/mnt/x/", "subPathExpr": "$(POD)/log"},
+            {"name": "v", "mountPath": "/mnt/y", "readOnly": True},
+            {"name": "c", "mountPath": "/etc/conf", "subPath": "a"},
+        ],
+    }
+
+    assert plan_mounts(container, volumes, {"POD": "p"}) == [
+        MountPlan("v", "p/log", "/mnt/x", read_only=False),
+        MountPlan("v", "", "/mnt/y", read_only=True),
+        MountPlan("c", "a", "/etc/conf", read_only=True),
+        MountPlan(SERVICE_ACCOUNT_VOLUME, "", SERVICE_ACCOUNT_DIR, read_only=True),
+    ]
+
+
+def test_plan_mounts_users_service_account_volume_wins() -> None:
+    volumes: dict[str, Volume] = {
+        "mine": DirectoryVolume(),
+        SERVICE_ACCOUNT_VOLUME: DirectoryVolume(),
+    }
+    mounts = [{"name": "mine", "mountPath": SERVICE_ACCOUNT_DIR}]
+
+    plans = plan_mounts({"name": "main", "volumeMounts": mounts}, volumes, {})
+
+    assert [plan.volume for plan in plans] == ["mine"]
+
+
+def test_plan_mounts_unknown_volume_raises() -> None:
+    mounts = [{"name": "no", "mountPath": "/x"}]
+
+    with pytest.raises(FieldError, match='volume "no" of container main does not exist'):
+        plan_mounts({"name": "main", "volumeMounts": mounts}, {}, {})
+
+
+def test_pod_directory_volumes_are_written_with_their_modes(tmp_path: Path) -> None:
+    directory = PodDirectory(tmp_path, "u")
+    assert not directory.exists
+    directory.make("127.0.0.1\tlocalhost\n")
+    volumes: dict[str, Volume] = {
+        "v": DirectoryVolume(),
+        "c": DirectoryVolume((VolumeFile("deep/run.sh", b"x", 0o755),)),
+    }
+
+    directory.write_volumes(volumes)
+    directory.write_volumes(volumes)
+
+    script = directory.locate_mount(MountPlan("c", "deep/run.sh", "/x", read_only=False), volumes)
+    assert script.read_bytes() == b"x"
+    assert script.stat().st_mode & 0o777 == 0o755
+    assert (directory.volumes / "v").stat().st_mode & 0o777 == 0o777
+    assert directory.path.stat().st_mode & 0o777 == 0o700
+    directory.remove()
+    assert not directory.exists
+
+
+def test_pod_directory_missing_sub_path_becomes_a_directory(tmp_path: Path) -> None:
+    directory = PodDirectory(tmp_path, "u")
+    directory.make("")
+    volumes: dict[str, Volume] = {"v": DirectoryVolume()}
+    directory.write_volumes(volumes)
+
+    assert directory.locate_mount(MountPlan("v", "a/b", "/x", read_only=False), volumes).is_dir()
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_made"), [("", True), ("DirectoryOrCreate", True), ("FileOrCreate", True)]
+)
+def test_pod_directory_missing_host_path_is_made_if_its_type_says_so(
+    kind: str, *, is_made: bool, tmp_path: Path
+) -> None:
+    directory = PodDirectory(tmp_path, "u")
+
+    directory.write_volumes({"h": HostVolume(str(tmp_path / "new"), kind)})
+
+    assert (tmp_path / "new").exists() is is_made
+
+
+@pytest.mark.parametrize("kind", ["Directory", "File", "Socket"])
+def test_pod_directory_host_path_of_another_type_raises(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(FieldError, match=f"is not a {kind}"):
+        PodDirectory(tmp_path, "u").write_volumes({"h": HostVolume(str(tmp_path / "no"), kind)})
