@@ -96,5 +96,5 @@ lock: $(STAMP) ## pin requirements anew (ARGS=--upgrade for the newest)
 
 .PHONY: clean
 clean: ## remove .venv and everything generated
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -226,6 +226,7 @@ def _published(cluster: LocalCluster) -> Iterator[ClusterState]:
             yield state
         finally:
             path.unlink(missing_ok=True)
+            (cluster.directory / _LOCK_FILE).unlink(missing_ok=True)
 
 
 def _start_detached(options: UpOptions, directory: Path) -> ExitCode:

@@ -41,6 +41,8 @@ NAME = "frameworkbarrier-local"
 """What the cluster, its user and its context are called in the kubeconfig."""
 NODE_NAME = "local"
 HOST = "127.0.0.1"
+# Several local clusters on one machine must not fight for the default port.
+CONTROLLER_ARGUMENTS = ("--health-port", "0")
 
 
 class LocalClusterError(Exception):
@@ -93,6 +95,7 @@ class LocalCluster:
         self.directory = options.directory.absolute()
         self.kubeconfig_path = (options.kubeconfig_path or self.directory / "kubeconfig").absolute()
         self.logs_path = self.directory / "logs"
+        self._kubelet_path = self.directory / "kubelet"
         self.kube_config = KubeConfig(server="", token=secrets.token_urlsafe(32))
         self.logs = LogStore(self.logs_path, clock)
         self.controller: Supervisor | None = None
@@ -140,6 +143,8 @@ class LocalCluster:
         server = await self._start_server(stack, storage)
         self.kube_config = KubeConfig(server=server, token=self.kube_config.token)
         self._write_kubeconfig()
+        # It would point at nothing.
+        stack.callback(self.kubeconfig_path.unlink, missing_ok=True)
         logger.info("API server started", extra={"server": server})
         if self.options.with_kubelet:
             await self._start_kubelet(stack)
@@ -167,7 +172,7 @@ class LocalCluster:
         kubelet = Kubelet(
             await stack.enter_async_context(client),
             clock=self._clock,
-            root=self.directory / "kubelet",
+            root=self._kubelet_path,
             api_address=self.kube_config.server,
             service_account_token=self.kube_config.token or "",
             node_name=NODE_NAME,
@@ -181,7 +186,7 @@ class LocalCluster:
 
     def _build_controller(self) -> Supervisor:
         command = [sys.executable, "-P", "-m", "controller"]
-        command += ["--kubeconfig", str(self.kubeconfig_path), "--health-port", "0"]
+        command += ["--kubeconfig", str(self.kubeconfig_path), *CONTROLLER_ARGUMENTS]
         # The kubeconfig decides, not what this user's shell says about some other cluster.
         env = {k: v for k, v in os.environ.items() if not k.startswith(("KUBE", "FRAMEWORKC"))}
         return Supervisor(
@@ -205,16 +210,9 @@ class LocalCluster:
             ) from e
 
     def _close_directory(self) -> None:
-        """Remove what only a running cluster needs; the kubeconfig would point at nothing."""
-        self.kubeconfig_path.unlink(missing_ok=True)
-        if self.options.keeps_directory:
-            return
-        for entry in self.directory.iterdir():
-            if entry != self.logs_path and entry.suffix != ".log":
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry, ignore_errors=True)
-                else:
-                    entry.unlink(missing_ok=True)
+        """Remove what only a running cluster needs, and nothing that may be somebody else's."""
+        if not self.options.keeps_directory:
+            shutil.rmtree(self._kubelet_path, ignore_errors=True)
 
     def _write_kubeconfig(self) -> None:
         """Write the file that only its owner may read, in one step."""

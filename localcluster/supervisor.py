@@ -22,7 +22,8 @@ _STOP_SECONDS = 10.0
 # A child that lived so long had a good start: its end is news, not a fault of its set-up.
 _HEALTHY_SECONDS = 10.0
 _MAX_QUICK_ENDS = 6
-_TAIL_BYTES = 2000
+_TAIL_BYTES = 4000
+_TAIL_LINES = 5
 
 
 class ChildFailedError(Exception):
@@ -45,6 +46,7 @@ class Supervisor:
         log_path: Path,
         env: Mapping[str, str],
         clock: Clock,
+        backoff: Backoff | None = None,
     ) -> None:
         """Prepare; ``run`` starts it.
 
@@ -54,6 +56,7 @@ class Supervisor:
             log_path: where its output goes, appended.
             env: its whole environment.
             clock: tells a quick end from a late one.
+            backoff: pauses between an end and the next start; 0.1 s and growing by default.
         """
         self.pid: int | None = None
         self.starts = 0
@@ -63,6 +66,7 @@ class Supervisor:
         self._log_path = log_path
         self._env = dict(env)
         self._clock = clock
+        self._backoff = backoff or Backoff(0.1, 2.0, 5.0)
 
     async def run(self) -> None:
         """Run the child until cancelled; then end it and wait for its end.
@@ -70,13 +74,12 @@ class Supervisor:
         Raises:
             ChildFailedError: it ended right after its start several times in a row.
         """
-        backoff = Backoff(0.1, 2.0, 5.0)
         quick_ends = 0
         while True:
             started = self._clock.monotonic()
             code = await self._run_once()
             if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
-                backoff.reset()
+                self._backoff.reset()
                 quick_ends = 0
             quick_ends += 1
             if quick_ends >= _MAX_QUICK_ENDS:
@@ -85,7 +88,7 @@ class Supervisor:
                     f"at last with {_name_end(code)}; its log is {self._log_path}:\n"
                     f"{self._read_tail()}"
                 )
-            delay_seconds = backoff.next_bound_seconds()
+            delay_seconds = self._backoff.next_bound_seconds()
             logger.warning(
                 "child ended, will be started again",
                 extra={"child": self._name, "end": _name_end(code), "delay_seconds": delay_seconds},
@@ -126,9 +129,10 @@ class Supervisor:
 
     def _read_tail(self) -> str:
         try:
-            return self._log_path.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace")
+            lines = self._log_path.read_bytes()[-_TAIL_BYTES:].splitlines()[-_TAIL_LINES:]
         except OSError:
             return ""
+        return b"\n".join(lines).decode("utf-8", "replace")
 
 
 def _name_end(code: int) -> str:

@@ -18,6 +18,7 @@ from localcluster.apiserver.strategy import Strategy
 from localcluster.apiserver.writes import get_namespace_finalizers, present
 
 CRD_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+_IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 _POLICIES = (BACKGROUND, FOREGROUND, ORPHAN)
 _OPTIONS = ResourceType("meta.k8s.io", "v1", "options", "DeleteOptions")
 
@@ -124,6 +125,8 @@ class Deleter:
     def _begin_namespace(
         self, rt: ResourceType, key: ObjectKey, obj: Object, options: DeleteOptions
     ) -> Object:
+        if key[1] in _IMMORTAL_NAMESPACES:
+            raise errors.forbidden(rt, key[1], "this namespace may not be deleted")
         if objects.is_terminating(obj):
             return obj
         now = objects.format_time(self._state.clock.now())

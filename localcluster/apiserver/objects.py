@@ -17,11 +17,17 @@ ObjectKey = tuple[str, str]
 
 def copy_json(value: Any) -> Any:
     """Return a deep copy of a JSON value; several times faster than copy.deepcopy."""
+    # Leaves are told apart before the call: most values are leaves, and calls are what costs.
     kind = type(value)
     if kind is dict:
-        return {key: copy_json(item) for key, item in value.items()}
+        return {
+            key: copy_json(item) if type(item) is dict or type(item) is list else item
+            for key, item in value.items()
+        }
     if kind is list:
-        return [copy_json(item) for item in value]
+        return [
+            copy_json(item) if type(item) is dict or type(item) is list else item for item in value
+        ]
     return value
 
 

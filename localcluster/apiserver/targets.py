@@ -12,6 +12,7 @@ from localcluster.apiserver.errors import Object, StatusError, bad_request
 _CORE_PREFIX = ("api",)
 _GROUP_PREFIX = ("apis",)
 _FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_VERSION_MATCHES = ("", "Exact", "NotOlderThan")
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 
 
@@ -106,6 +107,25 @@ def check_field_validation(value: str, kind: str) -> str:
     if value not in _FIELD_VALIDATIONS:
         raise invalid_option(kind, "fieldValidation", value, _FIELD_VALIDATIONS)
     return value or "Warn"
+
+
+def check_version_match(query: Mapping[str, str], version: int | None) -> str:
+    """Return the resourceVersionMatch option if it fits the resourceVersion.
+
+    Raises:
+        StatusError: 422, it does not.
+    """
+    match = query.get("resourceVersionMatch", "")
+    field = "resourceVersionMatch"
+    if match not in _VERSION_MATCHES:
+        raise invalid_option("ListOptions", field, match, ("Exact", "NotOlderThan", ""))
+    if match and not query.get("resourceVersion"):
+        why = f"{field} is forbidden unless resourceVersion is provided"
+        raise forbidden_option("ListOptions", field, why)
+    if match == "Exact" and version == 0:
+        why = f'{field} "exact" is forbidden for resourceVersion "0"'
+        raise forbidden_option("ListOptions", field, why)
+    return match
 
 
 def check_propagation(value: object) -> str | None:

@@ -26,6 +26,7 @@ from localcluster.apiserver.targets import (
     Target,
     check_field_validation,
     check_propagation,
+    check_version_match,
     forbidden_option,
     invalid_option,
     missing_option,
@@ -115,10 +116,7 @@ class ResourceVerbs:
             return await self._watch(request, rt, target, renderer)
         query = request.query
         wanted = read_resource_version(query)
-        match = query.get("resourceVersionMatch", "")
-        if match and "resourceVersion" not in query:
-            why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            raise forbidden_option("ListOptions", "resourceVersionMatch", why)
+        match = check_version_match(query, wanted)
         result = self._storage.list(
             rt,
             target.namespace,
@@ -226,6 +224,9 @@ class ResourceVerbs:
         patch, kind = decode_patch(await request.read(), request.headers.get("Content-Type", ""))
         if kind == APPLY_PATCH and not options.field_manager:
             raise missing_option("PatchOptions", "fieldManager", "is required for apply patch")
+        if kind != APPLY_PATCH and "force" in request.query:
+            why = "may not be specified for non-apply patch"
+            raise forbidden_option("PatchOptions", "force", why)
         item, created = self._storage.patch(
             rt,
             target.namespace,

@@ -22,6 +22,7 @@ from localcluster.kubelet.events import EventReason
 from localcluster.kubelet.fields import FieldError
 from localcluster.kubelet.launch import PodSetup, UnknownImageError, build_launch
 from localcluster.kubelet.objects import fetch_sources
+from localcluster.kubelet.path_replacement import PathReplacement
 from localcluster.kubelet.probes import ProbeResult, follow_probe, parse_probe, probe_once
 from localcluster.kubelet.restarts import CrashBackoff, RestartPolicy
 from localcluster.kubelet.status import (
@@ -286,7 +287,8 @@ class ContainerRunner:
             return launcher.START_FAILED, "the container does not run"
         # Not a pipe: a command that prints much must not wait for a reader.
         output = os.memfd_create("output")
-        command = replace(spec, argv=list(argv), log=None, mounts=[], join=process.init_pid)
+        words = [PathReplacement(spec.paths).apply(word) for word in argv]
+        command = replace(spec, argv=words, log=None, mounts=[], join=process.init_pid)
         try:
             guest = ContainerProcess(command, output=output)
             try:

@@ -56,6 +56,8 @@ class LaunchSpec:
     """Empty directory on which the private root is built."""
     hostname: str = "localhost"
     mounts: list[tuple[str, str, bool]] = field(default_factory=list)
+    paths: dict[str, str] = field(default_factory=dict)
+    """Container path -> host path where there is no private root; already replaced in the spec."""
     join: int = 0
     """Process of the container whose namespaces to join; 0 makes new ones."""
 

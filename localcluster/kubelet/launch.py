@@ -117,4 +117,5 @@ def _replace_paths(spec: LaunchSpec, container: Object, setup: PodSetup) -> Laun
         env={name: replacement.apply(value) for name, value in spec.env.items()},
         cwd=cwd,
         mounts=[],
+        paths=paths,
     )

@@ -315,6 +315,10 @@ async def test_namespace_goes_with_all_it_holds(api: Api) -> None:
     assert (await api.list("configmaps")).ok()["items"] == []
 
 
+async def test_default_namespace_cannot_be_deleted(api: Api) -> None:
+    (await api.delete("namespaces", "default")).refused(403, "Forbidden")
+
+
 async def test_namespace_is_active_and_labelled(api: Api) -> None:
     namespace = (await api.get("namespaces", api.namespace)).ok()
 

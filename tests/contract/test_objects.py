@@ -143,6 +143,38 @@ async def test_list_at_a_future_version_is_a_timeout(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
+    "params",
+    [
+        {"resourceVersionMatch": "Exact"},
+        {"resourceVersionMatch": "Exact", "resourceVersion": "0"},
+        {"resourceVersionMatch": "Maybe", "resourceVersion": "1"},
+    ],
+    ids=["no version", "version zero", "unknown"],
+)
+async def test_list_with_a_bad_version_match_is_invalid(api: Api, params: dict[str, str]) -> None:
+    answer = await api.list("configmaps", **params)
+
+    assert answer.refused(422, "Invalid").fields == ["resourceVersionMatch"]
+
+
+async def test_list_at_an_exact_version_shows_the_past(api: Api) -> None:
+    (await api.create("configmaps", config_map("one", {"a": "1"}))).ok()
+    (await api.create("configmaps", config_map("two"))).ok()
+    version = await api.version("configmaps")
+    (await api.patch("configmaps", "one", {"data": {"a": "2"}})).ok()
+    (await api.delete("configmaps", "two")).ok()
+
+    listed = (
+        await api.list("configmaps", resourceVersion=version, resourceVersionMatch="Exact")
+    ).ok()
+
+    assert listed["metadata"]["resourceVersion"] == version
+    found = {item["metadata"]["name"]: item.get("data") for item in listed["items"]}
+    assert found["one"] == {"a": "1"}
+    assert "two" in found
+
+
+@pytest.mark.parametrize(
     ("selector", "expected"),
     [
         ("color=red", ["a"]),

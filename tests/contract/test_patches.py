@@ -220,6 +220,14 @@ async def test_apply_without_a_field_manager_is_invalid(api: Api) -> None:
     assert answer.refused(422, "Invalid").fields == ["fieldManager"]
 
 
+async def test_force_without_apply_is_invalid(api: Api) -> None:
+    (await api.create("configmaps", config_map("one"))).ok()
+
+    answer = await api.patch("configmaps", "one", {"data": {"a": "1"}}, force="true")
+
+    assert answer.refused(422, "Invalid").fields == ["force"]
+
+
 async def test_strict_patch_with_an_unknown_field_is_refused(api: Api) -> None:
     (await api.create("configmaps", config_map("one"))).ok()
 

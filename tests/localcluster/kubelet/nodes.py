@@ -34,10 +34,14 @@ def build_container(script: str, name: str = "main", **fields: Any) -> Object:
 
 
 def find_container(pod: Object, name: str = "main") -> Object:
-    """Return a container's status."""
+    """Return a container's status, one that says nothing if there is none yet."""
     status = pod["status"]
-    every = [*(status.get("initContainerStatuses") or ()), *status["containerStatuses"]]
-    return next(container for container in every if container["name"] == name)
+    every = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    none: Object = {"state": {}, "lastState": {}, "restartCount": 0}
+    return next((container for container in every if container["name"] == name), none)
 
 
 def find_condition(pod: Object, kind: str) -> Object:

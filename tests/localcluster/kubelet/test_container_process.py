@@ -319,12 +319,12 @@ def public_copy() -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def find_public_python() -> str | None:
+def find_public_python(runuser: str) -> str | None:
     """Return an interpreter that other users may run and that is new enough."""
     for name in ("python3.13", "python3.12", "python3.11", "python3"):
         path = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
         check = "import sys; sys.exit(sys.version_info < (3, 11))"
-        command = ["runuser", "-u", "nobody", "--", path or "false", "-c", check]
+        command = [runuser, "-u", "nobody", "--", path or "false", "-c", check]
         if path and subprocess.run(command, check=False).returncode == 0:
             return path
     return None
@@ -332,8 +332,9 @@ def find_public_python() -> str | None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_private_root_ordinary_user_gets_one_in_a_user_namespace(public_copy: Path) -> None:
-    python = find_public_python() if shutil.which("runuser") else None
-    if python is None:
+    runuser = shutil.which("runuser")
+    python = find_public_python(runuser) if runuser else None
+    if runuser is None or python is None:
         pytest.skip("needs runuser and a Python 3.11 that user nobody may run: install python3")
     driver = (
         "import asyncio, os, pathlib\n"
@@ -356,7 +357,7 @@ def test_private_root_ordinary_user_gets_one_in_a_user_namespace(public_copy: Pa
     )
 
     answer = subprocess.run(
-        ["runuser", "-u", "nobody", "--", python, "-c", driver],
+        [runuser, "-u", "nobody", "--", python, "-c", driver],
         cwd=public_copy,
         env={"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,

@@ -1,26 +1,468 @@
+import asyncio
+import base64
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
-from tests.localcluster.kubelet.nodes import Node, build_container, build_pod, find_container
+from framework.kube.resources import CONFIGMAPS, EVENTS, SECRETS, Object
+from localcluster.kubelet import container as container_module
+from localcluster.kubelet.restarts import BackoffBounds
+from localcluster.kubelet.sandbox import Isolation
+from tests.localcluster.kubelet.nodes import (
+    TOKEN,
+    Node,
+    build_container,
+    build_pod,
+    find_condition,
+    find_container,
+    run_node,
+    serve,
+)
 
 pytestmark = pytest.mark.local
 
-SHARED = {"volumes": [{"name": "shared", "emptyDir": {}}]}
+VOLUME = {"volumes": [{"name": "shared", "emptyDir": {}}]}
 MOUNTS = {"volumeMounts": [{"name": "shared", "mountPath": "/mnt/frameworkbarrier"}]}
 
 
-async def test_pod_with_init_and_main_shares_a_volume_and_succeeds(either_node: Node):
+def get_ended(pod: Object, name: str = "main") -> Object:
+    ended: Object = find_container(pod, name)["state"]["terminated"]
+    return ended
+
+
+def is_running(name: str = "main") -> Callable[[Object], bool]:
+    def check(pod: Object) -> bool:
+        return "running" in find_container(pod, name)["state"]
+
+    return check
+
+
+async def list_events(node: Node, reason: str) -> list[Object]:
+    """Wait for events with this reason: they are written behind everything else."""
+    while True:
+        events = (await node.client.list(EVENTS, "default"))["items"]
+        found = [event for event in events if event["reason"] == reason]
+        if found:
+            return found
+        await asyncio.sleep(0.02)
+
+
+# --- The common way -------------------------------------------------------------------------------
+
+
+async def test_pod_init_and_main_share_a_volume_and_succeed(either_node: Node) -> None:
     pod = await either_node.finish(
         build_pod(
             "p",
-            build_container("cat /mnt/frameworkbarrier/greeting; exit 0", **MOUNTS),
+            build_container("cat /mnt/frameworkbarrier/greeting", **MOUNTS),
             inits=(
                 build_container("echo hello >/mnt/frameworkbarrier/greeting", "init", **MOUNTS),
             ),
-            **SHARED,
+            **VOLUME,
         )
     )
 
-    assert pod["status"]["phase"] == "Succeeded", pod["status"]
-    assert find_container(pod, "init")["state"]["terminated"]["reason"] == "Completed"
-    assert find_container(pod)["state"]["terminated"]["exitCode"] == 0
+    assert pod["status"]["phase"] == "Succeeded"
+    assert get_ended(pod, "init")["reason"] == "Completed"
+    assert get_ended(pod)["exitCode"] == 0
+    assert get_ended(pod)["finishedAt"] >= get_ended(pod, "init")["finishedAt"]
     assert await either_node.read_log("p") == "hello\n"
+
+
+async def test_pod_initializing_already_has_its_address(node: Node) -> None:
+    await node.create(
+        build_pod("p", build_container("true"), inits=(build_container("sleep 600", "init"),))
+    )
+
+    pod = await node.wait_for("p", is_running("init"))
+
+    assert pod["status"]["phase"] == "Pending"
+    assert pod["status"]["podIP"].startswith("127.64.")
+    assert pod["spec"]["nodeName"] == "local"
+    assert find_condition(pod, "Initialized")["status"] == "False"
+    assert find_container(pod)["state"]["waiting"]["reason"] == "PodInitializing"
+
+
+async def test_pod_running_is_ready(node: Node) -> None:
+    await node.create(build_pod("p", build_container("sleep 600")))
+
+    pod = await node.wait_for_phase("p", "Running")
+
+    assert find_condition(pod, "Ready")["status"] == "True"
+    assert find_container(pod)["started"] is True
+
+
+async def test_pods_two_at_once_have_their_own_addresses(node: Node) -> None:
+    script = "python3 -c 'import socket; s=socket.create_server((\"'$IP'\", 23456)); print(1)'"
+    ip = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    pods = [build_pod(name, build_container(script, env=[ip])) for name in ("a", "b")]
+
+    ended = await asyncio.gather(*map(node.finish, pods))
+
+    assert [pod["status"]["phase"] for pod in ended] == ["Succeeded", "Succeeded"]
+    assert len({pod["status"]["podIP"] for pod in ended}) == 2
+
+
+# --- Failures -------------------------------------------------------------------------------------
+
+
+async def test_pod_failed_container_reports_code_and_log(node: Node) -> None:
+    policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+
+    pod = await node.finish(build_pod("p", build_container("echo broken; exit 7", **policy)))
+
+    assert pod["status"]["phase"] == "Failed"
+    ended = get_ended(pod)
+    assert (ended["exitCode"], ended["reason"], ended["message"]) == (7, "Error", "broken\n")
+    assert ended["containerID"] == find_container(pod)["containerID"]
+
+
+@pytest.mark.parametrize("path", ["/dev/termination-log", "/own/place/message"])
+async def test_pod_termination_message_is_read(either_node: Node, path: str) -> None:
+    script = f"printf '{{\"why\": 1}}' >{path}; exit 201"
+
+    pod = await either_node.finish(
+        build_pod("p", build_container(script, terminationMessagePath=path))
+    )
+
+    assert get_ended(pod)["message"] == '{"why": 1}'
+
+
+async def test_pod_failed_init_container_fails_the_pod(node: Node) -> None:
+    inits = (build_container("exit 210", "first"), build_container("true", "second"))
+
+    pod = await node.finish(build_pod("p", build_container("true"), inits=inits))
+
+    assert pod["status"]["phase"] == "Failed"
+    assert get_ended(pod, "first")["exitCode"] == 210
+    assert "waiting" in find_container(pod, "second")["state"]
+    assert "waiting" in find_container(pod)["state"]
+
+
+async def test_pod_missing_command_is_a_start_error(node: Node) -> None:
+    container = {"name": "main", "image": "any", "command": ["no-such-program"]}
+
+    pod = await node.finish(build_pod("p", container))
+
+    ended = get_ended(pod)
+    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+    assert 'exec: "no-such-program"' in ended["message"]
+
+
+async def test_pod_unknown_image_without_command_waits_and_says_why(node: Node) -> None:
+    await node.create(build_pod("p", {"name": "main", "image": "python:3"}))
+
+    pod = await node.wait_for(
+        "p", lambda pod: find_container(pod)["state"].get("waiting", {}).get("message")
+    )
+
+    waiting = find_container(pod)["state"]["waiting"]
+    assert waiting["reason"] == "ErrImagePull"
+    assert "python:3" in waiting["message"]
+    assert "`command`" in waiting["message"]
+    await node.delete("p")
+    await node.wait_until_deleted("p")
+
+
+async def test_pod_on_failure_restarts_with_back_off(tmp_path: Path) -> None:
+    bounds = BackoffBounds(initial_seconds=0.05)
+    script = "n=$(cat /mnt/frameworkbarrier/n || echo 0); echo $((n+1)) >/mnt/frameworkbarrier/n; exit $((n<2))"
+    async with serve() as (client, url), run_node(client, url, tmp_path, backoff=bounds) as node:
+        pod = await node.finish(
+            build_pod("p", build_container(script, **MOUNTS), restartPolicy="OnFailure", **VOLUME)
+        )
+        crashed = await node.wait_for(
+            "p",
+            lambda pod: (
+                "waiting" in find_container(pod)["state"] and find_container(pod)["lastState"]
+            ),
+        )
+
+    assert pod["status"]["phase"] == "Succeeded"
+    assert find_container(pod)["restartCount"] == 2
+    assert find_container(pod)["lastState"]["terminated"]["exitCode"] == 1
+    waiting = find_container(crashed)["state"]["waiting"]
+    assert waiting["reason"] == "CrashLoopBackOff"
+    assert crashed["status"]["phase"] == "Running"
+
+
+async def test_pod_over_its_deadline_fails(node: Node) -> None:
+    pod = await node.finish(build_pod("p", build_container("sleep 600"), activeDeadlineSeconds=1))
+
+    assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+    assert get_ended(pod)["exitCode"] == 143
+
+
+# --- Sidecars -------------------------------------------------------------------------------------
+
+
+async def test_pod_sidecar_outlives_main_and_is_stopped_after_it(node: Node) -> None:
+    touch = "touch /mnt/frameworkbarrier/up; echo up"
+    script = f"trap 'echo stopped; exit 0' TERM; {touch}; while :; do sleep 0.01; done"
+    check = ["test", "-e", "/mnt/frameworkbarrier/up"]
+    probe = {"exec": {"command": check}, "periodSeconds": 1, "failureThreshold": 100}
+    sidecar = build_container(script, "side", restartPolicy="Always", startupProbe=probe, **MOUNTS)
+
+    pod = await node.finish(
+        build_pod(
+            "p",
+            build_container("test -e /mnt/frameworkbarrier/up", **MOUNTS),
+            inits=(sidecar,),
+            **VOLUME,
+        )
+    )
+
+    assert pod["status"]["phase"] == "Succeeded"
+    assert get_ended(pod, "side")["exitCode"] == 0
+    assert await node.read_log("p", "side") == "up\nstopped\n"
+
+
+# --- Deletion -------------------------------------------------------------------------------------
+
+
+async def test_pod_deleted_gets_its_hook_and_sigterm_then_goes(either_node: Node) -> None:
+    node = either_node
+    hook = {
+        "preStop": {"exec": {"command": ["sh", "-c", "echo hook >>/mnt/frameworkbarrier/said"]}}
+    }
+    script = (
+        "trap 'cat /mnt/frameworkbarrier/said; echo bye; exit 5' TERM; echo up; "
+        "while :; do sleep 0.01; done"
+    )
+    await node.create(build_pod("p", build_container(script, lifecycle=hook, **MOUNTS), **VOLUME))
+    await node.wait_for("p", is_running())
+    await node.wait_for_log("p", "up")
+
+    await node.delete("p")
+    last = await node.wait_until_deleted("p")
+
+    assert get_ended(last)["exitCode"] == 5
+    assert last["status"]["phase"] == "Failed"
+    assert await node.read_log("p") == "up\nhook\nbye\n"
+
+
+async def test_pod_deaf_to_sigterm_is_killed_after_its_grace(node: Node) -> None:
+    script = "trap '' TERM; echo up; while :; do sleep 0.01; done"
+    await node.create(build_pod("p", build_container(script), terminationGracePeriodSeconds=1))
+    await node.wait_for("p", is_running())
+    await node.wait_for_log("p", "up")
+
+    await node.delete("p")
+    last = await node.wait_until_deleted("p")
+
+    ended = get_ended(last)
+    assert (ended["exitCode"], ended["reason"]) == (137, "Error")
+
+
+async def test_pod_force_deleted_is_killed_at_once(node: Node) -> None:
+    marker = f"{86400 + os.getpid()}.4"
+    script = f"trap '' TERM; sleep {marker}"
+    await node.create(build_pod("p", build_container(script)))
+    await node.wait_for("p", is_running())
+    uid = node.history[-1][1]["metadata"]["uid"]
+
+    await node.delete("p", grace_seconds=0)
+    await node.wait_until_deleted("p")
+
+    while uid in node.kubelet._workers:
+        await asyncio.sleep(0.01)
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not any(marker.encode() in line.split(b"\0") for line in lines)
+
+
+async def test_pod_recreated_under_its_name_runs_anew(node: Node) -> None:
+    await node.create(build_pod("p", build_container("sleep 600")))
+    await node.wait_for("p", is_running())
+    await node.delete("p", grace_seconds=1)
+    await node.wait_until_deleted("p")
+
+    await node.create(build_pod("p", build_container("echo second")))
+    await node.wait_for_phase("p", "Succeeded")
+
+    assert await node.read_log("p") == "second\n"
+
+
+# --- Environment and volumes ----------------------------------------------------------------------
+
+
+async def test_pod_environment_is_clean_and_complete(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBELET_TEST_LEAK", "1")
+    env = [
+        {"name": "UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        {"name": "BOTH", "value": "$(UID)-$(KUBERNETES_SERVICE_PORT)"},
+    ]
+    script = "python3 -c 'import json, os; print(json.dumps(dict(os.environ)))'; echo $0"
+    container = build_container(script, env=env, args=["$(UID)"])
+
+    pod = await node.finish(build_pod("p", container))
+
+    log = await node.read_log("p")
+    seen, name = json.loads(log.splitlines()[0]), log.splitlines()[1]
+    port = node.address.rpartition(":")[2]
+    assert name == pod["metadata"]["uid"]
+    assert seen["BOTH"] == f"{name}-{port}"
+    assert seen["HOSTNAME"] == "p"
+    assert seen["KUBERNETES_SERVICE_HOST"] == "127.0.0.1"
+    assert "KUBELET_TEST_LEAK" not in seen
+    assert "KUBE_APISERVER_ADDRESS" not in seen
+
+
+async def test_pod_image_of_ours_is_told_where_everything_is(either_node: Node) -> None:
+    script = "cat $FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR/token; echo; env; cd $BARRIER_WORKING_DIR"
+    container = build_container(script, **MOUNTS) | {
+        "image": "frameworkcontroller/frameworkbarrier"
+    }
+    container["env"] = [{"name": "BARRIER_TERMINATION_LOG", "value": "own"}]
+
+    await either_node.finish(build_pod("p", container, **VOLUME))
+
+    log = await either_node.read_log("p")
+    lines = log.splitlines()
+    assert lines[0] == TOKEN
+    assert f"KUBE_APISERVER_ADDRESS={either_node.address}" in lines
+    assert "BARRIER_TERMINATION_LOG=own" in lines
+    assert "cd:" not in log
+
+
+async def test_pod_volumes_of_every_kind_are_mounted(either_node: Node, tmp_path: Path) -> None:
+    node = either_node
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host" / "file").write_text("from host\n")
+    metadata = {"namespace": "default"}
+    await node.client.create(
+        CONFIGMAPS, "default", {"metadata": {**metadata, "name": "conf"}, "data": {"k": "conf\n"}}
+    )
+    secret = {"k": base64.b64encode(b"secret\n").decode()}
+    await node.client.create(
+        SECRETS, "default", {"metadata": {**metadata, "name": "key"}, "data": secret}
+    )
+    label = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
+    volumes = [
+        {"name": "conf", "configMap": {"name": "conf"}},
+        {"name": "key", "secret": {"secretName": "key"}},
+        {"name": "host", "hostPath": {"path": str(tmp_path / "host")}},
+        {"name": "all", "projected": {"sources": [{"downwardAPI": {"items": [label]}}]}},
+    ]
+    mounts = [
+        {"name": "conf", "mountPath": "/etc/conf.txt", "subPath": "k"},
+        {"name": "key", "mountPath": "/run/key"},
+        {"name": "host", "mountPath": "/mnt/host"},
+        {"name": "all", "mountPath": "/a/b/c"},
+    ]
+    script = "cat /etc/conf.txt /run/key/k /mnt/host/file /a/b/c/name"
+
+    pod = await node.finish(
+        build_pod("p", build_container(script, volumeMounts=mounts), volumes=volumes)
+    )
+
+    assert await node.read_log("p") == "conf\nsecret\nfrom host\np"
+    assert pod["status"]["phase"] == "Succeeded"
+
+
+async def test_pod_in_private_root_knows_its_own_name(tmp_path: Path) -> None:
+    script = "python3 -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'"
+    async with (
+        serve() as (client, url),
+        run_node(client, url, tmp_path, isolation=Isolation.ROOT) as node,
+    ):
+        pod = await node.finish(build_pod("p", build_container(script)))
+
+        assert await node.read_log("p") == pod["status"]["podIP"] + "\n"
+
+
+async def test_pod_with_replaced_paths_says_so_once(tmp_path: Path) -> None:
+    async with (
+        serve() as (client, url),
+        run_node(client, url, tmp_path, isolation=Isolation.PATHS) as node,
+    ):
+        script = "pwd; touch here; cd /work/dir/that/is/not && echo never"
+        pod = build_pod("p", build_container(script, workingDir="/work/dir/that/is/not"))
+        await node.finish(pod)
+
+        events = await list_events(node, "PathsReplaced")
+        log = await node.read_log("p")
+
+    assert [event["type"] for event in events] == ["Warning"]
+    assert str(tmp_path) in log
+    assert "never" in log
+
+
+async def test_pod_missing_volume_source_waits_and_says_so(node: Node) -> None:
+    volumes = [{"name": "conf", "configMap": {"name": "late"}}]
+    mounts = [{"name": "conf", "mountPath": "/conf"}]
+    await node.create(
+        build_pod("p", build_container("cat /conf/k", volumeMounts=mounts), volumes=volumes)
+    )
+    events = await list_events(node, "FailedMount")
+
+    late = {"metadata": {"name": "late", "namespace": "default"}, "data": {"k": "v"}}
+    await node.client.create(CONFIGMAPS, "default", late)
+    await node.wait_for_phase("p", "Succeeded")
+
+    assert 'configmap "late" not found' in events[0]["message"]
+    assert await node.read_log("p") == "v"
+
+
+async def test_pod_missing_env_source_waits_and_says_so(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container_module, "_CONFIG_RETRY_SECONDS", 0.05)
+    source = {"configMapKeyRef": {"name": "late", "key": "k"}}
+    env = [{"name": "A", "valueFrom": source}]
+    await node.create(build_pod("p", build_container("echo $A", env=env)))
+    waiting = await node.wait_for(
+        "p", lambda pod: find_container(pod)["state"].get("waiting", {}).get("message")
+    )
+
+    late = {"metadata": {"name": "late", "namespace": "default"}, "data": {"k": "v"}}
+    await node.client.create(CONFIGMAPS, "default", late)
+    await node.wait_for_phase("p", "Succeeded")
+
+    reason = find_container(waiting)["state"]["waiting"]["reason"]
+    assert reason == "CreateContainerConfigError"
+    assert await node.read_log("p") == "v\n"
+
+
+# --- Probes ---------------------------------------------------------------------------------------
+
+
+async def test_pod_readiness_follows_its_probe(node: Node) -> None:
+    ready = {"tcpSocket": {"port": "web"}, "periodSeconds": 1}
+    serve_port = "import socket; s = socket.create_server(('0.0.0.0', 23457)); s.accept()"
+    container = build_container(
+        f"{shlex.quote(sys.executable)} -c {shlex.quote(serve_port)}; sleep 600",
+        readinessProbe=ready,
+        ports=[{"name": "web", "containerPort": 23457}],
+    )
+    await node.create(build_pod("p", container))
+
+    unready = await node.wait_for("p", is_running())
+    pod = await node.wait_for("p", lambda pod: find_condition(pod, "Ready").get("status") == "True")
+
+    assert find_container(unready)["ready"] is False
+    assert find_container(pod)["ready"] is True
+
+
+async def test_pod_failed_liveness_restarts_the_container(node: Node) -> None:
+    probe = {
+        "exec": {"command": ["test", "-e", "/mnt/frameworkbarrier/once"]},
+        "failureThreshold": 1,
+    }
+    script = (
+        "if test -e /mnt/frameworkbarrier/seen; then touch /mnt/frameworkbarrier/once; fi; "
+        "touch /mnt/frameworkbarrier/seen; sleep 600"
+    )
+    container = build_container(script, livenessProbe=probe, **MOUNTS)
+    await node.create(build_pod("p", container, restartPolicy="Always", **VOLUME))
+
+    pod = await node.wait_for("p", lambda pod: find_container(pod)["restartCount"] == 1)
+
+    assert find_container(pod)["lastState"]["terminated"]["exitCode"] == 143
+    assert "Liveness probe failed" in (await list_events(node, "Unhealthy"))[0]["message"]

@@ -106,13 +106,15 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
                 *words,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
+                stderr=asyncio.subprocess.PIPE,
                 env=env,
                 cwd=tmp_path,
             )
-            output, _ = await child.communicate(stdin.encode())
+            output, errors = await child.communicate(stdin.encode())
             assert child.returncode is not None
-            return child.returncode, output.decode()
+            # Warnings (of another client version, for example) are no part of the answer.
+            answer = output + errors if child.returncode else output
+            return child.returncode, answer.decode()
 
         yield run
 

@@ -37,7 +37,7 @@ def labelled(world: World) -> None:
         ("", "abcd"),
     ],
 )
-def test_label_selector_selects(world: World, text: str, names: str):
+def test_label_selector_selects(world: World, text: str, names: str) -> None:
     labelled(world)
     assert world.names("configmaps", label=text) == list(names)
 
@@ -45,7 +45,7 @@ def test_label_selector_selects(world: World, text: str, names: str):
 @pytest.mark.parametrize(
     "text", ["a in (b", "a=b c", "!", "a in b", "=b", "a,,b", "a>x", "a,", "x/y/z=a", "a=b=c"]
 )
-def test_label_selector_malformed_is_bad_request(world: World, text: str):
+def test_label_selector_malformed_is_bad_request(world: World, text: str) -> None:
     with pytest.raises(StatusError) as caught:
         world.names("configmaps", label=text)
     assert caught.value.code == 400
@@ -64,7 +64,7 @@ def test_label_selector_malformed_is_bad_request(world: World, text: str):
         ("metadata.namespace=other", []),
     ],
 )
-def test_field_selector_selects_pods(world: World, text: str, names: list[str]):
+def test_field_selector_selects_pods(world: World, text: str, names: list[str]) -> None:
     world.create("pods", pod("a"))
     world.create("pods", pod("b"))
     world.bind("a")
@@ -73,13 +73,13 @@ def test_field_selector_selects_pods(world: World, text: str, names: list[str]):
 
 
 @pytest.mark.parametrize("text", ["foo=bar", "metadata.name", "metadata.name=a=b"])
-def test_field_selector_unknown_or_malformed_is_bad_request(world: World, text: str):
+def test_field_selector_unknown_or_malformed_is_bad_request(world: World, text: str) -> None:
     with pytest.raises(StatusError) as caught:
         world.names("pods", field=text)
     assert caught.value.code == 400
 
 
-def test_pages_show_the_state_of_the_first(world: World):
+def test_pages_show_the_state_of_the_first(world: World) -> None:
     rt = world.type("configmaps")
     for name in "abcde":
         world.create("configmaps", config_map(name))
@@ -98,7 +98,7 @@ def test_pages_show_the_state_of_the_first(world: World):
     assert last.continue_token is None
 
 
-def test_page_of_a_forgotten_state_is_expired():
+def test_page_of_a_forgotten_state_is_expired() -> None:
     world = World(history_limit=3)
     rt = world.type("configmaps")
     for name in "abcde":
@@ -111,13 +111,13 @@ def test_page_of_a_forgotten_state_is_expired():
     assert caught.value.code == 410
 
 
-def test_broken_continue_token_is_bad_request(world: World):
+def test_broken_continue_token_is_bad_request(world: World) -> None:
     with pytest.raises(StatusError) as caught:
         world.storage.list(world.type("pods"), NAMESPACE, continue_token="?!")
     assert caught.value.code == 400
 
 
-def test_list_at_an_exact_version_shows_the_past(world: World):
+def test_list_at_an_exact_version_shows_the_past(world: World) -> None:
     rt = world.type("configmaps")
     world.create("configmaps", config_map("a"))
     then = world.storage.resource_version
@@ -130,7 +130,7 @@ def test_list_at_an_exact_version_shows_the_past(world: World):
     assert caught.value.code == 504
 
 
-def test_watch_tells_every_change_in_order(world: World):
+def test_watch_tells_every_change_in_order(world: World) -> None:
     watch = world.watch("configmaps")
     world.create("configmaps", config_map("a"))
     world.merge("configmaps", "a", {"data": {"k": "v"}})
@@ -145,7 +145,7 @@ def test_watch_tells_every_change_in_order(world: World):
 
 
 @pytest.mark.parametrize("version", [None, 0])
-def test_watch_without_version_begins_with_the_state(world: World, version: int | None):
+def test_watch_without_version_begins_with_the_state(world: World, version: int | None) -> None:
     world.create("configmaps", config_map("b"))
     world.create("configmaps", config_map("a"))
     rt = world.type("configmaps")
@@ -158,7 +158,7 @@ def test_watch_without_version_begins_with_the_state(world: World, version: int 
     ]
 
 
-def test_watch_sees_selection_changes_as_added_and_deleted(world: World):
+def test_watch_sees_selection_changes_as_added_and_deleted(world: World) -> None:
     watch = world.watch("configmaps", label="on=yes")
     world.create("configmaps", config_map("a"))
     world.merge("configmaps", "a", {"metadata": {"labels": {"on": "yes"}}})
@@ -172,21 +172,21 @@ def test_watch_sees_selection_changes_as_added_and_deleted(world: World):
     assert int(left["metadata"]["resourceVersion"]) == events[-1].resource_version
 
 
-def test_watch_of_one_name_sees_no_other(world: World):
+def test_watch_of_one_name_sees_no_other(world: World) -> None:
     watch = world.watch("configmaps", field="metadata.name=a")
     for name in "ab":
         world.create("configmaps", config_map(name))
     assert [event.object["metadata"]["name"] for event in watch.pop()] == ["a"]
 
 
-def test_watch_resumes_from_its_last_version(world: World):
+def test_watch_resumes_from_its_last_version(world: World) -> None:
     world.create("configmaps", config_map("a"))
     seen = world.storage.resource_version
     world.create("configmaps", config_map("b"))
     assert [e.object["metadata"]["name"] for e in world.watch("configmaps", seen).pop()] == ["b"]
 
 
-def test_watch_from_forgotten_history_is_expired():
+def test_watch_from_forgotten_history_is_expired() -> None:
     world = World(history_limit=3)
     old = world.storage.resource_version
     for name in "abcd":
@@ -197,7 +197,7 @@ def test_watch_from_forgotten_history_is_expired():
     assert len(world.watch("configmaps", old + 1).pop()) == 3
 
 
-def test_watch_of_a_reader_that_never_takes_expires():
+def test_watch_of_a_reader_that_never_takes_expires() -> None:
     world = World(history_limit=3)
     watch = world.watch("configmaps")
     for name in "abcd":
@@ -207,7 +207,7 @@ def test_watch_of_a_reader_that_never_takes_expires():
     assert caught.value.code == 410
 
 
-def test_watch_calls_on_ready_only_for_its_own_events(world: World):
+def test_watch_calls_on_ready_only_for_its_own_events(world: World) -> None:
     watch = world.watch("configmaps", label="on=yes")
     calls: list[int] = []
     watch.on_ready = lambda: calls.append(len(watch.pop()))

@@ -9,7 +9,7 @@ from localcluster.apiserver.storage import StatusError, Storage, WriteOptions
 from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, pod
 
 
-def test_create_gives_identity_and_version(world: World):
+def test_create_gives_identity_and_version(world: World) -> None:
     before = world.storage.resource_version
     created = world.create("configmaps", config_map("a", data={"k": "v"}))
     metadata = created["metadata"]
@@ -19,7 +19,7 @@ def test_create_gives_identity_and_version(world: World):
     assert world.get("configmaps", "a") == created
 
 
-def test_create_drops_what_only_the_server_sets(world: World):
+def test_create_drops_what_only_the_server_sets(world: World) -> None:
     forged = {
         "uid": "u",
         "deletionTimestamp": "2020-01-01T00:00:00Z",
@@ -38,7 +38,7 @@ def test_create_drops_what_only_the_server_sets(world: World):
     assert created["metadata"]["uid"] != "u"
 
 
-def test_create_of_taken_name_is_already_exists(world: World):
+def test_create_of_taken_name_is_already_exists(world: World) -> None:
     world.create("configmaps", config_map("a"))
     with pytest.raises(StatusError) as caught:
         world.create("configmaps", config_map("a"))
@@ -46,14 +46,14 @@ def test_create_of_taken_name_is_already_exists(world: World):
     assert caught.value.message == 'configmaps "a" already exists'
 
 
-def test_create_with_generate_name_never_repeats(world: World):
+def test_create_with_generate_name_never_repeats(world: World) -> None:
     body = {"metadata": {"generateName": "job-"}}
     names = {world.create("configmaps", body)["metadata"]["name"] for _ in range(50)}
     assert len(names) == 50
     assert all(name.startswith("job-") and len(name) == 9 for name in names)
 
 
-def test_equal_seeds_give_equal_worlds():
+def test_equal_seeds_give_equal_worlds() -> None:
     dumps = []
     for _ in range(2):
         world = World()
@@ -86,7 +86,7 @@ def test_equal_seeds_give_equal_worlds():
         ),
     ],
 )
-def test_create_refuses_bad_metadata(world: World, metadata: Object, code: int, text: str):
+def test_create_refuses_bad_metadata(world: World, metadata: Object, code: int, text: str) -> None:
     before = world.storage.resource_version
     with pytest.raises(StatusError, match=text) as caught:
         world.create("configmaps", {"metadata": metadata})
@@ -94,13 +94,13 @@ def test_create_refuses_bad_metadata(world: World, metadata: Object, code: int, 
     assert world.storage.resource_version == before
 
 
-def test_create_in_unknown_namespace_is_not_found(world: World):
+def test_create_in_unknown_namespace_is_not_found(world: World) -> None:
     with pytest.raises(StatusError) as caught:
         world.storage.create(world.type("pods"), "nowhere", pod("a"))
     assert (caught.value.code, caught.value.message) == (404, 'namespaces "nowhere" not found')
 
 
-def test_status_names_causes_and_kind(world: World):
+def test_status_names_causes_and_kind(world: World) -> None:
     with pytest.raises(StatusError) as caught:
         world.create("configmaps", config_map("a", data={"a b": ""}))
     status = caught.value.to_status()
@@ -110,7 +110,7 @@ def test_status_names_causes_and_kind(world: World):
     assert status["details"]["causes"][0]["field"] == "data[a b]"
 
 
-def test_read_objects_may_be_changed_by_the_caller(world: World):
+def test_read_objects_may_be_changed_by_the_caller(world: World) -> None:
     created = world.create("configmaps", config_map("a", data={"k": "v"}))
     watch = world.watch("configmaps", 0)
     for copy in (
@@ -125,7 +125,7 @@ def test_read_objects_may_be_changed_by_the_caller(world: World):
     assert "labels" not in world.get("configmaps", "a")["metadata"]
 
 
-def test_bodies_are_not_changed_and_not_shared(world: World):
+def test_bodies_are_not_changed_and_not_shared(world: World) -> None:
     body = config_map("a", data={"k": "v"})
     world.create("configmaps", body)
     assert body == config_map("a", data={"k": "v"})
@@ -133,7 +133,7 @@ def test_bodies_are_not_changed_and_not_shared(world: World):
     assert world.get("configmaps", "a")["data"] == {"k": "v"}
 
 
-def test_update_with_stale_version_conflicts(world: World):
+def test_update_with_stale_version_conflicts(world: World) -> None:
     stale = world.create("configmaps", config_map("a"))
     world.merge("configmaps", "a", {"data": {"k": "1"}})
     stale["data"] = {"k": "2"}
@@ -143,7 +143,7 @@ def test_update_with_stale_version_conflicts(world: World):
     assert "the object has been modified" in caught.value.message
 
 
-def test_update_for_another_uid_conflicts(world: World):
+def test_update_for_another_uid_conflicts(world: World) -> None:
     body = world.create("configmaps", config_map("a"))
     body["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000"
     with pytest.raises(StatusError, match="UID in precondition") as caught:
@@ -151,14 +151,14 @@ def test_update_for_another_uid_conflicts(world: World):
     assert caught.value.code == 409
 
 
-def test_update_of_builtin_without_version_is_unconditional(world: World):
+def test_update_of_builtin_without_version_is_unconditional(world: World) -> None:
     world.create("configmaps", config_map("a", data={"k": "1"}))
     body = config_map("a", data={"k": "2"})
     updated = world.storage.update(world.type("configmaps"), NAMESPACE, "a", body)
     assert updated["data"] == {"k": "2"}
 
 
-def test_update_keeps_identity(world: World):
+def test_update_keeps_identity(world: World) -> None:
     created = world.create("configmaps", config_map("a"))
     world.clock.advance(60)
     body = config_map("a", data={"k": "2"}, metadata={"creationTimestamp": "2030-01-01T00:00:00Z"})
@@ -175,14 +175,14 @@ def test_update_keeps_identity(world: World):
         ("deletionTimestamp", "2024-01-01T00:00:00Z", 422),
     ],
 )
-def test_patch_of_identity_is_refused(world: World, field: str, value: str, code: int):
+def test_patch_of_identity_is_refused(world: World, field: str, value: str, code: int) -> None:
     world.create("configmaps", config_map("a"))
     with pytest.raises(StatusError) as caught:
         world.merge("configmaps", "a", {"metadata": {field: value}})
     assert caught.value.code == code
 
 
-def test_write_without_change_leaves_version_and_watchers_alone(world: World):
+def test_write_without_change_leaves_version_and_watchers_alone(world: World) -> None:
     body = world.create("configmaps", config_map("a", data={"k": "v"}))
     watch = world.watch("configmaps")
     before = world.storage.resource_version
@@ -192,7 +192,7 @@ def test_write_without_change_leaves_version_and_watchers_alone(world: World):
     assert watch.pop() == []
 
 
-def test_dry_run_validates_and_writes_nothing(world: World):
+def test_dry_run_validates_and_writes_nothing(world: World) -> None:
     before = world.storage.resource_version
     options = WriteOptions(dry_run=True)
     made = world.storage.create(world.type("configmaps"), NAMESPACE, config_map("a"), options)
@@ -204,7 +204,9 @@ def test_dry_run_validates_and_writes_nothing(world: World):
 
 
 @pytest.mark.parametrize("field_validation", ["Ignore", "Warn", "Strict"])
-def test_unknown_fields_are_dropped_reported_or_refused(world: World, field_validation: str):
+def test_unknown_fields_are_dropped_reported_or_refused(
+    world: World, field_validation: str
+) -> None:
     body = pod("a", container={"colour": "red"})
     options = WriteOptions(field_validation=field_validation)
     expected = 'unknown field "spec.containers[0].colour"'
@@ -227,19 +229,21 @@ def test_unknown_fields_are_dropped_reported_or_refused(world: World, field_vali
         pytest.param({"binaryData": {"k": "$"}}, "illegal base64 data", id="base64"),
     ],
 )
-def test_wrong_types_in_builtin_kinds_are_bad_requests(world: World, fields: Any, text: str):
+def test_wrong_types_in_builtin_kinds_are_bad_requests(
+    world: World, fields: Any, text: str
+) -> None:
     with pytest.raises(StatusError, match=text) as caught:
         world.create("configmaps", config_map("a", **fields))
     assert caught.value.code == 400
 
 
-def test_config_map_over_a_mebibyte_is_invalid(world: World):
+def test_config_map_over_a_mebibyte_is_invalid(world: World) -> None:
     with pytest.raises(StatusError, match="Too long") as caught:
         world.create("configmaps", config_map("a", data={"k": "x" * (1024 * 1024 + 1)}))
     assert caught.value.code == 422
 
 
-def test_object_over_the_store_limit_is_too_large(world: World):
+def test_object_over_the_store_limit_is_too_large(world: World) -> None:
     annotations = {f"n{i}": "x" * 60_000 for i in range(4)}
     big = {"env": [{"name": f"V{i}", "value": "x" * 10_000} for i in range(150)]}
     with pytest.raises(StatusError) as caught:
@@ -247,13 +251,13 @@ def test_object_over_the_store_limit_is_too_large(world: World):
     assert (caught.value.code, caught.value.reason) == (413, "RequestEntityTooLarge")
 
 
-def test_immutable_config_map_stays(world: World):
+def test_immutable_config_map_stays(world: World) -> None:
     world.create("configmaps", config_map("a", data={"k": "v"}, immutable=True))
     with pytest.raises(StatusError, match="field is immutable when `immutable` is set"):
         world.merge("configmaps", "a", {"data": {"k": "w"}})
 
 
-def test_put_creates_a_lease_that_is_absent(world: World):
+def test_put_creates_a_lease_that_is_absent(world: World) -> None:
     rt = world.type("leases")
     body = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "a"}}
     world.storage.update(rt, NAMESPACE, "l", body)
@@ -262,15 +266,11 @@ def test_put_creates_a_lease_that_is_absent(world: World):
     assert caught.value.code == 422
 
 
-def test_dump_restores_everything_but_the_log(world: World):
+def test_dump_restores_everything_but_the_log(world: World) -> None:
     world.create("pods", pod("a"))
     watched = world.storage.resource_version
     world.create("configmaps", config_map("b"))
-    restored = Storage.restore(
-        world.storage.dump(),
-        world.clock,
-        world.storage._state.uids,  # noqa: SLF001
-    )
+    restored = Storage.restore(world.storage.dump(), world.clock, world.uids)
     assert restored.dump() == world.storage.dump()
     with pytest.raises(StatusError) as caught:
         restored.watch_from(world.type("pods"), NAMESPACE, resource_version=watched)

@@ -55,7 +55,7 @@ def state_of(world: World, selector: Selector) -> dict[str, Object]:
 @given(steps=st.lists(STEPS, max_size=25), label=st.sampled_from([None, "on=yes", "on!=yes"]))
 def test_list_and_all_events_since_give_the_list_now(
     steps: list[tuple[str, str, object]], label: str | None
-):
+) -> None:
     world = World()
     selector = Selector(label=label)
     starts = []
@@ -90,7 +90,9 @@ def without_version(obj: Object) -> Object:
 
 
 @given(steps=st.lists(STEPS, max_size=25))
-def test_collection_ends_and_leaves_no_dependent_of_the_gone(steps: list[tuple[str, str, object]]):
+def test_collection_ends_and_leaves_no_dependent_of_the_gone(
+    steps: list[tuple[str, str, object]],
+) -> None:
     world = World()
     for step in steps:
         take(world, step)
@@ -108,7 +110,7 @@ def test_collection_ends_and_leaves_no_dependent_of_the_gone(steps: list[tuple[s
 
 
 @given(steps=st.lists(STEPS, max_size=20))
-def test_objects_are_never_changed_in_place(steps: list[tuple[str, str, object]]):
+def test_objects_are_never_changed_in_place(steps: list[tuple[str, str, object]]) -> None:
     world = World()
     for step in steps:
         before = world.storage.resource_version

@@ -19,7 +19,8 @@ class World:
 
     def __init__(self, *, history_limit: int = 10_000) -> None:
         self.clock = ManualClock(START)
-        self.storage = Storage(self.clock, SequentialUids(7), history_limit=history_limit)
+        self.uids = SequentialUids(7)
+        self.storage = Storage(self.clock, self.uids, history_limit=history_limit)
 
     def type(self, plural: str) -> ResourceType:
         found = [rt for rt in self.storage.registry.all() if rt.plural == plural]
@@ -28,6 +29,9 @@ class World:
 
     def create(self, plural: str, body: Object) -> Object:
         return self.storage.create(self.type(plural), NAMESPACE, body)
+
+    def create_definition(self, body: Object) -> Object:
+        return self.storage.create(self.type("customresourcedefinitions"), None, body)
 
     def get(self, plural: str, name: str) -> Object:
         return self.storage.get(self.type(plural), NAMESPACE, name)

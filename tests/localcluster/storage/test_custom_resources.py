@@ -1,0 +1,389 @@
+"""CRDs: registration, pruning, defaults, nulls, validation, status, scale, generation."""
+
+from typing import Any
+
+import pytest
+
+from localcluster.apiserver.errors import Object
+from localcluster.apiserver.storage import DeleteOptions, StatusError, Storage, WriteOptions
+from tests.localcluster.storage.worlds import GROUP, NAMESPACE, World, definition, widget
+
+LIST_MAP = {
+    "type": "array",
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["name"],
+    "items": {
+        "type": "object",
+        "required": ["name"],
+        "properties": {"name": {"type": "string"}, "size": {"type": "integer", "default": 3}},
+    },
+}
+
+
+def widget_world(properties: Object, **version: Any) -> World:
+    world = World()
+    world.create_definition(definition(properties, **version))
+    return world
+
+
+def create(world: World, options: WriteOptions | None = None, **spec: Any) -> Object:
+    return world.storage.create(world.type("widgets"), NAMESPACE, widget("w", **spec), options)
+
+
+def test_definition_registers_its_type_and_says_so(world: World) -> None:
+    created = world.create_definition(definition({}))
+    rt = world.storage.registry.find(GROUP, "v1", "widgets")
+    assert rt is not None
+    assert (rt.kind, rt.singular, rt.list_kind) == ("Widget", "widget", "WidgetList")
+    assert rt.has_status
+    assert rt.is_custom
+    conditions = {item["type"]: item["status"] for item in created["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "True", "Established": "True"}
+    assert created["status"]["acceptedNames"]["listKind"] == "WidgetList"
+    assert created["status"]["storedVersions"] == ["v1"]
+
+
+def test_definition_update_is_in_force_at_once() -> None:
+    world = widget_world({"n": {"type": "integer"}})
+    name = f"widgets.{GROUP}"
+    body = world.storage.get(world.type("customresourcedefinitions"), None, name)
+    schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["n"]["maximum"] = 3
+    world.storage.update(world.type("customresourcedefinitions"), None, name, body)
+    with pytest.raises(StatusError, match="less than or equal to 3"):
+        create(world, n=4)
+
+
+def test_definition_goes_after_its_objects(world: World) -> None:
+    world.create_definition(definition({}))
+    create(world)
+    crds = world.type("customresourcedefinitions")
+    world.storage.delete(crds, None, f"widgets.{GROUP}")
+    with pytest.raises(StatusError, match="is terminating") as caught:
+        world.create("widgets", widget("late"))
+    assert caught.value.code == 405
+    world.storage.collect_garbage()
+    assert world.storage.registry.find(GROUP, "v1", "widgets") is None
+    assert world.storage.list(crds, None).items == []
+    assert all(obj["kind"] != "Widget" for obj in world.storage.dump()["objects"])
+
+
+def test_dump_brings_types_back() -> None:
+    world = widget_world({"n": {"type": "integer"}})
+    created = create(world, n=1)
+    restored = Storage.restore(world.storage.dump(), world.clock, world.uids)
+    rt = restored.registry.find(GROUP, "v1", "widgets")
+    assert rt is not None
+    assert restored.get(rt, NAMESPACE, "w") == created
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (lambda body: body["metadata"].update(name="other"), "metadata.name"),
+        (lambda body: body["spec"].pop("scope"), "spec.scope"),
+        (lambda body: body["spec"].update(scope="World"), "spec.scope"),
+        (lambda body: body["spec"]["versions"][0].pop("schema"), "openAPIV3Schema"),
+        (lambda body: body["spec"]["versions"][0].update(storage=False), "spec.versions"),
+        (lambda body: body["spec"]["names"].pop("plural"), "spec.names.plural"),
+        (
+            lambda body: schema_of(body).update(bad={"description": "no type"}),
+            "properties[bad].type",
+        ),
+        (lambda body: schema_of(body).update(bad={"type": "string", "pattern": "("}), "pattern"),
+    ],
+)
+def test_bad_definition_is_invalid_and_registers_nothing(
+    world: World, change: Any, path: str
+) -> None:
+    body = definition({})
+    change(body)
+    with pytest.raises(StatusError) as caught:
+        world.create_definition(body)
+    assert caught.value.code == 422
+    assert any(cause.field.endswith(path) for cause in caught.value.causes), caught.value.message
+    assert world.storage.registry.find(GROUP, "v1", "widgets") is None
+
+
+def schema_of(body: Object) -> Object:
+    schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    properties: Object = schema["properties"]["spec"]["properties"]
+    return properties
+
+
+@pytest.mark.parametrize(
+    ("properties", "given", "stored"),
+    [
+        pytest.param({}, {"x": 1}, {}, id="unknown-dropped"),
+        pytest.param(
+            {"any": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            {"any": {"x": {"y": 1}}},
+            {"any": {"x": {"y": 1}}},
+            id="unknown-preserved",
+        ),
+        pytest.param(
+            {
+                "any": {
+                    "type": "object",
+                    "x-kubernetes-preserve-unknown-fields": True,
+                    "properties": {"k": {"type": "object", "properties": {}}},
+                }
+            },
+            {"any": {"x": 1, "k": {"y": 1}}},
+            {"any": {"x": 1, "k": {}}},
+            id="known-below-preserved-is-pruned",
+        ),
+        pytest.param({"d": {"type": "integer", "default": 7}}, {}, {"d": 7}, id="default"),
+        pytest.param(
+            {"d": {"type": "integer", "default": 7}}, {"d": None}, {"d": 7}, id="null-gets-default"
+        ),
+        pytest.param({"n": {"type": "integer"}}, {"n": None}, {}, id="null-pruned"),
+        pytest.param(
+            {"n": {"type": "integer", "nullable": True}}, {"n": None}, {"n": None}, id="nullable"
+        ),
+        pytest.param(
+            {"n": {"type": "integer", "nullable": True, "default": 1}},
+            {"n": None},
+            {"n": None},
+            id="nullable-default",
+        ),
+        pytest.param(
+            {"l": LIST_MAP},
+            {"l": [{"name": "a"}, {"name": "b", "size": None, "x": 1}]},
+            {"l": [{"name": "a", "size": 3}, {"name": "b", "size": 3}]},
+            id="items",
+        ),
+        pytest.param(
+            {"m": {"type": "object", "additionalProperties": {"type": "integer"}}},
+            {"m": {"a": 1, "b": None}},
+            {"m": {"a": 1}},
+            id="map",
+        ),
+        pytest.param(
+            {
+                "o": {
+                    "type": "object",
+                    "default": {},
+                    "properties": {"q": {"type": "integer", "default": 5}},
+                }
+            },
+            {},
+            {"o": {"q": 5}},
+            id="default-in-default",
+        ),
+    ],
+)
+def test_custom_object_is_pruned_and_defaulted(
+    properties: Object, given: Object, stored: Object
+) -> None:
+    assert create(widget_world(properties), **given)["spec"] == stored
+
+
+INVALID: list[Any] = [
+    ({"type": "integer"}, "a", 'must be of type integer: "string"'),
+    ({"type": "integer"}, 1.5, 'must be of type integer: "number"'),
+    ({"type": "boolean"}, "true", 'must be of type boolean: "string"'),
+    ({"type": "object"}, [], 'must be of type object: "array"'),
+    ({"x-kubernetes-int-or-string": True}, True, 'must be of type integer,string: "boolean"'),
+    ({"type": "integer", "minimum": 1}, 0, "should be greater than or equal to 1"),
+    ({"type": "integer", "maximum": 1}, 2, "should be less than or equal to 1"),
+    ({"type": "number", "minimum": 0, "exclusiveMinimum": True}, 0, "should be greater than 0"),
+    ({"type": "integer", "format": "int32"}, 1 << 31, "int32"),
+    ({"type": "number", "multipleOf": 0.5}, 0.7, "should be a multiple of 0.5"),
+    ({"type": "string", "enum": ["A", "B"]}, "C", 'supported values: "A", "B"'),
+    ({"type": "string", "pattern": "^[a-z]+$"}, "A", "should match '^[a-z]+$'"),
+    ({"type": "string", "pattern": "^[a-z]+$"}, "a\n", "should match '^[a-z]+$'"),
+    ({"type": "string", "minLength": 2}, "a", "should be at least 2 chars long"),
+    ({"type": "string", "maxLength": 2}, "abc", "Too long: may not be more than 2 bytes"),
+    ({"type": "string", "format": "date-time"}, "soon", "must be of type date-time"),
+    ({"type": "array", "items": {"type": "string"}, "minItems": 1}, [], "at least 1 items"),
+    (
+        {"type": "array", "items": {"type": "string"}, "maxItems": 1},
+        ["a", "b"],
+        "Too many: 2: must have at most 1 item",
+    ),
+    (
+        {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+        ["a", "a"],
+        'Duplicate value: "a"',
+    ),
+    (LIST_MAP, [{"name": "a"}, {"name": "a"}], 'Duplicate value: {"name":"a"}'),
+    (LIST_MAP, [{}], "Required value"),
+    (
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+        {"a": "b"},
+        "must be of type integer",
+    ),
+    ({"type": "string", "anyOf": [{"pattern": "^a"}, {"pattern": "^b"}]}, "c", "(anyOf)"),
+    ({"type": "string", "oneOf": [{"pattern": "^a"}, {"pattern": "b$"}]}, "ab", "Found 2 valid"),
+    ({"type": "string", "allOf": [{"minLength": 2}]}, "a", "at least 2 chars"),
+    ({"type": "string", "not": {"pattern": "^z"}}, "z", "(not)"),
+    (
+        {
+            "type": "object",
+            "x-kubernetes-embedded-resource": True,
+            "x-kubernetes-preserve-unknown-fields": True,
+        },
+        {"kind": "Pod"},
+        "Required value",
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "value", "text"), INVALID)
+def test_invalid_custom_object_is_unprocessable(schema: Object, value: Any, text: str) -> None:
+    world = widget_world({"f": schema})
+    with pytest.raises(StatusError) as caught:
+        create(world, f=value)
+    assert (caught.value.code, caught.value.reason) == (422, "Invalid")
+    assert caught.value.message.startswith(f'Widget.{GROUP} "w" is invalid: ')
+    assert text in caught.value.message
+    assert world.names("widgets") == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "number"}, 1),
+        ({"x-kubernetes-int-or-string": True}, "5%"),
+        ({"x-kubernetes-int-or-string": True}, 5),
+        ({"type": "string", "enum": ["A"], "nullable": True}, None),
+        ({"type": "string", "oneOf": [{"pattern": "^a"}, {"pattern": "^b"}]}, "b"),
+        ({"type": "string", "format": "date-time"}, "2024-01-01T00:00:00Z"),
+    ],
+)
+def test_valid_custom_object_is_stored(schema: Object, value: Any) -> None:
+    assert create(widget_world({"f": schema}), f=value)["spec"] == {"f": value}
+
+
+def test_missing_required_field_is_named() -> None:
+    world = World()
+    body = definition({"n": {"type": "integer"}})
+    schema = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["required"] = ["n"]
+    world.create_definition(body)
+    with pytest.raises(StatusError) as caught:
+        create(world)
+    assert [cause.field for cause in caught.value.causes] == ["spec.n"]
+
+
+@pytest.mark.parametrize("field_validation", ["Warn", "Strict"])
+def test_unknown_fields_of_custom_objects_are_reported(field_validation: str) -> None:
+    world = widget_world({"l": LIST_MAP})
+    options = WriteOptions(field_validation=field_validation)
+    spec = {"z": 1, "l": [{"name": "a", "y": 1}]}
+    found = ['unknown field "spec.l[0].y"', 'unknown field "spec.z"']
+    if field_validation == "Warn":
+        create(world, options, **spec)
+        assert options.warnings == found
+        return
+    with pytest.raises(StatusError) as caught:
+        create(world, options, **spec)
+    assert caught.value.code == 400
+    assert ", ".join(found) in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "text"),
+    [
+        ({"metadata": {"name": "w"}}, 400, "Object 'Kind' is missing"),
+        ({"kind": "Widget", "metadata": {"name": "w"}}, 400, "API version in the data ()"),
+        (
+            {"kind": "Gadget", "apiVersion": f"{GROUP}/v1", "metadata": {"name": "w"}},
+            422,
+            "must be Widget",
+        ),
+    ],
+)
+def test_custom_body_must_say_its_kind(body: Object, code: int, text: str) -> None:
+    world = widget_world({})
+    with pytest.raises(StatusError) as caught:
+        world.storage.create(world.type("widgets"), NAMESPACE, body)
+    assert caught.value.code == code
+    assert text in caught.value.message
+
+
+def test_update_of_custom_object_needs_a_version() -> None:
+    world = widget_world({})
+    create(world)
+    with pytest.raises(StatusError, match="must be specified for an update") as caught:
+        world.storage.update(world.type("widgets"), NAMESPACE, "w", widget("w"))
+    assert caught.value.code == 422
+
+
+def test_status_is_apart_from_the_rest() -> None:
+    world = widget_world({"n": {"type": "integer"}})
+    body = {**widget("w", n=1), "status": {"phase": "forged"}}
+    created = world.storage.create(world.type("widgets"), NAMESPACE, body)
+    assert "status" not in created
+    both = {"metadata": {"labels": {"a": "b"}}, "spec": {"n": 2}, "status": {"phase": "Running"}}
+    after_status = world.merge("widgets", "w", both, "status")
+    assert after_status["spec"] == {"n": 1}
+    assert after_status["status"] == {"phase": "Running"}
+    assert "labels" not in after_status["metadata"]
+    assert after_status["metadata"]["generation"] == 1
+    both["status"] = {"phase": "Other"}
+    after_main = world.merge("widgets", "w", both)
+    assert after_main["spec"] == {"n": 2}
+    assert after_main["status"] == {"phase": "Running"}
+    assert after_main["metadata"]["generation"] == 2
+
+
+def test_generation_counts_changes_of_the_wanted_state_only() -> None:
+    world = widget_world({"n": {"type": "integer"}})
+    create(world, n=1)
+    world.merge("widgets", "w", {"metadata": {"annotations": {"a": "b"}}})
+    assert world.get("widgets", "w")["metadata"]["generation"] == 1
+    world.merge("widgets", "w", {"metadata": {"generation": 9}, "spec": {"n": 2}})
+    assert world.get("widgets", "w")["metadata"]["generation"] == 2
+    world.merge("widgets", "w", {"metadata": {"finalizers": ["example.com/hold"]}})
+    held = world.storage.delete(world.type("widgets"), NAMESPACE, "w")
+    assert held["metadata"]["generation"] == 3
+
+
+def test_scale_reads_and_writes_the_declared_fields() -> None:
+    scale = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}
+    limits = {"n": {"type": "integer", "maximum": 5}}
+    world = widget_world(limits, subresources={"status": {}, "scale": scale})
+    create(world, n=1)
+    world.merge("widgets", "w", {"status": {"n": 1}}, "status")
+    rt = world.type("widgets")
+    before = world.storage.get(rt, NAMESPACE, "w", subresource="scale")
+    assert (before["kind"], before["spec"], before["status"]) == (
+        "Scale",
+        {"replicas": 1},
+        {"replicas": 1},
+    )
+    after = world.merge("widgets", "w", {"spec": {"replicas": 4}}, "scale")
+    assert after["spec"] == {"replicas": 4}
+    assert world.get("widgets", "w")["spec"]["n"] == 4
+    for wrong in (6, -1):
+        with pytest.raises(StatusError) as caught:
+            world.merge("widgets", "w", {"spec": {"replicas": wrong}}, "scale")
+        assert caught.value.code == 422
+
+
+def test_selectable_fields_select() -> None:
+    world = widget_world({"s": {"type": "string"}}, selectableFields=[{"jsonPath": ".spec.s"}])
+    for name, value in (("a", "x"), ("b", "y")):
+        world.create("widgets", widget(name, s=value))
+    assert world.names("widgets", field="spec.s=y") == ["b"]
+
+
+def test_custom_dependents_of_a_custom_owner_are_collected() -> None:
+    world = widget_world({})
+    owner = world.create("widgets", widget("owner"))
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": "Widget",
+        "name": "owner",
+        "uid": owner["metadata"]["uid"],
+    }
+    child = widget("child")
+    child["metadata"]["ownerReferences"] = [reference]
+    world.create("widgets", child)
+    world.storage.delete(
+        world.type("widgets"), NAMESPACE, "owner", DeleteOptions(propagation="Background")
+    )
+    world.storage.collect_garbage()
+    assert world.names("widgets") == []

@@ -1,0 +1,266 @@
+"""PATCH: JSON, merge, strategic merge, apply."""
+
+from typing import Any
+
+import pytest
+
+from localcluster.apiserver.errors import Object
+from localcluster.apiserver.patches import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    apply_json_patch,
+    apply_merge_patch,
+)
+from localcluster.apiserver.storage import StatusError, WriteOptions
+from localcluster.apiserver.strategic import apply_strategic_patch
+from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, definition, pod, widget
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        ([{"op": "add", "path": "/b", "value": 1}], {"a": [1, 2], "b": 1}),
+        ([{"op": "add", "path": "/a/-", "value": 3}], {"a": [1, 2, 3]}),
+        ([{"op": "add", "path": "/a/0", "value": 0}], {"a": [0, 1, 2]}),
+        ([{"op": "remove", "path": "/a/0"}], {"a": [2]}),
+        ([{"op": "replace", "path": "/a/1", "value": 9}], {"a": [1, 9]}),
+        ([{"op": "replace", "path": "/new", "value": 9}], {"a": [1, 2], "new": 9}),
+        ([{"op": "move", "from": "/a/0", "path": "/b"}], {"a": [2], "b": 1}),
+        ([{"op": "copy", "from": "/a", "path": "/b"}], {"a": [1, 2], "b": [1, 2]}),
+        ([{"op": "add", "path": "/x~1y~0z", "value": 1}], {"a": [1, 2], "x/y~z": 1}),
+        ([{"op": "test", "path": "/a/0", "value": 1}], {"a": [1, 2]}),
+        ([{"op": "test", "path": "/none", "value": None}], {"a": [1, 2]}),
+    ],
+)
+def test_json_patch_applies(operations: list[Object], expected: Object) -> None:
+    document = {"a": [1, 2]}
+    assert apply_json_patch(document, operations) == expected
+    assert document == {"a": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("operations", "code"),
+    [
+        ([{"op": "test", "path": "/a/0", "value": 2}], 422),
+        ([{"op": "test", "path": "/a/0", "value": True}], 422),
+        ([{"op": "remove", "path": "/none"}], 422),
+        ([{"op": "add", "path": "/none/x", "value": 1}], 422),
+        ([{"op": "add", "path": "/a/5", "value": 1}], 422),
+        ([{"op": "replace", "path": "/a/5", "value": 1}], 422),
+        ([{"op": "move", "from": "/a", "path": "/a/b"}], 422),
+        ([{"op": "nonsense", "path": "/a"}], 422),
+        ([{"op": "add", "path": "/a"}], 400),
+        ({"op": "add"}, 400),
+        ([{"path": 1}], 400),
+        ([{"op": "test", "path": ""}] * 10_001, 413),
+    ],
+)
+def test_json_patch_refuses(operations: Any, code: int) -> None:
+    with pytest.raises(StatusError) as caught:
+        apply_json_patch({"a": [1, 2]}, operations)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "expected"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": "c"}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+    ],
+)
+def test_merge_patch_follows_the_rfc(target: Object, patch: Object, expected: Object) -> None:
+    assert apply_merge_patch(target, patch) == expected
+
+
+def items(text: str) -> list[Object]:
+    return [{"name": name, "image": name} for name in text]
+
+
+@pytest.mark.parametrize(
+    ("patch", "expected"),
+    [
+        pytest.param({"containers": [{"name": "b", "image": "x"}]}, "abc", id="merge"),
+        pytest.param({"containers": [{"name": "d", "image": "d"}]}, "dabc", id="add-first"),
+        pytest.param({"containers": [{"name": "b", "$patch": "delete"}]}, "ac", id="delete"),
+        pytest.param({"containers": [{"$patch": "replace"}, *items("z")]}, "z", id="replace"),
+        pytest.param({"containers": None}, None, id="null"),
+        pytest.param(
+            {"$setElementOrder/containers": [{"name": n} for n in "cba"]}, "cba", id="order"
+        ),
+        pytest.param(
+            {
+                "$setElementOrder/containers": [{"name": n} for n in "adbc"],
+                "containers": items("d"),
+            },
+            "adbc",
+            id="order-with-new",
+        ),
+    ],
+)
+def test_strategic_patch_joins_lists_by_key(patch: Object, expected: str | None) -> None:
+    merged = apply_strategic_patch("PodSpec", {"containers": items("abc")}, patch)
+    names = [item["name"] for item in merged["containers"]] if "containers" in merged else None
+    assert names == (None if expected is None else list(expected))
+
+
+@pytest.mark.parametrize(
+    ("type_name", "target", "patch", "expected"),
+    [
+        pytest.param(
+            "ObjectMeta",
+            {"finalizers": ["a", "b"]},
+            {"finalizers": ["c"], "$deleteFromPrimitiveList/finalizers": ["a"]},
+            {"finalizers": ["c", "b"]},
+            id="primitive-set",
+        ),
+        pytest.param(
+            "PodSpec",
+            {"tolerations": [{"key": "a"}]},
+            {"tolerations": [{"key": "b"}]},
+            {"tolerations": [{"key": "b"}]},
+            id="atomic-list",
+        ),
+        pytest.param(
+            "PodStatus",
+            {"conditions": [{"type": "A", "status": "False", "reason": "r"}]},
+            {"conditions": [{"type": "A", "status": "True"}]},
+            {"conditions": [{"type": "A", "status": "True", "reason": "r"}]},
+            id="conditions",
+        ),
+        pytest.param(
+            "ObjectMeta",
+            {"labels": {"a": "1", "b": "2"}},
+            {"labels": {"a": None, "c": "3"}},
+            {"labels": {"b": "2", "c": "3"}},
+            id="map",
+        ),
+        pytest.param(
+            "ObjectMeta",
+            {"labels": {"a": "1"}},
+            {"labels": {"$patch": "replace", "c": "3"}},
+            {"labels": {"c": "3"}},
+            id="replace-map",
+        ),
+        pytest.param(
+            "Volume",
+            {"name": "v", "emptyDir": {}},
+            {"$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}},
+            {"name": "v", "hostPath": {"path": "/x"}},
+            id="retain-keys",
+        ),
+    ],
+)
+def test_strategic_patch_applies(
+    type_name: str, target: Object, patch: Object, expected: Object
+) -> None:
+    assert apply_strategic_patch(type_name, target, patch) == expected
+
+
+def test_patch_with_stale_version_conflicts(world: World) -> None:
+    world.create("configmaps", config_map("a"))
+    with pytest.raises(StatusError) as caught:
+        world.merge("configmaps", "a", {"metadata": {"resourceVersion": "1"}})
+    assert (caught.value.code, caught.value.reason) == (409, "Conflict")
+
+
+def test_patch_without_version_never_conflicts(world: World) -> None:
+    world.create("configmaps", config_map("a"))
+    for number in range(3):
+        world.merge("configmaps", "a", {"data": {f"k{number}": "v"}})
+    assert len(world.get("configmaps", "a")["data"]) == 3
+
+
+def test_patch_to_a_wrong_type_is_unprocessable(world: World) -> None:
+    world.create("configmaps", config_map("a"))
+    with pytest.raises(StatusError, match="patch: Invalid value") as caught:
+        world.merge("configmaps", "a", {"data": {"k": 1}})
+    assert (caught.value.code, caught.value.reason) == (422, "Invalid")
+
+
+def test_patch_of_an_absent_object_is_not_found(world: World) -> None:
+    with pytest.raises(StatusError) as caught:
+        world.merge("configmaps", "none", {})
+    assert caught.value.code == 404
+
+
+def test_failed_json_patch_changes_nothing(world: World) -> None:
+    world.create("configmaps", config_map("a", data={"k": "v"}))
+    before = world.storage.dump()
+    operations = [
+        {"op": "replace", "path": "/data/k", "value": "w"},
+        {"op": "test", "path": "/data/k", "value": "v"},
+    ]
+    with pytest.raises(StatusError):
+        world.storage.patch(world.type("configmaps"), NAMESPACE, "a", operations, JSON_PATCH)
+    assert world.storage.dump() == before
+
+
+def test_strategic_patch_of_a_custom_object_is_unsupported(world: World) -> None:
+    world.create_definition(definition({}))
+    world.create("widgets", widget("w"))
+    with pytest.raises(StatusError, match="accepted media types") as caught:
+        world.storage.patch(world.type("widgets"), NAMESPACE, "w", {}, STRATEGIC_MERGE_PATCH)
+    assert caught.value.code == 415
+
+
+def applied(world: World, plural: str, body: Object, manager: str = "one") -> tuple[Object, bool]:
+    name = body["metadata"]["name"]
+    options = WriteOptions(field_manager=manager)
+    return world.storage.patch(world.type(plural), NAMESPACE, name, body, APPLY_PATCH, options)
+
+
+def test_apply_creates_then_removes_what_is_no_longer_applied(world: World) -> None:
+    _, created = applied(world, "configmaps", config_map("a", data={"x": "1", "y": "2"}))
+    assert created
+    world.merge("configmaps", "a", {"data": {"mine": "3"}})
+    updated, created = applied(world, "configmaps", config_map("a", data={"x": "9"}))
+    assert not created
+    assert updated["data"] == {"x": "9", "mine": "3"}
+
+
+def test_apply_of_lists_with_keys_keeps_other_managers_items(world: World) -> None:
+    listed = {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+        "items": {"type": "object", "properties": {"name": {"type": "string"}}},
+    }
+    world.create_definition(definition({"list": listed}))
+    applied(world, "widgets", widget("w", list=[{"name": "a"}]))
+    applied(world, "widgets", widget("w", list=[{"name": "b"}]), manager="two")
+    updated, _ = applied(world, "widgets", widget("w", list=[{"name": "c"}]))
+    assert [item["name"] for item in updated["spec"]["list"]] == ["b", "c"]
+
+
+def test_apply_needs_a_field_manager(world: World) -> None:
+    with pytest.raises(StatusError, match="fieldManager: Required value") as caught:
+        applied(world, "configmaps", config_map("a"), manager="")
+    assert caught.value.code == 422
+
+
+def test_apply_of_a_pod_merges_containers_by_name(world: World) -> None:
+    applied(world, "pods", pod("p"))
+    updated, _ = applied(world, "pods", pod("p", container={"image": "image:2"}))
+    container = updated["spec"]["containers"][0]
+    assert container["image"] == "image:2"
+    assert container["imagePullPolicy"] == "IfNotPresent"
+
+
+def test_merge_patch_content_type_may_carry_parameters(world: World) -> None:
+    world.create("configmaps", config_map("a"))
+    patched, _ = world.storage.patch(
+        world.type("configmaps"),
+        NAMESPACE,
+        "a",
+        {"data": {"k": "v"}},
+        f"{MERGE_PATCH}; charset=utf-8",
+    )
+    assert patched["data"] == {"k": "v"}

@@ -1,0 +1,178 @@
+import asyncio
+import os
+import signal
+import socket
+import stat
+from pathlib import Path
+from typing import Any, Never
+
+import pytest
+
+from framework.api import constants
+from framework.clock import SystemClock, SystemRandom, SystemUids
+from framework.kube.client import KubeClient
+from framework.kube.config import load_kube_config
+from framework.kube.errors import KubeError, UnauthorizedError
+from framework.kube.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    FRAMEWORKS,
+    NAMESPACES,
+    NODES,
+    Object,
+)
+from localcluster.cluster import (
+    ClusterOptions,
+    LocalCluster,
+    LocalClusterError,
+    PartFailedError,
+)
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+
+
+def build(directory: Path, **options: Any) -> LocalCluster:
+    options = {"with_kubelet": False, "with_controller": False, **options}
+    return LocalCluster(
+        ClusterOptions(directory=directory, **options),
+        clock=SystemClock(),
+        uids=SystemUids(),
+        random=SystemRandom(),
+    )
+
+
+def open_client(cluster: LocalCluster) -> KubeClient:
+    return KubeClient(cluster.kube_config, user_agent="test", clock=SystemClock())
+
+
+async def test_cluster_serves_frameworks_to_who_has_the_kubeconfig(tmp_path: Path) -> None:
+    async with build(tmp_path) as cluster:
+        assert stat.S_IMODE(cluster.kubeconfig_path.stat().st_mode) == 0o600
+        config = load_kube_config(None, str(cluster.kubeconfig_path), {})
+        assert config.namespace == "default"
+        async with KubeClient(config, user_agent="test", clock=SystemClock()) as client:
+            crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, None, constants.FRAMEWORK_CRD_NAME)
+            assert crd["spec"]["group"] == constants.GROUP
+            assert (await client.list(FRAMEWORKS))["items"] == []
+            names = [n["metadata"]["name"] for n in (await client.list(NAMESPACES))["items"]]
+            assert "default" in names
+
+
+async def test_cluster_without_the_token_refuses(tmp_path: Path) -> None:
+    async with build(tmp_path) as cluster:
+        config = load_kube_config(cluster.kube_config.server, None, {"HOME": str(tmp_path)})
+        async with KubeClient(config, user_agent="test", clock=SystemClock()) as client:
+            with pytest.raises(UnauthorizedError):
+                await client.list(FRAMEWORKS)
+
+
+async def test_cluster_in_a_directory_with_files_of_others_leaves_them(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    (tmp_path / "papers").mkdir()
+    async with build(tmp_path, with_kubelet=True):
+        pass
+    assert list_names(tmp_path) == ["logs", "papers", "thesis.txt"]
+
+
+async def test_cluster_at_its_end_leaves_logs_only(tmp_path: Path) -> None:
+    async with build(tmp_path, with_kubelet=True) as cluster:
+        (cluster.logs_path / "x.log").touch()
+    assert list_names(tmp_path) == ["logs"]
+    with pytest.raises(KubeError):
+        async with open_client(cluster) as client:
+            await client.list(FRAMEWORKS)
+
+
+async def test_cluster_that_keeps_its_directory_leaves_all_but_the_kubeconfig(
+    tmp_path: Path,
+) -> None:
+    async with build(tmp_path, with_kubelet=True, keeps_directory=True) as cluster:
+        pass
+    assert "kubelet" in list_names(tmp_path)
+    assert not cluster.kubeconfig_path.exists()
+
+
+async def test_cluster_with_a_port_in_use_names_flag_and_remedy(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(LocalClusterError, match=rf"--port: port {port} .*in use.*another port"):
+            await build(tmp_path, port=port).__aenter__()
+    assert not (tmp_path / "kubeconfig").exists()
+
+
+async def test_cluster_in_a_directory_it_may_not_write_names_flag_and_remedy(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LocalClusterError, match=r"--directory: cannot write to .*Not a directory"):
+        await build(tmp_path / "file").__aenter__()
+
+
+async def test_cluster_does_not_overwrite_a_foreign_kubeconfig(tmp_path: Path) -> None:
+    mine = tmp_path / "config"
+    mine.write_text("clusters: [{name: production}]")
+    with pytest.raises(LocalClusterError, match=r"--kubeconfig: .* name another file"):
+        await build(tmp_path / "state", kubeconfig_path=mine).__aenter__()
+    assert mine.read_text() == "clusters: [{name: production}]"
+
+
+async def test_cluster_with_kubelet_has_a_ready_node(tmp_path: Path) -> None:
+    async with build(tmp_path, with_kubelet=True) as cluster, open_client(cluster) as client:
+        nodes: list[Object] = []
+        async with asyncio.timeout(30):
+            while not nodes:
+                nodes = (await client.list(NODES))["items"]
+        conditions = {c["type"]: c["status"] for c in nodes[0]["status"]["conditions"]}
+        assert nodes[0]["metadata"]["name"] == "local"
+        assert conditions["Ready"] == "True"
+
+
+async def test_cluster_whose_controller_is_killed_goes_on_with_a_new_one(tmp_path: Path) -> None:
+    async with build(tmp_path, with_controller=True) as cluster, open_client(cluster) as client:
+        await create_framework(client, "first")
+        await wait_for_status(client, "first")
+        assert cluster.controller is not None
+        assert cluster.controller.pid is not None
+        os.kill(cluster.controller.pid, signal.SIGKILL)
+        await create_framework(client, "second")
+        await wait_for_status(client, "second")
+        assert cluster.controller.starts == 2
+
+
+async def test_cluster_whose_controller_cannot_start_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localcluster.cluster.CONTROLLER_ARGUMENTS", ("--no-such-option",))
+    with pytest.raises(PartFailedError, match=r"(?s)the controller ended .*--no-such-option"):
+        await stay(build(tmp_path, with_controller=True))
+
+
+async def test_cluster_left_by_an_error_raises_that_error(tmp_path: Path) -> Never:
+    with pytest.raises(ValueError, match="mine"):
+        async with build(tmp_path, with_kubelet=True, with_controller=True):
+            raise ValueError("mine")
+
+
+async def stay(cluster: LocalCluster) -> None:
+    async with cluster:
+        await asyncio.sleep(60)
+
+
+def list_names(directory: Path) -> list[str]:
+    return sorted(entry.name for entry in directory.iterdir())
+
+
+async def create_framework(client: KubeClient, name: str) -> None:
+    body: Object = {
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.FRAMEWORK_KIND,
+        "metadata": {"name": name},
+        "spec": {"taskRoles": []},
+    }
+    await client.create(FRAMEWORKS, "default", body)
+
+
+async def wait_for_status(client: KubeClient, name: str) -> None:
+    """Wait until a controller has seen the Framework."""
+    async with asyncio.timeout(30):
+        while not (await client.get(FRAMEWORKS, "default", name)).get("status"):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)

@@ -1,0 +1,123 @@
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from framework.clock import SystemClock
+from framework.kube.backoff import Backoff
+from localcluster.supervisor import ChildFailedError, Supervisor
+
+SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
+PARENT = """
+import asyncio, os, sys
+from pathlib import Path
+from framework.clock import SystemClock
+from localcluster.supervisor import Supervisor
+
+async def main():
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    child = Supervisor("child", command, log_path=Path(sys.argv[1]), env={}, clock=SystemClock())
+    task = asyncio.create_task(child.run())
+    while child.pid is None:
+        await asyncio.sleep(0.01)
+    print(child.pid, flush=True)
+    await task
+
+asyncio.run(main())
+"""
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def build(tmp_path: Path, script: str) -> Supervisor:
+    return Supervisor(
+        "child",
+        [sys.executable, "-c", script],
+        log_path=tmp_path / "child.log",
+        env={"PATH": os.environ["PATH"]},
+        clock=SystemClock(),
+        backoff=Backoff(0.01, 1.0, 0.01),
+    )
+
+
+async def wait_for_start(supervisor: Supervisor, starts: int, log: Path) -> int:
+    """Wait until the child has started so often and said so; return its pid."""
+    await wait_until(lambda: supervisor.starts >= starts and count_ups(log) >= starts)
+    assert supervisor.pid is not None
+    return supervisor.pid
+
+
+def count_ups(log: Path) -> int:
+    return log.read_text().count("up")
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    """Poll: what another process does sets no event."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+async def test_run_after_a_kill_starts_the_child_again(tmp_path: Path) -> None:
+    supervisor = build(tmp_path, SLEEPER)
+    task = asyncio.create_task(supervisor.run())
+    first = await wait_for_start(supervisor, 1, tmp_path / "child.log")
+    os.kill(first, signal.SIGKILL)
+    second = await wait_for_start(supervisor, 2, tmp_path / "child.log")
+    assert second != first
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not is_alive(second)
+
+
+async def test_run_when_cancelled_ends_the_child_with_sigterm(tmp_path: Path) -> None:
+    script = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (print('asked', flush=True), sys.exit(0)))\n"
+        f"{SLEEPER}"
+    )
+    supervisor = build(tmp_path, script)
+    task = asyncio.create_task(supervisor.run())
+    await wait_for_start(supervisor, 1, tmp_path / "child.log")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (tmp_path / "child.log").read_text() == "up\nasked\n"
+
+
+async def test_run_of_a_child_that_always_fails_gives_up_with_its_last_words(
+    tmp_path: Path,
+) -> None:
+    supervisor = build(tmp_path, "raise SystemExit('no configuration')")
+    with pytest.raises(ChildFailedError, match=r"exit code 1; .*child.log") as caught:
+        await supervisor.run()
+    assert "no configuration" in str(caught.value)
+    assert supervisor.starts == 6
+
+
+async def test_run_when_its_own_process_is_killed_takes_the_child_along(tmp_path: Path) -> None:
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        PARENT,
+        str(tmp_path / "child.log"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert parent.stdout is not None
+    child = int(await parent.stdout.readline())
+    parent.kill()
+    await parent.wait()
+    await wait_until(lambda: not is_alive(child))
