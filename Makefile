@@ -75,12 +75,16 @@ golden: $(STAMP) ## rewrite the golden files from what the code does now: read t
 	@$(TIMED) $(PYTEST) --update-golden $(ARGS)
 
 .PHONY: manifests
-manifests: $(STAMP) ## write deploy/base/crd.yaml from the model
+manifests: $(STAMP) ## write the CRD, the image's tag and deploy/install.yaml
 	@$(TIMED) $(BIN)/python -m tools.manifests
 
 .PHONY: manifests-check
-manifests-check: $(STAMP) ## fail if deploy/base/crd.yaml is not what the model says
+manifests-check: $(STAMP) ## fail if a generated file of deploy/ is stale
 	@$(TIMED) $(BIN)/python -m tools.manifests --check
+
+.PHONY: docs
+docs: $(STAMP) ## write docs/state-machine.md from the transition tables
+	@$(TIMED) $(BIN)/python -m tools.statedocs
 
 # No address of a package index may get into the lock files, whatever this machine's pip is told.
 COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header \

@@ -6,17 +6,16 @@ is changed back.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
+
+import click
 
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import Manifest, Manifests
 from framework.kube.client import KubeClient
-from framework.kube.errors import AlreadyExistsError, ApiError, KubeError, NotFoundError
+from framework.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from framework.kube.resources import FRAMEWORKS, NAMESPACES, Object
-
-logger = logging.getLogger(__name__)
 
 _GONE_SECONDS = 120.0
 _POLL_SECONDS = 0.2
@@ -147,7 +146,6 @@ async def _try_undo(undo: _Undo) -> None:
     try:
         await undo()
     except KubeError as e:
-        # The first error is the one to tell; the rest is for --verbose readers of the log.
-        is_gone = isinstance(e, ApiError) and isinstance(e, NotFoundError)
-        if not is_gone:
-            logger.warning("could not change back what was applied", extra={"error": str(e)})
+        # The error that brought us here is told by whoever catches it; this one adds to it.
+        if not isinstance(e, NotFoundError):
+            click.echo(f"warning: could not take back what was applied: {e}", err=True)

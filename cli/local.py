@@ -188,7 +188,7 @@ def _logging_to(directory: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            configure_logging()
+            configure_logging(level="error")
 
 
 async def _keep_cluster(options: UpOptions, directory: Path) -> ExitCode:

@@ -7,6 +7,7 @@ command imports what it needs when it is called: ``--help`` must not load a whol
 import click
 
 from cli.exitcodes import CliError
+from framework.logs import configure_logging
 from framework.version import VERSION
 
 EPILOG = (
@@ -69,6 +70,8 @@ _namespace_option = click.option(
 @click.version_option(VERSION, "-V", "--version", message="framework %(version)s")
 def main() -> None:
     """Run gangs of training Pods: on a Kubernetes cluster, or on this machine with --local."""
+    # Progress says what matters; warnings of a watch that reconnects would tear the display.
+    configure_logging(level="error")
 
 
 _isolation_option = click.option(

@@ -22,5 +22,6 @@ def observe(entry: Entry, now: datetime) -> Snapshot | None:
         failures=entry.failures,
         live=entry.live,
         unconfirmed=entry.unconfirmed,
+        end_versions=entry.end_versions,
         published=entry.published,
     )

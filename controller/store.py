@@ -18,7 +18,7 @@ from controller.published import read_published
 from framework.api import codec, constants
 from framework.api.fielderrors import FieldErrors
 from framework.api.pods import ConfigMapView, ObjectView, PodView, parse_configmap, parse_pod
-from framework.api.types import Framework
+from framework.api.types import Framework, FrameworkStatus
 from framework.kube.resources import Object
 
 Name = tuple[ObjectKind, str]
@@ -47,6 +47,7 @@ class Entry:
     in_flight: set[ActionKey] = field(default_factory=set)
     failures: dict[ActionKey, Failure] = field(default_factory=dict)
     unconfirmed: dict[Name, datetime] = field(default_factory=dict)
+    end_versions: dict[str, int] = field(default_factory=dict)
     status_written_at: float | None = None
     decision_seconds: float = 0.0
 
@@ -67,6 +68,12 @@ class Entry:
             key.verb is Verb.DELETE and key.identity.partition("/")[0] == uid
             for key in self.in_flight
         )
+
+    def note_end(self, uid: str, resource_version: Any) -> None:
+        """Remember in which order Pods ended; an attempt's Pods are enough."""
+        self.end_versions.setdefault(uid, _version(resource_version))
+        if len(self.end_versions) > 2 * constants.MAX_TASK_NUMBER:
+            del self.end_versions[next(iter(self.end_versions))]
 
     def note_seen(self, name: Name, uid: str) -> None:
         """Drop what a live GET said about a name when another object is seen there."""
@@ -126,12 +133,24 @@ class Store:
         for entry in [e for e in self._entries.values() if e.key not in seen]:
             self._drop_framework(entry)
 
-    def record_status(self, entry: Entry, wire: Object, framework: Framework) -> None:
-        """Take what the server returned for our own status write."""
-        entry.framework = framework
+    def record_status(self, entry: Entry, wire: Object, status: FrameworkStatus) -> None:
+        """Take what the server returned for our own status write.
+
+        A watch may have shown a later edit of the user meanwhile: its spec stays.
+        """
         entry.wire_status = wire.get("status")
         entry.is_diverged = False
         entry.needs_refresh = False
+        known = entry.framework
+        if known is None or known.metadata.uid != _meta(wire).get("uid"):
+            return
+        if _is_newer_framework(entry, wire):
+            metadata = codec.decode_metadata(wire)
+            spec = known.spec
+            if metadata.generation != known.metadata.generation:
+                spec = codec.decode_spec(wire.get("spec"))
+            known = replace(known, metadata=metadata, spec=spec)
+        entry.framework = replace(known, status=status)
 
     def refresh_framework(self, entry: Entry, wire: Object) -> None:
         """Take a live GET after a write whose fate is unknown: what it shows is persisted."""
@@ -269,6 +288,7 @@ class Store:
             self._note_gone(str(uid))
         if entry is None or known is None or known.uid != uid:
             return
+        entry.note_end(known.uid, _meta(wire).get("resourceVersion"))
         is_believed = known.is_terminating or _meta(wire).get("deletionTimestamp") is not None
         self._end(entry, kind, known, is_believed=is_believed)
 
@@ -326,6 +346,8 @@ class Store:
         entry.note_seen((kind, view.name), view.uid)
         if isinstance(view, PodView):
             entry.pods[view.name] = view
+            if view.is_ended or view.is_terminating:
+                entry.note_end(view.uid, view.resource_version)
         else:
             entry.published = read_published(entry.published, entry.configmap, view)
             entry.configmap = view

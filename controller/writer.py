@@ -71,7 +71,7 @@ class Writer:
             return False
         self._count(_STATUS, "update", None, started)
         entry.status_written_at = self._clock.monotonic()
-        self._record(entry, wire, framework, status)
+        self._store.record_status(entry, wire, status)
         return True
 
     async def refresh(self, entry: Entry) -> bool:
@@ -155,20 +155,6 @@ class Writer:
             },
             "status": wire,
         }
-
-    def _record(
-        self,
-        entry: Entry,
-        wire: Object,
-        framework: Framework,
-        status: FrameworkStatus,
-    ) -> None:
-        metadata = codec.decode_metadata(wire)
-        spec = framework.spec
-        if metadata.generation != framework.metadata.generation:
-            spec = codec.decode_spec(wire.get("spec"))
-        written = replace(framework, metadata=metadata, spec=spec, status=status)
-        self._store.record_status(entry, wire, written)
 
     def _log_roster(self, entry: Entry, publication: Publication) -> None:
         roster = publication.roster

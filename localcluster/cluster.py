@@ -220,6 +220,7 @@ class LocalCluster:
         text = yaml.safe_dump(_build_kubeconfig(self.kube_config), sort_keys=False)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists() and NAME not in path.read_text("utf-8", "replace"):
                 raise LocalClusterError(
                     f"--kubeconfig: {path} exists and is not of a local cluster; "

@@ -116,4 +116,7 @@ def new_task_attempt_status(
 
 def _distinct_roles(roles: tuple[TaskRoleSpec, ...]) -> list[TaskRoleSpec]:
     # An old CRD lets two roles have one name; the first is the role, as every look-up finds it.
-    return list({role.name: role for role in reversed(roles)}.values())[::-1]
+    distinct: dict[str, TaskRoleSpec] = {}
+    for role in roles:
+        distinct.setdefault(role.name, role)
+    return list(distinct.values())

@@ -6,8 +6,14 @@ Called by the two machines. A completion status, once set, is never replaced. So
 
 from dataclasses import replace
 
+from controller.core.diagnostics import cut_completion
 from controller.core.draft import Draft, RoleDraft
-from framework.api.completion import FRAMEWORK_ATTEMPT_COMPLETION, complete_task
+from framework.api.completion import (
+    CONFIGMAP_EXTERNAL_DELETED,
+    FRAMEWORK_ATTEMPT_COMPLETION,
+    POD_EXTERNAL_DELETED,
+    complete_task,
+)
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
     FrameworkAttemptCompletionStatus,
@@ -29,7 +35,8 @@ def set_task_completion(
     attempt = task.attempt_status
     if completion is None or attempt.completion_status is not None:
         return task
-    attempt = replace(attempt, completion_status=completion)
+    task_count = sum(len(role.tasks) for role in draft.roles)
+    attempt = replace(attempt, completion_status=cut_completion(completion, task_count))
     return draft.put(role, replace(task, attempt_status=attempt))
 
 
@@ -67,6 +74,7 @@ def begin_framework_end(draft: Draft, completion: FrameworkAttemptCompletionStat
     """Begin to end the attempt: its ConfigMap is to be deleted, its Tasks are told."""
     set_framework_completion(draft, completion)
     _tell_tasks(draft)
+    draft.drop_creates()
     draft.move(FrameworkState.ATTEMPT_DELETION_PENDING)
 
 
@@ -74,11 +82,26 @@ def end_framework(draft: Draft, completion: FrameworkAttemptCompletionStatus | N
     """End the attempt: its ConfigMap is known to be gone, and with it every Pod."""
     if completion is not None:
         set_framework_completion(draft, completion)
+    _tell_lost_tasks(draft)
     _tell_tasks(draft)
     for role, task in draft.walk_tasks():
         if task.state is not TaskState.COMPLETED:
             _end_for_good(draft, role, task)
     draft.move(FrameworkState.ATTEMPT_COMPLETED)
+
+
+def _tell_lost_tasks(draft: Draft) -> None:
+    """Tell the Tasks whose Pods went with a ConfigMap that someone else deleted.
+
+    The ConfigMap goes after its Pods, so this holds also where the watch of the Pods is behind.
+    """
+    completion = draft.status.attempt_status.completion_status
+    if completion is None or completion.code != CONFIGMAP_EXTERNAL_DELETED:
+        return
+    lost = complete_task(POD_EXTERNAL_DELETED, "Pod was deleted by others")
+    for role, task in draft.walk_tasks():
+        if task.attempt_status.pod_uid is not None:
+            set_task_completion(draft, role, task, lost)
 
 
 def _end_for_good(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:

@@ -1,11 +1,11 @@
 """The completion policy: when a Framework's attempt is over, and with whose completion.
 
-``find_trigger`` is the full check at the start of a pass; ``find_task_trigger`` asks about one
-Task that just became Completed. Source: FRAMEWORK, "Spec";
+``find_trigger`` is the full check at the start of a pass; ``find_task_trigger`` asks after one
+Task just became Completed. Source: FRAMEWORK, "Spec";
 ``syncFrameworkAttemptCompletionPolicy`` and ``syncTaskState`` of the Go original.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
 from controller.core.draft import Draft, RoleDraft
@@ -25,8 +25,8 @@ def find_trigger(draft: Draft) -> Completion | None:
     """Find what completes the attempt now: the earliest trigger, else all Tasks' completion."""
     earliest: tuple[TaskStatus, Completion] | None = None
     for role in _in_spec_order(draft):
-        for task, completion in _find_role_triggers(role):
-            if earliest is None or _time(task) < _time(earliest[0]):
+        for task, completion in _find_role_triggers(draft, role):
+            if earliest is None or _end(draft, task) < _end(draft, earliest[0]):
                 earliest = (task, completion)
     if earliest is not None:
         return earliest[1]
@@ -37,22 +37,15 @@ def find_task_trigger(draft: Draft, role: RoleDraft, task: TaskStatus) -> Comple
     """Find whether a Task that just became Completed completes the attempt."""
     if task.deletion_pending or role.spec is None or not task.is_completed:
         return None
-    policy = role.spec.completion_policy
-    if task.is_failed and policy.min_failed_task_count >= 1:
-        count = _count(role, _is_failed)
-        if count >= policy.min_failed_task_count:
-            return _inherit(role, task, "Failed", count, policy.min_failed_task_count)
-    if task.is_succeeded and policy.min_succeeded_task_count >= 1:
-        count = _count(role, _is_succeeded)
-        if count >= policy.min_succeeded_task_count:
-            return _inherit(role, task, "Succeeded", count, policy.min_succeeded_task_count)
-    completed, total = _count_completed(draft)
-    if completed >= total >= 1:
-        return _complete_all(role, task, completed, total)
-    return None
+    for _, completion in _find_role_triggers(draft, role):
+        return completion
+    return _find_last_completed(draft)
 
 
-def _find_role_triggers(role: RoleDraft) -> Iterator[tuple[TaskStatus, Completion]]:
+def _find_role_triggers(
+    draft: Draft,
+    role: RoleDraft,
+) -> Iterator[tuple[TaskStatus, Completion]]:
     if role.spec is None:
         return
     policy = role.spec.completion_policy
@@ -64,7 +57,7 @@ def _find_role_triggers(role: RoleDraft) -> Iterator[tuple[TaskStatus, Completio
             continue
         hits = [task for task in role.tasks if selector(task)]
         if len(hits) >= minimum:
-            task = sorted(hits, key=_time)[minimum - 1]
+            task = _sort(draft, hits)[minimum - 1]
             yield task, _inherit(role, task, word, len(hits), minimum)
 
 
@@ -74,10 +67,14 @@ def _find_last_completed(draft: Draft) -> Completion | None:
         return None
     last: tuple[RoleDraft, TaskStatus] | None = None
     for role in _in_spec_order(draft):
-        tasks = sorted((t for t in role.tasks if t.is_completed), key=_time)
-        if tasks and (last is None or _time(tasks[-1]) > _time(last[1])):
+        tasks = _sort(draft, (t for t in role.tasks if t.is_completed))
+        if tasks and (last is None or _end(draft, tasks[-1]) > _end(draft, last[1])):
             last = (role, tasks[-1])
     return None if last is None else _complete_all(*last, completed, total)
+
+
+def _sort(draft: Draft, tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
+    return sorted(tasks, key=lambda task: _end(draft, task))
 
 
 def _in_spec_order(draft: Draft) -> list[RoleDraft]:
@@ -125,8 +122,10 @@ def _complete_all(role: RoleDraft, task: TaskStatus, completed: int, total: int)
     return Completion(base.code, base.phrase, base.type, base.diagnostics, trigger)
 
 
-def _time(task: TaskStatus) -> datetime:
-    return task.completion_time or ZERO_TIME
+def _end(draft: Draft, task: TaskStatus) -> tuple[datetime, int]:
+    """Order Tasks as they completed; within a second, as their Pods ended."""
+    version = draft.snapshot.end_versions.get(task.attempt_status.pod_uid or "", 0)
+    return task.completion_time or ZERO_TIME, version
 
 
 def _is_failed(task: TaskStatus) -> bool:

@@ -187,6 +187,10 @@ class Draft:
             return
         self.actions.append(action)
 
+    def drop_creates(self) -> None:
+        """Take back what this pass wanted to create: the attempt ends instead."""
+        self.actions = [action for action in self.actions if action.key.verb is not Verb.CREATE]
+
     def tell(self, type_: EventType, reason: str, message: str) -> None:
         """Tell the user by an event."""
         self.events.append(Event(type_, reason, message))

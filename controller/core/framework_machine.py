@@ -6,7 +6,15 @@ Framework"; ``syncFrameworkState`` of the Go original.
 
 from dataclasses import replace
 
-from controller.core import births, claims, completing, completion_policy, history, scaling
+from controller.core import (
+    births,
+    claims,
+    completing,
+    completion_policy,
+    history,
+    retention,
+    scaling,
+)
 from controller.core.actions import CreateConfigMap, DeleteObject, ObjectKind
 from controller.core.decision import SnapshotTrigger
 from controller.core.draft import Draft, RoleDraft
@@ -226,12 +234,18 @@ def _run(draft: Draft) -> None:
     if draft.state is _S.ATTEMPT_PREPARING and _is_any_task_running(draft):
         draft.move(_S.ATTEMPT_RUNNING)
     if draft.state in _DELETION_ASKED:
-        _delete_configmap(
-            draft,
-            configmap,
-            f"attempt {draft.status.attempt_status.id} has ended",
-            is_settled=_is_end_persisted(draft),
-        )
+        _end(draft, configmap)
+
+
+def _end(draft: Draft, configmap: ConfigMapView) -> None:
+    is_settled = _is_end_persisted(draft)
+    if retention.is_attempt_retained(draft):
+        if retention.end_live_pods(draft, is_settled=is_settled) and is_settled:
+            completing.end_framework(draft, None)
+            _retry_or_complete(draft)
+        return
+    cause = f"attempt {draft.status.attempt_status.id} has ended"
+    _delete_configmap(draft, configmap, cause, is_settled=is_settled)
 
 
 def _is_any_task_running(draft: Draft) -> bool:

@@ -7,6 +7,7 @@ Pod cache and what was published last. Source: DESIGN, "The roster".
 from dataclasses import dataclass
 from datetime import datetime
 
+from controller.core import claims, drain, retention
 from controller.core.decision import Publication
 from controller.core.draft import Draft, RoleDraft
 from controller.core.progress import build_progress, find_last_look
@@ -30,8 +31,11 @@ class RosterOutcome:
 
 def decide_roster(draft: Draft) -> RosterOutcome:
     """Decide what to publish now; asks to be woken for what is due later."""
-    configmap = draft.snapshot.configmap
-    if draft.state not in _PUBLISHING or configmap is None or configmap.is_terminating:
+    if not _is_publishing(draft):
+        return RosterOutcome()
+    # Not just any that has the name: the recorded one.
+    configmap = claims.find_configmap(draft)
+    if configmap is None or configmap.is_terminating:
         return RosterOutcome()
     published = draft.snapshot.published
     wanted = _build_roster(draft)
@@ -47,6 +51,14 @@ def decide_roster(draft: Draft) -> RosterOutcome:
     if not wanted.complete:
         return _decide_progress(draft, configmap, published.published_at)
     return RosterOutcome(None if published.is_announced else _publish(configmap, None, ""))
+
+
+def _is_publishing(draft: Draft) -> bool:
+    if draft.state in _PUBLISHING:
+        return True
+    # Only a retained attempt goes on without its ConfigMap going away.
+    is_ending = draft.state is FrameworkState.ATTEMPT_DELETION_PENDING
+    return is_ending and retention.is_attempt_retained(draft) and retention.has_live_wrapper(draft)
 
 
 def _is_debounced(draft: Draft) -> bool:
@@ -97,9 +109,9 @@ def _build_roster(draft: Draft) -> Roster:
         instance_uid=attempt.instance_uid or "",
         generation=0,
         complete=all(_is_complete(role) for role in roles),
-        phase=roster.PHASE_ACTIVE,
+        phase=roster.PHASE_COMPLETING if draft.is_completing else roster.PHASE_ACTIVE,
         roles=roles,
-        leaving=(),
+        leaving=tuple(drain.list_leaving(draft, draft.snapshot.published.roster)),
     )
 
 

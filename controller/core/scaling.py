@@ -8,7 +8,7 @@ original.
 
 from dataclasses import replace
 
-from controller.core import births, history
+from controller.core import births, drain, history
 from controller.core.draft import Draft, RoleDraft
 from framework.api.completion import DELETE_TASK_REQUESTED, complete_task
 from framework.api.states import FRAMEWORK_FROZEN, TaskState
@@ -97,7 +97,15 @@ def _mark_unwanted(draft: Draft, role: RoleDraft) -> bool:
         if attempt.completion_status is None:
             completion = complete_task(DELETE_TASK_REQUESTED, births.SCALE_DOWN_DIAGNOSTICS)
             attempt = replace(attempt, completion_status=completion)
-        draft.put(role, replace(task, deletion_pending=True, attempt_status=attempt))
+        draft.put(
+            role,
+            replace(
+                task,
+                deletion_pending=True,
+                attempt_status=attempt,
+                drain_deadline_time=drain.set_deadline(draft, role, task),
+            ),
+        )
         changed = True
     return changed
 
@@ -105,15 +113,19 @@ def _mark_unwanted(draft: Draft, role: RoleDraft) -> bool:
 def _drop_tail(draft: Draft, role: RoleDraft) -> bool:
     wanted = role.spec.task_number if role.spec else 0
     changed = False
-    while len(role.tasks) > wanted and _is_droppable(role.tasks[-1]):
+    while len(role.tasks) > wanted and _is_droppable(draft, role.tasks[-1]):
         history.record_task_deletion(draft, role, role.tasks[-1])
         role.tasks.pop()
         changed = True
     return changed
 
 
-def _is_droppable(task: TaskStatus) -> bool:
-    return task.deletion_pending and task.state is TaskState.COMPLETED
+def _is_droppable(draft: Draft, task: TaskStatus) -> bool:
+    if not task.deletion_pending or task.state is not TaskState.COMPLETED:
+        return False
+    pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
+    # A retained Pod is still the Task's; it goes first.
+    return pod is None or pod.uid != task.attempt_status.pod_uid
 
 
 def _replace_returning(draft: Draft, role: RoleDraft) -> bool:
@@ -121,7 +133,7 @@ def _replace_returning(draft: Draft, role: RoleDraft) -> bool:
         return False
     changed = False
     for task in list(role.tasks[: role.spec.task_number]):
-        if _is_droppable(task) and task.index not in role.spec.absent:
+        if _is_droppable(draft, task) and task.index not in role.spec.absent:
             history.record_task_deletion(draft, role, task)
             draft.put(role, _new_task(draft, role.spec, task.index))
             changed = True

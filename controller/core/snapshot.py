@@ -44,7 +44,8 @@ class Snapshot:
     that carry the Framework's label. ``live``: what the last live GET or believed deletion found
     under a name, a UID or "" for nothing, with no create sent and no other object seen there
     since. ``unconfirmed``: own creates that no watch has shown yet,
-    with the time of the create.
+    with the time of the create. ``end_versions``: per Pod UID the resourceVersion at which it was
+    first seen ended or deleted: the order in which Pods ended, where times of one second tie.
     """
 
     framework: Framework
@@ -55,4 +56,5 @@ class Snapshot:
     failures: Mapping[ActionKey, Failure] = field(default_factory=dict)
     live: Mapping[tuple[ObjectKind, str], str] = field(default_factory=dict)
     unconfirmed: Mapping[tuple[ObjectKind, str], datetime] = field(default_factory=dict)
+    end_versions: Mapping[str, int] = field(default_factory=dict)
     published: PublishedRoster = field(default_factory=PublishedRoster)

@@ -5,9 +5,16 @@ machines" and "Write order"; ``syncTaskState`` of the Go original.
 """
 
 from dataclasses import replace
-from datetime import timedelta
 
-from controller.core import births, claims, completing, completion_policy, history
+from controller.core import (
+    births,
+    claims,
+    completing,
+    completion_policy,
+    drain,
+    history,
+    retention,
+)
 from controller.core.actions import CreatePod, DeleteObject, ObjectKind
 from controller.core.draft import Draft, RoleDraft
 from controller.core.retry_policy import decide_retry
@@ -32,6 +39,7 @@ _DELETION_ASKED = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETIO
 def sync_task(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
     """Move one Task: observe its Pod, then retry or complete it, then create its next Pod."""
     if task.state is TaskState.COMPLETED:
+        retention.delete_released_pod(draft, task)
         return
     if task.state is not TaskState.ATTEMPT_COMPLETED:
         task = _observe(draft, role, claims.adopt_pod(draft, role, task))
@@ -83,8 +91,8 @@ def _force_deletion(draft: Draft, role: RoleDraft, pod: PodView) -> None:
     timeout = role.status.pod_graceful_deletion_timeout_seconds
     if timeout is None or pod.deletion_time is None:
         return
-    start = pod.deletion_time - timedelta(seconds=pod.deletion_grace_seconds)
-    if draft.has_elapsed(start, timeout):
+    # Deletion began a grace period before the time in the Pod's metadata.
+    if draft.has_elapsed(pod.deletion_time, timeout - pod.deletion_grace_seconds):
         cause = f"graceful deletion took longer than {timeout} s"
         draft.act(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause, grace_seconds=0))
 
@@ -94,15 +102,24 @@ def _observe_live(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView)
         task = draft.move_task(role, task, TaskState.ATTEMPT_PREPARING)
     task = _refresh_fields(draft, role, task, pod)
     if pod.is_ended:
-        task = completing.begin_task_end(draft, role, task, _complete_pod(draft, pod))
-        _delete_pod(draft, role, task)
-        return task
+        return _observe_ended(draft, role, task, pod)
     if pod.phase is PodPhase.RUNNING:
         task = draft.move_task(role, task, TaskState.ATTEMPT_RUNNING)
-    if task.deletion_pending:
+    if task.deletion_pending and not drain.is_draining(draft, role, task, pod):
         completion = complete_task(DELETE_TASK_REQUESTED, births.SCALE_DOWN_DIAGNOSTICS)
         task = completing.begin_task_end(draft, role, task, completion)
         _delete_pod(draft, role, task)
+    return task
+
+
+def _observe_ended(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> TaskStatus:
+    completion = _complete_pod(draft, pod)
+    if draft.is_completing and retention.is_attempt_retained(draft):
+        return task
+    if not draft.is_completing and retention.should_retain(draft, role, task, completion):
+        return completing.end_task(draft, role, task, completion)
+    task = completing.begin_task_end(draft, role, task, completion)
+    _delete_pod(draft, role, task)
     return task
 
 

@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from localcluster.apiserver import builtins, errors, objects, pod_validation
+from localcluster.apiserver import builtins, errors, objects, pod_status_rules, pod_validation
 from localcluster.apiserver.errors import Cause, Object
 from localcluster.apiserver.quantities import parse_quantity
 from localcluster.apiserver.registry import ResourceType
@@ -105,6 +105,10 @@ class PodStrategy(Strategy):
         if "qosClass" in before:
             status.setdefault("qosClass", before["qosClass"])
         _default_addresses(status)
+
+    def status_faults(self, new: Object, old: Object) -> list[Cause]:
+        """Check what the status says."""
+        return pod_status_rules.status_faults(new, old)
 
     def prepare_update(self, new: Object, old: Object) -> None:
         """Keep the status and what admission decided."""

@@ -1,8 +1,8 @@
 """The objects themselves, the version counter and the log: every write goes through it.
 
 The rooms of the engine (writes, deletion, garbage collection) share one ``State``. It knows no
-rules of kinds; it keeps the index of owners and remembers which objects the garbage collector has to look
-at again.
+rules of kinds; it keeps the index of owners and remembers which objects the garbage collector has
+to look at again.
 """
 
 from collections.abc import Callable

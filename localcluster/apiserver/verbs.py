@@ -13,7 +13,13 @@ from aiohttp import web
 from framework.clock import Clock
 from localcluster.apiserver.discovery import ACCESS_REVIEW, SUBRESOURCES
 from localcluster.apiserver.errors import Object, StatusError
-from localcluster.apiserver.forms import EventEncoder, FormOptions, Renderer, encode_json
+from localcluster.apiserver.forms import (
+    EventEncoder,
+    FormOptions,
+    Renderer,
+    encode_json,
+    event_line,
+)
 from localcluster.apiserver.negotiation import Form, choose_form
 from localcluster.apiserver.options import BACKGROUND, ORPHAN, DeleteOptions, WriteOptions
 from localcluster.apiserver.patches import APPLY_PATCH
@@ -136,21 +142,7 @@ class ResourceVerbs:
     async def _watch(
         self, request: web.Request, rt: ResourceType, target: Target, renderer: Renderer
     ) -> Answer:
-        query = request.query
-        version = read_resource_version(query)
-        sends_initial = query.get("sendInitialEvents")
-        if sends_initial is not None and query.get("resourceVersionMatch") != "NotOlderThan":
-            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            raise forbidden_option("ListOptions", "resourceVersionMatch", why)
-        wants_state = sends_initial is not None and read_flag(query, "sendInitialEvents")
-        bookmarks = read_flag(query, "allowWatchBookmarks")
-        if wants_state or not version:
-            version = None
-        options = WatchOptions(
-            timeout_seconds=read_number(query, "timeoutSeconds") or DEFAULT_TIMEOUT_SECONDS,
-            bookmarks=bookmarks,
-            marks_initial_end=wants_state and bookmarks,
-        )
+        version, options = _read_watch_options(request)
         renderer.check_renders_objects()
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         answer.enable_chunked_encoding()
@@ -161,7 +153,7 @@ class ResourceVerbs:
                 raise
             # The stream has its own way to say so: kube-apiserver answers 200 and one event.
             await answer.prepare(request)
-            await answer.write(_error_line(error))
+            await answer.write(event_line("ERROR", error.to_status()))
             return answer
         stream = WatchStream(watch, renderer, self._encoder, self._storage, options)
         self._streams.add(stream)
@@ -309,8 +301,21 @@ def _deleted_status(rt: ResourceType, item: Object) -> Object:
     }
 
 
-def _error_line(error: StatusError) -> bytes:
-    return encode_json({"type": "ERROR", "object": error.to_status()}) + b"\n"
+def _read_watch_options(request: web.Request) -> tuple[int | None, WatchOptions]:
+    """Return the version to start after (None: with what there is) and how to stream."""
+    query = request.query
+    version = read_resource_version(query)
+    if "sendInitialEvents" in query and query.get("resourceVersionMatch") != "NotOlderThan":
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        raise forbidden_option("ListOptions", "resourceVersionMatch", why)
+    wants_state = read_flag(query, "sendInitialEvents")
+    bookmarks = read_flag(query, "allowWatchBookmarks")
+    options = WatchOptions(
+        timeout_seconds=read_number(query, "timeoutSeconds") or DEFAULT_TIMEOUT_SECONDS,
+        bookmarks=bookmarks,
+        marks_initial_end=wants_state and bookmarks,
+    )
+    return None if wants_state else version or None, options
 
 
 def _read_selector(request: web.Request) -> Selector:

@@ -58,10 +58,12 @@ class LaunchSpec:
     mounts: list[tuple[str, str, bool]] = field(default_factory=list)
     paths: dict[str, str] = field(default_factory=dict)
     """Container path -> host path where there is no private root; already replaced in the spec."""
+    hold: bool = False
+    """Do everything but run the command, until ``release``."""
     join: int = 0
     """Process of the container whose namespaces to join; 0 makes new ones."""
 
-    def marshal(self, report: int) -> bytes:
+    def marshal(self, report: int, hold: int) -> bytes:
         """Write the form that ``launcher`` reads; JSON would double its start-up time."""
         return marshal.dumps(
             {
@@ -78,6 +80,7 @@ class LaunchSpec:
                 "join": self.join,
                 "parent": os.getpid(),
                 "report": report,
+                "hold": hold,
             }
         )
 
@@ -100,7 +103,8 @@ class ContainerProcess:
         self._reported: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[int] = self._loop.create_future()
         self._report, report_write = os.pipe()
-        self._popen = self._spawn(spec, report_write, output)
+        hold_read, self._hold = os.pipe() if spec.hold else (-1, -1)
+        self._popen = self._spawn(spec, report_write, hold_read, output)
         os.set_blocking(self._report, False)
         self._loop.add_reader(self._report, self._read_report)
         self._pidfd = os.pidfd_open(self._popen.pid)
@@ -108,24 +112,25 @@ class ContainerProcess:
         self.init_pid = 0
 
     @staticmethod
-    def _spawn(spec: LaunchSpec, report_write: int, output: int) -> "subprocess.Popen[bytes]":
+    def _spawn(spec: LaunchSpec, report: int, hold: int, output: int) -> "subprocess.Popen[bytes]":
         # Not through argv, which every user of the machine can read; not through a file to clean.
         memory = os.memfd_create("launch-spec")
+        passed = [memory, report] + ([hold] if spec.hold else [])
         try:
-            os.write(memory, spec.marshal(report_write))
+            os.write(memory, spec.marshal(report, hold))
             os.lseek(memory, 0, os.SEEK_SET)
             return subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _BOOT, str(_ROOM), str(memory)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                pass_fds=(memory, report_write),
+                pass_fds=passed,
                 start_new_session=True,
                 cwd="/",
             )
         finally:
-            os.close(memory)
-            os.close(report_write)
+            for descriptor in passed:
+                os.close(descriptor)
 
     def _read_report(self) -> None:
         chunk = os.read(self._report, 65536)
@@ -143,8 +148,20 @@ class ContainerProcess:
             return
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
+        self._close_hold()
         if not self._ended.done():
-            self._ended.set_result(code if code >= 0 else 128 - code)
+            self._ended.set_result(_map_exit(code))
+
+    def release(self) -> None:
+        """Let a held command run."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._hold, b"g")
+        self._close_hold()
+
+    def _close_hold(self) -> None:
+        if self._hold >= 0:
+            os.close(self._hold)
+            self._hold = -1
 
     async def started(self) -> None:
         """Wait until the command runs.
@@ -192,6 +209,14 @@ class ContainerProcess:
         if not self._ended.done():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
+
+
+def _map_exit(code: int) -> int:
+    """Return the exit code for the launcher's, negative if a signal ended it."""
+    if code == -launcher.KILL_SIGNAL:
+        # It was killed before it could take signals over; nothing of the container ran yet.
+        return 128 + signal.SIGKILL
+    return code if code >= 0 else 128 - code
 
 
 def _parse_report(raw: bytes) -> list[dict[str, Any]]:

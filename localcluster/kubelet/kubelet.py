@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 _SHUTDOWN_GRACE_SECONDS = 2.0
 _SHUTDOWN_LIMIT_SECONDS = 8.0
+# About 8 MB each.
+_MAX_AHEAD = 64
 
 
 class Kubelet:
@@ -123,6 +125,7 @@ class Kubelet:
             network=self._network,
             backoff=self._backoff,
             host_env=dict(os.environ),
+            ahead=asyncio.Semaphore(_MAX_AHEAD),
             allocatable=node["status"]["allocatable"],
         )
         extra = {"node": self.node_name, "private_root": namespaces.private_root}

@@ -10,7 +10,7 @@ from pathlib import Path
 from framework.api.constants import TERMINATION_LOG
 from framework.kube.resources import Object
 from localcluster.kubelet.container_process import LaunchSpec
-from localcluster.kubelet.environment import Sources, build_environment
+from localcluster.kubelet.environment import Sources, build_environment, list_env_references
 from localcluster.kubelet.expansion import expand
 from localcluster.kubelet.fields import PodFacts
 from localcluster.kubelet.images import build_argv, explain_unknown_image, find_entrypoint
@@ -44,6 +44,13 @@ class PodSetup:
 def get_hostname(pod: Object) -> str:
     """Return ``spec.hostname``, else the Pod's name."""
     return str(pod["spec"].get("hostname") or pod["metadata"]["name"])
+
+
+def can_start_ahead(container: Object) -> bool:
+    """Tell whether nothing an init container may still do changes the container's launch."""
+    mounts = container.get("volumeMounts") or ()
+    has_sub_paths = any(mount.get("subPath") or mount.get("subPathExpr") for mount in mounts)
+    return not has_sub_paths and not list_env_references(container)
 
 
 def build_launch(container: Object, setup: PodSetup, sources: Sources) -> LaunchSpec:
@@ -106,10 +113,9 @@ def _replace_paths(spec: LaunchSpec, container: Object, setup: PodSetup) -> Laun
     scratch = str(setup.directory.make_scratch(container["name"]))
     paths = {target: source for source, target, _ in spec.mounts if target != _HOSTS}
     cwd = PathReplacement(paths).apply(spec.cwd)
-    if cwd == "/" or not Path(cwd).exists():
+    if cwd == "/" or (cwd == spec.cwd and not Path(cwd).exists()):
         # A runtime makes a workingDir that is not there; on the host that would leave traces.
-        paths.setdefault(spec.cwd, scratch)
-        cwd = scratch if cwd == spec.cwd else cwd
+        paths[spec.cwd] = cwd = scratch
     replacement = PathReplacement(paths)
     return replace(
         spec,

@@ -52,6 +52,7 @@ class Spec:
     join: int
     parent: int
     report: int
+    hold: int
     is_executing = False
 
     def __init__(self, fields: "dict[str, object]") -> None:
@@ -283,7 +284,6 @@ def _enter(spec: Spec) -> None:
             [spec.cwd] if spec.cwd != "/" else [],
             fresh_proc=spec.pid_namespace,
         )
-    os.makedirs(spec.cwd, exist_ok=True)
 
 
 def _run_command(spec: Spec, output: int, errors: int) -> None:
@@ -302,13 +302,25 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     os.umask(0o022)
+    if spec.hold >= 0:
+        _wait_for_release(spec.hold)
     try:
+        # Not before: until now the directory was an init container's to make.
+        if not spec.join:
+            os.makedirs(spec.cwd, exist_ok=True)
         os.chdir(spec.cwd)
         spec.is_executing = True
         os.execvpe(spec.argv[0], spec.argv, spec.env)  # noqa: S606 no shell is wanted
     except OSError as error:
         _report(spec, {"error": _describe(spec, error)})
     os._exit(START_FAILED)
+
+
+def _wait_for_release(hold: int) -> None:
+    """Wait for the kubelet's word; the end of its pipe says that it will never come."""
+    if not os.read(hold, 1):
+        os._exit(_KILLED)
+    os.close(hold)
 
 
 def _reap(child: int, *, alone: bool) -> int:

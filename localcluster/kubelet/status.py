@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import TypeAlias, assert_never
 
 from framework.kube.resources import Object
-from localcluster.kubelet.restarts import RestartPolicy
 
 # In the order in which the kubelet writes them.
 _CONDITION_TYPES = (
@@ -100,7 +99,6 @@ class ContainerView:
 class PodView:
     """A Pod at one moment."""
 
-    restart_policy: RestartPolicy
     containers: tuple[ContainerView, ...]
     """Init containers first, in their order."""
     host_ip: str
@@ -109,7 +107,7 @@ class PodView:
     has_stopped: bool = False
     """Nothing of it runs any more, nor ever will."""
     is_failed: bool = False
-    """Failed whatever its containers say: evicted, out of time, its node restarted."""
+    """Failed, once it has stopped, whatever its containers say: out of time, its node gone."""
     reason: str = ""
     message: str = ""
     init_over: bool = False
@@ -152,31 +150,16 @@ def format_time(moment: datetime) -> str:
 
 
 def compute_phase(view: PodView) -> str:
-    """Fold the containers' states into the Pod's phase, as the kubelet does."""
-    if view.is_failed:
-        return "Failed"
-    mains = view.mains
-    init_failed = any(c.has_failed and not c.is_sidecar for c in view.inits)
-    if not view.init_over:
-        failed = init_failed and view.restart_policy is RestartPolicy.NEVER
-        return "Failed" if failed or view.has_stopped else "Pending"
-    if any(isinstance(c.state, Waiting) and c.last is None for c in mains):
-        return "Failed" if view.has_stopped else "Pending"
-    if any(isinstance(c.state, Running | Waiting) for c in mains):
-        return "Failed" if view.has_stopped else "Running"
-    return _compute_ended_phase(view)
+    """Fold the containers' states into the Pod's phase.
 
-
-def _compute_ended_phase(view: PodView) -> str:
-    succeeded = all(c.has_succeeded for c in view.mains)
+    A phase is terminal only once nothing of the Pod runs any more, sidecars included: whoever sees
+    it may rely on that.
+    """
     if view.has_stopped:
-        return "Succeeded" if succeeded else "Failed"
-    policy = view.restart_policy
-    if policy is RestartPolicy.ALWAYS:
-        return "Running"
-    if succeeded:
-        return "Succeeded"
-    return "Failed" if policy is RestartPolicy.NEVER else "Running"
+        succeeded = view.init_over and all(c.has_succeeded for c in view.mains)
+        return "Succeeded" if succeeded and not view.is_failed else "Failed"
+    has_unstarted = any(isinstance(c.state, Waiting) and c.last is None for c in view.mains)
+    return "Pending" if has_unstarted or not view.init_over else "Running"
 
 
 def build_container_status(view: ContainerView) -> Object:

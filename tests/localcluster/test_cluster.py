@@ -4,7 +4,7 @@ import signal
 import socket
 import stat
 from pathlib import Path
-from typing import Any, Never
+from typing import Any
 
 import pytest
 
@@ -119,7 +119,7 @@ async def test_cluster_with_kubelet_has_a_ready_node(tmp_path: Path) -> None:
     async with build(tmp_path, with_kubelet=True) as cluster, open_client(cluster) as client:
         nodes: list[Object] = []
         async with asyncio.timeout(30):
-            while not nodes:
+            while not (nodes and nodes[0].get("status")):
                 nodes = (await client.list(NODES))["items"]
         conditions = {c["type"]: c["status"] for c in nodes[0]["status"]["conditions"]}
         assert nodes[0]["metadata"]["name"] == "local"
@@ -142,19 +142,24 @@ async def test_cluster_whose_controller_cannot_start_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("localcluster.cluster.CONTROLLER_ARGUMENTS", ("--no-such-option",))
+    monkeypatch.setattr("localcluster.supervisor._MAX_QUICK_ENDS", 2)
     with pytest.raises(PartFailedError, match=r"(?s)the controller ended .*--no-such-option"):
         await stay(build(tmp_path, with_controller=True))
 
 
-async def test_cluster_left_by_an_error_raises_that_error(tmp_path: Path) -> Never:
+async def test_cluster_left_by_an_error_raises_that_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="mine"):
-        async with build(tmp_path, with_kubelet=True, with_controller=True):
-            raise ValueError("mine")
+        await fail_in(build(tmp_path, with_kubelet=True, with_controller=True))
 
 
 async def stay(cluster: LocalCluster) -> None:
     async with cluster:
         await asyncio.sleep(60)
+
+
+async def fail_in(cluster: LocalCluster) -> None:
+    async with cluster:
+        raise ValueError("mine")
 
 
 def list_names(directory: Path) -> list[str]:

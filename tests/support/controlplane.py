@@ -42,6 +42,7 @@ SERVER_ENV = "FRAMEWORKBARRIER_KUBE_SERVER"
 TOKEN_ENV = "FRAMEWORKBARRIER_KUBE_TOKEN"
 CA_ENV = "FRAMEWORKBARRIER_KUBE_CA"
 KUBECTL_ENV = "FRAMEWORKBARRIER_KUBECTL"
+AUDIT_LOG_ENV = "FRAMEWORKBARRIER_KUBE_AUDIT_LOG"
 CONTRACT_SERVER_ENV = "FRAMEWORKBARRIER_CONTRACT_SERVER"
 CONTRACT_TOKEN_ENV = "FRAMEWORKBARRIER_CONTRACT_TOKEN"
 CONTRACT_CA_ENV = "FRAMEWORKBARRIER_CONTRACT_CA"
@@ -53,6 +54,19 @@ START_TRIES = 3
 SERVICE_RANGE = "10.96.0.0/16"
 # Without the one that puts a ConfigMap into each namespace: tests count what is there.
 CONTROLLERS = "garbage-collector-controller,namespace-controller,serviceaccount-controller"
+# Who sets blockOwnerDeletion needs the right to update the owner's finalizers, as in the strictest
+# clusters.
+ADMISSION_PLUGINS = "OwnerReferencesPermissionEnforcement"
+# What service accounts ask for, for tests of their rights; the administrator's requests are many.
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+        {"level": "None"},
+    ],
+}
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,7 @@ class Access:
     ca_file: str | None
     kubeconfig: str
     kubectl: str | None
+    audit_log: str | None = None
 
     def open_http(self) -> JsonHttp:
         """Make a plain client for what tests arrange around the code under test."""
@@ -82,6 +97,8 @@ class Access:
             env |= {CA_ENV: self.ca_file, CONTRACT_CA_ENV: self.ca_file}
         if self.kubectl is not None:
             env[KUBECTL_ENV] = self.kubectl
+        if self.audit_log is not None:
+            env[AUDIT_LOG_ENV] = self.audit_log
         return env
 
     @classmethod
@@ -95,6 +112,7 @@ class Access:
             ca_file=env.get(CA_ENV),
             kubeconfig=env[KUBECONFIG_ENV],
             kubectl=env.get(KUBECTL_ENV),
+            audit_log=env.get(AUDIT_LOG_ENV),
         )
 
 
@@ -142,6 +160,7 @@ class ControlPlane:
             ca_file=str(pki.ca_cert),
             kubeconfig=str(kubeconfig),
             kubectl=str(self._binaries.kubectl),
+            audit_log=str(self._folder / "audit.log"),
         )
         etcd = self._launch("etcd", self._etcd_command(etcd_url, f"http://127.0.0.1:{peer_port}"))
         apiserver = self._launch("kube-apiserver", self._apiserver_command(etcd_url, url, pki))
@@ -170,6 +189,8 @@ class ControlPlane:
     def _apiserver_command(self, etcd_url: str, url: str, pki: Pki) -> list[str]:
         tokens = self._folder / "tokens.csv"
         tokens.write_text(f'{self._admin_token},admin,admin-uid,"system:masters"\n')
+        audit_policy = self._folder / "audit-policy.yaml"
+        audit_policy.write_text(yaml.safe_dump(AUDIT_POLICY))
         return [
             str(self._binaries.kube_apiserver),
             f"--etcd-servers={etcd_url}",
@@ -180,6 +201,9 @@ class ControlPlane:
             f"--tls-private-key-file={pki.server_key}",
             f"--token-auth-file={tokens}",
             "--authorization-mode=RBAC",
+            f"--enable-admission-plugins={ADMISSION_PLUGINS}",
+            f"--audit-policy-file={audit_policy}",
+            f"--audit-log-path={self._folder / 'audit.log'}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-signing-key-file={pki.service_account_key}",
             f"--service-account-key-file={pki.service_account_public_key}",

@@ -155,6 +155,7 @@ class World:
 
     def settle(self, rounds: int = 40) -> int:
         """Decide and carry out until nothing is left to do now; return the rounds it took."""
+        decision = Decision()
         for count in range(rounds):
             decision = self.decide()
             if self.is_gone or not (decision.status or decision.actions or decision.publication):

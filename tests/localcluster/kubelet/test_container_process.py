@@ -18,6 +18,7 @@ from localcluster.kubelet.container_process import (
     StartError,
 )
 from localcluster.kubelet.sandbox import NO_NAMESPACES, Isolation, detect_namespaces
+from tests.localcluster.kubelet.nodes import is_alive
 
 pytestmark = pytest.mark.local
 ROOM = Path(__file__).parents[3]
@@ -60,22 +61,21 @@ async def run(spec: LaunchSpec) -> int:
         return await container.wait()
 
 
+def read_lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def list_existing(*paths: str) -> list[str]:
+    return [path for path in paths if Path(path).exists()]
+
+
 async def wait_for_line(path: Path, text: str) -> str:
     """Wait until the log has a line with a text, and return what follows it there."""
     while True:
-        for line in path.read_text().splitlines() if path.exists() else ():
+        for line in read_lines(path):
             if text in line:
                 return line.partition(text)[2]
         await asyncio.sleep(0.01)
-
-
-def is_alive(marker: str) -> bool:
-    """Tell whether a process runs with this word in its command line."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if marker.encode() in path.read_bytes().split(b"\0"):
-                return True
-    return False
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
@@ -114,7 +114,7 @@ async def test_container_process_missing_command_says_so(
     spec.argv[:] = ["no-such-program"]
 
     async with start(spec) as container:
-        with pytest.raises(StartError, match='exec: "no-such-program": .*not found'):
+        with pytest.raises(StartError, match=r'exec: "no-such-program": .*not found'):
             await container.started()
         assert await container.wait() == 128
 
@@ -202,6 +202,30 @@ async def test_container_process_kubelet_killed_takes_the_container_along(
     assert not is_alive(marker)
 
 
+async def test_container_process_held_command_runs_when_released(
+    tmp_path: Path, namespaces: Namespaces
+) -> None:
+    async with start(build_spec("echo ran", tmp_path, namespaces, hold=True)) as container:
+        starting = asyncio.create_task(container.started())
+        await asyncio.wait({starting}, timeout=0.2)
+        assert not starting.done()
+
+        container.release()
+        await starting
+        assert await container.wait() == 0
+
+    assert "ran" in (tmp_path / "log").read_text()
+
+
+async def test_container_process_held_command_killed_never_runs(
+    tmp_path: Path, namespaces: Namespaces
+) -> None:
+    async with start(build_spec("echo ran", tmp_path, namespaces, hold=True)) as container:
+        assert await container.kill() == 137
+
+    assert read_lines(tmp_path / "log") == []
+
+
 # --- Private root ---------------------------------------------------------------------------------
 
 
@@ -259,7 +283,7 @@ async def test_private_root_mounts_appear_and_the_host_stays_as_it_is(
         "/own",
         "/mnt/own",
     ]
-    assert [path for path in traces if Path(path).exists()] == []
+    assert list_existing(*traces) == []
     assert list((tmp_path / "root").iterdir()) == []
 
 
@@ -269,7 +293,7 @@ async def test_private_root_working_directory_is_made(tmp_path: Path, private: N
 
     assert await run(spec) == 0
     assert "/kubelet-work/x" in (tmp_path / "log").read_text()
-    assert not Path("/kubelet-work").exists()
+    assert list_existing("/kubelet-work") == []
 
 
 async def test_private_root_bad_mount_is_a_start_error(tmp_path: Path, private: Namespaces) -> None:

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,14 +21,17 @@ from tests.localcluster.kubelet.nodes import (
     build_pod,
     find_condition,
     find_container,
+    is_alive,
     run_node,
     serve,
 )
 
 pytestmark = pytest.mark.local
 
-VOLUME = {"volumes": [{"name": "shared", "emptyDir": {}}]}
-MOUNTS = {"volumeMounts": [{"name": "shared", "mountPath": "/mnt/frameworkbarrier"}]}
+VOLUME: dict[str, Any] = {"volumes": [{"name": "shared", "emptyDir": {}}]}
+MOUNTS: dict[str, Any] = {
+    "volumeMounts": [{"name": "shared", "mountPath": "/mnt/frameworkbarrier"}]
+}
 
 
 def get_ended(pod: Object, name: str = "main") -> Object:
@@ -171,7 +175,7 @@ async def test_pod_unknown_image_without_command_waits_and_says_why(node: Node) 
 
 async def test_pod_on_failure_restarts_with_back_off(tmp_path: Path) -> None:
     bounds = BackoffBounds(initial_seconds=0.05)
-    script = "n=$(cat /mnt/frameworkbarrier/n || echo 0); echo $((n+1)) >/mnt/frameworkbarrier/n; exit $((n<2))"
+    script = "cd /mnt/frameworkbarrier; n=$(cat n || echo 0); echo $((n+1)) >n; exit $((n<2))"
     async with serve() as (client, url), run_node(client, url, tmp_path, backoff=bounds) as node:
         pod = await node.finish(
             build_pod("p", build_container(script, **MOUNTS), restartPolicy="OnFailure", **VOLUME)
@@ -264,15 +268,12 @@ async def test_pod_force_deleted_is_killed_at_once(node: Node) -> None:
     script = f"trap '' TERM; sleep {marker}"
     await node.create(build_pod("p", build_container(script)))
     await node.wait_for("p", is_running())
-    uid = node.history[-1][1]["metadata"]["uid"]
 
     await node.delete("p", grace_seconds=0)
     await node.wait_until_deleted("p")
 
-    while uid in node.kubelet._workers:
-        await asyncio.sleep(0.01)
-    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    assert not any(marker.encode() in line.split(b"\0") for line in lines)
+    await asyncio.gather(*node.kubelet._tasks)
+    assert not is_alive(marker)
 
 
 async def test_pod_recreated_under_its_name_runs_anew(node: Node) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from framework.kube.resources import Object
-from localcluster.kubelet.restarts import RestartPolicy
 from localcluster.kubelet.status import (
     ContainerState,
     ContainerView,
@@ -37,7 +36,6 @@ def view(state: ContainerState, name: str = "main", **fields: Any) -> ContainerV
 def build(*containers: ContainerView, **fields: Any) -> PodView:
     return PodView(
         **{
-            "restart_policy": RestartPolicy.NEVER,
             "containers": containers,
             "host_ip": "127.0.0.1",
             "pod_ips": ("127.64.0.1",),
@@ -48,69 +46,49 @@ def build(*containers: ContainerView, **fields: Any) -> PodView:
     )
 
 
-NEVER, ON_FAILURE, ALWAYS = RestartPolicy.NEVER, RestartPolicy.ON_FAILURE, RestartPolicy.ALWAYS
-
-
 @pytest.mark.parametrize(
-    ("policy", "states", "expected"),
+    ("states", "running", "stopped"),
     [
-        (NEVER, [WAITING], "Pending"),
-        (NEVER, [RUNNING, WAITING], "Pending"),
-        (NEVER, [RUNNING, RUNNING], "Running"),
-        (NEVER, [RUNNING, ended(1)], "Running"),
-        (NEVER, [ended(0), ended(0)], "Succeeded"),
-        (NEVER, [ended(0), ended(3)], "Failed"),
-        (ON_FAILURE, [ended(0), ended(3)], "Running"),
-        (ON_FAILURE, [ended(0), ended(0)], "Succeeded"),
-        (ALWAYS, [ended(0), ended(0)], "Running"),
+        ([WAITING], "Pending", "Failed"),
+        ([RUNNING, WAITING], "Pending", "Failed"),
+        ([RUNNING, RUNNING], "Running", "Failed"),
+        ([RUNNING, ended(1)], "Running", "Failed"),
+        ([ended(0), ended(0)], "Running", "Succeeded"),
+        ([ended(0), ended(3)], "Running", "Failed"),
     ],
 )
-def test_compute_phase_main_containers_decide(
-    policy: RestartPolicy, states: list[ContainerState], expected: str
+def test_compute_phase_pod_is_terminal_only_once_stopped(
+    states: list[ContainerState], running: str, stopped: str
 ) -> None:
-    pod = build(*(view(state) for state in states), restart_policy=policy)
+    pod = build(*(view(state) for state in states))
 
-    assert compute_phase(pod) == expected
+    assert compute_phase(pod) == running
+    assert compute_phase(replace(pod, has_stopped=True)) == stopped
 
 
 def test_compute_phase_crash_back_off_is_running() -> None:
     crashed = view(Waiting("CrashLoopBackOff"), last=ended(1))
 
-    assert compute_phase(build(crashed, restart_policy=ALWAYS)) == "Running"
+    assert compute_phase(build(crashed)) == "Running"
 
 
-@pytest.mark.parametrize(
-    ("policy", "state", "expected"),
-    [
-        (NEVER, RUNNING, "Pending"),
-        (NEVER, ended(0), "Pending"),
-        (NEVER, ended(201), "Failed"),
-        (ON_FAILURE, ended(201), "Pending"),
-        (ALWAYS, ended(201), "Pending"),
-    ],
-)
-def test_compute_phase_init_container_holds_the_pod_pending(
-    policy: RestartPolicy, state: ContainerState, expected: str
-) -> None:
+@pytest.mark.parametrize("state", [RUNNING, ended(0), ended(201)])
+def test_compute_phase_init_container_holds_the_pod_pending(state: ContainerState) -> None:
     init = view(state, "init", is_init=True)
+    pod = build(init, view(WAITING), init_over=False)
 
-    pod = build(init, view(WAITING), init_over=False, restart_policy=policy)
+    assert compute_phase(pod) == "Pending"
+    assert compute_phase(replace(pod, has_stopped=True)) == "Failed"
 
-    assert compute_phase(pod) == expected
 
-
-@pytest.mark.parametrize(
-    ("state", "expected"),
-    [(ended(0), "Succeeded"), (ended(137), "Failed"), (WAITING, "Failed"), (RUNNING, "Failed")],
-)
-def test_compute_phase_stopped_pod_is_terminal(state: ContainerState, expected: str) -> None:
-    assert compute_phase(build(view(state), has_stopped=True, restart_policy=ALWAYS)) == expected
+def test_compute_phase_failure_of_the_pod_beats_its_containers() -> None:
+    assert compute_phase(build(view(ended(0)), has_stopped=True, is_failed=True)) == "Failed"
 
 
 def test_compute_phase_sidecar_counts_for_nothing() -> None:
     sidecar = view(ended(143), "side", is_init=True, is_sidecar=True)
 
-    assert compute_phase(build(sidecar, view(ended(0)))) == "Succeeded"
+    assert compute_phase(build(sidecar, view(ended(0)), has_stopped=True)) == "Succeeded"
 
 
 def conditions(pod: PodView) -> dict[str, Object]:
@@ -146,7 +124,7 @@ def test_build_status_unready_container_is_named() -> None:
 
 
 def test_build_status_succeeded_pod_is_completed() -> None:
-    ready = conditions(build(view(ended(0))))["Ready"]
+    ready = conditions(build(view(ended(0)), has_stopped=True))["Ready"]
 
     assert (ready["status"], ready["reason"]) == ("False", "PodCompleted")
 
@@ -171,9 +149,11 @@ def test_build_status_condition_unchanged_keeps_its_time() -> None:
 
 
 def test_build_status_failed_pod_says_why() -> None:
-    status = build_status(
-        build(view(RUNNING), is_failed=True, reason="DeadlineExceeded", message="m"), NOW
+    failed = build(
+        view(ended(143)), is_failed=True, has_stopped=True, reason="DeadlineExceeded", message="m"
     )
+
+    status = build_status(failed, NOW)
 
     assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
 

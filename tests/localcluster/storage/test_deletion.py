@@ -95,7 +95,7 @@ def test_update_never_revives_a_terminating_object(world: World) -> None:
 def test_bound_pod_gets_its_grace(
     world: World, asked: int | None, own: int | None, expected: int
 ) -> None:
-    spec = {} if own is None else {"terminationGracePeriodSeconds": own}
+    spec: Object = {} if own is None else {"terminationGracePeriodSeconds": own}
     world.create("pods", pod("p", **spec))
     world.bind("p")
     leaving = delete(world, "pods", "p", grace_seconds=asked)

@@ -204,6 +204,59 @@ def test_status_writes_touch_status_labels_and_annotations_only(world: World) ->
     assert updated["metadata"]["generation"] == 1
 
 
+def ended(name: str, code: int) -> Object:
+    return {"name": name, "state": {"terminated": {"exitCode": code}}}
+
+
+def alive(name: str) -> Object:
+    return {"name": name, "state": {"running": {}}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "before", "after", "allowed"),
+    [
+        ("Never", ended("main", 1), alive("main"), False),
+        ("OnFailure", ended("main", 1), alive("main"), True),
+        ("OnFailure", ended("main", 0), alive("main"), False),
+        ("Always", ended("main", 0), alive("main"), True),
+        ("Never", alive("main"), ended("main", 0), True),
+    ],
+)
+def test_ended_container_lives_again_only_by_its_restart_policy(
+    world: World,
+    policy: str,
+    before: Object,
+    after: Object,
+    allowed: bool,  # noqa: FBT001
+) -> None:
+    world.create("pods", pod("p", restartPolicy=policy))
+    world.merge("pods", "p", {"status": {"containerStatuses": [before]}}, "status")
+    patch = {"status": {"containerStatuses": [after]}}
+    if allowed:
+        world.merge("pods", "p", patch, "status")
+        return
+    with pytest.raises(StatusError, match="may not be transitioned to non-terminated state"):
+        world.merge("pods", "p", patch, "status")
+
+
+@pytest.mark.parametrize(
+    "addresses", [["no address"], ["10.0.0.1", "10.0.0.2"], ["10.0.0.1", "::1", "::2"]]
+)
+def test_bad_pod_addresses_are_invalid(world: World, addresses: list[str]) -> None:
+    world.create("pods", pod("p"))
+    status = {"podIPs": [{"ip": address} for address in addresses]}
+    with pytest.raises(StatusError, match=r"status\.podIPs") as caught:
+        world.merge("pods", "p", {"status": status}, "status")
+    assert caught.value.code == 422
+
+
+def test_dual_stack_addresses_are_kept(world: World) -> None:
+    world.create("pods", pod("p"))
+    status = {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "2001:db8::1"}]}
+    updated = world.merge("pods", "p", {"status": status}, "status")
+    assert updated["status"]["podIP"] == "10.0.0.1"
+
+
 def test_writes_of_the_pod_ignore_status(world: World) -> None:
     world.create("pods", pod("p"))
     before = world.storage.resource_version

@@ -1,0 +1,361 @@
+"""Frameworks from their creation to Completed, on a real API server with fake kubelets.
+
+Run by people::
+
+    python -m benchmarks.frameworks 1x100 200x4 --floor --repeat 3
+    python -m benchmarks.frameworks 500x1 --controller other='cd DIR && exec ./their-controller'
+
+Each run has a control plane of its own (fresh etcd) and a fresh controller; the arms take turns
+within one round, so that a change of the machine's load hits all of them. See README.md.
+"""
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from benchmarks.fakenode import FakeNode, Meta, watch
+from benchmarks.measuring import (
+    ServerCounters,
+    describe_machine,
+    read_cpu_seconds,
+    read_machine,
+    read_peak_rss_mib,
+    read_server,
+)
+from framework.api import constants
+from framework.api.states import FrameworkState
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.config import load_kube_config
+from framework.kube.resources import FRAMEWORKS, Object
+from tests.support.childprocess import ChildProcess, find_free_ports
+from tests.support.controlplane import Access, ControlPlane
+from tests.support.frameworkserver import build_env
+from tests.support.jsonhttp import JsonHttp
+from tests.support.kubebinaries import Binaries, find_binaries
+
+OURS = "ours"
+FLOOR = "floor"
+_NAMESPACE = "default"
+_SUBMITTERS = 32
+_RUN_SECONDS = 1.0
+_WARM_UP_SECONDS = 60.0
+_STATUS_RESOURCES = ("frameworks", "frameworks/status")
+
+
+class Workload(NamedTuple):
+    """So many Frameworks of so many Tasks."""
+
+    frameworks: int
+    tasks: int
+
+    def __str__(self) -> str:
+        return f"{self.frameworks}x{self.tasks}"
+
+
+class Arm(NamedTuple):
+    """A controller to measure: a name, and the command for a kubeconfig and a port."""
+
+    name: str
+    command: Sequence[str]
+    has_metrics: bool
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run gave."""
+
+    wall_seconds: float
+    cpu_seconds: float
+    peak_rss_mib: float
+    server: ServerCounters
+    other_cpu_share: float
+    """Cores that programs outside this benchmark kept busy meanwhile."""
+    own_metrics: dict[str, float]
+
+    @property
+    def status_writes(self) -> int:
+        """Count the writes of a Framework's status that were carried out."""
+        return self._count("200")
+
+    @property
+    def conflicts(self) -> int:
+        """Count those refused for an old resourceVersion."""
+        return self._count("409")
+
+    def _count(self, code: str) -> int:
+        return sum(
+            self.server.requests[resource, verb, code]
+            for resource in _STATUS_RESOURCES
+            for verb in ("PUT", "PATCH")
+        )
+
+
+class _FrameworkStatus(msgspec.Struct):
+    state: str = ""
+
+
+class _Framework(msgspec.Struct):
+    metadata: Meta
+    status: _FrameworkStatus | None = None
+
+
+class CompletionWatch:
+    """Sees Frameworks complete."""
+
+    def __init__(self, client: KubeClient) -> None:
+        """Prepare."""
+        self._client = client
+        self._completed: set[str] = set()
+        self._changed = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Watch for ever."""
+        decode = msgspec.json.Decoder(_Framework).decode
+        async with aclosing(watch(self._client, FRAMEWORKS.path(), decode)) as events:
+            async for _, framework in events:
+                status = framework.status
+                if status is not None and status.state == FrameworkState.COMPLETED:
+                    self._completed.add(framework.metadata.name)
+                    self._changed.set()
+
+    async def wait_completed(self, names: set[str]) -> None:
+        """Wait until all of them are Completed."""
+        while not names <= self._completed:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+def build_framework(name: str, tasks: int) -> Object:
+    """Build a Framework of one role whose Pods do nothing."""
+    container = {"name": "main", "image": "busybox", "command": ["true"]}
+    role = {
+        "name": "worker",
+        "taskNumber": tasks,
+        "frameworkAttemptCompletionPolicy": {
+            "minFailedTaskCount": 1,
+            "minSucceededTaskCount": -1,
+        },
+        "task": {
+            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
+            "pod": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        },
+    }
+    return {
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.FRAMEWORK_KIND,
+        "metadata": {"name": name, "namespace": _NAMESPACE},
+        "spec": {
+            "executionType": "Start",
+            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
+            "taskRoles": [role],
+        },
+    }
+
+
+async def submit(client: KubeClient, prefix: str, workload: Workload) -> set[str]:
+    """Create a workload's Frameworks; give their names."""
+    names = [f"{prefix}{number}" for number in range(workload.frameworks)]
+    limit = asyncio.Semaphore(_SUBMITTERS)
+
+    async def create(name: str) -> None:
+        async with limit:
+            await client.create(FRAMEWORKS, _NAMESPACE, build_framework(name, workload.tasks))
+
+    await asyncio.gather(*(create(name) for name in names))
+    return set(names)
+
+
+async def run_workload(
+    access: Access,
+    workload: Workload,
+    child: ChildProcess,
+    metrics_port: int | None,
+    options: argparse.Namespace,
+) -> Result:
+    """Run one workload under a controller that was just started."""
+    clock = SystemClock()
+    config = load_kube_config(None, access.kubeconfig, {})
+    client = KubeClient(config, user_agent="benchmark", clock=clock)
+    async with client, FakeNode(
+        client, clock, run_seconds=options.run_seconds, is_binding=options.bind
+    ):
+        completions = CompletionWatch(client)
+        follower = asyncio.create_task(completions.follow(), name="completions")
+        try:
+            async with asyncio.timeout(_WARM_UP_SECONDS):
+                # The first one waits until the controller runs, and opens connections.
+                await completions.wait_completed(await submit(client, "warm", Workload(1, 2)))
+            machine, server = read_machine(), await read_server(client)
+            cpu_seconds, started_at = read_cpu_seconds(child.pid), clock.monotonic()
+            async with asyncio.timeout(options.timeout):
+                await completions.wait_completed(await submit(client, "bench", workload))
+            wall = clock.monotonic() - started_at
+            spent = read_machine()
+            others = (spent.busy_seconds - machine.busy_seconds) - (
+                spent.own_seconds - machine.own_seconds
+            )
+            return Result(
+                wall_seconds=wall,
+                cpu_seconds=read_cpu_seconds(child.pid) - cpu_seconds,
+                peak_rss_mib=read_peak_rss_mib(child.pid),
+                server=(await read_server(client)).since(server),
+                other_cpu_share=max(0.0, others) / wall,
+                own_metrics={} if metrics_port is None else read_own_metrics(metrics_port),
+            )
+        finally:
+            follower.cancel()
+            child.raise_if_ended()
+
+
+def read_own_metrics(port: int) -> dict[str, float]:
+    """Read what our controller counted, the warm-up included."""
+    text = str(JsonHttp(f"http://127.0.0.1:{port}", "", None).request("GET", "/metrics")[1])
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    wanted = ("_decision_seconds_count", "_decision_seconds_sum", "_conflicts_total", "_writes_")
+    return {
+        name: float(value)
+        for name, _, value in lines
+        if any(part in name for part in wanted) and "_created" not in name
+    }
+
+
+def run_once(
+    binaries: Binaries, arm: Arm, workload: Workload, options: argparse.Namespace
+) -> Result:
+    """Start a control plane and a controller, run the workload, stop both."""
+    plane = ControlPlane(binaries)
+    try:
+        access = plane.start()
+        with tempfile.TemporaryDirectory(prefix="frameworkbarrier-bench-") as folder:
+            port = find_free_ports(1)[0] if arm.has_metrics else None
+            command = [
+                part.format(kubeconfig=access.kubeconfig, port=port) if arm.has_metrics else part
+                for part in arm.command
+            ]
+            env = {**build_env(), "KUBECONFIG": access.kubeconfig}
+            child = ChildProcess(arm.name, command, log=Path(folder) / "log", env=env)
+            try:
+                return asyncio.run(run_workload(access, workload, child, port, options))
+            except TimeoutError:
+                print(child.tail(), file=sys.stderr)
+                raise
+            finally:
+                child.terminate()
+    finally:
+        plane.stop()
+
+
+def build_arms(options: argparse.Namespace) -> list[Arm]:
+    """Build the arms the command line asks for, ours first."""
+    ours = [sys.executable, "-m", "controller"]
+    ours += ["--kubeconfig", "{kubeconfig}", "--health-port", "{port}"]
+    arms = [Arm(OURS, ours, has_metrics=True)]
+    for text in options.controller:
+        name, _, command = text.partition("=")
+        if not command:
+            name, command = "other", text
+        arms.append(Arm(name, ["sh", "-c", command], has_metrics=False))
+    if options.floor:
+        arms.append(Arm(FLOOR, [sys.executable, "-m", "benchmarks.floor"], has_metrics=False))
+    return [arm for arm in arms if not options.only or arm.name in options.only]
+
+
+def report_run(arm: Arm, workload: Workload, result: Result, *, is_verbose: bool) -> None:
+    """Print one run."""
+    count = workload.frameworks
+    print(
+        f"{workload!s:>8} {arm.name:<10} wall {result.wall_seconds:6.2f} s"
+        f"  cpu {result.cpu_seconds:5.2f} s  rss {result.peak_rss_mib:4.0f} MiB"
+        f"  status writes {result.status_writes} ({result.status_writes / count:.2f} each)"
+        f"  conflicts {result.conflicts}  server cpu {result.server.cpu_seconds:5.2f} s"
+        f"  others {result.other_cpu_share:.2f} cores",
+        flush=True,
+    )
+    if is_verbose:
+        report_requests(result.server.requests)
+        for name, value in sorted(result.own_metrics.items()):
+            print(f"{'':10}{name} {value:g}")
+
+
+def report_requests(requests: Counter[tuple[str, str, str]]) -> None:
+    """Print requests by resource, verb and status."""
+    for (resource, verb, code), count in sorted(requests.items()):
+        print(f"{'':10}{verb:<7}{resource:<20}{code} {count:6}")
+
+
+def report_medians(workload: Workload, results: dict[str, list[Result]]) -> None:
+    """Print each arm's medians and its wall in relation to ours."""
+    ours = results.get(OURS)
+    for name, runs in results.items():
+        walls = [run.wall_seconds for run in runs]
+        cpu = statistics.median(run.cpu_seconds for run in runs)
+        rss = statistics.median(run.peak_rss_mib for run in runs)
+        line = f"{workload!s:>8} {name:<10} median wall {statistics.median(walls):6.2f} s"
+        line += f" [{min(walls):.2f} .. {max(walls):.2f}]  cpu {cpu:5.2f} s  rss {rss:4.0f} MiB"
+        if ours is not None and name != OURS:
+            pairs = zip(runs, ours, strict=True)
+            ratio = statistics.median(a.wall_seconds / b.wall_seconds for a, b in pairs)
+            line += f"  wall {ratio:.2f} x ours, ours {1 / ratio:.2f} x {name}"
+        print(line, flush=True)
+
+
+def parse_workload(text: str) -> Workload:
+    """Parse ``FxT``."""
+    frameworks, _, tasks = text.partition("x")
+    if not (frameworks.isdecimal() and tasks.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not FRAMEWORKSxTASKS, as in 200x4")
+    return Workload(int(frameworks), int(tasks))
+
+
+def parse_options() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("workloads", nargs="+", type=parse_workload, metavar="FxT")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="rounds")
+    parser.add_argument("--floor", action="store_true", help="also measure the floor")
+    parser.add_argument(
+        "--controller",
+        action="append",
+        default=[],
+        metavar="[NAME=]CMD",
+        help="also measure another controller, a shell command that finds $KUBECONFIG",
+    )
+    parser.add_argument("--only", action="append", metavar="NAME", help="measure only this arm")
+    parser.add_argument("--run-seconds", type=float, default=_RUN_SECONDS, metavar="S")
+    parser.add_argument("--bind", action="store_true", help="bind each Pod to a node first")
+    parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="for one run")
+    parser.add_argument("--verbose", action="store_true", help="requests by verb")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run as a program."""
+    options = parse_options()
+    binaries = find_binaries(os.environ, build=True)
+    print(f"$ python -m benchmarks.frameworks {' '.join(sys.argv[1:])}")
+    print(describe_machine(), flush=True)
+    arms = build_arms(options)
+    for workload in options.workloads:
+        results: dict[str, list[Result]] = {arm.name: [] for arm in arms}
+        for _ in range(options.repeat):
+            for arm in arms:
+                result = run_once(binaries, arm, workload, options)
+                results[arm.name].append(result)
+                report_run(arm, workload, result, is_verbose=options.verbose)
+        report_medians(workload, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The diagnostics budget: a status must never grow beyond what the API server stores.
+
+Called when a Task's completion status is first set, because a persisted status never changes.
+Source: FRAMEWORK, "Completion codes" (diagnostics are cut when first set).
+"""
+
+from dataclasses import replace
+
+from framework.api.types import (
+    ContainerCompletionStatus,
+    PodCompletionStatus,
+    TaskAttemptCompletionStatus,
+)
+
+# Shared by all Tasks. Diagnostics compress badly and the object's limit is 1.5 MiB.
+_TOTAL_CHARACTERS = 512 * 1024
+_MIN_CHARACTERS = 96
+_MAX_CHARACTERS = 8192
+_CUT = "...(cut)"
+
+
+def cut_completion(
+    completion: TaskAttemptCompletionStatus,
+    task_count: int,
+) -> TaskAttemptCompletionStatus:
+    """Cut the texts of a completion to its Task's share: half diagnostics, half the Pod's."""
+    share = max(_MIN_CHARACTERS, min(_MAX_CHARACTERS, _TOTAL_CHARACTERS // max(1, task_count)))
+    pod = completion.pod
+    if pod is not None:
+        pod = _cut_pod(pod, share // 2)
+    diagnostics = _cut(completion.diagnostics, share // 2)
+    if diagnostics is completion.diagnostics and pod is completion.pod:
+        return completion
+    return replace(completion, diagnostics=diagnostics, pod=pod)
+
+
+def _cut_pod(pod: PodCompletionStatus, budget: int) -> PodCompletionStatus:
+    texts = [pod.reason, pod.message, *(c.message + c.reason for c in pod.containers)]
+    if sum(len(text) for text in texts) <= budget:
+        return pod
+    share = budget // (1 + len(pod.containers))
+    return replace(
+        pod,
+        reason=_cut(pod.reason, 64),
+        message=_cut(pod.message, share),
+        containers=tuple(_cut_container(c, share) for c in pod.containers),
+    )
+
+
+def _cut_container(container: ContainerCompletionStatus, share: int) -> ContainerCompletionStatus:
+    reason, message = _cut(container.reason, 64), _cut(container.message, share)
+    return replace(container, reason=reason, message=message)
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return text[: max(0, limit - len(_CUT))] + _CUT

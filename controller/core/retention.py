@@ -1,0 +1,109 @@
+"""Retention of ended Pods: completedPodPolicy Retain keeps the Pods of completed Tasks.
+
+Called by the machines. Under Delete, the behaviour of the Go original, nothing here says yes.
+Source: FRAMEWORK, "Scaling" (completedPodPolicy).
+"""
+
+from datetime import timedelta
+
+from controller.core.actions import DeleteObject, ObjectKind
+from controller.core.draft import Draft, RoleDraft
+from controller.core.retry_policy import decide_retry
+from framework.api import constants
+from framework.api.pods import PodView
+from framework.api.types import CompletedPodPolicy, TaskAttemptCompletionStatus, TaskStatus
+
+
+def is_retaining(draft: Draft) -> bool:
+    """Tell whether the user wants to keep ended Pods."""
+    return draft.spec.completed_pod_policy is CompletedPodPolicy.RETAIN
+
+
+def should_retain(
+    draft: Draft,
+    role: RoleDraft,
+    task: TaskStatus,
+    completion: TaskAttemptCompletionStatus,
+) -> bool:
+    """Tell whether a Pod that just ended stays: its Task is over for good."""
+    if not is_retaining(draft) or task.deletion_pending or role.spec is None:
+        return False
+    completion = task.attempt_status.completion_status or completion
+    policy = role.spec.task.retry_policy
+    decision = decide_retry(policy, task.retry_policy_status, completion.code, completion.type)
+    return not decision.should_retry
+
+
+def is_attempt_retained(draft: Draft) -> bool:
+    """Tell whether the ending attempt is the last, so that its ConfigMap and Pods stay."""
+    completion = draft.status.attempt_status.completion_status
+    if not is_retaining(draft) or completion is None:
+        return False
+    retries = draft.status.retry_policy_status
+    policy = draft.spec.retry_policy
+    return not decide_retry(policy, retries, completion.code, completion.type).should_retry
+
+
+def end_live_pods(draft: Draft, *, is_settled: bool) -> bool:
+    """Delete the retained attempt's live Pods; True when none is left.
+
+    A Pod with a declared wrapper gets its termination grace period to end by itself.
+    """
+    is_done = True
+    for role, task in draft.walk_tasks():
+        pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
+        if draft.is_create_in_flight(ObjectKind.POD, task.attempt_status.pod_name):
+            is_done = False
+        if pod is None or pod.uid != task.attempt_status.pod_uid:
+            is_done = is_done and _is_known_gone(draft, task)
+        elif not pod.is_ended:
+            is_done = False
+            _end_pod(draft, role, task, pod, is_settled=is_settled)
+    return is_done
+
+
+def has_live_wrapper(draft: Draft) -> bool:
+    """Tell whether a live Pod waits to be told by the roster that the attempt completes."""
+    return any(
+        is_wrapped(pod) and not pod.is_ended and not pod.is_terminating
+        for pod in draft.snapshot.pods.values()
+    )
+
+
+def is_wrapped(pod: PodView) -> bool:
+    """Tell whether the Pod runs our PID-1 wrapper."""
+    return constants.WRAPPER_ANNOTATION in pod.annotations
+
+
+def delete_released_pod(draft: Draft, task: TaskStatus) -> None:
+    """Delete the retained Pod of a Task that was scaled away after it had completed."""
+    pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
+    if not task.deletion_pending or pod is None or pod.uid != task.attempt_status.pod_uid:
+        return
+    if not pod.is_terminating:
+        cause = "its Task is scaled away"
+        draft.act(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause))
+
+
+def _end_pod(
+    draft: Draft,
+    role: RoleDraft,
+    task: TaskStatus,
+    pod: PodView,
+    *,
+    is_settled: bool,
+) -> None:
+    if pod.is_terminating:
+        return
+    grace = timedelta(seconds=pod.termination_grace_seconds).total_seconds()
+    if is_wrapped(pod) and not draft.has_elapsed(draft.status.transition_time, grace):
+        return
+    cause = f"{role.name}/{task.index}: the attempt has ended"
+    draft.act(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause, is_settled=is_settled))
+
+
+def _is_known_gone(draft: Draft, task: TaskStatus) -> bool:
+    attempt = task.attempt_status
+    if attempt.pod_uid is None or attempt.completion_time is not None:
+        return True
+    return draft.is_gone(ObjectKind.POD, attempt.pod_name, attempt.pod_uid)

@@ -1,0 +1,105 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cli.apply import apply_all
+from cli.exitcodes import CliError, ExitCode
+from cli.manifests import Manifest, Manifests
+from framework.api import constants
+from framework.clock import SystemClock, SystemRandom, SystemUids
+from framework.kube.client import KubeClient
+from framework.kube.errors import InvalidError
+from framework.kube.resources import (
+    CONFIGMAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    FRAMEWORKS,
+    Object,
+    Resource,
+)
+from localcluster.cluster import ClusterOptions, LocalCluster
+
+pytestmark = pytest.mark.local
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[KubeClient]:
+    """A client of an API server without kubelet and controller."""
+    options = ClusterOptions(directory=tmp_path, with_kubelet=False, with_controller=False)
+    clock = SystemClock()
+    cluster = LocalCluster(options, clock=clock, uids=SystemUids(), random=SystemRandom())
+    async with cluster, KubeClient(cluster.kube_config, user_agent="t", clock=clock) as opened:
+        yield opened
+
+
+def build(resource: Resource, name: str, members: Object, **metadata: object) -> Manifest:
+    body = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name, "namespace": "default", **metadata},
+        **members,
+    }
+    return Manifest(resource, "default", name, body, "f.yaml")
+
+
+def framework(name: str, **metadata: object) -> Manifest:
+    return build(FRAMEWORKS, name, {"spec": {"taskRoles": []}}, **metadata)
+
+
+def configmap(name: str, value: str) -> Manifest:
+    return build(CONFIGMAPS, name, {"data": {"key": value}})
+
+
+async def list_names(client: KubeClient, resource: Resource) -> list[str]:
+    return [item["metadata"]["name"] for item in (await client.list(resource, "default"))["items"]]
+
+
+async def test_apply_creates_everything(client: KubeClient) -> None:
+    manifests = Manifests((configmap("app", "1"),), (framework("a"), framework("b")), ())
+    created = await apply_all(client, manifests, replaces=False)
+    assert [obj["metadata"]["name"] for obj in created] == ["a", "b"]
+    assert await list_names(client, CONFIGMAPS) == ["app"]
+
+
+async def test_apply_of_a_configmap_that_exists_changes_it(client: KubeClient) -> None:
+    await apply_all(client, Manifests((configmap("app", "1"),), (), ()), replaces=False)
+    await apply_all(client, Manifests((configmap("app", "2"),), (), ()), replaces=False)
+    assert (await client.get(CONFIGMAPS, "default", "app"))["data"] == {"key": "2"}
+
+
+async def test_apply_of_a_framework_that_exists_refuses_and_applies_nothing(
+    client: KubeClient,
+) -> None:
+    await apply_all(client, Manifests((), (framework("a"),), ()), replaces=False)
+    manifests = Manifests((configmap("app", "1"),), (framework("b"), framework("a")), ())
+    with pytest.raises(CliError, match=r"'a' exists in namespace default: .*--replace") as caught:
+        await apply_all(client, manifests, replaces=False)
+    assert caught.value.exit_code is ExitCode.USAGE
+    assert await list_names(client, CONFIGMAPS) == []
+    assert await list_names(client, FRAMEWORKS) == ["a"]
+
+
+async def test_apply_with_replace_puts_a_new_framework_in_its_place(client: KubeClient) -> None:
+    manifests = Manifests((), (framework("a"),), ())
+    (old,) = await apply_all(client, manifests, replaces=False)
+    (new,) = await apply_all(client, manifests, replaces=True)
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+
+
+async def test_apply_that_the_server_refuses_changes_everything_back(client: KubeClient) -> None:
+    await apply_all(client, Manifests((configmap("old", "1"),), (), ()), replaces=False)
+    refused = framework("bad", labels={"no label!": "x"})
+    manifests = Manifests(
+        (configmap("old", "2"), configmap("new", "1")), (framework("good"), refused), ()
+    )
+    with pytest.raises(InvalidError, match="no label!"):
+        await apply_all(client, manifests, replaces=False)
+    assert await list_names(client, FRAMEWORKS) == []
+    assert await list_names(client, CONFIGMAPS) == ["old"]
+    assert (await client.get(CONFIGMAPS, "default", "old"))["data"] == {"key": "1"}
+
+
+async def test_apply_without_the_crd_says_what_to_install(client: KubeClient) -> None:
+    await client.delete(CUSTOM_RESOURCE_DEFINITIONS, None, constants.FRAMEWORK_CRD_NAME)
+    with pytest.raises(CliError, match=r"does not know Frameworks: install the CRD .*--local"):
+        await apply_all(client, Manifests((), (framework("a"),), ()), replaces=False)

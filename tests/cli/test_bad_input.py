@@ -1,0 +1,187 @@
+"""What a user gets for bad input: field, remedy, the documented exit code; nothing half-applied."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cli.exitcodes import ExitCode
+from cli.main import main
+
+FRAMEWORK = """\
+apiVersion: frameworkcontroller.microsoft.com/v1
+kind: Framework
+metadata: {name: gang}
+spec:
+  taskRoles:
+  - name: worker
+    taskNumber: 1
+    task: {pod: {spec: {restartPolicy: Never, containers: [{name: main, image: busybox}]}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of our own, and no cluster configured by whoever runs the tests."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBE_APISERVER_ADDRESS", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield taken.getsockname()[1]
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def write_kubeconfig(server: str) -> str:
+    Path("kubeconfig").write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+        f"clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n"
+        "users: [{name: c, user: {token: t}}]\n"
+        "contexts: [{name: c, context: {cluster: c, user: c}}]\n"
+    )
+    return "kubeconfig"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (FRAMEWORK, "a: [", "error: f.yaml:1:5: while parsing a flow node"),
+        ("taskNumber: 1", "taskNumber: x", "error: f.yaml: spec.taskRoles[0].taskNumber: "),
+        (
+            "taskRoles:",
+            "taskRoles: &r\n",
+            "error: f.yaml: spec.taskRoles[1].name: 'worker' is also",
+        ),
+        ("name: gang", "name: Gang", "error: f.yaml: metadata.name: "),
+        ("kind: Framework", "kind: Deployment", "error: f.yaml: kind: 'Deployment' of"),
+    ],
+    ids=["yaml", "type", "duplicate-role", "name", "kind"],
+)
+def test_run_of_a_bad_file_starts_no_cluster(before: str, after: str, message: str) -> None:
+    text = FRAMEWORK.replace(before, after)
+    if "&r" in after:
+        text = FRAMEWORK + FRAMEWORK[FRAMEWORK.index("  - name: worker") :]
+    Path("f.yaml").write_text(text)
+    result = call("run", "--local", "--directory", "state", "f.yaml")
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr.startswith(message)
+    assert not Path("state").exists()
+
+
+def test_run_of_a_missing_file_says_so() -> None:
+    result = call("run", "--local", "absent.yaml")
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr == (
+        "error: absent.yaml: cannot be read: No such file or directory; "
+        "give an existing YAML file\n"
+    )
+
+
+def test_run_without_any_cluster_points_to_local() -> None:
+    Path("f.yaml").write_text(FRAMEWORK)
+    result = call("run", "f.yaml")
+    assert result.exit_code == ExitCode.USAGE
+    assert "kubeApiServerAddress" in result.stderr
+    assert "framework run --local FILE" in result.stderr
+
+
+def test_run_with_an_unreachable_server_names_it(closed_port: int) -> None:
+    Path("f.yaml").write_text(FRAMEWORK)
+    server = f"http://127.0.0.1:{closed_port}"
+    result = call("run", "--kubeconfig", write_kubeconfig(server), "f.yaml")
+    assert result.exit_code == ExitCode.UNREACHABLE
+    assert f"the API server {server} cannot be reached" in result.stderr
+    assert "check --kubeconfig" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a: [", "kubeconfig"), ("{}", "kubeconfig"), (None, "absent")],
+    ids=["no-yaml", "empty", "missing"],
+)
+def test_run_with_a_bad_kubeconfig_names_it(text: str | None, message: str) -> None:
+    Path("f.yaml").write_text(FRAMEWORK)
+    if text is not None:
+        Path("kubeconfig").write_text(text)
+    result = call("run", "--kubeconfig", "absent" if text is None else "kubeconfig", "f.yaml")
+    assert result.exit_code == ExitCode.USAGE
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "Missing argument 'FILE...'"),
+        (["run", "--timeout", "soon", "f"], "'soon' is no time span; write it for example 90s"),
+        (["run", "--timeout", "-1s", "f"], "'-1s' is no positive time span"),
+        (["run", "--local", "--kubeconfig", "x", "f"], "leave out --kubeconfig"),
+        (["run", "--directory", "x", "f"], "--directory is for --local"),
+        (["run", "--no-such-option", "f"], "No such option"),
+        (["local", "up", "--port", "70000"], "70000 is not in the range"),
+        (["logs", "gang", "Worker-1"], "'Worker-1' is no Task: write it as worker or worker/0"),
+        (["frobnicate"], "No such command"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_call_with_bad_arguments_names_the_remedy(arguments: list[str], message: str) -> None:
+    result = call(*arguments)
+    assert result.exit_code == ExitCode.USAGE
+    assert message in result.stderr
+
+
+def test_local_up_with_a_port_in_use_names_it(taken_port: int) -> None:
+    result = call("local", "up", "--port", str(taken_port))
+    assert result.exit_code == ExitCode.USAGE
+    assert f"--port: port {taken_port} on 127.0.0.1 is in use: choose another" in result.stderr
+
+
+def test_local_up_in_a_file_says_so(home: Path) -> None:
+    (home / "file").touch()
+    result = call("local", "up", "--directory", "file")
+    assert result.exit_code == ExitCode.USAGE
+    assert "--directory: cannot write to" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["status", "down"])
+def test_local_command_without_a_cluster_says_so(command: str) -> None:
+    result = call("local", command)
+    assert result.exit_code == (ExitCode.FAILED if command == "status" else ExitCode.SUCCEEDED)
+    assert "no local cluster runs" in result.stdout
+
+
+def test_logs_with_a_directory_without_them_says_so() -> None:
+    result = call("logs", "gang", "--directory", "state")
+    assert result.exit_code == ExitCode.FAILED
+    assert "no such log of gang in state: check the name, -n and --directory" in result.stderr
+
+
+def test_version_names_program_and_python() -> None:
+    result = call("version")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("framework 0.")
+    assert "Python 3." in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["run"], ["logs"], ["local"], ["local", "up"]])
+def test_help_lists_the_exit_codes(arguments: list[str]) -> None:
+    text = " ".join(call(*arguments, "--help").stdout.split())
+    for code in ExitCode:
+        assert f" {int(code)} " in text

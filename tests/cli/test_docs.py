@@ -1,0 +1,111 @@
+"""README.md and docs/ say what the programs do, no more and no less."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.exitcodes import ExitCode
+from cli.main import main
+from controller.config import load_config
+from framework.strictyaml import load_documents
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = ("README.md", "docs/cli.md", "docs/config.md", "examples/README.md")
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def walk(command: click.Command, path: str = "framework") -> Iterator[tuple[str, click.Command]]:
+    if isinstance(command, click.Group):
+        for name, member in command.commands.items():
+            yield from walk(member, f"{path} {name}")
+    else:
+        yield path, command
+
+
+COMMANDS = dict(walk(main))
+
+
+def list_options(command: click.Command) -> set[str]:
+    return {
+        option
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        for option in parameter.opts
+    }
+
+
+def list_calls(text: str) -> Iterator[str]:
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+        for line in re.sub(r"\n {10,}", " ", block).splitlines():
+            if line.startswith("framework "):
+                yield line.partition("#")[0].strip()
+
+
+def test_cli_doc_has_the_exit_codes_of_the_program() -> None:
+    section = read("docs/cli.md").partition("## Exit codes")[2].partition("\n## ")[0]
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.MULTILINE)]
+    assert codes == [int(code) for code in ExitCode]
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_cli_doc_has_every_option(path: str) -> None:
+    text = read("docs/cli.md")
+    assert f"`{path}`" in text
+    usage = " ".join(call for call in list_calls(text) if call.startswith(path))
+    long_options = {o for o in list_options(COMMANDS[path]) if o.startswith("--")}
+    assert {o for o in long_options if o not in usage} == set()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_doc_calls_only_what_exists(name: str) -> None:
+    for call in list_calls(read(name)):
+        path = next((p for p in COMMANDS if call.startswith(p)), None)
+        assert path is not None, call
+        words = shlex.split(re.sub(r"[\[\]]", " ", call))
+        used = {word.partition("=")[0] for word in words if word.startswith("-")}
+        assert used - list_options(COMMANDS[path]) - {"-"} == set(), call
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_doc_links_to_files_that_exist(name: str) -> None:
+    base = (ROOT / name).parent
+    targets = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", read(name))
+    missing = [t for t in targets if "://" not in t and not (base / t).exists()]
+    assert missing == []
+
+
+def test_readme_begins_with_the_two_commands() -> None:
+    commands = re.findall(r"^make (\w+)", read("README.md"), re.MULTILINE)
+    assert commands[:2] == ["demo", "test"]
+
+
+def test_config_doc_has_every_key_with_its_default(tmp_path: Path) -> None:
+    keys = re.findall(r"^\| `([a-zA-Z.]+)` \|", read("docs/config.md"), re.MULTILINE)
+    config_keys = [
+        key for key in keys if key.split(".")[0] not in ("code", "phrase", "type", "podPatterns")
+    ]
+    file = tmp_path / "unknown.yaml"
+    file.write_text("x: 1\n")
+    (warning,) = load_config(str(file), {}, strict=False).warnings
+    known = set(warning.message.rpartition("known here: ")[2].split(", "))
+    assert {key.split(".")[0] for key in config_keys} == known
+
+
+def test_config_doc_example_is_valid(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", read("docs/config.md"), re.DOTALL)
+    file = tmp_path / "config.yaml"
+    file.write_text(example)
+    assert load_config(str(file), {}, strict=True).config.pod_failure_rules[0].code == 221
+
+
+def test_readme_snippet_is_valid_yaml() -> None:
+    (snippet,) = re.findall(r"```yaml\n(.*?)```", read("README.md"), re.DOTALL)
+    (document,) = load_documents(snippet, "README.md")
+    assert set(document.value) == {"initContainers", "containers", "volumes"}

@@ -1,0 +1,274 @@
+"""Whole sessions of the command line: Ctrl-C, a controller that is killed, logs, the background."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.exitcodes import ExitCode
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.config import load_kube_config
+from framework.kube.resources import FRAMEWORKS, Object
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+
+ROOT = Path(__file__).parents[2]
+BARRIER = """\
+          initContainers:
+          - name: barrier
+            image: frameworkbarrier/framework-barrier
+            volumeMounts: [{name: v, mountPath: /mnt/frameworkbarrier}]
+          volumes: [{name: v, emptyDir: {}}]
+"""
+
+
+def build_role(
+    name: str, count: int, script: str, *, barrier: bool = False, retries: int = 0
+) -> str:
+    return f"""\
+  - name: {name}
+    taskNumber: {count}
+    frameworkAttemptCompletionPolicy: {{minFailedTaskCount: 1, minSucceededTaskCount: -1}}
+    task:
+      retryPolicy: {{fancyRetryPolicy: false, maxRetryCount: {retries}}}
+      pod:
+        spec:
+          restartPolicy: Never
+          terminationGracePeriodSeconds: 1
+{BARRIER if barrier else ""}\
+          containers:
+          - {{name: main, image: busybox, command: [sh, -c, {script!r}]}}
+"""
+
+
+def write(path: Path, *roles: str) -> str:
+    text = "".join(roles)
+    path.write_text(
+        "apiVersion: frameworkcontroller.microsoft.com/v1\nkind: Framework\n"
+        f"metadata: {{name: gang}}\nspec:\n  taskRoles:\n{text}"
+    )
+    return str(path)
+
+
+def start(*arguments: str, **env: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli.main", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **env},
+    )
+
+
+def call(*arguments: str, **env: str) -> tuple[int, str]:
+    with start(*arguments, **env) as program:
+        output, _ = program.communicate(timeout=100)
+    return program.returncode, output
+
+
+def read_until(program: "subprocess.Popen[str]", pattern: str) -> str:
+    """Read the program's output up to a line with the pattern; return all of it."""
+    assert program.stdout is not None
+    seen = ""
+    for line in program.stdout:
+        seen += line
+        if re.search(pattern, line):
+            return seen
+    raise AssertionError(f"ended without {pattern!r}:\n{seen}")
+
+
+def finish(program: "subprocess.Popen[str]") -> str:
+    output, _ = program.communicate(timeout=60)
+    return output
+
+
+def find_processes(marker: str) -> list[int]:
+    """Find live processes with this text in their command line."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if marker.encode() in entry.read_bytes() and int(entry.parent.name) != os.getpid():
+                found.append(int(entry.parent.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGTERM, ExitCode.TERMINATED)],
+)
+def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
+    number: signal.Signals, code: ExitCode, tmp_path: Path
+) -> None:
+    seconds = f"8{os.getpid()}.{int(number)}"
+    file = write(tmp_path / "f.yaml", build_role("worker", 2, f"exec sleep {seconds}"))
+    with start("run", "--local", "--directory", str(tmp_path / "state"), file) as program:
+        read_until(program, r"worker/1 +AttemptRunning")
+        assert len(find_processes(f"sleep\0{seconds}")) >= 2
+        program.send_signal(number)
+        output = finish(program)
+    assert program.returncode == code, output
+    assert "Framework gang: Failed" in output
+    assert "StopFrameworkRequested (-210)" in output
+    assert find_processes(f"sleep\0{seconds}") == []
+    assert find_processes(str(tmp_path / "state")) == []
+
+
+def test_run_past_its_timeout_stops_and_says_why_it_waited(tmp_path: Path) -> None:
+    stuck = build_role("gpu", 1, "true").replace(
+        "image: busybox", "image: busybox, resources: {limits: {example.com/gpu: 1}}"
+    )
+    started = tmp_path / "started"
+    file = write(
+        tmp_path / "f.yaml", build_role("worker", 2, f"touch {started}", barrier=True), stuck
+    )
+    code, output = call(
+        "run", "--local", "--timeout", "6s", "--directory", str(tmp_path / "state"), file
+    )
+    assert code == ExitCode.TIMEOUT, output
+    assert re.search(r"gpu/0 +AttemptPreparing: Unschedulable: .*example.com/gpu", output)
+    assert re.search(r"worker/0 +.*barrier: the gang of 3 lacks gpu/0 \(.*example.com/gpu", output)
+    assert not started.exists()
+
+
+@pytest.mark.parametrize("moment", [r"worker/0 +AttemptPreparing", r"worker/3 +AttemptRunning"])
+def test_run_whose_controller_is_killed_completes_with_no_pod_wasted(
+    moment: str, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    file = write(
+        tmp_path / "f.yaml",
+        build_role("ps", 1, "sleep 3", barrier=True),
+        build_role("worker", 4, "sleep 3", barrier=True),
+    )
+    with start("run", "--local", "--timeout", "60s", "--directory", str(state), file) as program:
+        read_until(program, moment)
+        log = (state / "cluster.log").read_text()
+        os.kill(int(re.findall(r"child_pid=(\d+)", log)[-1]), signal.SIGKILL)
+        output = finish(program)
+    assert program.returncode == 0, output
+    table = output[output.index("Framework gang: Succeeded") :]
+    assert len(re.findall(r"(ps|worker)/\d +Succeeded +0 +0", table)) == 5
+    assert len(list((state / "logs").iterdir())) == 5
+    assert len(re.findall("child started", (state / "cluster.log").read_text())) == 2
+
+
+def test_run_of_a_gang_whose_plain_role_ends_early_passes_its_barrier(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "f.yaml",
+        build_role("setup", 1, "true"),
+        build_role("worker", 2, ". /mnt/frameworkbarrier/injector.sh", barrier=True).replace(
+            "image: busybox",
+            "image: busybox, volumeMounts: [{name: v, mountPath: /mnt/frameworkbarrier}]",
+        ),
+    )
+    code, output = call("run", "--local", "--timeout", "60s", "--directory", str(tmp_path), file)
+    assert code == 0, output
+
+
+def test_run_of_a_gang_with_a_late_retry_passes_its_barrier_again(tmp_path: Path) -> None:
+    script = "test $FC_TASK_INDEX = 0 || { sleep 1; test $FC_TASK_ATTEMPT_ID -ge 1; }"
+    file = write(tmp_path / "f.yaml", build_role("worker", 2, script, barrier=True, retries=1))
+    code, output = call("run", "--local", "--timeout", "60s", "--directory", str(tmp_path), file)
+    assert code == 0, output
+    assert re.search(r"worker/0 +Succeeded +0 +0", output)
+    assert re.search(r"worker/1 +Succeeded +1 +0", output)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment in which a background cluster is found."""
+    home = tmp_path_factory.mktemp("home")
+    env = {"XDG_RUNTIME_DIR": str(home), "KUBECONFIG": str(home / "config")}
+    code, output = call("local", "up", "--detach", "--kubeconfig", env["KUBECONFIG"], **env)
+    assert code == 0, output
+    yield env
+    code, output = call("local", "down", **env)
+    assert (code, output) == (0, "stopped\n")
+    code, output = call("local", "status", **env)
+    assert code == ExitCode.FAILED, output
+
+
+def test_local_status_says_where(cluster: dict[str, str]) -> None:
+    code, output = call("local", "status", **cluster)
+    assert code == 0
+    assert re.search(r"local cluster at http://127\.0\.0\.1:\d+, process \d+, since ", output)
+    assert f"export KUBECONFIG={cluster['KUBECONFIG']}\n" in output
+
+
+def test_local_up_twice_refuses(cluster: dict[str, str]) -> None:
+    code, output = call("local", "up", **cluster)
+    assert code == ExitCode.USAGE
+    assert "a local cluster runs already (process" in output
+
+
+def test_run_of_a_framework_that_exists_refuses_until_replace(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "f.yaml", build_role("w", 1, "true"))
+    assert call("run", file, **cluster)[0] == 0
+    code, output = call("run", file, **cluster)
+    assert code == ExitCode.USAGE
+    assert "a Framework 'gang' exists in namespace default: delete it (kubectl delete" in output
+    assert call("run", "--replace", file, **cluster)[0] == 0
+
+
+def test_logs_of_a_running_task_follows_to_its_end(cluster: dict[str, str], tmp_path: Path) -> None:
+    script = f"echo first; while ! test -e {tmp_path}/go; do sleep 0.05; done; echo last"
+    file = write(tmp_path / "f.yaml", build_role("w", 2, script))
+    with start("run", "-n", "logs", "--replace", write_namespace(file), **cluster) as program:
+        read_until(program, r"w/1 +AttemptRunning")
+        code, output = call("logs", "gang", "w/1", "-n", "logs", **cluster)
+        assert (code, output) == (0, "first\n")
+        with start("logs", "gang", "-f", "-n", "logs", **cluster) as follower:
+            read_until(follower, r"\[w/1\] first")
+            (tmp_path / "go").touch()
+            assert "last" in finish(follower)
+        output = finish(program)
+    assert program.returncode == 0, output
+    code, output = call("logs", "gang", "w/0", "-n", "logs", **cluster)
+    assert (code, output) == (0, "first\nlast\n")
+
+
+def test_logs_of_an_unknown_framework_says_so(cluster: dict[str, str]) -> None:
+    code, output = call("logs", "nobody", **cluster)
+    assert code == ExitCode.FAILED
+    assert "nobody" in output
+
+
+def write_namespace(file: str) -> str:
+    """Put the namespace the test runs in before the Framework."""
+    path = Path(file)
+    namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: logs}\n---\n"
+    path.write_text(namespace + path.read_text())
+    return file
+
+
+def test_run_of_a_deleted_framework_fails(cluster: dict[str, str], tmp_path: Path) -> None:
+    file = write(tmp_path / "f.yaml", build_role("w", 1, "exec sleep 600"))
+    text = Path(file).read_text().replace("name: gang", "name: doomed")
+    Path(file).write_text(text)
+    with start("run", file, **cluster) as program:
+        read_until(program, r"w/0 +AttemptRunning")
+        delete_framework("doomed", cluster["KUBECONFIG"])
+        output = finish(program)
+    assert program.returncode == ExitCode.FAILED, output
+    assert "Framework doomed was deleted before it completed" in output
+
+
+def delete_framework(name: str, kubeconfig: str) -> None:
+    async def delete() -> Object | None:
+        config = load_kube_config(None, kubeconfig, {})
+        async with KubeClient(config, user_agent="test", clock=SystemClock()) as client:
+            return await client.delete(FRAMEWORKS, "default", name, propagation="Foreground")
+
+    asyncio.run(delete())

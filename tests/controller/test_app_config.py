@@ -1,0 +1,51 @@
+"""What a user of ``framework-controller`` gets for a bad configuration."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from controller.app import main
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return tmp_path / "config.yaml"
+
+
+def call(config: Path, *arguments: str) -> Result:
+    # The kubeconfig does not exist: a good config file fails there, before any connection.
+    kubeconfig = ["--kubeconfig", str(config.parent / "absent")]
+    return CliRunner().invoke(main, ["--config", str(config), *kubeconfig, *arguments])
+
+
+def test_controller_with_bad_values_names_each_and_exits_2(config: Path) -> None:
+    config.write_text("workerNumber: 0\nkubeClientQps: fast\n")
+    result = call(config)
+    assert result.exit_code == 2
+    assert [line.partition("config: ")[2] for line in result.stderr.splitlines()] == [
+        "kubeClientQps: must be a number, got text ('fast'); give one of (0, 10000]",
+        "workerNumber: 0 is out of range; give a whole number of [1, 2147483647]",
+    ]
+
+
+def test_controller_with_an_unknown_key_warns_and_goes_on(config: Path) -> None:
+    config.write_text("workerNumbr: 3\n")
+    result = call(config)
+    assert "WARNING" in result.stderr
+    assert "workerNumbr: unknown key" in result.stderr
+    assert "absent" in result.stderr.splitlines()[-1]
+
+
+def test_controller_with_an_unknown_key_and_strict_config_exits_2(config: Path) -> None:
+    config.write_text("workerNumbr: 3\n")
+    result = call(config, "--strict-config")
+    assert result.exit_code == 2
+    assert "config: workerNumbr: unknown key" in result.stderr
+    assert "absent" not in result.stderr
+
+
+def test_controller_with_a_missing_config_file_exits_2(config: Path) -> None:
+    result = call(config)
+    assert result.exit_code == 2
+    assert "give a readable file with --config" in result.stderr

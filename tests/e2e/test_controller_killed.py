@@ -1,0 +1,105 @@
+"""kill -9 of the controller in the middle of the demo: started again, it goes on, nothing twice."""
+
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from framework.api import constants
+from framework.api.naming import build_configmap_name
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
+from tests.support.frameworkcrd import ROOT
+from tests.support.gang import NAMESPACE, Change, GangCluster, list_tasks
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+
+GANG_FILE = ROOT / "examples" / "gang.yaml"
+TASKS = ["gang-ps-0", *(f"gang-worker-{i}" for i in range(4))]
+FIRST_LINE = "epoch 0:"
+
+
+def is_configmap_new(change: Change) -> bool:
+    return change.resource is CONFIGMAPS and change.name == build_configmap_name("gang")
+
+
+def is_roster_published(change: Change) -> bool:
+    annotations = change.body["metadata"].get("annotations") or {}
+    return change.resource is CONFIGMAPS and constants.GENERATION_ANNOTATION in annotations
+
+
+def is_framework_in(state: str) -> Callable[[Change], bool]:
+    return lambda c: c.resource is FRAMEWORKS and c.status.get("state") == state
+
+
+def is_pod_in(phase: str) -> Callable[[Change], bool]:
+    return lambda c: c.resource is PODS and c.status.get("phase") == phase
+
+
+def is_any_task_in(state: str) -> Callable[[Change], bool]:
+    return lambda c: (
+        c.resource is FRAMEWORKS
+        and any(task["state"] == state for task in list_tasks(c.body).values())
+    )
+
+
+class Count:
+    """Tells the third Pod that is new."""
+
+    def __init__(self) -> None:
+        self._uids: set[str] = set()
+
+    def __call__(self, change: Change) -> bool:
+        if change.resource is PODS and change.type == "ADDED":
+            self._uids.add(change.uid)
+        return len(self._uids) == 3
+
+
+MOMENTS: dict[str, Callable[[], Callable[[Change], bool]]] = {
+    "configmap-exists": lambda: is_configmap_new,
+    "some-pods-exist": Count,
+    "some-addresses-recorded": lambda: is_any_task_in("AttemptPreparing"),
+    "roster-published": lambda: is_roster_published,
+    "gang-runs": lambda: is_framework_in("AttemptRunning"),
+    "first-pod-succeeded": lambda: is_pod_in("Succeeded"),
+    "first-task-completed": lambda: is_any_task_in("Completed"),
+    "attempt-ends": lambda: is_framework_in("AttemptDeletionPending"),
+}
+
+
+async def apply_demo(world: GangCluster) -> None:
+    for document in yaml.safe_load_all(GANG_FILE.read_text(encoding="utf-8")):
+        resource = FRAMEWORKS if document["kind"] == constants.FRAMEWORK_KIND else CONFIGMAPS
+        await world.client.create(resource, NAMESPACE, document)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_demo_with_controller_killed_completes_and_runs_nothing_twice(
+    world: GangCluster, moment: str
+) -> None:
+    is_moment = MOMENTS[moment]()
+    kills: list[Change] = []
+
+    def kill_once(change: Change) -> None:
+        if not kills and is_moment(change):
+            kills.append(change)
+            world.kill_controller()
+
+    world.on_change = kill_once
+    await apply_demo(world)
+    done = await world.wait_for_state("Completed")
+
+    assert len(kills) == 1
+    supervisor = world.cluster.controller
+    assert supervisor is not None
+    assert supervisor.starts == 2
+    assert done["status"]["attemptStatus"]["completionStatus"]["code"] == 0, done["status"]
+    assert done["status"]["retryPolicyStatus"]["totalRetriedCount"] == 0
+    tasks = list_tasks(done)
+    assert sorted(tasks) == TASKS
+    # One Pod a Task, each of them the one that was counted.
+    counted = {pod: [task["attemptStatus"]["podUID"]] for pod, task in tasks.items()}
+    assert world.list_pods() == counted
+    for pod in TASKS:
+        assert tasks[pod]["attemptStatus"]["completionStatus"]["code"] == 0
+        starts = (await world.read_log(pod, "train")).count(FIRST_LINE)
+        assert starts == 1, f"{pod} started {starts} times"

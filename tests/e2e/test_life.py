@@ -1,0 +1,123 @@
+"""Stop, delete and rescale a gang that runs: on a local cluster, as processes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from framework.kube.errors import NotFoundError
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from tests.support.gang import (
+    BARRIER,
+    MAIN,
+    NAMESPACE,
+    Change,
+    GangCluster,
+    build_gang,
+    build_role,
+    list_tasks,
+)
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+
+PODS_OF_GANG = ["gang-ps-0", "gang-worker-0", "gang-worker-1"]
+STOP = {"op": "replace", "path": "/spec/executionType", "value": "Stop"}
+
+
+def scale_to(count: int) -> tuple[Object, ...]:
+    """The patch by which the Go original's documentation scales a role."""
+    role = "/spec/taskRoles/1"
+    return (
+        {"op": "test", "path": f"{role}/name", "value": "worker"},
+        {"op": "replace", "path": f"{role}/taskNumber", "value": count},
+    )
+
+
+async def run_gang(world: GangCluster) -> Object:
+    """Run a gang until all its Tasks run; give it as created."""
+    created = await world.create(build_gang(build_role("ps", 1), build_role("worker", 2)))
+    for pod in PODS_OF_GANG:
+        await world.wait_for_log(pod, "workers", container=MAIN)
+    for role, index in (("ps", 0), ("worker", 0), ("worker", 1)):
+        await world.wait_for_task(role, index, "AttemptRunning")
+    return created
+
+
+async def check_nothing_left(world: GangCluster, framework: Object) -> None:
+    """Check that every program was asked to end, and that it did."""
+    await world.wait_until_no_process(framework["metadata"]["uid"])
+    for pod in PODS_OF_GANG:
+        assert "terminated" in await world.read_log(pod), f"{pod} got no SIGTERM"
+    assert (await world.client.list(PODS, NAMESPACE))["items"] == []
+    assert (await world.client.list(CONFIGMAPS, NAMESPACE))["items"] == []
+
+
+def is_deleted(name: str) -> Callable[[Change], bool]:
+    return lambda change: change.type == "DELETED" and change.name == name
+
+
+async def test_gang_stopped_while_running_leaves_nothing(world: GangCluster) -> None:
+    created = await run_gang(world)
+    await world.patch_spec("gang", STOP)
+    done = await world.wait_for_state("Completed")
+    completion = done["status"]["attemptStatus"]["completionStatus"]
+    assert completion["phrase"] == "StopFrameworkRequested"
+    await check_nothing_left(world, created)
+
+
+async def test_gang_deleted_in_the_foreground_leaves_nothing(world: GangCluster) -> None:
+    created = await run_gang(world)
+    await world.client.delete(FRAMEWORKS, NAMESPACE, "gang", propagation="Foreground")
+    await world.wait_for("deletion of the Framework", is_deleted("gang"))
+    gone = [c.name for c in world.changes if c.type == "DELETED"]
+    assert gone[-1] == "gang", "the Framework was gone before what it owns"
+    assert sorted(gone[:-2]) == PODS_OF_GANG
+    with pytest.raises(NotFoundError):
+        await world.client.get(FRAMEWORKS, NAMESPACE, "gang")
+    await check_nothing_left(world, created)
+
+
+async def test_gang_scaled_while_running_changes_only_who_comes_and_goes(
+    world: GangCluster,
+) -> None:
+    created = await run_gang(world)
+    before = world.list_pods()
+
+    await world.patch_spec("gang", *scale_to(3))
+    line = await world.wait_for_log("gang-worker-2", "passed: 4/4")
+    assert "generation 1," not in line, line
+    assert "generation" in line, line
+    addresses = [ip.split()[-1] for ip in await read_addresses(world, "gang-worker-2")]
+    assert len(addresses[0].split(",")) == 3, addresses
+    await world.wait_for_task("worker", 2, "AttemptRunning")
+
+    since = len(world.changes)
+    await world.patch_spec("gang", *scale_to(2))
+    await world.wait_for("deletion of worker/2", is_deleted("gang-worker-2"))
+
+    def is_dropped(change: Change) -> bool:
+        return change.resource is FRAMEWORKS and sorted(list_tasks(change.body)) == PODS_OF_GANG
+
+    await world.wait_for("status without worker/2", is_dropped, since=since)
+    assert "terminated" in await world.read_log("gang-worker-2")
+
+    # The others have the same Pods, were started once and still run.
+    assert {pod: world.list_pods()[pod] for pod in PODS_OF_GANG} == before
+    assert [c.name for c in world.changes if c.type == "DELETED"] == ["gang-worker-2"]
+    for pod in PODS_OF_GANG:
+        log = await world.read_log(pod)
+        assert log.count("started") == 1
+        assert "terminated" not in log
+        assert (await world.read_log(pod, BARRIER)).count("passed") == 1
+
+    for role, index in (("ps", 0), ("worker", 0), ("worker", 1)):
+        world.end_task(role, index)
+    done = await world.wait_for_state("Completed")
+    assert done["status"]["attemptStatus"]["completionStatus"]["code"] == 0, done["status"]
+    assert done["status"]["attemptStatus"]["id"] == 0
+    await world.wait_until_no_process(created["metadata"]["uid"])
+
+
+async def read_addresses(world: GangCluster, pod: str) -> list[str]:
+    """Read what injector.sh told the program of a Pod."""
+    await world.wait_for_log(pod, "workers", container=MAIN)
+    return [line for line in (await world.read_log(pod)).splitlines() if "workers" in line]

@@ -1,0 +1,138 @@
+"""Every YAML of examples/ is run through the real command line, and ends as its text says."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an example ends: exit code, and of each Task the state, attempt and code."""
+
+    exit_code: int
+    state: str
+    attempt: int
+    tasks: dict[str, tuple[str, int, int]]
+
+
+def succeeded(attempt: int, *tasks: str) -> Outcome:
+    return Outcome(0, "Succeeded", attempt, dict.fromkeys(tasks, ("Succeeded", 0, 0)))
+
+
+GANG = succeeded(0, "ps/0", "worker/0", "worker/1", "worker/2", "worker/3")
+OUTCOMES = {
+    "gang.yaml": GANG,
+    "frameworkbarrier.yaml": succeeded(
+        0, "server/0", "server/1", "worker/0", "worker/1", "worker/2"
+    ),
+    "retry-task.yaml": Outcome(
+        0, "Succeeded", 0, {"worker/0": ("Succeeded", 2, 0), "worker/1": ("Succeeded", 0, 0)}
+    ),
+    "retry-transient.yaml": Outcome(0, "Succeeded", 0, {"worker/0": ("Succeeded", 1, 0)}),
+    "retry-framework.yaml": succeeded(1, "worker/0", "worker/1"),
+    "fail-permanent.yaml": Outcome(
+        1, "Failed", 0, {"worker/0": ("Failed", 0, 210), "worker/1": ("Failed", 0, -220)}
+    ),
+    "chief-dominates.yaml": Outcome(
+        0,
+        "Succeeded",
+        0,
+        {
+            "chief/0": ("Succeeded", 0, 0),
+            **dict.fromkeys(("worker/0", "worker/1", "worker/2"), ("Failed", 0, -220)),
+        },
+    ),
+    "tolerate-failures.yaml": Outcome(
+        0,
+        "Succeeded",
+        0,
+        {
+            **dict.fromkeys(("worker/0", "worker/1", "worker/3"), ("Succeeded", 0, 0)),
+            "worker/2": ("Failed", 0, 1),
+        },
+    ),
+}
+_ROW = re.compile(r"(?P<task>\w+/\d+) +(?P<state>\w+) +(?P<attempt>\d+) +(?P<code>-?\d+)")
+_HEAD = re.compile(r"Framework (?P<name>\S+): (?P<state>\w+) after \S+ s, attempt (?P<attempt>\d+)")
+
+
+def call(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command line as a user does."""
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        env={**os.environ, **env},
+        cwd=EXAMPLES.parent,
+    )
+
+
+def read_outcome(run: "subprocess.CompletedProcess[str]") -> Outcome:
+    """Read the final table."""
+    found = list(_HEAD.finditer(run.stdout))
+    assert found, f"no table:\n{run.stdout}\n{run.stderr}"
+    head = found[-1]
+    rows = _ROW.finditer(run.stdout[head.end() :])
+    tasks = {r["task"]: (r["state"], int(r["attempt"]), int(r["code"])) for r in rows}
+    return Outcome(run.returncode, head["state"], int(head["attempt"]), tasks)
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A local cluster in the background, as ``framework local up --detach`` starts it."""
+    directory = str(tmp_path_factory.mktemp("cluster"))
+    started = call("local", "up", "--detach", "--directory", directory)
+    assert started.returncode == 0, started.stderr
+    yield f"{directory}/kubeconfig"
+    stopped = call("local", "down", "--directory", directory)
+    assert stopped.returncode == 0, stopped.stderr
+
+
+def test_examples_are_all_tested_and_explained() -> None:
+    files = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
+    assert files == sorted(OUTCOMES)
+    readme = (EXAMPLES / "README.md").read_text()
+    assert [name for name in files if f"[{name}]({name})" not in readme] == []
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_example_ends_as_it_says(name: str, kubeconfig: str) -> None:
+    run = call("run", f"examples/{name}", "--timeout", "60s", KUBECONFIG=kubeconfig)
+    assert read_outcome(run) == OUTCOMES[name], run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("isolation", ["auto", "paths"])
+def test_gang_on_a_cluster_of_its_own_converges(isolation: str, tmp_path: Path) -> None:
+    run = call(
+        "run", "--local", "examples/gang.yaml", "--timeout", "60s",
+        "--isolation", isolation, "--directory", str(tmp_path),
+    )  # fmt: skip
+    assert read_outcome(run) == GANG, run.stdout + run.stderr
+    assert f"framework logs gang --directory {tmp_path}" in run.stdout
+    logs = call("logs", "gang", "ps/0", "-c", "train", "--directory", str(tmp_path))
+    assert "epoch 39: loss 0.00" in logs.stdout
+    assert "off by at most 0.0" in logs.stdout
+
+
+def test_failed_example_shows_the_last_log_lines_of_the_culprit(tmp_path: Path) -> None:
+    run = call(
+        "run", "--local", "examples/fail-permanent.yaml", "--timeout", "60s",
+        "--directory", str(tmp_path),
+    )  # fmt: skip
+    assert run.returncode == 1, run.stdout + run.stderr
+    shown = run.stdout[
+        run.stdout.index("fail-permanent worker/0: ContainerPermanentFailed (210)") :
+    ]
+    assert "last lines of container main:\n    the data set does not exist\n" in shown

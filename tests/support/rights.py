@@ -1,0 +1,137 @@
+"""Service accounts of deploy/ on a real API server: what they may do, and what they did.
+
+Called by tests of the shipped roles. What an account did is read from the server's audit log, which
+``tests.support.controlplane`` keeps for service accounts only.
+"""
+
+import base64
+import json
+import os
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from framework.kube.resources import Object
+from tests.support.controlplane import Access
+
+FORBIDDEN = 403
+KUBECTL_SECONDS = 60
+
+
+class Right(NamedTuple):
+    """One verb on one resource, ``plural`` or ``plural/subresource``."""
+
+    group: str
+    resource: str
+    verb: str
+
+
+def expand_rules(objects: Iterable[Object]) -> set[Right]:
+    """Tell what the Roles and ClusterRoles among some objects grant."""
+    return {
+        Right(group, resource, verb)
+        for body in objects
+        if body["kind"] in {"Role", "ClusterRole"}
+        for rule in body["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def run_kubectl(access: Access, *arguments: str) -> str:
+    """Run kubectl as the administrator; give what it printed."""
+    assert access.kubectl is not None
+    done = subprocess.run(
+        [access.kubectl, "--kubeconfig", access.kubeconfig, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=KUBECTL_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def apply_kustomization(access: Access, folder: Path) -> list[Object]:
+    """Apply a folder as a user does; give the objects it consists of."""
+    run_kubectl(access, "apply", "--server-side", "--force-conflicts", "-k", str(folder))
+    return list(yaml.safe_load_all(run_kubectl(access, "kustomize", str(folder))))
+
+
+def write_overlay(folder: Path, base: Path, namespace: str) -> Path:
+    """Write a user's own overlay that puts a kustomization into a namespace."""
+    folder.mkdir()
+    content = {"namespace": namespace, "resources": [os.path.relpath(base, folder)]}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
+    return folder
+
+
+def create_account_access(access: Access, folder: Path, namespace: str, account: str) -> Access:
+    """Get a token for a service account, and write a kubeconfig with it and nothing else."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    status, answer = access.open_http().request("POST", path, {"spec": {}})
+    assert status == 201, answer
+    token = answer["status"]["token"]
+    cluster: dict[str, str] = {"server": access.url}
+    if access.ca_file is not None:
+        authority = base64.b64encode(Path(access.ca_file).read_bytes()).decode()
+        cluster["certificate-authority-data"] = authority
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": account, "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": account}}],
+        "current-context": "test",
+    }
+    kubeconfig = folder / f"{account}.kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(content))
+    return replace(access, token=token, kubeconfig=str(kubeconfig))
+
+
+@dataclass(frozen=True)
+class AuditLog:
+    """What one service account asked for since this object was made."""
+
+    path: Path
+    user: str
+    start: int
+
+    @classmethod
+    def open(cls, access: Access, namespace: str, account: str) -> "AuditLog":
+        """Begin to look at an account's requests."""
+        assert access.audit_log is not None
+        path = Path(access.audit_log)
+        return cls(path, f"system:serviceaccount:{namespace}:{account}", path.stat().st_size)
+
+    def read_used(self) -> set[Right]:
+        """Read what it asked for and was allowed."""
+        return {_read_right(e) for e in self._read() if _read_code(e) != FORBIDDEN}
+
+    def read_refused(self) -> set[Right]:
+        """Read what it asked for and was refused for want of a right."""
+        return {_read_right(e) for e in self._read() if _read_code(e) == FORBIDDEN}
+
+    def _read(self) -> list[dict[str, Any]]:
+        with self.path.open("rb") as stream:
+            stream.seek(self.start)
+            lines = stream.read().split(b"\n")[:-1]
+        events = [json.loads(line) for line in lines]
+        # Paths without an object, such as discovery, are open to every account.
+        return [e for e in events if e["user"]["username"] == self.user and "objectRef" in e]
+
+
+def _read_code(event: dict[str, Any]) -> int:
+    code: int = event["responseStatus"]["code"]
+    return code
+
+
+def _read_right(event: dict[str, Any]) -> Right:
+    ref = event["objectRef"]
+    resource = "/".join(filter(None, (ref["resource"], ref.get("subresource"))))
+    return Right(ref.get("apiGroup", ""), resource, event["verb"])
