@@ -147,6 +147,7 @@ class Floor:
         ending = replace(ending, state=FrameworkState.ATTEMPT_DELETION_PENDING)
         framework = await self._write(framework, ending)
         await asyncio.gather(*(self._delete(PODS, meta.namespace, n, u) for n, u in uids.items()))
+        await progress.wait_for("deleted")
         await self._delete(
             CONFIGMAPS, meta.namespace, created["metadata"]["name"], created["metadata"]["uid"]
         )

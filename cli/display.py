@@ -3,9 +3,10 @@
 Called by ``cli.run``. Only writes; what there is to say is computed in ``cli.progress``.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Self, TextIO
+from typing import IO, Any, Self, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -29,12 +30,21 @@ _MANY_TASKS = 40
 _SHOWN_OF_MANY = 10
 
 
+class _Console(Console):
+    """A console whose reader may go away, as ``head`` does."""
+
+    def on_broken_pipe(self) -> None:
+        """Go on in silence: the Framework is still followed, and the exit code counts."""
+        self.quiet = True
+        silence(self.file)
+
+
 class Display:
     """Where progress goes. Use it in a ``with`` block."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         """Write to ``stream``, standard output if None."""
-        self._console = Console(file=stream or sys.stdout, highlight=False)
+        self._console = _Console(file=stream or sys.stdout, highlight=False)
         self._live: Live | None = None
         self._spinners: dict[str, Spinner] = {}
         self._last: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -126,6 +136,13 @@ class Display:
         if task and self._is_many:
             subject = f"{gang} {task}".strip()
         self.say(f"{elapsed_seconds:7.1f}s  {subject}  {text}")
+
+
+def silence(stream: IO[Any]) -> None:
+    """Send what is still written to a stream nowhere, without an error at the program's end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _describe(state: str, attempt: int, note: str) -> str:

@@ -7,14 +7,16 @@ from a local cluster, which keeps them in files.
 import asyncio
 import re
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import click
 
+from cli.display import silence
 from cli.exitcodes import CliError, ExitCode
 from cli.session import explained, find_cluster, open_client
 from framework.api import constants
@@ -66,12 +68,23 @@ def print_logs(options: LogOptions) -> ExitCode:
     """Run ``framework logs``."""
     labels = options.build_labels()
     if options.directory is not None:
-        return asyncio.run(_print_kept(options, labels, Path(options.directory)))
-    config = find_cluster(options.kubeconfig)
+        return _run(_print_kept(options, labels, Path(options.directory)))
+    return _run(_print_live(options, labels, find_cluster(options.kubeconfig)))
+
+
+def _run(printing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
+    """Print until the end, until Ctrl-C, or until nobody reads any more."""
     try:
-        return asyncio.run(_print_live(options, labels, config))
+        return asyncio.run(printing)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        pass
+    except BaseExceptionGroup as group:
+        if group.subgroup(BrokenPipeError) is None:
+            raise
+    silence(sys.stdout)
+    return ExitCode.SUCCEEDED
 
 
 async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeConfig) -> ExitCode:

@@ -12,11 +12,13 @@ from controller.core import framework_machine
 from controller.core.actions import Action, CreateConfigMap, CreatePod
 from controller.core.births import new_framework_status
 from controller.core.claims import look_up_unconfirmed
+from controller.core.conditions import update_conditions
 from controller.core.decision import Decision
 from controller.core.draft import Draft
 from controller.core.roster_policy import RosterOutcome, decide_roster
 from controller.core.settings import Settings
 from controller.core.snapshot import Snapshot
+from framework.api.states import FrameworkState
 from framework.api.types import Framework, FrameworkStatus
 
 
@@ -37,9 +39,8 @@ def decide(snapshot: Snapshot, settings: Settings) -> Decision:
 
 
 def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
-    framework = draft.view()
-    status = _observe_generation(framework)
-    framework = replace(framework, status=status)
+    status = _describe(draft, outcome)
+    framework = replace(draft.snapshot.framework, status=status)
     is_changed = status != draft.persisted
     is_awaited = (
         draft.is_unfinished
@@ -59,11 +60,15 @@ def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
     )
 
 
-def _observe_generation(framework: Framework) -> FrameworkStatus:
-    status = framework.status
-    if status is None:
-        raise AssertionError("a decision always has a status")
-    generation = framework.metadata.generation or None
+def _describe(draft: Draft, outcome: RosterOutcome) -> FrameworkStatus:
+    """Add to the drafted status what is derived from it."""
+    status = draft.freeze()
+    persisted = draft.persisted
+    if persisted is not None and persisted.state is FrameworkState.COMPLETED:
+        # At rest for good: a new release does not write every old Framework once more.
+        return status
+    status = update_conditions(draft, status, outcome)
+    generation = draft.snapshot.framework.metadata.generation or None
     if status.observed_generation == generation:
         return status
     return replace(status, observed_generation=generation)

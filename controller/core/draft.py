@@ -18,7 +18,6 @@ from framework.api import states
 from framework.api.naming import TaskKey
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
-    Framework,
     FrameworkSpec,
     FrameworkStatus,
     TaskRoleSpec,
@@ -103,10 +102,6 @@ class Draft:
             attempt = replace(self.status.attempt_status, task_roles=roles)
             self.status = replace(self.status, attempt_status=attempt)
         return self.status
-
-    def view(self) -> Framework:
-        """Give the Framework with the drafted status: what created objects are rendered from."""
-        return replace(self.snapshot.framework, status=self.freeze())
 
     def walk_tasks(self) -> Iterator[tuple[RoleDraft, TaskStatus]]:
         """Walk every Task in status order, as drafted when it is reached."""

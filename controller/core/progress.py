@@ -4,12 +4,13 @@ Called by the roster policy at the ladder's ages only, because a reason may chan
 event. Source: DESIGN, "The roster".
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.claims import identify_pod
 from controller.core.draft import Draft
 from controller.core.settings import PROGRESS_LADDER_SECONDS, PROGRESS_PERIOD_SECONDS
+from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.pods import explain_waiting
 from framework.api.roster import Missing, Progress
 from framework.api.states import TaskState
@@ -42,7 +43,7 @@ def build_progress(draft: Draft) -> Progress:
             ready += 1
         else:
             missing.append(Missing(role.name, task.index, reason))
-    return Progress(ready, draft.spec.wanted_count, tuple(missing))
+    return Progress(ready, draft.spec.wanted_count, tuple(missing[:PROGRESS_MAX_MISSING]))
 
 
 def explain_missing(draft: Draft, task: TaskStatus) -> str | None:
@@ -72,4 +73,8 @@ def _explain_without_pod(draft: Draft, task: TaskStatus) -> str:
 
 
 def _after(base: datetime, seconds: float) -> datetime:
-    return base + timedelta(seconds=seconds)
+    try:
+        return base + timedelta(seconds=seconds)
+    except OverflowError:
+        # A clock far off made the base: no later look will come.
+        return datetime.max.replace(tzinfo=UTC)

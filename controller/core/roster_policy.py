@@ -4,7 +4,7 @@ Called by ``decide`` after the machines. A pure function of the status about to 
 Pod cache and what was published last. Source: DESIGN, "The roster".
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from controller.core import claims, drain, retention
@@ -14,7 +14,7 @@ from controller.core.progress import build_progress, find_last_look
 from controller.core.settings import ROSTER_DEBOUNCE_SECONDS
 from framework.api import roster
 from framework.api.pods import ConfigMapView, PodPhase, PodView
-from framework.api.roster import CompletedTask, Member, RoleRoster, Roster
+from framework.api.roster import CompletedTask, Member, Progress, RoleRoster, Roster
 from framework.api.states import FrameworkState
 from framework.api.types import TaskRoleSpec, TaskStatus
 
@@ -23,10 +23,15 @@ _PUBLISHING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 
 @dataclass(frozen=True, slots=True)
 class RosterOutcome:
-    """What is to be published, and when the progress was looked at, if it was."""
+    """What is to be published, and what is known of the gang.
+
+    ``is_complete`` None: there is no gang now. ``progress``: set when it was looked at now.
+    """
 
     publication: Publication | None = None
     looked_at: datetime | None = None
+    is_complete: bool | None = None
+    progress: Progress | None = None
 
 
 def decide_roster(draft: Draft) -> RosterOutcome:
@@ -37,8 +42,12 @@ def decide_roster(draft: Draft) -> RosterOutcome:
     configmap = claims.find_configmap(draft)
     if configmap is None or configmap.is_terminating:
         return RosterOutcome()
-    published = draft.snapshot.published
     wanted = _build_roster(draft)
+    return replace(_decide(draft, configmap, wanted), is_complete=wanted.complete)
+
+
+def _decide(draft: Draft, configmap: ConfigMapView, wanted: Roster) -> RosterOutcome:
+    published = draft.snapshot.published
     if published.roster is None and not wanted.complete:
         return _decide_progress(draft, configmap, None)
     if published.roster is None or not wanted.is_same_gang(published.roster):
@@ -79,10 +88,11 @@ def _decide_progress(
     if not is_due:
         publication = None if published.is_announced else _publish(configmap, None, "")
         return RosterOutcome(publication)
-    progress = roster.encode_progress(build_progress(draft))
-    if progress == published.progress and published.is_announced:
-        return RosterOutcome(looked_at=draft.snapshot.now)
-    return RosterOutcome(_publish(configmap, None, progress), draft.snapshot.now)
+    progress = build_progress(draft)
+    text = roster.encode_progress(progress)
+    is_known = text == published.progress and published.is_announced
+    publication = None if is_known else _publish(configmap, None, text)
+    return RosterOutcome(publication, looked_at=draft.snapshot.now, progress=progress)
 
 
 def _publish(configmap: ConfigMapView, wanted: Roster | None, progress: str) -> Publication:

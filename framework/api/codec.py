@@ -289,6 +289,7 @@ STATUS = Struct(
         nullable=True,
         omit_value=None,
     ),
+    Field(constants.READY_TASKS_FIELD, "ready_tasks", STR, nullable=True, omit_value=None),
 )
 
 _OBJECT = Struct(

@@ -80,6 +80,7 @@ COMPLETED_POD_POLICY_FIELD = "completedPodPolicy"  # spec: Delete | Retain
 DRAIN_DEADLINE_FIELD = "drainDeadlineTime"  # status of a Task that drains
 CONDITIONS_FIELD = "conditions"  # status
 OBSERVED_GENERATION_FIELD = "observedGeneration"  # status
+READY_TASKS_FIELD = "readyTasks"  # status: "3/5", running or succeeded of the wanted Tasks
 
 # --- Limits --------------------------------------------------------------------------------------
 

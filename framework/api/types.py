@@ -337,7 +337,11 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class FrameworkStatus:
-    """What the controller knows and did. Ours: ``conditions``, ``observed_generation``."""
+    """What the controller knows and did.
+
+    Ours: ``conditions``, ``observed_generation``, ``ready_tasks`` ("3/5": running or succeeded of
+    the wanted).
+    """
 
     start_time: datetime
     state: FrameworkState
@@ -348,6 +352,7 @@ class FrameworkStatus:
     retry_policy_status: RetryPolicyStatus = field(default_factory=RetryPolicyStatus)
     conditions: tuple[Condition, ...] | None = None
     observed_generation: int | None = None
+    ready_tasks: str | None = None
     extra: Extra = field(default_factory=dict)
 
 

@@ -15,6 +15,7 @@ from framework.kube.client import KubeClient
 from framework.kube.listwatch import ListWatch
 from framework.kube.resources import PODS, Object
 from localcluster.kubelet.admission import Bind, Capacity, Leave, Refuse, Run, decide_admission
+from localcluster.kubelet.container_process import Namespaces
 from localcluster.kubelet.events import EventReason, EventRecorder
 from localcluster.kubelet.logs import LogStore
 from localcluster.kubelet.machine import Machine
@@ -112,22 +113,7 @@ class Kubelet:
         self._root.mkdir(parents=True, exist_ok=True)
         node = build_node(self.node_name, self._capacity, self._clock.now())
         namespaces = await detect_namespaces(self._isolation, self._root)
-        self._machine = Machine(
-            client=self._client,
-            clock=self._clock,
-            node_name=self.node_name,
-            root=self._root,
-            namespaces=namespaces,
-            api_address=self._api_address,
-            account=self._account,
-            logs=self.logs,
-            events=self._events,
-            network=self._network,
-            backoff=self._backoff,
-            host_env=dict(os.environ),
-            ahead=asyncio.Semaphore(_MAX_AHEAD),
-            allocatable=node["status"]["allocatable"],
-        )
+        self._machine = self._build_machine(namespaces, node["status"]["allocatable"])
         extra = {"node": self.node_name, "private_root": namespaces.private_root}
         logger.info("kubelet starts", extra=extra)
         listwatch = ListWatch(self._client, PODS, self, clock=self._clock, random=self._random)
@@ -146,7 +132,26 @@ class Kubelet:
                     task.cancel()
         finally:
             await self._cancel_tasks()
+            self._network.close()
             self._stopped.set()
+
+    def _build_machine(self, namespaces: Namespaces, allocatable: dict[str, str]) -> Machine:
+        return Machine(
+            client=self._client,
+            clock=self._clock,
+            node_name=self.node_name,
+            root=self._root,
+            namespaces=namespaces,
+            api_address=self._api_address,
+            account=self._account,
+            logs=self.logs,
+            events=self._events,
+            network=self._network,
+            backoff=self._backoff,
+            host_env=dict(os.environ),
+            ahead=asyncio.Semaphore(_MAX_AHEAD),
+            allocatable=allocatable,
+        )
 
     async def stop(self) -> None:
         """End all Pods (SIGTERM, 2 s, SIGKILL), set them Failed and return when all is over."""

@@ -272,3 +272,12 @@ def delete_framework(name: str, kubeconfig: str) -> None:
             return await client.delete(FRAMEWORKS, "default", name, propagation="Foreground")
 
     asyncio.run(delete())
+
+
+def test_run_whose_reader_goes_away_goes_on_to_the_end(tmp_path: Path) -> None:
+    file = write(tmp_path / "f.yaml", build_role("w", 1, "sleep 0.5; exit 3"))
+    with start("run", "--local", "--directory", str(tmp_path / "state"), file) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        program.stdout.close()
+        assert program.wait(timeout=60) == ExitCode.FAILED

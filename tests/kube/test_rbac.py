@@ -19,7 +19,7 @@ import controller.app
 from framework.api import constants
 from framework.kube.client import KubeClient
 from framework.kube.errors import ConflictError, NotFoundError
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object
 from tests.support.childprocess import ChildProcess
 from tests.support.controlplane import Access
 from tests.support.fakekubelet import FakeKubelet, Script, run_for, run_until_deleted
@@ -215,25 +215,33 @@ async def take_labels_away(world: World) -> None:
         labels = {"metadata": {"labels": {constants.FRAMEWORK_NAME: None}}}
         await world.kube.patch(resource, world.namespace, target, labels)
         await world.wait_until_used(Right("", plural, "get"))
-    await stop(world, name)
 
 
-async def stop(world: World, name: str) -> None:
-    await world.kube.patch(
-        FRAMEWORKS, world.namespace, name, {"spec": {"executionType": "Stop"}}
-    )
-    await world.wait_for(name, lambda body: body is None)
-
-
-async def store_unreadable(world: World) -> None:
-    """Store a status that nobody can read: an event tells of it, again after each start."""
+async def create_waiting(world: World) -> str:
+    """Create a Framework that rests, with a status."""
     body = build_framework(world.namespace)
     body["spec"]["executionType"] = "Create"
     await world.kube.create(FRAMEWORKS, world.namespace, body)
-    name = body["metadata"]["name"]
+    name = str(body["metadata"]["name"])
     await world.wait_for_state(name, "AttemptCreationPending")
-    status = {"status": {"attemptStatus": {"id": "none"}, "taskRoleStatusesCompressed": "%"}}
-    await world.kube.patch(FRAMEWORKS, world.namespace, name, status, subresource="status")
+    return name
+
+
+async def spoil_status(world: World, name: str) -> None:
+    """Store what nobody can read: an Event tells of it, the same after each start."""
+    attempt = {"taskRoleStatuses": None, "taskRoleStatusesCompressed": "AAAA"}
+    body = {"status": {"attemptStatus": attempt}}
+    await world.kube.patch(FRAMEWORKS, world.namespace, name, body, subresource="status")
+
+
+async def wait_for_event(world: World, reason: str, count: int) -> None:
+    """Watch until an Event was told so often."""
+    events = world.kube.watch(EVENTS, world.namespace, timeout_seconds=int(END_SECONDS))
+    async with contextlib.aclosing(events):
+        async for _, body in events:
+            if body.get("reason") == reason and body["count"] >= count:
+                return
+    raise AssertionError(f"no Event {reason} with count {count}")
 
 
 async def test_controller_with_its_shipped_role_is_refused_nothing_and_uses_all(
@@ -246,11 +254,14 @@ async def test_controller_with_its_shipped_role_is_refused_nothing_and_uses_all(
             await edit_until_conflict(world)
         async with open_world(kube, namespace, deployed.audit, run_until_deleted) as world:
             await take_labels_away(world)
-            await store_unreadable(world)
+            name = await create_waiting(world)
             assert child.terminate() == 0
-            child = deployed.launch()
-            await world.wait_until_used(Right("", "events", "patch"))
+            await spoil_status(world, name)
+            for count in (1, 2):
+                child = deployed.launch()
+                await wait_for_event(world, "UnreadableFramework", count)
+                assert child.terminate() == 0
     finally:
-        child.terminate()
+        child.kill()
     assert deployed.audit.read_refused() == set()
     assert deployed.granted - deployed.audit.read_used() == set(UNUSED)

@@ -1,10 +1,27 @@
 import pytest
 
-from localcluster.kubelet.network import LoopbackNetwork, NetworkError, render_hosts
+from localcluster.kubelet.network import BlockClaim, LoopbackNetwork, NetworkError, render_hosts
+
+
+class Claims:
+    """Blocks of which some are another cluster's."""
+
+    def __init__(self, *foreign: str) -> None:
+        self.foreign = foreign
+        self.held: list[str] = []
+
+    def __call__(self, prefix: str) -> BlockClaim | None:
+        if prefix in self.foreign:
+            return None
+        self.held.append(prefix)
+        return self
+
+    def close(self) -> None:
+        self.held.pop()
 
 
 async def test_loopback_network_pods_get_different_addresses() -> None:
-    network = LoopbackNetwork()
+    network = LoopbackNetwork(Claims())
 
     addresses = [await network.attach(uid) for uid in ("a", "b", "c", "a")]
 
@@ -12,22 +29,43 @@ async def test_loopback_network_pods_get_different_addresses() -> None:
 
 
 async def test_loopback_network_address_given_back_comes_last() -> None:
-    network = LoopbackNetwork(first=1, last=3)
-    await network.attach("a")
-    await network.attach("b")
+    network = LoopbackNetwork(Claims())
+    first = await network.attach("a")
     await network.detach("a")
 
-    assert await network.attach("c") == ("0.0.0.3",)
-    assert await network.attach("d") == ("0.0.0.1",)
+    others = [await network.attach(f"p{i}") for i in range(253)]
+
+    assert first not in others
+    assert await network.attach("b") == first
 
 
-async def test_loopback_network_full_raises() -> None:
-    network = LoopbackNetwork(first=1, last=2)
-    await network.attach("a")
-    await network.attach("b")
+async def test_loopback_network_block_of_another_cluster_is_left_out() -> None:
+    claims = Claims("127.64.0", "127.64.2")
+    network = LoopbackNetwork(claims)
+
+    addresses = [(await network.attach(str(i)))[0] for i in range(300)]
+
+    assert len(set(addresses)) == 300
+    assert {address.rpartition(".")[0] for address in addresses} == {"127.64.1", "127.64.3"}
+    network.close()
+    assert claims.held == []
+
+
+async def test_loopback_network_no_block_left_raises() -> None:
+    network = LoopbackNetwork(lambda _: None)
 
     with pytest.raises(NetworkError):
-        await network.attach("c")
+        await network.attach("a")
+
+
+async def test_loopback_network_two_on_one_machine_share_no_address() -> None:
+    networks = [LoopbackNetwork(), LoopbackNetwork()]
+
+    blocks = {(await n.attach("a"))[0].rpartition(".")[0] for n in networks}
+    for network in networks:
+        network.close()
+
+    assert len(blocks) == 2
 
 
 def test_render_hosts_pod_knows_its_name_and_aliases() -> None:

@@ -1,0 +1,152 @@
+"""Conditions: what a user asks a Framework first, in the form kubectl wait and describe know.
+
+Called at the end of ``decide``. Four types, always all there: GangReady, Running, Completed and
+Blocked. A condition changes only when its answer does, so it costs no write of its own, but for
+Blocked and for who is missing, which are news. Source: Kubernetes API conventions; FRAMEWORK,
+"Objects".
+"""
+
+from dataclasses import dataclass, replace
+
+from controller.core import claims
+from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.draft import Draft
+from controller.core.roster_policy import RosterOutcome
+from controller.core.snapshot import Failure
+from framework.api.roster import Progress
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import Condition, FrameworkStatus
+from framework.api.validation import find_duplicate_roles
+
+GANG_READY = "GangReady"
+RUNNING = "Running"
+COMPLETED = "Completed"
+BLOCKED = "Blocked"
+
+# A refusal that came so often is no hiccup.
+_BLOCKED_AFTER_FAILURES = 3
+_MAX_MESSAGE = 512
+_CONFLICT = 409
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    is_true: bool
+    reason: str
+    message: str = ""
+
+
+def update_conditions(
+    draft: Draft,
+    status: FrameworkStatus,
+    outcome: RosterOutcome,
+) -> FrameworkStatus:
+    """Answer every condition and count the ready Tasks."""
+    old = {condition.type: condition for condition in status.conditions or ()}
+    answers = {
+        GANG_READY: _answer_gang_ready(draft, outcome, old.get(GANG_READY)),
+        RUNNING: _answer_running(draft),
+        COMPLETED: _answer_completed(draft),
+        BLOCKED: _answer_blocked(draft),
+    }
+    conditions = tuple(
+        _update(draft, old.get(type_), type_, answer) for type_, answer in answers.items()
+    )
+    foreign = tuple(c for c in status.conditions or () if c.type not in answers)
+    conditions += foreign
+    ready = _count_ready(draft)
+    if conditions == status.conditions and ready == status.ready_tasks:
+        return status
+    return replace(status, conditions=conditions, ready_tasks=ready)
+
+
+def _update(draft: Draft, old: Condition | None, type_: str, answer: _Answer) -> Condition:
+    status = "True" if answer.is_true else "False"
+    is_same = old is not None and old.status == status
+    return Condition(
+        type=type_,
+        status=status,
+        observed_generation=draft.snapshot.framework.metadata.generation or None,
+        transition_time=old.transition_time if old and is_same else draft.now,
+        reason=answer.reason,
+        message=answer.message[:_MAX_MESSAGE],
+        extra=old.extra if old else {},
+    )
+
+
+def _answer_gang_ready(draft: Draft, outcome: RosterOutcome, old: Condition | None) -> _Answer:
+    if outcome.is_complete is None:
+        return _Answer(is_true=False, reason="NoGang", message=f"The Framework is {draft.state}")
+    if outcome.is_complete:
+        return _Answer(is_true=True, reason="GangComplete")
+    if outcome.progress is not None:
+        return _Answer(is_true=False, reason="TasksMissing", message=_describe(outcome.progress))
+    is_told = old is not None and old.reason == "TasksMissing"
+    return _Answer(
+        is_true=False,
+        reason="TasksMissing",
+        message=old.message if old and is_told else "",
+    )
+
+
+def _describe(progress: Progress) -> str:
+    missing = ", ".join(f"{m.role}/{m.index} ({m.reason})" for m in progress.missing)
+    return f"{progress.ready} of {progress.total} Tasks are ready; waiting for {missing}"
+
+
+def _answer_running(draft: Draft) -> _Answer:
+    is_running = draft.state is FrameworkState.ATTEMPT_RUNNING
+    return _Answer(is_true=is_running, reason=str(draft.state))
+
+
+def _answer_completed(draft: Draft) -> _Answer:
+    completion = draft.status.attempt_status.completion_status
+    if draft.state is not FrameworkState.COMPLETED or completion is None:
+        return _Answer(is_true=False, reason="InProgress")
+    return _Answer(
+        is_true=True,
+        reason=completion.type.name or "Failed",
+        message=f"{completion.code} {completion.phrase}: {completion.diagnostics}",
+    )
+
+
+def _answer_blocked(draft: Draft) -> _Answer:
+    faults = find_duplicate_roles(draft.spec)
+    if faults:
+        return _Answer(is_true=True, reason="InvalidSpec", message="; ".join(map(str, faults)))
+    for key, failure in draft.snapshot.failures.items():
+        if failure.count >= _BLOCKED_AFTER_FAILURES and _is_awaited(draft, key):
+            return _describe_failure(key, failure)
+    return _Answer(is_true=False, reason="NotBlocked")
+
+
+def _is_awaited(draft: Draft, key: ActionKey) -> bool:
+    """Tell whether a failed create is still wanted: what it was for may be over."""
+    if key.verb is not Verb.CREATE:
+        return False
+    if key.kind is ObjectKind.CONFIGMAP:
+        is_pending = draft.state is FrameworkState.ATTEMPT_CREATION_PENDING
+        return is_pending and key.identity == claims.identify_configmap(draft)
+    return any(
+        task.state is TaskState.ATTEMPT_CREATION_PENDING
+        and key.identity == claims.identify_pod(task)
+        for _, task in draft.walk_tasks()
+    )
+
+
+def _describe_failure(key: ActionKey, failure: Failure) -> _Answer:
+    what = f"{key.kind} {key.name} cannot be created"
+    if failure.code == _CONFLICT:
+        remedy = "delete or rename the object of that name, which is not this Framework's"
+        return _Answer(is_true=True, reason="NameTaken", message=f"{what}: {remedy}")
+    return _Answer(is_true=True, reason="CreationRefused", message=f"{what}: {failure.message}")
+
+
+def _count_ready(draft: Draft) -> str:
+    ready = sum(
+        1
+        for _, task in draft.walk_tasks()
+        if not task.deletion_pending
+        and (task.state is TaskState.ATTEMPT_RUNNING or task.is_succeeded)
+    )
+    return f"{ready}/{draft.spec.wanted_count}"

@@ -1,0 +1,365 @@
+"""A KubeClient without sockets: every request goes straight to the storage engine.
+
+Called by the simulator and by tests of the controller's shell. A request takes the time and the
+fate its ``Network`` draws: it may be lost before it is applied, its answer may be lost, the server
+may refuse it. Without a Network everything is answered at once.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import yaml
+
+from framework.clock import Clock, SequentialUids
+from framework.kube.client import KubeClient, PatchContent, WatchEvent
+from framework.kube.errors import UnreachableError, build_api_error
+from framework.kube.resources import Object, Resource
+from localcluster.apiserver.builtins import CUSTOM_RESOURCE_DEFINITIONS
+from localcluster.apiserver.errors import StatusError
+from localcluster.apiserver.options import DeleteOptions
+from localcluster.apiserver.registry import ResourceType
+from localcluster.apiserver.selectors import Selector
+from localcluster.apiserver.storage import Storage
+from tests.support.builders import AT
+from tests.support.frameworkcrd import CRD_FILE
+
+_CRD: Object = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
+
+
+class LoopClock:
+    """Wall and monotonic time of a virtual event loop, ``skew`` seconds ahead or behind."""
+
+    def __init__(self, skew_seconds: float = 0.0) -> None:
+        self.skew_seconds = skew_seconds
+
+    def now(self) -> datetime:
+        return AT + timedelta(seconds=self.monotonic() + self.skew_seconds)
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def open_storage(clock: Clock, seed: int = 0) -> Storage:
+    """A storage that knows Frameworks."""
+    storage = Storage(clock, SequentialUids(seed))
+    storage.create(CUSTOM_RESOURCE_DEFINITIONS, None, _CRD)
+    return storage
+
+
+def find_type(storage: Storage, resource: Resource) -> ResourceType:
+    """The storage's type of a resource."""
+    found = storage.registry.find(resource.group, resource.version, resource.plural)
+    assert found is not None, resource
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, as it is sent."""
+
+    verb: str
+    resource: Resource
+    name: str
+    subresource: str | None = None
+    body: Any = None
+    uid: str | None = None
+    grace_seconds: int | None = None
+
+    def __str__(self) -> str:
+        sub = f"/{self.subresource}" if self.subresource else ""
+        return f"{self.verb} {self.resource.plural}{sub} {self.name} {self.uid or ''}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of a request."""
+
+    uplink_seconds: float = 0.0
+    downlink_seconds: float = 0.0
+    is_lost: bool = False
+    """It never reaches the server."""
+    is_answer_lost: bool = False
+    """It is applied, but nobody hears of it."""
+    error: StatusError | None = None
+    """The server answers with this; whether it was applied says ``is_answer_lost``."""
+
+
+class Network:
+    """A network that does nothing to a request. Subclass it to be unkind."""
+
+    def draw_fate(self, request: Request) -> Fate:
+        return Fate()
+
+    def draw_watch_delay(self, resource: Resource) -> float:
+        return 0.0
+
+    def check_watch(self, resource: Resource) -> None:
+        """Raise what breaks a watch of this resource now."""
+
+    def note(self, request: Request, outcome: str) -> None:
+        """Learn how a request ended at the server."""
+
+
+class StorageClient(KubeClient):
+    """One client's view of the server. Once dead, it never gets an answer again."""
+
+    def __init__(self, storage: Storage, network: Network | None = None) -> None:
+        self.storage = storage
+        self.network = network or Network()
+        self.sent: list[Request] = []
+        self.is_dead = False
+
+    async def get(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        resource_version: str | None = None,
+        timeout_seconds: float = 30,
+    ) -> Object:
+        rt = find_type(self.storage, resource)
+        request = Request("get", resource, name)
+        return await self._send(
+            request, lambda: self.storage.get(rt, namespace, name), timeout_seconds
+        )
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        resource_version: str | None = None,
+        limit: int | None = None,
+        timeout_seconds: float = 30,
+    ) -> Object:
+        rt = find_type(self.storage, resource)
+
+        def read() -> Object:
+            result = self.storage.list(rt, namespace, Selector(label_selector, field_selector))
+            version = result.resource_version
+            return {"metadata": {"resourceVersion": version}, "items": result.items}
+
+        return await self._send(Request("list", resource, ""), read, timeout_seconds)
+
+    async def list_pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        resource_version: str | None = None,
+        limit: int | None = None,
+        timeout_seconds: float = 30,
+    ) -> AsyncGenerator[tuple[Object, bool]]:
+        yield (
+            await self.list(
+                resource,
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                timeout_seconds=timeout_seconds,
+            ),
+            True,
+        )
+
+    async def create(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        body: Object,
+        *,
+        timeout_seconds: float = 30,
+    ) -> Object:
+        rt = find_type(self.storage, resource)
+        request = Request("create", resource, str(body["metadata"]["name"]), body=body)
+        return await self._send(
+            request, lambda: self.storage.create(rt, namespace, body), timeout_seconds
+        )
+
+    async def replace(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Object,
+        *,
+        subresource: str | None = None,
+        timeout_seconds: float = 30,
+    ) -> Object:
+        rt = find_type(self.storage, resource)
+        request = Request("replace", resource, name, subresource, body)
+        return await self._send(
+            request,
+            lambda: self.storage.update(rt, namespace, name, body, subresource=subresource),
+            timeout_seconds,
+        )
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Object | Sequence[Object],
+        *,
+        content: PatchContent = PatchContent.MERGE,
+        subresource: str | None = None,
+        field_manager: str | None = None,
+        force: bool = False,
+        timeout_seconds: float = 30,
+    ) -> Object:
+        rt = find_type(self.storage, resource)
+        request = Request("patch", resource, name, subresource, body)
+
+        def apply() -> Object:
+            patched, _ = self.storage.patch(
+                rt, namespace, name, body, content.value, subresource=subresource
+            )
+            return patched
+
+        return await self._send(request, apply, timeout_seconds)
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: str | None = None,
+        timeout_seconds: float = 30,
+    ) -> Object | None:
+        rt = find_type(self.storage, resource)
+        options = DeleteOptions(uid=uid, grace_seconds=grace_seconds, propagation=propagation)
+        request = Request("delete", resource, name, uid=uid, grace_seconds=grace_seconds)
+        return await self._send(
+            request, lambda: self.storage.delete(rt, namespace, name, options), timeout_seconds
+        )
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        timeout_seconds: int = 10,
+        read_deadline_seconds: float = 15.0,
+        bookmarks: bool = True,
+    ) -> AsyncGenerator[WatchEvent]:
+        rt = find_type(self.storage, resource)
+        loop = asyncio.get_running_loop()
+        end_at = loop.time() + timeout_seconds
+        ready = asyncio.Event()
+        watch = self._call(
+            "WATCH",
+            resource,
+            lambda: self.storage.watch_from(
+                rt,
+                namespace,
+                Selector(label_selector, field_selector),
+                int(resource_version or 0),
+            ),
+        )
+        watch.on_ready = ready.set
+        ready.set()
+        try:
+            while loop.time() < end_at:
+                try:
+                    async with asyncio.timeout_at(end_at):
+                        await ready.wait()
+                except TimeoutError:
+                    break
+                ready.clear()
+                await self._delay(self.network.draw_watch_delay(resource))
+                self.network.check_watch(resource)
+                for event in self._call("WATCH", resource, watch.pop):
+                    yield event.type, event.object
+            version = {"metadata": {"resourceVersion": str(self.storage.resource_version)}}
+            self.network.check_watch(resource)
+            # Only what was popped has been told: a bookmark may not run ahead of it.
+            if not self._call("WATCH", resource, lambda: bool(watch._pending)):
+                yield "BOOKMARK", version
+        finally:
+            watch.close()
+
+    async def _send(self, request: Request, call: Callable[[], Any], timeout_seconds: float) -> Any:
+        self.sent.append(request)
+        if self.is_dead:
+            await asyncio.Event().wait()
+        fate = self.network.draw_fate(request)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        # From here on it goes its way whether or not its sender lives to hear of it.
+        loop.call_later(fate.uplink_seconds, self._arrive, request, call, fate, answer)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                result = await answer
+        except TimeoutError as e:
+            raise self._lose(request, "no answer in time") from e
+        if self.is_dead:
+            await asyncio.Event().wait()
+        return result
+
+    def _arrive(
+        self,
+        request: Request,
+        call: Callable[[], Any],
+        fate: Fate,
+        answer: asyncio.Future[Any],
+    ) -> None:
+        result: Any = None
+        error: Exception | None = None
+        outcome = "ok"
+        if fate.is_lost:
+            outcome, error = "lost", self._lose(request, "connection reset")
+        elif fate.error is not None and not fate.is_answer_lost:
+            outcome, error = f"refused {fate.error.code}", self._translate(request, fate.error)
+        else:
+            try:
+                result = call()
+            except StatusError as e:
+                outcome, error = f"{e.code} {e.reason}", self._translate(request, e)
+            if fate.is_answer_lost:
+                outcome += ", answer lost"
+                error = self._lose(request, "connection reset")
+                if fate.error is not None:
+                    error = self._translate(request, fate.error)
+        self.network.note(request, outcome)
+        loop = asyncio.get_running_loop()
+        loop.call_later(fate.downlink_seconds, _resolve, answer, result, error)
+
+    def _call(self, verb: str, resource: Resource, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except StatusError as e:
+            raise self._translate(Request(verb, resource, ""), e) from e
+
+    def _translate(self, request: Request, error: StatusError) -> Exception:
+        raw = msgspec.json.encode(error.to_status())
+        return build_api_error(error.code, raw, method=request.verb, path=str(request))
+
+    def _lose(self, request: Request, why: str) -> Exception:
+        return UnreachableError(why, method=request.verb, path=str(request))
+
+    async def _delay(self, seconds: float) -> None:
+        if seconds > 0:
+            await asyncio.sleep(seconds)
+
+
+def _resolve(answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(result)
+    else:
+        answer.set_exception(error)
