@@ -5,7 +5,8 @@ that it takes little of the CPU that is measured.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import Any, Self, TypeVar
 
@@ -13,12 +14,13 @@ import msgspec
 
 from framework.clock import Clock
 from framework.kube.client import KubeClient
-from framework.kube.errors import ConflictError, KubeError, NotFoundError
+from framework.kube.errors import KubeError, NotFoundError
 from framework.kube.resources import PODS, Object, Resource
 from framework.kube.stream import LineSplitter
 
 _BINDINGS = Resource("", "v1", "bindings", "Binding", namespaced=True)
 _RETRY_SECONDS = 0.2
+_TRIES = 10
 # As many connections as the requests need: each costs the server a TLS handshake.
 _CONCURRENCY = 48
 
@@ -31,6 +33,7 @@ class Meta(msgspec.Struct):
     uid: str = ""
     resourceVersion: str = ""  # noqa: N815 the wire's name
     deletionTimestamp: str | None = None  # noqa: N815 the wire's name
+    deletionGracePeriodSeconds: int = 0  # noqa: N815 the wire's name
     annotations: dict[str, str] = {}
 
 
@@ -72,7 +75,7 @@ async def watch(
     """Yield (type, object) for ever, beginning with what exists; starts over after any end."""
     query = "watch=true&timeoutSeconds=3600"
     while True:
-        with suppress(KubeError):
+        try:
             chunks = client.stream_raw(f"{path}?{query}")
             splitter = LineSplitter()
             async with aclosing(chunks):
@@ -81,6 +84,8 @@ async def watch(
                         event = _EVENT_DECODER.decode(line)
                         if event.type != "ERROR":
                             yield event.type, decode(bytes(event.object))
+        except KubeError as e:
+            print(f"watch of {path}: {e}", file=sys.stderr)
         await asyncio.sleep(_RETRY_SECONDS)
 
 
@@ -174,7 +179,8 @@ class FakeNode:
         if event == "DELETED":
             self.pods.pop(pod.metadata.name, None)
         elif pod.metadata.deletionTimestamp is not None:
-            if uid not in self._removed:
+            # Without a grace period the server removes it by itself.
+            if pod.metadata.deletionGracePeriodSeconds and uid not in self._removed:
                 self._removed.add(uid)
                 self._spawn(self._remove(pod), f"remove-{uid}")
         else:
@@ -191,7 +197,7 @@ class FakeNode:
 
     async def _run(self, pod: Pod) -> None:
         # The Pod may be gone at any time.
-        with suppress(NotFoundError, ConflictError):
+        with suppress(NotFoundError):
             if self._is_binding and not pod.spec.nodeName:
                 await self._bind(pod)
             if self._run_seconds is None:
@@ -203,26 +209,39 @@ class FakeNode:
     async def _bind(self, pod: Pod) -> None:
         meta = {"name": pod.metadata.name, "uid": pod.metadata.uid}
         body: Object = {"metadata": meta, "target": {"kind": "Node", "name": "fake-node"}}
-        async with self._limit:
-            await self._client.create(_BINDINGS, pod.metadata.namespace, body)
+        namespace = pod.metadata.namespace
+        await self._insist(lambda: self._client.create(_BINDINGS, namespace, body))
 
     async def _remove(self, pod: Pod) -> None:
-        with suppress(NotFoundError, ConflictError):
-            async with self._limit:
-                await self._client.delete(
-                    PODS,
-                    pod.metadata.namespace,
-                    pod.metadata.name,
-                    uid=pod.metadata.uid,
-                    grace_seconds=0,
+        meta = pod.metadata
+        with suppress(NotFoundError):
+            await self._insist(
+                lambda: self._client.delete(
+                    PODS, meta.namespace, meta.name, uid=meta.uid, grace_seconds=0
                 )
+            )
 
     async def _patch(self, pod: Pod, status: Object) -> None:
         body: Object = {"metadata": {"uid": pod.metadata.uid}, "status": status}
-        async with self._limit:
-            await self._client.patch(
-                PODS, pod.metadata.namespace, pod.metadata.name, body, subresource="status"
+        meta = pod.metadata
+        await self._insist(
+            lambda: self._client.patch(
+                PODS, meta.namespace, meta.name, body, subresource="status"
             )
+        )
+
+    async def _insist(self, send: Callable[[], Awaitable[object]]) -> None:
+        """Send until it is done or the Pod is gone: a Pod that got stuck would end no run."""
+        for _ in range(_TRIES):
+            try:
+                async with self._limit:
+                    await send()
+                return
+            except NotFoundError:
+                raise
+            except KubeError as e:
+                print(f"fake node: {e}", file=sys.stderr)
+            await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _build_statuses(pod: Pod, state: Object, *, is_running: bool) -> list[Object]:

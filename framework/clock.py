@@ -23,6 +23,14 @@ class Clock(Protocol):
         ...
 
 
+class BootClock(Clock, Protocol):
+    """A clock that also counts while the machine sleeps: for what another machine waits for."""
+
+    def boottime(self) -> float:
+        """Return seconds that never go back nor stand still; only differences mean anything."""
+        ...
+
+
 class UidSource(Protocol):
     """Gives object UIDs."""
 
@@ -50,6 +58,11 @@ class SystemClock:
         """Return the machine's monotonic time; it stands while the machine sleeps."""
         return time.monotonic()
 
+    def boottime(self) -> float:
+        """Return the machine's time since its start, its sleep included."""
+        # Elsewhere than on Linux the monotonic clock is the nearest there is.
+        return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
 
 class ManualClock:
     """A clock that moves only when told to."""
@@ -64,6 +77,10 @@ class ManualClock:
         return self._now
 
     def monotonic(self) -> float:
+        """Return the seconds it was moved on since its start."""
+        return self._monotonic
+
+    def boottime(self) -> float:
         """Return the seconds it was moved on since its start."""
         return self._monotonic
 

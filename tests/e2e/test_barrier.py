@@ -18,6 +18,7 @@ from tests.support.childprocess import TERMINATE_SECONDS
 from tests.support.gang import (
     BARRIER,
     MAIN,
+    NAMESPACE,
     SCARCE,
     WAIT_SECONDS,
     Change,
@@ -234,6 +235,26 @@ async def test_task_retried_after_a_peer_succeeded_passes_its_barrier(world: Gan
     assert "passed: 2/2" in log, log
 
 
+def find_roster(world: GangCluster) -> Object:
+    """Find the last ConfigMap with a complete roster that there was."""
+    return [
+        change.body
+        for change in world.changes
+        if change.resource is CONFIGMAPS and constants.ROSTER_KEY in change.body.get("binaryData", {})
+    ][-1]
+
+
+async def plant_roster(world: GangCluster, source: Object) -> None:
+    """Put the roster of another ConfigMap into the current one, as its controller would."""
+    annotations = {
+        name: value
+        for name, value in source["metadata"]["annotations"].items()
+        if name.startswith(constants.ANNOTATION_PREFIX)
+    }
+    patch = {"metadata": {"annotations": annotations}, "binaryData": source["binaryData"]}
+    await world.client.patch(CONFIGMAPS, NAMESPACE, source["metadata"]["name"], patch)
+
+
 async def test_new_attempt_is_not_released_by_the_roster_of_the_old(world: GangCluster) -> None:
     await world.create(
         build_gang(build_role("ps", 1), build_role("worker", 2, is_scarce=True), max_retries=1)
@@ -248,6 +269,9 @@ async def test_new_attempt_is_not_released_by_the_roster_of_the_old(world: GangC
     await world.bind("gang-worker-0", number=1)
     for pod in ("gang-ps-0", "gang-worker-0"):
         await world.wait_for_log(pod, "waiting for worker/1", REASON, number=1)
+    # Not even when it is found in the new attempt's own ConfigMap.
+    await plant_roster(world, find_roster(world))
+    await world.wait_for_log("gang-ps-0", "attempt 0_", "is seen, not 1_", number=1)
     assert not [name for name in world.list_starts() if name.startswith("gang-1-")]
 
     await world.bind("gang-worker-1", number=1)

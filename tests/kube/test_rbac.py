@@ -9,14 +9,15 @@ import asyncio
 import contextlib
 import itertools
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
-import controller.app
+from controller.app import main as controller_command
 from framework.api import constants
+from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.errors import ConflictError, NotFoundError
 from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object
@@ -37,7 +38,6 @@ from tests.support.rights import (
 BASE = ROOT / "deploy" / "base"
 NAMESPACED = ROOT / "deploy" / "overlays" / "namespaced"
 ACCOUNT = "framework-controller"
-SYSTEM_NAMESPACE = "frameworkbarrier-system"
 END_SECONDS = 30.0
 CONFIG = {"frameworkCompletedRetainSec": 1}
 # Granted, and not in the audit log: why it is granted all the same.
@@ -46,6 +46,7 @@ UNUSED = {
     Right(constants.GROUP, "frameworks/finalizers", "update"): FINALIZERS,
     Right("", "configmaps/finalizers", "update"): FINALIZERS,
 }
+HAS_LEADER_ELECTION = any("--leader-elect" in p.opts for p in controller_command.params)
 _names = (f"fw{number}" for number in itertools.count(1))
 
 
@@ -63,11 +64,8 @@ class Deployed:
         (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG))
 
     def launch(self) -> ChildProcess:
-        known = {option for p in controller.app.main.params for option in p.opts}
         arguments = [
-            text.replace("$(POD_NAMESPACE)", self._namespace)
-            for text in self._container["args"]
-            if text.partition("=")[0] in known
+            text.replace("$(POD_NAMESPACE)", self._namespace) for text in self._container["args"]
         ]
         command = [sys.executable, "-m", "controller", *arguments, "--health-port=0"]
         command += ["--kubeconfig", self._access.kubeconfig]
@@ -83,16 +81,13 @@ def deployed(
     control_plane: Access,
     namespace: str,
     tmp_path: Path,
-) -> Iterator[Deployed]:
+) -> Deployed:
     if control_plane.kubectl is None or control_plane.audit_log is None:
         pytest.skip("needs kubectl and an audit log: let make test-kube start the control plane")
     folder = BASE
     if request.param == "namespaced":
         folder = write_overlay(tmp_path / "overlay", NAMESPACED, namespace)
-    yield Deployed(control_plane, apply_kustomization(control_plane, folder), tmp_path)
-    if request.param == "cluster":
-        path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}"
-        control_plane.open_http().request("DELETE", path)
+    return Deployed(control_plane, apply_kustomization(control_plane, folder), tmp_path)
 
 
 def build_framework(namespace: str, *, task_number: int = 1) -> Object:
@@ -162,7 +157,7 @@ class World:
     async def wait_until_used(self, *rights: Right) -> None:
         """Wait until the audit log shows that the controller asked for these."""
         async with asyncio.timeout(END_SECONDS):
-            while not self.is_asked(*rights):
+            while not self.is_asked(*rights):  # noqa: ASYNC110 another process's file
                 await asyncio.sleep(0.05)
 
     def is_asked(self, *rights: Right) -> bool:
@@ -176,7 +171,7 @@ async def open_world(
     def choose(_body: Object) -> Script:
         return script
 
-    async with FakeKubelet(kube, controller.app.SystemClock(), namespace, choose_script=choose):
+    async with FakeKubelet(kube, SystemClock(), namespace, choose_script=choose):
         yield World(kube, namespace, audit)
 
 
@@ -244,6 +239,9 @@ async def wait_for_event(world: World, reason: str, count: int) -> None:
     raise AssertionError(f"no Event {reason} with count {count}")
 
 
+@pytest.mark.xfail(
+    not HAS_LEADER_ELECTION, reason="the Deployment's controller elects a leader", run=False
+)
 async def test_controller_with_its_shipped_role_is_refused_nothing_and_uses_all(
     deployed: Deployed, kube: KubeClient, namespace: str
 ) -> None:

@@ -5,11 +5,12 @@ fate its ``Network`` draws: it may be lost before it is applied, its answer may 
 may refuse it. Without a Network everything is answered at once.
 """
 
+# ruff: noqa: ARG002
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import yaml
@@ -27,6 +28,7 @@ from localcluster.apiserver.storage import Storage
 from tests.support.builders import AT
 from tests.support.frameworkcrd import CRD_FILE
 
+T = TypeVar("T")
 _CRD: Object = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
 
 
@@ -111,6 +113,7 @@ class StorageClient(KubeClient):
         self.storage = storage
         self.network = network or Network()
         self.sent: list[Request] = []
+        self.pending: list[Request] = []
         self.is_dead = False
 
     async def get(
@@ -292,13 +295,14 @@ class StorageClient(KubeClient):
         finally:
             watch.close()
 
-    async def _send(self, request: Request, call: Callable[[], Any], timeout_seconds: float) -> Any:
+    async def _send(self, request: Request, call: Callable[[], T], timeout_seconds: float) -> T:
         self.sent.append(request)
         if self.is_dead:
             await asyncio.Event().wait()
         fate = self.network.draw_fate(request)
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
+        answer: asyncio.Future[T] = loop.create_future()
+        self.pending.append(request)
         # From here on it goes its way whether or not its sender lives to hear of it.
         loop.call_later(fate.uplink_seconds, self._arrive, request, call, fate, answer)
         try:
@@ -317,6 +321,7 @@ class StorageClient(KubeClient):
         fate: Fate,
         answer: asyncio.Future[Any],
     ) -> None:
+        self.pending.remove(request)
         result: Any = None
         error: Exception | None = None
         outcome = "ok"
@@ -338,7 +343,7 @@ class StorageClient(KubeClient):
         loop = asyncio.get_running_loop()
         loop.call_later(fate.downlink_seconds, _resolve, answer, result, error)
 
-    def _call(self, verb: str, resource: Resource, call: Callable[[], Any]) -> Any:
+    def _call(self, verb: str, resource: Resource, call: Callable[[], T]) -> T:
         try:
             return call()
         except StatusError as e:

@@ -1,0 +1,288 @@
+"""Leader election: of all controllers that run, the one that holds the Lease acts.
+
+Started by ``assembly``. Leader and candidates share no clock: a candidate takes the Lease over
+once it has seen it unchanged for its whole duration, the leader stops acting a while earlier,
+measured from before it sent its last renewal. Both measure on the boottime clock, which goes on
+while a process is stopped or the machine sleeps; times inside the Lease are for people. A renewal
+names the version it replaces, so one that succeeds proves that nobody held the Lease in between.
+Why ``kubernetes.aio.leaderelection`` is not used: docs/adr.
+
+    LeadershipLostError    the Lease is lost: send nothing more and end
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NoReturn, Protocol
+
+from framework.clock import BootClock
+from framework.kube.errors import ConflictError, KubeError, NotFoundError
+from framework.kube.resources import LEASES, Object, Resource
+
+logger = logging.getLogger(__name__)
+
+_RELEASE_TIMEOUT_SECONDS = 2.0
+
+
+class LeadershipLostError(Exception):
+    """The Lease could not be renewed in time, or another holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    """How long what takes; the same in every candidate."""
+
+    lease_seconds: float = 6.0
+    """A Lease unchanged for so long may be taken over."""
+    renew_seconds: float = 4.0
+    """A renewal allows to act for so long after it was sent; without a new one for so long the
+    leader gives up. The difference to ``lease_seconds`` is left to writes under way."""
+    retry_seconds: float = 1.0
+    """Between two renewals."""
+    poll_seconds: float = 0.3
+    """Between two looks of a candidate: a Lease handed back is to be taken within a second."""
+
+
+class LeaseClient(Protocol):
+    """What the elector needs of ``framework.kube.client.KubeClient``."""
+
+    async def get(
+        self, resource: Resource, namespace: str | None, name: str, *, timeout_seconds: float = ...
+    ) -> Object:
+        """Return one object."""
+        ...
+
+    async def create(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        body: Object,
+        *,
+        timeout_seconds: float = ...,
+    ) -> Object:
+        """Create an object."""
+        ...
+
+    async def replace(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Object,
+        *,
+        timeout_seconds: float = ...,
+    ) -> Object:
+        """Replace an object."""
+        ...
+
+
+class LeaderElector:
+    """One candidate. ``acquire``, then ``keep`` for ever, at an orderly end ``release``."""
+
+    def __init__(
+        self,
+        client: LeaseClient,
+        clock: BootClock,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        times: LeaseTimes | None = None,
+        on_change: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            client: one of its own, so that no throttle and no queue delays a renewal.
+            clock: the machine's.
+            namespace: of the Lease.
+            name: of the Lease.
+            identity: unlike that of any other process, now or earlier.
+            times: how long what takes.
+            on_change: told each change of ``holds`` that the elector comes to know.
+        """
+        self._client = client
+        self._clock = clock
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._times = times or LeaseTimes()
+        self._on_change = on_change
+        self._was_told_held = False
+        # The Lease as last read or written; None: there is none, as far as is known.
+        self._lease: Object | None = None
+        self._changed_at = -math.inf
+        self._sent_at = -math.inf
+        self._held_until = -math.inf
+
+    def holds(self) -> bool:
+        """Tell whether this controller may act at this moment."""
+        return self._clock.boottime() < self._held_until
+
+    async def acquire(self) -> None:
+        """Wait until the Lease is ours; an API server that is away is waited for."""
+        last_problem = ""
+        while True:
+            problem = await self._try_acquire()
+            if not problem:
+                break
+            if problem != last_problem:
+                logger.info("not leading", extra={"reason": problem, **self._describe()})
+                last_problem = problem
+            await asyncio.sleep(self._times.poll_seconds)
+        logger.info("leading", extra=self._describe())
+
+    async def keep(self) -> NoReturn:
+        """Renew the Lease for ever.
+
+        Raises:
+            LeadershipLostError: it is not ours any more, or not renewed in time.
+        """
+        while True:
+            rest = self._sent_at + self._times.retry_seconds - self._clock.boottime()
+            await asyncio.sleep(max(0.0, rest))
+            try:
+                await self._renew()
+            except LeadershipLostError:
+                self._held_until = -math.inf
+                self._tell()
+                raise
+
+    async def release(self) -> None:
+        """Hand the Lease back, as the last thing of all, so that the next need not wait."""
+        if self._held_until == -math.inf:
+            return
+        self._held_until = -math.inf
+        self._tell()
+        try:
+            async with asyncio.timeout(_RELEASE_TIMEOUT_SECONDS):
+                # A renewal may have been cut off: only the server knows the version.
+                lease = await self._client.get(LEASES, self._namespace, self._name)
+                if _read_holder(lease) == self._identity:
+                    freed = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+                    await self._client.replace(
+                        LEASES, self._namespace, self._name, {**lease, "spec": freed}
+                    )
+        except (KubeError, TimeoutError) as e:
+            logger.warning("lease not released: it runs out", extra={"error": str(e)})
+        else:
+            logger.info("lease released", extra=self._describe())
+
+    async def _try_acquire(self) -> str:
+        """Take the Lease if it is free; return why not, "" when it is ours."""
+        try:
+            await self._read()
+            holder = _read_holder(self._lease)
+            if holder not in {"", self._identity} and not self._is_expired():
+                return f"{holder} leads"
+            await self._write()
+        except KubeError as e:
+            return str(e)
+        return "" if self.holds() else "the answer came too late"
+
+    async def _renew(self) -> None:
+        """Renew once, in as many tries as the time allows."""
+        deadline = self._clock.boottime() + self._times.renew_seconds
+        while True:
+            left = deadline - self._clock.boottime()
+            if left <= 0:
+                raise LeadershipLostError(
+                    f"the Lease {self._namespace}/{self._name} was not renewed for"
+                    f" {self._times.renew_seconds:g} s"
+                )
+            try:
+                async with asyncio.timeout(left):
+                    await self._try_renew()
+            except TimeoutError:
+                continue
+            except KubeError as e:
+                logger.warning("lease not renewed, trying on", extra={"error": str(e)})
+                await asyncio.sleep(min(self._times.retry_seconds, left))
+                continue
+            if self.holds():
+                return
+
+    async def _try_renew(self) -> None:
+        try:
+            await self._write()
+            return
+        except (ConflictError, NotFoundError):
+            # Someone wrote it, or an earlier renewal arrived whose answer did not.
+            await self._read()
+        holder = _read_holder(self._lease)
+        if self._lease is not None and holder != self._identity:
+            raise LeadershipLostError(
+                f"the Lease {self._namespace}/{self._name} is held by {holder or 'nobody'}"
+            )
+        await self._write()
+
+    async def _read(self) -> None:
+        """Learn how the Lease stands, and note when it was first seen so."""
+        timeout = self._times.renew_seconds
+        try:
+            lease: Object | None = await self._client.get(
+                LEASES, self._namespace, self._name, timeout_seconds=timeout
+            )
+        except NotFoundError:
+            lease = None
+        if lease is not None and (self._lease is None or lease["spec"] != self._lease["spec"]):
+            self._changed_at = self._clock.boottime()
+        self._lease = lease
+
+    async def _write(self) -> None:
+        """Write ourselves into the Lease; hold it from when that was sent."""
+        spec = self._build_spec()
+        timeout = self._times.renew_seconds
+        sent_at = self._sent_at = self._clock.boottime()
+        if self._lease is None:
+            metadata = {"name": self._name, "namespace": self._namespace}
+            body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+            self._lease = await self._client.create(
+                LEASES, self._namespace, {**body, "spec": spec}, timeout_seconds=timeout
+            )
+        else:
+            self._lease = await self._client.replace(
+                LEASES,
+                self._namespace,
+                self._name,
+                {**self._lease, "spec": spec},
+                timeout_seconds=timeout,
+            )
+        self._changed_at = self._clock.boottime()
+        self._held_until = sent_at + self._times.renew_seconds
+        self._tell()
+
+    def _build_spec(self) -> Object:
+        spec: dict[str, Any] = dict((self._lease or {}).get("spec") or {})
+        now = _format_micro_time(self._clock.now())
+        if spec.get("holderIdentity") != self._identity:
+            spec["acquireTime"] = now
+            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+        spec["holderIdentity"] = self._identity
+        spec["leaseDurationSeconds"] = math.ceil(self._times.lease_seconds)
+        spec["renewTime"] = now
+        return spec
+
+    def _is_expired(self) -> bool:
+        return self._clock.boottime() >= self._changed_at + self._times.lease_seconds
+
+    def _tell(self) -> None:
+        is_held = self.holds()
+        if is_held != self._was_told_held:
+            self._was_told_held = is_held
+            self._on_change(is_held)
+
+    def _describe(self) -> dict[str, object]:
+        return {"lease": f"{self._namespace}/{self._name}", "identity": self._identity}
+
+
+def _read_holder(lease: Object | None) -> str:
+    """Return who holds a Lease, "" for nobody."""
+    return str(((lease or {}).get("spec") or {}).get("holderIdentity") or "")
+
+
+def _format_micro_time(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,161 @@
+"""The files of deploy/: generated ones are fresh, and they say the same things."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller.app import main as controller_command
+from framework.api import constants
+from framework.version import VERSION
+from tools import manifests
+
+DEPLOY = manifests.DEPLOY
+CLUSTER_SCOPED = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "Namespace",
+}
+OPTIONS = {option for p in controller_command.params for option in p.opts}
+
+
+def load(path: Path) -> list[dict[str, Any]]:
+    return [d for d in yaml.safe_load_all(path.read_text(encoding="utf-8")) if d is not None]
+
+
+def find(kind: str, objects: list[dict[str, Any]]) -> dict[str, Any]:
+    (found,) = (body for body in objects if body["kind"] == kind)
+    return found
+
+
+INSTALLED = load(manifests.INSTALL_FILE)
+POD_SPEC = find("Deployment", INSTALLED)["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize(
+    "path", list(manifests.render_all()), ids=lambda p: str(p.relative_to(DEPLOY))
+)
+def test_generated_file_is_fresh(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == manifests.render_all()[path]
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.yaml")), ids=lambda p: str(p.name))
+def test_manifest_names_kind_and_version_in_every_document(path: Path) -> None:
+    for body in load(path):
+        assert body["apiVersion"]
+        assert body["kind"]
+
+
+def test_install_file_holds_every_object_of_the_base_and_no_other() -> None:
+    names = find("Kustomization", load(manifests.BASE / "kustomization.yaml"))["resources"]
+    assert [body for name in names for body in load(manifests.BASE / name)] == INSTALLED
+    on_disk = {path.name for path in manifests.BASE.glob("*.yaml")} - {"kustomization.yaml"}
+    assert set(names) == on_disk
+
+
+def test_install_file_defines_before_it_uses() -> None:
+    kinds = [body["kind"] for body in INSTALLED]
+    assert kinds[:2] == ["CustomResourceDefinition", "Namespace"]
+
+
+def test_install_when_the_base_does_more_than_list_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kustomization.yaml").write_text("resources: []\nnamePrefix: x-\n")
+    monkeypatch.setattr(manifests, "BASE", tmp_path)
+    with pytest.raises(manifests.KustomizationError, match="namePrefix"):
+        manifests.render_install()
+
+
+def test_deployment_runs_the_image_of_this_version() -> None:
+    (container,) = POD_SPEC["containers"]
+    assert container["image"] == f"frameworkbarrier/framework-controller:{VERSION}"
+
+
+def test_deployment_when_the_version_moves_gets_the_new_tag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(manifests, "VERSION", "9.8.7")
+    assert "framework-controller:9.8.7 " in manifests.render_deployment()
+    assert "framework-controller:9.8.7 " in manifests.render_install()
+
+
+@pytest.mark.xfail("--leader-elect" not in OPTIONS, reason="no leader election yet", strict=True)
+def test_deployment_gives_the_controller_options_it_has() -> None:
+    arguments = POD_SPEC["containers"][0]["args"] + ["--namespace=$(POD_NAMESPACE)"]
+    assert {argument.partition("=")[0] for argument in arguments} <= OPTIONS
+
+
+def test_deployment_probes_what_the_controller_listens_on() -> None:
+    (container,) = POD_SPEC["containers"]
+    (port,) = container["ports"]
+    assert "--health-address=0.0.0.0" in container["args"]
+    assert f"--health-port={port['containerPort']}" in container["args"]
+    for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert container[probe]["httpGet"] == {"path": path, "port": port["name"]}
+    service = find("Service", INSTALLED)["spec"]
+    assert [p["targetPort"] for p in service["ports"]] == [port["name"]]
+
+
+def test_deployment_is_what_restricted_pod_security_asks_for() -> None:
+    (container,) = POD_SPEC["containers"]
+    assert POD_SPEC["securityContext"]["runAsNonRoot"] is True
+    assert POD_SPEC["securityContext"]["runAsUser"] == 65532
+    assert POD_SPEC["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert set(container["resources"]) == {"requests", "limits"}
+    assert "volumes" not in POD_SPEC
+
+
+def test_lease_rule_names_the_lease_of_the_deployment() -> None:
+    rules = find("Role", INSTALLED)["rules"]
+    (named,) = (rule for rule in rules if "resourceNames" in rule)
+    (name,) = named["resourceNames"]
+    assert f"--leader-elect-name={name}" in POD_SPEC["containers"][0]["args"]
+
+
+def test_namespaced_role_grants_what_the_cluster_role_grants() -> None:
+    role = find("Role", load(DEPLOY / "overlays" / "namespaced" / "role.yaml"))
+    assert role["rules"] == find("ClusterRole", INSTALLED)["rules"]
+
+
+def test_namespaced_overlay_deletes_everything_of_the_whole_cluster() -> None:
+    overlay = find("Kustomization", load(DEPLOY / "overlays" / "namespaced" / "kustomization.yaml"))
+    patches = [yaml.safe_load(patch["patch"]) for patch in overlay["patches"]]
+    deleted = {
+        (patch["kind"], patch["metadata"]["name"])
+        for patch in patches
+        if isinstance(patch, dict) and patch["$patch"] == "delete"
+    }
+    assert deleted == {
+        (body["kind"], body["metadata"]["name"])
+        for body in INSTALLED
+        if body["kind"] in CLUSTER_SCOPED
+    }
+
+
+def test_controller_may_write_no_spec_and_read_no_secret() -> None:
+    rules = find("ClusterRole", INSTALLED)["rules"]
+    assert not [r for r in rules if "secrets" in r["resources"] or "*" in r["resources"]]
+    assert not [r for r in rules if "*" in r["verbs"] or "*" in r["apiGroups"]]
+    (frameworks,) = (r for r in rules if r["resources"] == [constants.FRAMEWORK_PLURAL])
+    assert not {"create", "update", "patch"} & set(frameworks["verbs"])
+
+
+@pytest.mark.parametrize("variant", ["namespace", "one-framework"])
+def test_agents_role_only_reads_the_roster_and_the_framework(variant: str) -> None:
+    role = find("Role", load(DEPLOY / "agents" / variant / "rbac.yaml"))
+    granted = {rule["resources"][0]: set(rule["verbs"]) for rule in role["rules"]}
+    assert granted == {
+        "configmaps": {"get", "list", "watch"},
+        constants.FRAMEWORK_PLURAL: {"get"},
+    }
+    names = {rule["resources"][0]: rule.get("resourceNames") for rule in role["rules"]}
+    if variant == "one-framework":
+        assert names == {"configmaps": ["FRAMEWORK_NAME-attempt"], "frameworks": ["FRAMEWORK_NAME"]}

@@ -1,0 +1,281 @@
+"""Sees every write and every request of a simulation, and says what must not have happened.
+
+Called by the simulator. It reads the storage, never the controller: a status counts when it is
+persisted, a request when it is sent. The letters are those of the invariants I1-I10.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from framework.api import codec, constants, naming
+from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
+from framework.api.states import FRAMEWORK_COMPLETING, FrameworkState, TaskState
+from framework.api.types import Framework, TaskStatus
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from localcluster.apiserver.history import WatchEvent
+from localcluster.apiserver.storage import Storage
+from tests.support.invariants import check_step
+from tests.support.storageclient import Request, find_type
+
+_DELETION_ASKED = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
+_ALLOWED = {
+    ("replace", "frameworks", "status"),
+    ("delete", "frameworks", None),
+    ("create", "configmaps", None),
+    ("patch", "configmaps", None),
+    ("delete", "configmaps", None),
+    ("create", "pods", None),
+    ("delete", "pods", None),
+    ("create", "events", None),
+    ("patch", "events", None),
+}
+
+
+@dataclass(slots=True)
+class _Claim:
+    """Whose attempt a Pod's UID was recorded for."""
+
+    framework_uid: str
+    attempt: int
+    task_uid: str
+    task_attempt: int
+
+
+@dataclass(slots=True)
+class Auditor:
+    """What was seen so far. ``faults`` are what must not have happened."""
+
+    storage: Storage
+    faults: list[str] = field(default_factory=list)
+    frameworks: dict[str, Framework] = field(default_factory=dict)
+    pods: dict[str, PodView] = field(default_factory=dict)
+    configmaps: dict[str, ConfigMapView] = field(default_factory=dict)
+    owned: set[str] = field(default_factory=set)
+    claims: dict[str, _Claim] = field(default_factory=dict)
+    late: set[str] = field(default_factory=set)
+    """Identities of Pods whose create was applied when nobody waited for it any more."""
+    created: dict[str, int] = field(default_factory=dict)
+    """How often a Pod of one Task attempt was created."""
+
+    def open(self) -> None:
+        """Watch from now on; each write is seen before the next one can happen."""
+        for resource, take in (
+            (FRAMEWORKS, self._take_framework),
+            (PODS, self._take_pod),
+            (CONFIGMAPS, self._take_configmap),
+        ):
+            watch = self.storage.watch_from(find_type(self.storage, resource), None)
+
+            def pop(watch: Any = watch, take: Any = take) -> None:
+                for event in watch.pop():
+                    take(event)
+
+            watch.on_ready = pop
+            pop()
+
+    def fail(self, text: str) -> None:
+        """Note what must not have happened."""
+        self.faults.append(text)
+
+    # --- requests of the controller, when they are sent
+
+    def check_request(self, request: Request) -> None:
+        """Judge a request by what is persisted when it is sent."""
+        if request.verb in {"get", "list"}:
+            return
+        resource = request.resource
+        if (request.verb, resource.plural, request.subresource) not in _ALLOWED:
+            self.fail(f"I10: {request}")
+        if request.verb == "delete":
+            self._check_delete(request)
+        elif request.verb == "create" and resource == PODS:
+            self._check_create_pod(request)
+        elif request.verb == "create" and resource == CONFIGMAPS:
+            self._check_create_configmap(request)
+
+    def _check_create_pod(self, request: Request) -> None:
+        pod = parse_pod(request.body)
+        framework = self._find_framework(pod.annotations)
+        if framework is None or framework.status is None:
+            self.fail(f"I2: {request} for no persisted Framework")
+            return
+        task = _find_task(framework, pod.name)
+        attempt = framework.status.attempt_status
+        expected = None if task is None else f"{task.instance_uid}/{task.attempt_status.id}"
+        if task is None or task.state is not TaskState.ATTEMPT_CREATION_PENDING:
+            self.fail(f"I2: {request}, but its Task is {task.state if task else 'not there'}")
+        elif expected != f"{pod.task_uid}/{pod.task_attempt_id}":
+            self.fail(f"I2: {request} for another Task attempt than the persisted one")
+        if pod.owner is None or pod.owner.uid != attempt.configmap_uid:
+            self.fail(f"I2: {request} for another ConfigMap than the persisted one")
+        if framework.status.state in FRAMEWORK_COMPLETING:
+            self.fail(f"P4: {request} while the attempt is {framework.status.state}")
+
+    def _check_create_configmap(self, request: Request) -> None:
+        configmap = parse_configmap(request.body)
+        framework = self._find_framework(configmap.annotations)
+        status = framework.status if framework else None
+        if status is None or status.state is not FrameworkState.ATTEMPT_CREATION_PENDING:
+            self.fail(f"I2: {request} while the Framework is {status.state if status else None}")
+        elif configmap.attempt_id != str(status.attempt_status.id):
+            self.fail(f"I2: {request} for another attempt than the persisted one")
+
+    def _check_delete(self, request: Request) -> None:
+        uid = request.uid
+        if uid is None:
+            self.fail(f"I3: {request} without a UID")
+        elif request.resource == FRAMEWORKS:
+            framework = self.frameworks.get(f"default/{request.name}")
+            state = framework.status.state if framework and framework.status else None
+            if framework and framework.metadata.uid == uid and state != FrameworkState.COMPLETED:
+                self.fail(f"I2: {request} while it is {state}")
+        elif uid not in self.owned:
+            self.fail(f"I3: {request}, which was never ours")
+        elif request.resource == PODS:
+            self._check_delete_pod(request, uid)
+        else:
+            self._check_delete_configmap(request, uid)
+
+    def _check_delete_pod(self, request: Request, uid: str) -> None:
+        pod = self.pods.get(uid)
+        framework = self._find_framework(pod.annotations) if pod else None
+        if pod is None or framework is None or framework.status is None:
+            return
+        for _, task in framework.status.attempt_status.walk_tasks():
+            if task.attempt_status.pod_uid == uid:
+                forced = request.grace_seconds == 0 and task.state is TaskState.ATTEMPT_DELETING
+                done = task.state is TaskState.COMPLETED and task.deletion_pending
+                if task.state not in _DELETION_ASKED and not forced and not done:
+                    self.fail(f"I2: {request} while its Task is {task.state}")
+                return
+        task_now = _find_task(framework, pod.name)
+        if task_now is None or framework.status.state in FRAMEWORK_COMPLETING:
+            return
+        is_waited_for = (
+            task_now.state is TaskState.ATTEMPT_CREATION_PENDING
+            and f"{task_now.instance_uid}/{task_now.attempt_status.id}"
+            == f"{pod.task_uid}/{pod.task_attempt_id}"
+        )
+        if is_waited_for and not pod.is_terminating:
+            self.fail(f"W2: {request} wastes the Pod its Task waits for")
+
+    def _check_delete_configmap(self, request: Request, uid: str) -> None:
+        configmap = self.configmaps.get(uid)
+        framework = self._find_framework(configmap.annotations) if configmap else None
+        if configmap is None or framework is None or framework.status is None:
+            return
+        status = framework.status
+        if status.attempt_status.configmap_uid == uid:
+            if TaskState(status.state) not in _DELETION_ASKED:
+                self.fail(f"I2: {request} while its Framework is {status.state}")
+        elif configmap.attempt_id == str(status.attempt_status.id):
+            self.fail(f"W2: {request} wastes the ConfigMap its Framework waits for")
+
+    # --- writes, when they are applied
+
+    def _take_framework(self, event: WatchEvent) -> None:
+        framework = codec.decode_framework(event.object)
+        before = self.frameworks.get(framework.key)
+        if event.type == "DELETED":
+            self.frameworks.pop(framework.key, None)
+            return
+        self.frameworks[framework.key] = framework
+        if framework.status is None:
+            return
+        is_same = before is not None and before.metadata.uid == framework.metadata.uid
+        old = before.status if before is not None and is_same else None
+        if old == framework.status:
+            return
+        try:
+            check_step(old, framework.status)
+        except AssertionError as e:
+            self.fail(f"I5: {framework.key}: {e}")
+        self._note_claims(framework)
+
+    def _note_claims(self, framework: Framework) -> None:
+        """I6: each recorded Pod UID belongs to exactly one Task attempt."""
+        assert framework.status is not None
+        attempt = framework.status.attempt_status
+        for _, task in attempt.walk_tasks():
+            uid = task.attempt_status.pod_uid
+            if uid is None:
+                continue
+            claim = _Claim(
+                framework.metadata.uid, attempt.id, task.instance_uid, task.attempt_status.id
+            )
+            if self.claims.setdefault(uid, claim) != claim:
+                self.fail(f"I6: Pod {uid} is counted twice: {self.claims[uid]} and {claim}")
+
+    def _take_pod(self, event: WatchEvent) -> None:
+        pod = parse_pod(event.object)
+        if event.type == "DELETED":
+            self.pods.pop(pod.uid, None)
+            return
+        is_new = pod.uid not in self.pods
+        self.pods[pod.uid] = pod
+        if pod.owner is None or pod.owner.kind != "ConfigMap":
+            return
+        self.owned.add(pod.uid)
+        if is_new:
+            self._check_new_pod(pod)
+
+    def _check_new_pod(self, pod: PodView) -> None:
+        identity = f"{pod.task_uid}/{pod.task_attempt_id}"
+        self.created[identity] = self.created.get(identity, 0) + 1
+        mine = pod.annotations.get(constants.FRAMEWORK_UID)
+        attempt = int(pod.annotations[constants.FRAMEWORK_ATTEMPT_ID])
+        for other in self.pods.values():
+            if other.uid == pod.uid or other.annotations.get(constants.FRAMEWORK_UID) != mine:
+                continue
+            if _task_of(other) == _task_of(pod):
+                self.fail(f"I1: Pods {other.uid} and {pod.uid} of one Task at once")
+            past = int(other.annotations[constants.FRAMEWORK_ATTEMPT_ID])
+            is_late = f"{other.task_uid}/{other.task_attempt_id}" in self.late
+            if past < attempt and not is_late and identity not in self.late:
+                self.fail(f"I7: Pod {pod.name} of attempt {attempt} beside one of attempt {past}")
+
+    def _take_configmap(self, event: WatchEvent) -> None:
+        configmap = parse_configmap(event.object)
+        if event.type == "DELETED":
+            self.configmaps.pop(configmap.uid, None)
+            return
+        self.configmaps[configmap.uid] = configmap
+        if configmap.owner is not None and configmap.owner.kind == constants.FRAMEWORK_KIND:
+            self.owned.add(configmap.uid)
+
+    # --- at the end
+
+    def walk_owned_pods(self) -> Iterator[PodView]:
+        """Walk the Pods that exist now and are the controller's."""
+        for pod in self.pods.values():
+            if pod.owner is not None and pod.owner.kind == constants.CONFIGMAP_KIND:
+                yield pod
+
+    def _find_framework(self, annotations: Any) -> Framework | None:
+        namespace = annotations.get(constants.FRAMEWORK_NAMESPACE)
+        found = self.frameworks.get(f"{namespace}/{annotations.get(constants.FRAMEWORK_NAME)}")
+        if found is None or found.metadata.uid != annotations.get(constants.FRAMEWORK_UID):
+            return None
+        return found
+
+
+def _task_of(pod: PodView) -> tuple[str | None, ...]:
+    names = (constants.FRAMEWORK_UID, constants.TASKROLE_NAME, constants.TASK_INDEX)
+    return tuple(pod.annotations.get(name) for name in names)
+
+
+def _find_task(framework: Framework, pod_name: str) -> TaskStatus | None:
+    parsed = naming.parse_pod_name(pod_name)
+    if parsed is None or framework.status is None:
+        return None
+    role = framework.status.attempt_status.find_role(parsed[1].role)
+    if role is None or parsed[1].index >= len(role.tasks):
+        return None
+    return role.tasks[parsed[1].index]
+
+
+def describe(body: Object) -> str:
+    """Name an object in a trace."""
+    meta = body["metadata"]
+    return f"{meta['name']} {meta.get('uid', '')[:8]}"

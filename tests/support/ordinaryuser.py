@@ -1,0 +1,65 @@
+"""Runs a command as an ordinary user on a host that forbids namespaces.
+
+Called by tests/e2e, as root. The kernel makes no user namespace for a process whose root was
+changed, so a changed root, onto which all of the machine is bound, stands for such a host. What the
+tests need from a private home (a Python built there, a checkout) is bound over an empty directory
+that anybody may enter. Mounts are private: they end with the command.
+"""
+
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.frameworkcrd import ROOT
+
+NOBODY = 65534
+_TOOLS = ("unshare", "mount", "chroot", "setpriv")
+
+
+def find_obstacle() -> str | None:
+    """Say why this machine cannot do it; None if it can."""
+    if os.geteuid() != 0:
+        return "only root can become another user"
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing:
+        return f"install {', '.join(missing)} (util-linux, coreutils)"
+    trial = ["unshare", "--mount", "--propagation", "private", "true"]
+    if subprocess.run(trial, check=False, capture_output=True).returncode != 0:
+        return "root may not make a mount namespace here"
+    return None
+
+
+def wrap(command: Sequence[str], new_root: Path) -> list[str]:
+    """Build the command that runs ``command`` as nobody; ``new_root`` is an empty directory."""
+    lines = [f"mount --rbind / {shlex.quote(str(new_root))}"]
+    covered = set()
+    for needed in (ROOT, Path(sys.base_prefix)):
+        private = _find_private_ancestor(needed)
+        if private is None:
+            continue
+        if private not in covered:
+            covered.add(private)
+            lines.append(f"mount -t tmpfs -o mode=755 tmpfs {_inside(new_root, private)}")
+        target = _inside(new_root, needed)
+        lines.append(f"mkdir -p {target} && mount --bind {shlex.quote(str(needed))} {target}")
+    user = f"--reuid={NOBODY} --regid={NOBODY} --clear-groups --no-new-privs --bounding-set=-all"
+    lines.append(f'exec chroot {shlex.quote(str(new_root))} setpriv {user} -- "$@"')
+    script = "\n".join(lines)
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh", *command]
+
+
+def _find_private_ancestor(path: Path) -> Path | None:
+    """Find the first directory on the way to ``path`` that others may not enter."""
+    for directory in reversed((path, *path.parents)):
+        if not directory.stat().st_mode & stat.S_IXOTH:
+            return directory
+    return None
+
+
+def _inside(new_root: Path, path: Path) -> str:
+    return shlex.quote(f"{new_root}{path}")
