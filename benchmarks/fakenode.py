@@ -225,9 +225,7 @@ class FakeNode:
         body: Object = {"metadata": {"uid": pod.metadata.uid}, "status": status}
         meta = pod.metadata
         await self._insist(
-            lambda: self._client.patch(
-                PODS, meta.namespace, meta.name, body, subresource="status"
-            )
+            lambda: self._client.patch(PODS, meta.namespace, meta.name, body, subresource="status")
         )
 
     async def _insist(self, send: Callable[[], Awaitable[object]]) -> None:

@@ -24,7 +24,7 @@ from framework.api.types import Framework, FrameworkStatus, TaskStatus
 from framework.clock import Clock, SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
 
 _CONCURRENCY = 64
 
@@ -38,13 +38,8 @@ class _Pod(msgspec.Struct):
     status: _Status
 
 
-class _ConfigMap(msgspec.Struct):
-    metadata: Meta
-
-
 _decode_object = msgspec.json.Decoder().decode
 _decode_pod = msgspec.json.Decoder(_Pod).decode
-_decode_configmap = msgspec.json.Decoder(_ConfigMap).decode
 
 
 @dataclass
@@ -52,15 +47,13 @@ class Progress:
     """What has been seen of one Framework's objects."""
 
     total: int
-    running: int = 0
-    succeeded: int = 0
-    deleted: int = 0
+    running: set[str] = field(default_factory=set)
+    succeeded: set[str] = field(default_factory=set)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    is_configmap_gone: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def wait_for(self, count: str) -> None:
-        """Wait until all Pods are counted as so."""
-        while getattr(self, count) < self.total:
+    async def wait_full(self, pods: set[str]) -> None:
+        """Wait until one of the two sets holds all Pods."""
+        while len(pods) < self.total:
             self.changed.clear()
             await self.changed.wait()
 
@@ -74,7 +67,6 @@ class Floor:
         self._clock = clock
         self._limit = asyncio.Semaphore(_CONCURRENCY)
         self._progress: dict[str, Progress] = {}
-        self._pods: dict[str, str] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -82,7 +74,6 @@ class Floor:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             tasks.create_task(self._follow_pods(), name="pods")
-            tasks.create_task(self._follow_configmaps(), name="configmaps")
             tasks.create_task(self._follow_frameworks(), name="frameworks")
 
     async def _follow_frameworks(self) -> None:
@@ -95,29 +86,18 @@ class Floor:
     async def _follow_pods(self) -> None:
         async with aclosing(watch(self._client, PODS.path(), _decode_pod)) as events:
             async for event, pod in events:
-                self._observe(event, pod)
+                if event != "DELETED":
+                    self._observe(pod)
 
-    async def _follow_configmaps(self) -> None:
-        events = watch(self._client, CONFIGMAPS.path(), _decode_configmap)
-        async with aclosing(events):
-            async for event, configmap in events:
-                name = configmap.metadata.annotations.get(constants.FRAMEWORK_NAME, "")
-                if event == "DELETED" and name in self._progress:
-                    self._progress[name].is_configmap_gone.set()
-
-    def _observe(self, event: str, pod: _Pod) -> None:
+    def _observe(self, pod: _Pod) -> None:
+        name = pod.metadata.name
         progress = self._progress.get(pod.metadata.annotations.get(constants.FRAMEWORK_NAME, ""))
-        if progress is None:
-            return
-        before = self._pods.get(pod.metadata.name)
-        now = "Deleted" if event == "DELETED" else pod.status.phase
-        if now == before:
-            return
-        self._pods[pod.metadata.name] = now
-        progress.running += now == "Running"
-        progress.succeeded += now == "Succeeded"
-        progress.deleted += now == "Deleted"
-        progress.changed.set()
+        if progress is not None and pod.status.phase in {"Running", "Succeeded"}:
+            # A watch that was cut off may show the end only.
+            progress.running.add(name)
+            if pod.status.phase == "Succeeded":
+                progress.succeeded.add(name)
+            progress.changed.set()
 
     async def _carry(self, framework: Framework) -> None:
         """Carry one Framework from its creation to its end."""
@@ -137,41 +117,34 @@ class Floor:
             )
         )
         uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
-        await progress.wait_for("running")
+        await progress.wait_full(progress.running)
         running = _move_tasks(_status(framework), TaskState.ATTEMPT_RUNNING, now, uids)
         framework = await self._write(
             framework, replace(running, state=FrameworkState.ATTEMPT_RUNNING)
         )
-        await progress.wait_for("succeeded")
+        await progress.wait_full(progress.succeeded)
         ending = _move_tasks(_status(framework), TaskState.ATTEMPT_DELETION_PENDING, now, uids)
         ending = replace(ending, state=FrameworkState.ATTEMPT_DELETION_PENDING)
         framework = await self._write(framework, ending)
         await asyncio.gather(*(self._delete(PODS, meta.namespace, n, u) for n, u in uids.items()))
-        await progress.wait_for("deleted")
         await self._delete(
             CONFIGMAPS, meta.namespace, created["metadata"]["name"], created["metadata"]["uid"]
         )
-        await progress.is_configmap_gone.wait()
         ended = _move_tasks(_status(framework), TaskState.COMPLETED, now, uids)
         await self._write(framework, replace(ended, state=FrameworkState.COMPLETED))
 
-    async def _create(self, resource: object, namespace: str, body: Object) -> Object:
+    async def _create(self, resource: Resource, namespace: str, body: Object) -> Object:
         async with self._limit:
-            return await self._client.create(
-                CONFIGMAPS if resource is CONFIGMAPS else PODS, namespace, body
-            )
+            return await self._client.create(resource, namespace, body)
 
-    async def _delete(self, resource: object, namespace: str, name: str, uid: str) -> None:
+    async def _delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
         async with self._limit:
-            await self._client.delete(
-                CONFIGMAPS if resource is CONFIGMAPS else PODS, namespace, name, uid=uid
-            )
+            # No Pod is left, so the garbage collector has nothing to wait for.
+            await self._client.delete(resource, namespace, name, uid=uid, propagation="Background")
 
     async def _write(self, framework: Framework, status: FrameworkStatus) -> Framework:
         meta = framework.metadata
-        wire = codec.compress_status(
-            codec.encode_status(status), constants.COMPRESSION_MIN_BYTES
-        )
+        wire = codec.compress_status(codec.encode_status(status), constants.COMPRESSION_MIN_BYTES)
         body: Object = {
             "apiVersion": constants.API_VERSION,
             "kind": constants.FRAMEWORK_KIND,
@@ -217,8 +190,7 @@ def _move_tasks(
 
     attempt = status.attempt_status
     roles = tuple(
-        replace(role, tasks=tuple(move(task) for task in role.tasks))
-        for role in attempt.task_roles
+        replace(role, tasks=tuple(move(task) for task in role.tasks)) for role in attempt.task_roles
     )
     return replace(status, attempt_status=replace(attempt, task_roles=roles))
 

@@ -37,8 +37,8 @@ from framework.api import constants
 from framework.api.states import FrameworkState
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
-from framework.kube.errors import AlreadyExistsError, NotFoundError, ServerError
 from framework.kube.config import load_kube_config
+from framework.kube.errors import AlreadyExistsError, NotFoundError, ServerError
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.childprocess import ChildProcess, find_free_ports
 from tests.support.controlplane import Access, ControlPlane
@@ -82,6 +82,8 @@ class Result:
     cpu_seconds: float
     peak_rss_mib: float
     server: ServerCounters
+    total_cpu_seconds: float
+    """Of this benchmark and all it started: what wall is made of on a busy machine."""
     other_cpu_share: float
     """Cores that programs outside this benchmark kept busy meanwhile."""
     own_metrics: dict[str, float]
@@ -201,8 +203,9 @@ async def run_workload(
     clock = SystemClock()
     config = load_kube_config(None, access.kubeconfig, {})
     client = KubeClient(config, user_agent="benchmark", clock=clock)
-    async with client, FakeNode(
-        client, clock, run_seconds=options.run_seconds, is_binding=options.bind
+    async with (
+        client,
+        FakeNode(client, clock, run_seconds=options.run_seconds, is_binding=options.bind),
     ):
         completions = CompletionWatch(client)
         follower = asyncio.create_task(completions.follow(), name="completions")
@@ -216,14 +219,14 @@ async def run_workload(
                 await completions.wait_completed(await submit(client, "bench", workload))
             wall = clock.monotonic() - started_at
             spent = read_machine()
-            others = (spent.busy_seconds - machine.busy_seconds) - (
-                spent.own_seconds - machine.own_seconds
-            )
+            total = spent.own_seconds - machine.own_seconds
+            others = spent.busy_seconds - machine.busy_seconds - total
             return Result(
                 wall_seconds=wall,
                 cpu_seconds=read_cpu_seconds(child.pid) - cpu_seconds,
                 peak_rss_mib=read_peak_rss_mib(child.pid),
                 server=(await read_server(client)).since(server),
+                total_cpu_seconds=total,
                 other_cpu_share=max(0.0, others) / wall,
                 own_metrics={} if metrics_port is None else read_own_metrics(metrics_port),
             )
@@ -293,6 +296,7 @@ def report_run(arm: Arm, workload: Workload, result: Result, *, is_verbose: bool
         f"  cpu {result.cpu_seconds:5.2f} s  rss {result.peak_rss_mib:4.0f} MiB"
         f"  status writes {result.status_writes} ({result.status_writes / count:.2f} each)"
         f"  conflicts {result.conflicts}  server cpu {result.server.cpu_seconds:5.2f} s"
+        f"  all cpu {result.total_cpu_seconds:5.2f} s"
         f"  others {result.other_cpu_share:.2f} cores",
         flush=True,
     )
@@ -308,8 +312,16 @@ def report_requests(requests: Counter[tuple[str, str, str]]) -> None:
         print(f"{'':10}{verb:<7}{resource:<20}{code} {count:6}")
 
 
+def compare(pairs: list[tuple[Result, Result]]) -> str:
+    """Describe the medians of the ratios of the pairs, each of which ran next to each other."""
+    wall = statistics.median(a.wall_seconds / b.wall_seconds for a, b in pairs)
+    total = statistics.median(a.total_cpu_seconds / b.total_cpu_seconds for a, b in pairs)
+    own = statistics.median(a.cpu_seconds / max(b.cpu_seconds, 0.01) for a, b in pairs)
+    return f"wall {wall:.2f}, all cpu {total:.2f}, controller cpu {own:.2f}"
+
+
 def report_medians(workload: Workload, results: dict[str, list[Result]]) -> None:
-    """Print each arm's medians and its wall in relation to ours."""
+    """Print each arm's medians and ours in relation to it."""
     ours = results.get(OURS)
     for name, runs in results.items():
         walls = [run.wall_seconds for run in runs]
@@ -318,9 +330,8 @@ def report_medians(workload: Workload, results: dict[str, list[Result]]) -> None
         line = f"{workload!s:>8} {name:<10} median wall {statistics.median(walls):6.2f} s"
         line += f" [{min(walls):.2f} .. {max(walls):.2f}]  cpu {cpu:5.2f} s  rss {rss:4.0f} MiB"
         if ours is not None and name != OURS:
-            pairs = zip(runs, ours, strict=True)
-            ratio = statistics.median(a.wall_seconds / b.wall_seconds for a, b in pairs)
-            line += f"  wall {ratio:.2f} x ours, ours {1 / ratio:.2f} x {name}"
+            pairs = zip(ours, runs, strict=True)
+            line += f"  ours / {name}: " + compare(list(pairs))
         print(line, flush=True)
 
 

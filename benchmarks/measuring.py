@@ -65,6 +65,17 @@ async def read_server(client: KubeClient) -> ServerCounters:
     return ServerCounters(requests, cpu_seconds)
 
 
+async def read_metric(client: KubeClient, name: str, wanted: dict[str, str]) -> float:
+    """Sum the samples of one metric that carry all of the labels wanted."""
+    text = (await client.get_raw("/metrics")).decode()
+    matches = (_SAMPLE.match(line) for line in text.splitlines() if line.startswith(name))
+    return sum(
+        float(matched[3])
+        for matched in matches
+        if matched is not None and wanted.items() <= dict(_LABEL.findall(matched[2] or "")).items()
+    )
+
+
 def read_cpu_seconds(pid: int) -> float:
     """Read the CPU seconds of one process, user and system."""
     return _read_stat(pid)[1]

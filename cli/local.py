@@ -7,6 +7,7 @@ file with its process in it; a lock held by that process says whether the file i
 import asyncio
 import fcntl
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -26,6 +27,8 @@ from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.logs import configure_logging
 from localcluster.cluster import ClusterOptions, LocalCluster, LocalClusterError, PartFailedError
 from localcluster.kubelet.sandbox import Isolation
+
+logger = logging.getLogger(__name__)
 
 _STATE_FILE = "state.json"
 _LOCK_FILE = "lock"
@@ -164,13 +167,23 @@ async def open_local_cluster(
         random=SystemRandom(),
     )
     try:
-        with _logging_to(directory):
+        with _logging_to(directory), _failures_logged():
             async with cluster:
                 yield cluster
     except LocalClusterError as e:
         raise CliError(ExitCode.USAGE, str(e)) from e
     except PartFailedError as e:
         raise CliError(ExitCode.FAILED, str(e)) from e
+
+
+@contextmanager
+def _failures_logged() -> Iterator[None]:
+    """Leave the reason in the log: nobody reads the errors of a cluster in the background."""
+    try:
+        yield
+    except PartFailedError as e:
+        logger.error("the cluster ends", extra={"error": str(e)})
+        raise
 
 
 @contextmanager

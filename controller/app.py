@@ -1,14 +1,17 @@
 """``framework-controller``: joins the parts and runs until it is told to stop.
 
-Exit codes: 0 after SIGTERM or SIGINT, 1 when a part failed for good, 2 for bad arguments or a bad
-configuration.
+Exit codes: 0 after SIGTERM or SIGINT, 1 when a part failed for good or the Lease was lost, 2 for
+bad arguments or a bad configuration.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -17,12 +20,14 @@ import click
 from controller.config import ControllerConfig, load_config
 from controller.core.decision import SnapshotTrigger
 from controller.core.settings import Settings
-from controller.crd_check import CrdError, check_crd
+from controller.crd_check import CrdError, CrdGuard, check_crd
 from controller.events import EventRecorder
 from controller.executor import Executor
+from controller.fence import Fences
 from controller.health import HealthError, HealthServer
 from controller.history_log import HistoryLog
 from controller.informer import Informers
+from controller.leader import LeaderElector, LeadershipLostError, LeaseTimes
 from controller.metrics import Metrics
 from controller.reporter import Reporter
 from controller.store import Store
@@ -31,10 +36,12 @@ from controller.workqueue import WorkQueue
 from controller.writer import Writer
 from framework.api.constants import COMPONENT_NAME, COMPRESSION_MIN_BYTES
 from framework.api.fielderrors import FieldErrors
-from framework.clock import Clock, Random, SystemClock, SystemRandom
-from framework.kube.client import KubeClient
+from framework.clock import BootClock, Clock, Random, SystemClock, SystemRandom, SystemUids
+from framework.kube.client import PAGE_SIZE, KubeClient
 from framework.kube.config import KubeConfig, load_kube_config
+from framework.kube.errors import KubeError
 from framework.kube.kubeconfig import ConfigError
+from framework.kube.resources import FRAMEWORKS
 from framework.logs import LogFormat, configure_logging
 from framework.version import VERSION
 
@@ -44,7 +51,10 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 # DESIGN: what is in flight at SIGTERM is awaited for so long.
 _DRAIN_SECONDS = 5.0
+_LAST_WRITES_SECONDS = 3.0
 _MAX_WORKERS = 64
+_TAKE_OVER_PAUSE_SECONDS = 0.2
+_EXPECTED_ERRORS = (CrdError, HealthError, ConfigError, LeadershipLostError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,22 @@ class Options:
     namespace: str | None
     health_host: str
     health_port: int
+    is_leader_elected: bool = False
+    lease_namespace: str | None = None
+    """None for the namespace this program runs in, or the kubeconfig's."""
+    lease_name: str = COMPONENT_NAME
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """Which Lease to hold while acting, and through which client it is asked for."""
+
+    client: KubeClient
+    clock: BootClock
+    namespace: str
+    name: str
+    identity: str
+    times: LeaseTimes | None = None
 
 
 class Controller:
@@ -67,21 +93,31 @@ class Controller:
         *,
         clock: Clock,
         random: Random,
+        election: Election | None = None,
     ) -> None:
-        """Join the parts; nothing is read or sent yet."""
+        """Join the parts; nothing is read or sent yet. Without an ``election`` it always acts."""
         self.metrics = Metrics()
         self._client = client
         self._config = config
         self._options = options
         self._queue = WorkQueue()
-        self._store = Store(on_change=self._queue.add)
-        self._recorder = EventRecorder(client, clock, COMPONENT_NAME, self.metrics)
+        self._store = Store(on_change=self._queue.add, clock=clock)
+        self.metrics.follow_frameworks(self._store.__len__)
+        self._guard = CrdGuard(client, on_recovery=self._retry_all)
+        self._elector = None if election is None else self._build_elector(election)
+        fence = Fences(self._guard, *([self._elector] if self._elector else []))
+        self._recorder = EventRecorder(client, clock, COMPONENT_NAME, self.metrics, fence=fence)
+        history = HistoryLog(select_triggers(config))
         self._informers = Informers(
             client,
             self._store,
             clock=clock,
             random=random,
             namespace=options.namespace,
+            metrics=self.metrics,
+            # Candidates see every deletion too: it is told once.
+            on_pod_deletion=lambda pod: history.log_deleted_pod(pod) if fence.holds() else None,
+            on_connection=self._retry_all,
         )
         self._executor = Executor(
             client,
@@ -89,6 +125,7 @@ class Controller:
             clock=clock,
             metrics=self.metrics,
             on_answer=self._queue.add,
+            fence=fence,
         )
         self._worker = Worker(
             store=self._store,
@@ -101,45 +138,114 @@ class Controller:
                 compression_min_bytes=COMPRESSION_MIN_BYTES
                 if config.large_framework_compression
                 else None,
+                fence=fence,
+                on_status_missing=self._guard.suspect,
             ),
             executor=self._executor,
             reporter=Reporter(self._recorder),
-            history=HistoryLog(select_triggers(config)),
+            history=history,
             settings=build_settings(config),
             clock=clock,
             metrics=self.metrics,
+            fence=fence,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set; then send nothing new and await what is in flight."""
+        """Run until ``stop`` is set; then hand over in order.
+
+        Raises:
+            CrdError: the CRD is unfit at start.
+            HealthError: the health endpoint cannot listen.
+            LeadershipLostError: another controller leads now, alone or among others in a group.
+        """
         health = HealthServer(
             self._options.health_host,
             self._options.health_port,
-            find_unready=self._informers.find_unready,
+            find_unready=self._find_unready,
             metrics=self.metrics,
         )
-        async with health, asyncio.TaskGroup() as requests:
-            await check_crd(self._client, self._config.crd_established_check_timeout_seconds)
-            self._executor.start(requests)
+        async with health:
             loops = asyncio.create_task(self._run_loops(), name="controller-loops")
             stopped = asyncio.create_task(stop.wait(), name="controller-stop")
-            done, _ = await asyncio.wait({loops, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if loops in done:
+            try:
+                await asyncio.wait({loops, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                if not loops.done():
+                    await self._finish_work()
+            finally:
                 stopped.cancel()
-                await loops
-            loops.cancel()
-            await self._executor.drain(_DRAIN_SECONDS)
-            await asyncio.gather(loops, return_exceptions=True)
+                loops.cancel()
+                await asyncio.wait({loops, stopped})
+            if not loops.cancelled():
+                loops.result()
+            if self._elector is not None:
+                await self._elector.release()
+
+    async def _finish_work(self) -> None:
+        """Start nothing new, await what is in flight, write the last statuses."""
+        logger.info("stopping")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                await asyncio.gather(self._worker.stop(), self._executor.drain(_DRAIN_SECONDS))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WRITES_SECONDS):
+                await self._worker.write_rest()
 
     async def _run_loops(self) -> None:
+        await check_crd(self._client, self._config.crd_established_check_timeout_seconds)
+        if self._elector is not None:
+            self._store.follow()
         async with asyncio.TaskGroup() as tasks:
             self._informers.start(tasks)
-            tasks.create_task(self._recorder.run(), name="events")
+            tasks.create_task(self._guard.run(), name="crd-guard")
             # No decision before everything was listed: a missing Pod would look gone.
             await self._informers.wait_synced()
+            if self._elector is not None:
+                await self._take_lead(self._elector, tasks)
+            self.metrics.set_leader(is_leader=True)
             logger.info("running", extra={"frameworks": len(self._store), "version": VERSION})
+            self._executor.start(tasks)
+            tasks.create_task(self._recorder.run(), name="events")
             for number in range(min(self._config.worker_number, _MAX_WORKERS)):
                 tasks.create_task(self._worker.run(), name=f"worker-{number}")
+
+    async def _take_lead(self, elector: LeaderElector, tasks: asyncio.TaskGroup) -> None:
+        """Wait for the Lease, then learn what the leader before us wrote last."""
+        await elector.acquire()
+        tasks.create_task(elector.keep(), name="lease")
+        while True:
+            try:
+                stored = await self._client.list(
+                    FRAMEWORKS, self._options.namespace, limit=PAGE_SIZE
+                )
+            except KubeError as e:
+                logger.warning("cannot take over yet", extra={"error": str(e)})
+                await asyncio.sleep(_TAKE_OVER_PAUSE_SECONDS)
+                continue
+            self._store.take_over(stored["items"])
+            return
+
+    def _build_elector(self, election: Election) -> LeaderElector:
+        return LeaderElector(
+            election.client,
+            election.clock,
+            namespace=election.namespace,
+            name=election.name,
+            identity=election.identity,
+            times=election.times,
+            on_change=self._note_leadership,
+        )
+
+    def _note_leadership(self, is_leader: bool) -> None:  # noqa: FBT001 a callback's one argument
+        self.metrics.set_leader(is_leader=is_leader)
+        if is_leader:
+            self._retry_all()
+
+    def _retry_all(self) -> None:
+        self._worker.retry_all()
+
+    def _find_unready(self) -> list[str]:
+        problems = self._informers.find_unready()
+        return [self._guard.problem, *problems] if self._guard.problem else problems
 
 
 def build_settings(config: ControllerConfig) -> Settings:
@@ -160,6 +266,7 @@ def select_triggers(config: ControllerConfig) -> frozenset[SnapshotTrigger]:
         SnapshotTrigger.FRAMEWORK_DELETION: switches.on_framework_deletion,
         SnapshotTrigger.TASK_RETRY: switches.on_task_retry,
         SnapshotTrigger.TASK_DELETION: switches.on_task_deletion,
+        SnapshotTrigger.POD_DELETION: switches.on_pod_deletion,
     }
     return frozenset(trigger for trigger, is_on in chosen.items() if is_on)
 
@@ -171,17 +278,42 @@ async def run_controller(config: ControllerConfig, kube: KubeConfig, options: Op
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    agent = f"{COMPONENT_NAME}/{VERSION}"
     client = KubeClient(
         kube,
-        user_agent=f"{COMPONENT_NAME}/{VERSION}",
+        user_agent=agent,
         clock=clock,
         qps=config.kube_client_qps,
         burst=config.kube_client_burst,
     )
-    async with client:
-        controller = Controller(client, config, options, clock=clock, random=SystemRandom())
+    lease_client = KubeClient(kube, user_agent=f"{agent} (lease)", clock=clock)
+    async with client, lease_client:
+        controller = Controller(
+            client,
+            config,
+            options,
+            clock=clock,
+            random=SystemRandom(),
+            election=build_election(lease_client, clock, kube, options),
+        )
         await controller.run(stop)
     logger.info("stopped")
+
+
+def build_election(
+    client: KubeClient, clock: BootClock, kube: KubeConfig, options: Options
+) -> Election | None:
+    """Build what the elector needs; None when this controller always acts."""
+    if not options.is_leader_elected:
+        return None
+    return Election(
+        client,
+        clock,
+        namespace=options.lease_namespace or kube.namespace,
+        name=options.lease_name,
+        # The UID, because names of hosts and numbers of processes come again.
+        identity=f"{socket.gethostname()}_{os.getpid()}_{SystemUids().new_uid()}",
+    )
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -190,6 +322,14 @@ async def run_controller(config: ControllerConfig, kube: KubeConfig, options: Op
 @click.option("--kubeconfig", metavar="FILE", help="Overrides kubeConfigFilePath.")
 @click.option("--address", metavar="URL", help="Overrides kubeApiServerAddress.")
 @click.option("--namespace", metavar="NAME", help="Watch one namespace only.")
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=False,
+    show_default=True,
+    help="Act only while holding a Lease, so that several controllers may run.",
+)
+@click.option("--leader-elect-namespace", metavar="NAME", help="Of the Lease; else the own one.")
+@click.option("--leader-elect-name", default=COMPONENT_NAME, show_default=True, metavar="NAME")
 @click.option("--health-address", default="127.0.0.1", show_default=True, metavar="HOST")
 @click.option("--health-port", default=8080, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--log-format", default="text", type=click.Choice([f.value for f in LogFormat]))
@@ -206,6 +346,9 @@ def main(  # noqa: PLR0913 one parameter per option
     log_level: str,
     *,
     strict_config: bool,
+    leader_elect: bool,
+    leader_elect_namespace: str | None,
+    leader_elect_name: str,
 ) -> None:
     """Run Frameworks on a Kubernetes cluster."""
     try:
@@ -215,17 +358,39 @@ def main(  # noqa: PLR0913 one parameter per option
         kube = load_kube_config(address, kubeconfig or config.kube_config_file_path, os.environ)
     except (FieldErrors, ConfigError, ValueError) as e:
         _fail(e, EXIT_USAGE)
+    options = Options(
+        namespace,
+        health_address,
+        health_port,
+        is_leader_elected=leader_elect,
+        lease_namespace=leader_elect_namespace,
+        lease_name=leader_elect_name,
+    )
+    _run_to_end(run_controller(config, kube, options))
+
+
+def _run_to_end(program: Coroutine[None, None, None]) -> None:
+    """Run on the fastest loop there is; exit with a line instead of a traceback if expected."""
     try:
-        asyncio.run(run_controller(config, kube, Options(namespace, health_address, health_port)))
-    except (CrdError, HealthError, ConfigError) as e:
+        with asyncio.Runner(loop_factory=_find_loop_factory()) as runner:
+            runner.run(program)
+    except _EXPECTED_ERRORS as e:
         _fail(e, EXIT_FAILED)
     except BaseExceptionGroup as group:
-        known = group.subgroup((CrdError, HealthError, ConfigError))
+        known = group.subgroup(_EXPECTED_ERRORS)
         if known is None:
             raise
         for error in known.exceptions:
             logger.error("stopping", extra={"error": str(error)})
         sys.exit(EXIT_FAILED)
+
+
+def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415 not everywhere installed
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 def _load(path: str | None, *, is_strict: bool) -> ControllerConfig:

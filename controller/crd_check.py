@@ -1,23 +1,36 @@
-"""Checks at start that the CRD is there, and that it has the status subresource.
+"""Checks that the server has Frameworks with a status subresource: at start, and ever after.
 
-Called by ``app``. Without /status every status write would also be a spec write (FRAMEWORK,
-"Objects"). Least RBAC gives no right to read CRDs: then the first status write tells.
+Called by ``app`` and the writer. Without /status every status write would also be a spec
+write (FRAMEWORK, "Objects"). Asked is the server's discovery, which every user may read and which
+names served versions of established CRDs only; the CRD itself takes a right of its own.
 
     CrdError    the CRD cannot be worked with
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NoReturn
 
-from framework.api.constants import FRAMEWORK_CRD_NAME, VERSION
+import msgspec
+
+from framework.api.constants import (
+    FRAMEWORK_CRD_NAME,
+    FRAMEWORK_PLURAL,
+    GROUP,
+    VERSION,
+)
 from framework.kube.client import KubeClient
 from framework.kube.errors import ForbiddenError, KubeError, NotFoundError
-from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Object
 
 logger = logging.getLogger(__name__)
 
 _REMEDY = "apply deploy/base/crd.yaml of this release (kubectl apply --server-side -f crd.yaml)"
 _PAUSE_SECONDS = 1.0
+# A changed CRD shows at once by a write that fails; this is for when nothing is written.
+_PERIOD_SECONDS = 60.0
+_NO_STATUS = f"the CRD {FRAMEWORK_CRD_NAME} has no status subresource"
 
 
 class CrdError(Exception):
@@ -25,7 +38,7 @@ class CrdError(Exception):
 
 
 async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
-    """Wait until the CRD is established; a server that is away is waited for without end.
+    """Wait until Frameworks are served; a server that is away is waited for without end.
 
     Raises:
         CrdError: It has no status subresource, or is still missing after ``timeout_seconds``.
@@ -33,40 +46,86 @@ async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
     waited = 0.0
     while True:
         try:
-            crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, None, FRAMEWORK_CRD_NAME)
-        except ForbiddenError:
-            logger.info("may not read the CRD: not checked")
-            return
-        except NotFoundError:
-            problem = f"the CRD {FRAMEWORK_CRD_NAME} is not installed"
+            problem = await find_problem(client)
         except KubeError as e:
             logger.warning("API server not reachable, trying on", extra={"error": str(e)})
             await asyncio.sleep(_PAUSE_SECONDS)
             continue
-        else:
-            problem = find_problem(crd)
-            if not problem:
-                return
-        if waited >= timeout_seconds or not _may_pass(problem):
+        if not problem:
+            return
+        if waited >= timeout_seconds or problem == _NO_STATUS:
             raise CrdError(f"{problem}: {_REMEDY}")
         logger.warning("waiting for the CRD", extra={"problem": problem})
         await asyncio.sleep(_PAUSE_SECONDS)
         waited += _PAUSE_SECONDS
 
 
-def find_problem(crd: Object) -> str:
-    """Find why this CRD cannot be worked with; "" if it can."""
-    versions = (crd.get("spec") or {}).get("versions") or []
-    version = next((v for v in versions if v.get("name") == VERSION), None)
-    if version is None or not version.get("served"):
+async def find_problem(client: KubeClient) -> str:
+    """Find why this server's Frameworks cannot be worked with; "" if they can.
+
+    Raises:
+        KubeError: the server did not tell.
+    """
+    try:
+        answer = await client.get_raw(f"/apis/{GROUP}/{VERSION}")
+    except ForbiddenError:
+        logger.info("may not read the discovery: CRD not checked")
+        return ""
+    except NotFoundError:
+        return f"the CRD {FRAMEWORK_CRD_NAME} is not installed, or does not serve {VERSION}"
+    served = _read_names(answer)
+    if FRAMEWORK_PLURAL not in served:
         return f"the CRD {FRAMEWORK_CRD_NAME} does not serve {VERSION}"
-    if "status" not in (version.get("subresources") or {}):
-        return f"the CRD {FRAMEWORK_CRD_NAME} has no status subresource"
-    conditions = (crd.get("status") or {}).get("conditions") or []
-    if not any(c.get("type") == "Established" and c.get("status") == "True" for c in conditions):
-        return f"the CRD {FRAMEWORK_CRD_NAME} is not established yet"
-    return ""
+    return "" if f"{FRAMEWORK_PLURAL}/status" in served else _NO_STATUS
 
 
-def _may_pass(problem: str) -> bool:
-    return "subresource" not in problem
+class CrdGuard:
+    """Looks again when something suggests it, and every minute; a Fence."""
+
+    def __init__(self, client: KubeClient, on_recovery: Callable[[], None]) -> None:
+        """Ask through ``client``; ``on_recovery`` is called when the CRD is fit again."""
+        self.problem = ""
+        self._client = client
+        self._on_recovery = on_recovery
+        self._suspected = asyncio.Event()
+
+    def holds(self) -> bool:
+        """Tell whether statuses can be written as far as is known."""
+        return not self.problem
+
+    def suspect(self) -> None:
+        """Look again soon: a status write found nothing where an object is."""
+        self._suspected.set()
+
+    async def run(self) -> NoReturn:
+        """Look again, for ever."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PAUSE_SECONDS if self.problem else _PERIOD_SECONDS):
+                    await self._suspected.wait()
+            self._suspected.clear()
+            await self._look()
+
+    async def _look(self) -> None:
+        try:
+            problem = await find_problem(self._client)
+        except KubeError as e:
+            # Who cannot be asked has not changed: the list-watches tell that it is away.
+            logger.debug("CRD not checked", extra={"error": str(e)})
+            return
+        before, self.problem = self.problem, f"{problem}: {_REMEDY}" if problem else ""
+        if self.problem and self.problem != before:
+            logger.error("not acting", extra={"problem": self.problem})
+        if before and not self.problem:
+            logger.info("the CRD is right again")
+            self._on_recovery()
+
+
+def _read_names(answer: bytes) -> set[str]:
+    """Read the names of an APIResourceList; an unreadable one has none."""
+    try:
+        wire: Any = msgspec.json.decode(answer)
+    except msgspec.DecodeError:
+        return set()
+    resources = wire.get("resources") if isinstance(wire, dict) else None
+    return {str(r.get("name")) for r in resources or () if isinstance(r, dict)}

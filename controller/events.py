@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Protocol
 
 from controller.core.decision import EventType
+from controller.fence import OPEN, Fence
 from controller.metrics import Metrics
 from framework.api.wire import format_time
 from framework.clock import Clock
@@ -87,12 +88,15 @@ class EventRecorder:
         clock: Clock,
         component: str,
         metrics: Metrics | None = None,
+        *,
+        fence: Fence = OPEN,
     ) -> None:
-        """Write through ``client``, as the source ``component``."""
+        """Write through ``client``, as the source ``component``, while ``fence`` holds."""
         self._client = client
         self._clock = clock
         self._component = component
         self._metrics = metrics
+        self._fence = fence
         # By name: what repeats before it is written becomes one write.
         self._waiting: OrderedDict[str, _Occurrence] = OrderedDict()
         self._is_waiting = asyncio.Event()
@@ -144,6 +148,8 @@ class EventRecorder:
         await self._is_idle.wait()
 
     async def _record(self, occurrence: _Occurrence) -> None:
+        if not self._fence.holds():
+            return
         try:
             await self._write(occurrence)
         except KubeError as e:

@@ -8,7 +8,9 @@ controller in one picture"; FRAMEWORK, "Write order".
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
+from http import HTTPStatus
 from typing import assert_never
 
 from controller.core.actions import (
@@ -23,6 +25,7 @@ from controller.core.actions import (
 )
 from controller.core.object_templates import build_configmap, build_pod
 from controller.core.snapshot import Failure
+from controller.fence import OPEN, Fence
 from controller.lanes import Lanes
 from controller.metrics import Metrics
 from controller.store import Entry, Store
@@ -63,6 +66,7 @@ class Executor:
         clock: Clock,
         metrics: Metrics,
         on_answer: Callable[[str], None],
+        fence: Fence = OPEN,
     ) -> None:
         """Prepare; ``on_answer`` is told the key whose knowledge grew."""
         self._client = client
@@ -70,6 +74,7 @@ class Executor:
         self._clock = clock
         self._metrics = metrics
         self._on_answer = on_answer
+        self._fence = fence
         self._lanes = Lanes(MAX_CONCURRENT_ACTIONS)
         self._tasks: asyncio.TaskGroup | None = None
         self._idle = asyncio.Event()
@@ -94,7 +99,21 @@ class Executor:
         except TimeoutError:
             logger.warning("requests still unanswered", extra={"count": self._lanes.running})
 
+    def forgive_outage(self) -> set[str]:
+        """After an outage, let what failed only by it be tried at once; return the keys."""
+        keys: set[str] = set()
+        now = self._clock.now()
+        for entry in self._store.walk():
+            for key, failure in list(entry.failures.items()):
+                if failure.code == 0 or failure.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                    entry.failures[key] = replace(failure, count=0, not_before=now)
+                    keys.add(entry.key)
+        return keys
+
     def _pump(self) -> None:
+        if not self._fence.holds():
+            for key in self._lanes.clear():
+                self._on_answer(key)
         while self._tasks is not None and (taken := self._lanes.take()) is not None:
             key, action = taken
             entry = self._store.find(key)
@@ -113,8 +132,10 @@ class Executor:
     async def _run(self, entry: Entry, action: Action) -> None:
         is_failed = False
         try:
-            await self._send(entry, action)
-            entry.failures.pop(action.key, None)
+            # This task may start later than it was made: the same step asks and sends.
+            if self._fence.holds():
+                await self._send(entry, action)
+                entry.failures.pop(action.key, None)
         except KubeError as e:
             is_failed = True
             self._record_failure(entry, action, e)

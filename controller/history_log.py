@@ -1,7 +1,8 @@
-"""The history log: one line per object that is about to be replaced.
+"""The history log: one line per object that is about to be replaced, or a Pod that is gone.
 
-Called by the worker once the replacement is persisted. The text form is what collectors of the Go
-original look for (``: ObjectSnapshot: (.+)``). Source: FRAMEWORK, "Status size and history".
+Called by the worker once the replacement is persisted, and by the informer. The text form is what
+collectors of the Go original look for (``: ObjectSnapshot: (.+)``); in the JSON format of the log
+the object is a member too. Source: FRAMEWORK, "Status size and history".
 """
 
 import logging
@@ -10,6 +11,7 @@ from collections.abc import Set as AbstractSet
 
 from controller.core.decision import ObjectSnapshot, SnapshotTrigger
 from framework.api import gojson
+from framework.kube.resources import Object
 
 logger = logging.getLogger(__name__)
 
@@ -25,12 +27,32 @@ class HistoryLog:
         """Log each snapshot on its own line, environment values left out."""
         for snapshot in snapshots:
             if snapshot.trigger in self._triggers:
-                logger.info(
-                    "[%s]: %s: ObjectSnapshot: %s",
-                    snapshot.subject,
-                    snapshot.trigger,
-                    gojson.dumps(redact(snapshot.body)),
-                )
+                _write(snapshot)
+
+    def log_deleted_pod(self, wire: Object) -> None:
+        """Log a Pod as the watch showed it last."""
+        if SnapshotTrigger.POD_DELETION in self._triggers:
+            meta = wire.get("metadata") or {}
+            subject = f"{meta.get('namespace')}/{meta.get('name')}"
+            _write(ObjectSnapshot(SnapshotTrigger.POD_DELETION, subject, wire))
+
+
+def _write(snapshot: ObjectSnapshot) -> None:
+    body = redact(snapshot.body)
+    logger.info(
+        "[%s]: %s: ObjectSnapshot: %s",
+        snapshot.subject,
+        snapshot.trigger,
+        gojson.dumps(body),
+        # A mapping, which the text format leaves out: its line ends with the object.
+        extra={
+            "object_snapshot": {
+                "trigger": str(snapshot.trigger),
+                "subject": snapshot.subject,
+                "object": body,
+            },
+        },
+    )
 
 
 def redact(value: object) -> object:

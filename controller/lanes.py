@@ -68,11 +68,13 @@ class Lanes:
         lane.window = 1 if is_failed else min(MAX_WINDOW, lane.window * 2)
         self._drop_if_idle(key, lane)
 
-    def clear(self) -> None:
-        """Drop everything unsent."""
-        for key, lane in list(self._lanes.items()):
-            lane.waiting.clear()
-            self._drop_if_idle(key, lane)
+    def clear(self) -> list[str]:
+        """Drop everything unsent; return the keys that lost something."""
+        lost = [key for key, lane in self._lanes.items() if lane.waiting]
+        for key in lost:
+            self._lanes[key].waiting.clear()
+            self._drop_if_idle(key, self._lanes[key])
+        return lost
 
     def _drop_if_idle(self, key: str, lane: _Lane) -> None:
         if not lane.waiting and not lane.running and lane.window == MAX_WINDOW:

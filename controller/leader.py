@@ -1,6 +1,6 @@
 """Leader election: of all controllers that run, the one that holds the Lease acts.
 
-Started by ``assembly``. Leader and candidates share no clock: a candidate takes the Lease over
+Started by ``app``. Leader and candidates share no clock: a candidate takes the Lease over
 once it has seen it unchanged for its whole duration, the leader stops acting a while earlier,
 measured from before it sent its last renewal. Both measure on the boottime clock, which goes on
 while a process is stopped or the machine sleeps; times inside the Lease are for people. A renewal
@@ -19,12 +19,14 @@ from datetime import UTC, datetime
 from typing import Any, NoReturn, Protocol
 
 from framework.clock import BootClock
-from framework.kube.errors import ConflictError, KubeError, NotFoundError
+from framework.kube.errors import KubeError, NotFoundError
 from framework.kube.resources import LEASES, Object, Resource
 
 logger = logging.getLogger(__name__)
 
 _RELEASE_TIMEOUT_SECONDS = 2.0
+# Less time than this is none: a clock need not be finer.
+_LEAST_SECONDS = 0.001
 
 
 class LeadershipLostError(Exception):
@@ -102,7 +104,7 @@ class LeaderElector:
             name: of the Lease.
             identity: unlike that of any other process, now or earlier.
             times: how long what takes.
-            on_change: told each change of ``holds`` that the elector comes to know.
+            on_change: told True when the Lease is held (again), False when it is lost.
         """
         self._client = client
         self._clock = clock
@@ -111,7 +113,6 @@ class LeaderElector:
         self._identity = identity
         self._times = times or LeaseTimes()
         self._on_change = on_change
-        self._was_told_held = False
         # The Lease as last read or written; None: there is none, as far as is known.
         self._lease: Object | None = None
         self._changed_at = -math.inf
@@ -147,22 +148,20 @@ class LeaderElector:
             try:
                 await self._renew()
             except LeadershipLostError:
-                self._held_until = -math.inf
-                self._tell()
+                self._give_up()
                 raise
 
     async def release(self) -> None:
         """Hand the Lease back, as the last thing of all, so that the next need not wait."""
-        if self._held_until == -math.inf:
+        if self._sent_at == -math.inf:
             return
-        self._held_until = -math.inf
-        self._tell()
+        self._give_up()
         try:
             async with asyncio.timeout(_RELEASE_TIMEOUT_SECONDS):
                 # A renewal may have been cut off: only the server knows the version.
                 lease = await self._client.get(LEASES, self._namespace, self._name)
                 if _read_holder(lease) == self._identity:
-                    freed = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+                    freed = _read_spec(lease) | {"holderIdentity": "", "leaseDurationSeconds": 1}
                     await self._client.replace(
                         LEASES, self._namespace, self._name, {**lease, "spec": freed}
                     )
@@ -178,6 +177,8 @@ class LeaderElector:
             holder = _read_holder(self._lease)
             if holder not in {"", self._identity} and not self._is_expired():
                 return f"{holder} leads"
+            if self._lease is None and not self._is_expired():
+                return "the Lease was deleted, its holder may still act"
             await self._write()
         except KubeError as e:
             return str(e)
@@ -186,38 +187,36 @@ class LeaderElector:
     async def _renew(self) -> None:
         """Renew once, in as many tries as the time allows."""
         deadline = self._clock.boottime() + self._times.renew_seconds
+        is_again = False
         while True:
             left = deadline - self._clock.boottime()
-            if left <= 0:
+            if left < _LEAST_SECONDS:
                 raise LeadershipLostError(
                     f"the Lease {self._namespace}/{self._name} was not renewed for"
                     f" {self._times.renew_seconds:g} s"
                 )
             try:
                 async with asyncio.timeout(left):
-                    await self._try_renew()
+                    if is_again:
+                        await self._check_holder()
+                    await self._write()
+                return
             except TimeoutError:
-                continue
+                is_again = True
             except KubeError as e:
                 logger.warning("lease not renewed, trying on", extra={"error": str(e)})
-                await asyncio.sleep(min(self._times.retry_seconds, left))
-                continue
-            if self.holds():
-                return
+                # Whoever wrote it meanwhile is seen at once; a server in trouble gets a rest.
+                await asyncio.sleep(min(self._times.retry_seconds, left) if is_again else 0.0)
+                is_again = True
 
-    async def _try_renew(self) -> None:
-        try:
-            await self._write()
-            return
-        except (ConflictError, NotFoundError):
-            # Someone wrote it, or an earlier renewal arrived whose answer did not.
-            await self._read()
+    async def _check_holder(self) -> None:
+        """Look whose the Lease is: others may have it, or an earlier renewal has arrived."""
+        await self._read()
         holder = _read_holder(self._lease)
         if self._lease is not None and holder != self._identity:
             raise LeadershipLostError(
                 f"the Lease {self._namespace}/{self._name} is held by {holder or 'nobody'}"
             )
-        await self._write()
 
     async def _read(self) -> None:
         """Learn how the Lease stands, and note when it was first seen so."""
@@ -228,7 +227,7 @@ class LeaderElector:
             )
         except NotFoundError:
             lease = None
-        if lease is not None and (self._lease is None or lease["spec"] != self._lease["spec"]):
+        if lease is not None and _read_spec(lease) != _read_spec(self._lease):
             self._changed_at = self._clock.boottime()
         self._lease = lease
 
@@ -252,11 +251,13 @@ class LeaderElector:
                 timeout_seconds=timeout,
             )
         self._changed_at = self._clock.boottime()
+        was_held = self.holds()
         self._held_until = sent_at + self._times.renew_seconds
-        self._tell()
+        if self.holds() and not was_held:
+            self._on_change(True)  # noqa: FBT003 the one argument of a callback
 
     def _build_spec(self) -> Object:
-        spec: dict[str, Any] = dict((self._lease or {}).get("spec") or {})
+        spec = _read_spec(self._lease)
         now = _format_micro_time(self._clock.now())
         if spec.get("holderIdentity") != self._identity:
             spec["acquireTime"] = now
@@ -269,19 +270,21 @@ class LeaderElector:
     def _is_expired(self) -> bool:
         return self._clock.boottime() >= self._changed_at + self._times.lease_seconds
 
-    def _tell(self) -> None:
-        is_held = self.holds()
-        if is_held != self._was_told_held:
-            self._was_told_held = is_held
-            self._on_change(is_held)
+    def _give_up(self) -> None:
+        self._held_until = -math.inf
+        self._on_change(False)  # noqa: FBT003 the one argument of a callback
 
     def _describe(self) -> dict[str, object]:
         return {"lease": f"{self._namespace}/{self._name}", "identity": self._identity}
 
 
+def _read_spec(lease: Object | None) -> dict[str, Any]:
+    return dict((lease or {}).get("spec") or {})
+
+
 def _read_holder(lease: Object | None) -> str:
     """Return who holds a Lease, "" for nobody."""
-    return str(((lease or {}).get("spec") or {}).get("holderIdentity") or "")
+    return str(_read_spec(lease).get("holderIdentity") or "")
 
 
 def _format_micro_time(at: datetime) -> str:

@@ -4,6 +4,8 @@ Called by the worker, the executor and the work queue; served by ``controller.he
 per controller, not the library's global one, so that two controllers fit into one test.
 """
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -57,9 +59,9 @@ class Metrics:
         """Say how many keys wait."""
         self._queue_depth.set(depth)
 
-    def set_frameworks(self, count: int) -> None:
-        """Say how many Frameworks are known."""
-        self._frameworks.set(count)
+    def follow_frameworks(self, count: Callable[[], int]) -> None:
+        """Say who counts the Frameworks known; asked at each scrape."""
+        self._frameworks.set_function(count)
 
     def set_actions_in_flight(self, count: int) -> None:
         """Say how many requests are under way."""

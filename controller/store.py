@@ -4,8 +4,12 @@ Fed by the informers (what watches show) and by the executor and the worker (wha
 returned for our own requests). A result of our own counts like an event that came early. Two
 rules keep it honest: a resourceVersion of an object never goes back, and an object that left a
 watch without being seen terminating is not believed to be gone (FRAMEWORK, "absence").
+
+Our own status is authoritative, but a candidate for leadership has none: while another leads, and
+for a while after, what is stored is trusted until we have written a status ourselves.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -19,10 +23,13 @@ from framework.api import codec, constants
 from framework.api.fielderrors import FieldErrors
 from framework.api.pods import ConfigMapView, ObjectView, PodView, parse_configmap, parse_pod
 from framework.api.types import Framework, FrameworkStatus
+from framework.clock import Clock
 from framework.kube.resources import Object
 
 Name = tuple[ObjectKind, str]
 _REMEMBERED_UIDS = 100_000
+# A status write that the leader before us had sent may arrive so long after we took over.
+_LATE_WRITE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -49,6 +56,7 @@ class Entry:
     unconfirmed: dict[Name, datetime] = field(default_factory=dict)
     end_versions: dict[str, int] = field(default_factory=dict)
     status_written_at: float | None = None
+    addressed_at: float | None = None
     decision_seconds: float = 0.0
 
     @property
@@ -84,10 +92,12 @@ class Entry:
 class Store:
     """All entries. ``on_change`` is told the key of every entry that changed."""
 
-    def __init__(self, on_change: Callable[[str], None]) -> None:
-        """Start empty."""
+    def __init__(self, on_change: Callable[[str], None], clock: Clock | None = None) -> None:
+        """Start empty. ``clock``: for the times entries keep, and for ``follow``."""
         self._entries: dict[str, Entry] = {}
         self._on_change = on_change
+        self._clock = clock
+        self._trusted_until = -math.inf
         # UIDs seen deleted: an answer to our own request that comes later brings none back.
         self._gone: OrderedDict[str, None] = OrderedDict()
 
@@ -104,6 +114,37 @@ class Store:
         entry = self._entries.get(key)
         if entry is not None and entry.is_empty:
             del self._entries[key]
+
+    # --- who leads ----------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Trust every status that is stored: another controller leads."""
+        self._trusted_until = math.inf
+
+    def take_over(self, items: Iterable[Object]) -> None:
+        """Begin to lead, with a list of all Frameworks taken since we do.
+
+        The watch may be behind what the leader before us wrote. It is not replaced by the list,
+        because it may be ahead of that too: what the two do not agree on is read live.
+        """
+        self._trusted_until = self._read_clock() + _LATE_WRITE_SECONDS
+        confirmed = set()
+        for wire in items:
+            entry = self._entries.get(_object_key(wire))
+            known = entry.framework if entry else None
+            if entry is None or known is None or known.metadata.uid != _meta(wire).get("uid"):
+                continue
+            confirmed.add(entry.key)
+            self.apply_framework(wire)
+        for entry in self._entries.values():
+            if entry.framework is not None and entry.key not in confirmed:
+                entry.needs_refresh = True
+
+    def _is_stored_trusted(self, entry: Entry) -> bool:
+        return entry.status_written_at is None and self._read_clock() < self._trusted_until
+
+    def _read_clock(self) -> float:
+        return self._clock.monotonic() if self._clock else 0.0
 
     # --- Frameworks ---------------------------------------------------------------------------
 
@@ -124,8 +165,16 @@ class Store:
         if known is None or known.metadata.uid == _meta(wire).get("uid"):
             self._drop_framework(entry)
 
-    def replace_frameworks(self, items: Iterable[Object]) -> None:
-        """Take the whole list; Frameworks not in it are gone."""
+    def replace_frameworks(self, items: Iterable[Object], *, is_reset: bool = False) -> None:
+        """Take the whole list; Frameworks not in it are gone.
+
+        ``is_reset``: the server's storage was restored from a backup, so that what is known may
+        never have happened: everything is taken as if seen for the first time.
+        """
+        if is_reset:
+            for entry in self._entries.values():
+                entry.framework = None
+                entry.status_written_at = None
         seen = set()
         for wire in items:
             seen.add(_object_key(wire))
@@ -154,9 +203,12 @@ class Store:
 
     def refresh_framework(self, entry: Entry, wire: Object) -> None:
         """Take a live GET after a write whose fate is unknown: what it shows is persisted."""
-        entry.framework = None
+        known = entry.framework
         entry.needs_refresh = False
-        self._take_framework(entry, wire)
+        if known is None or known.metadata.uid != _meta(wire).get("uid"):
+            self._take_framework(entry, wire)
+        else:
+            self._take(entry, wire, self._take_stored)
         self._on_change(entry.key)
 
     def rebase_framework(self, entry: Entry, wire: Object) -> None:
@@ -172,30 +224,51 @@ class Store:
         entry.framework = None
         entry.fault = None
         entry.wire_status = None
-        entry.failures.clear()
-        entry.unconfirmed.clear()
-        entry.live.clear()
+        entry.needs_refresh = False
+        self._forget_outcomes(entry)
         self._on_change(entry.key)
 
     def _take_framework(self, entry: Entry, wire: Object) -> None:
         known = entry.framework
+        if known is None or known.metadata.uid != _meta(wire).get("uid"):
+            self._forget_outcomes(entry)
+            entry.status_written_at = None
+            self._take(entry, wire, self._take_stored)
+        elif self._is_stored_trusted(entry):
+            self._take(entry, wire, self._take_stored)
+        else:
+            self._take(entry, wire, self._take_edit)
+
+    def _take(self, entry: Entry, wire: Object, take: Callable[[Entry, Object], None]) -> None:
         try:
-            if known is None or known.metadata.uid != _meta(wire).get("uid"):
-                entry.failures.clear()
-                entry.live.clear()
-                entry.unconfirmed.clear()
-                entry.framework = codec.decode_framework(wire)
-                entry.wire_status = wire.get("status")
-                entry.is_diverged = False
-            else:
-                metadata = codec.decode_metadata(wire)
-                spec = codec.decode_spec(wire.get("spec"))
-                entry.framework = replace(known, metadata=metadata, spec=spec)
-                entry.is_diverged = wire.get("status") != entry.wire_status
+            take(entry, wire)
             entry.fault = None
         except FieldErrors as e:
             entry.framework = None
             entry.fault = e
+
+    def _take_edit(self, entry: Entry, wire: Object) -> None:
+        known = entry.framework
+        if known is None:
+            return
+        metadata = codec.decode_metadata(wire)
+        spec = codec.decode_spec(wire.get("spec"))
+        entry.framework = replace(known, metadata=metadata, spec=spec)
+        entry.is_diverged = wire.get("status") != entry.wire_status
+
+    def _forget_outcomes(self, entry: Entry) -> None:
+        """Forget what became of the actions for another Framework of this name."""
+        for kind, name in entry.unconfirmed:
+            # No watch shows these, so none would ever say that they are gone.
+            self._discard(entry, kind, name)
+        entry.failures.clear()
+        entry.live.clear()
+        entry.unconfirmed.clear()
+
+    def _take_stored(self, entry: Entry, wire: Object) -> None:
+        entry.framework = codec.decode_framework(wire)
+        entry.wire_status = wire.get("status")
+        entry.is_diverged = False
 
     # --- Pods and ConfigMaps ------------------------------------------------------------------
 
@@ -207,8 +280,16 @@ class Store:
         """Take a watch's word that a Pod is gone, or left the selector."""
         self._remove(wire, ObjectKind.POD)
 
-    def replace_pods(self, items: Iterable[Object], resource_version: str) -> None:
-        """Take the whole list of Pods."""
+    def replace_pods(
+        self,
+        items: Iterable[Object],
+        resource_version: str,
+        *,
+        is_reset: bool = False,
+    ) -> None:
+        """Take the whole list of Pods; ``is_reset`` as for Frameworks."""
+        if is_reset:
+            self._forget_objects(ObjectKind.POD)
         seen: dict[str, set[str]] = {}
         for wire in items:
             seen.setdefault(_object_key(wire), set()).add(str(_meta(wire).get("name")))
@@ -226,8 +307,16 @@ class Store:
         """Take a watch's word that a ConfigMap is gone, or left the selector."""
         self._remove(wire, ObjectKind.CONFIGMAP)
 
-    def replace_configmaps(self, items: Iterable[Object], resource_version: str) -> None:
-        """Take the whole list of attempt ConfigMaps."""
+    def replace_configmaps(
+        self,
+        items: Iterable[Object],
+        resource_version: str,
+        *,
+        is_reset: bool = False,
+    ) -> None:
+        """Take the whole list of attempt ConfigMaps; ``is_reset`` as for Frameworks."""
+        if is_reset:
+            self._forget_objects(ObjectKind.CONFIGMAP)
         seen = set()
         for wire in items:
             seen.add(_object_key(wire))
@@ -284,13 +373,14 @@ class Store:
         entry = self._entries.get(_object_key(wire))
         name, uid = str(_meta(wire).get("name")), _meta(wire).get("uid")
         known = self._view(entry, kind, name) if entry else None
-        if uid:
+        is_going = _meta(wire).get("deletionTimestamp") is not None
+        if uid and is_going:
+            # Not one that only left the selector: a live GET must be able to bring it back.
             self._note_gone(str(uid))
         if entry is None or known is None or known.uid != uid:
             return
         entry.note_end(known.uid, _meta(wire).get("resourceVersion"))
-        is_believed = known.is_terminating or _meta(wire).get("deletionTimestamp") is not None
-        self._end(entry, kind, known, is_believed=is_believed)
+        self._end(entry, kind, known, is_believed=known.is_terminating or is_going)
 
     def _vanish(
         self,
@@ -311,6 +401,20 @@ class Store:
         self._on_change(entry.key)
 
     # --- places -------------------------------------------------------------------------------
+
+    def _forget_objects(self, kind: ObjectKind) -> None:
+        """Forget all objects of a kind and the ends that were seen: some may be undone."""
+        self._gone.clear()
+        for entry in self._entries.values():
+            if kind is ObjectKind.POD:
+                entry.pods.clear()
+                entry.end_versions.clear()
+            else:
+                entry.configmap = None
+            for known in entry.live, entry.unconfirmed:
+                for name in [name for name in known if name[0] is kind]:
+                    known.pop(name)
+            self._on_change(entry.key)
 
     def _take_answer(self, kind: ObjectKind, wire: Object) -> PodView | ConfigMapView | None:
         """Read an answer to our own request; None when the watch told its end meanwhile."""
@@ -345,6 +449,9 @@ class Store:
     def _put(self, entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
         entry.note_seen((kind, view.name), view.uid)
         if isinstance(view, PodView):
+            known = entry.pods.get(view.name)
+            if view.pod_ip and (known is None or known.pod_ip != view.pod_ip):
+                entry.addressed_at = self._read_clock()
             entry.pods[view.name] = view
             if view.is_ended or view.is_terminating:
                 entry.note_end(view.uid, view.resource_version)

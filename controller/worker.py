@@ -7,7 +7,7 @@ them. After a write whose fate is unknown nothing is sent until a live GET has t
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from controller.core.actions import Action
@@ -15,6 +15,7 @@ from controller.core.decide import decide
 from controller.core.decision import Decision
 from controller.core.settings import Settings
 from controller.executor import Executor
+from controller.fence import OPEN, Fence
 from controller.history_log import HistoryLog
 from controller.metrics import Metrics
 from controller.observer import observe
@@ -34,6 +35,10 @@ COALESCE_COST_FACTOR = 5.0
 # A large Framework's events are decided together: a decision may take this share of the time.
 DECISION_SHARE = 4.0
 _MIN_PAUSE_SECONDS = 0.005
+# What waits for the API server is tried when it is back: evenly over so long, or sooner if few.
+_RETRY_SPREAD_SECONDS = 1.0
+_RETRY_STEP_SECONDS = 0.005
+_LAST_WRITERS = 16
 
 
 class Worker:
@@ -51,8 +56,9 @@ class Worker:
         settings: Settings,
         clock: Clock,
         metrics: Metrics,
+        fence: Fence = OPEN,
     ) -> None:
-        """Join the parts."""
+        """Join the parts; nothing is decided while ``fence`` does not hold."""
         self._store = store
         self._queue = queue
         self._writer = writer
@@ -62,14 +68,28 @@ class Worker:
         self._settings = settings
         self._clock = clock
         self._metrics = metrics
+        self._fence = fence
         self._backoffs: dict[str, Backoff] = {}
         self._next_decision_at: dict[str, float] = {}
+        # Keys that came up while nothing may be decided, and those with changes yet unwritten.
+        self._paused: set[str] = set()
+        self._deferred: set[str] = set()
+        self._is_stopping = False
+        self._busy: set[str] = set()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
 
     async def run(self) -> None:
         """Work for ever. A Framework that makes a decision raise stops no other."""
         while True:
             key = await self._queue.get()
             self._metrics.set_queue_depth(len(self._queue))
+            if self._is_stopping or not self._fence.holds():
+                self._paused.add(key)
+                self._queue.done(key)
+                continue
+            self._busy.add(key)
+            self._is_idle.clear()
             try:
                 await self._reconcile(key)
             except asyncio.CancelledError:
@@ -82,6 +102,53 @@ class Worker:
                 self._retry_later(key)
             finally:
                 self._queue.done(key)
+                self._busy.discard(key)
+                if not self._busy:
+                    self._is_idle.set()
+
+    def retry_all(self) -> None:
+        """Try at once what waits for an API server, a Lease or a CRD that is there again."""
+        waiting = self._executor.forgive_outage() | self._backoffs.keys() | self._paused
+        self._backoffs.clear()
+        if self._is_stopping:
+            return
+        self._paused.clear()
+        step = min(_RETRY_STEP_SECONDS, _RETRY_SPREAD_SECONDS / max(1, len(waiting)))
+        for number, key in enumerate(sorted(waiting)):
+            self._queue.add_after(key, number * step)
+
+    async def stop(self) -> None:
+        """Begin no decision any more; wait until those begun are carried out."""
+        self._is_stopping = True
+        await self._is_idle.wait()
+
+    async def write_rest(self) -> None:
+        """After ``stop``, write the statuses that were decided late or never, once each."""
+        keys = iter(sorted(self._paused | self._deferred))
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(_LAST_WRITERS):
+                tasks.create_task(self._write_some(keys), name=f"last-writes-{number}")
+
+    async def _write_some(self, keys: Iterator[str]) -> None:
+        for key in keys:
+            entry = self._store.find(key)
+            if entry is None or entry.needs_refresh:
+                continue
+            try:
+                await self._write_last(entry)
+            except asyncio.CancelledError:
+                raise
+            except Exception:
+                logger.exception("decision failed", extra={"framework": key})
+
+    async def _write_last(self, entry: Entry) -> None:
+        decision = self._decide(entry)
+        before = entry.framework
+        if decision is None or decision.status is None:
+            return
+        if await self._writer.write_status(entry, decision.status):
+            self._history.log(decision.snapshots)
+            self._reporter.report_change(before, decision.status, decision.events)
 
     async def _reconcile(self, key: str) -> None:
         entry = self._store.find(key)
@@ -133,13 +200,19 @@ class Worker:
                 self._executor.submit(entry.key, ())
                 self._retry_later(entry.key)
                 return
+            self._deferred.discard(entry.key)
             self._history.log(decision.snapshots)
             self._reporter.report_change(before, status, decision.events)
-        if decision.looked_at is not None:
-            self._writer.note_look(entry, decision.looked_at)
+        configmap = entry.configmap
         is_published = True
         if decision.publication is not None and not is_deferred:
             is_published = await self._writer.publish(entry, decision.publication)
+        if decision.looked_at is not None and is_published and not is_deferred:
+            self._writer.note_look(entry, decision.looked_at)
+        if not is_published and entry.configmap is not configmap:
+            # What the actions rely on is another than it was: decide anew.
+            actions = ()
+            self._queue.add(entry.key)
         self._executor.submit(entry.key, actions)
         self._schedule(entry, decision, is_deferred=is_deferred)
         if is_published:
@@ -160,6 +233,7 @@ class Worker:
         if decision.is_unfinished:
             self._queue.add(entry.key)
         if is_deferred:
+            self._deferred.add(entry.key)
             self._queue.add_after(entry.key, self._coalesce_seconds(entry))
         if decision.wake_at is not None:
             self._queue.add_after(entry.key, _seconds_until(decision.wake_at, self._clock.now()))
@@ -172,6 +246,7 @@ class Worker:
         self._executor.submit(key, ())
         self._queue.forget(key)
         self._backoffs.pop(key, None)
+        self._deferred.discard(key)
         self._next_decision_at.pop(key, None)
 
 

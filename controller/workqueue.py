@@ -7,6 +7,8 @@ those of client-go's workqueue.
 import asyncio
 from collections import deque
 
+_LEAST_SECONDS = 0.001
+
 
 class WorkQueue:
     """Keys waiting to be decided. For one event loop."""
@@ -37,7 +39,8 @@ class WorkQueue:
             self.add(key)
             return
         loop = asyncio.get_running_loop()
-        due = loop.time() + seconds
+        # A timer may fire a tick of the clock early: what is nearly due would spin until it is.
+        due = loop.time() + max(seconds, _LEAST_SECONDS)
         timer = self._timers.get(key)
         if timer is not None:
             if timer.when() <= due:

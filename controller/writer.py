@@ -6,16 +6,18 @@ Called by the worker. Every write names the version or the instance it relies on
 
 import base64
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from controller.core.actions import ObjectKind
 from controller.core.decision import Publication
+from controller.fence import OPEN, Fence
 from controller.metrics import Metrics
 from controller.store import Entry, Store
 from framework.api import codec, constants
-from framework.api.roster import encode_roster
+from framework.api.roster import Roster, encode_roster
 from framework.api.types import Framework, FrameworkStatus
 from framework.clock import Clock
 from framework.kube.client import KubeClient
@@ -38,18 +40,32 @@ class Writer:
         clock: Clock,
         metrics: Metrics,
         compression_min_bytes: int | None,
+        fence: Fence = OPEN,
+        on_status_missing: Callable[[], None] = lambda: None,
     ) -> None:
-        """Write through ``client``; ``compression_min_bytes`` None never compresses."""
+        """Prepare; nothing is sent yet.
+
+        Args:
+            client: writes go through it, while ``fence`` holds.
+            store: learns what was written.
+            clock: for the spacing of writes and for measurements.
+            metrics: counts them.
+            compression_min_bytes: from which size a status is compressed, None for never.
+            fence: asked before each write.
+            on_status_missing: called when a Framework that exists has no /status.
+        """
         self._client = client
         self._store = store
         self._clock = clock
         self._metrics = metrics
         self._compression_min_bytes = compression_min_bytes
+        self._fence = fence
+        self._on_status_missing = on_status_missing
 
     async def write_status(self, entry: Entry, status: FrameworkStatus) -> bool:
         """Persist a status; False if it is not persisted, or not known to be."""
         framework = entry.framework
-        if framework is None:
+        if framework is None or not self._fence.holds():
             return False
         started = self._clock.monotonic()
         try:
@@ -63,6 +79,11 @@ class Writer:
         except ConflictError as e:
             self._count(_STATUS, "update", e, started)
             await self._rebase(entry)
+            return False
+        except NotFoundError as e:
+            self._count(_STATUS, "update", e, started)
+            if await self._rebase(entry):
+                self._on_status_missing()
             return False
         except KubeError as e:
             self._count(_STATUS, "update", e, started)
@@ -84,6 +105,9 @@ class Writer:
 
     async def publish(self, entry: Entry, publication: Publication) -> bool:
         """Publish a generation or the progress; False if that must be tried again."""
+        if not self._fence.holds():
+            return False
+        before = entry.published.roster
         started = self._clock.monotonic()
         try:
             wire = await self._client.patch(
@@ -105,27 +129,35 @@ class Writer:
         self._store.record_own(entry, ObjectKind.CONFIGMAP, wire, now)
         if publication.roster is not None:
             entry.published = replace(entry.published, published_at=now, looked_at=None)
-            self._log_roster(entry, publication)
+            self._log_roster(entry, publication.roster)
+            self._measure_roster(entry, before, publication.roster)
         return True
 
     def note_look(self, entry: Entry, at: datetime) -> None:
         """Remember when the gang's progress was looked at."""
         entry.published = replace(entry.published, looked_at=at)
 
-    async def _rebase(self, entry: Entry) -> None:
-        """After a conflict: the spec or metadata moved on, the status stays ours."""
+    async def _rebase(self, entry: Entry) -> bool:
+        """After a conflict: the spec or metadata moved on, the status stays ours.
+
+        Returns:
+            Whether there is such a Framework.
+        """
         wire = await self._read(entry)
         if wire is None:
-            entry.needs_refresh = True
-        else:
-            self._store.rebase_framework(entry, wire)
+            entry.needs_refresh = entry.framework is not None
+            return False
+        self._store.rebase_framework(entry, wire)
+        return True
 
     async def _read(self, entry: Entry) -> Object | None:
         try:
             return await self._client.get(FRAMEWORKS, entry.namespace, entry.name)
-        except NotFoundError:
-            self._store.drop_framework(entry)
         except KubeError as e:
+            if isinstance(e, NotFoundError) and e.is_object_missing:
+                self._store.drop_framework(entry)
+                return None
+            # Also while the CRD is away or being replaced, which is nobody's deletion.
             logger.warning("cannot read", extra={"framework": entry.key, "error": str(e)})
         return None
 
@@ -137,7 +169,7 @@ class Writer:
         except KubeError as e:
             logger.warning("cannot read", extra={"framework": entry.key, "error": str(e)})
         else:
-            self._store.apply_configmap(wire)
+            self._store.record_own(entry, ObjectKind.CONFIGMAP, wire, self._clock.now())
 
     def _build_body(self, framework: Framework, status: FrameworkStatus) -> Object:
         wire = codec.encode_status(status)
@@ -156,10 +188,17 @@ class Writer:
             "status": wire,
         }
 
-    def _log_roster(self, entry: Entry, publication: Publication) -> None:
-        roster = publication.roster
-        if roster is None:
+    def _measure_roster(self, entry: Entry, before: Roster | None, roster: Roster) -> None:
+        if not roster.complete or (before is not None and before.complete):
             return
+        if entry.addressed_at is not None:
+            self._metrics.observe_release(self._clock.monotonic() - entry.addressed_at)
+        status = entry.framework.status if entry.framework else None
+        if before is None and status is not None:
+            waited = self._clock.now() - status.attempt_status.start_time
+            self._metrics.observe_gang_wait(waited.total_seconds())
+
+    def _log_roster(self, entry: Entry, roster: Roster) -> None:
         logger.info(
             "roster published",
             extra={

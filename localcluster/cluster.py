@@ -43,6 +43,8 @@ NODE_NAME = "local"
 HOST = "127.0.0.1"
 # Several local clusters on one machine must not fight for the default port.
 CONTROLLER_ARGUMENTS = ("--health-port", "0")
+# Longer than the kubelet gives its Pods.
+_KUBELET_STOP_SECONDS = 15.0
 
 
 class LocalClusterError(Exception):
@@ -84,6 +86,7 @@ class LocalCluster:
         kube_config: the same for our own client.
         logs_path: directory of the containers' logs.
         logs: reads them, also of Pods that are gone.
+        kubelet: None without one.
         controller: None without one.
     """
 
@@ -98,6 +101,7 @@ class LocalCluster:
         self._kubelet_path = self.directory / "kubelet"
         self.kube_config = KubeConfig(server="", token=secrets.token_urlsafe(32))
         self.logs = LogStore(self.logs_path, clock)
+        self.kubelet: Kubelet | None = None
         self.controller: Supervisor | None = None
         self._clock = clock
         self._uids = uids
@@ -169,7 +173,7 @@ class LocalCluster:
 
     async def _start_kubelet(self, stack: contextlib.AsyncExitStack) -> None:
         client = KubeClient(self.kube_config, user_agent="local-kubelet", clock=self._clock)
-        kubelet = Kubelet(
+        self.kubelet = kubelet = Kubelet(
             await stack.enter_async_context(client),
             clock=self._clock,
             root=self._kubelet_path,
@@ -245,10 +249,16 @@ def _flatten(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException
 
 
 async def _stop_kubelet(kubelet: Kubelet, task: "asyncio.Task[None]") -> None:
-    """Let the kubelet end its Pods; if it is no longer running there is nothing to wait for."""
-    stopping = asyncio.create_task(kubelet.stop(), name="kubelet-stop")
-    await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
+    """Let the kubelet end its Pods, if it has any and still runs."""
+    if kubelet.synced.is_set():
+        stopping = asyncio.create_task(kubelet.stop(), name="kubelet-stop")
+        await asyncio.wait(
+            {task, stopping},
+            timeout=_KUBELET_STOP_SECONDS,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        stopping.cancel()
+    # Before it is synced it may wait for the API server without end, and heeds no stop.
     task.cancel()
 
 

@@ -33,6 +33,7 @@ class SnapshotTrigger(StrEnum):
     FRAMEWORK_DELETION = "OnFrameworkDeletion"
     TASK_RETRY = "OnTaskRetry"
     TASK_DELETION = "OnTaskDeletion"
+    POD_DELETION = "OnPodDeletion"
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,11 @@ class Draft:
         """Tell whether a create of this name is sent and unanswered."""
         return (kind, name) in self._creates_in_flight
 
+    @property
+    def is_any_pod_create_in_flight(self) -> bool:
+        """Tell whether a create of any Pod is sent and unanswered."""
+        return any(kind is ObjectKind.POD for kind, _ in self._creates_in_flight)
+
     def is_gone(self, kind: ObjectKind, name: str, uid: str | None) -> bool:
         """Tell whether an instance is known not to exist; ``uid`` None: any we may have made."""
         key = (kind, name)

@@ -97,6 +97,9 @@ def _observe_missing(draft: Draft) -> None:
     if not draft.is_gone(ObjectKind.CONFIGMAP, name, draft.status.attempt_status.configmap_uid):
         claims.look_up(draft, ObjectKind.CONFIGMAP, name, "the recorded ConfigMap is not cached")
         return
+    if draft.is_any_pod_create_in_flight:
+        # Its Pod would be there beside those of the next attempt; the answer wakes us.
+        return
     is_stop = draft.spec.execution_type is ExecutionType.STOP
     if draft.state is _S.ATTEMPT_CREATION_REQUESTED and is_stop:
         completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)

@@ -19,8 +19,8 @@ def scale(draft: Draft) -> bool:
     """Scale unless the spec no longer shapes the attempt; True if something changed."""
     if draft.state in FRAMEWORK_FROZEN:
         return False
-    is_marked = mark_scale(draft)
-    return compact_scale(draft) or is_marked
+    # A mark is persisted before the Task it marks is dropped or replaced.
+    return mark_scale(draft) or compact_scale(draft)
 
 
 def refresh_timeouts(draft: Draft) -> None:

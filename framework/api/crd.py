@@ -7,15 +7,22 @@ keyed by path, and what a CRD needs besides its schema.
 Three laws of the API server decide the form. A null where the schema does not say nullable is
 dropped without a word. Unknown keys are dropped unless *each* object that may have some says that
 it keeps them. Stored objects must pass too whenever their status is written, so the spec has no
-limit that the Go original's CRD had not, except on fields that are ours and that roles have names
-of their own, and nothing the controller writes is limited. Source: FRAMEWORK, "Objects".
+limit that the Go original's CRD had not, except on fields that are ours, that roles have names of
+their own, and that executionType goes forward; and nothing the controller writes is limited.
+
+Rules in CEL are on single values, never on the whole object: a value that a write leaves as it is
+may break them (Kubernetes >= 1.30), while the whole object changes with each status. They are there
+where a message with the remedy helps; what a number or a list may be, the plain limits say.
+Source: FRAMEWORK, "Objects".
 """
 
+from copy import deepcopy
 from typing import Any
 
 from framework.api import codec, constants
 from framework.api.naming import FRAMEWORK_NAME_PATTERN, ROLE_NAME_PATTERN
 from framework.api.types import ExecutionType
+from framework.api.validation import EXECUTION_TRANSITIONS
 from framework.api.wire import Field, Kind
 
 _ROLE = "spec.taskRoles[]"
@@ -27,13 +34,41 @@ _ATTEMPT = "status.attemptStatus"
 # 1,100 Tasks against one, and 70 ms without.
 _OPAQUE = f"{_ATTEMPT}.{codec.TASK_ROLE_STATUSES}[]"
 
+_RULES_KEY = "x-kubernetes-validations"
 _LISTED_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 _LISTED_BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+
+
+def _build_forward_rule() -> str:
+    """Build a condition of ``oldSelf`` and ``self``; any value may follow one not known here."""
+    conditions = []
+    for source, targets in EXECUTION_TRANSITIONS.items():
+        allowed = [source.value, *sorted(target.value for target in targets)]
+        if len(allowed) < len(ExecutionType):
+            conditions.append(f"(oldSelf != '{source}' || self in {allowed})")
+    return " && ".join(conditions)
+
+
+_FORWARD_ONLY = {
+    "rule": _build_forward_rule(),
+    "message": (
+        "executionType only goes forward: Create, Start, Stop; to run the Framework again, delete "
+        "it and create it anew"
+    ),
+}
+# Beside the pattern, which older API servers know too: it says in words what to do.
+_IS_LABEL = {
+    "rule": f"self.matches('{FRAMEWORK_NAME_PATTERN}')",
+    "message": (
+        "name the Framework with 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter "
+        "or digit"
+    ),
+}
 
 # What the codec's tables do not know. The keys of a list map must be required or defaulted.
 _RULES: dict[str, dict[str, Any]] = {
     "spec.description": {"nullable": True},
-    "spec.executionType": {"default": ExecutionType.START.value},
+    "spec.executionType": {"default": ExecutionType.START.value, _RULES_KEY: [_FORWARD_ONLY]},
     "spec.retryPolicy.maxRetryCount": {"minimum": constants.EXTENDED_UNLIMITED},
     "spec.taskRoles": _LISTED_BY_NAME,
     _ROLE: {"required": ["name"]},
@@ -108,6 +143,8 @@ _DESCRIPTIONS = {
     ),
 }
 
+_MAX_NAME_LENGTH = 63
+
 _COLUMNS = (
     ("State", "string", ".status.state", 0),
     ("Attempt", "integer", ".status.attemptStatus.id", 0),
@@ -171,7 +208,15 @@ def build_schema() -> dict[str, Any]:
             "kind": {"type": "string"},
             "metadata": {
                 "type": "object",
-                "properties": {"name": {"type": "string", "pattern": FRAMEWORK_NAME_PATTERN}},
+                "properties": {
+                    "name": {
+                        "type": "string",
+                        "pattern": FRAMEWORK_NAME_PATTERN,
+                        # Bounds the cost of the rule; the original's pattern had it too.
+                        "maxLength": _MAX_NAME_LENGTH,
+                        _RULES_KEY: [dict(_IS_LABEL)],
+                    }
+                },
             },
             "spec": spec,
             "status": status | {"nullable": True},
@@ -199,7 +244,7 @@ def _build(kind: Kind, path: str, *, is_kept: bool) -> dict[str, Any]:
         schema["x-kubernetes-preserve-unknown-fields"] = True
     if kind.item is not None:
         schema["items"] = _build(kind.item, f"{path}[]", is_kept=is_kept)
-    return schema | _RULES.get(path, {})
+    return schema | deepcopy(_RULES.get(path, {}))
 
 
 def _build_field(field: Field, path: str, *, is_kept: bool) -> dict[str, Any]:

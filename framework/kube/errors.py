@@ -116,6 +116,12 @@ class ForbiddenError(ApiError):
 class NotFoundError(ApiError):
     """404: no such object, or no such resource."""
 
+    @property
+    def is_object_missing(self) -> bool:
+        """Tell whether the server looked for the object, and not only for its path in vain."""
+        details = (self.body or {}).get("details")
+        return isinstance(details, dict) and bool(details.get("name"))
+
 
 class AlreadyExistsError(ApiError):
     """409 on a create: an object of that name is there."""

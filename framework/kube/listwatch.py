@@ -115,7 +115,9 @@ class ListWatch:
         self._backoff = Backoff()
         # Where the next watch begins; None: list first.
         self._version: str | None = None
-        self._listed_version: str | None = None
+        # The newest version the server ever showed, and whether a list contradicted it.
+        self._seen_version: str | None = None
+        self._is_contradicted = False
         self._is_watch_refused = False
 
     async def run(self) -> NoReturn:
@@ -144,13 +146,11 @@ class ListWatch:
                 version = _read_version(page)
         if version is None:
             raise self._build_broken("the list has no resourceVersion")
-        if _is_older(version, self._listed_version):
-            logger.warning(
-                "resourceVersion went back: the API server's storage was restored",
-                extra=self._describe(before=self._listed_version, after=version),
-            )
+        if _is_older(version, self._seen_version):
+            self._confirm_restore(version)
         self._sink.replace(items, version)
-        self._listed_version = version
+        self._seen_version = version
+        self._is_contradicted = False
         self.synced.set()
         # After a refused watch a list alone proves nothing: the next watch may be refused again.
         if not self._is_watch_refused:
@@ -193,6 +193,21 @@ class ListWatch:
         else:
             logger.warning("unknown watch event", extra=self._describe(type=event_type))
         self._version = version
+        if not _is_older(version, self._seen_version):
+            self._seen_version = version
+
+    def _confirm_restore(self, version: str) -> None:
+        """Believe in a restored storage when a second list says the same as the first.
+
+        One alone may come from a server that is behind the others.
+        """
+        if not self._is_contradicted:
+            self._is_contradicted = True
+            raise self._build_broken(f"the list is of version {version}, newer ones were seen")
+        logger.warning(
+            "resourceVersion went back: the API server's storage was restored",
+            extra=self._describe(before=self._seen_version, after=version),
+        )
 
     async def _check_version(self, version: str) -> None:
         """After a broken connection, make sure that the server still knows our version.
@@ -205,6 +220,7 @@ class ListWatch:
             async for page, _ in pages:
                 if _is_older(_read_version(page), version):
                     self._version = None
+                    self._is_contradicted = True
                 break
         self._set_connected(is_connected=True)
 

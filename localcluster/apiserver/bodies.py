@@ -36,13 +36,38 @@ def read_patched(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
         StatusError: 422 where it cannot be read as this type: the patch is at fault, not the body.
     """
     _check_options(options)
+    fault = _patched_kind_fault(rt, body)
+    if fault:
+        raise _unreadable_patch(body, fault)
     try:
         return _read(rt, body, options)
     except DecodeError as error:
-        text = objects.json_text(body)
-        cause = errors.invalid_value("patch", text, str(error))
-        message = f' "" is invalid: patch: {cause.message}'
-        raise errors.StatusError(422, "Invalid", message, causes=[cause]) from error
+        raise _unreadable_patch(body, str(error)) from error
+
+
+def _unreadable_patch(body: Any, why: str) -> errors.StatusError:
+    cause = errors.invalid_value("patch", objects.json_text(body), why)
+    message = f' "" is invalid: patch: {cause.message}'
+    return errors.StatusError(422, "Invalid", message, causes=[cause])
+
+
+def _patched_kind_fault(rt: ResourceType, body: Any) -> str:
+    """Say why a patched object is no longer one of its type; empty if it is one."""
+    if not isinstance(body, dict):
+        return ""
+    kind, version = body.get("kind"), body.get("apiVersion")
+    if rt.is_custom:
+        if not kind:
+            return f"Object 'Kind' is missing in '{objects.json_text(body)}'"
+        if version and version != rt.api_version:
+            name = str(objects.get_path(body, "metadata", "name") or "")
+            cause = errors.invalid_value("apiVersion", version, f"must be {rt.api_version}")
+            raise errors.invalid(rt, name, [cause])
+    elif (version or rt.api_version) != rt.api_version:
+        return f'no kind "{kind}" is registered for version "{version}"'
+    elif (kind or rt.kind) != rt.kind:
+        return f"converting ({rt.version}.{kind}) to ({rt.kind}): unknown conversion"
+    return ""
 
 
 def _read(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
@@ -116,9 +141,12 @@ def _read_custom(rt: ResourceType, body: Object, decoder: Decoder) -> Object:
 
 
 def _report_unknown(unknown: list[str], options: WriteOptions) -> None:
-    if not unknown or options.field_validation == IGNORE:
+    if options.field_validation == IGNORE:
         return
-    found = [f"unknown field {errors.quote(path)}" for path in unknown]
+    found = [f"duplicate field {errors.quote(path)}" for path in options.duplicates]
+    found += [f"unknown field {errors.quote(path)}" for path in unknown]
+    if not found:
+        return
     if options.field_validation == STRICT:
         raise DecodeError("strict decoding error: " + ", ".join(found))
     options.warnings.extend(found)

@@ -4,7 +4,6 @@
 so a type is served as soon as its definition is stored and until it is gone.
 """
 
-import re
 from typing import Any
 
 from localcluster.apiserver import names, objects
@@ -12,11 +11,11 @@ from localcluster.apiserver.collection import DEFINITIONS_KEY
 from localcluster.apiserver.errors import Cause, Object, invalid_value, not_supported, required
 from localcluster.apiserver.history import Change
 from localcluster.apiserver.registry import PrinterColumn, ResourceType, ScaleFields
+from localcluster.apiserver.schemadefinitions import schema_faults
 from localcluster.apiserver.state import State
 from localcluster.apiserver.strategy import Strategy
 
 _AGE = PrinterColumn("Age", "date", ".metadata.creationTimestamp")
-_ANY_TYPE = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
 _SCOPES = ("Cluster", "Namespaced")
 
 
@@ -265,33 +264,4 @@ def _version_faults(version: Object, path: str, *, is_only: bool) -> list[Cause]
             if schema.get("type")
             else required(f"{where}.type", detail)
         )
-    return found + _schema_faults(schema, "spec.validation.openAPIV3Schema" if is_only else where)
-
-
-def _schema_faults(schema: Any, path: str) -> list[Cause]:
-    """Check what makes a schema structural and its patterns readable."""
-    found: list[Cause] = []
-    if not isinstance(schema, dict):
-        return found
-    pattern = schema.get("pattern")
-    if pattern:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            found.append(
-                invalid_value(f"{path}.pattern", pattern, f"must be a valid regex: {error}")
-            )
-    below = [
-        (f"{path}.properties[{name}]", item, "object fields")
-        for name, item in (schema.get("properties") or {}).items()
-    ]
-    if isinstance(schema.get("items"), dict):
-        below.append((f"{path}.items", schema["items"], "array items"))
-    if isinstance(schema.get("additionalProperties"), dict):
-        where = f"{path}.additionalProperties"
-        below.append((where, schema["additionalProperties"], "object fields"))
-    for where, item, what in below:
-        if isinstance(item, dict) and not item.get("type") and not any(map(item.get, _ANY_TYPE)):
-            found.append(required(f"{where}.type", f"must not be empty for specified {what}"))
-        found += _schema_faults(item, where)
-    return found
+    return found + schema_faults(schema, "spec.validation.openAPIV3Schema" if is_only else where)

@@ -1,12 +1,16 @@
 """Custom objects: validated by their CRD's schema, with an optional status subresource.
 
-``strategies`` makes one per served version. Pruning and defaults come before (``bodies``). CEL
-rules (``x-kubernetes-validations``) would be checked in ``object_faults`` after the schema.
+``strategies`` makes one per served version. Pruning and defaults come before (``bodies``). What an
+update leaves as it is may break the schema: definitions become stricter while objects are stored.
 """
 
-from localcluster.apiserver import errors, objects, schema
+from functools import cached_property
+
+from localcluster.apiserver import errors, objects, rules, schema
 from localcluster.apiserver.collection import DEFINITIONS_KEY
+from localcluster.apiserver.correlation import Correlation
 from localcluster.apiserver.errors import Cause, Object
+from localcluster.apiserver.listtypes import duplicate_faults
 from localcluster.apiserver.registry import ResourceType
 from localcluster.apiserver.state import State
 from localcluster.apiserver.strategy import Strategy, keep_field
@@ -43,11 +47,46 @@ class CustomStrategy(Strategy):
         for name in (set(new) | set(old)) - {"status"}:
             keep_field(new, old, name)
 
-    def object_faults(self, obj: Object) -> list[Cause]:
-        """Check an object against the schema."""
-        return [] if self.rt.schema is None else schema.object_faults(obj, self.rt.schema)
+    def create_faults(self, obj: Object) -> list[Cause]:
+        """Check a new object against the schema, then against the rules."""
+        if self.rt.schema is None:
+            return []
+        found = schema.object_faults(obj, self.rt.schema)
+        return self._with_rules(found + duplicate_faults(obj, self.rt.schema), obj, None)
+
+    def update_faults(self, new: Object, old: Object) -> list[Cause]:
+        """Check what changed."""
+        if self.rt.schema is None:
+            return []
+        held = Correlation(new, old, self.rt.schema)
+        found = schema.object_faults(new, self.rt.schema, held)
+        return self._with_rules(found + self._new_duplicates(new, old), new, held)
 
     def status_faults(self, new: Object, old: Object) -> list[Cause]:
-        """Check the whole object: the schema does not tell status apart."""
-        del old
-        return self.object_faults(new)
+        """Check the status against the schema; the rules do not tell it apart."""
+        if self.rt.schema is None:
+            return []
+        held = Correlation(new, old, self.rt.schema)
+        found = self._status_faults(new, held)
+        return self._with_rules(found + self._new_duplicates(new, old), new, held)
+
+    def _status_faults(self, new: Object, held: Correlation) -> list[Cause]:
+        declared = ((self.rt.schema or {}).get("properties") or {}).get("status")
+        if "status" not in new or declared is None:
+            return []
+        return schema.value_faults(new["status"], declared, "status", held.key("status"))
+
+    def _new_duplicates(self, new: Object, old: Object) -> list[Cause]:
+        found = duplicate_faults(new, self.rt.schema or {})
+        return [] if found and duplicate_faults(old, self.rt.schema or {}) else found
+
+    def _with_rules(self, found: list[Cause], new: Object, held: Correlation | None) -> list[Cause]:
+        if self._rules is None:
+            return found
+        if rules.is_blocking(found):
+            return [*found, rules.unchecked_fault()]
+        return found + rules.rule_faults(self._rules, new, held)
+
+    @cached_property
+    def _rules(self) -> rules.RuleTree | None:
+        return None if self.rt.schema is None else rules.compile_object(self.rt.schema)

@@ -48,12 +48,15 @@ class Watch:
         matcher: Matcher,
         limit: int,
         on_close: Callable[["Watch"], None],
+        after: int = 0,
     ) -> None:
         """Made by ``History.open``; ``limit`` bounds the events not yet taken."""
         self.rt = rt
         self.on_ready: Callable[[], None] | None = None
         self.initial_count = 0
         """How many of the first events are the state at the start, not changes."""
+        self.after = after
+        """The version the client has; it may be one that is still to come."""
         self._matches = matcher
         self._limit = limit
         self._pending: list[WatchEvent] = []
@@ -93,6 +96,8 @@ class Watch:
 
     def offer(self, change: Change) -> None:
         """Collect a change if this watch selects it; a change of selection is ADDED or DELETED."""
+        if change.resource_version <= self.after:
+            return
         event = self._select(change)
         if event is None or self._overflowed:
             return
@@ -160,9 +165,9 @@ class History:
         found.reverse()
         return found
 
-    def open(self, rt: ResourceType, matcher: Matcher) -> Watch:
-        """Open a watch that sees every change from now on."""
-        watch = Watch(rt, matcher, self._limit, self._forget)
+    def open(self, rt: ResourceType, matcher: Matcher, *, after: int = 0) -> Watch:
+        """Open a watch that sees every change from now on, or from a later version on."""
+        watch = Watch(rt, matcher, self._limit, self._forget, after)
         self._watches.setdefault(rt.key, []).append(watch)
         return watch
 

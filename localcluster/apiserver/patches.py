@@ -57,20 +57,17 @@ def _unappliable(why: str) -> errors.StatusError:
 
 
 def _apply_operation(root: Object, operation: Any) -> None:
-    if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
-        raise errors.bad_request("error decoding patch: an operation needs op and path")
-    name, path = operation.get("op"), operation["path"]
+    name, path = _read_operation(operation)
     if name in ("add", "replace", "test"):
-        if name != "test" and "value" not in operation:
-            raise errors.bad_request(f"error decoding patch: {name} needs a value")
+        # A value left out is null.
         value = copy_json(operation.get("value"))
         {"add": _add, "replace": _replace, "test": _test}[name](root, path, value)
     elif name == "remove":
         _remove(root, path)
     elif name in ("move", "copy"):
         origin = operation.get("from")
-        if not isinstance(origin, str):
-            raise errors.bad_request(f"error decoding patch: {name} needs from")
+        if origin is None:
+            raise _unappliable(f"{name} operation does not apply: it has no from")
         if name == "move" and path.startswith(origin + "/"):
             raise _unappliable("move into itself")
         value = copy_json(_lookup(root, origin, name))
@@ -79,6 +76,19 @@ def _apply_operation(root: Object, operation: Any) -> None:
         _add(root, path, value)
     else:
         raise _unappliable(f"unexpected operation kind: {name}")
+
+
+def _read_operation(operation: Any) -> tuple[str, str]:
+    """Return name and path of an operation."""
+    if not isinstance(operation, dict):
+        raise errors.bad_request("error decoding patch: an operation is an object")
+    for key in ("op", "path", "from"):
+        if not isinstance(operation.get(key, ""), str):
+            raise errors.bad_request(f"error decoding patch: {key} of an operation is a string")
+    name = operation.get("op", "")
+    if "path" not in operation:
+        raise _unappliable(f"{name} operation does not apply: it has no path")
+    return name, operation["path"]
 
 
 def _tokens(path: str) -> list[str]:

@@ -104,7 +104,9 @@ def _patched(rt: ResourceType, old: Object, patch: Any, form: str) -> Any:
     if form == patches.STRATEGIC_MERGE_PATCH and rt.wire_type is not None:
         if not isinstance(patch, dict):
             raise errors.bad_request("error decoding patch: a merge patch is an object")
-        return strategic.apply_strategic_patch(rt.wire_type, old, patch)
+        patched = strategic.apply_strategic_patch(rt.wire_type, old, patch)
+        # The API server patches a typed object here, which has a kind of its own.
+        return {**patched, "apiVersion": rt.api_version, "kind": rt.kind}
     known = [patches.JSON_PATCH, patches.MERGE_PATCH, patches.APPLY_PATCH]
     if rt.wire_type is not None:
         known.insert(2, patches.STRATEGIC_MERGE_PATCH)

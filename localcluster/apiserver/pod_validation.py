@@ -35,6 +35,9 @@ def pod_faults(obj: Object) -> list[Cause]:
     spec = obj["spec"]
     volumes, found = _volume_faults(spec.get("volumes") or [])
     found += _policy_faults(spec)
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        detail = "cannot be set until all schedulingGates have been cleared"
+        found.append(not_allowed("spec.nodeName", detail))
     containers = spec.get("containers") or []
     if not containers:
         found.append(required("spec.containers"))
@@ -84,6 +87,13 @@ def _toleration_faults(tolerations: list[Object]) -> list[Cause]:
             )
             operator = toleration.get("operator", "")
             found.append(invalid_value(f"{path}.operator", operator, detail))
+        if toleration.get("value") and toleration.get("operator") == "Exists":
+            detail = "value must be empty when `operator` is 'Exists'"
+            found.append(invalid_value(f"{path}.operator", toleration["value"], detail))
+        effect = toleration.get("effect", "")
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            found.append(invalid_value(f"{path}.effect", effect, detail))
         found += _enum_faults(toleration, "operator", _OPERATORS, path)
         found += _enum_faults(toleration, "effect", _EFFECTS, path)
     return found
@@ -159,8 +169,6 @@ def _container_faults(
 def _container_policy_faults(container: Object, path: str, *, is_init: bool) -> list[Cause]:
     policy = container.get("restartPolicy")
     found: list[Cause] = []
-    if policy is not None and is_init and policy != "Always":
-        found.append(not_supported(f"{path}.restartPolicy", policy, ["Always"]))
     is_sidecar = is_init and policy == "Always"
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = container.get(name)

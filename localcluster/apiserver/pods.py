@@ -59,8 +59,7 @@ class PodStrategy(Strategy):
         super().prepare_create(obj)
         spec = obj["spec"]
         spec.setdefault("serviceAccountName", "default")
-        for container in spec.get("containers") or ():
-            container.pop("restartPolicy", None)
+        _drop_container_policies(spec)
         _tolerate_lost_nodes(spec)
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
         self._resolve_priority(obj)
@@ -269,6 +268,17 @@ def quality_of_service(spec: Object) -> str:
     return "Guaranteed" if is_guaranteed else "Burstable"
 
 
+def _drop_container_policies(spec: Object) -> None:
+    """Drop what 1.34 takes no notice of: restart policies of containers that are no sidecars."""
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        container.pop("restartPolicyRules", None)
+    for container in spec.get("containers") or ():
+        container.pop("restartPolicy", None)
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") != "Always":
+            container.pop("restartPolicy", None)
+
+
 def _amount(quantities: Object, name: str) -> Any:
     text = quantities.get(name)
     return parse_quantity(text) if text is not None else None
@@ -289,8 +299,8 @@ def _change_faults(new: Object, old: Object) -> list[Cause]:
             detail = "must be less than or equal to previous value"
             found.append(errors.invalid_value(path, deadline, detail))
         return found
-    held = new.get("tolerations") or []
-    if any(toleration not in held for toleration in old.get("tolerations") or ()):
+    held = _tolerated(new)
+    if any(toleration not in held for toleration in _tolerated(old)):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         found.append(errors.not_allowed("spec.tolerations", detail))
     for name in ("containers", "initContainers"):
@@ -300,6 +310,14 @@ def _change_faults(new: Object, old: Object) -> list[Cause]:
     if _fixed_part(new, old) != _fixed_part(old, old):
         found.append(errors.not_allowed("spec", _UPDATE_MESSAGE))
     return found
+
+
+def _tolerated(spec: Object) -> list[Object]:
+    """Return the tolerations without what may be changed of them."""
+    return [
+        {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+        for toleration in spec.get("tolerations") or ()
+    ]
 
 
 def _fixed_part(spec: Object, old: Object) -> Object:

@@ -4,6 +4,7 @@ Called by ``server`` for every request that passed ``auth``. The fixed documents
 discovery, OpenAPI) are answered here, resources by ``verbs``.
 """
 
+import logging
 from collections.abc import Callable
 
 from aiohttp import web
@@ -26,6 +27,8 @@ from localcluster.apiserver.storage import Storage
 from localcluster.apiserver.targets import Target, parse_target
 from localcluster.apiserver.verbs import ResourceVerbs, json_answer, no_such_path
 from localcluster.apiserver.watches import WatchStream
+
+logger = logging.getLogger(__name__)
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
 _OPENAPI_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -60,6 +63,15 @@ class Routes:
             return status_answer(error)
         except web.HTTPRequestEntityTooLarge:
             return status_answer(body_too_large())
+        except (web.HTTPException, ConnectionError, TimeoutError):
+            raise
+        except Exception as error:
+            if request.writer.output_size:
+                # The answer has begun: all that is left is to cut it off.
+                raise
+            logger.exception("request failed", extra={"method": request.method, "path": path})
+            message = f"Internal error occurred: {error!r}"
+            return status_answer(StatusError(500, "InternalError", message))
 
     async def _answer(self, request: web.Request, path: str) -> web.StreamResponse:
         fixed = self._answer_fixed(request, path)

@@ -1,7 +1,8 @@
 """Validation of custom objects by the structural schema of their CRD.
 
-``customs`` calls it after pruning and defaults. The messages are those of the API server, which
-names the JSON path twice. CEL rules are not evaluated here.
+``customs`` calls it after pruning and defaults, ``schemadefinitions`` for the defaults themselves.
+The messages are those of the API server, which names the JSON path twice. Not here: duplicates in
+lists (``listtypes``) and CEL rules (``rules``).
 """
 
 import re
@@ -10,20 +11,26 @@ from functools import lru_cache
 from typing import Any
 
 from localcluster.apiserver import errors, objects
+from localcluster.apiserver.correlation import Correlation
 from localcluster.apiserver.errors import Cause, Object
 from localcluster.apiserver.structural import EMBEDDED_RESOURCE, PRESERVE_UNKNOWN
 
 INT_OR_STRING = "x-kubernetes-int-or-string"
-LIST_TYPE = "x-kubernetes-list-type"
-LIST_MAP_KEYS = "x-kubernetes-list-map-keys"
 _INT32 = 31
 _INT64 = 63
 
 
-def object_faults(obj: Object, schema: Object) -> list[Cause]:
-    """Check a whole custom object; of metadata only what the schema says of it."""
+def object_faults(obj: Object, schema: Object, held: Correlation | None = None) -> list[Cause]:
+    """Check a whole custom object; of metadata only what the schema says of it.
+
+    Args:
+        obj: The object, pruned and with its defaults.
+        schema: Its structural schema.
+        held: Its correlation with the object it replaces, None for a new one. What is wrong with
+            a value that the update leaves as it is, is tolerated.
+    """
     body = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
-    return list(_check(body, _without_required_type(schema), ""))
+    return value_faults(body, _without_required_type(schema), "", held)
 
 
 def _without_required_type(schema: Object) -> Object:
@@ -31,19 +38,29 @@ def _without_required_type(schema: Object) -> Object:
     return {**schema, "required": known}
 
 
-def _check(value: Any, schema: Object, path: str) -> Iterator[Cause]:
+def value_faults(
+    value: Any, schema: Object, path: str, held: Correlation | None = None
+) -> list[Cause]:
+    """Check one value; ``held`` as in ``object_faults``."""
     if value is None and schema.get("nullable"):
-        return
-    found = _type_fault(value, schema, path)
-    if found is not None:
-        yield found
+        return []
+    found = list(_faults(value, schema, path, held))
+    if found and held is not None and held.is_equal():
+        return []
+    return found
+
+
+def _faults(value: Any, schema: Object, path: str, held: Correlation | None) -> Iterator[Cause]:
+    wrong_type = _type_fault(value, schema, path)
+    if wrong_type is not None:
+        yield wrong_type
         return
     yield from _combination_faults(value, schema, path)
     yield from _enum_faults(value, schema, path)
     if isinstance(value, dict):
-        yield from _map_faults(value, schema, path)
+        yield from _map_faults(value, schema, path, held)
     elif isinstance(value, list):
-        yield from _list_faults(value, schema, path)
+        yield from _list_faults(value, schema, path, held)
     elif isinstance(value, str):
         yield from _string_faults(value, schema, path)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -90,11 +107,11 @@ def _invalid(path: str, value: Any, rule: str) -> Cause:
 
 def _combination_faults(value: Any, schema: Object, path: str) -> Iterator[Cause]:
     for branch in schema.get("allOf") or ():
-        yield from _check(value, branch, path)
+        yield from value_faults(value, branch, path)
     any_of = schema.get("anyOf")
     if any_of and not any(_is_valid(value, branch, path) for branch in any_of):
         yield _unmet(path, "must validate at least one schema (anyOf)")
-        yield from _check(value, any_of[0], path)
+        yield from value_faults(value, any_of[0], path)
     one_of = schema.get("oneOf")
     if one_of:
         count = sum(_is_valid(value, branch, path) for branch in one_of)
@@ -102,7 +119,7 @@ def _combination_faults(value: Any, schema: Object, path: str) -> Iterator[Cause
             met = "none valid" if count == 0 else f"{count} valid alternatives"
             yield _unmet(path, f"must validate one and only one schema (oneOf). Found {met}")
         if count == 0:
-            yield from _check(value, one_of[0], path)
+            yield from value_faults(value, one_of[0], path)
     unwanted = schema.get("not")
     if unwanted is not None and _is_valid(value, unwanted, path):
         yield _unmet(path, "must not validate the schema (not)")
@@ -113,7 +130,7 @@ def _unmet(path: str, rule: str) -> Cause:
 
 
 def _is_valid(value: Any, schema: Object, path: str) -> bool:
-    return next(_check(value, schema, path), None) is None
+    return not value_faults(value, schema, path)
 
 
 def _enum_faults(value: Any, schema: Object, path: str) -> Iterator[Cause]:
@@ -128,7 +145,9 @@ def _is_equal(left: Any, right: Any) -> bool:
     return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
 
 
-def _map_faults(value: Object, schema: Object, path: str) -> Iterator[Cause]:
+def _map_faults(
+    value: Object, schema: Object, path: str, held: Correlation | None
+) -> Iterator[Cause]:
     for name in schema.get("required") or ():
         if name not in value:
             yield errors.required(_join(path, name))
@@ -142,7 +161,8 @@ def _map_faults(value: Object, schema: Object, path: str) -> Iterator[Cause]:
     for name, item in value.items():
         below = properties.get(name, additional)
         if isinstance(below, dict):
-            yield from _check(item, below, _join(path, name))
+            known = None if held is None else held.key(name)
+            yield from value_faults(item, below, _join(path, name), known)
         elif additional is False and not schema.get(PRESERVE_UNKNOWN) and name not in properties:
             yield errors.not_allowed(_join(path, name), "unknown field")
     if schema.get(EMBEDDED_RESOURCE):
@@ -164,7 +184,9 @@ def _too_many(path: str, count: int, most: int) -> Cause:
     return Cause("FieldValueTooMany", path, f"Too many: {count}: must have at most {most} {noun}")
 
 
-def _list_faults(value: list[Any], schema: Object, path: str) -> Iterator[Cause]:
+def _list_faults(
+    value: list[Any], schema: Object, path: str, held: Correlation | None
+) -> Iterator[Cause]:
     least, most = schema.get("minItems"), schema.get("maxItems")
     if least is not None and len(value) < least:
         yield _invalid(path, len(value), f"should have at least {least} items")
@@ -177,22 +199,8 @@ def _list_faults(value: list[Any], schema: Object, path: str) -> Iterator[Cause]
     items = schema.get("items")
     if isinstance(items, dict):
         for index, item in enumerate(value):
-            yield from _check(item, items, f"{path}[{index}]")
-    yield from _uniqueness_faults(value, schema, path)
-
-
-def _uniqueness_faults(value: list[Any], schema: Object, path: str) -> Iterator[Cause]:
-    kind = schema.get(LIST_TYPE)
-    if kind not in ("map", "set"):
-        return
-    keys = schema.get(LIST_MAP_KEYS) or ()
-    seen: set[str] = set()
-    for index, item in enumerate(value):
-        shown = {k: item.get(k) for k in keys} if kind == "map" and isinstance(item, dict) else item
-        identity = errors.render_value(shown)
-        if identity in seen:
-            yield errors.duplicate(f"{path}[{index}]", shown)
-        seen.add(identity)
+            known = None if held is None else held.item(index)
+            yield from value_faults(item, items, f"{path}[{index}]", known)
 
 
 @lru_cache(maxsize=1024)

@@ -292,13 +292,12 @@ class Storage:
         """Open a watch after a version; None or 0 begins with what there is, as ADDED.
 
         Raises:
-            StatusError: 410 when the version is too old, 504 when it is not reached yet.
+            StatusError: 410 when the version is too old.
         """
         matches = selectors.compile_selector(rt, namespace, selector)
         if resource_version:
-            self._check_reached(resource_version)
             missed = self._state.history.since(resource_version, rt.key)
-            watch = self._state.history.open(rt, matches)
+            watch = self._state.history.open(rt, matches, after=resource_version)
             for change in missed:
                 watch.offer(change)
             return watch

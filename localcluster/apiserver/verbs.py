@@ -21,9 +21,16 @@ from localcluster.apiserver.forms import (
     event_line,
 )
 from localcluster.apiserver.negotiation import Form, choose_form
-from localcluster.apiserver.options import BACKGROUND, ORPHAN, DeleteOptions, WriteOptions
+from localcluster.apiserver.options import (
+    BACKGROUND,
+    ORPHAN,
+    STRICT,
+    WARN,
+    DeleteOptions,
+    WriteOptions,
+)
 from localcluster.apiserver.patches import APPLY_PATCH
-from localcluster.apiserver.payloads import decode_object, decode_patch
+from localcluster.apiserver.payloads import decode_object, decode_patch, find_duplicates
 from localcluster.apiserver.podlogs import PodLogSource, open_log
 from localcluster.apiserver.registry import ResourceType
 from localcluster.apiserver.selectors import Selector
@@ -187,7 +194,7 @@ class ResourceVerbs:
     async def _create(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
         options = _read_write_options(request, "CreateOptions")
-        body = decode_object(await request.read(), request.headers.get("Content-Type", ""), rt.kind)
+        body = decode_object(await _read_body(request, options), _content_type(request), rt.kind)
         if target.subresource is not None:
             outcome = self._storage.create_subresource(
                 rt, target.namespace, target.name or "", target.subresource, body, options
@@ -199,7 +206,7 @@ class ResourceVerbs:
     async def _update(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
         options = _read_write_options(request, "UpdateOptions")
-        body = decode_object(await request.read(), request.headers.get("Content-Type", ""), rt.kind)
+        body = decode_object(await _read_body(request, options), _content_type(request), rt.kind)
         item = self._storage.update(
             rt,
             target.namespace,
@@ -213,7 +220,7 @@ class ResourceVerbs:
     async def _patch(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
         options = _read_write_options(request, "PatchOptions")
-        patch, kind = decode_patch(await request.read(), request.headers.get("Content-Type", ""))
+        patch, kind = decode_patch(await _read_body(request, options), _content_type(request))
         if kind == APPLY_PATCH and not options.field_manager:
             raise missing_option("PatchOptions", "fieldManager", "is required for apply patch")
         if kind != APPLY_PATCH and "force" in request.query:
@@ -331,6 +338,22 @@ def _read_write_options(request: web.Request, kind: str) -> WriteOptions:
         field_manager=query.get("fieldManager", ""),
         force=read_flag(query, "force"),
     )
+
+
+async def _read_body(request: web.Request, options: WriteOptions) -> bytes:
+    """Return the body; fields that it has twice go to ``options`` if the client wants to know.
+
+    Only if it says so: it takes a second look at all of a body, which kubectl can afford and the
+    status of a large Framework cannot.
+    """
+    body = await request.read()
+    if request.query.get("fieldValidation") in (STRICT, WARN):
+        options.duplicates.extend(find_duplicates(body, _content_type(request)))
+    return body
+
+
+def _content_type(request: web.Request) -> str:
+    return request.headers.get("Content-Type", "")
 
 
 async def _read_delete_options(request: web.Request) -> DeleteOptions:

@@ -78,6 +78,9 @@ class WatchStream:
         """Write events until the time is up, the client is gone or the stream is stopped."""
         try:
             await self._send(writer)
+        except ConnectionError:
+            # Killed clients are daily business: there is nobody left to tell, and nothing to log.
+            return
         finally:
             self._watch.close()
 
@@ -94,7 +97,8 @@ class WatchStream:
                 version = self._storage.resource_version
                 lines.append(self._renderer.bookmark(version, ends_initial_events=True))
                 marks_end = False
-            if bookmarks.is_due(loop.time()) and not is_over:
+            is_reached = self._storage.resource_version >= self._watch.after
+            if bookmarks.is_due(loop.time()) and not is_over and is_reached:
                 lines.append(self._renderer.bookmark(self._storage.resource_version))
             if lines:
                 async with asyncio.timeout(SLOW_READER_SECONDS):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -57,20 +58,27 @@ def write(path: Path, *roles: str) -> str:
     return str(path)
 
 
-def start(*arguments: str, **env: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
+@contextmanager
+def start(*arguments: str, **env: str) -> "Iterator[subprocess.Popen[str]]":
+    """Run the command line; what still runs at the end of the block is killed."""
+    program = subprocess.Popen(
         [sys.executable, "-m", "cli.main", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "PYTHONUNBUFFERED": "1", **env},
+        env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **env},
     )
+    with program:
+        try:
+            yield program
+        finally:
+            program.kill()
 
 
 def call(*arguments: str, **env: str) -> tuple[int, str]:
     with start(*arguments, **env) as program:
-        output, _ = program.communicate(timeout=100)
+        output = finish(program)
     return program.returncode, output
 
 
@@ -86,7 +94,14 @@ def read_until(program: "subprocess.Popen[str]", pattern: str) -> str:
 
 
 def finish(program: "subprocess.Popen[str]") -> str:
-    output, _ = program.communicate(timeout=60)
+    """Read the rest of the output; a program that does not end is killed and shown."""
+    try:
+        output, _ = program.communicate(timeout=80)
+    except subprocess.TimeoutExpired:
+        # Shows where it hangs.
+        program.send_signal(signal.SIGABRT)
+        output, _ = program.communicate()
+        pytest.fail(f"did not end:\n{output}")
     return output
 
 
@@ -111,7 +126,9 @@ def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
 ) -> None:
     seconds = f"8{os.getpid()}.{int(number)}"
     file = write(tmp_path / "f.yaml", build_role("worker", 2, f"exec sleep {seconds}"))
-    with start("run", "--local", "--directory", str(tmp_path / "state"), file) as program:
+    with start(
+        "run", "--local", "--timeout", "60s", "--directory", str(tmp_path / "state"), file
+    ) as program:
         read_until(program, r"worker/1 +AttemptRunning")
         assert len(find_processes(f"sleep\0{seconds}")) >= 2
         program.send_signal(number)
@@ -276,7 +293,9 @@ def delete_framework(name: str, kubeconfig: str) -> None:
 
 def test_run_whose_reader_goes_away_goes_on_to_the_end(tmp_path: Path) -> None:
     file = write(tmp_path / "f.yaml", build_role("w", 1, "sleep 0.5; exit 3"))
-    with start("run", "--local", "--directory", str(tmp_path / "state"), file) as program:
+    with start(
+        "run", "--local", "--timeout", "60s", "--directory", str(tmp_path / "state"), file
+    ) as program:
         assert program.stdout is not None
         program.stdout.readline()
         program.stdout.close()

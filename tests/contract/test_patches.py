@@ -2,7 +2,16 @@
 
 import pytest
 
-from tests.contract.apiclient import JSON_PATCH, MERGE, STRATEGIC, Api, Object, config_map, pod
+from tests.contract.apiclient import (
+    GROUP,
+    JSON_PATCH,
+    MERGE,
+    STRATEGIC,
+    Api,
+    Object,
+    config_map,
+    pod,
+)
 
 
 async def test_merge_patch_sets_and_removes(api: Api) -> None:
@@ -91,6 +100,67 @@ async def test_json_patch_that_does_not_apply_is_invalid(api: Api, operation: Ob
 
     answer.refused(422, "Invalid")
     assert (await api.get("configmaps", "one")).ok() == created
+
+
+@pytest.mark.parametrize(
+    ("operation", "status"),
+    [
+        ({"op": "replace", "value": 1}, 422),
+        ({"path": "/data", "value": {}}, 422),
+        ({"op": "copy", "path": "/data"}, 422),
+        ({"op": "add", "path": 1, "value": 1}, 400),
+        ("add", 400),
+    ],
+    ids=["no path", "no op", "no from", "path is a number", "no operation"],
+)
+async def test_json_patch_that_lacks_a_part_is_refused(
+    api: Api, operation: object, status: int
+) -> None:
+    (await api.create("configmaps", config_map("one"))).ok()
+
+    answer = await api.patch("configmaps", "one", [operation], JSON_PATCH)
+
+    assert answer.status == status, answer.body
+
+
+async def test_json_patch_without_a_value_sets_null(api: Api) -> None:
+    (await api.create("configmaps", config_map("one", {"a": "1"}))).ok()
+
+    patch = [{"op": "replace", "path": "/data"}]
+    patched = (await api.patch("configmaps", "one", patch, JSON_PATCH)).ok()
+
+    assert not patched.get("data")
+
+
+@pytest.mark.parametrize("plural", ["configmaps", "widgets"])
+@pytest.mark.parametrize(
+    ("patch", "content"),
+    [
+        ({"kind": "Gadget"}, MERGE),
+        ({"apiVersion": "v9"}, MERGE),
+        ([{"op": "replace", "path": "/kind", "value": "Gadget"}], JSON_PATCH),
+        ([{"op": "replace", "path": "/apiVersion", "value": "v9"}], JSON_PATCH),
+    ],
+    ids=["merge kind", "merge version", "json kind", "json version"],
+)
+async def test_patch_to_another_kind_is_invalid(
+    api: Api, plural: str, patch: object, content: str
+) -> None:
+    widget = {"apiVersion": f"{GROUP}/v1", "kind": "Widget", "spec": {"size": 1}}
+    body = config_map("one") if plural == "configmaps" else {**widget, "metadata": {"name": "one"}}
+    (await api.create(plural, body)).ok()
+
+    answer = await api.patch(plural, "one", patch, content)
+
+    answer.refused(422, "Invalid")
+
+
+async def test_strategic_patch_does_not_look_at_the_kind(api: Api) -> None:
+    (await api.create("configmaps", config_map("one"))).ok()
+
+    patched = (await api.patch("configmaps", "one", {"kind": "Pod"}, STRATEGIC)).ok()
+
+    assert patched["kind"] == "ConfigMap"
 
 
 async def test_json_patch_replace_of_an_absent_key_adds_it(api: Api) -> None:
@@ -235,3 +305,13 @@ async def test_strict_patch_with_an_unknown_field_is_refused(api: Api) -> None:
 
     assert answer.status in {400, 422}
     assert 'unknown field "bogus"' in answer.body["message"]
+
+
+async def test_strict_patch_with_a_field_twice_is_refused(api: Api) -> None:
+    (await api.create("configmaps", config_map("one"))).ok()
+    patch = b'{"metadata": {"labels": {"a": "1", "a": "2"}}}'
+
+    answer = await api.patch("configmaps", "one", patch, fieldValidation="Strict")
+
+    answer.refused(422, "Invalid")
+    assert 'duplicate field "metadata.labels.a"' in answer.body["message"]

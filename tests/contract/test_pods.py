@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tests.contract.apiclient import STRATEGIC, Api, Object, pod
+from tests.contract.apiclient import MERGE, STRATEGIC, Api, Object, pod
 
 
 def _with_container(**fields: object) -> Object:
@@ -76,6 +76,33 @@ async def test_invalid_pod_names_the_field(api: Api, body: Object, field: str) -
     assert field in answer.refused(422, "Invalid").fields
 
 
+async def test_gated_pod_cannot_have_a_node(api: Api) -> None:
+    answer = await api.create("pods", _with_spec(nodeName="n1", schedulingGates=[{"name": "a"}]))
+
+    assert answer.refused(422, "Invalid").causes == {("FieldValueForbidden", "spec.nodeName")}
+
+
+@pytest.mark.parametrize(
+    ("policy", "stored"),
+    [("Always", "Always"), ("Never", None), ("OnFailure", None)],
+)
+async def test_only_sidecars_have_a_restart_policy(
+    api: Api, policy: str, stored: str | None
+) -> None:
+    # Others have one in later versions, behind a feature gate.
+    version = (await api.send("GET", "/version")).ok()
+    if int(version["minor"].rstrip("+")) > 34:
+        pytest.skip("restart policies of containers came after 1.34")
+    prepare = {"name": "prepare", "image": "example.com/a:1", "restartPolicy": policy}
+    body = _with_spec(initContainers=[prepare])
+    body["spec"]["containers"][0]["restartPolicy"] = policy
+
+    spec = (await api.create("pods", body)).ok()["spec"]
+
+    assert spec["initContainers"][0].get("restartPolicy") == stored
+    assert "restartPolicy" not in spec["containers"][0]
+
+
 async def test_two_containers_of_one_name_are_invalid(api: Api) -> None:
     body = pod("one")
     body["spec"]["containers"] *= 2
@@ -117,6 +144,48 @@ async def test_pod_image_can_change(api: Api) -> None:
     patched = (await api.patch("pods", "one", patch, STRATEGIC)).ok()
 
     assert patched["spec"]["containers"][0]["image"] == "example.com/main:2"
+
+
+NO_EXECUTE = {"key": "a", "operator": "Exists", "effect": "NoExecute"}
+
+
+@pytest.mark.parametrize("content", [STRATEGIC, MERGE])
+async def test_tolerations_are_replaced_and_only_grow(api: Api, content: str) -> None:
+    held = {**NO_EXECUTE, "tolerationSeconds": 5}
+    created = (await api.create("pods", _with_spec(tolerations=[held]))).ok()
+    others = created["spec"]["tolerations"][1:]
+    new = {"key": "b", "operator": "Exists"}
+
+    seen = []
+    for tolerations in (
+        [held, *others, new],
+        [{**held, "tolerationSeconds": 50}, *others, new],
+        [*others, new, NO_EXECUTE],
+        [new],
+    ):
+        patch = {"spec": {"tolerations": tolerations}}
+        answer = await api.patch("pods", "one", patch, content)
+        seen.append(answer.status)
+        if answer.status == 200:
+            assert answer.body["spec"]["tolerations"] == tolerations
+
+    assert seen == [200, 200, 200, 422]
+
+
+@pytest.mark.parametrize(
+    "toleration",
+    [
+        {"key": "a", "operator": "Exists", "tolerationSeconds": 5},
+        {"key": "a", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5},
+        {"key": "a", "operator": "Exists", "value": "b"},
+    ],
+    ids=["seconds of no effect", "seconds of another effect", "value of any"],
+)
+async def test_toleration_that_contradicts_itself_is_invalid(api: Api, toleration: Object) -> None:
+    answer = await api.create("pods", _with_spec(tolerations=[toleration]))
+
+    [field] = answer.refused(422, "Invalid").fields
+    assert field.startswith("spec.tolerations[0].")
 
 
 async def test_status_patch_changes_the_status_only(api: Api) -> None:

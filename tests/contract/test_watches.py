@@ -52,6 +52,17 @@ async def test_watch_resumed_from_an_event_brings_the_next_one(api: Api) -> None
     assert (_name(event), _name(resumed)) == (("ADDED", "two"), ("ADDED", "three"))
 
 
+async def test_watch_from_a_version_to_come_is_silent_until_its_end(api: Api) -> None:
+    version = int(await api.version("configmaps")) + 1_000_000
+
+    params = {"resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": 1}
+    async with api.watch("configmaps", **params) as watch:
+        (await api.create("configmaps", config_map("one"))).ok()
+        events = await watch.rest()
+
+    assert (watch.status, events) == (200, [])
+
+
 @pytest.mark.parametrize("params", [{}, {"resourceVersion": "0"}], ids=["unset", "zero"])
 async def test_watch_from_no_version_begins_with_what_there_is(
     api: Api, params: dict[str, str]

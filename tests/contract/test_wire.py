@@ -157,6 +157,37 @@ async def test_json_that_is_no_object_is_bad_request(api: Api, body: bytes) -> N
     (await api.send("POST", api.path("configmaps"), body)).refused(400, "BadRequest")
 
 
+TWICE = b"""{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "name": "two"},
+"data": {"a": "1", "a": "2"}, "data": {"a": "3"}}"""
+
+
+async def test_json_with_a_field_twice_is_refused_when_strict(api: Api) -> None:
+    answer = await api.send("POST", api.path("configmaps"), TWICE, fieldValidation="Strict")
+
+    found = '"metadata.name", duplicate field "data.a", duplicate field "data"'
+    assert f"duplicate field {found}" in answer.refused(400, "BadRequest").body["message"]
+
+
+async def test_json_with_a_field_twice_is_warned_of_on_demand(api: Api) -> None:
+    answer = await api.send("POST", api.path("configmaps"), TWICE, fieldValidation="Warn")
+
+    assert (answer.ok()["metadata"]["name"], answer.ok()["data"]) == ("two", {"a": "3"})
+    warnings = " ".join(answer.headers.getall("Warning", []))
+    assert 'duplicate field \\"metadata.name\\"' in warnings
+
+
+async def test_custom_json_with_a_field_twice_is_refused_when_strict(api: Api) -> None:
+    body = (
+        f'{{"apiVersion": "{GROUP}/v1", "kind": "Widget", "metadata": {{"name": "one"}},'
+        '"spec": {"size": 1, "parts": [{"name": "a", "name": "b"}], "bogus": 1}}'
+    ).encode()
+
+    answer = await api.send("POST", api.path("widgets"), body, fieldValidation="Strict")
+
+    message = answer.refused(400, "BadRequest").body["message"]
+    assert 'duplicate field "spec.parts[0].name", unknown field "spec.bogus"' in message
+
+
 async def test_wrong_content_type_is_unsupported(api: Api) -> None:
     answer = await api.send("POST", api.path("configmaps"), b"{}", content="text/plain")
 

@@ -78,11 +78,12 @@ def test_deployment_when_the_version_moves_gets_the_new_tag(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(manifests, "VERSION", "9.8.7")
-    assert "framework-controller:9.8.7 " in manifests.render_deployment()
-    assert "framework-controller:9.8.7 " in manifests.render_install()
+    rendered = manifests.render_all()
+    for path in (manifests.DEPLOYMENT_FILE, manifests.INSTALL_FILE):
+        assert "framework-controller:9.8.7 " in rendered[path]
+    assert "framework-barrier:9.8.7\n" in rendered[manifests.AGENTS_README_FILE]
 
 
-@pytest.mark.xfail("--leader-elect" not in OPTIONS, reason="no leader election yet", strict=True)
 def test_deployment_gives_the_controller_options_it_has() -> None:
     arguments = POD_SPEC["containers"][0]["args"] + ["--namespace=$(POD_NAMESPACE)"]
     assert {argument.partition("=")[0] for argument in arguments} <= OPTIONS

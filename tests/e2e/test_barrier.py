@@ -36,8 +36,8 @@ LATE = f"gang-worker-{WORKERS - 1}"
 PUNCTUAL = ["gang-ps-0", *(f"gang-worker-{i}" for i in range(WORKERS - 1))]
 REASON = f"Insufficient {SCARCE}"
 RELEASE_SECONDS = 0.15
-RELEASE_TRIES = 6
-# Tries that count: the machine had a core to spare for us.
+RELEASE_TRIES = 5
+# Tries that count: others left us half of the machine.
 QUIET_TRIES = 3
 CORES = len(os.sched_getaffinity(0))
 LOAD_SAMPLES = 10
@@ -46,9 +46,7 @@ LOAD_SAMPLE_SECONDS = 0.02
 
 def build_held_gang(name: str = "gang") -> Object:
     """A gang whose workers all stay Pending until they are bound by hand."""
-    return build_gang(
-        build_role("ps", 1), build_role("worker", WORKERS, is_scarce=True), name=name
-    )
+    return build_gang(build_role("ps", 1), build_role("worker", WORKERS, is_scarce=True), name=name)
 
 
 def end_all(world: GangCluster, framework: str = "gang") -> None:
@@ -125,8 +123,8 @@ async def test_pending_worker_holds_all_and_everybody_says_why(
 
         # Held: nobody's program was started, by what it would have written, its log and its status.
         assert world.list_starts() == {}
-        for pod in PUNCTUAL:
-            assert await world.read_log(pod) == ""
+        for log in world.list_logs(MAIN):
+            assert await world.read_log(log.pod) == ""
         pods = [c for c in world.changes if c.resource is PODS]
         assert not [c.name for c in pods if find_container(c.body, MAIN).keys() - {"waiting"}]
 
@@ -169,13 +167,17 @@ async def release(world: GangCluster, name: str) -> dict[str, float]:
     return seconds
 
 
+def read_running_count() -> int:
+    """Read how many programs run or wait for a core now, this one among them."""
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+
+
 async def count_waiting_programs() -> float:
     """Tell how many programs of this machine want a core while ours want none."""
     counts = []
     for _ in range(LOAD_SAMPLES):
         await asyncio.sleep(LOAD_SAMPLE_SECONDS)
-        running = Path("/proc/loadavg").read_text().split()[3]
-        counts.append(int(running.partition("/")[0]) - 1)
+        counts.append(read_running_count() - 1)
     return sum(counts) / len(counts)
 
 
@@ -189,12 +191,12 @@ async def test_last_address_releases_all_barriers_at_once(world: GangCluster) ->
         slowest = max(seconds.values())
         if slowest <= RELEASE_SECONDS:
             return
-        if load < CORES:
+        if load <= CORES / 2:
             quiet.append(slowest)
         if len(quiet) == QUIET_TRIES:
             break
     if not quiet:
-        pytest.skip(f"other programs keep all {CORES} cores busy: run this test by itself")
+        pytest.skip(f"other programs keep the {CORES} cores busy: run this test by itself")
     assert min(quiet) <= RELEASE_SECONDS, quiet
 
 
@@ -240,7 +242,8 @@ def find_roster(world: GangCluster) -> Object:
     return [
         change.body
         for change in world.changes
-        if change.resource is CONFIGMAPS and constants.ROSTER_KEY in change.body.get("binaryData", {})
+        if change.resource is CONFIGMAPS
+        and constants.ROSTER_KEY in change.body.get("binaryData", {})
     ][-1]
 
 
@@ -270,8 +273,10 @@ async def test_new_attempt_is_not_released_by_the_roster_of_the_old(world: GangC
     for pod in ("gang-ps-0", "gang-worker-0"):
         await world.wait_for_log(pod, "waiting for worker/1", REASON, number=1)
     # Not even when it is found in the new attempt's own ConfigMap.
-    await plant_roster(world, find_roster(world))
-    await world.wait_for_log("gang-ps-0", "attempt 0_", "is seen, not 1_", number=1)
+    with world.paused_controller():
+        await plant_roster(world, find_roster(world))
+        for pod in ("gang-ps-0", "gang-worker-0"):
+            await world.wait_for_log(pod, "attempt 0_", "is seen, not 1_", number=1)
     assert not [name for name in world.list_starts() if name.startswith("gang-1-")]
 
     await world.bind("gang-worker-1", number=1)

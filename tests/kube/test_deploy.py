@@ -1,6 +1,9 @@
 """deploy/ on a real API server: it is accepted, and the agents' roles are enough for them."""
 
+import asyncio
 import contextlib
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from framework.kube.resources import FRAMEWORKS, Object
 from tests.kube.test_gang import Barriers, open_kubelet, pass_barrier_and_succeed, wait_for_state
 from tests.support.controlplane import Access
 from tests.support.fakekubelet import FakePod
-from tests.support.frameworkcrd import ROOT, wait_ready
+from tests.support.frameworkcrd import CRD_FILE, ROOT, wait_ready
 from tests.support.frameworkserver import start_controller
 from tests.support.jsonhttp import JsonHttp
 from tests.support.rights import (
@@ -29,6 +32,43 @@ from tests.support.rights import (
 DEPLOY = ROOT / "deploy"
 AGENTS = DEPLOY / "agents"
 SYSTEM_NAMESPACE = "frameworkbarrier-system"
+# As the original stores it: every key there, null where nothing is known.
+UPGRADE_FRAMEWORK = """\
+apiVersion: frameworkcontroller.microsoft.com/v1
+kind: Framework
+metadata: {name: stored}
+spec:
+  description: ""
+  executionType: Create
+  retryPolicy: {fancyRetryPolicy: false, maxRetryCount: 0}
+  taskRoles:
+  - name: worker
+    taskNumber: 1
+    frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceededTaskCount: -1}
+    task:
+      retryPolicy: {fancyRetryPolicy: false, maxRetryCount: 0}
+      podGracefulDeletionTimeoutSec: null
+      pod:
+        metadata: {creationTimestamp: null}
+        spec: {containers: [{name: main, image: "local/none:1", resources: {}}]}
+status:
+  startTime: "2026-01-02T03:04:05Z"
+  completionTime: null
+  runTime: null
+  state: AttemptCreationPending
+  transitionTime: "2026-01-02T03:04:05Z"
+  retryPolicyStatus: {totalRetriedCount: 0, accountableRetriedCount: 0, retryDelaySec: null}
+  attemptStatus:
+    id: 0
+    startTime: "2026-01-02T03:04:05Z"
+    runTime: null
+    completionTime: null
+    instanceUID: null
+    configMapName: stored-attempt
+    configMapUID: null
+    completionStatus: null
+    taskRoleStatuses: []
+"""
 # Granted to agents and not asked for by the barrier: who may watch an object sees no more by these.
 AGENT_UNUSED = {Right("", "configmaps", "get"), Right("", "configmaps", "list")}
 
@@ -95,6 +135,97 @@ def test_install_file_is_what_kustomize_makes_of_the_base(access: Access) -> Non
 
 def test_install_file_is_accepted(access: Access, base: list[Object]) -> None:
     run_kubectl(access, "apply", "--server-side", "-f", str(DEPLOY / "install.yaml"))
+
+
+def read_yaml_block(page: Path, number: int) -> str:
+    """Give a page's YAML block."""
+    blocks: list[str] = re.findall(
+        r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL
+    )
+    return blocks[number]
+
+
+def test_overlay_with_an_own_config_file_mounts_it(access: Access, tmp_path: Path) -> None:
+    overlay = yaml.safe_load(read_yaml_block(ROOT / "docs" / "operations.md", 0))
+    overlay["resources"] = [os.path.relpath(DEPLOY / "base", tmp_path)]
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    (tmp_path / "config.yaml").write_text("workerNumber: 7\n")
+    objects = list(yaml.safe_load_all(run_kubectl(access, "kustomize", str(tmp_path))))
+    config = next(body for body in objects if body["kind"] == "ConfigMap")
+    assert config["data"] == {"config.yaml": "workerNumber: 7\n"}
+    deployment = next(body for body in objects if body["kind"] == "Deployment")
+    spec = deployment["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert spec["volumes"][0]["configMap"]["name"] == config["metadata"]["name"]
+    (mount,) = container["volumeMounts"]
+    assert f"--config={mount['mountPath']}/config.yaml" in container["args"]
+
+
+def test_pod_of_the_agents_readme_is_accepted(
+    access: Access, http: JsonHttp, namespace: str, tmp_path: Path
+) -> None:
+    apply_kustomization(access, write_overlay(tmp_path / "agents", AGENTS / "namespace", namespace))
+    spec = yaml.safe_load(read_yaml_block(AGENTS / "README.md", 1))["spec"]
+    pod = {"metadata": {"name": "test"}, "spec": spec}
+    query = "dryRun=All&fieldValidation=Strict"
+    status, answer = http.request("POST", f"/api/v1/namespaces/{namespace}/pods?{query}", pod)
+    assert status == 201, answer
+    mounts = {
+        c["name"]: [m["name"] for m in c["volumeMounts"]] for c in answer["spec"]["containers"]
+    }
+    assert mounts == {"main": ["frameworkbarrier-volume"]}
+
+
+def build_original_crd() -> Object:
+    """The CRD as the original writes it: no subresource, status and Pod template unchecked."""
+    ours: Object = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {
+        "type": "object",
+        "properties": {"spec": anything, "status": {**anything, "nullable": True}},
+    }
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    names = {key: ours["spec"]["names"][key] for key in ("kind", "listKind", "plural", "singular")}
+    return {**ours, "spec": {**ours["spec"], "names": names, "versions": [version]}}
+
+
+async def test_crd_swapped_as_documented_keeps_what_is_stored(
+    access: Access, http: JsonHttp, kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
+    original = tmp_path / "original.yaml"
+    original.write_text(yaml.safe_dump(build_original_crd()))
+    run_kubectl(access, "replace", "-f", str(original))
+    served = f"/apis/{constants.API_VERSION}"
+    try:
+        await wait_for_status(http, served, is_there=False)
+        fixture = yaml.safe_load(UPGRADE_FRAMEWORK)
+        stored = await kube.create(FRAMEWORKS, namespace, fixture)
+        assert stored["status"] == fixture["status"]
+    finally:
+        run_kubectl(access, "replace", "-f", str(CRD_FILE))
+    await wait_for_status(http, served, is_there=True)
+    kept = await kube.get(FRAMEWORKS, namespace, "stored")
+    assert kept["status"] == fixture["status"]
+    kept["status"]["state"] = "AttemptCreationRequested"
+    written = await kube.replace(FRAMEWORKS, namespace, "stored", kept, subresource="status")
+    assert written["status"]["state"] == "AttemptCreationRequested"
+    assert written["spec"]["taskRoles"] == fixture["spec"]["taskRoles"]
+
+
+async def wait_for_status(http: JsonHttp, path: str, *, is_there: bool) -> None:
+    """Wait until discovery has the status subresource, or has it no more."""
+    wanted = f"{constants.FRAMEWORK_PLURAL}/status"
+    async with asyncio.timeout(30):
+        while True:
+            served = http.request("GET", path)[1]["resources"]
+            if (wanted in {resource["name"] for resource in served}) is is_there:
+                return
+            await asyncio.sleep(0.05)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller.app import main as controller_command
 from framework.api import constants
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
@@ -46,7 +45,6 @@ UNUSED = {
     Right(constants.GROUP, "frameworks/finalizers", "update"): FINALIZERS,
     Right("", "configmaps/finalizers", "update"): FINALIZERS,
 }
-HAS_LEADER_ELECTION = any("--leader-elect" in p.opts for p in controller_command.params)
 _names = (f"fw{number}" for number in itertools.count(1))
 
 
@@ -239,9 +237,6 @@ async def wait_for_event(world: World, reason: str, count: int) -> None:
     raise AssertionError(f"no Event {reason} with count {count}")
 
 
-@pytest.mark.xfail(
-    not HAS_LEADER_ELECTION, reason="the Deployment's controller elects a leader", run=False
-)
 async def test_controller_with_its_shipped_role_is_refused_nothing_and_uses_all(
     deployed: Deployed, kube: KubeClient, namespace: str
 ) -> None:

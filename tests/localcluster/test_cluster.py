@@ -86,7 +86,8 @@ async def test_cluster_that_keeps_its_directory_leaves_all_but_the_kubeconfig(
     tmp_path: Path,
 ) -> None:
     async with build(tmp_path, with_kubelet=True, keeps_directory=True) as cluster:
-        pass
+        assert cluster.kubelet is not None
+        await cluster.kubelet.synced.wait()
     assert "kubelet" in list_names(tmp_path)
     assert not cluster.kubeconfig_path.exists()
 
@@ -124,6 +125,21 @@ async def test_cluster_with_kubelet_has_a_ready_node(tmp_path: Path) -> None:
         conditions = {c["type"]: c["status"] for c in nodes[0]["status"]["conditions"]}
         assert nodes[0]["metadata"]["name"] == "local"
         assert conditions["Ready"] == "True"
+
+
+async def test_cluster_whose_kubelet_never_registers_ends_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, never = asyncio.Event(), asyncio.Event()
+
+    async def register(*_: object) -> None:
+        reached.set()
+        await never.wait()
+
+    monkeypatch.setattr("localcluster.kubelet.kubelet.register_node", register)
+    async with asyncio.timeout(20), build(tmp_path, with_kubelet=True):
+        await reached.wait()
+    assert list_names(tmp_path) == ["logs"]
 
 
 async def test_cluster_whose_controller_is_killed_goes_on_with_a_new_one(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ class Auditor:
     storage: Storage
     faults: list[str] = field(default_factory=list)
     frameworks: dict[str, Framework] = field(default_factory=dict)
+    last: dict[str, Framework] = field(default_factory=dict)
+    """By UID: as it was persisted last, also of those that are gone."""
     pods: dict[str, PodView] = field(default_factory=dict)
     configmaps: dict[str, ConfigMapView] = field(default_factory=dict)
     owned: set[str] = field(default_factory=set)
@@ -180,7 +182,7 @@ class Auditor:
         if event.type == "DELETED":
             self.frameworks.pop(framework.key, None)
             return
-        self.frameworks[framework.key] = framework
+        self.frameworks[framework.key] = self.last[framework.metadata.uid] = framework
         if framework.status is None:
             return
         is_same = before is not None and before.metadata.uid == framework.metadata.uid
@@ -222,6 +224,9 @@ class Auditor:
 
     def _check_new_pod(self, pod: PodView) -> None:
         identity = f"{pod.task_uid}/{pod.task_attempt_id}"
+        if pod.owner is not None and pod.owner.uid not in self.configmaps:
+            # It was on its way when its ConfigMap went; the garbage collector takes it.
+            self.late.add(identity)
         self.created[identity] = self.created.get(identity, 0) + 1
         mine = pod.annotations.get(constants.FRAMEWORK_UID)
         attempt = int(pod.annotations[constants.FRAMEWORK_ATTEMPT_ID])
@@ -253,11 +258,7 @@ class Auditor:
                 yield pod
 
     def _find_framework(self, annotations: Any) -> Framework | None:
-        namespace = annotations.get(constants.FRAMEWORK_NAMESPACE)
-        found = self.frameworks.get(f"{namespace}/{annotations.get(constants.FRAMEWORK_NAME)}")
-        if found is None or found.metadata.uid != annotations.get(constants.FRAMEWORK_UID):
-            return None
-        return found
+        return self.last.get(annotations.get(constants.FRAMEWORK_UID))
 
 
 def _task_of(pod: PodView) -> tuple[str | None, ...]:

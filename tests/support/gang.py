@@ -136,7 +136,7 @@ class _Sink:
 
     def replace(self, items: list[Object], resource_version: str) -> None:
         """Take what a list shows: nothing is made before the first one, and none may follow."""
-        assert not items, f"a watch of {self._resource.plural} had to start anew: {items}"
+        assert not items, f"{self._resource.plural} listed anew at {resource_version}: {items}"
 
     def apply(self, event_type: str, obj: Object) -> None:
         self._take(Change(time.monotonic(), self._resource, event_type, obj))
@@ -209,10 +209,23 @@ class GangCluster:
         temporary.replace(path)
 
     def kill_controller(self) -> None:
+        os.kill(self._find_controller(), signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def paused_controller(self) -> Iterator[None]:
+        """Let the controller see and do nothing in this block."""
+        pid = self._find_controller()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def _find_controller(self) -> int:
         supervisor = self.cluster.controller
         assert supervisor is not None
         assert supervisor.pid is not None, "the controller does not run"
-        os.kill(supervisor.pid, signal.SIGKILL)
+        return supervisor.pid
 
     # --- What tests look at ---------------------------------------------------------------------
 
@@ -264,7 +277,7 @@ class GangCluster:
             return is_pod(name)(change) and change.uid not in earlier
 
         earlier: list[str] = []
-        for _ in range(number + 1):
+        while len(earlier) <= number:
             earlier.append((await self.wait_for(f"another Pod {name}", is_there)).uid)
         return earlier[-1]
 

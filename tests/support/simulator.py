@@ -11,6 +11,7 @@ import base64
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from controller.app import Controller, Options
@@ -39,8 +40,10 @@ from tests.support.storageclient import (
 
 EXIT_CODES = (0, 0, 0, 1, 137, 200, 201, 210)
 MERGE_PATCH = "application/merge-patch+json"
-# Whatever waits for a time of its own has had it by then: retry delays are at most 20 s here.
-SETTLE_SECONDS = 400
+TRACE_LINES = 120
+SETTLE_SECONDS = 600
+# Longer than anything waits by itself: a backoff is at most 30 s, a retry's delay 20 s.
+PATIENCE_SECONDS = 40
 QUIET_SECONDS = 60
 _CONFIG = ControllerConfig(
     conflict_retry_delay_min_seconds=5, conflict_retry_delay_max_seconds=20, worker_number=2
@@ -59,7 +62,7 @@ class FaultyNetwork(Network):
         self.crash_after: int | None = None
         """So many more writes of the controller are sent; then it is killed."""
         self.on_crash: Callable[[], None] = lambda: None
-        self.on_send: Callable[[Request], None] = lambda request: None
+        self.on_send: Callable[[Request], None] = lambda _: None
         self._draw = draw
         self._trace = trace
 
@@ -72,11 +75,11 @@ class FaultyNetwork(Network):
             delay = self._draw.choice((0.0, 0.01, 0.3, 2.0, 12.0))
         fate = Fate(delay / 2, delay / 2)
         if self._draw.random() < self.rate:
-            fate = replace(fate, **self._draw_fault(request))
+            fate = replace(fate, **self._draw_fault())
         self._count_write(request)
         return fate
 
-    def _draw_fault(self, request: Request) -> dict[str, Any]:
+    def _draw_fault(self) -> dict[str, Any]:
         kind = self._draw.choice(("lost", "answer", "error", "applied_error", "silence"))
         if kind == "lost":
             return {"is_lost": True}
@@ -155,7 +158,7 @@ class Simulation:
             clock=self.clock,
             random=self.draw,
         )
-        self._controller = asyncio.create_task(_run(controller), name="controller")
+        self._controller = asyncio.create_task(controller._run_loops(), name="controller")
 
     def crash(self) -> None:
         """Kill the controller: what it sent goes its way, what it knew is lost."""
@@ -212,13 +215,16 @@ class Simulation:
         network.broken.clear()
         self.start()
         for name in sorted(self.squatters):
-            self._attempt(
-                lambda name=name: self._delete(PODS, name, DeleteOptions(grace_seconds=0))
-            )
+            self._attempt(partial(self._delete, PODS, name, DeleteOptions(grace_seconds=0)))
+        last, since = -1, 0
         for second in range(SETTLE_SECONDS):
             self.advance_kubelets(all_pods=True)
             self.storage.collect_garbage()
-            await asyncio.sleep(1.0 if second < 100 else 3.0)
+            if self.storage.resource_version != last:
+                last, since = self.storage.resource_version, second
+            if second - since > PATIENCE_SECONDS:
+                break
+            await asyncio.sleep(1.0)
             self.check()
         quiet = self.storage.resource_version
         self.note("must rest")
@@ -240,7 +246,7 @@ class Simulation:
             self._fail(text)
 
     def _fail(self, text: str) -> None:
-        tail = "\n".join(self.trace[-120:])
+        tail = "\n".join(self.trace[-TRACE_LINES:])
         raise AssertionError(f"seed {self.seed}: {text}\n{tail}\nseed {self.seed}: {text}")
 
     # --- users
@@ -324,7 +330,7 @@ class Simulation:
         if not all_pods:
             pods = [self.draw.choice(pods)] if pods else []
         for pod in pods:
-            self._attempt(lambda pod=pod: self._advance(pod, is_ending=not all_pods), quiet=True)
+            self._attempt(partial(self._advance, pod, is_ending=not all_pods), quiet=True)
 
     def _advance(self, pod: Object, *, is_ending: bool) -> None:
         meta, name = pod["metadata"], pod["metadata"]["name"]
@@ -501,7 +507,7 @@ class Simulation:
         """The published roster names exactly the members, and is complete."""
         name = f"{framework.metadata.name}-attempt"
         wire = self.storage.get(self._type(CONFIGMAPS), NAMESPACE, name)
-        stored = (wire.get("binaryData") or {}).get(constants.ROSTER_KEY)
+        stored = (wire.get("binaryData") or {}).get(constants.ROSTER_KEY, "")
         self._expect(stored, "P8: no roster is published")
         roster = decode_roster(base64.b64decode(stored))
         self._expect(roster.complete, "P8: the roster is not complete")
@@ -539,12 +545,6 @@ class Simulation:
 
     def _type(self, resource: Resource) -> ResourceType:
         return find_type(self.storage, resource)
-
-
-async def _run(controller: Controller) -> None:
-    async with asyncio.TaskGroup() as requests:
-        controller._executor.start(requests)
-        await controller._run_loops()
 
 
 def _build_error(code: int) -> StatusError:

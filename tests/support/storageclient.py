@@ -18,8 +18,10 @@ import yaml
 from framework.clock import Clock, SequentialUids
 from framework.kube.client import KubeClient, PatchContent, WatchEvent
 from framework.kube.errors import UnreachableError, build_api_error
+from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS as CUSTOM_RESOURCE
 from framework.kube.resources import Object, Resource
 from localcluster.apiserver.builtins import CUSTOM_RESOURCE_DEFINITIONS
+from localcluster.apiserver.discovery import Discovery
 from localcluster.apiserver.errors import StatusError
 from localcluster.apiserver.options import DeleteOptions
 from localcluster.apiserver.registry import ResourceType
@@ -130,6 +132,18 @@ class StorageClient(KubeClient):
         return await self._send(
             request, lambda: self.storage.get(rt, namespace, name), timeout_seconds
         )
+
+    async def get_raw(self, path: str, *, timeout_seconds: float = 30) -> bytes:
+        """Answer discovery of one group and version, the only such path the controller reads."""
+        _, group, version = path.strip("/").split("/")
+        discovery = Discovery(self.storage.registry.all())
+        request = Request("get", CUSTOM_RESOURCE, path)
+        document = await self._send(
+            request, lambda: discovery.resource_list(group, version), timeout_seconds
+        )
+        if document is None:
+            raise build_api_error(404, b"404 page not found", method="GET", path=path)
+        return msgspec.json.encode(document)
 
     async def list(
         self,

@@ -94,6 +94,20 @@ def get_task(status: FrameworkStatus, index: int = 0, role: str = "worker") -> T
     return found.tasks[index]
 
 
+def answer_conditions(snapshot: Snapshot) -> Snapshot:
+    """The same with the conditions, counts and generation a decision would add to its status."""
+    status, decided = snapshot.framework.status, decide(snapshot, SETTINGS).status
+    if status is None or decided is None:
+        return snapshot
+    status = replace(
+        status,
+        conditions=decided.conditions,
+        ready_tasks=decided.ready_tasks,
+        observed_generation=decided.observed_generation,
+    )
+    return replace(snapshot, framework=replace(snapshot.framework, status=status))
+
+
 def list_keys(actions: Iterable[Action]) -> list[tuple[str, str]]:
     """What actions do, as (verb, name)."""
     return [(action.key.verb.value, action.key.name) for action in actions]

@@ -15,14 +15,22 @@ from tests.support.builders import (
     build_spec,
     build_status,
 )
-from tests.support.worlds import SETTINGS, World, build_snapshot, get_status, get_task
+from tests.support.worlds import (
+    SETTINGS,
+    World,
+    answer_conditions,
+    build_snapshot,
+    get_status,
+    get_task,
+)
 
 S = FrameworkState
 
 
 def test_quiet_framework_needs_nothing() -> None:
     status = replace(build_status(), observed_generation=1)
-    decision = decide(build_snapshot(status=status, pods=[build_pod()]), SETTINGS)
+    snapshot = build_snapshot(status=status, pods=[build_pod()])
+    decision = decide(answer_conditions(snapshot), SETTINGS)
     assert decision.status is None
     assert not decision.actions
     assert not decision.is_unfinished

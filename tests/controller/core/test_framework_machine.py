@@ -34,7 +34,15 @@ from tests.support.builders import (
     build_status,
     build_task,
 )
-from tests.support.worlds import NOW, SETTINGS, build_snapshot, get_status, get_task, list_keys
+from tests.support.worlds import (
+    NOW,
+    SETTINGS,
+    answer_conditions,
+    build_snapshot,
+    get_status,
+    get_task,
+    list_keys,
+)
 
 S = FrameworkState
 NAME = "gang-attempt"
@@ -46,7 +54,7 @@ TERMINATING = at(90)
 
 
 def step(snapshot: Snapshot, settings: Settings = SETTINGS) -> Decision:
-    return decide(snapshot, settings)
+    return decide(answer_conditions(snapshot), settings)
 
 
 def pending(attempt_id: int = 0, **fields: Any) -> FrameworkStatus:
@@ -482,3 +490,12 @@ def test_foreign_configmap_that_took_the_name_gets_no_roster() -> None:
         status=in_state(S.ATTEMPT_RUNNING), configmap=foreign, pods=[build_pod()]
     )
     assert step(snapshot).publication is None
+
+
+def test_end_of_the_attempt_waits_for_pods_that_are_on_their_way() -> None:
+    create = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/0")
+    fields: dict[str, Any] = {"configmap": None, "live": GONE}
+    status = in_state(S.ATTEMPT_PREPARING, TaskState.ATTEMPT_CREATION_PENDING)
+    waiting = step(build_snapshot(status=status, in_flight=frozenset({create}), **fields))
+    assert (waiting.status, waiting.actions) == (None, ())
+    assert get_status(step(build_snapshot(status=status, **fields))).state is S.COMPLETED

@@ -91,7 +91,7 @@ def test_complete_gang_gets_its_first_generation() -> None:
 
 def test_equal_gang_is_not_published_again() -> None:
     outcome = decide_roster(gang(published=published()))
-    assert outcome == RosterOutcome()
+    assert outcome.publication is None
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,8 @@ def test_further_addresses_come_from_the_cache() -> None:
 def test_generations_keep_their_distance() -> None:
     known = published(2, 99.9)
     draft = gang(published=known, pods=(build_pod(),))
-    assert decide_roster(draft) == RosterOutcome()
+    outcome = decide_roster(draft)
+    assert (outcome.publication, outcome.looked_at) == (None, None)
     assert draft.wake_at == at(99.9) + timedelta(seconds=0.2)
     late = gang(published=published(2, 99.8), pods=(build_pod(),))
     assert get_roster(decide_roster(late)).generation == 3
@@ -254,12 +255,13 @@ def test_progress_that_did_not_change_is_looked_at_but_not_told() -> None:
     assert first.publication is not None
     known = PublishedRoster(is_announced=True, progress=first.publication.progress, looked_at=at(5))
     again = decide_roster(gang(published=known, pods=(build_pod(),)))
-    assert again == RosterOutcome(None, NOW)
+    assert (again.publication, again.looked_at) == (None, NOW)
 
 
 def test_progress_is_looked_at_once_a_step_of_the_ladder() -> None:
     draft = gang(pods=(build_pod(),))
-    assert decide_roster(draft) == RosterOutcome()
+    outcome = decide_roster(draft)
+    assert (outcome.publication, outcome.looked_at) == (None, None)
     assert draft.wake_at == at(110)
 
 
@@ -276,5 +278,6 @@ def test_progress_ladder_begins_anew_when_a_published_gang_turns_incomplete() ->
 def test_progress_without_a_creation_time_counts_from_now() -> None:
     configmap = replace(build_configmap(), creation_time=None)
     draft = gang(pods=(), configmap=configmap)
-    assert decide_roster(draft) == RosterOutcome()
+    outcome = decide_roster(draft)
+    assert (outcome.publication, outcome.looked_at) == (None, None)
     assert draft.wake_at == at(102)

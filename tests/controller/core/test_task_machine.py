@@ -34,6 +34,7 @@ from tests.support.builders import (
 from tests.support.worlds import (
     NOW,
     SETTINGS,
+    answer_conditions,
     build_failure,
     build_snapshot,
     get_status,
@@ -69,7 +70,7 @@ def world(
 
 
 def step(snapshot: Snapshot) -> Decision:
-    return decide(snapshot, SETTINGS)
+    return decide(answer_conditions(snapshot), SETTINGS)
 
 
 def after(snapshot: Snapshot) -> TaskStatus:

@@ -139,3 +139,18 @@ async def test_client_that_never_reads_loses_its_watch(storage: Storage) -> None
 
     assert asyncio.get_running_loop().time() == 30
     assert stream._watch.closed
+
+
+async def test_client_that_is_gone_ends_its_watch_quietly(storage: Storage) -> None:
+    class Gone(_Client):
+        async def write(self, data: bytes) -> None:
+            assert data
+            raise ConnectionResetError
+
+    stream = _stream(storage, WatchOptions(timeout_seconds=100))
+    _write(storage, "one")
+
+    await stream.send(Gone())
+
+    assert asyncio.get_running_loop().time() == 0
+    assert stream._watch.closed

@@ -51,7 +51,11 @@ def test_json_patch_applies(operations: list[Object], expected: Object) -> None:
         ([{"op": "replace", "path": "/a/5", "value": 1}], 422),
         ([{"op": "move", "from": "/a", "path": "/a/b"}], 422),
         ([{"op": "nonsense", "path": "/a"}], 422),
-        ([{"op": "add", "path": "/a"}], 400),
+        ([{"op": "add", "value": 1}], 422),
+        ([{"op": "copy", "path": "/b"}], 422),
+        ([{"path": "/a", "value": 1}], 422),
+        ([{"op": "copy", "path": "/b", "from": 1}], 400),
+        (["add"], 400),
         ({"op": "add"}, 400),
         ([{"path": 1}], 400),
         ([{"op": "test", "path": ""}] * 10_001, 413),
@@ -231,7 +235,11 @@ def test_apply_of_lists_with_keys_keeps_other_managers_items(world: World) -> No
         "type": "array",
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["name"],
-        "items": {"type": "object", "properties": {"name": {"type": "string"}}},
+        "items": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {"name": {"type": "string"}},
+        },
     }
     world.create_definition(definition({"list": listed}))
     applied(world, "widgets", widget("w", list=[{"name": "a"}]))

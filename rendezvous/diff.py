@@ -1,0 +1,94 @@
+"""What changed between two generations, as processes are told. Pure.
+
+Called by the agent before it notifies. Whether a generation may be shown at all (complete, newer)
+is not decided here.
+"""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from framework.api.naming import TaskKey
+from framework.api.roster import Member, Roster
+
+
+class PeerChange(NamedTuple):
+    """A member that came, went or moved. ``previous_address`` is "" unless it moved."""
+
+    role: str
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    address: str
+    previous_address: str = ""
+
+    def to_wire(self) -> Dict[str, Any]:
+        """Build the JSON object."""
+        wire: Dict[str, Any] = {"role": self.role, "index": self.index, "address": self.address}
+        if self.previous_address:
+            wire["previousAddress"] = self.previous_address
+        return wire
+
+
+class Diff(NamedTuple):
+    """The difference, each list in the roster's order (removed ones in that of the old roster).
+
+    Moved is a member of the same index with a new address, and also one whose Pod was replaced
+    at the same address: to its peers both mean that connections must be made anew.
+    ``previous_generation`` is 0 before the first.
+    """
+
+    generation: int
+    previous_generation: int
+    added: Tuple[PeerChange, ...]
+    removed: Tuple[PeerChange, ...]
+    moved: Tuple[PeerChange, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether the members are the same."""
+        return not (self.added or self.removed or self.moved)
+
+    def to_wire(self) -> Dict[str, Any]:
+        """Build the JSON object that processes are given."""
+        return {
+            "generation": self.generation,
+            "previousGeneration": self.previous_generation,
+            "added": [change.to_wire() for change in self.added],
+            "removed": [change.to_wire() for change in self.removed],
+            "moved": [change.to_wire() for change in self.moved],
+        }
+
+
+def compute_diff(before: Optional[Roster], after: Roster) -> Diff:
+    """Compute what changed; without ``before`` every member is added."""
+    old, new = _index_members(before), _index_members(after)
+    added: List[PeerChange] = []
+    moved: List[PeerChange] = []
+    for key, member in new.items():
+        known = old.get(key)
+        if known is None:
+            added.append(PeerChange(key.role, key.index, _first_address(member)))
+        elif (known.addresses, known.fingerprint) != (member.addresses, member.fingerprint):
+            previous = _first_address(known)
+            moved.append(PeerChange(key.role, key.index, _first_address(member), previous))
+    removed = [
+        PeerChange(key.role, key.index, _first_address(member))
+        for key, member in old.items()
+        if key not in new
+    ]
+    return Diff(
+        generation=after.generation,
+        previous_generation=before.generation if before else 0,
+        added=tuple(added),
+        removed=tuple(removed),
+        moved=tuple(moved),
+    )
+
+
+def _index_members(roster: Optional[Roster]) -> Dict[TaskKey, Member]:
+    return {
+        TaskKey(role.name, member.index): member
+        for role in (roster.roles if roster else ())
+        for member in role.members
+    }
+
+
+def _first_address(member: Member) -> str:
+    return member.addresses[0] if member.addresses else ""

@@ -1,0 +1,317 @@
+"""The gang as renderers see it: a roster, the own Task and the user's settings made one. Pure.
+
+Called by the agent for every generation, before ``registry``. Two numbers are kept apart: the
+*index* is a Task's identity and may have gaps, the *rank* is its dense position in one list. What
+a consumer needs of them is decided in its renderer; which generation is shown, by the agent.
+Everything in a view has been checked, so renderers quote but do not doubt.
+"""
+
+import re
+from typing import Iterator, List, Mapping, NamedTuple, Optional, Tuple
+
+from framework.api import constants
+from framework.api.naming import (
+    build_pod_name,
+    is_framework_name,
+    is_role_name,
+)
+from framework.api.roster import (
+    FINGERPRINT_LENGTH,
+    PHASE_ACTIVE,
+    PHASE_COMPLETING,
+    STATE_FAILED,
+    STATE_SUCCEEDED,
+    CompletedTask,
+    Leaving,
+    Member,
+    RoleRoster,
+    Roster,
+    fingerprint_uid,
+)
+from rendezvous.addresses import IPV4, IPV6, MAX_PORT, find_family
+from rendezvous.kinds import RANKED_KINDS, RoleKind, map_roles
+from rendezvous.options import Options
+from rendezvous.refusal import MembershipError, RefusedError
+
+_MAX_LABEL = 63
+_UID = re.compile(r"[A-Za-z0-9._-]{0,256}\Z")
+_INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
+_TIME = re.compile(r"[0-9TZ:.+-]{0,40}\Z")
+_FINGERPRINT = re.compile(rf"[0-9a-f]{{{FINGERPRINT_LENGTH}}}\Z")
+
+
+class Identity(NamedTuple):
+    """Whose files are rendered. ``pod_uid`` and ``instance_uid`` are "" where nobody told them."""
+
+    role: str
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    pod_uid: str = ""
+    instance_uid: str = ""
+
+
+class Peer(NamedTuple):
+    """A member. ``rank`` is its position among the members of its role."""
+
+    role: str
+    kind: RoleKind
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    rank: int
+    addresses: Tuple[str, ...]
+    port: int
+    slots: int
+    pod_name: str
+    host_name: str
+    fingerprint: str
+    attempt_id: int
+
+    def __str__(self) -> str:
+        """Render as users write it: ``worker/3``."""
+        return f"{self.role}/{self.index}"
+
+    @property
+    def address(self) -> str:
+        """The address its peers use."""
+        return self.addresses[0]
+
+    def find_ipv4(self) -> str:
+        """Find an IPv4 address; "" if it has none."""
+        return next((a for a in self.addresses if find_family(a) == IPV4), "")
+
+
+class RoleView(NamedTuple):
+    """One role and its members in order of their index."""
+
+    name: str
+    kind: RoleKind
+    wanted: int
+    minimum: int
+    running: bool
+    peers: Tuple[Peer, ...]
+    completed: Tuple[CompletedTask, ...]
+    absent: Tuple[int, ...]
+
+
+class View(NamedTuple):
+    """One generation for one Pod. ``own`` is None where its Task is no member (it leaves)."""
+
+    namespace: str
+    framework: str
+    framework_uid: str
+    attempt_id: int
+    instance_uid: str
+    generation: int
+    complete: bool
+    phase: str
+    roles: Tuple[RoleView, ...]
+    leaving: Tuple[Leaving, ...]
+    identity: Identity
+    own_kind: RoleKind
+    own: Optional[Peer]
+    ranked: Tuple[Peer, ...]
+    directory: str
+
+    @property
+    def peers(self) -> Iterator[Peer]:
+        """All members, role by role."""
+        for role in self.roles:
+            yield from role.peers
+
+    @property
+    def rank(self) -> int:
+        """The own position among those that compute together; -1 without one."""
+        for rank, peer in enumerate(self.ranked):
+            if (peer.role, peer.index) == (self.identity.role, self.identity.index):
+                return rank if self.own is not None else -1
+        return -1
+
+    @property
+    def coordinator(self) -> Optional[Peer]:
+        """Who serves the store: rank 0, which scale-in takes last."""
+        return self.ranked[0] if self.ranked else None
+
+    def list_kind(self, kind: RoleKind) -> List[Peer]:
+        """List the members of all roles of a kind."""
+        return [peer for role in self.roles if role.kind is kind for peer in role.peers]
+
+    def get_path(self, file_name: str) -> str:
+        """Get the path of a file of the newest generation, as the training container finds it."""
+        return f"{self.directory.rstrip('/')}/current/{file_name}"
+
+
+def parse_identity(env: Mapping[str, str]) -> Identity:
+    """Parse who this Pod is, from the variables the controller gives every container.
+
+    Raises:
+        MembershipError: They are missing or broken.
+    """
+    role = env.get(constants.TASKROLE_NAME, "")
+    index = env.get(constants.TASK_INDEX, "")
+    remedy = "run in a Pod of a Framework, or set the variable"
+    if not is_role_name(role):
+        raise MembershipError(f"{constants.TASKROLE_NAME}={role!r:.80} is no task role", remedy)
+    if not _INDEX.match(index):
+        raise MembershipError(f"{constants.TASK_INDEX}={index!r:.80} is no index", remedy)
+    instance_uid = env.get(constants.FRAMEWORK_ATTEMPT_INSTANCE_UID, "")
+    if not _UID.match(instance_uid):
+        name = constants.FRAMEWORK_ATTEMPT_INSTANCE_UID
+        raise MembershipError(f"{name}={instance_uid!r:.80} is no UID", remedy)
+    return Identity(role, int(index), env.get(constants.POD_UID, ""), instance_uid)
+
+
+def build_view(roster: Roster, identity: Identity, options: Options) -> View:
+    """Build the view of a roster; every name and address in it is checked here.
+
+    Raises:
+        MembershipError: The roster holds what is no name, number or address.
+        RefusedError: The settings do not fit this gang.
+    """
+    _check_roster(roster)
+    kinds = map_roles((role.name for role in roster.roles), options.roles)
+    roles = tuple(
+        _build_role(roster.framework, role, kinds[role.name], options) for role in roster.roles
+    )
+    own = _find_own(roles, identity)
+    return View(
+        namespace=roster.namespace,
+        framework=roster.framework,
+        framework_uid=roster.framework_uid,
+        attempt_id=roster.attempt_id,
+        instance_uid=roster.instance_uid or identity.instance_uid,
+        generation=roster.generation,
+        complete=roster.complete,
+        phase=roster.phase,
+        roles=roles,
+        leaving=roster.leaving,
+        identity=identity,
+        own_kind=kinds.get(identity.role, RoleKind.NONE),
+        own=own,
+        ranked=_rank(roles, options),
+        directory=options.directory,
+    )
+
+
+def _find_own(roles: Tuple[RoleView, ...], identity: Identity) -> Optional[Peer]:
+    fingerprint = fingerprint_uid(identity.pod_uid) if identity.pod_uid else ""
+    for role in roles:
+        for peer in role.peers if role.name == identity.role else ():
+            # Another Pod's entry is one that this Pod replaces or that replaces this Pod.
+            if peer.index == identity.index and fingerprint in {"", peer.fingerprint}:
+                return peer
+    return None
+
+
+def _rank(roles: Tuple[RoleView, ...], options: Options) -> Tuple[Peer, ...]:
+    """Order those that compute together: the coordinator's role, masters, chiefs, workers."""
+    ranked = [role for kind in RANKED_KINDS for role in roles if role.kind is kind]
+    names = [role.name for role in ranked]
+    if options.coordinator and options.coordinator not in names:
+        raise RefusedError(
+            f"the coordinator's role {options.coordinator!r:.80} is no master, chief or worker",
+            "name one of " + (", ".join(names) or "those (there is none: set FB_ROLES)"),
+        )
+    ranked.sort(key=lambda role: role.name != options.coordinator)
+    return tuple(peer for role in ranked for peer in role.peers)
+
+
+def _build_role(framework: str, role: RoleRoster, kind: RoleKind, options: Options) -> RoleView:
+    default_slots = options.slots.get("", 1) if kind in RANKED_KINDS else 0
+    slots = options.slots.get(role.name, default_slots)
+    port = options.ports.get(role.name) or options.ports[""]
+    peers: List[Peer] = []
+    for rank, member in enumerate(role.members):
+        number = port.of(member.index)
+        if number > MAX_PORT:
+            raise RefusedError(
+                f"{role.name}/{member.index} would serve on port {number}", "use a lower port"
+            )
+        pod_name = build_pod_name(framework, role.name, member.index)
+        peers.append(
+            Peer(
+                role=role.name,
+                kind=kind,
+                index=member.index,
+                rank=rank,
+                addresses=_choose_addresses(role.name, member, options.ip_family),
+                port=number,
+                slots=slots,
+                pod_name=pod_name,
+                host_name=_choose_host_name(pod_name, role.name, member.index),
+                fingerprint=member.fingerprint,
+                attempt_id=member.attempt_id,
+            )
+        )
+    return RoleView(
+        role.name,
+        kind,
+        role.wanted,
+        role.minimum,
+        role.running,
+        tuple(peers),
+        role.completed,
+        role.absent,
+    )
+
+
+def _choose_host_name(pod_name: str, role: str, index: int) -> str:
+    """Choose a name of one label, because Open MPI cuts names at the first dot; "" if too long."""
+    for name in (pod_name, f"{role}-{index}"):
+        if len(name) <= _MAX_LABEL:
+            return name
+    return ""
+
+
+def _choose_addresses(role: str, member: Member, family: str) -> Tuple[str, ...]:
+    """Put the address of the wanted family first; with a family given, keep only that."""
+    if family == "auto":
+        return member.addresses
+    chosen = tuple(a for a in member.addresses if find_family(a) == family)
+    if not chosen:
+        other = IPV4 if family == IPV6 else IPV6
+        raise RefusedError(
+            f"{role}/{member.index} has no {family} address",
+            f"set FB_IP_FAMILY to auto or {other}",
+        )
+    return chosen
+
+
+def _check_roster(roster: Roster) -> None:
+    for text, is_good in (
+        (roster.framework, is_framework_name(roster.framework)),
+        (roster.namespace, is_framework_name(roster.namespace)),
+        (roster.framework_uid, _UID.match(roster.framework_uid) is not None),
+        (roster.instance_uid, _UID.match(roster.instance_uid) is not None),
+        (roster.phase, roster.phase in {PHASE_ACTIVE, PHASE_COMPLETING}),
+    ):
+        if not is_good:
+            raise MembershipError(f"{text!r:.80} is no name, UID or phase of a Framework")
+    names = [role.name for role in roster.roles]
+    if len(set(names)) != len(names):
+        raise MembershipError("a task role is listed twice")
+    for role in roster.roles:
+        _check_role(role)
+    for leaving in roster.leaving:
+        is_named = is_role_name(leaving.role) and _FINGERPRINT.match(leaving.fingerprint)
+        if not is_named or leaving.index < 0 or not _TIME.match(leaving.deadline):
+            raise MembershipError(f"{leaving!r:.160} is no leaving Task")
+
+
+def _check_role(role: RoleRoster) -> None:
+    if not is_role_name(role.name):
+        raise MembershipError(f"{role.name!r:.80} is no name of a task role")
+    previous = -1
+    for member in role.members:
+        if member.index <= previous:
+            raise MembershipError(f"the indexes of {role.name} are not in order")
+        previous = member.index
+        if not member.addresses or not all(map(find_family, member.addresses)):
+            raise MembershipError(
+                f"{role.name}/{member.index} has {member.addresses!r:.80}, no IP address"
+            )
+        if member.fingerprint and not _FINGERPRINT.match(member.fingerprint):
+            raise MembershipError(
+                f"{role.name}/{member.index} has {member.fingerprint!r:.80}, no fingerprint"
+            )
+    for task in role.completed:
+        is_address = not task.address or find_family(task.address)
+        if not is_address or task.state not in {STATE_SUCCEEDED, STATE_FAILED}:
+            raise MembershipError(f"{role.name}/{task.index} has {task!r:.120}, no completed Task")

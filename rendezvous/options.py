@@ -1,0 +1,206 @@
+"""Settings of the renderers: each defined once, from flag, env or annotation. Pure.
+
+Called by the programs at their start. Precedence: flag, env, annotation of the Pod, default. All
+bad values are reported together, each with the name it was given by and the remedy.
+"""
+
+import re
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from framework.api import constants
+from rendezvous import values
+from rendezvous.kinds import RoleKind
+from rendezvous.values import RolePort
+
+_SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://")
+_ROLE_PORT_ENV = re.compile(r"FB_([A-Z0-9]{1,63})_PORT\Z")
+
+
+class Options(NamedTuple):
+    """What users may choose; ``OPTIONS`` says what each means. Empty text: not chosen."""
+
+    formats: Optional[Tuple[str, ...]] = None
+    plugins: Tuple[str, ...] = ()
+    directory: str = constants.WORKING_DIR
+    roles: Mapping[str, RoleKind] = {}
+    coordinator: str = ""
+    ports: Mapping[str, RolePort] = {"": RolePort(2222)}
+    slots: Mapping[str, int] = {}
+    ip_family: str = "auto"
+    host_style: str = "address"
+    tf_mode: str = "dense"
+    tf_master_type: str = "chief"
+    tf_environment: str = ""
+    tf_rpc_layer: str = ""
+    torch_mode: str = "static"
+    torch_backend: str = "c10d"
+    torch_endpoint: str = ""
+    torch_master_port: int = 29500
+    torch_rdzv_port: int = 29400
+    torch_rdzv_conf: str = "join_timeout=600,last_call_timeout=30,read_timeout=60"
+    torch_nodes: Optional[Tuple[int, int]] = None
+    torch_nproc: str = ""
+    torch_max_restarts: int = 100
+    jax_coordinator_port: int = 8476
+    ssh_server_port: int = 22
+    ssh_user: str = ""
+    ssh_identity_file: str = ""
+
+
+class Option(NamedTuple):
+    """One setting. ``name`` is its field of ``Options``."""
+
+    name: str
+    default: str
+    parse: Callable[[str], Any]
+    form: str
+    summary: str
+    env: str = ""
+
+    @property
+    def flag(self) -> str:
+        """The flag of the command line."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def env_name(self) -> str:
+        """The variable."""
+        return self.env or "FB_" + self.name.upper()
+
+    @property
+    def annotation(self) -> str:
+        """The annotation of the Pod."""
+        return constants.ANNOTATION_PREFIX + self.name.replace("_", "-")
+
+
+class Problem(NamedTuple):
+    """A bad value: by which name it was given, what is wrong and what to write instead."""
+
+    name: str
+    value: str
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Say it on one line."""
+        return f"{self.name}={self.value!r:.100}: {self.reason}; {self.remedy}"
+
+
+class OptionsError(ValueError):
+    """The settings are bad; ``problems`` lists every one."""
+
+    def __init__(self, problems: Tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+OPTIONS = (
+    Option("formats", "auto", values.parse_formats, "auto, or tf_config,pytorch,...",
+           "what to render; auto: whatever fits this gang, the rest is left out with the reason"),
+    Option("plugins", "", values.parse_plugins, "MODULE:FUNCTION,...",
+           "renderers of your own that no entry point names"),
+    Option("directory", constants.WORKING_DIR, values.parse_directory, "/ABSOLUTE/PATH",
+           "where the training container finds the volume", constants.WORKING_DIR_ENV),
+    Option("roles", "", values.parse_roles, "trainer=worker,server=ps",
+           "what each role is: chief, master, worker, ps, evaluator, launcher or none"),
+    Option("coordinator", "", values.parse_role, "ROLE",
+           "the role that comes first in the ranks, so that its first member holds the store"),
+    Option("ports", "2222", values.parse_ports, "2222 or worker=2222,ps=2223 or worker=2222+index",
+           "the port each member serves on; also FB_<ROLE>_PORT"),
+    Option("slots", "1", values.parse_slots, "8 or worker=8,launcher=1",
+           "processes per member; 0 keeps a role out of host files (the default of a launcher)"),
+    Option("ip_family", "auto", values.build_choice("auto", "ipv4", "ipv6"), "auto, ipv4 or ipv6",
+           "which address of a dual-stack Pod; auto: its first, or IPv4 where only that is read"),
+    Option("host_style", "address", values.build_choice("address", "name"), "address or name",
+           "what stands in host files; names need DNS, the hosts block or the ssh config"),
+    Option("tf_mode", "dense", values.build_choice("dense", "sparse"), "dense or sparse",
+           "TF_CONFIG with every worker, or with the own one only (parameter servers, elastic)"),
+    Option("tf_master_type", "chief", values.build_choice("chief", "master"), "chief or master",
+           "what a master is called in TF_CONFIG; master is TensorFlow 1"),
+    Option("tf_environment", "", values.build_choice("", "cloud"), "empty or cloud",
+           'adds "environment": TensorFlow <= 1.3 wants it'),
+    Option("tf_rpc_layer", "", values.build_choice("", "grpc"), "empty or grpc",
+           'adds "rpc_layer" to TF_CONFIG'),
+    Option("torch_mode", "static", values.build_choice("static", "elastic"), "static or elastic",
+           "how torchrun finds its peers"),
+    Option("torch_backend", "c10d", values.build_choice("c10d", "etcd", "etcd-v2"),
+           "c10d, etcd or etcd-v2", "the store of elastic torchrun"),
+    Option("torch_endpoint", "", values.parse_endpoint, "HOST:PORT",
+           "the store's endpoint; needed for etcd, else the coordinator's"),
+    Option("torch_master_port", "29500", values.parse_plain_port, "PORT",
+           "the port of the process group's store"),
+    Option("torch_rdzv_port", "29400", values.parse_plain_port, "PORT",
+           "the port of elastic torchrun's store"),
+    Option("torch_rdzv_conf", "join_timeout=600,last_call_timeout=30,read_timeout=60",
+           values.parse_conf, "KEY=VALUE,...", "further settings of elastic torchrun"),
+    Option("torch_nodes", "", values.parse_nodes, "MIN:MAX",
+           "bounds of elastic torchrun; else the roster's minimum and wanted number"),
+    Option("torch_nproc", "", values.parse_processes, "N, auto, gpu or cpu",
+           "processes per node of torchrun; else the slots"),
+    Option("torch_max_restarts", "100", values.build_number(0, 1000000), "N",
+           "how often elastic torchrun restarts its workers; each departure of a peer costs one"),
+    Option("jax_coordinator_port", "8476", values.parse_plain_port, "PORT",
+           "the port of JAX's coordinator"),
+    Option("ssh_server_port", "22", values.parse_plain_port, "PORT",
+           "the port of the members' ssh servers"),
+    Option("ssh_user", "", values.parse_user, "NAME", "the login of the members' ssh servers"),
+    Option("ssh_identity_file", "", values.parse_path, "/ABSOLUTE/PATH",
+           "the private key, as the container finds it"),
+)  # fmt: skip
+
+
+def parse_options(
+    env: Mapping[str, str],
+    flags: Mapping[str, str] = {},
+    annotations: Mapping[str, str] = {},
+) -> Options:
+    """Parse all settings; flags are keyed by the option's name, an empty env value is not given.
+
+    Raises:
+        OptionsError: Any are bad; it lists all of them.
+    """
+    problems: List[Problem] = []
+    parsed: Dict[str, Any] = {}
+    for option in OPTIONS:
+        source, text = _find_text(option, env, flags, annotations)
+        try:
+            parsed[option.name] = option.parse(text)
+        except ValueError as e:
+            problems.append(Problem(source, text, str(e), f"write {option.form}"))
+    ports = _parse_role_ports(env, problems)
+    if problems:
+        raise OptionsError(tuple(problems))
+    default_port = {"": Options().ports[""]}
+    parsed["ports"] = {**default_port, **ports, **parsed["ports"]}
+    return Options(**parsed)
+
+
+def _find_text(
+    option: Option,
+    env: Mapping[str, str],
+    flags: Mapping[str, str],
+    annotations: Mapping[str, str],
+) -> Tuple[str, str]:
+    """Find the value and the name under which the user gave it."""
+    if option.name in flags:
+        return option.flag, flags[option.name]
+    if env.get(option.env_name):
+        return option.env_name, env[option.env_name]
+    if option.annotation in annotations:
+        return option.annotation, annotations[option.annotation]
+    return option.env_name, option.default
+
+
+def _parse_role_ports(env: Mapping[str, str], problems: List[Problem]) -> Dict[str, RolePort]:
+    """Parse FB_<ROLE>_PORT, the variables that injector.sh of the Go original reads, too."""
+    ports: Dict[str, RolePort] = {}
+    for name, text in env.items():
+        match = _ROLE_PORT_ENV.match(name)
+        # Kubernetes sets such a variable for a Service "fb-worker": a URL, and nobody's setting.
+        if match is None or not text or _SERVICE_LINK.match(text):
+            continue
+        try:
+            ports[match.group(1).lower()] = values.parse_port(text)
+        except ValueError as e:
+            problems.append(Problem(name, text, str(e), "write PORT or PORT+index"))
+    return ports

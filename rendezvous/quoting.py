@@ -1,0 +1,68 @@
+"""Text on its way into a shell's or a dotenv reader's line. Pure.
+
+Called by the renderers that write such lines and by ``registry``, which checks what plugins gave.
+"""
+
+import re
+
+from rendezvous.refusal import RefusedError
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_FILE_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
+# Control characters, the other line ends of Unicode, and halves of surrogate pairs (no UTF-8).
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# Needs no quotes in any reader of such a line.
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-]*\Z")
+
+
+def is_variable(name: str) -> bool:
+    """Tell whether a shell takes this name for a variable."""
+    return _VARIABLE.match(name) is not None
+
+
+def is_file_name(name: str) -> bool:
+    """Tell whether this is a plain name of a file, never a path out of its directory."""
+    return _FILE_NAME.match(name) is not None and name not in {".", ".."}
+
+
+def is_printable(text: str) -> bool:
+    """Tell whether a text stays on its line: no control character, no line end of any kind."""
+    return _UNPRINTABLE.search(text) is None
+
+
+def check_value(name: str, value: str) -> None:
+    """Check that a variable can be written on one line.
+
+    Raises:
+        RefusedError: The name is none, or the value would not stay on its line.
+    """
+    if not is_variable(name):
+        raise RefusedError(f"{name!r:.80} is no name of a variable", "use letters, digits and _")
+    if not is_printable(value):
+        raise RefusedError(
+            f"the value of {name} holds a line end or another control character",
+            "render it into a file",
+        )
+
+
+def quote_shell(text: str) -> str:
+    """Quote for any POSIX shell: nothing within is expanded or ends the word."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def quote_dotenv(name: str, value: str) -> str:
+    """Quote a value so that every reader of dotenv files, and a shell, sees the same text.
+
+    Raises:
+        RefusedError: The readers differ about it: quotes and backslashes within single quotes,
+            and ``${``, which some expand even there.
+    """
+    if _PLAIN.match(value):
+        return value
+    if "'" in value or "\\" in value or "${" in value:
+        raise RefusedError(
+            f"readers of .env files disagree about the value of {name} (it holds a single quote, "
+            "a backslash or ${)",
+            "take it from env.sh",
+        )
+    return f"'{value}'"

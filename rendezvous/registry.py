@@ -1,0 +1,115 @@
+"""All renderers by name, and one generation rendered by those that fit. Pure.
+
+Called by the agent for every generation; the writer puts the result into the volume. Without a
+choice of formats every renderer is tried, and what is refused is left out with its reason; a format
+the user asked for by name must succeed.
+"""
+
+from typing import Dict, Mapping, NamedTuple
+
+from rendezvous.membership import View
+from rendezvous.options import Options
+from rendezvous.plugins import Renderer
+from rendezvous.refusal import NotConcernedError, PluginError, RefusedError
+from rendezvous.renderers import (
+    deepspeed,
+    env_files,
+    etc_hosts,
+    fb_variables,
+    horovod,
+    hydra,
+    jax,
+    openmpi,
+    peers_json,
+    pytorch,
+    ssh_config,
+    tf_config,
+)
+from rendezvous.renderers.rendered import Rendered, RenderedFile
+
+BUILT_IN: Mapping[str, Renderer] = {
+    "fb_variables": fb_variables.render,
+    "peers_json": peers_json.render,
+    "tf_config": tf_config.render,
+    "pytorch": pytorch.render,
+    "horovod": horovod.render,
+    "openmpi": openmpi.render,
+    "hydra": hydra.render,
+    "deepspeed": deepspeed.render,
+    "jax": jax.render,
+    "etc_hosts": etc_hosts.render,
+    "ssh_config": ssh_config.render,
+}
+
+
+class Rendering(NamedTuple):
+    """One generation: the files in ``current``, those beside it, and what a process exports.
+
+    ``refusals`` maps a format (or ``.env``) to why it is missing; ``moved`` maps a variable that is
+    too long to export to the variable that names its file. Both are for the log.
+    """
+
+    files: Dict[str, RenderedFile]
+    fixed_files: Dict[str, RenderedFile]
+    env: Dict[str, str]
+    refusals: Dict[str, RefusedError]
+    moved: Dict[str, str]
+
+
+def render_all(view: View, options: Options, plugins: Mapping[str, Renderer] = {}) -> Rendering:
+    """Render a generation; env.sh and .env hold the variables of all formats.
+
+    Raises:
+        RefusedError: A format asked for by name is unknown or refused, or no environment can be
+            written.
+    """
+    rendered: Dict[str, Rendered] = {}
+    refusals: Dict[str, RefusedError] = {}
+    for name, renderer in _choose(options, plugins).items():
+        try:
+            rendered[name] = renderer(view, options)
+        except NotConcernedError as e:
+            refusals[name] = e
+        except RefusedError as e:
+            if options.formats is not None:
+                raise RefusedError(f"format {name}: {e.reason}", e.remedy) from e
+            refusals[name] = e
+    files: Dict[str, RenderedFile] = {}
+    fixed_files: Dict[str, RenderedFile] = {}
+    env: Dict[str, str] = {}
+    for name, part in rendered.items():
+        _check_overlap(name, part, files, env)
+        files.update(part.files)
+        fixed_files.update(part.fixed_files)
+        env.update(part.env)
+    environment = env_files.fit_environment(env, view.get_path("").rstrip("/"))
+    written = env_files.render_env_files(environment)
+    files.update(environment.files)
+    files.update(written.files)
+    refusals.update(written.refusals)
+    return Rendering(files, fixed_files, environment.env, refusals, environment.moved)
+
+
+def _choose(options: Options, plugins: Mapping[str, Renderer]) -> Dict[str, Renderer]:
+    for name in plugins:
+        if name in BUILT_IN:
+            raise PluginError(f"a plugin has the name of the built-in format {name}", "rename it")
+    known = {**BUILT_IN, **plugins}
+    if options.formats is None:
+        return known
+    unknown = [name for name in options.formats if name not in known]
+    if unknown:
+        raise RefusedError(
+            f"there is no format {', '.join(unknown)}", f"FB_FORMATS may be {', '.join(known)}"
+        )
+    return {name: known[name] for name in options.formats}
+
+
+def _check_overlap(
+    name: str, part: Rendered, files: Mapping[str, RenderedFile], env: Mapping[str, str]
+) -> None:
+    own_names = {env_files.SHELL_FILE_NAME, env_files.DOTENV_FILE_NAME}
+    taken = [f for f in part.files if f in files or f in own_names]
+    taken += [variable for variable in part.env if variable in env]
+    if taken:
+        raise PluginError(f"format {name} writes {', '.join(taken)}, as another one does")

@@ -1,0 +1,85 @@
+"""env.sh and .env: all variables of a generation, for shells and for readers of dotenv. Pure.
+
+Called by ``registry`` after all other renderers, with what they gave. One variable a line, always
+quoted; a value of more than 100 kB is not exported, since Linux refuses to start any program with
+one of 128 KiB: a file holds it, and <NAME>_FILE (with FB_ before it, if it is not there) its path.
+"""
+
+from typing import Dict, List, Mapping, NamedTuple
+
+from rendezvous.quoting import check_value, quote_dotenv, quote_shell
+from rendezvous.refusal import RefusedError
+from rendezvous.renderers.rendered import RenderedFile, build_lines_file
+
+SHELL_FILE_NAME = "env.sh"
+DOTENV_FILE_NAME = ".env"
+MAX_VALUE_BYTES = 100 * 1000
+# All variables and arguments share 2 MiB (a quarter of the usual stack): leave room for theirs.
+MAX_TOTAL_BYTES = 1000 * 1000
+
+
+class Environment(NamedTuple):
+    """The variables as they can be exported, and the files of those that cannot.
+
+    ``moved`` maps the names of variables that became files to the variables that name the files.
+    """
+
+    env: Dict[str, str]
+    files: Dict[str, RenderedFile]
+    moved: Dict[str, str]
+
+
+class EnvFiles(NamedTuple):
+    """The files, and why one of them is missing."""
+
+    files: Dict[str, RenderedFile]
+    refusals: Dict[str, RefusedError]
+
+
+def fit_environment(env: Mapping[str, str], directory: str) -> Environment:
+    """Move what is too long to export into files, which lie in ``directory``.
+
+    Raises:
+        RefusedError: A name is none, or a value would not stay on its line.
+    """
+    for name, value in env.items():
+        check_value(name, value)
+    sizes = {name: len(name) + len(value.encode()) + 2 for name, value in env.items()}
+    total = sum(sizes.values())
+    moved: Dict[str, str] = {}
+    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        if sizes[name] > MAX_VALUE_BYTES or total > MAX_TOTAL_BYTES:
+            moved[name] = _name_variable(name)
+            total -= sizes[name]
+    fitting: Dict[str, str] = {}
+    files: Dict[str, RenderedFile] = {}
+    for name, value in env.items():
+        if name in moved:
+            file_name = name + ".txt"
+            files[file_name] = build_lines_file([value])
+            fitting[moved[name]] = f"{directory}/{file_name}"
+        else:
+            fitting[name] = value
+    return Environment(fitting, files, moved)
+
+
+def render_env_files(environment: Environment) -> EnvFiles:
+    """Render both files; .env is refused alone where its readers would disagree.
+
+    A shell may source env.sh again, so it forgets what an earlier generation could still export.
+    """
+    env = environment.env
+    shell = [f"unset {name}" for name in environment.moved]
+    shell += [f"export {name}={quote_shell(value)}" for name, value in env.items()]
+    files = {SHELL_FILE_NAME: build_lines_file(shell)}
+    refusals: Dict[str, RefusedError] = {}
+    try:
+        dotenv: List[str] = [f"{name}={quote_dotenv(name, value)}" for name, value in env.items()]
+        files[DOTENV_FILE_NAME] = build_lines_file(dotenv)
+    except RefusedError as e:
+        refusals[DOTENV_FILE_NAME] = e
+    return EnvFiles(files, refusals)
+
+
+def _name_variable(name: str) -> str:
+    return (name if name.startswith("FB_") else "FB_" + name) + "_FILE"

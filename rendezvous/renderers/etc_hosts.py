@@ -1,0 +1,30 @@
+"""A block for /etc/hosts: every member's names, for consumers that want names without DNS. Pure.
+
+Called by ``registry``. The marks let whoever appends it replace it later.
+"""
+
+from typing import List
+
+from rendezvous.membership import View
+from rendezvous.options import Options
+from rendezvous.renderers.rendered import Rendered, build_lines_file
+
+FILE_NAME = "etc-hosts"
+BEGIN = "# BEGIN frameworkbarrier"
+END = "# END frameworkbarrier"
+
+
+def render(view: View, _options: Options) -> Rendered:
+    """Render ``address name name.framework`` lines, one for every address of a member."""
+    lines = [BEGIN]
+    for peer in view.peers:
+        if peer.host_name:
+            names = _join_names(peer.host_name, view.framework)
+            lines.extend(f"{address}\t{names}" for address in peer.addresses)
+    lines.append(END)
+    return Rendered({FILE_NAME: build_lines_file(lines)})
+
+
+def _join_names(host_name: str, framework: str) -> str:
+    names: List[str] = [host_name, f"{host_name}.{framework}"]
+    return " ".join(names)

@@ -1,0 +1,75 @@
+"""Horovod: the discovery script, the file it prints, and the host file of ``horovodrun``. Pure.
+
+Called by ``registry``. Horovod takes *every* line on the script's output for a host, dies if its
+first call fails, and reads no IPv6 in any form (names are the way there). The order of its hosts is
+that of a hash set: no file can choose the ranks. Not here: the debounce Horovod needs (it merges
+what changes within a second), which is the writer's.
+"""
+
+from rendezvous.membership import View
+from rendezvous.options import Options
+from rendezvous.quoting import quote_shell
+from rendezvous.renderers.hosts import list_hosts
+from rendezvous.renderers.rendered import EXECUTABLE, Rendered, RenderedFile, build_lines_file
+
+HOSTS_FILE_NAME = "hosts.horovod"
+HOSTFILE_NAME = "hosts.horovodrun"
+SCRIPT_NAME = "discover_hosts.sh"
+
+# Reads the file as a whole before it prints the first byte. A generation may be removed between
+# the lookup of ``current`` and the open: then the next one is there. Should ``current`` itself be
+# missing, the newest generation that lies there is printed.
+_SCRIPT = """\
+#!/bin/sh
+# Prints host:slots of every host of the newest complete generation, and nothing else.
+directory=${{0%/*}}
+[ -d "$directory/current" ] || directory={directory}
+tries=0
+while [ "$tries" -lt 20 ]; do
+    if hosts=$(cat "$directory/current/{file}" 2>/dev/null) && [ -n "$hosts" ]; then
+        printf '%s\\n' "$hosts"
+        exit 0
+    fi
+    newest=
+    number=-1
+    for generation in "$directory"/gen-*; do
+        case ${{generation##*/gen-}} in '' | *[!0-9]*) continue ;; esac
+        if [ "${{generation##*/gen-}}" -gt "$number" ] && [ -f "$generation/{file}" ]; then
+            number=${{generation##*/gen-}}
+            newest=$generation
+        fi
+    done
+    if [ -n "$newest" ] && hosts=$(cat "$newest/{file}" 2>/dev/null) && [ -n "$hosts" ]; then
+        printf '%s\\n' "$hosts"
+        exit 0
+    fi
+    tries=$((tries + 1))
+    sleep 0.1
+done
+echo "$0: no $directory/current/{file}: has the rendezvous agent written it?" >&2
+exit 1
+"""
+
+
+def render(view: View, options: Options) -> Rendered:
+    """Render ``host:slots`` lines, the script that prints them, and ``host slots=N`` lines.
+
+    Raises:
+        RefusedError: A host is an IPv6 address, or two have the same.
+    """
+    hosts = list_hosts(view, options, "Horovod", reads_ipv6=False, merges_same=False)
+    lines = [f"{host.name}:{host.slots}" for host in hosts]
+    return Rendered(
+        {
+            HOSTS_FILE_NAME: build_lines_file(lines),
+            # Neither blank line nor comment may be in it: horovodrun fails with an IndexError.
+            HOSTFILE_NAME: build_lines_file([f"{host.name} slots={host.slots}" for host in hosts]),
+        },
+        {"FB_HOROVOD_HOST_LIST": ",".join(lines)},
+        {SCRIPT_NAME: RenderedFile(render_script(view.directory), EXECUTABLE)},
+    )
+
+
+def render_script(directory: str) -> bytes:
+    """Render the script; it finds its files beside itself, a copy of it in ``directory``."""
+    return _SCRIPT.format(directory=quote_shell(directory), file=HOSTS_FILE_NAME).encode()

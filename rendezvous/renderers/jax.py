@@ -1,0 +1,31 @@
+"""JAX: the coordinator and who is who. Pure.
+
+Called by ``registry``. JAX itself reads only the coordinator's address; the number of processes and
+the own one must be passed to ``jax.distributed.initialize``, which the module in the volume's site
+folder does from these variables. A Pod is one process.
+"""
+
+from rendezvous.addresses import join_port
+from rendezvous.membership import View
+from rendezvous.options import Options
+from rendezvous.refusal import NotConcernedError
+from rendezvous.renderers.rendered import Rendered
+
+
+def render(view: View, options: Options) -> Rendered:
+    """Render the three variables.
+
+    Raises:
+        NotConcernedError: The own role does not compute.
+    """
+    coordinator, rank = view.coordinator, view.rank
+    if coordinator is None or rank < 0:
+        raise NotConcernedError(f"{view.identity.role} takes no part in JAX's processes")
+    return Rendered(
+        {},
+        {
+            "JAX_COORDINATOR_ADDRESS": join_port(coordinator.address, options.jax_coordinator_port),
+            "JAX_NUM_PROCESSES": str(len(view.ranked)),
+            "JAX_PROCESS_ID": str(rank),
+        },
+    )

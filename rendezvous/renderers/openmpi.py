@@ -1,0 +1,38 @@
+"""Open MPI and PRRTE: the host file and the variables that point a launcher to it. Pure.
+
+Called by ``registry``. ``host:N`` would be taken for a name and an IPv6 address in brackets is
+refused; a bare one is read. Lines of the same host add up.
+"""
+
+from rendezvous.kinds import RoleKind
+from rendezvous.membership import View
+from rendezvous.options import Options
+from rendezvous.renderers.hosts import list_hosts
+from rendezvous.renderers.rendered import Rendered, build_lines_file
+
+FILE_NAME = "hosts.openmpi"
+
+
+def render(view: View, options: Options) -> Rendered:
+    """Render ``host slots=N`` lines; the variables only where mpirun is run.
+
+    Raises:
+        RefusedError: Nobody has slots.
+    """
+    hosts = list_hosts(view, options, "Open MPI", reads_ipv6=True, merges_same=True)
+    lines = [f"{host.name} slots={host.slots}" for host in hosts]
+    env = {}
+    if is_launching(view):
+        path = view.get_path(FILE_NAME)
+        env = {
+            "OMPI_MCA_orte_default_hostfile": path,
+            "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
+            "PRTE_MCA_prte_default_hostfile": path,
+        }
+    return Rendered({FILE_NAME: build_lines_file(lines)}, env)
+
+
+def is_launching(view: View) -> bool:
+    """Tell whether this Pod starts the processes: a launcher, or without one rank 0."""
+    has_launcher = any(role.kind is RoleKind.LAUNCHER and role.wanted for role in view.roles)
+    return view.own_kind is RoleKind.LAUNCHER if has_launcher else view.rank == 0

@@ -1,0 +1,203 @@
+"""Values of settings: from text to what they mean, one parser per form. Pure.
+
+Called by ``options`` only. A parser raises ``ValueError`` with the fault in words; ``options``
+adds which setting it was and what it should look like.
+"""
+
+import re
+from typing import Callable, Dict, NamedTuple, Optional, Tuple
+
+from framework.api.naming import is_role_name
+from rendezvous.addresses import MAX_PORT, is_endpoint
+from rendezvous.kinds import RoleKind
+from rendezvous.quoting import is_printable
+
+MAX_SLOTS = 4096
+_MAX_NODES = 1_000_000
+_NUMBER = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
+_FORMAT = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
+_PLUGIN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z", re.ASCII)
+_CONF = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[A-Za-z0-9._:/-]+\Z")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}\Z")
+_SSH_SPECIAL = re.compile(r"[\"%$\\]")
+_PORT = re.compile(r"([0-9]{1,5})(\+index)?\Z")
+
+
+class RolePort(NamedTuple):
+    """The port of a role's members; ``per_index`` adds the index, for members of one host."""
+
+    base: int
+    per_index: bool = False
+
+    def of(self, index: int) -> int:
+        """Compute a member's port; more than 65535 is possible, and the caller's fault to name."""
+        return self.base + index if self.per_index else self.base
+
+
+def parse_formats(text: str) -> Optional[Tuple[str, ...]]:
+    """Parse ``auto`` (None) or a list of formats."""
+    if text == "auto":
+        return None
+    names = _split(text)
+    for name in names:
+        if not _FORMAT.match(name):
+            raise ValueError(f"{name!r:.80} is no name of a format")
+    return tuple(names)
+
+
+def parse_plugins(text: str) -> Tuple[str, ...]:
+    """Parse a list of ``module:function``."""
+    names = _split(text) if text else []
+    for name in names:
+        if not _PLUGIN.match(name):
+            raise ValueError(f"{name!r:.80} is not MODULE:FUNCTION")
+    return tuple(names)
+
+
+def parse_directory(text: str) -> str:
+    """Parse an absolute path."""
+    if not text.startswith("/") or not is_printable(text):
+        raise ValueError("it is no absolute path")
+    return text.rstrip("/") or "/"
+
+
+def parse_path(text: str) -> str:
+    """Parse an absolute path for ssh's configuration, which expands what is within; "" is none."""
+    if text and (not text.startswith("/") or not is_printable(text) or _SSH_SPECIAL.search(text)):
+        raise ValueError('it is no absolute path without any of " % $ and backslash')
+    return text
+
+
+def parse_roles(text: str) -> Dict[str, RoleKind]:
+    """Parse ``ROLE=KIND,...``."""
+    kinds = {kind.value: kind for kind in RoleKind}
+    parsed: Dict[str, RoleKind] = {}
+    for role, value in _parse_pairs(text).items():
+        if value not in kinds:
+            raise ValueError(f"{value!r:.80} is none of {', '.join(kinds)}")
+        if not role:
+            raise ValueError(f"{value} belongs to no role")
+        parsed[role] = kinds[value]
+    return parsed
+
+
+def parse_ports(text: str) -> Dict[str, RolePort]:
+    """Parse ``PORT`` and ``ROLE=PORT``, each with ``+index`` if wanted; "" is every other role."""
+    return {role: parse_port(value) for role, value in _parse_pairs(text).items()}
+
+
+def parse_port(text: str) -> RolePort:
+    """Parse ``PORT`` or ``PORT+index``."""
+    match = _PORT.match(text)
+    if match is None or not 0 < int(match.group(1)) <= MAX_PORT:
+        raise ValueError(f"{text!r:.80} is no port (1 to {MAX_PORT})")
+    return RolePort(int(match.group(1)), match.group(2) is not None)
+
+
+def parse_plain_port(text: str) -> int:
+    """Parse ``PORT``."""
+    port = parse_port(text)
+    if port.per_index:
+        raise ValueError("there is one such port in the gang, so +index means nothing")
+    return port.base
+
+
+def parse_slots(text: str) -> Dict[str, int]:
+    """Parse ``N`` and ``ROLE=N``; "" is every other role that has slots at all."""
+    return {role: _parse_number(value, 0, MAX_SLOTS) for role, value in _parse_pairs(text).items()}
+
+
+def parse_role(text: str) -> str:
+    """Parse a role's name; "" is none."""
+    if text and not is_role_name(text):
+        raise ValueError("it is no name of a task role")
+    return text
+
+
+def parse_nodes(text: str) -> Optional[Tuple[int, int]]:
+    """Parse ``MIN:MAX`` or ``N``; "" (None) takes them from the roster."""
+    if not text:
+        return None
+    low, found, high = text.partition(":")
+    bounds = (
+        _parse_number(low, 1, _MAX_NODES),
+        _parse_number(high if found else low, 1, _MAX_NODES),
+    )
+    if bounds[0] > bounds[1]:
+        raise ValueError("its minimum is above its maximum")
+    return bounds
+
+
+def parse_processes(text: str) -> str:
+    """Parse ``auto``, ``gpu``, ``cpu`` or a number; "" takes the slots."""
+    if text in {"", "auto", "gpu", "cpu"}:
+        return text
+    return str(_parse_number(text, 1, MAX_SLOTS))
+
+
+def parse_conf(text: str) -> str:
+    """Parse ``KEY=VALUE,...`` of a rendezvous backend."""
+    for pair in _split(text) if text else []:
+        if not _CONF.match(pair):
+            raise ValueError(f"{pair!r:.80} is not KEY=VALUE")
+        if pair.startswith("is_host="):
+            raise ValueError("is_host differs from Pod to Pod and is added by the renderer")
+    return text
+
+
+def parse_endpoint(text: str) -> str:
+    """Parse ``HOST:PORT``; "" is none."""
+    if text and not is_endpoint(text):
+        raise ValueError("it is not HOST:PORT (IPv6: [ADDRESS]:PORT)")
+    return text
+
+
+def parse_user(text: str) -> str:
+    """Parse a login name; "" is none."""
+    if text and not _USER.match(text):
+        raise ValueError("it is no login name")
+    return text
+
+
+def build_choice(*choices: str) -> Callable[[str], str]:
+    """Build the parser of a setting with few values."""
+
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError("it is none of " + ", ".join(c or "(empty)" for c in choices))
+        return text
+
+    return parse
+
+
+def build_number(low: int, high: int) -> Callable[[str], int]:
+    """Build the parser of a whole number within bounds."""
+
+    def parse(text: str) -> int:
+        return _parse_number(text, low, high)
+
+    return parse
+
+
+def _parse_number(text: str, low: int, high: int) -> int:
+    if not _NUMBER.match(text) or not low <= int(text) <= high:
+        raise ValueError(f"{text!r:.80} is no number from {low} to {high}")
+    return int(text)
+
+
+def _split(text: str) -> "list[str]":
+    return [part.strip() for part in text.split(",")]
+
+
+def _parse_pairs(text: str) -> Dict[str, str]:
+    """Parse ``ROLE=VALUE`` and ``VALUE`` (whose role is "")."""
+    pairs: Dict[str, str] = {}
+    for part in _split(text) if text else []:
+        left, found, right = part.partition("=")
+        role, value = (left.strip(), right.strip()) if found else ("", left)
+        if found and not is_role_name(role):
+            raise ValueError(f"{role!r:.80} is no name of a task role")
+        if role in pairs:
+            raise ValueError(f"{role or 'the default'} is given twice")
+        pairs[role] = value
+    return pairs

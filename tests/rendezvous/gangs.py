@@ -1,0 +1,86 @@
+"""Rosters and views for the tests of rendezvous: small, legal, one line each."""
+
+from framework.api.roster import (
+    PHASE_ACTIVE,
+    CompletedTask,
+    Leaving,
+    Member,
+    RoleRoster,
+    Roster,
+    fingerprint_uid,
+)
+from rendezvous.membership import Identity, View, build_view
+from rendezvous.options import Options, parse_options
+
+IPV4 = "ipv4"
+IPV6 = "ipv6"
+INSTANCE = "0_7b2f4a6c-0000-4000-8000-000000000000"
+
+
+def get_address(family: str, number: int) -> str:
+    if family == IPV6:
+        return f"fd00::{number:x}"
+    return f"10.0.{number // 250}.{number % 250 + 1}"
+
+
+def get_uid(role: str, index: int) -> str:
+    return f"uid-of-{role}-{index}"
+
+
+def build_role(
+    name: str,
+    indexes: "range | list[int] | int",
+    *,
+    family: str = IPV4,
+    first: int = 1,
+    minimum: int | None = None,
+    completed: tuple[CompletedTask, ...] = (),
+    absent: tuple[int, ...] = (),
+) -> RoleRoster:
+    if isinstance(indexes, int):
+        indexes = range(indexes)
+    families = (IPV4, IPV6) if family == "dual" else (family,)
+    members = tuple(
+        Member(
+            index,
+            tuple(get_address(f, first + index) for f in families),
+            fingerprint_uid(get_uid(name, index)),
+            0,
+        )
+        for index in indexes
+    )
+    wanted = len(members) + len(completed)
+    return RoleRoster(
+        name, wanted, wanted if minimum is None else minimum, True, members, completed, absent
+    )
+
+
+def build_roster(
+    *roles: RoleRoster, generation: int = 1, leaving: tuple[Leaving, ...] = ()
+) -> Roster:
+    return Roster(
+        namespace="default",
+        framework="job",
+        framework_uid="f0f0f0f0-0000-4000-8000-000000000000",
+        attempt_id=0,
+        instance_uid=INSTANCE,
+        generation=generation,
+        complete=True,
+        phase=PHASE_ACTIVE,
+        roles=roles,
+        leaving=leaving,
+    )
+
+
+def build_gang(count: int, family: str = IPV4, name: str = "worker") -> Roster:
+    """A gang of workers only."""
+    return build_roster(build_role(name, count, family=family))
+
+
+def build_options(**flags: str) -> Options:
+    return parse_options({}, flags)
+
+
+def see(roster: Roster, role: str = "worker", index: int = 0, **flags: str) -> View:
+    """What a Pod of the gang sees."""
+    return build_view(roster, Identity(role, index, get_uid(role, index)), build_options(**flags))

@@ -1,0 +1,93 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from framework.api.naming import TaskKey
+from framework.api.roster import Member, Roster
+from rendezvous.diff import Diff, PeerChange, compute_diff
+from tests.rendezvous.gangs import build_gang, build_role, build_roster
+
+
+def addresses(roster: Roster) -> dict[TaskKey, str]:
+    return {TaskKey(r.name, m.index): m.addresses[0] for r in roster.roles for m in r.members}
+
+
+def with_member(roster: Roster, position: int, **fields: object) -> Roster:
+    role = roster.roles[0]
+    members = list(role.members)
+    members[position] = members[position]._replace(**fields)
+    return roster._replace(generation=2, roles=(role._replace(members=tuple(members)),))
+
+
+def test_diff_of_the_first_generation_adds_everybody() -> None:
+    diff = compute_diff(None, build_gang(2))
+    assert diff == Diff(
+        1, 0, (PeerChange("worker", 0, "10.0.0.2"), PeerChange("worker", 1, "10.0.0.3")), (), ()
+    )
+
+
+def test_diff_of_equal_gangs_is_empty() -> None:
+    diff = compute_diff(build_gang(3), build_gang(3)._replace(generation=5))
+    assert diff.is_empty
+    assert (diff.generation, diff.previous_generation) == (5, 1)
+
+
+def test_diff_of_scale_in_and_out_names_the_indexes() -> None:
+    before = build_roster(build_role("worker", [0, 1, 2]))
+    after = build_roster(build_role("worker", [0, 2, 3]), generation=2)
+    diff = compute_diff(before, after)
+    assert [change.index for change in diff.added] == [3]
+    assert [change.index for change in diff.removed] == [1]
+    assert diff.moved == ()
+
+
+def test_diff_of_a_new_address_is_a_move_with_both_addresses() -> None:
+    before = build_gang(2)
+    after = with_member(before, 1, addresses=("10.9.9.9",), fingerprint="0" * 8, attempt_id=1)
+    assert compute_diff(before, after).to_wire() == {
+        "generation": 2,
+        "previousGeneration": 1,
+        "added": [],
+        "removed": [],
+        "moved": [
+            {
+                "role": "worker",
+                "index": 1,
+                "address": "10.9.9.9",
+                "previousAddress": "10.0.0.3",
+            }
+        ],
+    }
+
+
+def test_diff_of_another_pod_at_the_same_address_is_a_move() -> None:
+    before = build_gang(1)
+    diff = compute_diff(before, with_member(before, 0, fingerprint="0" * 8))
+    assert [(c.address, c.previous_address) for c in diff.moved] == [("10.0.0.2", "10.0.0.2")]
+
+
+@st.composite
+def gangs(draw: st.DrawFn) -> Roster:
+    roles = []
+    for name in draw(st.lists(st.sampled_from(["ps", "worker", "chief"]), unique=True)):
+        indexes = sorted(draw(st.sets(st.integers(0, 6))))
+        members = tuple(
+            Member(i, (f"10.0.0.{draw(st.integers(1, 4))}",), draw(st.sampled_from("ab")) * 8, 0)
+            for i in indexes
+        )
+        roles.append(build_role(name, 0)._replace(members=members))
+    return build_roster(*roles)
+
+
+@given(gangs(), gangs())
+def test_diff_applied_to_the_old_gang_gives_the_new_one(before: Roster, after: Roster) -> None:
+    diff = compute_diff(before, after)
+    known = addresses(before)
+    for change in diff.removed:
+        assert known.pop(TaskKey(change.role, change.index)) == change.address
+    for change in diff.moved:
+        assert known[TaskKey(change.role, change.index)] == change.previous_address
+        known[TaskKey(change.role, change.index)] = change.address
+    for change in diff.added:
+        assert TaskKey(change.role, change.index) not in known
+        known[TaskKey(change.role, change.index)] = change.address
+    assert known == addresses(after)

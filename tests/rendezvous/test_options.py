@@ -1,0 +1,175 @@
+"""Settings: precedence, every form, every bad value named with its remedy."""
+
+import re
+
+import pytest
+
+from framework.api import constants
+from rendezvous.kinds import RoleKind, map_roles
+from rendezvous.options import OPTIONS, Options, OptionsError, parse_options
+from rendezvous.registry import BUILT_IN, render_all
+from rendezvous.values import RolePort
+from tests.rendezvous.gangs import build_gang, build_role, build_roster, see
+
+
+def test_options_without_settings_are_the_defaults_of_the_type() -> None:
+    assert parse_options({}) == Options()
+
+
+def test_every_field_of_options_has_its_setting() -> None:
+    assert tuple(option.name for option in OPTIONS) == Options._fields
+
+
+@pytest.mark.parametrize(
+    ("flags", "env", "annotations", "expected"),
+    [
+        ({"tf_mode": "sparse"}, {"FB_TF_MODE": "dense"}, {}, "sparse"),
+        ({}, {"FB_TF_MODE": "sparse"}, {"frameworkbarrier.io/tf-mode": "dense"}, "sparse"),
+        ({}, {"FB_TF_MODE": ""}, {"frameworkbarrier.io/tf-mode": "sparse"}, "sparse"),
+        ({}, {}, {}, "dense"),
+    ],
+    ids=["flag", "env", "annotation", "default"],
+)
+def test_options_given_in_several_places_take_the_strongest(
+    flags: dict[str, str], env: dict[str, str], annotations: dict[str, str], expected: str
+) -> None:
+    assert parse_options(env, flags, annotations).tf_mode == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("formats", "auto", None),
+        ("formats", "pytorch, jax", ("pytorch", "jax")),
+        ("plugins", "my.room:render", ("my.room:render",)),
+        ("directory", "/data/peers/", "/data/peers"),
+        ("directory", "/", "/"),
+        ("roles", "a=worker,b=none", {"a": RoleKind.WORKER, "b": RoleKind.NONE}),
+        ("ports", "1,ps=65535", {"": RolePort(1), "ps": RolePort(65535)}),
+        ("ports", "ps=10+index", {"": RolePort(2222), "ps": RolePort(10, per_index=True)}),
+        ("slots", "8,launcher=0", {"": 8, "launcher": 0}),
+        ("torch_nodes", "2:8", (2, 8)),
+        ("torch_nodes", "4", (4, 4)),
+        ("torch_nodes", "", None),
+        ("torch_nproc", "gpu", "gpu"),
+        ("torch_nproc", "2", "2"),
+        ("torch_endpoint", "[fd00::1]:29400", "[fd00::1]:29400"),
+        ("torch_rdzv_conf", "", ""),
+        ("ssh_user", "mpi", "mpi"),
+        ("coordinator", "master", "master"),
+    ],
+)
+def test_option_of_good_form_is_parsed(name: str, text: str, expected: object) -> None:
+    assert getattr(parse_options({}, {name: text}), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("formats", ""),
+        ("formats", "pytorch,,jax"),
+        ("plugins", "my.room"),
+        ("directory", "relative"),
+        ("directory", "/a\nb"),
+        ("roles", "worker"),
+        ("roles", "a=boss"),
+        ("roles", "A=worker"),
+        ("roles", "a=ps,a=worker"),
+        ("ports", "0"),
+        ("ports", "65536"),
+        ("ports", "+index"),
+        ("ports", "worker="),
+        ("ports", "\u0661\u0662"),
+        ("slots", "-1"),
+        ("slots", "1e3"),
+        ("slots", "99999"),
+        ("ip_family", "IPv4"),
+        ("torch_nodes", "3:2"),
+        ("torch_nodes", "0:2"),
+        ("torch_nproc", "all"),
+        ("torch_endpoint", "fd00::1:29400"),
+        ("torch_endpoint", "host:0"),
+        ("torch_endpoint", "a b:1"),
+        ("torch_rdzv_conf", "is_host=1"),
+        ("torch_rdzv_conf", "a=b c"),
+        ("torch_master_port", "1+index"),
+        ("torch_max_restarts", "many"),
+        ("ssh_user", "-oProxyCommand=x"),
+        ("ssh_identity_file", '/a"b'),
+        ("ssh_identity_file", "/a/%h"),
+        ("coordinator", "no-role"),
+    ],
+)
+def test_option_of_bad_form_is_reported_with_name_value_and_remedy(name: str, text: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        parse_options({}, {name: text})
+    (problem,) = caught.value.problems
+    assert problem.name == "--" + name.replace("_", "-")
+    assert problem.value == text
+    assert problem.remedy.startswith("write ")
+
+
+def test_options_with_several_faults_report_all_under_the_names_used() -> None:
+    env = {"FB_SLOTS": "x", "FB_PS_PORT": "http", "BARRIER_WORKING_DIR": "here"}
+    with pytest.raises(OptionsError) as caught:
+        parse_options(env, {"tf_mode": "both"}, {"frameworkbarrier.io/roles": "x"})
+    assert [problem.name for problem in caught.value.problems] == [
+        "BARRIER_WORKING_DIR",
+        "frameworkbarrier.io/roles",
+        "FB_SLOTS",
+        "--tf-mode",
+        "FB_PS_PORT",
+    ]
+
+
+def test_port_variable_of_a_role_is_taken_unless_ports_name_the_role() -> None:
+    env = {"FB_WORKER_PORT": "4001", "FB_PS_PORT": "4002", "FB_PORTS": "ps=5000"}
+    ports = parse_options(env).ports
+    assert (ports["worker"].base, ports["ps"].base, ports[""].base) == (4001, 5000, 2222)
+
+
+def test_port_variable_that_kubernetes_sets_for_a_service_is_ignored() -> None:
+    assert "worker" not in parse_options({"FB_WORKER_PORT": "tcp://10.0.0.1:80"}).ports
+
+
+def test_no_setting_has_the_name_of_a_variable_that_is_rendered() -> None:
+    """Else env.sh, sourced where an agent runs, would change its settings (ports may: the same)."""
+    settings = {option.env_name for option in OPTIONS}
+    roster = build_roster(*(build_role(n, 1) for n in ("worker", "ps", "tf", "torch", "ssh", "jax")))
+    written = set(render_all(see(roster), Options()).env)
+    assert not settings & written
+    role_variable = re.compile(r"FB_[A-Z0-9]+_(IPS|ADDRESSES|COUNT|PORT)(_FILE)?\Z")
+    assert not [name for name in settings if role_variable.match(name)]
+    of_roles = {name for name in written if role_variable.match(name)}
+    fixed = set(render_all(see(build_gang(1, name="a"), "a"), Options()).env)
+    assert not {name for name in fixed & of_roles if not name.startswith("FB_A_")}
+
+
+def test_directory_setting_is_the_barriers_own() -> None:
+    assert {o.name: o.env_name for o in OPTIONS}["directory"] == constants.WORKING_DIR_ENV
+
+
+def test_names_of_formats_are_those_users_may_write() -> None:
+    assert parse_options({}, {"formats": ",".join(BUILT_IN)}).formats == tuple(BUILT_IN)
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "expected"),
+    [
+        (["chief", "worker", "ps", "evaluator"], {}, "chief worker ps evaluator"),
+        (["master", "worker"], {}, "master worker"),
+        (["launcher", "worker"], {}, "launcher worker"),
+        (["server", "worker"], {}, "ps worker"),
+        (["trainer"], {}, "worker"),
+        (["launcher", "trainer"], {}, "launcher worker"),
+        (["worker", "tensorboard"], {}, "worker none"),
+        (["prefill", "decode"], {}, "none none"),
+        (["prefill", "decode"], {"decode": RoleKind.WORKER}, "none worker"),
+        (["worker", "tensorboard"], {"worker": RoleKind.PS}, "ps worker"),
+        (["ps"], {"ps": RoleKind.NONE}, "none"),
+    ],
+)
+def test_role_kinds_follow_the_mapping_then_the_name(
+    names: list[str], given: dict[str, RoleKind], expected: str
+) -> None:
+    assert " ".join(kind.value for kind in map_roles(names, given).values()) == expected
