@@ -34,12 +34,6 @@ _TIMEOUT_SECONDS = 10.0
 class EventClient(Protocol):
     """What the recorder needs of ``framework.kube.client.KubeClient``."""
 
-    async def get(
-        self, resource: Resource, namespace: str | None, name: str, *, timeout_seconds: float = ...
-    ) -> Object:
-        """Return one object."""
-        ...
-
     async def create(
         self,
         resource: Resource,
@@ -173,8 +167,13 @@ class EventRecorder:
                 EVENTS, occurrence.namespace, body, timeout_seconds=_TIMEOUT_SECONDS
             )
         except AlreadyExistsError:
-            stored = await self._client.get(
-                EVENTS, occurrence.namespace, occurrence.name, timeout_seconds=_TIMEOUT_SECONDS
+            # The answer to a patch tells the count; a GET would take a right of its own.
+            stored = await self._client.patch(
+                EVENTS,
+                occurrence.namespace,
+                occurrence.name,
+                {"lastTimestamp": format_time(occurrence.last_at)},
+                timeout_seconds=_TIMEOUT_SECONDS,
             )
             count = stored.get("count")
             return count if isinstance(count, int) else 1

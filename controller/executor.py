@@ -55,6 +55,15 @@ _RESOURCES: dict[ObjectKind, Resource] = {
 }
 
 
+class HeldError(KubeError):
+    """A forced delete left the object where it was: try again, but not at once."""
+
+    @property
+    def is_transient(self) -> bool:
+        """Return True: whoever holds it may let go."""
+        return True
+
+
 class Executor:
     """Sends actions. ``start`` gives it the task group its requests run in."""
 
@@ -145,7 +154,8 @@ class Executor:
             if not self._lanes.running:
                 self._idle.set()
             self._on_answer(entry.key)
-            self._pump()
+        # Not reached when cancelled: then nothing more is to be sent.
+        self._pump()
 
     async def _send(self, entry: Entry, action: Action) -> None:
         logger.debug("action", extra={"framework": entry.key, **_describe(action)})
@@ -197,21 +207,38 @@ class Executor:
                 propagation="Foreground" if action.is_foreground else None,
                 timeout_seconds=ACTION_TIMEOUT_SECONDS,
             )
-        except (NotFoundError, ConflictError) as e:
-            # A UID mismatch says as much as NotFound: the instance is gone.
+        except NotFoundError as e:
             self._count(action.key, e, started)
             left = None
         except KubeError as e:
             self._count(action.key, e, started)
-            raise
+            # A UID mismatch says that the instance is gone, but so is not every conflict.
+            if not isinstance(e, ConflictError) or await self._is_there(entry, action):
+                raise
+            left = None
         else:
             self._count(action.key, None, started)
         if action.kind is ObjectKind.FRAMEWORK:
             return
-        if left is not None and _goes_on(left, action.uid):
-            self._store.record_terminating(entry, action.kind, left)
-        else:
+        if left is None or not _goes_on(left, action.uid):
             self._store.record_absent(entry, action.kind, action.name, action.uid)
+            return
+        self._store.record_terminating(entry, action.kind, left)
+        if action.grace_seconds == 0:
+            raise HeldError(f"{action.kind} {action.name} is held by a finalizer")
+
+    async def _is_there(self, entry: Entry, action: DeleteObject) -> bool:
+        """Tell by a live GET whether the instance to be deleted exists."""
+        try:
+            wire = await self._client.get(
+                _RESOURCES[action.kind],
+                entry.namespace,
+                action.name,
+                timeout_seconds=ACTION_TIMEOUT_SECONDS,
+            )
+        except NotFoundError:
+            return False
+        return bool(wire["metadata"].get("uid") == action.uid)
 
     async def _look_up(self, entry: Entry, kind: ObjectKind, name: str) -> bool:
         """Read an object live; True if there is one that is ours."""

@@ -13,7 +13,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
@@ -28,6 +28,7 @@ from framework.kube.resources import Object
 
 Name = tuple[ObjectKind, str]
 _REMEMBERED_UIDS = 100_000
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 # A status write that the leader before us had sent may arrive so long after we took over.
 _LATE_WRITE_SECONDS = 60.0
 
@@ -393,11 +394,15 @@ class Store:
             self._end(entry, kind, view, is_believed=view.is_terminating)
 
     def _end(self, entry: Entry, kind: ObjectKind, view: ObjectView, *, is_believed: bool) -> None:
-        self._discard(entry, kind, view.name)
-        entry.unconfirmed.pop((kind, view.name), None)
-        entry.live.pop((kind, view.name), None)
+        name = kind, view.name
+        entry.live.pop(name, None)
         if is_believed or entry.is_delete_in_flight(view.uid):
-            entry.live[kind, view.name] = ""
+            self._discard(entry, kind, view.name)
+            entry.unconfirmed.pop(name, None)
+            entry.live[name] = ""
+        else:
+            # It may only have left the selector: it stands until a live GET, due now, has told.
+            entry.unconfirmed[name] = _LONG_AGO
         self._on_change(entry.key)
 
     # --- places -------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ class WorkQueue:
         self._ready: deque[str] = deque()
         self._dirty: set[str] = set()
         self._processing: set[str] = set()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        # When each is due is kept here: uvloop's handles do not always know.
+        self._timers: dict[str, tuple[float, asyncio.Handle]] = {}
         self._has_ready = asyncio.Event()
 
     def __len__(self) -> int:
@@ -43,10 +44,11 @@ class WorkQueue:
         due = loop.time() + max(seconds, _LEAST_SECONDS)
         timer = self._timers.get(key)
         if timer is not None:
-            if timer.when() <= due:
+            due_before, handle = timer
+            if due_before <= due:
                 return
-            timer.cancel()
-        self._timers[key] = loop.call_at(due, self._fire, key)
+            handle.cancel()
+        self._timers[key] = (due, loop.call_at(due, self._fire, key))
 
     async def get(self) -> str:
         """Take the next key; ``done`` must follow."""
@@ -68,7 +70,8 @@ class WorkQueue:
         """Drop a key's timer."""
         timer = self._timers.pop(key, None)
         if timer is not None:
-            timer.cancel()
+            _, handle = timer
+            handle.cancel()
 
     def _fire(self, key: str) -> None:
         self._timers.pop(key, None)

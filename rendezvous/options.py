@@ -25,7 +25,7 @@ class Options(NamedTuple):
     roles: Mapping[str, RoleKind] = {}
     coordinator: str = ""
     ports: Mapping[str, RolePort] = {"": RolePort(2222)}
-    slots: Mapping[str, int] = {}
+    slots: Mapping[str, int] = {"": 1}
     ip_family: str = "auto"
     host_style: str = "address"
     tf_mode: str = "dense"

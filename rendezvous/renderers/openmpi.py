@@ -1,8 +1,11 @@
 """Open MPI and PRRTE: the host file and the variables that point a launcher to it. Pure.
 
 Called by ``registry``. ``host:N`` would be taken for a name and an IPv6 address in brackets is
-refused; a bare one is read. Lines of the same host add up.
+refused; a bare one is read, but Open MPI 4 then crashes while it packs the names of the nodes,
+unless it is told to pack them naively (seen with 4.1.4). Lines of the same host add up.
 """
+
+from typing import Dict
 
 from rendezvous.kinds import RoleKind
 from rendezvous.membership import View
@@ -21,7 +24,7 @@ def render(view: View, options: Options) -> Rendered:
     """
     hosts = list_hosts(view, options, "Open MPI", reads_ipv6=True, merges_same=True)
     lines = [f"{host.name} slots={host.slots}" for host in hosts]
-    env = {}
+    env: Dict[str, str] = {}
     if is_launching(view):
         path = view.get_path(FILE_NAME)
         env = {
@@ -29,6 +32,8 @@ def render(view: View, options: Options) -> Rendered:
             "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
             "PRTE_MCA_prte_default_hostfile": path,
         }
+        if any(":" in host.name for host in hosts):
+            env["OMPI_MCA_regx"] = "naive"
     return Rendered({FILE_NAME: build_lines_file(lines)}, env)
 
 

@@ -55,8 +55,9 @@ async def test_watch_resumed_from_an_event_brings_the_next_one(api: Api) -> None
 async def test_watch_from_a_version_to_come_is_silent_until_its_end(api: Api) -> None:
     version = int(await api.version("configmaps")) + 1_000_000
 
-    params = {"resourceVersion": version, "allowWatchBookmarks": "true", "timeoutSeconds": 1}
-    async with api.watch("configmaps", **params) as watch:
+    params: dict[str, str | int] = {"resourceVersion": version, "timeoutSeconds": 1}
+    params["allowWatchBookmarks"] = "true"
+    async with api.watch("configmaps", accept="application/json", **params) as watch:
         (await api.create("configmaps", config_map("one"))).ok()
         events = await watch.rest()
 

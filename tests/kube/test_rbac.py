@@ -140,6 +140,7 @@ class World:
             self.namespace,
             field_selector=f"metadata.name={name}",
             timeout_seconds=int(END_SECONDS),
+            read_deadline_seconds=2 * END_SECONDS,
         )
         async with contextlib.aclosing(events):
             async for event, body in events:
@@ -229,7 +230,12 @@ async def spoil_status(world: World, name: str) -> None:
 
 async def wait_for_event(world: World, reason: str, count: int) -> None:
     """Watch until an Event was told so often."""
-    events = world.kube.watch(EVENTS, world.namespace, timeout_seconds=int(END_SECONDS))
+    events = world.kube.watch(
+        EVENTS,
+        world.namespace,
+        timeout_seconds=int(END_SECONDS),
+        read_deadline_seconds=2 * END_SECONDS,
+    )
     async with contextlib.aclosing(events):
         async for _, body in events:
             if body.get("reason") == reason and body["count"] >= count:

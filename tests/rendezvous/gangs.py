@@ -19,7 +19,7 @@ INSTANCE = "0_7b2f4a6c-0000-4000-8000-000000000000"
 
 def get_address(family: str, number: int) -> str:
     if family == IPV6:
-        return f"fd00::{number:x}"
+        return f"2001:db8::{number:x}"
     return f"10.0.{number // 250}.{number % 250 + 1}"
 
 
@@ -51,7 +51,13 @@ def build_role(
     )
     wanted = len(members) + len(completed)
     return RoleRoster(
-        name, wanted, wanted if minimum is None else minimum, True, members, completed, absent
+        name=name,
+        wanted=wanted,
+        minimum=wanted if minimum is None else minimum,
+        running=True,
+        members=members,
+        completed=completed,
+        absent=absent,
     )
 
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,7 @@ def addresses(roster: Roster) -> dict[TaskKey, str]:
     return {TaskKey(r.name, m.index): m.addresses[0] for r in roster.roles for m in r.members}
 
 
-def with_member(roster: Roster, position: int, **fields: object) -> Roster:
+def with_member(roster: Roster, position: int, **fields: Any) -> Roster:
     role = roster.roles[0]
     members = list(role.members)
     members[position] = members[position]._replace(**fields)

@@ -1,6 +1,7 @@
 """discover_hosts.sh, run by every shell there is: complete lists only, whatever the volume does."""
 
 import os
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -88,12 +89,37 @@ def test_script_without_the_link_prints_the_newest_generation(
     assert (ran.returncode, ran.stdout) == (0, "10.0.10.0:1\n")
 
 
-def test_script_before_the_first_generation_fails_and_says_so(
-    shell: list[str], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", ["dash", "bash"])
+def test_script_whose_read_breaks_off_prints_nothing_of_it(name: str, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     script = write_script(volume, volume)
-    ran = run(shell, script, tmp_path)
+    write_generation(volume, 1, 2)
+    # As if the generation went away in the middle of the read: half a file, and a failure.
+    real = shutil.which("cat")
+    stub = tmp_path / "bin" / "cat"
+    stub.parent.mkdir()
+    stub.write_text(
+        f'#!/bin/sh\nif [ -e {volume}/broken ]; then exec {real} "$@"; fi\n'
+        f": > {volume}/broken\necho 10.0.1.0:\nexit 1\n"
+    )
+    stub.chmod(0o755)
+    path = f"{stub.parent}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        [*find_shell(name), str(script)],
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (volume / "broken").exists()
+    assert (ran.returncode, ran.stdout) == (0, "10.0.1.0:2\n10.0.1.1:2\n")
+
+
+def test_script_before_the_first_generation_fails_and_says_so(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    script = write_script(volume, volume)
+    ran = run(["sh"], script, tmp_path)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "has the rendezvous agent written it?" in ran.stderr
 

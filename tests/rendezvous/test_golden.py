@@ -65,9 +65,11 @@ def test_renderer_for_workers_gives_the_golden_bytes(
         ("hydra", "launcher", {"slots": "4"}),
         ("ssh_config", "worker", {"ssh_user": "mpi", "ssh_identity_file": "/keys/my id"}),
     ],
-    ids=lambda value: "-".join(value.values()).replace("/", "_").replace(":", "_").replace(" ", "_")
-    if isinstance(value, dict)
-    else value,
+    ids=lambda value: (
+        "-".join(value.values()).replace("/", "_").replace(":", "_").replace(" ", "_")
+        if isinstance(value, dict)
+        else value
+    ),
 )
 def test_renderer_with_settings_gives_the_golden_bytes(
     name: str, role: str, flags: dict[str, str], golden: Golden, request: pytest.FixtureRequest

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ BATCH = 1000
 ME = Identity("worker", 0)
 
 
-def replace_role(roster: Roster, **fields: object) -> Roster:
+def replace_role(roster: Roster, **fields: Any) -> Roster:
     return roster._replace(roles=(roster.roles[0]._replace(**fields),))
 
 

@@ -135,7 +135,9 @@ def test_port_variable_that_kubernetes_sets_for_a_service_is_ignored() -> None:
 def test_no_setting_has_the_name_of_a_variable_that_is_rendered() -> None:
     """Else env.sh, sourced where an agent runs, would change its settings (ports may: the same)."""
     settings = {option.env_name for option in OPTIONS}
-    roster = build_roster(*(build_role(n, 1) for n in ("worker", "ps", "tf", "torch", "ssh", "jax")))
+    roster = build_roster(
+        *(build_role(n, 1) for n in ("worker", "ps", "tf", "torch", "ssh", "jax"))
+    )
     written = set(render_all(see(roster), Options()).env)
     assert not settings & written
     role_variable = re.compile(r"FB_[A-Z0-9]+_(IPS|ADDRESSES|COUNT|PORT)(_FILE)?\Z")

@@ -10,8 +10,8 @@ from typing import Any
 
 from framework.api import codec, constants, naming
 from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
-from framework.api.states import FRAMEWORK_COMPLETING, FrameworkState, TaskState
-from framework.api.types import Framework, TaskStatus
+from framework.api.states import FRAMEWORK_COMPLETING, TASK_ENDED, FrameworkState, TaskState
+from framework.api.types import Framework, FrameworkStatus, TaskStatus
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
 from localcluster.apiserver.history import WatchEvent
 from localcluster.apiserver.storage import Storage
@@ -194,6 +194,19 @@ class Auditor:
         except AssertionError as e:
             self.fail(f"I5: {framework.key}: {e}")
         self._note_claims(framework)
+        self._check_ends(old, framework.status)
+
+    def _check_ends(self, before: FrameworkStatus | None, after: FrameworkStatus) -> None:
+        """A Task's attempt is over only when its Pod is gone."""
+        ended = {
+            task.attempt_status.pod_uid
+            for _, task in (before.attempt_status.walk_tasks() if before else ())
+            if task.state in TASK_ENDED
+        }
+        for role, task in after.attempt_status.walk_tasks():
+            uid = task.attempt_status.pod_uid
+            if task.state in TASK_ENDED and uid in self.pods and uid not in ended:
+                self.fail(f"P4: {role.name}/{task.index} is {task.state}, but Pod {uid} is there")
 
     def _note_claims(self, framework: Framework) -> None:
         """I6: each recorded Pod UID belongs to exactly one Task attempt."""

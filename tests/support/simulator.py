@@ -9,6 +9,7 @@ from one generator. ``Simulation.trace`` tells what happened, in order.
 import asyncio
 import base64
 import random
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -41,6 +42,7 @@ from tests.support.storageclient import (
 EXIT_CODES = (0, 0, 0, 1, 137, 200, 201, 210)
 MERGE_PATCH = "application/merge-patch+json"
 TRACE_LINES = 120
+MAX_PER_SECOND = 30
 SETTLE_SECONDS = 600
 # Longer than anything waits by itself: a backoff is at most 30 s, a retry's delay 20 s.
 PATIENCE_SECONDS = 40
@@ -136,6 +138,7 @@ class Simulation:
         self._controller: asyncio.Task[None] | None = None
         self._ended: list[asyncio.Task[None]] = []
         self._addresses = 0
+        self._sent: dict[str, deque[float]] = {}
 
     def note(self, text: str) -> None:
         """Write a line of the trace."""
@@ -177,9 +180,18 @@ class Simulation:
         if self.client is None or self.client.is_dead:
             return
         faults = len(self.auditor.faults)
+        self._check_pace(request)
         self.auditor.check_request(request)
         for fault in self.auditor.faults[faults:]:
             self.note(f"!! {fault}")
+
+    def _check_pace(self, request: Request) -> None:
+        """I11: nothing is asked for again and again in one second."""
+        now = asyncio.get_running_loop().time()
+        times = self._sent.setdefault(f"{request}", deque(maxlen=MAX_PER_SECOND))
+        if len(times) == MAX_PER_SECOND and now - times[0] < 1.0:
+            self.auditor.fail(f"I11: {request} {MAX_PER_SECOND} times within a second")
+        times.append(now)
 
     def _note_late(self, request: Request) -> None:
         pod = parse_pod(request.body)
@@ -216,6 +228,9 @@ class Simulation:
         self.start()
         for name in sorted(self.squatters):
             self._attempt(partial(self._delete, PODS, name, DeleteOptions(grace_seconds=0)))
+        for pod in self.storage.list(self._type(PODS), NAMESPACE).items:
+            if pod["metadata"].get("finalizers"):
+                self._set_finalizers(pod["metadata"]["name"], None)
         last, since = -1, 0
         for second in range(SETTLE_SECONDS):
             self.advance_kubelets(all_pods=True)
@@ -390,8 +405,12 @@ class Simulation:
             self._attempt(lambda: self._delete(PODS, name, options))
 
     def strip_label(self) -> None:
-        """Someone removes our label: the watch says DELETED, but the Pod lives."""
+        """Someone removes our label: the watch says DELETED, but the Pod lives.
+
+        Not of a terminating one: of those DELETED is believed (FRAMEWORK, "absence").
+        """
         pods = self.storage.list(self._type(PODS), NAMESPACE).items
+        pods = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
         if pods:
             name = self.draw.choice(pods)["metadata"]["name"]
             patch = {"metadata": {"labels": {constants.FRAMEWORK_NAME: None}}}
@@ -399,6 +418,20 @@ class Simulation:
             self._attempt(
                 lambda: self.storage.patch(self._type(PODS), NAMESPACE, name, patch, MERGE_PATCH)
             )
+
+    def hold_pod(self) -> None:
+        """Someone's finalizer keeps a Pod from going."""
+        pods = self.storage.list(self._type(PODS), NAMESPACE).items
+        if pods:
+            name = self.draw.choice(pods)["metadata"]["name"]
+            self.note(f"stranger holds {name}")
+            self._set_finalizers(name, ["example.com/hold"])
+
+    def _set_finalizers(self, name: str, finalizers: list[str] | None) -> None:
+        patch = {"metadata": {"finalizers": finalizers}}
+        self._attempt(
+            lambda: self.storage.patch(self._type(PODS), NAMESPACE, name, patch, MERGE_PATCH)
+        )
 
     def squat(self) -> None:
         """Someone takes the name of a Task's Pod."""
@@ -594,6 +627,7 @@ _TABLE: tuple[tuple[_Step, int], ...] = (
     (Simulation.kill_pod, 3),
     (Simulation.strip_label, 1),
     (Simulation.squat, 1),
+    (Simulation.hold_pod, 1),
     (Simulation.crash_now, 1),
     (Simulation.crash_at_a_write, 3),
     (Simulation.restart, 8),

@@ -279,3 +279,28 @@ async def test_log_without_a_kubelet_is_not_implemented() -> None:
         answer = await api.send("GET", api.path("pods", "one", "log"))
 
     answer.refused(501, "NotImplemented")
+
+
+async def test_fault_of_the_server_is_a_status_and_is_logged(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> Object:
+        raise ZeroDivisionError("of the test")
+
+    monkeypatch.setattr(running.storage, "get", fail)
+
+    answer = await running.api.get("configmaps", "one")
+
+    message = answer.refused(500, "InternalError").body["message"]
+    assert message == "Internal error occurred: ZeroDivisionError('of the test')"
+    assert [record.message for record in caplog.records if record.exc_info] == ["request failed"]
+
+
+async def test_watch_from_a_version_to_come_begins_with_that_version(running: Running) -> None:
+    reached = int(await running.api.version("configmaps")) + 2
+    async with running.api.watch("configmaps", resourceVersion=reached) as watch:
+        for name in ("one", "two", "three"):
+            (await running.api.create("configmaps", config_map(name))).ok()
+        event = await watch.next()
+
+    assert event[1]["metadata"]["name"] == "three"

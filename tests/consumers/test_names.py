@@ -1,0 +1,67 @@
+"""ssh reads the configuration, readers of dotenv files read .env."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rendezvous.refusal import RefusedError
+from rendezvous.renderers.env_files import fit_environment, render_env_files
+from tests.consumers.stacks import COUNTS, FAMILIES, ask, list_addresses, write_volume
+from tests.consumers.stacks import require_program as require
+from tests.rendezvous.gangs import build_gang
+from tests.rendezvous.hostile import draw_texts
+
+
+def read_ssh(path: Path, host: str) -> dict[str, str]:
+    ssh = require("sshd", "ssh")
+    ran = subprocess.run(
+        [ssh, "-G", "-F", str(path), host], capture_output=True, text=True, check=True
+    )
+    return dict(line.split(" ", 1) for line in ran.stdout.splitlines() if " " in line)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("count", COUNTS)
+def test_ssh_finds_every_member_by_name_and_by_address(
+    count: int, family: str, tmp_path: Path
+) -> None:
+    flags: dict[str, Any] = {
+        "ssh_user": "mpi",
+        "ssh_server_port": "2022",
+        "ssh_identity_file": "/keys/my id",
+    }
+    write_volume(tmp_path, build_gang(count, family), **flags)
+    address = list_addresses(count, family)[-1]
+    for host in (f"job-worker-{count - 1}", f"job-worker-{count - 1}.job", address):
+        seen = read_ssh(tmp_path / "current" / "ssh_config", host)
+        assert (seen["hostname"], seen["port"], seen["user"]) == (address, "2022", "mpi")
+        assert seen["stricthostkeychecking"] == "false"
+        assert seen["userknownhostsfile"] == "/dev/null"
+        assert seen["identityfile"] == "/keys/my id"
+    assert read_ssh(tmp_path / "current" / "ssh_config", "elsewhere")["port"] == "22"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("count", COUNTS)
+def test_dotenv_gives_back_every_variable(count: int, family: str, tmp_path: Path) -> None:
+    rendering = write_volume(tmp_path, build_gang(count, family))
+    script = 'from dotenv import dotenv_values\nanswer(dotenv_values("current/.env"))'
+    assert ask("dotenv", script, tmp_path) == rendering.env
+
+
+def test_dotenv_gives_back_hostile_values(seed: int, tmp_path: Path) -> None:
+    kept: dict[str, str] = {}
+    for number, text in enumerate(draw_texts(seed, 3000)):
+        try:
+            files = render_env_files(fit_environment({f"V{number}": text}, "/d")).files
+        except RefusedError:
+            continue
+        if ".env" in files:
+            kept[f"V{number}"] = text
+    written = render_env_files(fit_environment(kept, "/d"))
+    (tmp_path / ".env").write_bytes(written.files[".env"].content)
+    script = 'from dotenv import dotenv_values\nanswer(dotenv_values(".env"))'
+    assert len(kept) > 300
+    assert ask("dotenv", script, tmp_path) == kept

@@ -1,0 +1,141 @@
+"""Rows W1-W4: the controller is killed at every one of its writes of one short life, in turn.
+
+Whatever it had heard of that write, the end is the same, and no Pod is made twice.
+"""
+
+import asyncio
+
+import pytest
+
+from framework.kube.resources import FRAMEWORKS, Object
+from tests.support.builders import build_role_wire
+from tests.support.simulator import Simulation
+from tests.support.storageclient import Fate, Request
+
+# At least as many as the life has; a test says so.
+WRITES = 54
+BEFORE, UNHEARD, HEARD = "before_it_is_applied", "before_its_answer", "after_its_answer"
+PAUSE_SECONDS = 3.0
+
+
+class ScriptedLife(Simulation):
+    """A gang of three that is scaled down, up again, fails once and then succeeds."""
+
+    def __init__(self, crashes: dict[int, str]) -> None:
+        super().__init__(0)
+        self.crashes = crashes
+        self.writes = 0
+        self.network.draw_fate = self._draw_fate  # type: ignore[method-assign]
+
+    def _draw_fate(self, request: Request) -> Fate:
+        self._judge(request)
+        if request.verb in {"get", "list"} or request.resource.plural == "events":
+            return Fate(0.001, 0.001)
+        self.writes += 1
+        when = self.crashes.get(self.writes)
+        if when is not None:
+            self.note(f"killed {when}: {request}")
+            loop = asyncio.get_running_loop()
+            # A millisecond up, a millisecond down: between them it is applied but not heard of.
+            loop.call_later({BEFORE: 0.0, UNHEARD: 0.0015, HEARD: 0.0025}[when], self.crash)
+            loop.call_later(PAUSE_SECONDS, self.start)
+        return Fate(0.001, 0.001, is_lost=when == BEFORE)
+
+    async def run_script(self) -> Object:
+        """Live the life; return what is left of it."""
+        try:
+            retry = {"fancyRetryPolicy": False, "maxRetryCount": 1}
+            worker = build_role_wire("worker", 3)
+            worker["task"]["retryPolicy"] = retry
+            self._create_gang(worker)
+            self.start()
+            await self._rest()
+            self._edit(lambda spec: spec["taskRoles"][0].update(taskNumber=1))
+            await self._rest()
+            self._edit(lambda spec: spec["taskRoles"][0].update(taskNumber=2))
+            await self._rest()
+            self._end("gang-worker-0", 1)
+            await self._rest()
+            for index in range(2):
+                self._end(f"gang-worker-{index}", 0)
+            await self._rest()
+            self.check_rest()
+            return self.storage.get(self._type(FRAMEWORKS), "default", "gang")
+        finally:
+            self.crash()
+            await asyncio.gather(*self._ended, return_exceptions=True)
+
+    def _create_gang(self, worker: Object) -> None:
+        body: Object = {
+            "apiVersion": "frameworkcontroller.microsoft.com/v1",
+            "kind": "Framework",
+            "metadata": {"name": "gang"},
+            "spec": {"executionType": "Start", "taskRoles": [worker]},
+        }
+        self.storage.create(self._type(FRAMEWORKS), "default", body)
+
+    async def _rest(self) -> None:
+        """Let kubelets and controller do all there is to do."""
+        for _ in range(25):
+            self.advance_kubelets(all_pods=True)
+            self.storage.collect_garbage()
+            await asyncio.sleep(1.0)
+            self.check()
+
+
+def shape(framework: Object) -> object:
+    """What a life leaves behind, without times and UIDs."""
+    status = framework["status"]
+    attempt = status["attemptStatus"]
+    return (
+        status["state"],
+        status["retryPolicyStatus"],
+        attempt["id"],
+        attempt["completionStatus"]["code"],
+        [
+            (task["state"], task["attemptStatus"]["id"], task["retryPolicyStatus"])
+            for role in attempt["taskRoleStatuses"]
+            for task in role["taskStatuses"]
+        ],
+    )
+
+
+def _retried(total: int) -> Object:
+    return {"totalRetriedCount": total, "accountableRetriedCount": total, "retryDelaySec": None}
+
+
+END = (
+    "Completed",
+    _retried(0),
+    0,
+    0,
+    [("Completed", 1, _retried(1)), ("Completed", 0, _retried(0))],
+)
+# Three at first, one after the scale-up, one after the failure.
+PODS = 5
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("when", [BEFORE, UNHEARD, HEARD])
+@pytest.mark.parametrize("write", range(1, WRITES + 1))
+async def test_crash_at_a_write_changes_neither_end_nor_count(write: int, when: str) -> None:
+    life = ScriptedLife({write: when})
+    assert shape(await life.run_script()) == END
+    assert set(life.auditor.created.values()) == {1}, "a Pod was made twice for one attempt"
+    assert len(life.auditor.created) == PODS
+
+
+@pytest.mark.looptime
+async def test_life_without_a_crash_ends_as_expected_and_is_tried_as_a_whole() -> None:
+    life = ScriptedLife({})
+    assert shape(await life.run_script()) == END
+    assert len(life.auditor.created) == PODS
+    assert WRITES - 10 < life.writes <= WRITES
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("first", "second"), [(3, 5), (4, 5), (7, 9), (9, 10), (12, 14)])
+async def test_crash_in_the_recovery_from_a_crash_changes_nothing(first: int, second: int) -> None:
+    life = ScriptedLife({first: UNHEARD, second: UNHEARD})
+    assert shape(await life.run_script()) == END
+    assert set(life.auditor.created.values()) == {1}
