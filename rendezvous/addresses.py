@@ -42,7 +42,12 @@ def is_host(text: str) -> bool:
 
 def join_port(host: str, port: int) -> str:
     """Join host and port, IPv6 in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{bracket(host)}:{port}"
+
+
+def bracket(host: str) -> str:
+    """Put an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def is_endpoint(text: str) -> bool:

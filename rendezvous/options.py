@@ -135,7 +135,7 @@ OPTIONS = (
            values.parse_conf, "KEY=VALUE,...", "further settings of elastic torchrun"),
     Option("torch_nodes", "", values.parse_nodes, "MIN:MAX",
            "bounds of elastic torchrun; else the roster's minimum and wanted number"),
-    Option("torch_nproc", "", values.parse_processes, "N, auto, gpu or cpu",
+    Option("torch_nproc", "", values.parse_processes, "N, auto, gpu, xpu or cpu",
            "processes per node of torchrun; else the slots"),
     Option("torch_max_restarts", "100", values.build_number(0, 1000000), "N",
            "how often elastic torchrun restarts its workers; each departure of a peer costs one"),

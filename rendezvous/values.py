@@ -129,8 +129,8 @@ def parse_nodes(text: str) -> Optional[Tuple[int, int]]:
 
 
 def parse_processes(text: str) -> str:
-    """Parse ``auto``, ``gpu``, ``cpu`` or a number; "" takes the slots."""
-    if text in {"", "auto", "gpu", "cpu"}:
+    """Parse ``auto``, ``gpu``, ``xpu``, ``cpu`` or a number; "" takes the slots."""
+    if text in {"", "auto", "gpu", "xpu", "cpu"}:
         return text
     return str(_parse_number(text, 1, MAX_SLOTS))
 

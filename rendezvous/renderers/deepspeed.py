@@ -1,8 +1,8 @@
 """DeepSpeed: its host file. Pure.
 
 Called by ``registry``. A *missing* file makes DeepSpeed train on one node without a word, so pass
-``--hostfile $FB_DEEPSPEED_HOSTFILE`` and let the shell fail on an unset variable (``set -u``). The
-parser reads bare IPv6; its default launcher pdsh does not, so there choose names.
+``--hostfile $FB_DEEPSPEED_HOSTFILE`` and let the shell fail on an unset variable (``set -u``). Bare
+IPv6 is read, also by its launcher pdsh; two lines of one host are not.
 """
 
 from rendezvous.membership import View

@@ -8,7 +8,7 @@ the store of the one before.
 
 from typing import Dict, Tuple
 
-from rendezvous.addresses import join_port
+from rendezvous.addresses import bracket, join_port
 from rendezvous.membership import Peer, View
 from rendezvous.options import Options
 from rendezvous.refusal import NotConcernedError, RefusedError
@@ -50,7 +50,9 @@ def _render_static(view: View, options: Options, coordinator: Peer) -> Dict[str,
     env = {
         "PET_NNODES": size,
         "PET_NODE_RANK": rank,
-        "PET_MASTER_ADDR": coordinator.address,
+        # torchrun splits "address:port" at the last colon and wants IPv6 in brackets before it;
+        # MASTER_ADDR goes to the store as it is.
+        "PET_MASTER_ADDR": bracket(coordinator.address),
         "PET_MASTER_PORT": port,
         "PET_RDZV_BACKEND": "static",
         "MASTER_ADDR": coordinator.address,

@@ -1,0 +1,384 @@
+"""P1-P6 and P13 of ``decide``, over lives that a World lives, and over anything decodable."""
+
+import copy
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from controller.core.actions import CreatePod
+from controller.core.decide import decide
+from controller.core.decision import Decision
+from controller.core.settings import Settings
+from controller.core.snapshot import PublishedRoster, Snapshot
+from framework.api import codec
+from framework.api.fielderrors import FieldErrors
+from framework.api.pods import parse_configmap, parse_pod
+from framework.api.states import FRAMEWORK_COMPLETING, FrameworkState, TaskState
+from framework.api.types import (
+    CompletionPolicySpec,
+    ExecutionType,
+    Framework,
+    FrameworkSpec,
+    RetryPolicySpec,
+    TaskRoleSpec,
+    TaskSpec,
+)
+from tests.support import strategies
+from tests.support.builders import build_configmap_wire, build_template_wire
+from tests.support.invariants import check_step
+from tests.support.worlds import World
+
+SETTINGS = Settings(
+    min_conflict_delay_seconds=5, max_conflict_delay_seconds=20, completed_retain_seconds=500
+)
+
+# --- legal lives ---------------------------------------------------------------------------------
+
+_retries = st.builds(RetryPolicySpec, st.booleans(), st.sampled_from([-2, -1, 0, 1, 2]))
+_tasks = st.builds(
+    TaskSpec, _retries, st.sampled_from([None, None, 5]), st.just(build_template_wire())
+)
+_roles = st.builds(
+    TaskRoleSpec,
+    st.sampled_from(["ps", "worker"]),
+    st.integers(0, 3),
+    st.builds(CompletionPolicySpec, st.integers(-1, 2), st.integers(-1, 2)),
+    _tasks,
+    absent_task_indices=st.sampled_from([(), (), (0,), (1, 2)]),
+    min_member_count=st.sampled_from([None, None, 1]),
+)
+_specs = st.builds(
+    FrameworkSpec,
+    execution_type=st.sampled_from([*ExecutionType, ExecutionType.START, ExecutionType.START]),
+    retry_policy=_retries,
+    task_roles=st.lists(_roles, max_size=2, unique_by=lambda role: role.name).map(tuple),
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happens: what, and to which Pod."""
+
+    kind: str
+    choice: int
+    spec: FrameworkSpec
+
+
+_steps = st.builds(
+    Step,
+    st.sampled_from(
+        ["decide", "decide", "run", "run", "run", "end", "end", "fail", "terminate", "remove"]
+        + ["collect", "edit", "edit", "wait", "refuse", "forget", "kill_configmap", "delete"]
+    ),
+    st.integers(0, 5),
+    _specs,
+)
+_lives = st.tuples(_specs, st.lists(_steps, max_size=25))
+
+
+def happen(world: World, step: Step) -> None:
+    """Let a step happen where it can."""
+    names = sorted(world.pods)
+    name = names[step.choice % len(names)] if names else None
+    match step.kind:
+        case "run" if name and not world.pods[name].is_ended:
+            world.run_pod(name, step.choice)
+        case "end" | "fail" if name and world.pods[name].node_name:
+            world.end_pod(
+                name, 0 if step.kind == "end" else (1, 200, 201, 210, 137, 9)[step.choice]
+            )
+        case "terminate" if name:
+            world.terminate_pod(name)
+        case "remove" if name and world.pods[name].is_terminating:
+            world.remove_pod(name)
+        case "collect":
+            world.collect_garbage()
+        case "edit":
+            world.edit(_legal_edit(world.framework.spec, step.spec))
+        case "wait":
+            world.now += timedelta(seconds=(1, 3, 7, 20, 100, 400)[step.choice])
+        case "refuse":
+            refused = [a for a in world.decide().actions if isinstance(a, CreatePod)]
+            if refused:
+                world.refuse(refused[0], (422, 403, 500, 429, 400, 413)[step.choice])
+        case "forget":
+            world.live.clear()  # a crash
+            world.failures.clear()
+        case "kill_configmap":
+            world.terminate_configmap()
+        case "delete" if step.choice == 0:
+            world.delete_framework()
+        case _:
+            pass
+
+
+def _legal_edit(old: FrameworkSpec, new: FrameworkSpec) -> FrameworkSpec:
+    """A user may not bring a stopped Framework back, nor hold a started one."""
+    order = list(ExecutionType)
+    later = max(order.index(old.execution_type), order.index(new.execution_type))
+    return replace(new, execution_type=order[later])
+
+
+def live(life: tuple[FrameworkSpec, list[Step]], check: Any) -> World:
+    """Live a life; ``check`` sees the World and each decision before it is carried out."""
+    spec, steps = life
+    world = World(spec, SETTINGS)
+    for step in [*steps, Step("decide", 0, spec)]:
+        happen(world, step)
+        if world.is_gone:
+            break
+        decision = world.decide()
+        check(world, decision)
+        world.carry_out(decision)
+    return world
+
+
+quick = settings(
+    max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@quick
+@given(_lives)
+def test_p1_equal_snapshots_give_equal_decisions_and_are_not_changed(life: Any) -> None:
+    def check(world: World, decision: Decision) -> None:
+        snapshot = world.observe()
+        before = copy.deepcopy(snapshot)
+        assert decide(snapshot, SETTINGS) == decision
+        assert snapshot == before
+
+    live(life, check)
+
+
+@quick
+@given(_lives)
+def test_p2_p3_every_status_follows_from_the_last_along_the_tables(life: Any) -> None:
+    def check(world: World, decision: Decision) -> None:
+        if decision.status is not None:
+            check_step(world.framework.status, decision.status)
+            assert codec.decode_status(codec.encode_status(decision.status)) == decision.status
+
+    live(life, check)
+
+
+@quick
+@given(_lives)
+def test_p4_nothing_is_created_that_waits_for_nothing(life: Any) -> None:
+    def check(world: World, decision: Decision) -> None:
+        status = decision.status or world.framework.status
+        creates = [action for action in decision.actions if isinstance(action, CreatePod)]
+        for action in creates:
+            assert status is not None
+            assert status.state not in FRAMEWORK_COMPLETING
+            role = status.attempt_status.find_role(action.task.role)
+            assert role is not None
+            task = role.tasks[action.task.index]
+            assert task.state is TaskState.ATTEMPT_CREATION_PENDING
+            assert action.name not in world.pods
+
+    live(life, check)
+
+
+@quick
+@given(_specs, st.lists(st.tuples(st.sampled_from(["run", "end", "fail"]), st.integers(0, 5))))
+def test_p5_retries_never_exceed_the_policy(spec: FrameworkSpec, steps: Any) -> None:
+    """Nobody edits the spec here: what is counted is bounded by what it allows."""
+
+    def check(world: World, decision: Decision) -> None:
+        status = decision.status
+        if status is None:
+            return
+        holders = [(spec.retry_policy, status.retry_policy_status)]
+        for role in spec.task_roles:
+            found = status.attempt_status.find_role(role.name)
+            for task in found.tasks if found else ():
+                holders.append((role.task.retry_policy, task.retry_policy_status))
+        for policy, counts in holders:
+            if policy.max_retry_count >= 0:
+                assert counts.accountable_retried_count <= policy.max_retry_count
+            if not policy.fancy_retry_policy:
+                assert counts.accountable_retried_count == counts.total_retried_count
+
+    world_steps = []
+    for kind, choice in steps:
+        world_steps += [Step(kind, choice, spec), Step("remove", choice, spec)]
+        world_steps += [Step("collect", 0, spec), Step("wait", choice, spec)]
+    live((spec, world_steps), check)
+
+
+@quick
+@given(_lives)
+def test_p6_a_calm_world_comes_to_rest(life: Any) -> None:
+    world = live(life, lambda _world, _decision: None)
+    world.failures.clear()
+    for _ in range(12):
+        if world.is_gone:
+            return
+        world.settle()
+        for name in sorted(world.pods):
+            if world.pods[name].is_terminating:
+                world.remove_pod(name)
+            elif not world.pods[name].is_ended:
+                world.run_pod(name)
+        world.collect_garbage()
+    unlimited = any(
+        policy.max_retry_count == -2
+        for policy in (
+            world.framework.spec.retry_policy,
+            *(role.task.retry_policy for role in world.framework.spec.task_roles),
+        )
+    )
+    if not unlimited and not world.is_gone:
+        assert world.settle() == 0
+
+
+@quick
+@given(_lives)
+def test_p13_whoever_waits_for_a_time_is_woken_then(life: Any) -> None:
+    def check(world: World, decision: Decision) -> None:
+        if decision.wake_at is not None:
+            assert decision.wake_at > world.now
+        status = decision.status or world.framework.status
+        if status is None or decision.status is not None:
+            return
+        waiting = _list_deadlines(world)
+        for deadline in waiting:
+            assert decision.wake_at is not None, f"nothing wakes at {deadline}"
+            assert decision.wake_at <= deadline
+
+    live(life, check)
+
+
+def _list_deadlines(world: World) -> list[Any]:
+    """When something falls due that no event will tell, as far as the status says."""
+    status, deadlines = world.status, []
+    if status.state is FrameworkState.COMPLETED and not world.framework.metadata.deletion_time:
+        assert SETTINGS.completed_retain_seconds is not None
+        deadlines.append(
+            status.transition_time + timedelta(seconds=SETTINGS.completed_retain_seconds)
+        )
+    delay = status.retry_policy_status.retry_delay_seconds
+    if status.state is FrameworkState.ATTEMPT_COMPLETED and delay is not None:
+        if world.framework.spec.execution_type is not ExecutionType.STOP:
+            deadlines.append(status.transition_time + timedelta(seconds=delay))
+    configmap = world.configmap
+    if configmap is None or configmap.uid != status.attempt_status.configmap_uid:
+        return [deadline for deadline in deadlines if deadline > world.now]
+    for role, task in status.attempt_status.walk_tasks():
+        pod = world.pods.get(task.attempt_status.pod_name)
+        timeout = role.pod_graceful_deletion_timeout_seconds
+        if task.state is TaskState.ATTEMPT_DELETING and timeout is not None and pod is not None:
+            if pod.uid == task.attempt_status.pod_uid and pod.deletion_time is not None:
+                spent = timedelta(seconds=timeout - pod.deletion_grace_seconds)
+                deadlines.append(pod.deletion_time + spent)
+    return [deadline for deadline in deadlines if deadline > world.now]
+
+
+# --- anything decodable --------------------------------------------------------------------------
+
+_names = st.sampled_from(["gang-worker-0", "gang-ps-1", "gang-a-0", "odd", ""])
+
+
+@st.composite
+def _nasty_snapshots(draw: Any) -> Snapshot:
+    """A Framework of any status, beside objects that may or may not fit to it."""
+    framework: Framework = draw(strategies.frameworks)
+    pods = {}
+    for wire in draw(st.lists(strategies.pod_wires(), max_size=4)):
+        pod = parse_pod(wire)
+        status = framework.status
+        if status is not None and draw(st.booleans()):
+            # Often the very Pod that a Task has recorded.
+            tasks = [task for _, task in status.attempt_status.walk_tasks()]
+            if tasks:
+                task = draw(st.sampled_from(tasks)).attempt_status
+                pod = replace(pod, name=task.pod_name, uid=task.pod_uid or pod.uid)
+        pods[pod.name] = pod
+    configmap = draw(st.none() | st.just(parse_configmap(build_configmap_wire())))
+    if configmap is not None and framework.status is not None and draw(st.booleans()):
+        recorded = framework.status.attempt_status.configmap_uid
+        configmap = replace(configmap, uid=recorded or configmap.uid)
+    return Snapshot(
+        framework,
+        draw(strategies.times),
+        configmap=configmap,
+        pods=pods,
+        published=PublishedRoster(draw(st.none() | strategies.rosters()), is_announced=True),
+    )
+
+
+@settings(quick, max_examples=300)
+@given(_nasty_snapshots())
+def test_decide_raises_for_no_status_that_could_have_been_written(snapshot: Snapshot) -> None:
+    decision = decide(snapshot, SETTINGS)
+    if decision.wake_at is not None:
+        assert decision.wake_at > snapshot.now
+
+
+_FIELDS = ("state", "completionStatus", "podUID", "configMapUID", "retryDelaySec", "startTime")
+
+
+@st.composite
+def _absurd_statuses(draw: Any) -> Any:
+    """A status in which some values were swapped for those of another."""
+    wire = codec.encode_status(draw(strategies.statuses()))
+    other = codec.encode_status(draw(strategies.statuses()))
+    for field in draw(st.lists(st.sampled_from(_FIELDS), max_size=3)):
+        donor = _find(other, field)
+        if donor is not _MISSING:
+            _swap(wire, field, donor)
+    return wire
+
+
+_MISSING = object()
+
+
+def _find(wire: Any, field: str) -> Any:
+    if isinstance(wire, dict):
+        if field in wire:
+            return wire[field]
+        wire = list(wire.values())
+    if isinstance(wire, list):
+        for item in wire:
+            found = _find(item, field)
+            if found is not _MISSING:
+                return found
+    return _MISSING
+
+
+def _swap(wire: Any, field: str, value: Any) -> None:
+    if isinstance(wire, dict):
+        for key in wire:
+            if key == field:
+                wire[key] = copy.deepcopy(value)
+            else:
+                _swap(wire[key], field, value)
+    elif isinstance(wire, list):
+        for item in wire:
+            _swap(item, field, value)
+
+
+@settings(quick, max_examples=300)
+@given(_nasty_snapshots(), _absurd_statuses())
+def test_decide_raises_for_no_status_that_can_be_decoded(snapshot: Snapshot, wire: Any) -> None:
+    try:
+        status = codec.decode_status(wire)
+    except FieldErrors:
+        return
+    framework = replace(snapshot.framework, status=status)
+    decide(replace(snapshot, framework=framework), SETTINGS)
+
+
+@pytest.mark.parametrize("state", list(FrameworkState))
+@pytest.mark.parametrize("task", list(TaskState))
+def test_decide_raises_for_no_pair_of_states(state: FrameworkState, task: TaskState) -> None:
+    from tests.support.builders import build_pod, build_role_status, build_status  # noqa: PLC0415
+    from tests.support.worlds import build_snapshot  # noqa: PLC0415
+
+    status = build_status(build_role_status(state=task), state=state)
+    for pods in ((), (build_pod(),), (build_pod(phase="Failed"),)):
+        decide(build_snapshot(status=status, pods=pods), SETTINGS)
