@@ -173,6 +173,7 @@ class Store:
         never have happened: everything is taken as if seen for the first time.
         """
         if is_reset:
+            self._gone.clear()
             for entry in self._entries.values():
                 entry.framework = None
                 entry.status_written_at = None
@@ -419,6 +420,8 @@ class Store:
             for known in entry.live, entry.unconfirmed:
                 for name in [name for name in known if name[0] is kind]:
                     known.pop(name)
+            # Its list may not be here yet: what is decided from must not be of another history.
+            entry.needs_refresh = True
             self._on_change(entry.key)
 
     def _take_answer(self, kind: ObjectKind, wire: Object) -> PodView | ConfigMapView | None:

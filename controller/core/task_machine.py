@@ -62,6 +62,9 @@ def _observe(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
     if task.state in _DELETION_ASKED:
         _delete_pod(draft, role, task)
         return task
+    if task.state is TaskState.ATTEMPT_DELETING:
+        # The cache is behind what is persisted: its watch will show the Pod terminating.
+        return task
     return _observe_live(draft, role, task, pod)
 
 

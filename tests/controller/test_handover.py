@@ -363,7 +363,7 @@ async def test_storage_restored_from_a_backup_is_taken_as_it_is(world: World) ->
     await world.set_pods("Succeeded", "kept")
     await world.wait_for("end", lambda: world.read_status("kept")["state"] == "Completed")
     program.link.is_cut = True
-    await asyncio.sleep(5)
+    await asyncio.sleep(15)
     world.restore(Storage.restore(backup, LoopClock(), SequentialUids(7)))
     assert world.read_status("kept") == before
     program.link.is_cut = False

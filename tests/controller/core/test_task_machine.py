@@ -293,6 +293,14 @@ def test_task_that_goes_adopts_its_pod_first_then_deletes_it() -> None:
     assert ("delete", NAME) in list_keys(decision.actions)
 
 
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Failed"])
+def test_cache_behind_the_persisted_deletion_is_waited_for(phase: str) -> None:
+    """A new leader may list Pods as they were before the last one saw them terminate."""
+    decision = step(world(deleting(), build_pod(phase=phase)))
+    assert decision.status is None
+    assert not decision.actions
+
+
 # --- forced deletion -----------------------------------------------------------------------------
 
 
