@@ -44,6 +44,7 @@ def run_once(command: list[str], env: dict[str, str]) -> Cost:
         env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         text=True,
         check=True,
     )

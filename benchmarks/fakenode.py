@@ -14,7 +14,7 @@ import msgspec
 
 from framework.clock import Clock
 from framework.kube.client import KubeClient
-from framework.kube.errors import KubeError, NotFoundError
+from framework.kube.errors import GoneError, KubeError, NotFoundError
 from framework.kube.resources import PODS, Object, Resource
 from framework.kube.stream import LineSplitter
 
@@ -64,6 +64,11 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
+class _Versioned(msgspec.Struct):
+    metadata: Meta
+
+
+_VERSION_DECODER = msgspec.json.Decoder(_Versioned)
 _EVENT_DECODER = msgspec.json.Decoder(_Event)
 _POD_DECODER = msgspec.json.Decoder(Pod)
 _Decoded = TypeVar("_Decoded")
@@ -72,21 +77,31 @@ _Decoded = TypeVar("_Decoded")
 async def watch(
     client: KubeClient, path: str, decode: Callable[[bytes], _Decoded]
 ) -> AsyncGenerator[tuple[str, _Decoded]]:
-    """Yield (type, object) for ever, beginning with what exists; starts over after any end."""
-    query = "watch=true&timeoutSeconds=3600"
+    """Yield (type, object) for ever, beginning with what exists.
+
+    A watch that ended goes on where it stood; where the server has forgotten that, it begins anew.
+    """
+    version = ""
     while True:
+        query = f"watch=true&timeoutSeconds=3600&resourceVersion={version}"
+        chunks = client.stream_raw(f"{path}?{query}")
+        splitter = LineSplitter()
         try:
-            chunks = client.stream_raw(f"{path}?{query}")
-            splitter = LineSplitter()
             async with aclosing(chunks):
                 async for chunk in chunks:
                     for line in splitter.feed(chunk):
                         event = _EVENT_DECODER.decode(line)
-                        if event.type != "ERROR":
-                            yield event.type, decode(bytes(event.object))
+                        raw = bytes(event.object)
+                        if event.type == "ERROR":
+                            version = ""
+                            continue
+                        version = _VERSION_DECODER.decode(raw).metadata.resourceVersion
+                        yield event.type, decode(raw)
+        except GoneError:
+            version = ""
         except KubeError as e:
             print(f"watch of {path}: {e}", file=sys.stderr)
-        await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
 
 
 class FakeNode:

@@ -148,6 +148,7 @@ _MAX_NAME_LENGTH = 63
 _COLUMNS = (
     ("State", "string", ".status.state", 0),
     ("Attempt", "integer", ".status.attemptStatus.id", 0),
+    ("Tasks", "string", ".status.readyTasks", 0),
     ("Code", "integer", ".status.attemptStatus.completionStatus.code", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Execution", "string", ".spec.executionType", 1),

@@ -1,0 +1,133 @@
+"""Which generation is shown next, and under which number. Pure.
+
+Called by ``following`` and ``agent`` after everything that was read. Only complete generations of
+this Pod's own attempt are shown, each once, never an older one after a newer one. The published
+roster has numbers of its own; what is read from the Framework has none and is numbered here, so
+that also a change of source only ever counts up.
+"""
+
+from typing import NamedTuple, Optional, Union
+
+from framework.agent.framework_roster import FrameworkView
+from framework.agent.sources import AttemptConfigMap
+from framework.api.roster import PHASE_COMPLETING, Leaving, Roster, fingerprint_uid
+from rendezvous.membership import Identity
+
+PUBLISHED = "configmap"
+READ = "framework"
+
+
+class Sight(NamedTuple):
+    """A roster of this attempt as a source tells it now, complete or not."""
+
+    roster: Roster
+    source: str
+
+
+class Wait(NamedTuple):
+    """There is no roster of this attempt: why."""
+
+    message: str
+
+
+class Shown(NamedTuple):
+    """What is in the volume. ``roster`` bears the number under which it is shown."""
+
+    roster: Roster
+    source: str
+    source_generation: int
+
+    @property
+    def number(self) -> int:
+        """The number of the generation."""
+        return self.roster.generation
+
+
+def select_sight(
+    configmap: Optional[AttemptConfigMap],
+    view: Optional[FrameworkView],
+    identity: Identity,
+    configmap_uid: str,
+) -> Union[Sight, Wait]:
+    """Take the published roster, else (given only where there can be none) the Framework's."""
+    if view is not None:
+        return _check_attempt(Sight(view.roster, READ), identity)
+    if configmap is None:
+        return Wait("nothing is known of this attempt yet")
+    if configmap_uid and configmap.uid != configmap_uid:
+        return Wait("the ConfigMap seen is of another attempt")
+    if configmap.problem:
+        return Wait(f"the published roster is unreadable: {configmap.problem}")
+    if configmap.roster is None:
+        return Wait("the gang is not complete")
+    return _check_attempt(Sight(configmap.roster, PUBLISHED), identity)
+
+
+def find_obstacle(roster: Roster, identity: Identity, *, was_member: bool) -> str:
+    """Say why a roster is not shown; "" if it is.
+
+    A Pod waits for the first generation with itself in it; once a member, it also shows those that
+    go on without it.
+    """
+    if not roster.complete or any(r.ready < min(r.minimum, r.wanted) for r in roster.roles):
+        missing = roster.wanted - roster.ready
+        return f"{roster.ready}/{roster.wanted} Tasks are there, {missing} are missing"
+    if was_member or is_member(roster, identity) or find_leaving(roster, identity) is not None:
+        return ""
+    return f"{identity.role}/{identity.index} is not in it with this Pod yet"
+
+
+def is_member(roster: Roster, identity: Identity) -> bool:
+    """Tell whether this very Pod is a member."""
+    member = roster.find_member(identity.role, identity.index)
+    if member is None:
+        return False
+    return not identity.pod_uid or member.fingerprint == fingerprint_uid(identity.pod_uid)
+
+
+def find_leaving(roster: Roster, identity: Identity) -> Optional[Leaving]:
+    """Find this Pod's own entry among those that leave."""
+    fingerprint = fingerprint_uid(identity.pod_uid) if identity.pod_uid else ""
+    for leaving in roster.leaving:
+        is_own = (leaving.role, leaving.index) == (identity.role, identity.index)
+        if is_own and fingerprint in {"", leaving.fingerprint}:
+            return leaving
+    return None
+
+
+def is_completing(roster: Roster) -> bool:
+    """Tell whether the attempt comes to its end."""
+    return roster.phase == PHASE_COMPLETING
+
+
+def is_news(sight: Sight, shown: Optional[Shown]) -> bool:
+    """Tell whether a roster is newer than what is shown."""
+    if shown is None:
+        return True
+    if sight.roster.is_same_gang(shown.roster):
+        # Of another source, or told again: nothing to show, whatever its number.
+        return False
+    if sight.source == PUBLISHED and shown.source == PUBLISHED:
+        return sight.roster.generation > shown.source_generation
+    return True
+
+
+def adopt_source(sight: Sight, shown: Shown) -> Shown:
+    """Note how far the source has come where it tells the gang that is shown already."""
+    if sight.source != PUBLISHED or not sight.roster.is_same_gang(shown.roster):
+        return shown
+    seen = shown.source_generation if shown.source == PUBLISHED else 0
+    if sight.roster.generation <= seen:
+        return shown
+    return shown._replace(source=PUBLISHED, source_generation=sight.roster.generation)
+
+
+def number_sight(sight: Sight, shown: Optional[Shown], last_number: int) -> Shown:
+    """Give a roster its number: the published one where that counts up.
+
+    ``last_number`` is the highest there ever was in the volume, whoever wrote it.
+    """
+    floor = max(last_number, shown.number if shown else 0) + 1
+    number = max(sight.roster.generation, floor)
+    roster = sight.roster._replace(generation=number)
+    return Shown(roster, sight.source, sight.roster.generation)

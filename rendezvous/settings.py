@@ -1,0 +1,217 @@
+"""How the agent behaves: what it waits for, whom it tells, how it ends. Pure.
+
+Called by ``app`` at its start. What is rendered, and how, is ``options``'. Same precedence: flag,
+env, default; all bad values are reported together. ``SETTINGS`` is what ``--help`` shows.
+"""
+
+import re
+import signal
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from framework.api import constants
+from framework.api.naming import build_configmap_name, is_framework_name
+from rendezvous.membership import Identity, parse_identity
+from rendezvous.options import OptionsError, Problem
+from rendezvous.quoting import is_printable
+from rendezvous.refusal import MembershipError
+
+NOTIFY = "notify"
+RESTART = "restart"
+
+END_AUTO = "auto"
+END_NATIVE = "native"
+END_WRAPPER = "wrapper"
+END_SHARED = "shared"
+END_POD = "pod"
+
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?\Z")
+_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?\Z")
+_URL = re.compile(r"http://[A-Za-z0-9.:\[\]_-]{1,260}(/[!-~]*)?\Z")
+_LISTEN = re.compile(r"(127\.0\.0\.1|\[::1\]|localhost):([0-9]{1,5})\Z")
+_PROCESS = re.compile(r"[!-.0-~]{1,200}\Z")
+_MAX_PORT = 65535
+
+
+class Settings(NamedTuple):
+    """What users may choose; ``SETTINGS`` says what each means. Empty text: not chosen."""
+
+    timeout_seconds: float = 600.0
+    debounce_seconds: float = 2.0
+    on_change: str = NOTIFY
+    signal: int = 0
+    process: str = ""
+    command: str = ""
+    command_timeout_seconds: float = 60.0
+    url: str = ""
+    listen: Optional[Tuple[str, int]] = None
+    stop_grace_seconds: float = 30.0
+    end: str = END_AUTO
+    container: str = ""
+    acknowledge: bool = True
+
+
+class Target(NamedTuple):
+    """Which gang, and which Pod of it."""
+
+    namespace: str
+    framework: str
+    configmap: str
+    configmap_uid: str
+    pod: str
+    identity: Identity
+
+
+class Setting(NamedTuple):
+    """One setting. ``name`` is its field of ``Settings``."""
+
+    name: str
+    env: str
+    default: str
+    parse: Callable[[str], Any]
+    form: str
+    summary: str
+
+    @property
+    def flag(self) -> str:
+        """The flag of the command line."""
+        return "--" + self.env[len("FB_") :].lower().replace("_", "-")
+
+
+def _parse_seconds(text: str) -> float:
+    if not _SECONDS.match(text):
+        raise ValueError("it is no number of seconds")
+    return float(text)
+
+
+def _parse_choice(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError("it is none of " + ", ".join(choices))
+        return text
+
+    return parse
+
+
+def _parse_signal(text: str) -> int:
+    if not text:
+        return 0
+    name = text if text.startswith("SIG") else "SIG" + text
+    number = getattr(signal, name, None) if name.isalnum() else None
+    if not isinstance(number, signal.Signals):
+        raise ValueError("it is no signal's name")
+    return int(number)
+
+
+def _parse_process(text: str) -> str:
+    if text and not _PROCESS.match(text):
+        raise ValueError("it is no name of a program")
+    return text
+
+
+def _parse_command(text: str) -> str:
+    if not is_printable(text):
+        raise ValueError("it is not one line")
+    return text
+
+
+def _parse_url(text: str) -> str:
+    if text and not _URL.match(text):
+        raise ValueError("it is no http:// URL")
+    return text
+
+
+def _parse_listen(text: str) -> Optional[Tuple[str, int]]:
+    if not text:
+        return None
+    match = _LISTEN.match(text if ":" in text else "127.0.0.1:" + text)
+    if match is None or not 0 <= int(match.group(2)) <= _MAX_PORT:
+        raise ValueError("it is no port of this host's loopback")
+    return match.group(1).strip("[]"), int(match.group(2))
+
+
+def _parse_container(text: str) -> str:
+    if text and not is_framework_name(text):
+        raise ValueError("it is no name of a container")
+    return text
+
+
+def _parse_flag(text: str) -> bool:
+    if text not in {"auto", "off"}:
+        raise ValueError("it is neither auto nor off")
+    return text == "auto"
+
+
+SETTINGS = (
+    Setting("timeout_seconds", "FB_TIMEOUT_SEC", "600", _parse_seconds, "SECONDS",
+            "how long render and run wait for the gang; 0: without end"),
+    Setting("debounce_seconds", "FB_DEBOUNCE_SEC", "2", _parse_seconds, "SECONDS",
+            "the shortest time between two generations; the first change is shown at once"),
+    Setting("on_change", "FB_ON_CHANGE", NOTIFY, _parse_choice(NOTIFY, RESTART),
+            "notify or restart", "what run does to its command when the gang changes"),
+    Setting("signal", "FB_NOTIFY_SIGNAL", "", _parse_signal, "HUP, USR1, ...",
+            "send this signal: run to its command, watch to FB_NOTIFY_PROCESS"),
+    Setting("process", "FB_NOTIFY_PROCESS", "", _parse_process, "NAME",
+            "the program that gets the signal (shareProcessNamespace)"),
+    Setting("command", "FB_NOTIFY_COMMAND", "", _parse_command, "SHELL COMMAND",
+            "run this with the new variables, and the change as JSON on its input"),
+    Setting("command_timeout_seconds", "FB_NOTIFY_COMMAND_TIMEOUT_SEC", "60", _parse_seconds,
+            "SECONDS", "after this the command is killed"),
+    Setting("url", "FB_NOTIFY_URL", "", _parse_url, "http://HOST:PORT/PATH",
+            "POST the change as JSON to this URL"),
+    Setting("listen", "FB_LISTEN", "", _parse_listen, "PORT or 127.0.0.1:PORT",
+            "serve long-polls: GET /changes?after=GENERATION"),
+    Setting("stop_grace_seconds", "FB_STOP_GRACE_SEC", "30", _parse_seconds, "SECONDS",
+            "from SIGTERM to SIGKILL when run restarts or ends its command"),
+    Setting("end", "FB_SIDECAR_END", END_AUTO,
+            _parse_choice(END_AUTO, END_NATIVE, END_WRAPPER, END_SHARED, END_POD),
+            "auto, native, wrapper, shared or pod", "how watch learns that it is no longer needed"),
+    Setting("container", "FB_CONTAINER_NAME", "", _parse_container, "NAME",
+            "the name of the container that watch runs in"),
+    Setting("acknowledge", "FB_ACKNOWLEDGE", "auto", _parse_flag, "auto or off",
+            "tell the controller which generation was applied, where that is permitted"),
+)  # fmt: skip
+
+
+def parse_settings(env: Mapping[str, str], flags: Mapping[str, str] = {}) -> Settings:
+    """Parse all settings; flags are keyed by the setting's name, an empty env value is not given.
+
+    Raises:
+        OptionsError: Any are bad; it lists all of them.
+    """
+    problems: List[Problem] = []
+    parsed: Dict[str, Any] = {}
+    for setting in SETTINGS:
+        name, text = setting.env, env.get(setting.env) or setting.default
+        if setting.name in flags:
+            name, text = setting.flag, flags[setting.name]
+        try:
+            parsed[setting.name] = setting.parse(text)
+        except ValueError as e:
+            problems.append(Problem(name, text, str(e), f"write {setting.form}"))
+    if problems:
+        raise OptionsError(tuple(problems))
+    return Settings(**parsed)
+
+
+def parse_target(env: Mapping[str, str]) -> Target:
+    """Parse which gang is followed, and who follows it.
+
+    Raises:
+        MembershipError: A variable is missing or broken.
+    """
+    identity = parse_identity(env)
+    namespace = env.get(constants.FRAMEWORK_NAMESPACE, "")
+    framework = env.get(constants.FRAMEWORK_NAME, "")
+    configmap = env.get(constants.CONFIGMAP_NAME) or build_configmap_name(framework)
+    pod = env.get(constants.POD_NAME, "")
+    for name, text, is_good in (
+        (constants.FRAMEWORK_NAMESPACE, namespace, is_framework_name(namespace)),
+        (constants.FRAMEWORK_NAME, framework, is_framework_name(framework)),
+        (constants.CONFIGMAP_NAME, configmap, _OBJECT_NAME.match(configmap) is not None),
+        (constants.POD_NAME, pod, not pod or _OBJECT_NAME.match(pod) is not None),
+    ):
+        if not is_good:
+            remedy = "run in a Pod of a Framework, or set the variable"
+            raise MembershipError(f"{name}={text!r:.80} is no name of an object", remedy)
+    uid = env.get(constants.CONFIGMAP_UID, "")
+    return Target(namespace, framework, configmap, uid, pod, identity)

@@ -1,0 +1,105 @@
+"""Without Frameworks, or without their /status, the controller must not act."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from controller.crd_check import CrdError, CrdGuard, check_crd, find_problem
+from framework.kube.errors import KubeError, UnreachableError, build_api_error
+
+pytestmark = pytest.mark.looptime
+
+GOOD = ("frameworks", "frameworks/status")
+
+
+class Server:
+    """Answers discovery in the order it is told to; the last answer stays."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    async def get_raw(self, path: str, **_: float) -> bytes:
+        self.asked.append(path)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, KubeError):
+            raise answer
+        if isinstance(answer, bytes):
+            return answer
+        return json.dumps({"resources": [{"name": name} for name in answer]}).encode()
+
+
+def error(code: int) -> KubeError:
+    return build_api_error(code, b"", method="GET", path="/apis")
+
+
+def unreachable() -> KubeError:
+    return UnreachableError("reset", method="GET", path="/apis")
+
+
+async def check(server: Server, seconds: float = 10) -> None:
+    await check_crd(server, seconds)  # type: ignore[arg-type]  # only get_raw is needed
+
+
+async def test_server_with_frameworks_and_status_passes() -> None:
+    server = Server(GOOD)
+    await check(server)
+    assert server.asked == ["/apis/frameworkcontroller.microsoft.com/v1"]
+
+
+async def test_server_without_status_is_refused_at_once_with_the_remedy() -> None:
+    started = asyncio.get_running_loop().time()
+    with pytest.raises(CrdError, match=r"no status subresource.*apply deploy/base/crd.yaml"):
+        await check(Server(("frameworks",)))
+    assert asyncio.get_running_loop().time() == started
+
+
+async def test_missing_crd_is_waited_for_then_refused() -> None:
+    await check(Server(error(404), (), GOOD))
+    started = asyncio.get_running_loop().time()
+    with pytest.raises(CrdError, match="not installed"):
+        await check(Server(error(404)), 5)
+    assert asyncio.get_running_loop().time() - started == pytest.approx(5)
+
+
+async def test_server_that_is_away_is_waited_for_without_end() -> None:
+    await check(Server(*[unreachable()] * 500, error(503), GOOD), 5)
+
+
+async def test_server_that_does_not_tell_is_trusted() -> None:
+    assert await find_problem(Server(error(403))) == ""  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("answer", [b"no json", b"[]", b'{"resources": [1, null]}', b"{}"])
+async def test_unreadable_discovery_names_nothing(answer: bytes) -> None:
+    problem = await find_problem(Server(answer))  # type: ignore[arg-type]
+    assert "does not serve" in problem
+
+
+async def test_guard_stops_acting_and_begins_again() -> None:
+    recovered: list[bool] = []
+    server = Server(("frameworks",), ("frameworks",), GOOD)
+    guard = CrdGuard(server, lambda: recovered.append(True))  # type: ignore[arg-type]
+    task = asyncio.create_task(guard.run())
+    assert guard.holds()
+    guard.suspect()
+    await asyncio.sleep(0.5)
+    assert not guard.holds()
+    assert "status" in guard.problem
+    await asyncio.sleep(3)
+    assert guard.holds()
+    assert recovered == [True]
+    task.cancel()
+
+
+async def test_guard_looks_by_itself_and_ignores_a_server_that_is_away() -> None:
+    server = Server(unreachable(), ("frameworks",))
+    guard = CrdGuard(server, lambda: None)  # type: ignore[arg-type]
+    task = asyncio.create_task(guard.run())
+    await asyncio.sleep(61)
+    assert guard.holds()
+    await asyncio.sleep(61)
+    assert not guard.holds()
+    task.cancel()

@@ -1,0 +1,122 @@
+"""Two controllers as processes beside one API server: one acts, the other takes over."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
+from tests.support.builders import build_framework_wire, build_role_wire
+from tests.support.childprocess import ChildProcess
+from tests.support.controlplane import Access
+from tests.support.frameworkserver import build_env, open_local_server
+from tests.support.jsonhttp import JsonHttp
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+
+NAMESPACE = "default"
+WAIT_SECONDS = 20.0
+
+
+class Pair:
+    """Two controllers on one server."""
+
+    def __init__(self, access: Access, folder: Path) -> None:
+        self.http: JsonHttp = access.open_http()
+        self._access = access
+        self._folder = folder
+        self.children: list[ChildProcess] = []
+
+    def start(self) -> ChildProcess:
+        command = [sys.executable, "-m", "controller", "--leader-elect", "--health-port", "0"]
+        command += ["--kubeconfig", self._access.kubeconfig]
+        log = self._folder / f"controller-{len(self.children)}.log"
+        child = ChildProcess("controller", command, log=log, env=build_env())
+        self.children.append(child)
+        return child
+
+    def find_leader(self) -> int:
+        """Return the process id of the holder of the Lease, 0 if there is none."""
+        path = LEASES.path(NAMESPACE, "frameworkcontroller")
+        status, lease = self.http.request("GET", path)
+        holder = lease["spec"].get("holderIdentity") if status == 200 else ""
+        return int(holder.split("_")[-2]) if holder else 0
+
+    def create(self, name: str) -> None:
+        wire = build_framework_wire(build_role_wire(number=3), name=name)
+        for key in ("uid", "resourceVersion", "generation", "creationTimestamp"):
+            del wire["metadata"][key]
+        status, answer = self.http.request("POST", FRAMEWORKS.path(NAMESPACE), wire)
+        assert status == 201, answer
+
+    def list_pods(self, name: str) -> list[Object]:
+        _, answer = self.http.request("GET", PODS.path(NAMESPACE))
+        return [p for p in answer["items"] if p["metadata"]["name"].startswith(f"{name}-")]
+
+    def wait_for(self, what: str, is_there: Callable[[], bool]) -> float:
+        started = time.monotonic()
+        while not is_there():
+            logs = "\n".join(child.tail() for child in self.children)
+            assert time.monotonic() - started < WAIT_SECONDS, f"no {what}\n{logs}"
+            time.sleep(0.02)
+        return time.monotonic() - started
+
+    def open(self) -> tuple[ChildProcess, ChildProcess]:
+        """Start both; return who leads and who waits, with a gang of three Pods made."""
+        first = self.start()
+        self.wait_for("leader", lambda: self.find_leader() == first.pid)
+        second = self.start()
+        self.wait_for("standby", lambda: "not leading" in second.tail())
+        self.create("before")
+        self.wait_for("Pods", lambda: len(self.list_pods("before")) == 3)
+        return first, second
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    with open_local_server(tmp_path) as access:
+        pair = Pair(access, tmp_path)
+        yield pair
+        for child in pair.children:
+            child.kill()
+
+
+def test_leader_killed_is_followed_within_8_seconds(pair: Pair) -> None:
+    leader, standby = pair.open()
+    os.kill(leader.pid, signal.SIGKILL)
+    killed_at = time.monotonic()
+    pair.create("after")
+    pair.wait_for("Pods", lambda: len(pair.list_pods("after")) == 3)
+    assert time.monotonic() - killed_at <= 8
+    assert pair.find_leader() == standby.pid
+    assert len(pair.list_pods("before")) == 3
+
+
+def test_leader_asked_to_stop_is_followed_within_a_second(pair: Pair) -> None:
+    leader, standby = pair.open()
+    os.kill(leader.pid, signal.SIGTERM)
+    asked_at = time.monotonic()
+    # Made by whoever is there: the one that stops must not begin it and leave it half done.
+    pair.create("after")
+    pair.wait_for("Pods", lambda: len(pair.list_pods("after")) == 3)
+    assert time.monotonic() - asked_at <= 1
+    assert leader.terminate() == 0
+    pair.wait_for("leader", lambda: pair.find_leader() == standby.pid)
+
+
+def test_leader_stopped_for_longer_than_its_lease_ends_without_another_write(pair: Pair) -> None:
+    leader, standby = pair.open()
+    os.kill(leader.pid, signal.SIGSTOP)
+    pair.create("after")
+    pair.wait_for("leader", lambda: pair.find_leader() == standby.pid)
+    pair.wait_for("Pods", lambda: len(pair.list_pods("after")) == 3)
+    os.kill(leader.pid, signal.SIGCONT)
+    pair.wait_for("end of the first", lambda: not leader.is_running())
+    assert leader.terminate() == 1
+    assert "is held by" in leader.tail() or "was not renewed" in leader.tail()
+    assert pair.find_leader() == standby.pid
+    assert len(pair.list_pods("after")) == 3

@@ -1,0 +1,170 @@
+"""The controller's shell on a storage, part by part, for tests in virtual time.
+
+Called by tests of store, executor, writer and worker. Nothing runs until a test says so.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from controller.core.decision import SnapshotTrigger
+from controller.core.settings import Settings
+from controller.events import EventRecorder
+from controller.executor import Executor
+from controller.history_log import HistoryLog
+from controller.metrics import Metrics
+from controller.reporter import Reporter
+from controller.store import Entry, Store
+from controller.worker import Worker
+from controller.workqueue import WorkQueue
+from controller.writer import Writer
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
+from localcluster.apiserver.errors import StatusError
+from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire
+from tests.support.storageclient import (
+    Fate,
+    LoopClock,
+    Network,
+    Request,
+    StorageClient,
+    find_type,
+    open_storage,
+)
+
+KEY = f"{NAMESPACE}/{FRAMEWORK}"
+
+
+class ScriptedNetwork(Network):
+    """Gives the next requests that fit the fates a test lays out; all others are answered."""
+
+    def __init__(self) -> None:
+        self.script: list[tuple[Callable[[Request], bool], Fate]] = []
+
+    def expect(self, verb: str, resource: Resource, *fates: Fate) -> None:
+        """Give the next requests of this verb and resource these fates, one each."""
+
+        def fits(request: Request) -> bool:
+            return (request.verb, request.resource) == (verb, resource)
+
+        self.script += [(fits, fate) for fate in fates]
+
+    def draw_fate(self, request: Request) -> Fate:
+        for place, (fits, fate) in enumerate(self.script):
+            if fits(request):
+                del self.script[place]
+                return fate
+        return Fate()
+
+
+def refuse(code: int, reason: str = "", retry_after: int | None = None) -> Fate:
+    """The server says no."""
+    error = StatusError(code, reason or "Injected", "injected")
+    error.retry_after = retry_after
+    return Fate(error=error)
+
+
+class Shell:
+    """All parts, joined as the app joins them, without informers."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.clock = LoopClock()
+        self.storage = open_storage(self.clock)
+        self.network = ScriptedNetwork()
+        self.client = StorageClient(self.storage, self.network)
+        self.metrics = Metrics()
+        self.changed: list[str] = []
+        self.queue = WorkQueue()
+        self.store = Store(self._note)
+        self.executor = Executor(
+            self.client,
+            self.store,
+            clock=self.clock,
+            metrics=self.metrics,
+            on_answer=self._note,
+        )
+        self.writer = Writer(
+            self.client,
+            self.store,
+            clock=self.clock,
+            metrics=self.metrics,
+            compression_min_bytes=None,
+        )
+        self.recorder = EventRecorder(self.client, self.clock, "test")
+        self.worker = Worker(
+            store=self.store,
+            queue=self.queue,
+            writer=self.writer,
+            executor=self.executor,
+            reporter=Reporter(self.recorder),
+            history=HistoryLog(set(SnapshotTrigger)),
+            settings=settings or Settings(),
+            clock=self.clock,
+            metrics=self.metrics,
+        )
+
+    def _note(self, key: str) -> None:
+        self.changed.append(key)
+        self.queue.add(key)
+
+    @property
+    def entry(self) -> Entry:
+        found = self.store.find(KEY)
+        assert found is not None
+        return found
+
+    def create_framework(self, name: str = FRAMEWORK, number: int = 1, **spec: Any) -> Object:
+        """Create a Framework at the server and let the store see it."""
+        body: Object = {
+            "apiVersion": "frameworkcontroller.microsoft.com/v1",
+            "kind": "Framework",
+            "metadata": {"name": name},
+            "spec": {"taskRoles": [build_role_wire("worker", number)], **spec},
+        }
+        created = self.storage.create(self.type(FRAMEWORKS), NAMESPACE, body)
+        self.store.apply_framework(created)
+        return created
+
+    def show(self) -> None:
+        """Let the store see what the server has now, as a list would."""
+        for resource, take in (
+            (PODS, self.store.replace_pods),
+            (CONFIGMAPS, self.store.replace_configmaps),
+        ):
+            listed = self.storage.list(self.type(resource), NAMESPACE)
+            take(listed.items, listed.resource_version)
+        listed = self.storage.list(self.type(FRAMEWORKS), NAMESPACE)
+        self.store.replace_frameworks(listed.items)
+
+    def get(self, resource: Resource, name: str) -> Object:
+        return self.storage.get(self.type(resource), NAMESPACE, name)
+
+    def names(self, resource: Resource) -> list[str]:
+        listed = self.storage.list(self.type(resource), NAMESPACE)
+        return [item["metadata"]["name"] for item in listed.items]
+
+    def type(self, resource: Resource) -> Any:
+        return find_type(self.storage, resource)
+
+    def sent(self, *verbs: str) -> list[str]:
+        """What the controller sent so far, in words; events left out."""
+        return [
+            f"{r.verb} {r.resource.plural} {r.name}"
+            for r in self.client.sent
+            if r.resource.plural != "events" and (not verbs or r.verb in verbs)
+        ]
+
+    async def run(self, seconds: float, *, workers: int = 1) -> None:
+        """Run executor and workers for so long."""
+
+        async def stop() -> None:
+            await asyncio.sleep(seconds)
+            raise TimeoutError
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self.executor.start(tasks)
+                for _ in range(workers):
+                    tasks.create_task(self.worker.run())
+                tasks.create_task(stop())
+        except* TimeoutError:
+            pass
