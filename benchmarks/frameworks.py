@@ -249,8 +249,12 @@ def read_own_metrics(port: int) -> dict[str, float]:
 
 def run_once(
     binaries: Binaries, arm: Arm, workload: Workload, options: argparse.Namespace
-) -> Result:
-    """Start a control plane and a controller, run the workload, stop both."""
+) -> Result | None:
+    """Start a control plane and a controller, run the workload, stop both.
+
+    Returns:
+        None if the workload was not completed in time.
+    """
     plane = ControlPlane(binaries)
     try:
         access = plane.start()
@@ -265,8 +269,8 @@ def run_once(
             try:
                 return asyncio.run(run_workload(access, workload, child, port, options))
             except TimeoutError:
-                print(child.tail(), file=sys.stderr)
-                raise
+                print(f"{workload!s:>8} {arm.name:<10} not completed in time", flush=True)
+                return None
             finally:
                 child.terminate()
     finally:
@@ -320,18 +324,21 @@ def compare(pairs: list[tuple[Result, Result]]) -> str:
     return f"wall {wall:.2f}, all cpu {total:.2f}, controller cpu {own:.2f}"
 
 
-def report_medians(workload: Workload, results: dict[str, list[Result]]) -> None:
+def report_medians(workload: Workload, results: dict[str, list[Result | None]]) -> None:
     """Print each arm's medians and ours in relation to it."""
-    ours = results.get(OURS)
-    for name, runs in results.items():
+    for name, all_runs in results.items():
+        runs = [run for run in all_runs if run is not None]
+        if not runs:
+            continue
         walls = [run.wall_seconds for run in runs]
         cpu = statistics.median(run.cpu_seconds for run in runs)
         rss = statistics.median(run.peak_rss_mib for run in runs)
         line = f"{workload!s:>8} {name:<10} median wall {statistics.median(walls):6.2f} s"
         line += f" [{min(walls):.2f} .. {max(walls):.2f}]  cpu {cpu:5.2f} s  rss {rss:4.0f} MiB"
-        if ours is not None and name != OURS:
-            pairs = zip(ours, runs, strict=True)
-            line += f"  ours / {name}: " + compare(list(pairs))
+        pairs = zip(results.get(OURS, []), all_runs, strict=False)
+        complete = [(a, b) for a, b in pairs if a is not None and b is not None]
+        if complete and name != OURS:
+            line += f"  ours / {name}: " + compare(complete)
         print(line, flush=True)
 
 
@@ -372,11 +379,13 @@ def main() -> None:
     print(describe_machine(), flush=True)
     arms = build_arms(options)
     for workload in options.workloads:
-        results: dict[str, list[Result]] = {arm.name: [] for arm in arms}
+        results: dict[str, list[Result | None]] = {arm.name: [] for arm in arms}
         for _ in range(options.repeat):
             for arm in arms:
                 result = run_once(binaries, arm, workload, options)
                 results[arm.name].append(result)
+                if result is None:
+                    continue
                 report_run(arm, workload, result, is_verbose=options.verbose)
         report_medians(workload, results)
 

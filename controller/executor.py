@@ -241,7 +241,7 @@ class Executor:
         return bool(wire["metadata"].get("uid") == action.uid)
 
     async def _look_up(self, entry: Entry, kind: ObjectKind, name: str) -> bool:
-        """Read an object live; True if there is one that is ours."""
+        """Read an object live; True if there is one that is ours and not seen deleted yet."""
         try:
             wire = await self._client.get(
                 _RESOURCES[kind],
@@ -253,8 +253,7 @@ class Executor:
             self._store.record_absent(entry, kind, name, None)
             return False
         if _is_ours(entry, wire):
-            self._store.record_own(entry, kind, wire, self._clock.now())
-            return True
+            return self._store.record_own(entry, kind, wire, self._clock.now())
         self._store.record_foreign(entry, kind, name, str(wire["metadata"].get("uid")))
         return False
 

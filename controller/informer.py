@@ -143,6 +143,8 @@ class Informers:
 
         def note_connection(is_connected: bool) -> None:  # noqa: FBT001 a callback's one argument
             if is_connected:
+                for _, watch in self._watches:
+                    watch.hurry()
                 on_connection()
 
         def follow(resource: Resource, sink: Sink, selector: str | None) -> ListWatch:

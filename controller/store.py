@@ -327,15 +327,20 @@ class Store:
             if entry.configmap is not None and entry.key not in seen:
                 self._vanish(entry, ObjectKind.CONFIGMAP, entry.configmap, resource_version)
 
-    def record_own(self, entry: Entry, kind: ObjectKind, wire: Object, now: datetime) -> None:
-        """Take what the server returned for our own create or live GET of one of ours."""
+    def record_own(self, entry: Entry, kind: ObjectKind, wire: Object, now: datetime) -> bool:
+        """Take what the server returned for our own create or live GET of one of ours.
+
+        Returns:
+            False when the watch has told its end already.
+        """
         view = self._take_answer(kind, wire)
         if view is None:
-            return
+            return False
         entry.live[kind, view.name] = view.uid
         if (kind, view.name) in entry.unconfirmed or not self._is_watched(entry, kind, view):
             entry.unconfirmed[kind, view.name] = now
         self._put_newer(entry, kind, view)
+        return True
 
     def record_terminating(self, entry: Entry, kind: ObjectKind, wire: Object) -> None:
         """Take what the server returned for our own delete of an object that still exists."""
@@ -363,7 +368,7 @@ class Store:
         if entry is None:
             return
         known = self._view(entry, kind, view.name)
-        if known is not None and _is_older(view, known):
+        if view.uid in self._gone or (known is not None and _is_older(view, known)):
             return
         entry.unconfirmed.pop((kind, view.name), None)
         if known is not None and known.resource_version == view.resource_version:
@@ -392,7 +397,9 @@ class Store:
         resource_version: str,
     ) -> None:
         if _version(view.resource_version) <= _version(resource_version):
-            self._end(entry, kind, view, is_believed=view.is_terminating)
+            # A list says nothing of what no watch has shown: it may lack our label.
+            is_watched = (kind, view.name) not in entry.unconfirmed
+            self._end(entry, kind, view, is_believed=view.is_terminating and is_watched)
 
     def _end(self, entry: Entry, kind: ObjectKind, view: ObjectView, *, is_believed: bool) -> None:
         name = kind, view.name

@@ -131,3 +131,10 @@ def number_sight(sight: Sight, shown: Optional[Shown], last_number: int) -> Show
     number = max(sight.roster.generation, floor)
     roster = sight.roster._replace(generation=number)
     return Shown(roster, sight.source, sight.roster.generation)
+
+
+def _check_attempt(sight: Sight, identity: Identity) -> Union[Sight, Wait]:
+    seen, own = sight.roster.instance_uid, identity.instance_uid
+    if own and seen != own:
+        return Wait(f"attempt {seen or 'none'} is seen, not {own}")
+    return sight

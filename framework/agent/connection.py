@@ -267,7 +267,8 @@ class Connection:
         if token:
             lines.append("Authorization: Bearer " + token)
         if body is not None:
-            lines.append("Content-Type: application/json")
+            kind = "merge-patch+json" if method == "PATCH" else "json"
+            lines.append("Content-Type: application/" + kind)
             lines.append(f"Content-Length: {len(body)}")
         return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + (body or b"")
 

@@ -18,7 +18,6 @@ Wire form (JSON, gzip): per role columns instead of an object per Task, about 10
                   "deadline": "2026-01-01T00:00:00Z"}]}
 """
 
-import gzip
 import hashlib
 import json
 import zlib
@@ -181,7 +180,9 @@ def fingerprint_uid(uid: str) -> str:
 def encode_roster(roster: Roster) -> bytes:
     """Encode to the stored bytes: equal rosters give equal bytes."""
     text = json.dumps(_roster_to_wire(roster), separators=(",", ":"), ensure_ascii=False)
-    return gzip.compress(text.encode(), 6, mtime=0)
+    # Not by the gzip module: its compress has no mtime before Python 3.8, and other bytes since 3.13.
+    compressor = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    return compressor.compress(text.encode()) + compressor.flush()
 
 
 def decode_roster(stored: bytes) -> Roster:

@@ -8,7 +8,7 @@ has: after a broken connection the watch resumes at the last event that arrived 
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import NoReturn, Protocol
 
 from framework.clock import Clock, Random
@@ -113,6 +113,7 @@ class ListWatch:
         self._watch_timeout_seconds = watch_timeout_seconds
         self._read_deadline_seconds = read_deadline_seconds
         self._backoff = Backoff()
+        self._hurry = asyncio.Event()
         # Where the next watch begins; None: list first.
         self._version: str | None = None
         # The newest version the server ever showed, and whether a list contradicted it.
@@ -131,6 +132,11 @@ class ListWatch:
                 await self._watch(self._version)
             except KubeError as e:
                 await self._recover(e)
+
+    def hurry(self) -> None:
+        """Try again now: another request has just found the server."""
+        self._backoff.reset()
+        self._hurry.set()
 
     async def _list(self) -> str:
         """Give the sink a whole list and return its version."""
@@ -227,6 +233,9 @@ class ListWatch:
     async def _recover(self, error: KubeError) -> None:
         """Decide from what to go on, and wait before it."""
         is_first_gone = isinstance(error, GoneError) and self.last_error is None
+        if isinstance(error, ApiError) and isinstance(self.last_error, UnreachableError):
+            # The server is back, though not all of it: no time for what an outage taught.
+            self._backoff.reset()
         self._report(error)
         if isinstance(error, ApiError) and not error.is_transient:
             # Versions of a resource that was away, or hidden from us, may have a gap.
@@ -240,7 +249,12 @@ class ListWatch:
 
     async def _wait(self, at_least_seconds: float) -> None:
         drawn = self._random.uniform(0.0, self._backoff.next_bound_seconds())
-        await asyncio.sleep(max(drawn, min(at_least_seconds, _MAX_RETRY_AFTER_SECONDS)))
+        least = min(at_least_seconds, _MAX_RETRY_AFTER_SECONDS)
+        self._hurry.clear()
+        await asyncio.sleep(least)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, drawn - least)):
+                await self._hurry.wait()
 
     def _succeed(self) -> None:
         self._is_watch_refused = False

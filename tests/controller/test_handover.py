@@ -36,8 +36,14 @@ TICK_SECONDS = 0.02
 
 
 class BootLoopClock(LoopClock):
+    """A machine whose processes can be stopped: the loop's time stands, the machine's goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stopped_seconds = 0.0
+
     def boottime(self) -> float:
-        return self.monotonic()
+        return self.monotonic() + self.stopped_seconds
 
 
 class HalfRandom:
@@ -70,7 +76,7 @@ class Program:
     def __init__(self, world: "World", name: str, *, is_elected: bool) -> None:
         self.link = Link()
         self.client = StorageClient(world.storage, self.link)
-        clock = BootLoopClock()
+        clock = self.clock = BootLoopClock()
         lease_client = StorageClient(world.storage, self.link)
         self._clients = (self.client, lease_client)
         election = Election(lease_client, clock, NAMESPACE, "frameworkcontroller", name)
@@ -262,6 +268,37 @@ async def test_stopped_leader_awaits_its_requests_and_releases_the_lease_last(
     assert await world.wait_for("leader b", lambda: world.read_holder() == "b") <= 0.5
 
 
+async def test_stopped_leader_writes_what_it_had_put_off(world: World) -> None:
+    leader = world.start()
+    await world.create()
+    await world.wait_for("two Pods", lambda: len(world.list_pods()) == 2, seconds=1)
+    await world.set_pods("Pending")
+    await world.wait_for("roster", lambda: world.read_status()["state"] == "AttemptPreparing")
+    await asyncio.sleep(1)
+    first, second = world.list_pods()
+    for pod in (first, second):
+        status = {"status": {"phase": "Running"}}
+        await world.user.patch(PODS, NAMESPACE, pod, status, subresource="status")
+        await asyncio.sleep(0.01)
+    # The second change would have been written 0.1 s after the first.
+    leader.stop.set()
+    await asyncio.wait_for(leader.task, 0.05)
+    assert list(world.read_states()) == [(0, "AttemptRunning")] * 2
+
+
+async def test_leader_whose_time_is_over_decides_nothing_until_it_is_renewed(world: World) -> None:
+    leader, _ = await world.start_pair()
+    # Stopped between two lines; then its renewals take two seconds, with nobody in between.
+    leader.clock.stopped_seconds = 40
+    leader.link.draw = lambda r: Fate(downlink_seconds=2 if r.resource is LEASES else 0)
+    writes = len(leader.list_writes())
+    await world.create()
+    await asyncio.sleep(1)
+    assert len(leader.list_writes()) == writes
+    leader.link.draw = lambda _: Fate()
+    await world.wait_for("two Pods", lambda: len(world.list_pods()) == 2, seconds=4)
+
+
 async def test_leader_that_lost_its_lease_sends_nothing_more_and_fails(world: World) -> None:
     leader, standby = await world.start_pair()
     await world.create()
@@ -280,15 +317,18 @@ async def test_leader_that_lost_its_lease_sends_nothing_more_and_fails(world: Wo
 
 
 async def test_new_leader_with_an_old_cache_never_goes_back(world: World) -> None:
-    """Its watches are 30 s behind: a whole attempt of a Task has passed that it has not seen."""
+    """Its watches stood still when the Pods were to be made: a whole attempt has passed since."""
     leader, standby = await world.start_pair()
-    standby.link.held_seconds = {"frameworks": 30.0, "pods": 30.0, "configmaps": 30.0}
+    leader.link.draw = lambda r: Fate(uplink_seconds=1 if r.resource is PODS else 0)
     await world.create()
-    await world.wait_for("two Pods", lambda: len(world.list_pods()) == 2, seconds=1)
+    await asyncio.sleep(0.5)
+    assert list(world.read_states()) == [(0, "AttemptCreationPending")] * 2
+    standby.link.held_seconds = {"frameworks": 30.0, "pods": 30.0, "configmaps": 30.0}
+    await world.wait_for("two Pods", lambda: len(world.list_pods()) == 2, seconds=2)
     await world.set_pods("Running")
     await asyncio.sleep(1)
     await world.set_pods("Failed")
-    await world.wait_for("end", lambda: world.read_status()["state"] == "Completed", seconds=5)
+    await world.wait_for("end", lambda: world.read_status()["state"] == "Completed", seconds=8)
     ended = world.read_status()
     leader.stop.set()
     await leader.task

@@ -190,6 +190,14 @@ def test_late_answers_never_resurrect_what_was_seen_deleted(told: Told, answer: 
     assert told.entry.live[POD] == ""
 
 
+def test_event_told_again_after_the_end_brings_nothing_back(told: Told) -> None:
+    told.store.apply_pod(pod(10, **TERMINATING))
+    told.store.remove_pod(pod(11, **TERMINATING))
+    told.store.apply_pod(pod(9))
+    assert not told.entry.pods
+    assert told.entry.live[POD] == ""
+
+
 def test_deletion_of_a_terminating_pod_is_believed(told: Told) -> None:
     told.store.apply_pod(pod(10, **TERMINATING))
     told.store.remove_pod(pod(11, **TERMINATING))
@@ -260,6 +268,14 @@ def test_list_that_does_not_show_a_live_pod_is_not_believed(told: Told) -> None:
     told.store.apply_pod(pod(10))
     told.store.replace_pods([], "20")
     assert told.entry.live.get(POD) != ""
+
+
+def test_list_says_nothing_of_a_pod_that_no_watch_shows(told: Told) -> None:
+    """It lost our label, then it was deleted: only live answers tell of it."""
+    told.store.record_own(told.entry, ObjectKind.POD, pod(10, **TERMINATING), AT)
+    told.store.replace_pods([], "20")
+    assert told.entry.live.get(POD) != ""
+    assert told.entry.pods
 
 
 def test_own_writes_newer_than_the_list_are_kept(told: Told) -> None:

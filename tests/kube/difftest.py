@@ -1,9 +1,10 @@
-"""Runs the differential scenarios against our controller, on the local or on a real API server.
+"""Runs the differential suites against our controller, on the local or on a real API server.
 
 usage: python -m tests.kube.difftest DIFFTEST_DIR [--server local|kube] [NAME ...]
 
-DIFFTEST_DIR holds ``run.py``, which plays the scenarios and compares where a Framework ends with
-where the Go original ended. This program starts what it needs: an API server on which nothing runs
+DIFFTEST_DIR holds ``run.py``, which plays scenarios, and ``fuzz.py``, which replays recorded random
+events; both compare where a Framework ends with where the Go original ended. With names only those
+scenarios are played. This program starts what it needs: an API server on which nothing runs
 the Pods, the CRD, and ``framework-controller``. Called by .ci/run. Exit code 0: all agree.
 """
 
@@ -23,7 +24,7 @@ from tests.support.frameworkcrd import install_crd
 from tests.support.frameworkserver import open_local_server, start_controller
 from tests.support.kubebinaries import BuildError, MissingPrerequisiteError
 
-SCENARIOS_SECONDS = 600
+SUITE_SECONDS = 600
 
 
 @contextlib.contextmanager
@@ -38,12 +39,19 @@ def open_server(kind: str, folder: Path) -> Iterator[Access]:
         yield access
 
 
-def run_scenarios(program: Path, names: list[str], access: Access, controller: ChildProcess) -> int:
-    """Play the scenarios; give 0 if all ended as the original's did."""
-    command = [sys.executable, str(program), access.url, "--token", access.token, *names]
-    code = subprocess.run(command, check=False, timeout=SCENARIOS_SECONDS).returncode
-    controller.raise_if_ended()
-    return code
+def run_suites(folder: Path, names: list[str], access: Access, controller: ChildProcess) -> int:
+    """Play the suites; give 0 if everything ended as the original's did."""
+    to_server = [access.url, "--token", access.token]
+    commands = [[str(folder / "run.py"), *to_server, *names]]
+    if not names and (folder / "fuzz.py").is_file():
+        replay = [str(folder / "fuzz.py"), "replay", *to_server, "--dir", str(folder / "fuzz")]
+        commands.append(replay)
+    codes = []
+    for command in commands:
+        program = [sys.executable, *command]
+        codes.append(subprocess.run(program, check=False, timeout=SUITE_SECONDS).returncode)
+        controller.raise_if_ended()
+    return max(codes)
 
 
 def main() -> int:
@@ -61,9 +69,7 @@ def main() -> int:
                 open_server(arguments.server, folder) as access,
                 start_controller(access, folder) as controller,
             ):
-                code = run_scenarios(
-                    arguments.folder / "run.py", arguments.names, access, controller
-                )
+                code = run_suites(arguments.folder, arguments.names, access, controller)
                 if code != 0:
                     print(f"end of the controller's log:\n{controller.tail()}", file=sys.stderr)
     except MissingPrerequisiteError as e:

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from framework.api.pods import parse_pod
 from framework.api.roster import decode_roster, fingerprint_uid
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import ExecutionType, Framework
+from framework.kube.client import WatchEvent
 from framework.kube.errors import GoneError, UnreachableError
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
 from localcluster.apiserver.errors import StatusError
@@ -109,6 +110,11 @@ class FaultyNetwork(Network):
         if self._draw.random() < self.rate:
             held += self._draw.choice((0.01, 0.2, 1.0, 4.0))
         return held
+
+    def draw_repetition(self, told: Sequence[WatchEvent]) -> WatchEvent | None:
+        if self._draw.random() >= self.rate / 2:
+            return None
+        return self._draw.choice(told)
 
     def check_watch(self, resource: Resource) -> None:
         error = self.broken.pop(resource.plural, None)

@@ -7,6 +7,7 @@ may refuse it. Without a Network everything is answered at once.
 
 # ruff: noqa: ARG002
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -103,6 +104,10 @@ class Network:
 
     def check_watch(self, resource: Resource) -> None:
         """Raise what breaks a watch of this resource now."""
+
+    def draw_repetition(self, told: Sequence[WatchEvent]) -> WatchEvent | None:
+        """Choose an event of those told to be told once more."""
+        return None
 
     def note(self, request: Request, outcome: str) -> None:
         """Learn how a request ended at the server."""
@@ -287,6 +292,7 @@ class StorageClient(KubeClient):
                 int(resource_version or 0),
             ),
         )
+        told: deque[WatchEvent] = deque(maxlen=8)
         watch.on_ready = ready.set
         ready.set()
         try:
@@ -301,6 +307,10 @@ class StorageClient(KubeClient):
                 self.network.check_watch(resource)
                 for event in self._call("WATCH", resource, watch.pop):
                     yield event.type, event.object
+                    told.append((event.type, event.object))
+                    late = self.network.draw_repetition(told)
+                    if late is not None:
+                        yield late
             version = {"metadata": {"resourceVersion": str(self.storage.resource_version)}}
             self.network.check_watch(resource)
             # Only what was popped has been told: a bookmark may not run ahead of it.

@@ -1,0 +1,81 @@
+"""Telling the controller which generation was applied: one annotation on the agent's own Pod.
+
+Called by ``agent`` after each generation. The controller's drain waits for it. The right to patch
+is given only where a role drains, so its lack is no fault: it is said once and nothing else follows.
+"""
+
+import json
+from typing import Optional
+
+from framework.agent.access import Access
+from framework.agent.clock import AgentClock
+from framework.agent.connection import Answer, Connection, UnreachableError
+from framework.api import constants
+from rendezvous.report import Reporter
+from rendezvous.settings import Target
+
+_OK = (200, 201)
+_PERMANENT = (400, 401, 403, 404, 409, 422)
+_RETRY_SECONDS = 2.0
+
+
+class Acknowledger:
+    """Writes the annotation; what could not be sent now is sent later, the newest only."""
+
+    def __init__(
+        self, access: Access, clock: AgentClock, target: Target, reporter: Reporter
+    ) -> None:
+        """Acknowledge for the Pod of ``target``."""
+        self._connection = Connection(access, clock)
+        self._clock = clock
+        self._target = target
+        self._reporter = reporter
+        self._pending: Optional[int] = None
+        self._next_try_at = 0.0
+
+    def acknowledge(self, generation: int) -> None:
+        """Say that a published generation was applied."""
+        if self._target.pod:
+            self._pending = generation
+            self._next_try_at = 0.0
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what is pending, when it is due."""
+        if self._pending is None or self._clock.monotonic() < self._next_try_at:
+            return
+        try:
+            answer = self._connection.fetch("PATCH", self._build_path(), self._build_patch())
+        except UnreachableError:
+            self._next_try_at = self._clock.monotonic() + _RETRY_SECONDS
+            return
+        if answer.head.status in _OK:
+            self._pending = None
+        elif answer.head.status in _PERMANENT:
+            self._pending = None
+            self._connection.close()  # the next one reads the token anew
+            self._explain(answer)
+        else:
+            wait = answer.head.retry_after_seconds or _RETRY_SECONDS
+            self._next_try_at = self._clock.monotonic() + wait
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _explain(self, answer: Answer) -> None:
+        self._reporter.say_once(
+            "generations are not acknowledged, so a drain of this gang does not wait for this Pod "
+            f"(that is right where no role drains): {answer.describe()}"
+        )
+
+    def _build_path(self) -> str:
+        return f"/api/v1/namespaces/{self._target.namespace}/pods/{self._target.pod}"
+
+    def _build_patch(self) -> bytes:
+        key = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
+        metadata = {"annotations": {key: str(self._pending)}}
+        if self._target.identity.pod_uid:
+            # Never that of the Pod which replaces this one.
+            metadata["uid"] = self._target.identity.pod_uid
+        return json.dumps({"metadata": metadata}).encode()

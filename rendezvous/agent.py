@@ -1,0 +1,256 @@
+"""One agent: follow the gang, show its generations, tell processes, acknowledge.
+
+Called by ``app`` (once), ``sidecar`` and ``wrapper`` (in a loop, one turn after the other). One
+thread; everything that takes time is bounded. The decisions are in ``selection``, ``diff`` and the
+renderers.
+"""
+
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
+
+from framework.agent.clock import AgentClock
+from framework.api.roster import Leaving, Roster
+from rendezvous.acknowledge import Acknowledger
+from rendezvous.diff import Diff, compute_diff
+from rendezvous.following import Follower
+from rendezvous.membership import build_view
+from rendezvous.notify import CHANGED, COMPLETING, LEAVING, Notification, Notifier
+from rendezvous.options import Options
+from rendezvous.plugins import Renderer
+from rendezvous.refusal import RefusedError
+from rendezvous.registry import Rendering, render_all
+from rendezvous.report import Reporter
+from rendezvous.selection import (
+    PUBLISHED,
+    Shown,
+    Sight,
+    Wait,
+    adopt_source,
+    find_leaving,
+    find_obstacle,
+    is_completing,
+    is_news,
+    number_sight,
+)
+from rendezvous.settings import Settings, Target
+from rendezvous.writer import Writer
+
+_LONGEST_LOOK_SECONDS = 1.0
+_WAIT_LINE_SECONDS = 10.0
+
+
+class Setup(NamedTuple):
+    """What every agent is made of."""
+
+    settings: Settings
+    options: Options
+    target: Target
+    plugins: Mapping[str, Renderer]
+    reporter: Reporter
+    clock: AgentClock
+
+
+class Agent:
+    """The agent. ``env`` is what processes export in the generation in force."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        follower: Follower,
+        writer: Writer,
+        acknowledger: Optional[Acknowledger],
+        notifiers: List[Notifier],
+    ) -> None:
+        """Go on where an agent before this one left the volume."""
+        self._setup = setup
+        self._follower = follower
+        self._writer = writer
+        self._acknowledger = acknowledger
+        self._notifiers = notifiers
+        self._shown = self._restore()
+        self._notified = self._restore_notified()
+        self._has_applied = False
+        self._next_apply_at = 0.0
+        self._next_line_at = 0.0
+        self._last_line = ""
+        self._told_leaving = ""
+        self._told_completing = False
+        self._refused: Optional[RefusedError] = None
+        self.env: Dict[str, str] = {}
+        self.on_completing: Callable[[], None] = lambda: None
+
+    @property
+    def generation(self) -> int:
+        """The generation in force that this agent has seen through; 0 before."""
+        return self._shown.number if self._shown and self._has_applied else 0
+
+    @property
+    def refusal(self) -> Optional[RefusedError]:
+        """Why the newest complete generation could not be rendered."""
+        return self._refused
+
+    def turn(self, longest_seconds: float = _LONGEST_LOOK_SECONDS) -> None:
+        """Wait for news for at most about so long, and act on it.
+
+        Raises:
+            OSError: The volume cannot be written to; the generation before is still in force.
+        """
+        now = self._setup.clock.monotonic()
+        wait = longest_seconds
+        if self._next_apply_at > now:
+            wait = min(wait, self._next_apply_at - now)
+        self._follower.poll(wait)
+        self._tell_missing_rights()
+        sight = self._follower.look()
+        if isinstance(sight, Wait):
+            self._show_wait(sight.message)
+        else:
+            self._take(sight)
+        if self._acknowledger is not None:
+            self._acknowledger.flush()
+
+    def note_started(self) -> None:
+        """Note that processes start with the generation in force: they need not be told of it."""
+        if self._shown is not None:
+            self._remember_notified(self._shown.roster)
+
+    def _take(self, sight: Sight) -> None:
+        identity = self._setup.target.identity
+        was_member = self._shown is not None
+        obstacle = find_obstacle(sight.roster, identity, was_member=was_member)
+        if obstacle:
+            self._show_wait(obstacle)
+        elif not self._has_applied or is_news(sight, self._shown):
+            if self._setup.clock.monotonic() < self._next_apply_at:
+                return  # the newest that is known then will be shown
+            self._apply(sight)
+        elif self._shown is not None:
+            self._adopt(sight, self._shown)
+        self._heed_leaving(sight.roster)
+        self._heed_completing(sight.roster)
+
+    def _apply(self, sight: Sight) -> None:
+        """Show a generation, tell of it, acknowledge it: in this order."""
+        if self._shown is not None and not is_news(sight, self._shown):
+            if not sight.roster.is_same_gang(self._shown.roster):
+                return  # the server's cache lags behind what an agent before this one has shown
+            # In force already, by an agent before this one.
+            shown = adopt_source(sight, self._shown)
+        else:
+            shown = number_sight(sight, self._shown, self._writer.find_last_number())
+        rendering = self._render(shown.roster)
+        if rendering is None:
+            return
+        is_new = self._shown is None or shown.number != self._shown.number
+        if is_new:
+            self._writer.write(shown, rendering.files, rendering.fixed_files)
+        self._shown, self.env = shown, rendering.env
+        self._has_applied, self._refused = True, None
+        self._next_apply_at = self._setup.clock.monotonic() + self._setup.settings.debounce_seconds
+        if is_new:
+            self._say_applied(shown, rendering)
+        self._notify_change(shown.roster)
+        self._acknowledge(shown)
+
+    def _render(self, roster: Roster) -> Optional[Rendering]:
+        setup = self._setup
+        try:
+            view = build_view(roster, setup.target.identity, setup.options)
+            return render_all(view, setup.options, setup.plugins)
+        except RefusedError as e:
+            self._refused = e
+            setup.reporter.say_once(f"generation {roster.generation} is not shown: {e}", "error")
+            return None
+
+    def _adopt(self, sight: Sight, shown: Shown) -> None:
+        adopted = adopt_source(sight, shown)
+        if adopted != shown:
+            self._shown = adopted
+            self._acknowledge(adopted)
+
+    def _acknowledge(self, shown: Shown) -> None:
+        if self._acknowledger is not None and shown.source == PUBLISHED:
+            self._acknowledger.acknowledge(shown.source_generation)
+
+    def _notify_change(self, roster: Roster) -> None:
+        diff = compute_diff(self._notified, roster)
+        leaving = find_leaving(roster, self._setup.target.identity)
+        if leaving is not None and self._told_leaving != leaving.deadline:
+            self._told_leaving = leaving.deadline
+            self._notify(Notification(LEAVING, diff, leaving.deadline))
+        elif not diff.is_empty:
+            self._notify(Notification(CHANGED, diff))
+        self._remember_notified(roster)
+
+    def _heed_leaving(self, roster: Roster) -> None:
+        """Tell at once, also in a generation that is not shown."""
+        leaving: Optional[Leaving] = find_leaving(roster, self._setup.target.identity)
+        if leaving is None or self._told_leaving == leaving.deadline:
+            return
+        self._told_leaving = leaving.deadline
+        self._notify(Notification(LEAVING, self._build_empty_diff(), leaving.deadline))
+
+    def _heed_completing(self, roster: Roster) -> None:
+        if not is_completing(roster) or self._told_completing:
+            return
+        self._told_completing = True
+        self._notify(Notification(COMPLETING, self._build_empty_diff()))
+        self.on_completing()
+
+    def _build_empty_diff(self) -> Diff:
+        generation = self._notified.generation if self._notified else 0
+        return Diff(generation, generation, (), (), ())
+
+    def _notify(self, notification: Notification) -> None:
+        for notifier in self._notifiers:
+            notifier(notification, self.env)
+
+    def _restore(self) -> Optional[Shown]:
+        """Take over what lies in the volume, if it is of this Pod's attempt."""
+        shown = self._writer.read_shown()
+        instance_uid = self._setup.target.identity.instance_uid
+        if shown is None or (instance_uid and shown.roster.instance_uid != instance_uid):
+            return None
+        return shown
+
+    def _restore_notified(self) -> Optional[Roster]:
+        if self._shown is None:
+            return None
+        number = self._writer.read_notified()
+        if number == self._shown.number:
+            return self._shown.roster
+        told = self._writer.read_generation(number) if number else None
+        is_same = told is not None and told.roster.instance_uid == self._shown.roster.instance_uid
+        return told.roster if told is not None and is_same else None
+
+    def _remember_notified(self, roster: Roster) -> None:
+        self._notified = roster
+        if self._writer.read_notified() != roster.generation:
+            self._writer.note_notified(roster.generation)
+
+    def _say_applied(self, shown: Shown, rendering: Rendering) -> None:
+        roster, reporter = shown.roster, self._setup.reporter
+        count = sum(len(role.members) for role in roster.roles)
+        reporter.say(
+            f"generation {shown.number} is in force: {count} members",
+            generation=shown.number,
+            members=count,
+        )
+        for name, refusal in rendering.refusals.items():
+            reporter.say_once(f"{name} is not written: {refusal}")
+        for name, variable in rendering.moved.items():
+            reporter.say_once(f"{name} is too long to export: ${variable} names its file")
+
+    def _tell_missing_rights(self) -> None:
+        for right in self._follower.list_missing_rights():
+            self._setup.reporter.say_once(right.describe_rule(), "warning")
+
+    def _show_wait(self, message: str) -> None:
+        """Say what the agent waits for, when it changes and now and then."""
+        now = self._setup.clock.monotonic()
+        is_calm = self._has_applied and now >= self._next_line_at and message == self._last_line
+        if (message == self._last_line and now < self._next_line_at) or is_calm:
+            return
+        self._last_line, self._next_line_at = message, now + _WAIT_LINE_SECONDS
+        kept = ", the last good one is kept" if self._has_applied else ""
+        self._setup.reporter.say(f"waiting: {message}{kept}")
+

@@ -1,0 +1,121 @@
+"""Child processes of an agent that may be PID 1: every one is reaped, also those it inherits.
+
+Called by ``notify`` and ``wrapper``, by threads at the same time. ``subprocess`` alone would lose
+the exit codes of its children to whoever reaps all of them.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess  # noqa: S404  (starts what the user wrote into the Pod)
+import threading
+from typing import IO, Dict, List, Mapping, Optional, Set
+
+_LOOK_SECONDS = 0.05
+_NOT_FOUND_CODE = 127
+_NOT_EXECUTABLE_CODE = 126
+SIGNAL_CODE_BASE = 128
+
+
+class StartError(Exception):
+    """A command cannot be started; ``exit_code`` is what a shell would end with."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Children:
+    """Starts, awaits and reaps child processes."""
+
+    def __init__(self) -> None:
+        """Know of none."""
+        self._changed = threading.Condition()
+        self._awaited: Set[int] = set()
+        self._codes: Dict[int, int] = {}
+
+    def start(self, argv: List[str], env: Mapping[str, str], stdin: Optional[bytes] = None) -> int:
+        """Start a command in a session of its own; return its id.
+
+        Raises:
+            StartError: There is no such program, or it cannot be executed.
+        """
+        with self._changed:
+            try:
+                child = subprocess.Popen(
+                    argv,
+                    env=dict(env),
+                    stdin=None if stdin is None else subprocess.PIPE,
+                    start_new_session=True,
+                )
+            except FileNotFoundError as e:
+                raise StartError(f"{argv[0]}: no such program", _NOT_FOUND_CODE) from e
+            except (OSError, ValueError) as e:
+                raise StartError(f"{argv[0]}: {e}", _NOT_EXECUTABLE_CODE) from e
+            self._awaited.add(child.pid)
+            child.returncode = 0  # so that subprocess never waits for it: we do
+        if child.stdin is not None:
+            # A thread, because a command that never reads its input must not block us.
+            feed = threading.Thread(target=_feed, args=(child.stdin, stdin), daemon=True)
+            feed.start()
+        return child.pid
+
+    def reap(self) -> None:
+        """Reap all that have ended."""
+        with self._changed:
+            while True:
+                try:
+                    pid, status = os.waitpid(-1, os.WNOHANG)
+                except ChildProcessError:
+                    return
+                if pid == 0:
+                    return
+                if pid in self._awaited:
+                    self._codes[pid] = _translate(status)
+                    self._changed.notify_all()
+
+    def take_code(self, pid: int) -> Optional[int]:
+        """Return the exit code of a child that was reaped, once; None if it was not."""
+        with self._changed:
+            code = self._codes.pop(pid, None)
+            if code is not None:
+                self._awaited.discard(pid)
+            return code
+
+    def wait(self, pid: int, seconds: float) -> Optional[int]:
+        """Wait for a child; None if it has not ended in time."""
+        left = seconds
+        while True:
+            self.reap()
+            code = self.take_code(pid)
+            if code is not None or left <= 0:
+                return code
+            with self._changed:
+                if pid not in self._codes:
+                    self._changed.wait(min(left, _LOOK_SECONDS))
+            left -= _LOOK_SECONDS
+
+    def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
+        """Send a signal to a child that was not reaped yet."""
+        with self._changed:
+            if pid in self._awaited and pid not in self._codes:
+                os.kill(pid, number)
+
+    def kill_session(self, pid: int) -> None:
+        """Kill what is left of a child's process group, also when the child itself is gone."""
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return
+
+
+def _feed(pipe: IO[bytes], content: bytes) -> None:
+    with contextlib.suppress(OSError), pipe:
+        pipe.write(content)
+
+
+def _translate(status: int) -> int:
+    """Translate a wait status as shells do."""
+    if os.WIFSIGNALED(status):
+        return SIGNAL_CODE_BASE + os.WTERMSIG(status)
+    return os.WEXITSTATUS(status)

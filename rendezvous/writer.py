@@ -1,0 +1,228 @@
+"""Generations in the volume: one appears at once, whole, and the last good one stays.
+
+Called by ``agent``. Layout of the directory::
+
+    current -> gen-7        swapped by rename, so it always leads to a whole generation
+    gen-7/ gen-6/           files of mode 0444, and .agent.json: what an agent that starts reads
+    discover_hosts.sh       files that are the same in every generation
+    .notified               the newest generation that processes were told of
+
+A kill at any point leaves the old generation or the new one in force. What it leaves lying about
+has names that nobody reads, and goes away at the next write. At least one generation besides the
+current one is kept: somebody may be reading it, and discover_hosts.sh falls back to it.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import re
+import shutil
+import stat
+from typing import Dict, List, Mapping, Optional
+
+from framework.agent.files import write_atomically
+from framework.api.roster import RosterError, decode_roster, encode_roster
+from rendezvous.renderers.rendered import RenderedFile
+from rendezvous.selection import Shown
+
+CURRENT = "current"
+NOTIFIED_FILE = ".notified"
+STATE_FILE = ".agent.json"
+_GENERATION = re.compile(r"gen-([1-9][0-9]{0,17})\Z")
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}\Z")
+_LEFTOVER = re.compile(r"\.(new|old|link)-[0-9a-f]{12}\Z|.*\.[0-9a-f]{12}\.tmp\Z")
+_MAX_STATE_BYTES = 16 * 1024 * 1024
+
+
+class Writer:
+    """Writes generations into one directory."""
+
+    def __init__(self, directory: str) -> None:
+        """Write into ``directory``, which is made if need be."""
+        self._directory = directory
+
+    def prepare(self) -> None:
+        """Make the directory and see whether it can be written to.
+
+        Raises:
+            OSError: It cannot.
+        """
+        os.makedirs(self._directory, exist_ok=True)
+        probe = self._get_path(".new-" + os.urandom(6).hex())
+        os.mkdir(probe)
+        os.rmdir(probe)
+
+    def write(
+        self, shown: Shown, files: Mapping[str, RenderedFile], fixed: Mapping[str, RenderedFile]
+    ) -> None:
+        """Write a generation and put it in force.
+
+        Raises:
+            OSError: The volume is full or not writable; the generation before is still in force.
+        """
+        name = f"gen-{shown.number}"
+        self._write_generation(name, {**files, STATE_FILE: _encode_state(shown)})
+        for file_name, file in fixed.items():
+            self._write_fixed(file_name, file)
+        self._swap(name)
+        self._clean()
+
+    def read_shown(self) -> Optional[Shown]:
+        """Read what is in force; None if nothing is, or nobody knows what."""
+        name = self._read_current()
+        return self._read_state(name) if name else None
+
+    def read_generation(self, number: int) -> Optional[Shown]:
+        """Read an older generation, if it is still there."""
+        return self._read_state(f"gen-{number}")
+
+    def read_notified(self) -> int:
+        """Read of which generation processes were told last; 0 if of none."""
+        text = self._read_text(NOTIFIED_FILE, 32).strip()
+        return int(text) if _NUMBER.match(text) else 0
+
+    def note_notified(self, number: int) -> None:
+        """Note that processes were told of a generation.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        write_atomically(self._get_path(NOTIFIED_FILE), b"%d\n" % number, 0o444)
+
+    def find_last_number(self) -> int:
+        """Find the number of the generation in force, whoever wrote it; 0 if there is none."""
+        name = self._read_current()
+        return int(name[4:]) if name else 0
+
+    def _write_generation(self, name: str, files: Mapping[str, RenderedFile]) -> None:
+        """Write all files beside the others, then give the whole its name."""
+        new = self._get_path(".new-" + os.urandom(6).hex())
+        os.mkdir(new, 0o700)
+        try:
+            for file_name, file in files.items():
+                _write_new(os.path.join(new, file_name), file)
+            os.chmod(new, 0o755)  # whatever the umask is
+            _sync_directory(new)
+            self._remove(name)  # of an agent that was killed before it was in force
+            os.rename(new, self._get_path(name))
+        except BaseException:
+            shutil.rmtree(new, ignore_errors=True)
+            raise
+        _sync_directory(self._directory)
+
+    def _write_fixed(self, name: str, file: RenderedFile) -> None:
+        path = self._get_path(name)
+        with contextlib.suppress(OSError):
+            with open(path, "rb") as current:
+                is_same = current.read(len(file.content) + 1) == file.content
+            if is_same and stat.S_IMODE(os.lstat(path).st_mode) == file.mode:
+                return
+        write_atomically(path, file.content, file.mode)
+
+    def _swap(self, name: str) -> None:
+        link = self._get_path(".link-" + os.urandom(6).hex())
+        os.symlink(name, link)
+        try:
+            os.rename(link, self._get_path(CURRENT))
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(link)
+            raise
+        _sync_directory(self._directory)
+
+    def _clean(self) -> None:
+        """Remove what nobody needs; what cannot be removed now is tried again next time."""
+        current = self.find_last_number()
+        numbers = [int(name[4:]) for name in self._list_generations()]
+        kept = {current, self.read_notified(), max((n for n in numbers if n < current), default=0)}
+        for number in numbers:
+            # One above the current was never in force: its agent was killed just before.
+            if number not in kept or number > current:
+                with contextlib.suppress(OSError):
+                    self._remove(f"gen-{number}")
+        for name in os.listdir(self._directory):
+            if _LEFTOVER.match(name):
+                self._delete(self._get_path(name))
+
+    def _remove(self, name: str) -> None:
+        """Remove a generation: first its name, so that nobody finds half of it."""
+        old = self._get_path(".old-" + os.urandom(6).hex())
+        try:
+            os.rename(self._get_path(name), old)
+        except FileNotFoundError:
+            return
+        self._delete(old)
+
+    @staticmethod
+    def _delete(path: str) -> None:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def _list_generations(self) -> List[str]:
+        try:
+            names = os.listdir(self._directory)
+        except OSError:
+            return []
+        return [name for name in names if _GENERATION.match(name)]
+
+    def _read_current(self) -> str:
+        try:
+            name = os.readlink(self._get_path(CURRENT))
+        except OSError:
+            return ""
+        is_there = _GENERATION.match(name) and os.path.isdir(self._get_path(name))
+        return name if is_there else ""
+
+    def _read_state(self, name: str) -> Optional[Shown]:
+        text = self._read_text(os.path.join(name, STATE_FILE), _MAX_STATE_BYTES)
+        try:
+            state = json.loads(text)
+            roster = decode_roster(base64.b64decode(state["roster"]))
+            return Shown(roster, str(state["source"]), int(state["sourceGeneration"]))
+        except (RosterError, ValueError, KeyError, TypeError):
+            return None  # written by nobody of ours: as if nothing were there
+
+    def _read_text(self, name: str, limit: int) -> str:
+        try:
+            descriptor = os.open(self._get_path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(descriptor, "rb") as file:
+                return file.read(limit).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    def _get_path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
+
+def _encode_state(shown: Shown) -> RenderedFile:
+    state: Dict[str, object] = {
+        "source": shown.source,
+        "sourceGeneration": shown.source_generation,
+        "roster": base64.b64encode(encode_roster(shown.roster)).decode(),
+    }
+    return RenderedFile(json.dumps(state).encode())
+
+
+def _write_new(path: str, file: RenderedFile) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        left = memoryview(file.content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fchmod(descriptor, file.mode)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
