@@ -22,9 +22,10 @@ from barrier.report import (
     render_end,
 )
 from barrier.waiting import Waiting
-from framework.agent.access import Access, AccessError, load_access
+from framework.agent.access import Access, AccessError
 from framework.agent.clock import AgentClock
 from framework.agent.connection import Connection
+from framework.agent.discovery import load_access
 from framework.agent.exitcodes import ExitCode
 from framework.agent.permission import Permission, is_denied
 from framework.agent.sources import ConfigMapSource, FrameworkSource

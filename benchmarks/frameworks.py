@@ -273,6 +273,8 @@ def run_once(
                 return None
             finally:
                 child.terminate()
+                # What a shell command left running would disturb the next run.
+                child.kill()
     finally:
         plane.stop()
 

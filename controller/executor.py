@@ -120,9 +120,6 @@ class Executor:
         return keys
 
     def _pump(self) -> None:
-        if not self._fence.holds():
-            for key in self._lanes.clear():
-                self._on_answer(key)
         while self._tasks is not None and (taken := self._lanes.take()) is not None:
             key, action = taken
             entry = self._store.find(key)

@@ -1,11 +1,11 @@
 """Telling the controller which generation was applied: one annotation on the agent's own Pod.
 
 Called by ``agent`` after each generation. The controller's drain waits for it. The right to patch
-is given only where a role drains, so its lack is no fault: it is said once and nothing else follows.
+is given only where a role drains, so its lack is no fault: it is said once, nothing more.
 """
 
 import json
-from typing import Optional
+from typing import Any, Dict, Optional
 
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
@@ -74,7 +74,7 @@ class Acknowledger:
 
     def _build_patch(self) -> bytes:
         key = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
-        metadata = {"annotations": {key: str(self._pending)}}
+        metadata: Dict[str, Any] = {"annotations": {key: str(self._pending)}}
         if self._target.identity.pod_uid:
             # Never that of the Pod which replaces this one.
             metadata["uid"] = self._target.identity.pod_uid

@@ -71,11 +71,13 @@ class Agent:
         self._has_applied = False
         self._next_apply_at = 0.0
         self._next_line_at = 0.0
-        self._last_line = ""
+        self.last_line = ""
         self._told_leaving = ""
         self._told_completing = False
         self._refused: Optional[RefusedError] = None
         self.env: Dict[str, str] = {}
+        # While no process runs yet that could be told; it reads the files at its start.
+        self.is_quiet = False
         self.on_completing: Callable[[], None] = lambda: None
 
     @property
@@ -107,11 +109,6 @@ class Agent:
             self._take(sight)
         if self._acknowledger is not None:
             self._acknowledger.flush()
-
-    def note_started(self) -> None:
-        """Note that processes start with the generation in force: they need not be told of it."""
-        if self._shown is not None:
-            self._remember_notified(self._shown.roster)
 
     def _take(self, sight: Sight) -> None:
         identity = self._setup.target.identity
@@ -201,7 +198,7 @@ class Agent:
         return Diff(generation, generation, (), (), ())
 
     def _notify(self, notification: Notification) -> None:
-        for notifier in self._notifiers:
+        for notifier in () if self.is_quiet else self._notifiers:
             notifier(notification, self.env)
 
     def _restore(self) -> Optional[Shown]:
@@ -247,10 +244,9 @@ class Agent:
     def _show_wait(self, message: str) -> None:
         """Say what the agent waits for, when it changes and now and then."""
         now = self._setup.clock.monotonic()
-        is_calm = self._has_applied and now >= self._next_line_at and message == self._last_line
-        if (message == self._last_line and now < self._next_line_at) or is_calm:
+        is_calm = self._has_applied and now >= self._next_line_at and message == self.last_line
+        if (message == self.last_line and now < self._next_line_at) or is_calm:
             return
-        self._last_line, self._next_line_at = message, now + _WAIT_LINE_SECONDS
+        self.last_line, self._next_line_at = message, now + _WAIT_LINE_SECONDS
         kept = ", the last good one is kept" if self._has_applied else ""
         self._setup.reporter.say(f"waiting: {message}{kept}")
-

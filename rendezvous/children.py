@@ -7,7 +7,7 @@ the exit codes of its children to whoever reaps all of them.
 import contextlib
 import os
 import signal
-import subprocess  # noqa: S404  (starts what the user wrote into the Pod)
+import subprocess
 import threading
 from typing import IO, Dict, List, Mapping, Optional, Set
 

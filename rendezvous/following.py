@@ -93,6 +93,11 @@ class Follower:
             return f"the API server denies every source: {states[1].message}"
         return ""
 
+    def is_answered(self) -> bool:
+        """Tell whether any source is read now."""
+        states = (self._configmaps.state, self._frameworks.state)
+        return any(state.health is Health.HEALTHY for state in states)
+
     def close(self) -> None:
         """Close all connections."""
         self._configmaps.close()
@@ -149,4 +154,3 @@ class Follower:
                 target.framework,
             ),
         )
-

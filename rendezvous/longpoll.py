@@ -5,6 +5,7 @@ neither signalled nor restarted, in any language. Only this Pod can reach it.
 """
 
 import json
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import ThreadingMixIn
@@ -71,13 +72,11 @@ def serve(address: Tuple[str, int], changes: Changes) -> int:
 
 
 class _Server6(_Server):
-    import socket as _socket
-
-    address_family = _socket.AF_INET6
+    address_family = socket.AF_INET6
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Server  # type: ignore[assignment]
+    server: _Server
 
     def do_GET(self) -> None:
         """Answer a poll."""

@@ -65,7 +65,7 @@ class Setting(NamedTuple):
     """One setting. ``name`` is its field of ``Settings``."""
 
     name: str
-    env: str
+    env_name: str
     default: str
     parse: Callable[[str], Any]
     form: str
@@ -74,7 +74,7 @@ class Setting(NamedTuple):
     @property
     def flag(self) -> str:
         """The flag of the command line."""
-        return "--" + self.env[len("FB_") :].lower().replace("_", "-")
+        return "--" + self.env_name[len("FB_") :].lower().replace("_", "-")
 
 
 def _parse_seconds(text: str) -> float:
@@ -98,7 +98,7 @@ def _parse_signal(text: str) -> int:
     name = text if text.startswith("SIG") else "SIG" + text
     number = getattr(signal, name, None) if name.isalnum() else None
     if not isinstance(number, signal.Signals):
-        raise ValueError("it is no signal's name")
+        raise ValueError("it is no signal's name")  # noqa: TRY004  (of what a user wrote)
     return int(number)
 
 
@@ -181,7 +181,7 @@ def parse_settings(env: Mapping[str, str], flags: Mapping[str, str] = {}) -> Set
     problems: List[Problem] = []
     parsed: Dict[str, Any] = {}
     for setting in SETTINGS:
-        name, text = setting.env, env.get(setting.env) or setting.default
+        name, text = setting.env_name, env.get(setting.env_name) or setting.default
         if setting.name in flags:
             name, text = setting.flag, flags[setting.name]
         try:

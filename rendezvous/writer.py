@@ -102,7 +102,7 @@ class Writer:
         try:
             for file_name, file in files.items():
                 _write_new(os.path.join(new, file_name), file)
-            os.chmod(new, 0o755)  # whatever the umask is
+            os.chmod(new, 0o755)  # noqa: S103  (whatever the umask is)
             _sync_directory(new)
             self._remove(name)  # of an agent that was killed before it was in force
             os.rename(new, self._get_path(name))

@@ -180,7 +180,7 @@ def fingerprint_uid(uid: str) -> str:
 def encode_roster(roster: Roster) -> bytes:
     """Encode to the stored bytes: equal rosters give equal bytes."""
     text = json.dumps(_roster_to_wire(roster), separators=(",", ":"), ensure_ascii=False)
-    # Not by the gzip module: its compress has no mtime before Python 3.8, and other bytes since 3.13.
+    # Not by gzip.compress: it takes no mtime before Python 3.8, and gives other bytes since 3.13.
     compressor = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     return compressor.compress(text.encode()) + compressor.flush()
 

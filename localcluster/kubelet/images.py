@@ -17,6 +17,9 @@ _PROGRAMS: Mapping[str, str] = {
     "framework-rendezvous": "rendezvous",
 }
 
+# What `rendezvous install` puts into a volume, for images that hold no agent.
+_INSTALLED_AGENT = "/agent/rendezvous.pyz"
+
 
 def find_entrypoint(image: str) -> list[str] | None:
     """Return the entry point of one of our images, None for any other."""
@@ -40,6 +43,11 @@ def build_argv(image: str, command: Sequence[str], args: Sequence[str]) -> list[
         return [*command, *args]
     entrypoint = find_entrypoint(image)
     return None if entrypoint is None else [*entrypoint, *args]
+
+
+def is_installed_agent(argv: Sequence[str]) -> bool:
+    """Tell whether a container of any image runs the agent that its volume holds."""
+    return any(_INSTALLED_AGENT in word for word in argv)
 
 
 def explain_unknown_image(image: str) -> str:

@@ -13,7 +13,7 @@ from localcluster.kubelet.container_process import LaunchSpec
 from localcluster.kubelet.environment import Sources, build_environment, list_env_references
 from localcluster.kubelet.expansion import expand
 from localcluster.kubelet.fields import PodFacts
-from localcluster.kubelet.images import build_argv, explain_unknown_image, find_entrypoint
+from localcluster.kubelet.images import build_argv, explain_unknown_image, find_entrypoint, is_installed_agent
 from localcluster.kubelet.machine import Machine
 from localcluster.kubelet.path_replacement import PathReplacement
 from localcluster.kubelet.pod_directory import PodDirectory
@@ -80,6 +80,8 @@ def build_launch(container: Object, setup: PodSetup, sources: Sources) -> Launch
     env = machine.build_base_environment(setup.hostname)
     if find_entrypoint(image) is not None:
         env |= machine.build_agent_environment(termination_path)
+    elif is_installed_agent(argv):
+        env |= machine.build_access_environment()
     spec = LaunchSpec(
         argv=argv,
         env=env | asked,

@@ -70,9 +70,15 @@ class Machine:
     def build_agent_environment(self, termination_log: str) -> dict[str, str]:
         """Build what our own images need beyond that: the local API server speaks plain HTTP."""
         return {
-            constants.KUBE_APISERVER_ADDRESS_ENV: self.api_address,
+            **self.build_access_environment(),
             constants.WORKING_DIR_ENV: constants.WORKING_DIR,
-            constants.SERVICE_ACCOUNT_DIR_ENV: constants.SERVICE_ACCOUNT_DIR,
             constants.TERMINATION_LOG_ENV: termination_log,
             "PYTHONPATH": _INSTALLATION,
+        }
+
+    def build_access_environment(self) -> dict[str, str]:
+        """Build what an agent needs to reach the API server, in an image of ours or any other."""
+        return {
+            constants.KUBE_APISERVER_ADDRESS_ENV: self.api_address,
+            constants.SERVICE_ACCOUNT_DIR_ENV: constants.SERVICE_ACCOUNT_DIR,
         }

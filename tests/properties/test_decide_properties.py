@@ -173,7 +173,7 @@ def live(life: tuple[FrameworkSpec, list[Step]], check: Any) -> World:
 
 
 quick = settings(
-    max_examples=250, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -231,6 +231,7 @@ class Simulation:
         network.rate, network.crash_after = 0.0, None
         network.held.clear()
         network.broken.clear()
+        await asyncio.sleep(0.001)  # a crash may be due just now
         self.start()
         for name in sorted(self.squatters):
             self._attempt(partial(self._delete, PODS, name, DeleteOptions(grace_seconds=0)))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from framework.agent.access import AccessError, load_access, parse_address
+from framework.agent.access import AccessError, parse_address
+from framework.agent.discovery import load_access
 from framework.agent.kubeconfig import load_kubeconfig
 
 

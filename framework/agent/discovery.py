@@ -1,0 +1,61 @@
+"""Finds the API server of an agent.
+
+Called once at an agent's start. Order: ``$KUBE_APISERVER_ADDRESS`` overrides the server of the
+kubeconfig (``$KUBECONFIG``, else ``~/.kube/config``, where they exist); without either, the Pod's
+service account.
+"""
+
+import os
+from typing import Mapping, Optional
+
+from framework.agent.access import Access, AccessError, parse_address
+from framework.api import constants
+
+
+def load_access(env: Mapping[str, str]) -> Access:
+    """Find the API server.
+
+    Raises:
+        AccessError: Nothing tells where it is, or what tells it is broken.
+    """
+    address = env.get(constants.KUBE_APISERVER_ADDRESS_ENV, "")
+    kubeconfig = _find_kubeconfig(env)
+    if kubeconfig:
+        from framework.agent.kubeconfig import load_kubeconfig
+
+        return load_kubeconfig(kubeconfig, address)
+    if address:
+        return _load_service_account(env, address)
+    host = env.get("KUBERNETES_SERVICE_HOST", "")
+    port = env.get("KUBERNETES_SERVICE_PORT", "")
+    if not host or not port:
+        raise AccessError(
+            "no API server is configured: run in a Pod, or set "
+            f"${constants.KUBE_APISERVER_ADDRESS_ENV} or ${constants.KUBECONFIG_ENV}"
+        )
+    bracketed = f"[{host}]" if ":" in host else host
+    return _load_service_account(env, f"https://{bracketed}:{port}")
+
+
+def _load_service_account(env: Mapping[str, str], address: str) -> Access:
+    tls, host, port, prefix = parse_address(address)
+    directory = env.get(constants.SERVICE_ACCOUNT_DIR_ENV) or constants.SERVICE_ACCOUNT_DIR
+    token_file = os.path.join(directory, "token")
+    ca_file = os.path.join(directory, "ca.crt")
+    return Access(
+        host=host,
+        port=port,
+        tls=tls,
+        path_prefix=prefix,
+        token_file=token_file if os.path.exists(token_file) else "",
+        ca_file=ca_file if os.path.exists(ca_file) else "",
+    )
+
+
+def _find_kubeconfig(env: Mapping[str, str]) -> Optional[str]:
+    named = env.get(constants.KUBECONFIG_ENV, "")
+    if named and os.path.exists(named):
+        return named
+    home = env.get("HOME", "")
+    usual = os.path.join(home, ".kube", "config") if home else ""
+    return usual if usual and os.path.exists(usual) else None

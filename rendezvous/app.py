@@ -1,0 +1,378 @@
+"""The rendezvous agent's program: reads settings, wires the parts, ends with an exit code.
+
+Called by ``__main__`` (image and zipapp) and the console script ``framework-rendezvous``.
+"""
+
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Dict, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
+
+from framework.agent.access import Access, AccessError
+from framework.agent.discovery import load_access
+from framework.agent.clock import AgentClock
+from framework.agent.exitcodes import ExitCode
+from framework.agent.termination import write_termination_message
+from framework.api import constants
+from framework.version import VERSION
+from rendezvous.acknowledge import Acknowledger
+from rendezvous.agent import Agent, Setup
+from rendezvous.children import Children
+from rendezvous.ending import Ending, EndingChoice, EndingError
+from rendezvous.following import Follower
+from rendezvous.install import find_directory, install
+from rendezvous.notify import (
+    CommandNotifier,
+    Notifier,
+    PostNotifier,
+    SignalNotifier,
+    find_processes,
+)
+from rendezvous.options import OPTIONS, Options, OptionsError, Problem, parse_options
+from rendezvous.plugins import load_plugins
+from rendezvous.refusal import RefusedError
+from rendezvous.report import Reporter
+from rendezvous.settings import SETTINGS, Settings, Target, parse_settings, parse_target
+from rendezvous.sidecar import Sidecar
+from rendezvous.wrapper import Wrapper
+from rendezvous.writer import Writer
+
+RENDER, WATCH, RUN, INSTALL = "render", "watch", "run", "install"
+_USAGE_EXIT = 2
+_SIGNAL_EXIT_BASE = 128
+_USAGE = """\
+usage: framework-rendezvous COMMAND [FLAGS]
+
+  render         write the first complete generation and end (init container)
+  watch          keep the files fresh and tell processes (sidecar)
+  run -- CMD...  the same round a command: wait, start it, forward signals, exit with its code
+  install        put the agent for images without it into the volume
+
+Every flag may also be given as the variable beside it. What is followed, and by whom, comes from
+the variables FC_* that the controller sets in every container of its Pods.
+"""
+_EXITS = """
+exit codes: 0; 201 gang not complete in time; 210 permanent (bad settings, missing rights, what is
+asked for cannot be rendered); 1 anything else; 2 usage; 128 + N ended by signal N. run ends with its
+command's, watch with 0 once it has started.
+"""
+
+
+class UsageError(Exception):
+    """The command line is wrong."""
+
+
+class SignalledError(BaseException):
+    """A signal asks for the end. No ``Exception``, so that nothing on the way swallows it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class EndError(Exception):
+    """The program ends with this code, for this reason."""
+
+    def __init__(self, code: ExitCode, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+
+
+class Arguments(NamedTuple):
+    """The command line, taken apart. Flags are keyed by the names of options and settings."""
+
+    command: str
+    flags: Dict[str, str]
+    argv: List[str]
+
+
+class Program:
+    """One run of the program."""
+
+    def __init__(self, arguments: Arguments, env: Mapping[str, str], clock: AgentClock) -> None:
+        """Take over command line and environment."""
+        self._arguments = arguments
+        self._env = env
+        self._clock = clock
+        self._reporter = Reporter(env)
+        self._children = Children()
+
+    def run(self) -> int:
+        """Run to the exit code."""
+        try:
+            return self._run()
+        except EndError as e:
+            return self._fail(e)
+        except (OptionsError, RefusedError) as e:
+            return self._fail(EndError(ExitCode.PERMANENT, "BadSettings", str(e)))
+        except EndingError as e:
+            return self._fail(EndError(ExitCode.PERMANENT, "NoWayToEnd", str(e)))
+        except AccessError as e:
+            return self._fail(EndError(ExitCode.UNKNOWN, "NoAccess", str(e)))
+        except OSError as e:
+            return self._fail(EndError(ExitCode.UNKNOWN, "NotWritable", str(e)))
+
+    def _run(self) -> int:
+        directory = self._find_directory()
+        if self._arguments.command == INSTALL:
+            os.makedirs(directory, exist_ok=True)
+            install(directory)
+            self._reporter.say(f"the agent is in {directory}/agent")
+            return ExitCode.PASSED.value
+        setup = self._build_setup(directory)
+        access = load_access(self._env)
+        writer = Writer(setup.options.directory)
+        self._prepare(writer)
+        if self._arguments.command == RENDER:
+            return self._render(setup, access, writer)
+        if self._arguments.command == WATCH:
+            return self._watch(setup, access, writer)
+        return self._wrap(setup, access, writer)
+
+    def _render(self, setup: Setup, access: Access, writer: Writer) -> int:
+        follower = Follower(access, self._clock, setup.target)
+        agent = Agent(setup, follower, writer, None, [])
+        agent.is_quiet = True
+        self._await_first(agent, follower, setup.settings)
+        follower.close()
+        return ExitCode.PASSED.value
+
+    def _watch(self, setup: Setup, access: Access, writer: Writer) -> int:
+        settings, target = setup.settings, setup.target
+        choice = EndingChoice(settings, target, setup.options.directory, access, self._clock)
+        ending = choice.choose()
+        notifiers = self._build_notifiers(settings)
+        if settings.signal:
+            name = settings.process
+            if not name:
+                raise EndError(
+                    ExitCode.PERMANENT,
+                    "BadSettings",
+                    "FB_NOTIFY_SIGNAL needs FB_NOTIFY_PROCESS, the name of the program to signal",
+                )
+            notifiers.append(
+                SignalNotifier(settings.signal, lambda: find_processes(name), name, self._reporter)
+            )
+        agent = self._build_agent(setup, access, writer, notifiers)[0]
+        self._reporter.say(f"sidecar; what ends it: {ending.name}")
+        Sidecar(agent, ending, self._reporter, self._clock).run()
+        self._reporter.say("the containers it served are done")
+        return ExitCode.PASSED.value
+
+    def _wrap(self, setup: Setup, access: Access, writer: Writer) -> int:
+        settings = setup.settings
+        wrapper = Wrapper(
+            self._arguments.argv,
+            settings,
+            setup.options.directory,
+            self._children,
+            self._reporter,
+            self._clock,
+        )
+        notifiers = [*self._build_notifiers(settings), wrapper.notify]
+        agent, follower = self._build_agent(setup, access, writer, notifiers)
+        agent.is_quiet = True
+        agent.on_completing = wrapper.stop
+
+        def live() -> None:
+            try:
+                self._await_first(agent, follower, settings)
+            except EndError as e:
+                wrapper.give_up(self._fail(e))
+                return
+            except Exception as e:  # noqa: BLE001  (a thread's fault would be lost)
+                fault = EndError(ExitCode.UNKNOWN, "Fault", f"{type(e).__name__}: {e}")
+                wrapper.give_up(self._fail(fault))
+                return
+            wrapper.start(agent.env)
+            agent.is_quiet = False
+            # Its thread ends with the program.
+            Sidecar(agent, Ending(), self._reporter, self._clock).run()
+
+        return wrapper.run(live)
+
+    def _build_agent(
+        self, setup: Setup, access: Access, writer: Writer, notifiers: List[Notifier]
+    ) -> Tuple[Agent, Follower]:
+        acknowledger = None
+        if setup.settings.acknowledge:
+            acknowledger = Acknowledger(access, self._clock, setup.target, self._reporter)
+        follower = Follower(access, self._clock, setup.target)
+        return Agent(setup, follower, writer, acknowledger, notifiers), follower
+
+    def _build_notifiers(self, settings: Settings) -> List[Notifier]:
+        notifiers: List[Notifier] = []
+        if settings.command:
+            seconds = settings.command_timeout_seconds
+            notifiers.append(
+                CommandNotifier(settings.command, seconds, self._children, self._reporter)
+            )
+        if settings.url:
+            notifiers.append(PostNotifier(settings.url, self._reporter))
+        if settings.listen is not None:
+            from rendezvous.longpoll import Changes, serve
+
+            changes = Changes()
+            port = serve(settings.listen, changes)
+            self._reporter.say(f"long-polls: http://{settings.listen[0]}:{port}/changes")
+            notifiers.append(changes)
+        return notifiers
+
+    def _await_first(self, agent: Agent, follower: Follower, settings: Settings) -> None:
+        """Wait until a generation is in force."""
+        started_at = self._clock.monotonic()
+        while True:
+            agent.turn()
+            if agent.generation:
+                return
+            if agent.refusal is not None:
+                raise EndError(ExitCode.PERMANENT, "Refused", str(agent.refusal))
+            fault = follower.find_permanent_fault()
+            if fault:
+                raise EndError(ExitCode.PERMANENT, "NoSource", fault)
+            waited = self._clock.monotonic() - started_at
+            if 0 < settings.timeout_seconds <= waited:
+                is_answered = follower.is_answered()
+                raise EndError(
+                    ExitCode.TRANSIENT_CONFLICT if is_answered else ExitCode.UNKNOWN,
+                    "GangIncomplete" if is_answered else "NoAnswer",
+                    f"no complete generation in {settings.timeout_seconds:g} s: {agent.last_line}",
+                )
+
+    def _build_setup(self, directory: str) -> Setup:
+        env, flags = self._env, self._arguments.flags
+        options, settings, target = self._parse(env, flags, directory)
+        return Setup(
+            settings, options, target, load_plugins(options.plugins), self._reporter, self._clock
+        )
+
+    @staticmethod
+    def _parse(
+        env: Mapping[str, str], flags: Mapping[str, str], directory: str
+    ) -> Tuple[Options, Settings, Target]:
+        names = {option.name for option in OPTIONS}
+        problems: List[Problem] = []
+        options, settings = Options(), Settings()
+        try:
+            given = {name: text for name, text in flags.items() if name in names}
+            options = parse_options(env, {"directory": directory, **given})
+        except OptionsError as e:
+            problems += e.problems
+        try:
+            settings = parse_settings(env, flags)
+        except OptionsError as e:
+            problems += e.problems
+        if problems:
+            raise OptionsError(tuple(problems))
+        return options, settings, parse_target(env)
+
+    def _find_directory(self) -> str:
+        """Flag, variable, the volume the zipapp lies in, or the default."""
+        given = self._arguments.flags.get("directory")
+        return (
+            given
+            or self._env.get(constants.WORKING_DIR_ENV)
+            or find_directory(__file__)
+            or constants.WORKING_DIR
+        )
+
+    @staticmethod
+    def _prepare(writer: Writer) -> None:
+        try:
+            writer.prepare()
+        except OSError as e:
+            raise EndError(
+                ExitCode.UNKNOWN,
+                "NotWritable",
+                f"cannot write into the volume: {e}; mount an emptyDir there, or set "
+                f"${constants.WORKING_DIR_ENV} to where it is mounted",
+            ) from e
+
+    def _fail(self, end: EndError) -> int:
+        self._reporter.say(str(end), "error", reason=end.reason)
+        self._reporter.say(f"exit {end.code.value}: {end.code.consequence}", "error")
+        path = self._env.get(constants.TERMINATION_LOG_ENV) or constants.TERMINATION_LOG
+        fields = {"exitCode": end.code.value, "reason": end.reason, "message": str(end)}
+        write_termination_message(path, fields)
+        return end.code.value
+
+
+def parse_arguments(words: List[str]) -> Arguments:
+    """Take the command line apart.
+
+    Raises:
+        UsageError: It is none.
+    """
+    if not words or words[0] not in {RENDER, WATCH, RUN, INSTALL}:
+        raise UsageError(f"unknown command {words[0]!r}" if words else "no command")
+    names = {option.flag: option.name for option in OPTIONS}
+    names.update({setting.flag: setting.name for setting in SETTINGS})
+    flags: Dict[str, str] = {}
+    rest, argv = words[1:], []  # type: List[str], List[str]
+    if "--" in rest:
+        rest, argv = rest[: rest.index("--")], rest[rest.index("--") + 1 :]
+    while rest:
+        flag, found, value = rest.pop(0).partition("=")
+        if flag not in names:
+            raise UsageError(f"unknown flag {flag!r}")
+        if not found:
+            if not rest:
+                raise UsageError(f"{flag} needs a value")
+            value = rest.pop(0)
+        flags[names[flag]] = value
+    if bool(argv) is not (words[0] == RUN):
+        raise UsageError("write: run [FLAGS] -- COMMAND" if words[0] == RUN else "no -- is wanted")
+    return Arguments(words[0], flags, argv)
+
+
+def render_help() -> str:
+    """Render what ``--help`` shows."""
+    lines = [_USAGE]
+    for title, settings in (("How the agent behaves:", SETTINGS), ("What is rendered:", OPTIONS)):
+        lines.append(title)
+        for setting in settings:
+            default = f" [{setting.default}]" if setting.default else ""
+            lines.append(f"  {setting.flag}, {setting.env_name}: {setting.form}{default}")
+            lines.append(f"      {setting.summary}")
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n" + _EXITS
+
+
+def run(words: List[str], env: Mapping[str, str], clock: AgentClock) -> int:
+    """Run the program; return its exit code."""
+    if words in (["--help"], ["-h"]):
+        sys.stdout.write(render_help())
+        return 0
+    if words == ["--version"]:
+        sys.stdout.write(VERSION + "\n")
+        return 0
+    try:
+        arguments = parse_arguments(words)
+    except UsageError as e:
+        sys.stderr.write(f"rendezvous: {e}\n{_USAGE}")
+        return _USAGE_EXIT
+    # As PID 1 of its container it would not even notice SIGTERM without a handler.
+    signal.signal(signal.SIGTERM, _raise_signalled)
+    signal.signal(signal.SIGINT, _raise_signalled)
+    try:
+        return Program(arguments, env, clock).run()
+    except SignalledError as e:
+        # A sidecar is ended by SIGTERM when its Pod is done: any other code would fail that Pod.
+        return 0 if arguments.command == WATCH else _SIGNAL_EXIT_BASE + e.number
+
+
+def _raise_signalled(number: int, _frame: Optional[FrameType]) -> NoReturn:
+    # One is enough: a second would interrupt the way out.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise SignalledError(number)
+
+
+def main() -> NoReturn:
+    """Run as a program."""
+    code = run(sys.argv[1:], os.environ, AgentClock())
+    sys.stdout.flush()
+    # Not through the interpreter's own end: threads of the agent may be in the middle of a wait.
+    os._exit(code)

@@ -1,0 +1,275 @@
+"""How a sidecar learns that it is no longer needed; chosen once, at its start.
+
+Called by ``sidecar``. A native sidecar is ended by the kubelet. Any other container that runs on
+keeps its Pod from ever completing, so it needs to know when the others are done; where nothing can
+tell it, it refuses to start.
+"""
+
+import os
+from typing import Any, Dict, List, Mapping, Optional, Set
+
+from framework.agent.access import Access
+from framework.agent.clock import AgentClock
+from framework.agent.permission import Permission
+from framework.agent.watch import Health, ObjectWatch
+from framework.api import constants
+from rendezvous.notify import find_processes, list_processes
+from rendezvous.settings import (
+    END_AUTO,
+    END_NATIVE,
+    END_POD,
+    END_SHARED,
+    END_WRAPPER,
+    Settings,
+    Target,
+)
+
+ENDED_FILE = ".ended"
+_SETTLED_SECONDS = 10.0
+_LOOK_SECONDS = 1.0
+_PROGRAMS = ("framework-rendezvous", "rendezvous.pyz", "rendezvous")
+
+
+class EndingError(Exception):
+    """Nothing can tell this sidecar when to end; the message says what would."""
+
+
+class Ending:
+    """Never tells: the kubelet ends a native sidecar by SIGTERM."""
+
+    name = END_NATIVE
+
+    def is_over(self) -> bool:
+        """Tell whether the containers this one serves are done."""
+        return False
+
+
+class WrapperEnding(Ending):
+    """The wrapper of the main container leaves a file when its command has ended."""
+
+    name = END_WRAPPER
+
+    def __init__(self, directory: str) -> None:
+        """Look for the file in the volume."""
+        self._path = os.path.join(directory, ENDED_FILE)
+
+    def is_over(self) -> bool:
+        """Tell whether the file is there."""
+        return os.path.exists(self._path)
+
+
+class SharedEnding(Ending):
+    """In a shared process namespace the processes of the other containers are seen."""
+
+    name = END_SHARED
+
+    def __init__(self, process: str, proc: str = "/proc") -> None:
+        """Look for ``process``, or for any that is not ours."""
+        self._process = process
+        self._proc = proc
+        self._was_seen = False
+
+    def is_over(self) -> bool:
+        """Tell whether they were there and are gone."""
+        found = find_processes(self._process, self._proc) if self._process else self._list_others()
+        is_over = self._was_seen and not found
+        self._was_seen = self._was_seen or bool(found)
+        return is_over
+
+    def _list_others(self) -> List[int]:
+        pids = set(list_processes(self._proc))
+        parents = {pid: self._read_parent(pid) for pid in pids}
+        others = []
+        for pid in pids - {1, os.getpid()}:
+            ancestors: Set[int] = set()
+            parent: Optional[int] = pid
+            while parent and parent not in ancestors:
+                ancestors.add(parent)
+                parent = parents.get(parent)
+            if os.getpid() not in ancestors:
+                others.append(pid)
+        return others
+
+    def _read_parent(self, pid: int) -> int:
+        try:
+            with open(f"{self._proc}/{pid}/stat", "rb") as file:
+                # The name is in parentheses and may hold anything.
+                return int(file.read(4096).rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return 0
+
+
+class PodEnding(Ending):
+    """The Pod's own status tells which of its containers have terminated."""
+
+    name = END_POD
+
+    def __init__(self, watch: ObjectWatch, container: str, pod: Dict[str, Any]) -> None:
+        """Follow ``watch``, starting from what it has told."""
+        self._watch = watch
+        self._container = container
+        self._pod = pod
+
+    def is_over(self) -> bool:
+        """Tell whether all other containers have ended for good."""
+        for change in self._watch.poll(0.0):
+            if change.body is not None:
+                self._pod = change.body
+        return is_pod_done(self._pod, self._container)
+
+
+def is_pod_done(pod: Mapping[str, Any], container: str) -> bool:
+    """Tell whether all containers but this one have ended and are not restarted."""
+    restarts = (pod.get("spec") or {}).get("restartPolicy") or "Always"
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    others = [status for status in statuses if status.get("name") != container]
+    if not others or restarts == "Always":
+        return False
+    for status in others:
+        terminated = (status.get("state") or {}).get("terminated")
+        if terminated is None or (restarts == "OnFailure" and terminated.get("exitCode") != 0):
+            return False
+    return True
+
+
+class EndingChoice:
+    """Chooses the ending, if need be by looking at the own Pod."""
+
+    def __init__(
+        self, settings: Settings, target: Target, directory: str, access: Access, clock: AgentClock
+    ) -> None:
+        """Choose for the Pod of ``target``."""
+        self._settings = settings
+        self._target = target
+        self._directory = directory
+        self._clock = clock
+        path = f"/api/v1/namespaces/{target.namespace}/pods"
+        self._watch = ObjectWatch(access, clock, path, target.pod)
+
+    def choose(self) -> Ending:
+        """Choose; waits while the API server is away and the Pod must be looked at.
+
+        Raises:
+            EndingError: None applies.
+        """
+        end = self._settings.end
+        if end in {END_NATIVE, END_WRAPPER}:
+            return self._build(end, "", {})
+        if end == END_SHARED:
+            if os.getpid() == 1:
+                raise EndingError(
+                    "FB_SIDECAR_END=shared, but this container shares its processes with no other: "
+                    "set shareProcessNamespace: true"
+                )
+            return self._build(end, "", {})
+        pod = self._fetch_pod()
+        if pod is None:
+            return self._choose_blindly(end)
+        container = find_own_container(pod, self._settings.container)
+        if end == END_AUTO:
+            end = choose_by_pod(pod, container)
+        return self._build(end, container, pod)
+
+    def _build(self, end: str, container: str, pod: Dict[str, Any]) -> Ending:
+        if end != END_POD:
+            self._watch.close()
+        if end == END_WRAPPER:
+            return WrapperEnding(self._directory)
+        if end == END_SHARED:
+            return SharedEnding(self._settings.process)
+        return PodEnding(self._watch, container, pod) if end == END_POD else Ending()
+
+    def _choose_blindly(self, end: str) -> Ending:
+        """Choose without having seen the Pod."""
+        if end == END_AUTO and os.getpid() != 1 and _read_name(1) == "pause":
+            return self._build(END_SHARED, "", {})
+        target = self._target
+        right = Permission("watch", "", "pods", target.namespace, target.pod)
+        raise EndingError(
+            "as an ordinary container this sidecar would keep its Pod from ever completing, and it "
+            "cannot see whether it is one: set FB_SIDECAR_END=native if it is a native sidecar (an "
+            "init container with restartPolicy: Always), =wrapper if the main container runs its "
+            "command by `run`, =shared with shareProcessNamespace: true; or give it the "
+            + right.describe_rule()
+        )
+
+    def _fetch_pod(self) -> Optional[Dict[str, Any]]:
+        """Fetch the own Pod; None if that is denied."""
+        denied_at = None
+        while self._target.pod:
+            for change in self._watch.poll(_LOOK_SECONDS):
+                if change.body is not None:
+                    return change.body
+            now = self._clock.monotonic()
+            if self._watch.health in {Health.FORBIDDEN, Health.UNAUTHORIZED, Health.NOT_FOUND}:
+                denied_at = denied_at or now
+                if now - denied_at >= _SETTLED_SECONDS:
+                    break
+            elif self._watch.health is Health.HEALTHY:
+                denied_at = None
+        self._watch.close()
+        return None
+
+
+def find_own_container(pod: Mapping[str, Any], name: str) -> str:
+    """Find the name of the container that runs this program.
+
+    Raises:
+        EndingError: None or several could be it, or ``name`` is none.
+    """
+    found = []
+    for container in _list_containers(pod, "initContainers", "containers"):
+        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        image = str(container.get("image") or "").partition("@")[0].rpartition("/")[2]
+        programs = {os.path.basename(str(word)) for word in words} | {image.partition(":")[0]}
+        if name:
+            is_own = container.get("name") == name
+        else:
+            is_own = "watch" in words and not programs.isdisjoint(_PROGRAMS)
+        if is_own:
+            found.append(str(container.get("name")))
+    if len(found) != 1:
+        what = f"there is no container {name!r}" if name else "which container this is, is not told"
+        raise EndingError(f"{what}: set FB_CONTAINER_NAME to the name of this container")
+    return found[0]
+
+
+def choose_by_pod(pod: Mapping[str, Any], container: str) -> str:
+    """Choose by the Pod's spec.
+
+    Raises:
+        EndingError: The Pod would never complete.
+    """
+    for init in _list_containers(pod, "initContainers"):
+        if init.get("name") != container:
+            continue
+        if init.get("restartPolicy") == "Always":
+            return END_NATIVE
+        raise EndingError(
+            f"container {container} is an ordinary init container, and `watch` in it would never "
+            "end: give it restartPolicy: Always (the controller of the Go original drops that: "
+            "there, use `render` here and `run` in the main container)"
+        )
+    if len(list(_list_containers(pod, "containers"))) == 1:
+        raise EndingError(f"container {container} is alone in its Pod: there is nobody to serve")
+    if constants.WRAPPER_ANNOTATION in ((pod.get("metadata") or {}).get("annotations") or {}):
+        return END_WRAPPER
+    spec = pod.get("spec") or {}
+    if spec.get("shareProcessNamespace") and os.getpid() != 1:
+        return END_SHARED
+    if (spec.get("restartPolicy") or "Always") == "Always":
+        raise EndingError("restartPolicy: Always lets no Pod complete; set Never or OnFailure")
+    return END_POD
+
+
+def _list_containers(pod: Mapping[str, Any], *fields: str) -> "list[Dict[str, Any]]":
+    spec = pod.get("spec") or {}
+    return [container for field in fields for container in spec.get(field) or ()]
+
+
+def _read_name(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read(64).strip()
+    except OSError:
+        return ""

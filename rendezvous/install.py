@@ -1,0 +1,87 @@
+"""``install``: the agent for images that hold none: a zipapp and a site folder, in the volume.
+
+Called by ``app`` in an init container of our image. Everything in them runs on Python 3.7 or newer
+and on its standard library. The same sources give the same bytes.
+"""
+
+import io
+import os
+import zipfile
+from typing import Dict, Iterator, Tuple
+
+from framework.agent.files import write_atomically
+
+AGENT_DIRECTORY = "agent"
+SITE_DIRECTORY = "agent/site"
+ZIPAPP = "agent/rendezvous.pyz"
+# What training code imports: on its PYTHONPATH, so nothing of ours may hide a module of theirs.
+SITE_MODULES = ("peers.py",)
+_FILES = (
+    "framework/__init__.py",
+    "framework/version.py",
+    "framework/api/__init__.py",
+    "framework/api/constants.py",
+    "framework/api/naming.py",
+    "framework/api/roster.py",
+)
+_FOLDERS = ("framework/agent", "rendezvous")
+_MAIN = b"from rendezvous.app import main\n\nmain()\n"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_READABLE = 0o444
+
+
+def install(directory: str) -> None:
+    """Put zipapp and site folder into a volume.
+
+    Raises:
+        OSError: It cannot be written to.
+    """
+    sources = dict(read_sources())
+    os.makedirs(os.path.join(directory, SITE_DIRECTORY), exist_ok=True)
+    for folder in (AGENT_DIRECTORY, SITE_DIRECTORY):
+        os.chmod(os.path.join(directory, folder), 0o755)  # noqa: S103  (whatever the umask is)
+    for name in SITE_MODULES:
+        path = os.path.join(directory, SITE_DIRECTORY, name)
+        write_atomically(path, sources["rendezvous/" + name], _READABLE)
+    # Last: where it is, everything is.
+    write_atomically(os.path.join(directory, ZIPAPP), build_zipapp(sources), _READABLE)
+
+
+def build_zipapp(sources: Dict[str, bytes]) -> bytes:
+    """Build the zipapp of these files."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in sorted({**sources, "__main__.py": _MAIN}.items()):
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.external_attr = _READABLE << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            file.writestr(info, content)
+    return archive.getvalue()
+
+
+def read_sources() -> Iterator[Tuple[str, bytes]]:
+    """Read what belongs into it from where this program itself lies: a folder or a zipapp."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if os.path.isfile(root):
+        with zipfile.ZipFile(root) as archive:
+            for name in archive.namelist():
+                if name != "__main__.py":
+                    yield name, archive.read(name)
+        return
+    names = list(_FILES)
+    for folder in _FOLDERS:
+        for path, folders, files in os.walk(os.path.join(root, folder)):
+            folders[:] = sorted(f for f in folders if f != "__pycache__")
+            relative = os.path.relpath(path, root)
+            names += [os.path.join(relative, n) for n in sorted(files) if n.endswith(".py")]
+    for name in names:
+        with open(os.path.join(root, name), "rb") as source:
+            yield name, source.read()
+
+
+def find_directory(path: str) -> str:
+    """Find the volume from where the zipapp lies in it; "" if this is none."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+    if os.path.isfile(root) and root.endswith("/" + ZIPAPP):
+        return root[: -len("/" + ZIPAPP)] or "/"
+    return ""

@@ -1,0 +1,226 @@
+"""``run -- CMD``: PID 1 of the training container.
+
+Called by ``app``. It waits for the gang, starts the command with the variables of the generation,
+forwards signals, reaps every orphan, tells or restarts the command when the gang changes, ends it
+when the attempt completes, and exits with the command's code. The agent lives in a thread of its
+own, so no slow API server and no slow notification keeps a signal or an exit waiting.
+"""
+
+import os
+import queue
+import select
+import signal
+import threading
+from types import FrameType
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
+
+from framework.agent.clock import AgentClock
+from rendezvous.children import SIGNAL_CODE_BASE, Children, StartError
+from rendezvous.ending import ENDED_FILE
+from rendezvous.notify import CHANGED, Notification
+from rendezvous.report import Reporter
+from rendezvous.settings import RESTART, Settings
+
+FORWARDED = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGCONT,
+    signal.SIGTSTP,
+    signal.SIGWINCH,
+)
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+_TOLD_SECONDS = 5.0
+
+
+class _Order(NamedTuple):
+    """What the agent's thread asks the main one for: ``start``, ``restart``, ``stop``, ``exit``.
+
+    ``done`` is set when it was carried out.
+    """
+
+    word: str
+    done: threading.Event
+    env: Mapping[str, str] = {}
+    exit_code: int = 0
+
+
+class Wrapper:
+    """The main thread: the command, signals, orphans."""
+
+    def __init__(
+        self,
+        argv: List[str],
+        settings: Settings,
+        directory: str,
+        children: Children,
+        reporter: Reporter,
+        clock: AgentClock,
+    ) -> None:
+        """Run ``argv``; ``directory`` is the volume."""
+        self._argv = argv
+        self._settings = settings
+        self._directory = directory
+        self._children = children
+        self._reporter = reporter
+        self._clock = clock
+        self._orders: queue.Queue[_Order] = queue.Queue()
+        self._wakeup_read, self._wakeup_write = os.pipe()
+        for descriptor in (self._wakeup_read, self._wakeup_write):
+            os.set_blocking(descriptor, False)
+        self._pid = 0
+        self._restart: Optional[_Order] = None
+        self._is_ending = False
+        self._kill_at: Optional[float] = None
+        self._exit_code: Optional[int] = None
+
+    # --- The agent's thread -----------------------------------------------------------------------
+
+    def notify(self, notification: Notification, env: Mapping[str, str]) -> None:
+        """Tell the command: this is a notifier."""
+        if self._settings.on_change != RESTART:
+            if self._settings.signal and self._pid:
+                self._children.kill(self._pid, self._settings.signal)
+        elif notification.event == CHANGED and not notification.diff.is_empty:
+            self._order("restart", env=dict(env))
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Have the command started."""
+        self._order("start", env=dict(env))
+
+    def stop(self) -> None:
+        """Have the command ended, because the attempt completes."""
+        self._order("stop")
+
+    def give_up(self, exit_code: int) -> None:
+        """Have the program ended before there was a command."""
+        self._order("exit", exit_code=exit_code)
+
+    def _order(self, word: str, env: Mapping[str, str] = {}, exit_code: int = 0) -> None:
+        order = _Order(word, threading.Event(), env, exit_code)
+        self._orders.put(order)
+        self._wake()
+        order.done.wait(self._settings.stop_grace_seconds + _TOLD_SECONDS)
+
+    # --- The main thread --------------------------------------------------------------------------
+
+    def run(self, live: Callable[[], None]) -> int:
+        """Run ``live`` (the agent) in a thread and the command here; return the exit code."""
+        signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
+        for number in (*FORWARDED, signal.SIGCHLD):
+            signal.signal(number, _note_signal)
+        self._clear_ended()
+        threading.Thread(target=live, name="agent", daemon=True).start()
+        while self._exit_code is None:
+            self._turn()
+        self._mark_ended()
+        return self._exit_code
+
+    def _turn(self) -> None:
+        timeout = None
+        if self._kill_at is not None:
+            timeout = max(0.0, self._kill_at - self._clock.monotonic())
+        readable, _, _ = select.select([self._wakeup_read], [], [], timeout)
+        for number in os.read(self._wakeup_read, 4096) if readable else b"":
+            if number and number != signal.SIGCHLD:
+                self._forward(number)
+        self._children.reap()
+        self._take_end()
+        while self._exit_code is None and not self._orders.empty():
+            self._obey(self._orders.get())
+        if self._kill_at is not None and self._clock.monotonic() >= self._kill_at:
+            self._kill_at = None
+            self._reporter.say("the command did not end in time, it is killed", "warning")
+            self._children.kill_session(self._pid)
+
+    def _forward(self, number: int) -> None:
+        if self._pid:
+            self._children.kill(self._pid, number)
+        elif number in _ENDING_SIGNALS:
+            self._exit_code = SIGNAL_CODE_BASE + number
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self._is_ending = True  # whoever asks for the end does not want a restart
+
+    def _obey(self, order: _Order) -> None:
+        if order.word == "restart" and self._pid and not self._is_ending:
+            if self._restart is not None:
+                self._restart.done.set()
+            self._restart = order
+            self._end_command()
+            return
+        if order.word == "exit":
+            self._exit_code = order.exit_code
+        elif order.word == "start":
+            self._start(order.env)
+        elif order.word == "stop":
+            self._is_ending = True
+            if self._pid:
+                self._end_command()
+            else:
+                self._exit_code = SIGNAL_CODE_BASE + signal.SIGTERM
+        order.done.set()
+
+    def _end_command(self) -> None:
+        if self._kill_at is None:
+            self._kill_at = self._clock.monotonic() + self._settings.stop_grace_seconds
+            self._children.kill(self._pid, signal.SIGTERM)
+
+    def _start(self, env: Mapping[str, str]) -> None:
+        try:
+            self._pid = self._children.start(self._argv, self._build_env(env))
+        except StartError as e:
+            self._reporter.say(str(e), "error")
+            self._exit_code = e.exit_code
+
+    def _take_end(self) -> None:
+        """See whether the command has ended; start it again if that was why."""
+        code = self._children.take_code(self._pid) if self._pid else None
+        if code is None:
+            return
+        pid, self._pid, self._kill_at = self._pid, 0, None
+        restart, self._restart = self._restart, None
+        if restart is not None:
+            restart.done.set()
+        if restart is None or self._is_ending:
+            self._exit_code = code
+            return
+        self._children.kill_session(pid)  # what it started would hold ports and devices
+        self._reporter.say(f"the command ended with {code}, it is started again")
+        self._start(restart.env)
+
+    def _build_env(self, env: Mapping[str, str]) -> Dict[str, str]:
+        variables = {**os.environ, **env}
+        site = os.path.join(self._directory, "agent", "site")
+        if os.path.isdir(site):
+            paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+            if site not in paths:
+                variables["PYTHONPATH"] = os.pathsep.join([site, *paths])
+        return variables
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wakeup_write, b"\0")
+        except BlockingIOError:
+            return  # full: the main thread wakes up anyway
+
+    def _mark_ended(self) -> None:
+        """Leave word for a sidecar in this Pod."""
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            os.close(os.open(os.path.join(self._directory, ENDED_FILE), flags, 0o444))
+        except OSError as e:
+            self._reporter.say_once(f"a sidecar cannot be told of the end: {e}", "warning")
+
+    def _clear_ended(self) -> None:
+        try:
+            os.unlink(os.path.join(self._directory, ENDED_FILE))
+        except OSError:
+            return
+
+
+def _note_signal(_number: int, _frame: Optional[FrameType]) -> None:
+    """Nothing: its number is in the wake-up pipe."""
