@@ -98,6 +98,10 @@ class Executor:
         self._lanes.replace(key, actions)
         self._pump()
 
+    def forget(self, key: str) -> None:
+        """Drop what is unsent of a Framework that is gone."""
+        self._lanes.forget(key)
+
     async def drain(self, timeout_seconds: float) -> None:
         """Send nothing more; wait for what is in flight, but not for longer than given."""
         self._lanes.clear()
@@ -266,6 +270,7 @@ class Executor:
             body = _render_error(error)
             delay = max(delay, error.retry_after_seconds or 0)
         not_before = self._clock.now() + timedelta(seconds=delay)
+        _drop_superseded(entry, key)
         entry.failures[key] = Failure(code, message, body, count, not_before)
         logger.warning(
             "action failed",
@@ -278,6 +283,14 @@ class Executor:
             outcome = error.status if isinstance(error, ApiError) else "unreachable"
         seconds = self._clock.monotonic() - started
         self._metrics.count_write(_RESOURCES[key.kind].plural, key.verb, outcome, seconds)
+
+
+def _drop_superseded(entry: Entry, key: ActionKey) -> None:
+    """Drop failures of the same name for attempts that are over, or they would pile up."""
+    same_name = (key.verb, key.kind, key.name)
+    for known in list(entry.failures):
+        if (known.verb, known.kind, known.name) == same_name and known != key:
+            del entry.failures[known]
 
 
 def _describe(action: Action) -> dict[str, object]:

@@ -46,6 +46,14 @@ class Lanes:
             lane.waiting = waiting
             self._drop_if_idle(key, lane)
 
+    def forget(self, key: str) -> None:
+        """Drop a Framework that is gone, and what its errors taught."""
+        lane = self._lanes.get(key)
+        if lane is not None:
+            lane.waiting.clear()
+            lane.window = MAX_WINDOW
+            self._drop_if_idle(key, lane)
+
     def take(self) -> tuple[str, Action] | None:
         """Take the next action to send; None while nothing may be sent."""
         if self._running >= self._limit:

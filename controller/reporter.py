@@ -63,13 +63,24 @@ class Reporter:
             return
         self._reported_faults[entry.key] = text
         logger.error("framework unreadable", extra={"framework": entry.key, "error": text})
-        involved = {
-            "apiVersion": constants.API_VERSION,
-            "kind": constants.FRAMEWORK_KIND,
-            "name": entry.name,
-            "namespace": entry.namespace,
-        }
-        self._recorder.emit(involved, EventType.WARNING, "UnreadableFramework", text)
+        self._recorder.emit(_refer_by_name(entry), EventType.WARNING, "UnreadableFramework", text)
+
+    def report_undecidable(self, entry: Entry | None, error: Exception) -> None:
+        """Tell that nothing can be decided about a Framework as it stands."""
+        if entry is None:
+            return
+        involved = _refer(entry.framework) if entry.framework else _refer_by_name(entry)
+        text = f"its status breaks an assumption, so it is left alone: {error}"
+        self._recorder.emit(involved, EventType.WARNING, "UndecidableFramework", text)
+
+
+def _refer_by_name(entry: Entry) -> Object:
+    return {
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.FRAMEWORK_KIND,
+        "name": entry.name,
+        "namespace": entry.namespace,
+    }
 
 
 def describe_state(status: FrameworkStatus) -> Event:

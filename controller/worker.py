@@ -94,10 +94,11 @@ class Worker:
                 await self._reconcile(key)
             except asyncio.CancelledError:
                 raise
-            except Exception:
+            except Exception as e:
                 # A bug, or a status so absurd that it broke an assumption: only this one waits.
                 logger.exception("decision failed", extra={"framework": key})
                 self._metrics.count_decision_failure()
+                self._reporter.report_undecidable(self._store.find(key), e)
                 self._executor.submit(key, ())
                 self._retry_later(key)
             finally:
@@ -201,8 +202,9 @@ class Worker:
                 self._retry_later(entry.key)
                 return
             self._deferred.discard(entry.key)
-            self._history.log(decision.snapshots)
             self._reporter.report_change(before, status, decision.events)
+        if not is_deferred:
+            self._history.log(decision.snapshots)
         configmap = entry.configmap
         is_published = True
         if decision.publication is not None and not is_deferred:
@@ -243,7 +245,7 @@ class Worker:
         self._queue.add_after(key, backoff.next_bound_seconds())
 
     def _forget(self, key: str) -> None:
-        self._executor.submit(key, ())
+        self._executor.forget(key)
         self._queue.forget(key)
         self._backoffs.pop(key, None)
         self._deferred.discard(key)

@@ -176,16 +176,17 @@ class Draft:
 
     # --- what is decided besides ------------------------------------------------------------
 
-    def act(self, action: Action) -> None:
+    def act(self, action: Action) -> bool:
         """Ask for an action, unless it is in flight or must wait after a failure."""
         key = action.key
         if key in self.snapshot.in_flight:
-            return
+            return False
         failure = self.snapshot.failures.get(key)
         if failure is not None and failure.not_before > self.snapshot.now:
             self.wake(failure.not_before)
-            return
+            return False
         self.actions.append(action)
+        return True
 
     def drop_creates(self) -> None:
         """Take back what this pass wanted to create: the attempt ends instead."""

@@ -63,8 +63,7 @@ def _retain(draft: Draft) -> None:
         return
     if draft.has_elapsed(draft.status.transition_time, seconds):
         cause = f"Completed more than {seconds} s ago"
-        history.record_framework(draft, SnapshotTrigger.FRAMEWORK_DELETION)
-        draft.act(
+        is_sent = draft.act(
             DeleteObject(
                 ObjectKind.FRAMEWORK,
                 meta.name,
@@ -73,6 +72,8 @@ def _retain(draft: Draft) -> None:
                 is_foreground=True,
             ),
         )
+        if is_sent:
+            history.record_framework(draft, SnapshotTrigger.FRAMEWORK_DELETION)
 
 
 def _observe(draft: Draft) -> None:

@@ -92,3 +92,13 @@ def test_idle_lanes_are_forgotten() -> None:
     lanes.take()
     lanes.finish("a", is_failed=False)
     assert not lanes._lanes
+
+
+def test_forget_drops_a_lane_whatever_its_errors_taught() -> None:
+    lanes = Lanes(8)
+    lanes.replace("a", actions(1))
+    assert len(take_all(lanes)) == 1
+    lanes.finish("a", is_failed=True)
+    lanes.forget("a")
+    lanes.replace("a", actions(3))
+    assert len(take_all(lanes)) == 3

@@ -1,0 +1,181 @@
+"""Agents as processes, and the API server they follow: rosters are published by hand.
+
+The API server is the local cluster's, without controller and kubelet.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from framework.api import constants
+from framework.api.naming import build_configmap_name
+from framework.api.roster import Roster, encode_roster
+from tests.rendezvous.gangs import get_uid
+from tests.support.frameworkcrd import ROOT
+from tests.support.jsonhttp import JsonHttp
+
+NAMESPACE = "default"
+WAIT_SECONDS = 15.0
+_MERGE = "application/merge-patch+json"
+
+
+def wait_until(what: str, is_true: Callable[[], Any], seconds: float = WAIT_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline, f"no {what} in {seconds} s"
+        time.sleep(0.01)
+
+
+class Publisher:
+    """One Framework's ConfigMap and Pods on a real API."""
+
+    def __init__(self, http: JsonHttp, framework: str) -> None:
+        self._http = http
+        self.framework = framework
+        self.name = build_configmap_name(framework)
+        self._path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+        metadata = {
+            "name": self.name,
+            "annotations": {constants.ROSTER_VERSION_ANNOTATION: constants.ROSTER_VERSION},
+        }
+        status, created = http.request("POST", self._path, {"metadata": metadata})
+        assert status == 201, created
+        self.uid = created["metadata"]["uid"]
+        self.instance_uid = f"0_{self.uid}"
+
+    def publish(self, roster: Roster) -> Roster:
+        """Publish a roster as one of this attempt."""
+        roster = roster._replace(
+            framework=self.framework, namespace=NAMESPACE, instance_uid=self.instance_uid
+        )
+        stored = base64.b64encode(encode_roster(roster)).decode()
+        patch = {"binaryData": {constants.ROSTER_KEY: stored}}
+        path = f"{self._path}/{self.name}"
+        status, answer = self._http.request("PATCH", path, patch, content_type=_MERGE)
+        assert status == 200, answer
+        return roster
+
+    def create_pod(self, role: str, index: int) -> str:
+        """Create a Pod, which nobody runs; return its UID."""
+        pod = {
+            "metadata": {"name": f"{self.framework}-{role}-{index}"},
+            "spec": {"containers": [{"name": "main", "image": "busybox", "command": ["true"]}]},
+        }
+        status, created = self._http.request("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
+        assert status == 201, created
+        return str(created["metadata"]["uid"])
+
+    def read_acknowledged(self, role: str, index: int) -> str:
+        """Read the generation a Pod has acknowledged; "" if none."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{self.framework}-{role}-{index}"
+        annotations = self._http.request("GET", path)[1]["metadata"].get("annotations") or {}
+        return str(annotations.get(constants.ACKNOWLEDGED_GENERATION_ANNOTATION, ""))
+
+    def build_env(
+        self, address: str, token: str, volume: Path, role: str, index: int, pod_uid: str = ""
+    ) -> dict[str, str]:
+        """Build the environment of a container of one of its Pods."""
+        account = volume.with_name(volume.name + "-account")
+        account.mkdir(exist_ok=True)
+        (account / "token").write_text(token)
+        return {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "HOME": "/nonexistent",
+            constants.KUBE_APISERVER_ADDRESS_ENV: address,
+            constants.SERVICE_ACCOUNT_DIR_ENV: str(account),
+            constants.WORKING_DIR_ENV: str(volume),
+            constants.TERMINATION_LOG_ENV: "/nonexistent",
+            constants.FRAMEWORK_NAMESPACE: NAMESPACE,
+            constants.FRAMEWORK_NAME: self.framework,
+            constants.CONFIGMAP_NAME: self.name,
+            constants.CONFIGMAP_UID: self.uid,
+            constants.FRAMEWORK_ATTEMPT_INSTANCE_UID: self.instance_uid,
+            constants.TASKROLE_NAME: role,
+            constants.TASK_INDEX: str(index),
+            constants.POD_NAME: f"{self.framework}-{role}-{index}",
+            constants.POD_UID: pod_uid or get_uid(role, index),
+        }
+
+
+class AgentProcess:
+    """One agent; its lines arrive in ``text``."""
+
+    def __init__(
+        self, env: dict[str, str], *arguments: str, command: tuple[str, ...] = ()
+    ) -> None:
+        self.process = subprocess.Popen(
+            [*(command or (sys.executable, "-m", "rendezvous")), *arguments],
+            env=env,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.text = ""
+        self._thread = threading.Thread(target=self._collect)
+        self._thread.start()
+
+    def wait_for(self, text: str) -> None:
+        wait_until(f"{text!r} in:\n{self.text}", lambda: text in self.text)
+
+    def wait(self) -> int:
+        code = self.process.wait(timeout=WAIT_SECONDS)
+        self._thread.join(timeout=5)
+        return code
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def stop(self) -> None:
+        """Kill what is left; what a killed wrapper has started is killed by its group."""
+        if self.process.poll() is None:
+            for child in list_children(self.process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            self.process.kill()
+        self.process.wait()
+        self._thread.join(timeout=5)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def _collect(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.text += line
+
+
+def list_children(pid: int) -> list[int]:
+    """List the children of all threads of a process."""
+    children = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            children += [int(text) for text in path.read_text().split()]
+    return children
+
+
+@contextlib.contextmanager
+def run_agent(
+    env: dict[str, str], *arguments: str, command: tuple[str, ...] = ()
+) -> Iterator[AgentProcess]:
+    agent = AgentProcess(env, *arguments, command=command)
+    try:
+        yield agent
+    finally:
+        agent.stop()
+
+
+def read_changes(path: Path) -> list[dict[str, Any]]:
+    """Read what a command wrote that appends its input to a file."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]

@@ -1,0 +1,26 @@
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.rendezvous.agents import Publisher
+from tests.support.controlplane import Access
+from tests.support.frameworkserver import open_local_server
+
+
+@pytest.fixture(scope="session")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Access]:
+    """The local cluster's API server, as a process."""
+    with open_local_server(tmp_path_factory.mktemp("api")) as access:
+        yield access
+
+
+@pytest.fixture(scope="session")
+def gang_numbers() -> Iterator[int]:
+    return itertools.count(1)
+
+
+@pytest.fixture
+def open_gang(api: Access, gang_numbers: Iterator[int]) -> Callable[[], Publisher]:
+    """Make a new Framework's ConfigMap, without a roster yet."""
+    return lambda: Publisher(api.open_http(), f"job{next(gang_numbers)}")
