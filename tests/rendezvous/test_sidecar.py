@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from framework.api.roster import Roster
+from rendezvous.writer import NOTIFIED_FILE
 from tests.rendezvous.agents import (
     AgentProcess,
     Publisher,
@@ -57,6 +58,10 @@ class Gang:
 
     def wait_until_told(self, count: int) -> None:
         wait_until(f"{count} changes", lambda: len(read_changes(self.told)) == count)
+        last = read_changes(self.told)[-1]["generation"]
+        # An agent killed before it has noted this tells the same once more.
+        note = self.volume / NOTIFIED_FILE
+        wait_until("note", lambda: note.exists() and int(note.read_text()) == last)
 
     def count_hosts(self) -> int:
         return len((self.volume / "current" / "hosts.horovod").read_text().splitlines())

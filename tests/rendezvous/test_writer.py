@@ -1,0 +1,203 @@
+"""The writer: whatever kills it, and whenever, a reader finds one whole generation."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rendezvous.renderers.rendered import EXECUTABLE, RenderedFile
+from rendezvous.selection import PUBLISHED, Shown
+from rendezvous.writer import Writer
+from tests.rendezvous.gangs import build_gang
+
+# Every way in which the writer and what it calls touch the volume.
+CALLS = (
+    "mkdir", "open", "write", "fchmod", "fsync", "close", "chmod", "rename", "symlink", "unlink",
+    "rmdir", "readlink", "listdir", "scandir", "lstat",
+)  # fmt: skip
+SIZE = 20000
+
+
+def build_shown(number: int) -> Shown:
+    return Shown(build_gang(2)._replace(generation=number), PUBLISHED, number)
+
+
+def build_files(number: int) -> dict[str, RenderedFile]:
+    """Files of which each byte tells the generation."""
+    return {name: RenderedFile(b"%d" % (number % 10) * SIZE) for name in ("a", "b", ".env")}
+
+
+FIXED = {"script.sh": RenderedFile(b"#!/bin/sh\n" * 100, EXECUTABLE)}
+
+
+def write(volume: Path, number: int) -> None:
+    Writer(str(volume)).write(build_shown(number), build_files(number), FIXED)
+
+
+def read_whole(volume: Path) -> int:
+    """Read the generation in force; fail if it is not whole. 0: there is none."""
+    current = volume / "current"
+    if not current.is_symlink():
+        return 0
+    number = int(os.readlink(current).removeprefix("gen-"))
+    for name, file in build_files(number).items():
+        assert (current / name).read_bytes() == file.content, name
+        assert (current / name).stat().st_mode & 0o777 == 0o444
+    script = volume / "script.sh"
+    assert script.read_bytes() == FIXED["script.sh"].content
+    assert script.stat().st_mode & 0o777 == 0o555
+    shown = Writer(str(volume)).read_shown()
+    assert shown == build_shown(number)
+    return number
+
+
+def kill_at(step: int) -> Callable[[], None]:
+    """Have this program killed at its n-th call of the file system, before it is carried out."""
+    left = [step]
+
+    def build(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments, **options)
+
+        return call
+
+    def arm() -> None:
+        for name in CALLS:
+            setattr(os, name, build(getattr(os, name)))
+
+    return arm
+
+
+def run_killed(volume: Path, number: int, step: int) -> bool:
+    """Write in a child that is killed at its n-th call; tell whether it was."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            arm = kill_at(step)
+            arm()
+            write(volume, number)
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return os.WIFSIGNALED(status)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_writer_killed_at_any_call_leaves_a_whole_generation(tmp_path: Path) -> None:
+    step, seen = 0, set()
+    while True:
+        step += 1
+        volume = tmp_path / str(step)
+        volume.mkdir()
+        for number in (1, 2, 3):
+            write(volume, number)
+        was_killed = run_killed(volume, 4, step)
+        found = read_whole(volume)
+        seen.add(found)
+        assert found in {3, 4}, f"step {step}"
+        # The next one goes on as if nothing had been, and sweeps up.
+        write(volume, 5)
+        assert read_whole(volume) == 5
+        names = sorted(path.name for path in volume.iterdir())
+        assert names in (
+            ["current", "gen-3", "gen-5", "script.sh"],
+            ["current", "gen-4", "gen-5", "script.sh"],
+        ), f"step {step}"
+        if not was_killed:
+            break
+    assert seen == {3, 4}
+    assert step > 40, "too few calls were seen"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_first_writer_killed_at_any_call_leaves_nothing_or_all(tmp_path: Path) -> None:
+    step, was_killed = 0, True
+    while was_killed:
+        step += 1
+        volume = tmp_path / str(step)
+        volume.mkdir()
+        was_killed = run_killed(volume, 1, step)
+        assert read_whole(volume) in {0, 1}
+        write(volume, 1)
+        assert read_whole(volume) == 1
+        assert sorted(path.name for path in volume.iterdir()) == ["current", "gen-1", "script.sh"]
+
+
+def test_writer_keeps_the_generation_before_and_the_one_told(tmp_path: Path) -> None:
+    writer = Writer(str(tmp_path))
+    for number in (1, 2):
+        write(tmp_path, number)
+    writer.note_notified(2)
+    for number in (3, 4, 5):
+        write(tmp_path, number)
+    kept = sorted(path.name for path in tmp_path.glob("gen-*"))
+    assert kept == ["gen-2", "gen-4", "gen-5"]
+    assert writer.read_notified() == 2
+    told = writer.read_generation(2)
+    assert told is not None
+    assert told.number == 2
+
+
+def test_writer_that_fails_leaves_the_last_good_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 1)
+    before = sorted(path.name for path in tmp_path.iterdir())
+
+    def fail(_descriptor: int, _content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", fail)
+        with pytest.raises(OSError, match="No space left"):
+            write(tmp_path, 2)
+    assert read_whole(tmp_path) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_writer_ignores_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0o077)
+    try:
+        write(tmp_path, 1)
+    finally:
+        os.umask(old)
+    assert (tmp_path / "gen-1").stat().st_mode & 0o777 == 0o755
+    assert read_whole(tmp_path) == 1
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"roster": "x", "source": "s", "sourceGeneration": 1}', b"\xff"]
+)
+def test_writer_takes_a_foreign_state_for_none(tmp_path: Path, content: bytes) -> None:
+    write(tmp_path, 7)
+    state = tmp_path / "gen-7" / ".agent.json"
+    state.unlink()
+    state.write_bytes(content)
+    writer = Writer(str(tmp_path))
+    assert writer.read_shown() is None
+    assert writer.find_last_number() == 7
+
+
+def test_writer_follows_no_link_in_the_volume(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("untouched")
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    (volume / "script.sh").symlink_to(outside)
+    (volume / ".notified").symlink_to(outside)
+    (volume / "gen-1").symlink_to(tmp_path)
+    write(volume, 1)
+    Writer(str(volume)).note_notified(1)
+    assert outside.read_text() == "untouched"
+    assert read_whole(volume) == 1
