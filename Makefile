@@ -60,6 +60,14 @@ test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-c
 	@$(TIMED) $(BIN)/python -m tests.support.controlplane run -- \
 		$(PYTEST) -m kube tests/kube tests/contract $(ARGS)
 
+# Small ones by default; `python -m tests.consumers.install` lists all, with their sizes.
+STACKS ?= dotenv horovod
+
+.PHONY: test-consumers
+test-consumers: $(STAMP) ## every rendering through its consumer's own parser (STACKS="jax torch")
+	@$(TIMED) sh -eu -c '$(BIN)/python -m tests.consumers.install $(STACKS) && \
+		$(PYTEST) -m consumers tests/consumers $(ARGS)'
+
 .PHONY: cover
 cover: $(STAMP) ## the tests again, with branch coverage
 	@$(TIMED) $(PYTEST) -n $(JOBS) --maxprocesses 4 --cov --cov-report=term $(ARGS)

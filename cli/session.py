@@ -6,6 +6,7 @@ Called by every command that talks to an API server.
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 
 from cli.exitcodes import CliError, ExitCode
 from framework.clock import SystemClock
@@ -19,6 +20,7 @@ from framework.kube.errors import (
     UnreachableError,
 )
 from framework.version import VERSION
+from localcluster.apiserver.auth import url_with_token
 
 _REACH_SECONDS = 10.0
 
@@ -30,11 +32,18 @@ def find_cluster(kubeconfig: str | None) -> KubeConfig:
         CliError: nothing usable is configured.
     """
     try:
-        return load_kube_config(None, kubeconfig, os.environ)
+        return _without_token_path(load_kube_config(None, kubeconfig, os.environ))
     except ConfigError as e:
         raise CliError(
             ExitCode.USAGE, f"{e}", "without a cluster, `framework run --local FILE` makes one"
         ) from e
+
+
+def _without_token_path(config: KubeConfig) -> KubeConfig:
+    """Take the token out of a local cluster's URL: we send it in a header, and print the URL."""
+    if not config.token:
+        return config
+    return replace(config, server=config.server.removesuffix(url_with_token("", config.token)))
 
 
 @asynccontextmanager

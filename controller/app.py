@@ -52,7 +52,7 @@ EXIT_USAGE = 2
 # DESIGN: what is in flight at SIGTERM is awaited for so long.
 _DRAIN_SECONDS = 5.0
 _LAST_WRITES_SECONDS = 3.0
-_MAX_WORKERS = 64
+_MAX_WORKERS = 16
 _TAKE_OVER_PAUSE_SECONDS = 0.2
 _EXPECTED_ERRORS = (CrdError, HealthError, ConfigError, LeadershipLostError)
 

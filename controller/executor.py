@@ -44,7 +44,8 @@ from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resou
 logger = logging.getLogger(__name__)
 
 ACTION_TIMEOUT_SECONDS = 30.0
-MAX_CONCURRENT_ACTIONS = 128
+# Few enough that what is decided late knows more; many enough for a distant API server.
+MAX_CONCURRENT_ACTIONS = 32
 _BACKOFF_SECONDS = 0.25
 _MAX_BACKOFF_SECONDS = 30.0
 
@@ -95,7 +96,10 @@ class Executor:
 
     def submit(self, key: str, actions: Iterable[Action]) -> None:
         """Replace a Framework's unsent actions and send what may be sent."""
-        self._lanes.replace(key, actions)
+        entry = self._store.find(key)
+        sent = entry.sent if entry else frozenset()
+        # While the decision was written, the one before may have sent the same: never twice.
+        self._lanes.replace(key, (action for action in actions if action.key not in sent))
         self._pump()
 
     def forget(self, key: str) -> None:
@@ -131,6 +135,7 @@ class Executor:
                 self._lanes.finish(key, is_failed=False)
                 continue
             entry.in_flight.add(action.key)
+            entry.sent.add(action.key)
             if action.key.verb is Verb.CREATE:
                 # What was known of the name is so no longer.
                 entry.live.pop((action.key.kind, action.key.name), None)

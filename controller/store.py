@@ -38,7 +38,8 @@ class Entry:
     """All that is known about one Framework of one name.
 
     ``framework`` is None before it is seen and while ``fault`` says why it cannot be read. Its
-    status is our own last write, or what was stored when it was first seen.
+    status is our own last write, or what was stored when it was first seen. ``sent``: what was
+    sent since the last decision, which therefore did not know of it.
     """
 
     namespace: str
@@ -53,10 +54,12 @@ class Entry:
     pods: dict[str, PodView] = field(default_factory=dict)
     live: dict[Name, str] = field(default_factory=dict)
     in_flight: set[ActionKey] = field(default_factory=set)
+    sent: set[ActionKey] = field(default_factory=set)
     failures: dict[ActionKey, Failure] = field(default_factory=dict)
     unconfirmed: dict[Name, datetime] = field(default_factory=dict)
     end_versions: dict[str, int] = field(default_factory=dict)
     status_written_at: float | None = None
+    changed_at: float | None = None
     addressed_at: float | None = None
     decision_seconds: float = 0.0
 

@@ -177,6 +177,7 @@ class Worker:
         snapshot = observe(entry, self._clock.now())
         if snapshot is None:
             return None
+        entry.sent.clear()
         started = self._clock.monotonic()
         decision = decide(snapshot, self._settings)
         spent = self._clock.monotonic() - started
@@ -223,13 +224,14 @@ class Worker:
             self._retry_later(entry.key)
 
     def _may_write(self, entry: Entry) -> bool:
+        """Tell whether an informative change has waited long enough for others to join it."""
+        if entry.changed_at is None:
+            entry.changed_at = self._clock.monotonic()
         return self._coalesce_seconds(entry) <= 0
 
     def _coalesce_seconds(self, entry: Entry) -> float:
-        if entry.status_written_at is None:
-            return 0.0
         window = max(COALESCE_SECONDS, COALESCE_COST_FACTOR * entry.decision_seconds)
-        return entry.status_written_at + window - self._clock.monotonic()
+        return (entry.changed_at or 0.0) + window - self._clock.monotonic()
 
     def _schedule(self, entry: Entry, decision: Decision, *, is_deferred: bool) -> None:
         if decision.is_unfinished:

@@ -92,6 +92,7 @@ class Writer:
             return False
         self._count(_STATUS, "update", None, started)
         entry.status_written_at = self._clock.monotonic()
+        entry.changed_at = None
         self._store.record_status(entry, wire, status)
         return True
 

@@ -28,6 +28,7 @@ from framework.clock import Clock, Random, UidSource
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from localcluster.apiserver.auth import url_with_token
 from localcluster.apiserver.server import ApiServer, ServerError
 from localcluster.apiserver.storage import Storage
 from localcluster.kubelet.kubelet import Kubelet
@@ -190,7 +191,9 @@ class LocalCluster:
 
     def _build_controller(self) -> Supervisor:
         command = [sys.executable, "-P", "-m", "controller"]
-        command += ["--kubeconfig", str(self.kubeconfig_path), *CONTROLLER_ARGUMENTS]
+        command += ["--kubeconfig", str(self.kubeconfig_path)]
+        # It sends its token in a header, so that no log has it.
+        command += ["--address", self.kube_config.server, *CONTROLLER_ARGUMENTS]
         # The kubeconfig decides, not what this user's shell says about some other cluster.
         env = {k: v for k, v in os.environ.items() if not k.startswith(("KUBE", "FRAMEWORKC"))}
         return Supervisor(
@@ -270,10 +273,12 @@ def _create(storage: Storage, resource: Resource, body: dict[str, object]) -> No
 
 
 def _build_kubeconfig(config: KubeConfig) -> dict[str, object]:
+    # kubectl sends no token over plain HTTP, whatever the user's entry says: it is in the URL too.
+    server = url_with_token(config.server, config.token or "")
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": NAME, "cluster": {"server": config.server}}],
+        "clusters": [{"name": NAME, "cluster": {"server": server}}],
         "users": [{"name": NAME, "user": {"token": config.token}}],
         "contexts": [
             {"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}

@@ -48,7 +48,6 @@ def begin_task_end(
 ) -> TaskStatus:
     """Begin to end a Task's attempt: its Pod is to be deleted."""
     task = set_task_completion(draft, role, task, completion)
-    draft.is_urgent = True
     return draft.move_task(role, task, TaskState.ATTEMPT_DELETION_PENDING)
 
 
@@ -60,7 +59,6 @@ def end_task(
 ) -> TaskStatus:
     """End a Task's attempt: its Pod is known to be gone."""
     task = set_task_completion(draft, role, task, completion)
-    draft.is_urgent = True
     return draft.move_task(role, task, TaskState.ATTEMPT_COMPLETED)
 
 

@@ -1,7 +1,7 @@
 """The completion policy: when a Framework's attempt is over, and with whose completion.
 
-``find_trigger`` is the full check at the start of a pass; ``find_task_trigger`` asks after one
-Task just became Completed. Source: FRAMEWORK, "Spec";
+Called by the Framework's machine at the start of a pass, because the policy or the scale may have
+changed, and after the Tasks were moved, if any became Completed. Source: FRAMEWORK, "Spec";
 ``syncFrameworkAttemptCompletionPolicy`` and ``syncTaskState`` of the Go original.
 """
 
@@ -21,11 +21,15 @@ Completion = FrameworkAttemptCompletionStatus
 _Selector = Callable[[TaskStatus], bool]
 
 
-def find_trigger(draft: Draft) -> Completion | None:
-    """Find what completes the attempt now: the earliest trigger, else all Tasks' completion."""
+def find_trigger(draft: Draft, *, is_in_pass: bool) -> Completion | None:
+    """Find what completes the attempt now: the earliest trigger, else all Tasks' completion.
+
+    ``is_in_pass``: Tasks became Completed in this pass, one after the other, so the count was
+    reached by the Task that triggers; otherwise the policy or the scale may have changed.
+    """
     earliest: tuple[TaskStatus, Completion] | None = None
     for role in _in_spec_order(draft):
-        for task, completion in _find_role_triggers(draft, role):
+        for task, completion in _find_role_triggers(draft, role, is_in_pass=is_in_pass):
             if earliest is None or _end(draft, task) < _end(draft, earliest[0]):
                 earliest = (task, completion)
     if earliest is not None:
@@ -33,18 +37,11 @@ def find_trigger(draft: Draft) -> Completion | None:
     return _find_last_completed(draft)
 
 
-def find_task_trigger(draft: Draft, role: RoleDraft, task: TaskStatus) -> Completion | None:
-    """Find whether a Task that just became Completed completes the attempt."""
-    if task.deletion_pending or role.spec is None or not task.is_completed:
-        return None
-    for _, completion in _find_role_triggers(draft, role):
-        return completion
-    return _find_last_completed(draft)
-
-
 def _find_role_triggers(
     draft: Draft,
     role: RoleDraft,
+    *,
+    is_in_pass: bool,
 ) -> Iterator[tuple[TaskStatus, Completion]]:
     if role.spec is None:
         return
@@ -58,7 +55,8 @@ def _find_role_triggers(
         hits = [task for task in role.tasks if selector(task)]
         if len(hits) >= minimum:
             task = _sort(draft, hits)[minimum - 1]
-            yield task, _inherit(role, task, word, len(hits), minimum)
+            count = minimum if is_in_pass else len(hits)
+            yield task, _inherit(role, task, word, count, minimum)
 
 
 def _find_last_completed(draft: Draft) -> Completion | None:

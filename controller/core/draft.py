@@ -68,6 +68,8 @@ class Draft:
         self.snapshots: list[ObjectSnapshot] = []
         self.wake_at: datetime | None = None
         self.is_unfinished = False
+        # A Task of the gang became Completed in this pass: the completion policy is to be asked.
+        self.has_newly_completed = False
         self.is_urgent = False
         self._creates_in_flight = {
             (key.kind, key.name) for key in snapshot.in_flight if key.verb is Verb.CREATE
@@ -152,7 +154,8 @@ class Draft:
         elif target is FrameworkState.COMPLETED:
             self.update(completion_time=self.now)
         self.update(state=target, transition_time=self.now)
-        self.is_urgent = True
+        if target is FrameworkState.COMPLETED:
+            self.is_urgent = True
 
     def put(self, role: RoleDraft, task: TaskStatus) -> TaskStatus:
         """Put a changed Task in its place."""

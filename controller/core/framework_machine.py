@@ -228,17 +228,24 @@ def _run(draft: Draft) -> None:
     if not draft.is_completing and draft.spec.execution_type is ExecutionType.STOP:
         completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)
         completing.begin_framework_end(draft, completion)
-    if not draft.is_completing:
-        trigger = completion_policy.find_trigger(draft)
-        if trigger is not None:
-            completing.begin_framework_end(draft, trigger)
+    _apply_completion_policy(draft, is_in_pass=False)
     for role, task in draft.walk_tasks():
         sync_task(draft, role, task)
+    if draft.has_newly_completed:
+        _apply_completion_policy(draft, is_in_pass=True)
     claims.delete_unclaimed_pods(draft)
     if draft.state is _S.ATTEMPT_PREPARING and _is_any_task_running(draft):
         draft.move(_S.ATTEMPT_RUNNING)
     if draft.state in _DELETION_ASKED:
         _end(draft, configmap)
+
+
+def _apply_completion_policy(draft: Draft, *, is_in_pass: bool) -> None:
+    if draft.is_completing:
+        return
+    trigger = completion_policy.find_trigger(draft, is_in_pass=is_in_pass)
+    if trigger is not None:
+        completing.begin_framework_end(draft, trigger)
 
 
 def _end(draft: Draft, configmap: ConfigMapView) -> None:

@@ -48,6 +48,8 @@ def decide_roster(draft: Draft) -> RosterOutcome:
 
 def _decide(draft: Draft, configmap: ConfigMapView, wanted: Roster) -> RosterOutcome:
     published = draft.snapshot.published
+    if published.roster is not None and not _has_reader(wanted):
+        return RosterOutcome()
     if published.roster is None and not wanted.complete:
         return _decide_progress(draft, configmap, None)
     if published.roster is None or not wanted.is_same_gang(published.roster):
@@ -60,6 +62,11 @@ def _decide(draft: Draft, configmap: ConfigMapView, wanted: Roster) -> RosterOut
     if not wanted.complete:
         return _decide_progress(draft, configmap, published.published_at)
     return RosterOutcome(None if published.is_announced else _publish(configmap, None, ""))
+
+
+def _has_reader(wanted: Roster) -> bool:
+    """Tell whether a live Pod is left that could read a new generation."""
+    return bool(wanted.leaving) or any(role.members for role in wanted.roles)
 
 
 def _is_publishing(draft: Draft) -> bool:

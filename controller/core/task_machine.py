@@ -10,7 +10,6 @@ from controller.core import (
     births,
     claims,
     completing,
-    completion_policy,
     drain,
     history,
     retention,
@@ -226,10 +225,8 @@ def _react_to_completion(draft: Draft, role: RoleDraft, task: TaskStatus) -> Non
     if task.deletion_pending or role.spec is None:
         # Completed[deletionPending] is persisted before the entry is dropped or replaced.
         draft.is_unfinished = True
-        return
-    trigger = completion_policy.find_task_trigger(draft, role, task)
-    if trigger is not None:
-        completing.begin_framework_end(draft, trigger)
+    else:
+        draft.has_newly_completed = True
 
 
 def _create(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:

@@ -9,25 +9,15 @@ import json
 import re
 from typing import Any
 
-_ESCAPED = re.compile('["\\\\\x00-\x1f<>&\u2028\u2029]')
-_SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-def _escape(match: re.Match[str]) -> str:
-    char = match.group()
-    return _SHORT.get(char) or f"\\u{ord(char):04x}"
-
-
-def _quote(text: str) -> str:
-    return f'"{_ESCAPED.sub(_escape, text)}"'
+_EXTRA = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
+# What json.dumps writes short and Go does not; a backslash before it may itself be escaped.
+_SHORT = re.compile(r"(?<!\\)((?:\\\\)*)\\([bf])")
+_LONG = {"b": "\\u0008", "f": "\\u000c"}
 
 
 def dumps(value: Any) -> str:
     """Encode a JSON value, compact, keys in the order given."""
-    if isinstance(value, str):
-        return _quote(value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_quote(str(k))}:{dumps(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(dumps(v) for v in value) + "]"
-    return json.dumps(value)
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False).translate(_EXTRA)
+    if "\\b" in text or "\\f" in text:
+        text = _SHORT.sub(lambda match: match.group(1) + _LONG[match.group(2)], text)
+    return text

@@ -54,6 +54,7 @@ async def send(shell: Shell, *actions: Action, seconds: float = 1.0) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             shell.executor.start(tasks)
+            shell.entry.sent.clear()  # as the decision does that asks for these
             shell.executor.submit(KEY, actions)
             tasks.create_task(stop())
     except* TimeoutError:
@@ -336,3 +337,16 @@ def bind(shell: Shell) -> None:
     body = {"metadata": {"name": POD[1]}, "target": target}
     rt = shell.type(PODS)
     shell.storage.create_subresource(rt, NAMESPACE, POD[1], "binding", body)
+
+
+async def test_action_sent_while_its_decision_was_written_is_not_sent_again() -> None:
+    shell = await open_shell()
+    action = create(shell)
+    await send(shell, action)
+    sent = len(shell.client.sent)
+    assert sent > 0
+    # The decision that asks for it again was made before the answer came.
+    shell.entry.sent.add(action.key)
+    shell.executor.submit(KEY, [action])
+    await asyncio.sleep(1)
+    assert len(shell.client.sent) == sent

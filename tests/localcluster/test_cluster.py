@@ -1,5 +1,6 @@
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -55,6 +56,21 @@ async def test_cluster_serves_frameworks_to_who_has_the_kubeconfig(tmp_path: Pat
             assert (await client.list(FRAMEWORKS))["items"] == []
             names = [n["metadata"]["name"] for n in (await client.list(NAMESPACES))["items"]]
             assert "default" in names
+
+
+async def test_cluster_answers_kubectl_with_the_kubeconfig_it_writes(tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("no kubectl on the PATH: install it to try the kubeconfig with it")
+    async with build(tmp_path) as cluster:
+        call = await asyncio.create_subprocess_exec(
+            kubectl, "--kubeconfig", str(cluster.kubeconfig_path), "get", "namespaces,frameworks",
+            env={**os.environ, "HOME": str(tmp_path)},
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        output, _ = await call.communicate()
+    assert call.returncode == 0, output.decode()
+    assert b"namespace/default" in output
 
 
 async def test_cluster_without_the_token_refuses(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""What travels into users' images: small, reproducible, and at home on old Pythons."""
+
+import ast
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from rendezvous.install import ZIPAPP, build_zipapp, find_directory, install, read_sources
+from tests.rendezvous.agents import Publisher, run_agent
+from tests.rendezvous.gangs import build_gang
+from tests.support.controlplane import Access
+
+OLD_PYTHON = "3.7"
+TOO_NEW = {"Protocol", "Literal", "Final", "TypedDict", "TypeAlias", "Self"}
+ALLOWED = ("framework.agent.", "framework.api.constants", "framework.api.naming",
+           "framework.api.roster", "framework.version")  # fmt: skip
+MAX_BYTES = 200_000
+
+
+def find_old_python() -> str:
+    """Find a Python of the oldest version there is: of $PYTHON37, of the PATH, or pyenv's."""
+    places = [os.environ.get("PYTHON37", "")]
+    places += [f"{folder}/python{OLD_PYTHON}" for folder in os.environ["PATH"].split(":")]
+    places += map(str, Path.home().glob(f".pyenv/versions/{OLD_PYTHON}.*/bin/python"))
+    for place in places:
+        if place and os.access(place, os.X_OK):
+            ran = subprocess.run([place, "--version"], capture_output=True, text=True, check=False)
+            if f"Python {OLD_PYTHON}." in ran.stdout:
+                return place
+    pytest.skip(f"no Python {OLD_PYTHON}: install one, or name it by PYTHON37")
+
+
+SOURCES = {name: content for name, content in read_sources() if content.strip()}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_zipapp_file_is_written_for_python_3_7(name: str) -> None:
+    tree = ast.parse(SOURCES[name], feature_version=(3, 7))
+    imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    typing = {alias.name for node in imported if node.module == "typing" for alias in node.names}
+    assert not typing & TOO_NEW
+    for node in imported:
+        for alias in node.names:
+            full = f"{node.module}.{alias.name}"
+            if full.startswith("framework"):
+                assert full.startswith(ALLOWED), full
+
+
+def test_zipapp_holds_the_agent_and_nothing_else(tmp_path: Path) -> None:
+    install(str(tmp_path))
+    path = tmp_path / ZIPAPP
+    names = zipfile.ZipFile(path).namelist()
+    assert all(n.startswith(("rendezvous/", "framework/agent/", "framework/api/"))
+               for n in names if n.count("/") > 1)  # fmt: skip
+    assert not [n for n in names if "/kube/" in n or n.endswith((".pyc", "codec.py", "types.py"))]
+    assert path.stat().st_size < MAX_BYTES
+    assert path.stat().st_mode & 0o777 == 0o444
+    assert (tmp_path / "agent" / "site" / "peers.py").stat().st_mode & 0o777 == 0o444
+    assert path.read_bytes() == build_zipapp(dict(read_sources()))
+    assert find_directory(f"{path}/rendezvous/app.py") == str(tmp_path)
+
+
+@pytest.mark.local
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("which", ["this", "old"])
+def test_zipapp_runs_by_itself_on_any_python(
+    which: str, api: Access, tmp_path: Path
+) -> None:
+    python = sys.executable if which == "this" else find_old_python()
+    volume = tmp_path / "volume"
+    install(str(volume))
+    publisher = Publisher(api.open_http(), f"zip-{which}")
+    publisher.publish(build_gang(3))
+    env = publisher.build_env(api.url, api.token, volume, "worker", 1)
+    # Nothing of this checkout, and the directory is where the zipapp lies.
+    del env["PYTHONPATH"], env["BARRIER_WORKING_DIR"]
+    script = f"{python} -W error -c 'import peers; print(peers.wait(min=3).rank, peers.roster().size)'"
+    command = (python, "-W", "error", "-I", str(volume / ZIPAPP))
+    with run_agent(env, "run", "--", "sh", "-c", script, command=command) as agent:
+        assert agent.wait() == 0, agent.text
+    assert agent.text.splitlines()[-1] == "1 3"
+    # It can put itself into another volume, unchanged.
+    subprocess.run([*command, "install", "--directory", str(tmp_path / "next")], check=True)
+    assert (tmp_path / "next" / ZIPAPP).read_bytes() == (volume / ZIPAPP).read_bytes()
