@@ -19,10 +19,10 @@ from cli.progress import GangView, TaskLine
 _STYLES = {
     "Succeeded": "green",
     "Failed": "red",
-    "AttemptRunning": "cyan",
-    "AttemptPreparing": "yellow",
-    "AttemptCreationPending": "yellow",
-    "AttemptCreationRequested": "yellow",
+    "Running": "cyan",
+    "Waiting": "yellow",
+    "Pending": "yellow",
+    "Retrying": "yellow",
 }
 _HEADER = ("TASK", "STATE", "ATTEMPT", "CODE", "NOTE")
 # Above so many Tasks a terminal shows a count for each state, and the Tasks that need a look.
@@ -99,7 +99,7 @@ class Display:
                 f" after {elapsed_seconds:.1f} s, attempt {gang.attempt}{note}",
             )
             self._console.print(head, soft_wrap=True)
-            for row in format_rows([_HEADER, *map(_build_row, gang.tasks)]):
+            for row in format_rows([_HEADER, *map(_build_row, _sort_tasks(gang.tasks))]):
                 self._console.print(Text(row), soft_wrap=True)
 
     def _render_live(
@@ -121,6 +121,9 @@ class Display:
         text = _describe(gang.state, gang.attempt, gang.note)
         self._print_change(gang.name, "", row, elapsed_seconds, text)
         for line in gang.tasks:
+            if line.state == "Waiting" and not line.note:
+                # It says no more than the line before it.
+                continue
             row = (line.state, str(line.attempt), line.note)
             text = _describe(line.state, line.attempt, line.note)
             self._print_change(gang.name, str(line.key), row, elapsed_seconds, text)
@@ -153,6 +156,11 @@ def _describe(state: str, attempt: int, note: str) -> str:
 def _build_row(line: TaskLine) -> tuple[str, ...]:
     code = "" if line.code is None else str(line.code)
     return (str(line.key), line.state, str(line.attempt), code, line.note)
+
+
+def _sort_tasks(tasks: Iterable[TaskLine]) -> list[TaskLine]:
+    """Put first what failed by itself."""
+    return sorted(tasks, key=lambda line: not line.is_culprit)
 
 
 def _render_tasks(gang: GangView) -> Table:

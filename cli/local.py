@@ -22,6 +22,7 @@ from typing import Any
 import click
 
 from cli.exitcodes import CliError, ExitCode
+from cli.invocation import build_command, build_export
 from cli.waiting import Interrupt
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.logs import configure_logging
@@ -94,10 +95,11 @@ def start_cluster(options: UpOptions) -> ExitCode:
     directory = find_state_directory(options.directory)
     running = read_state(directory)
     if running is not None:
+        down = _build_down(options)
         raise CliError(
             ExitCode.USAGE,
             f"--directory: a local cluster runs already (process {running.pid}, "
-            f"{running.directory}): use it, stop it with `framework local down`, or name another",
+            f"{running.directory}): use it, stop it with `{down}`, or name another",
         )
     if options.detach:
         return _start_detached(options, directory)
@@ -105,6 +107,11 @@ def start_cluster(options: UpOptions) -> ExitCode:
         return asyncio.run(_keep_cluster(options, directory))
     except asyncio.CancelledError:
         return ExitCode.INTERRUPTED
+
+
+def _build_down(options: UpOptions) -> str:
+    named = [] if options.directory is None else ["--directory", options.directory]
+    return build_command("local", "down", *named)
 
 
 def stop_cluster(directory: str | None) -> ExitCode:
@@ -131,7 +138,8 @@ def show_cluster(directory: str | None) -> ExitCode:
     """Run ``framework local status``."""
     state = read_state(find_state_directory(directory))
     if state is None:
-        click.echo("no local cluster runs; start one with `framework local up --detach`")
+        start = build_command("local", "up", "--detach")
+        click.echo(f"no local cluster runs; start one with `{start}`")
         return ExitCode.FAILED
     _print_state(state)
     return ExitCode.SUCCEEDED
@@ -140,7 +148,7 @@ def show_cluster(directory: str | None) -> ExitCode:
 def _print_state(state: ClusterState) -> None:
     click.echo(f"local cluster at {state.server}, process {state.pid}, since {state.started_at}")
     click.echo(f"logs and state: {state.directory}")
-    click.echo(f"export KUBECONFIG={state.kubeconfig}")
+    click.echo(build_export("KUBECONFIG", state.kubeconfig))
 
 
 @asynccontextmanager
@@ -275,4 +283,5 @@ def _start_detached(options: UpOptions, directory: Path) -> ExitCode:
             )
         time.sleep(_POLL_SECONDS)
     _print_state(state)
+    click.echo(f"to stop it: {_build_down(options)}")
     return ExitCode.SUCCEEDED

@@ -3,6 +3,8 @@
 Called by ``cli.run``. Reads files, talks to no server.
 """
 
+import copy
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +22,14 @@ from framework.kube.resources import Object, Resource
 from framework.strictyaml import Document, YamlError, load_documents
 
 _RBAC = "rbac.authorization.k8s.io"
+_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True)
 # In the order in which they are applied: what others refer to comes first.
 SUPPORTING = (
     resources.NAMESPACES,
     resources.SERVICE_ACCOUNTS,
     resources.CONFIGMAPS,
     resources.SECRETS,
-    Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True),
+    _CLAIMS,
     resources.SERVICES,
     Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
     Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
@@ -34,6 +37,7 @@ SUPPORTING = (
     Resource(_RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True),
 )
+_NO_CLAIMS = "is not served by a local cluster: use an emptyDir or hostPath volume"
 _BY_KIND = {(r.api_version, r.kind): r for r in (*SUPPORTING, resources.FRAMEWORKS)}
 
 
@@ -64,7 +68,11 @@ class Manifests:
 
 
 def load_manifests(
-    files: Sequence[str], *, namespace: str | None, default_namespace: str
+    files: Sequence[str],
+    *,
+    namespace: str | None,
+    default_namespace: str,
+    is_local: bool = False,
 ) -> Manifests:
     """Read and validate all files.
 
@@ -72,6 +80,7 @@ def load_manifests(
         files: paths; ``-`` is standard input.
         namespace: what the user asked for by flag; an object of another one is a fault.
         default_namespace: for objects that name none.
+        is_local: they will run on a local cluster, which has no volumes to claim.
 
     Raises:
         CliError: with every fault of every file.
@@ -83,6 +92,8 @@ def load_manifests(
         try:
             manifest = _read_manifest(document, source, namespace, default_namespace)
             found.append(manifest)
+            if is_local:
+                _check_local(manifest)
             if manifest.resource is resources.FRAMEWORKS:
                 warnings += _check_framework(manifest)
         except FieldErrors as e:
@@ -168,7 +179,10 @@ def _find_resource(body: Mapping[str, Any]) -> Resource:
 
 def _check_framework(manifest: Manifest) -> list[str]:
     """Refuse a faulty Framework; return warnings about fields nobody reads."""
-    framework = decode_framework(manifest.body)
+    try:
+        framework = decode_framework(manifest.body)
+    except FieldErrors as e:
+        raise FieldErrors([*e.errors, *_find_other_faults(manifest.body, e.errors)]) from e
     errors = validate_framework(framework)
     if errors:
         raise FieldErrors(errors)
@@ -176,6 +190,60 @@ def _check_framework(manifest: Manifest) -> list[str]:
         f"{manifest.source}: {path}: unknown field, ignored by the controller"
         for path in _list_unknown(framework)
     ]
+
+
+def _find_other_faults(body: Object, known: Sequence[FieldError]) -> Iterator[FieldError]:
+    """Find what breaks a rule beside the fields that cannot be read, by leaving those out."""
+    rest = copy.deepcopy(body)
+    for fault in known:
+        _drop(rest, fault.path)
+    try:
+        errors = validate_framework(decode_framework(rest))
+    except FieldErrors:
+        return
+    unread = tuple(fault.path for fault in known)
+    yield from (e for e in errors if not e.path.startswith(unread))
+
+
+def _drop(value: Any, path: str) -> None:
+    """Remove the field at this path; one that is not there is as good as removed."""
+    *steps, last = re.findall(r"[^.\[\]]+", path) or [""]
+    try:
+        for step in steps:
+            value = value[int(step)] if isinstance(value, list) else value[step]
+    except (LookupError, ValueError, TypeError):
+        return
+    if isinstance(value, dict):
+        value.pop(last, None)
+
+
+def _check_local(manifest: Manifest) -> None:
+    """Refuse what a local cluster does not have."""
+    if manifest.resource is _CLAIMS:
+        raise _fault("kind", f"{_CLAIMS.kind} {_NO_CLAIMS}")
+    if manifest.resource is not resources.FRAMEWORKS:
+        return
+    errors = [
+        FieldError(f"{path}.persistentVolumeClaim", _NO_CLAIMS)
+        for path, volume in _walk_volumes(manifest.body)
+        if "persistentVolumeClaim" in volume
+    ]
+    if errors:
+        raise FieldErrors(errors)
+
+
+def _walk_volumes(body: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Go through the volumes of all Pod templates; what has another form is judged elsewhere."""
+    for i, role in enumerate(_get_list(body, "spec", "taskRoles")):
+        for j, volume in enumerate(_get_list(role, "task", "pod", "spec", "volumes")):
+            if isinstance(volume, dict):
+                yield f"spec.taskRoles[{i}].task.pod.spec.volumes[{j}]", volume
+
+
+def _get_list(value: Any, *keys: str) -> list[Any]:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, list) else []
 
 
 def _list_unknown(framework: Framework) -> Iterator[str]:
@@ -201,5 +269,4 @@ def _find_duplicates(found: Sequence[Manifest]) -> Iterator[str]:
 
 
 def _fault(path: str, message: str) -> FieldErrors:
-
     return FieldErrors([FieldError(path, message)])

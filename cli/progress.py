@@ -6,18 +6,25 @@ Called by ``cli.display`` and ``cli.run``. Pure: objects in, views out.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from cli.words import explain_diagnostics
 from framework.api import constants
 from framework.api.codec import decode_status
 from framework.api.fielderrors import FieldErrors
 from framework.api.naming import TaskKey, build_pod_name
 from framework.api.pods import PodPhase, explain_waiting, parse_pod
 from framework.api.states import TASK_ALIVE, FrameworkState, TaskState
-from framework.api.types import FrameworkStatus, TaskStatus
+from framework.api.types import (
+    FrameworkAttemptCompletionStatus,
+    FrameworkStatus,
+    TaskAttemptCompletionStatus,
+    TaskStatus,
+)
 from framework.kube.resources import Object
 
+_Completion = FrameworkAttemptCompletionStatus | TaskAttemptCompletionStatus
 _SHOWN_MISSING = 3
 _NOTE_LIMIT = 200
 
@@ -51,6 +58,11 @@ class TaskLine:
     diagnostics: str = ""
     is_culprit: bool = False
     """It failed by itself, not because the gang ended."""
+    is_waiting: bool = False
+    """Its Pod's containers have not run yet."""
+    is_in_init: bool = False
+    """It waits in an init container, as the barrier is one."""
+    is_running: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +76,49 @@ class GangView:
     tasks: tuple[TaskLine, ...]
     is_completed: bool = False
     is_succeeded: bool = False
+    unguarded_roles: frozenset[str] = frozenset()
+    """Roles whose failed Tasks fail no Framework: no minFailedTaskCount is set."""
 
 
 # The gang ended, or somebody stopped it: says nothing about the Task itself.
-_INHERITED_CODES = frozenset({-210, -220, -230})
+_INHERITED_CODES = {
+    -210: "stopped on request",
+    -220: "ended with its Framework",
+    -230: "scaled away",
+}
+# The original's phrase for an exit code that no rule names.
+_UNNAMED_PHRASE = "ContainerUnrecognizedFailed"
 # What every container goes through.
 _ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
 _RESULTS = {True: "Succeeded", False: "Failed"}
+# The words for a user; Completed has its result instead.
+_WORDS = {
+    "AttemptCreationPending": "Pending",
+    "AttemptCreationRequested": "Pending",
+    "AttemptPreparing": "Waiting",
+    "AttemptRunning": "Running",
+    "AttemptDeletionPending": "Ending",
+    "AttemptDeletionRequested": "Ending",
+    "AttemptDeleting": "Ending",
+    "AttemptCompleted": "Retrying",
+}
+_WAITING = frozenset(
+    {
+        TaskState.ATTEMPT_CREATION_PENDING,
+        TaskState.ATTEMPT_CREATION_REQUESTED,
+        TaskState.ATTEMPT_PREPARING,
+    }
+)
 
 
-def build_view(world: World, now: datetime) -> GangView:
-    """Build the view of a Framework as it is known now."""
+def build_view(world: World, now: datetime | None = None) -> GangView:
+    """Build the view of a Framework as it is known.
+
+    Args:
+        world: what is known.
+        now: count down to the next attempt from here; None for the time of day at which it comes,
+            which does not change every second.
+    """
     wire = world.framework
     if wire is None:
         return GangView(world.name, "Unknown", 0, "not seen yet", ())
@@ -94,18 +138,41 @@ def build_view(world: World, now: datetime) -> GangView:
     completion = status.attempt_status.completion_status
     is_completed = status.state is FrameworkState.COMPLETED
     is_succeeded = is_completed and completion is not None and completion.type.is_succeeded
-    state = _RESULTS[is_succeeded] if is_completed else status.state.value
-    note = _explain_framework(status, wire, now)
-    attempt = status.attempt_status.id
-    return GangView(world.name, state, attempt, note, tasks, is_completed, is_succeeded)
+    state = _name_state(status.state.value, completion if is_completed else None)
+    return GangView(
+        name=world.name,
+        state=state,
+        attempt=status.attempt_status.id,
+        note=_explain_framework(status, wire, now),
+        tasks=tasks,
+        is_completed=is_completed,
+        is_succeeded=is_succeeded,
+        unguarded_roles=_list_unguarded(wire),
+    )
 
 
-def _build_line(key: TaskKey, task: TaskStatus, world: World, gang: str, now: datetime) -> TaskLine:
+def _name_state(state: str, completion: _Completion | None) -> str:
+    if completion is None:
+        return _WORDS.get(state, state)
+    if completion.code in _INHERITED_CODES:
+        return "Stopped"
+    return _RESULTS[completion.type.is_succeeded]
+
+
+def _list_unguarded(wire: Object) -> frozenset[str]:
+    unguarded = set()
+    for role in (wire.get("spec") or {}).get("taskRoles") or ():
+        policy = role.get("frameworkAttemptCompletionPolicy") or {}
+        if (policy.get("minFailedTaskCount") or 0) <= 0:
+            unguarded.add(str(role.get("name")))
+    return frozenset(unguarded)
+
+
+def _build_line(
+    key: TaskKey, task: TaskStatus, world: World, gang: str, now: datetime | None
+) -> TaskLine:
     completion = task.attempt_status.completion_status
     is_completed = task.state is TaskState.COMPLETED
-    state = task.state.value
-    if is_completed and completion is not None:
-        state = _RESULTS[completion.type.is_succeeded]
     is_culprit = (
         completion is not None
         and completion.type.is_failed
@@ -113,18 +180,35 @@ def _build_line(key: TaskKey, task: TaskStatus, world: World, gang: str, now: da
     )
     return TaskLine(
         key=key,
-        state=state,
+        state=_name_state(task.state.value, completion if is_completed else None),
         attempt=task.attempt_status.id,
         note=_shorten(_explain_task(key, task, world, gang, now)),
         code=None if completion is None else completion.code,
-        diagnostics="" if completion is None else completion.diagnostics,
+        diagnostics="" if completion is None else explain_diagnostics(completion.diagnostics),
         is_culprit=is_culprit,
+        is_waiting=task.state in _WAITING,
+        is_in_init=_find_running_init(_find_pod(key, world) or {}) is not None,
+        is_running=task.state is TaskState.ATTEMPT_RUNNING,
     )
 
 
-def _explain_task(key: TaskKey, task: TaskStatus, world: World, gang: str, now: datetime) -> str:
+def _explain_end(completion: _Completion) -> str:
+    """Say in words why something ended."""
+    inherited = _INHERITED_CODES.get(completion.code)
+    if inherited is not None:
+        return inherited
+    cause = explain_diagnostics(completion.diagnostics)
+    if not cause:
+        return f"{completion.phrase} ({completion.code})"
+    is_told = completion.phrase == _UNNAMED_PHRASE or completion.code < 0
+    return cause if is_told else f"{completion.phrase}: {cause}"
+
+
+def _explain_task(
+    key: TaskKey, task: TaskStatus, world: World, gang: str, now: datetime | None
+) -> str:
     completion = task.attempt_status.completion_status
-    ended = "" if completion is None else f"{completion.phrase} ({completion.code})"
+    ended = "" if completion is None else _explain_end(completion)
     match task.state:
         case TaskState.ATTEMPT_CREATION_PENDING:
             return "waits for its Pod to be created"
@@ -135,8 +219,8 @@ def _explain_task(key: TaskKey, task: TaskStatus, world: World, gang: str, now: 
         case TaskState.COMPLETED:
             return "" if completion is None or completion.type.is_succeeded else ended
         case TaskState.ATTEMPT_COMPLETED:
-            delay = _measure_delay(task, now)
-            return f"{ended}; next attempt {delay}"
+            delay = task.retry_policy_status.retry_delay_seconds or 0
+            return f"{ended}; next attempt {_name_next(task.transition_time, delay, now)}"
         case _:
             is_failure = completion is not None and completion.type.is_failed
             return f"{ended}; its Pod goes away" if is_failure else "its Pod goes away"
@@ -145,7 +229,7 @@ def _explain_task(key: TaskKey, task: TaskStatus, world: World, gang: str, now: 
 def _explain_pod(key: TaskKey, world: World, gang: str) -> str:
     if world.pods is None:
         return gang
-    pod = world.pods.get(build_pod_name(world.name, key.role, key.index))
+    pod = _find_pod(key, world)
     if pod is None:
         return "waits for its Pod"
     initializing = _find_running_init(pod)
@@ -159,6 +243,10 @@ def _explain_pod(key: TaskKey, world: World, gang: str) -> str:
     text = explain_waiting(view) if has_trouble or not view.pod_ip else "its containers start"
     warning = (world.warnings or {}).get(view.uid)
     return f"{text}; {warning}" if warning and warning not in text else text
+
+
+def _find_pod(key: TaskKey, world: World) -> Object | None:
+    return (world.pods or {}).get(build_pod_name(world.name, key.role, key.index))
 
 
 def _find_running_init(pod: Object) -> str | None:
@@ -208,32 +296,39 @@ def _read_progress(configmap: Object | None) -> tuple[list[tuple[TaskKey, str]],
         return [], 0
 
 
-def _explain_framework(status: FrameworkStatus, wire: Object, now: datetime) -> str:
+def _explain_framework(status: FrameworkStatus, wire: Object, now: datetime | None) -> str:
     completion = status.attempt_status.completion_status
     if (wire.get("metadata") or {}).get("deletionTimestamp"):
         return "is being deleted"
     if completion is None:
         return ""
-    ended = completion.diagnostics or completion.phrase
     if completion.type.is_succeeded:
         return ""
+    ended = _explain_end(completion)
     if status.state is FrameworkState.ATTEMPT_COMPLETED:
         delay = status.retry_policy_status.retry_delay_seconds or 0
-        left = delay - (now - status.transition_time).total_seconds()
-        return _shorten(f"{ended}; next attempt {_name_delay(left)}")
+        return _shorten(f"{ended}; next attempt {_name_next(status.transition_time, delay, now)}")
     trigger = completion.trigger
     if trigger is not None and trigger.task_role_name:
         key = TaskKey(trigger.task_role_name, trigger.task_index)
-        return f"{completion.phrase} ({completion.code}), decided by {key}"
-    return f"{completion.phrase} ({completion.code})"
+        return _shorten(f"decided by {key}: {_explain_trigger(key, status) or ended}")
+    return _shorten(ended)
 
 
-def _measure_delay(task: TaskStatus, now: datetime) -> str:
-    delay = task.retry_policy_status.retry_delay_seconds or 0
-    return _name_delay(delay - (now - task.transition_time).total_seconds())
+def _explain_trigger(key: TaskKey, status: FrameworkStatus) -> str:
+    """Say why the Task ended that decided; "" if it succeeded, or is not there any more."""
+    for role, task in status.attempt_status.walk_tasks():
+        completion = task.attempt_status.completion_status
+        if TaskKey(role.name, task.index) == key and completion is not None:
+            return "" if completion.type.is_succeeded else _explain_end(completion)
+    return ""
 
 
-def _name_delay(seconds: float) -> str:
+def _name_next(since: datetime, delay_seconds: float, now: datetime | None) -> str:
+    at = since + timedelta(seconds=delay_seconds)
+    if now is None:
+        return f"at {at:%H:%M:%S} UTC" if delay_seconds >= 1 else "now"
+    seconds = (at - now).total_seconds()
     return f"in {seconds:.0f} s" if seconds >= 1 else "now"
 
 

@@ -13,13 +13,17 @@ from pathlib import Path
 
 from cli.apply import apply_all
 from cli.display import Display
-from cli.exitcodes import ExitCode
+from cli.ending import keep_waits
+from cli.exitcodes import CliError, ExitCode
 from cli.failures import FailureLogs, KeptLogs
 from cli.follow import Follower
+from cli.invocation import build_command
 from cli.manifests import Manifests, load_manifests
+from cli.outage import GIVE_UP_SECONDS, Outage
 from cli.progress import GangView, build_view, list_culprits
 from cli.session import explained, find_cluster, open_client
 from cli.waiting import Interrupt, wait_any
+from cli.words import strip_noise
 from framework.api.types import ExecutionType
 from framework.clock import SystemClock, SystemRandom
 from framework.kube.client import KubeClient
@@ -31,7 +35,14 @@ logger = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
 _STOP_SECONDS = 60.0
+_STOP_REQUEST_SECONDS = 10.0
 _SHOWN_FAILURES = 3
+# What the user calls the cause of a stop.
+_CAUSES = {
+    ExitCode.TIMEOUT: "--timeout",
+    ExitCode.INTERRUPTED: "Ctrl-C",
+    ExitCode.TERMINATED: "SIGTERM",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +76,31 @@ def run_frameworks(options: RunOptions) -> ExitCode:
     Raises:
         CliError: nothing was run, or it could not be followed.
     """
-    config = None if options.is_local else find_cluster(options.kubeconfig)
-    manifests = load_manifests(
-        options.files,
-        namespace=options.namespace,
-        default_namespace="default" if config is None else config.namespace,
-    )
+    config, manifests = _prepare(options)
     try:
         return asyncio.run(_run(options, manifests, config))
     except asyncio.CancelledError:
         # The second Ctrl-C.
         return ExitCode.INTERRUPTED
+
+
+def _prepare(options: RunOptions) -> tuple[KubeConfig | None, Manifests]:
+    """Read the files; what is wrong with them is told before what is wrong with the cluster."""
+    config, fault = None, None
+    if not options.is_local:
+        try:
+            config = find_cluster(options.kubeconfig)
+        except CliError as e:
+            fault = e
+    manifests = load_manifests(
+        options.files,
+        namespace=options.namespace,
+        default_namespace="default" if config is None else config.namespace,
+        is_local=options.is_local,
+    )
+    if fault is not None:
+        raise fault
+    return config, manifests
 
 
 async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | None) -> ExitCode:
@@ -93,8 +118,10 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
                 )
     if target.logs_directory is not None:
         display.say(f"logs are kept in {target.logs_directory}; to read them:")
+        directory = str(target.logs_directory)
         for manifest in manifests.frameworks:
-            display.say(f"  framework logs {manifest.name} --directory {target.logs_directory}")
+            command = build_command("logs", manifest.name, "--directory", directory)
+            display.say(f"  {command}")
     return code
 
 
@@ -130,6 +157,9 @@ class _Run:
         self._started = self._clock.monotonic()
         self._changed = asyncio.Event()
         self._done = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._outage = Outage()
+        self._before_stop: list[GangView] = []
         self._followers: list[Follower] = []
         self._failure_logs = failure_logs
 
@@ -166,8 +196,11 @@ class _Run:
         while True:
             self._changed.clear()
             views = self._build_views()
-            alert = next((e for f in self._followers if (e := f.connection_error)), None)
+            error = next((e for f in self._followers if (e := f.connection_error)), None)
+            alert = self._outage.observe(error, self._clock.monotonic())
             self._display.update(views, self._elapsed_seconds, alert)
+            if self._outage.is_over_limit:
+                self._lost.set()
             if all(
                 view.is_completed or follower.is_gone
                 for view, follower in zip(views, self._followers, strict=True)
@@ -176,37 +209,73 @@ class _Run:
             await wait_any(self._changed, timeout_seconds=_TICK_SECONDS)
 
     def _build_views(self) -> list[GangView]:
-        now = self._clock.now()
+        # In a pipe, a count-down would be a line each second.
+        now = self._clock.now() if self._display.is_live else None
         return [build_view(follower.build_world(), now) for follower in self._followers]
 
     async def _wait_for_end(self) -> ExitCode | None:
         """Wait; return None if the Frameworks ended by themselves, else why they were stopped."""
-        in_time = await wait_any(
-            self._done, self._interrupt.requested, timeout_seconds=self._options.timeout_seconds
+        await wait_any(
+            self._done,
+            self._lost,
+            self._interrupt.requested,
+            timeout_seconds=self._options.timeout_seconds,
         )
         if self._done.is_set():
             return None
-        cause = self._interrupt.exit_code if in_time else ExitCode.TIMEOUT
+        if self._lost.is_set():
+            return self._give_up()
+        is_interrupted = self._interrupt.requested.is_set()
+        cause = self._interrupt.exit_code if is_interrupted else ExitCode.TIMEOUT
         self._display.say(
-            "stopping the Frameworks and waiting for their Pods; Ctrl-C again leaves at once"
+            f"{self._explain_stop(cause)}: stopping the Frameworks and waiting for their Pods; "
+            "Ctrl-C (again) leaves at once"
         )
-        for follower in self._followers:
-            await self._stop(follower)
-        if not await wait_any(self._done, timeout_seconds=_STOP_SECONDS):
+        self._before_stop = self._build_views()
+        if not all([await self._stop(follower) for follower in self._followers]):
+            self._display.say("leaving at once: what was not stopped goes on in the cluster")
+            return ExitCode.UNREACHABLE
+        if not await wait_any(self._done, self._lost, timeout_seconds=_STOP_SECONDS):
             self._display.say(f"still not stopped after {_STOP_SECONDS:.0f} s; left to the cluster")
-        return cause
+        return self._give_up() if self._lost.is_set() else cause
 
-    async def _stop(self, follower: Follower) -> None:
+    def _explain_stop(self, cause: ExitCode) -> str:
+        if cause is ExitCode.TIMEOUT:
+            return f"timeout of {self._options.timeout_seconds:g} s passed"
+        return _CAUSES[cause]
+
+    def _give_up(self) -> ExitCode:
+        self._display.say(
+            f"giving up: the API server is unreachable for {GIVE_UP_SECONDS:.0f} s "
+            f"({self._outage.last_error}); the Frameworks go on without being followed"
+        )
+        return ExitCode.UNREACHABLE
+
+    async def _stop(self, follower: Follower) -> bool:
+        """Stop a Framework; return False if the cluster could not be told."""
         patch: Object = {"spec": {"executionType": ExecutionType.STOP.value}}
         try:
-            await self._client.patch(FRAMEWORKS, follower.namespace, follower.name, patch)
+            await self._client.patch(
+                FRAMEWORKS,
+                follower.namespace,
+                follower.name,
+                patch,
+                timeout_seconds=_STOP_REQUEST_SECONDS,
+            )
         except NotFoundError:
-            return
+            return True
         except KubeError as e:
-            self._display.say(f"warning: {follower.name} could not be stopped: {e}")
+            self._display.say(
+                f"warning: {follower.name} could not be stopped: {strip_noise(str(e))}"
+            )
+            return False
+        return True
 
     def _conclude(self, cause: ExitCode | None) -> ExitCode:
         views = self._build_views()
+        if self._before_stop and cause in _CAUSES:
+            stopped = zip(self._before_stop, views, strict=True)
+            views = [keep_waits(before, after, _CAUSES[cause]) for before, after in stopped]
         self._display.show_table(views, self._elapsed_seconds)
         for view in views:
             self._show_failures(view)
@@ -219,13 +288,19 @@ class _Run:
         return ExitCode.SUCCEEDED if is_success else ExitCode.FAILED
 
     def _show_failures(self, view: GangView) -> None:
-        """Print why Tasks failed; a failure that was tolerated needs no explanation."""
-        if view.is_succeeded:
-            return
+        """Print why Tasks failed; failures the user asked to tolerate need no explanation."""
         culprits = list_culprits(view)
+        if view.is_succeeded:
+            culprits = [line for line in culprits if line.key.role in view.unguarded_roles]
+            if culprits:
+                self._display.say(
+                    f"warning: {view.name} Succeeded although {len(culprits)} of "
+                    f"{len(view.tasks)} Tasks failed: no minFailedTaskCount is set"
+                )
         for line in culprits[:_SHOWN_FAILURES]:
             self._display.say(f"\n{view.name} {line.key}: {line.note or line.state}")
-            self._display.say(f"  {line.diagnostics}")
+            if line.diagnostics not in line.note:
+                self._display.say(f"  {line.diagnostics}")
             kept = self._failure_logs.get(view.name, line.key)
             if kept is not None:
                 container, lines = kept

@@ -7,8 +7,12 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
+from cli.invocation import build_command
+from cli.words import strip_noise
+from framework.api.constants import KUBECONFIG_ENV
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import ConfigError, KubeConfig, load_kube_config
@@ -34,9 +38,22 @@ def find_cluster(kubeconfig: str | None) -> KubeConfig:
     try:
         return _without_token_path(load_kube_config(None, kubeconfig, os.environ))
     except ConfigError as e:
+        local = build_command("run", "--local", "FILE")
         raise CliError(
-            ExitCode.USAGE, f"{e}", "without a cluster, `framework run --local FILE` makes one"
+            ExitCode.USAGE, *_explain_stale(e), f"without a cluster, `{local}` makes one"
         ) from e
+
+
+def _explain_stale(error: ConfigError) -> Iterator[str]:
+    """Say first that $KUBECONFIG names nothing: the error is about what was tried after it."""
+    named = os.environ.get(KUBECONFIG_ENV, "")
+    if named and not any(Path(path).is_file() for path in named.split(":") if path):
+        yield (
+            f"$KUBECONFIG: no such file: {named}; if it was that of a local cluster, start it "
+            f"again with `{build_command('local', 'up', '--detach', '--kubeconfig', named)}`, "
+            "else set it to a file that exists, or unset it"
+        )
+    yield str(error)
 
 
 def _without_token_path(config: KubeConfig) -> KubeConfig:
@@ -72,7 +89,7 @@ def explained(config: KubeConfig) -> Iterator[None]:
     except UnreachableError as e:
         raise CliError(
             ExitCode.UNREACHABLE,
-            f"the API server {config.server} cannot be reached: {e}; "
+            f"the API server {config.server} cannot be reached: {strip_noise(str(e))}; "
             "check --kubeconfig and that the server runs",
         ) from e
     except (UnauthorizedError, ForbiddenError) as e:

@@ -25,10 +25,11 @@ from controller.core.actions import (
 )
 from controller.core.object_templates import build_configmap, build_pod
 from controller.core.snapshot import Failure
+from controller.entry import Entry
 from controller.fence import OPEN, Fence
 from controller.lanes import Lanes
 from controller.metrics import Metrics
-from controller.store import Entry, Store
+from controller.store import Store
 from framework.api import gojson
 from framework.clock import Clock
 from framework.kube.client import KubeClient

@@ -6,7 +6,7 @@ Called by the worker. Nothing is copied: decide is synchronous and changes nothi
 from datetime import datetime
 
 from controller.core.snapshot import Snapshot
-from controller.store import Entry
+from controller.entry import Entry
 
 
 def observe(entry: Entry, now: datetime) -> Snapshot | None:

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Iterable
 
 from controller.core.decision import Event, EventType
+from controller.entry import Entry
 from controller.events import EventRecorder
-from controller.store import Entry
 from framework.api import constants
 from framework.api.states import FrameworkState
 from framework.api.types import Framework, FrameworkStatus

@@ -12,85 +12,23 @@ for a while after, what is stored is trusted until we have written a status ours
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
-from controller.core.actions import ActionKey, ObjectKind, Verb
-from controller.core.snapshot import Failure, PublishedRoster
+from controller.core.actions import ObjectKind
+from controller.entry import Entry, name_key, owner_key, parse_version, read_meta
 from controller.published import read_published
-from framework.api import codec, constants
+from framework.api import codec
 from framework.api.fielderrors import FieldErrors
 from framework.api.pods import ConfigMapView, ObjectView, PodView, parse_configmap, parse_pod
-from framework.api.types import Framework, FrameworkStatus
+from framework.api.types import FrameworkStatus
 from framework.clock import Clock
 from framework.kube.resources import Object
 
-Name = tuple[ObjectKind, str]
 _REMEMBERED_UIDS = 100_000
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 # A status write that the leader before us had sent may arrive so long after we took over.
 _LATE_WRITE_SECONDS = 60.0
-
-
-@dataclass(slots=True)
-class Entry:
-    """All that is known about one Framework of one name.
-
-    ``framework`` is None before it is seen and while ``fault`` says why it cannot be read. Its
-    status is our own last write, or what was stored when it was first seen. ``sent``: what was
-    sent since the last decision, which therefore did not know of it.
-    """
-
-    namespace: str
-    name: str
-    framework: Framework | None = None
-    fault: FieldErrors | None = None
-    wire_status: Any = None
-    is_diverged: bool = False
-    needs_refresh: bool = False
-    configmap: ConfigMapView | None = None
-    published: PublishedRoster = field(default_factory=PublishedRoster)
-    pods: dict[str, PodView] = field(default_factory=dict)
-    live: dict[Name, str] = field(default_factory=dict)
-    in_flight: set[ActionKey] = field(default_factory=set)
-    sent: set[ActionKey] = field(default_factory=set)
-    failures: dict[ActionKey, Failure] = field(default_factory=dict)
-    unconfirmed: dict[Name, datetime] = field(default_factory=dict)
-    end_versions: dict[str, int] = field(default_factory=dict)
-    status_written_at: float | None = None
-    changed_at: float | None = None
-    addressed_at: float | None = None
-    decision_seconds: float = 0.0
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def is_empty(self) -> bool:
-        """Tell whether nothing at all is known any more."""
-        known = self.framework or self.fault or self.configmap or self.pods or self.in_flight
-        return not known
-
-    def is_delete_in_flight(self, uid: str) -> bool:
-        """Tell whether we are deleting this instance right now."""
-        return any(
-            key.verb is Verb.DELETE and key.identity.partition("/")[0] == uid
-            for key in self.in_flight
-        )
-
-    def note_end(self, uid: str, resource_version: Any) -> None:
-        """Remember in which order Pods ended; an attempt's Pods are enough."""
-        self.end_versions.setdefault(uid, _version(resource_version))
-        if len(self.end_versions) > 2 * constants.MAX_TASK_NUMBER:
-            del self.end_versions[next(iter(self.end_versions))]
-
-    def note_seen(self, name: Name, uid: str) -> None:
-        """Drop what a live GET said about a name when another object is seen there."""
-        if self.live.get(name, uid) != uid:
-            del self.live[name]
 
 
 class Store:
@@ -134,9 +72,9 @@ class Store:
         self._trusted_until = self._read_clock() + _LATE_WRITE_SECONDS
         confirmed = set()
         for wire in items:
-            entry = self._entries.get(_object_key(wire))
+            entry = self._entries.get(name_key(wire))
             known = entry.framework if entry else None
-            if entry is None or known is None or known.metadata.uid != _meta(wire).get("uid"):
+            if entry is None or known is None or known.metadata.uid != read_meta(wire).get("uid"):
                 continue
             confirmed.add(entry.key)
             self.apply_framework(wire)
@@ -154,7 +92,7 @@ class Store:
 
     def apply_framework(self, wire: Object) -> None:
         """Take a Framework that a watch or a list shows."""
-        entry = self._open(wire)
+        entry = self._open(name_key(wire))
         if entry is None or not _is_newer_framework(entry, wire):
             return
         self._take_framework(entry, wire)
@@ -162,11 +100,11 @@ class Store:
 
     def remove_framework(self, wire: Object) -> None:
         """Take a Framework's end; garbage collection does the rest."""
-        entry = self._entries.get(_object_key(wire))
+        entry = self._entries.get(name_key(wire))
         if entry is None:
             return
         known = entry.framework
-        if known is None or known.metadata.uid == _meta(wire).get("uid"):
+        if known is None or known.metadata.uid == read_meta(wire).get("uid"):
             self._drop_framework(entry)
 
     def replace_frameworks(self, items: Iterable[Object], *, is_reset: bool = False) -> None:
@@ -182,7 +120,7 @@ class Store:
                 entry.status_written_at = None
         seen = set()
         for wire in items:
-            seen.add(_object_key(wire))
+            seen.add(name_key(wire))
             self.apply_framework(wire)
         for entry in [e for e in self._entries.values() if e.key not in seen]:
             self._drop_framework(entry)
@@ -196,7 +134,7 @@ class Store:
         entry.is_diverged = False
         entry.needs_refresh = False
         known = entry.framework
-        if known is None or known.metadata.uid != _meta(wire).get("uid"):
+        if known is None or known.metadata.uid != read_meta(wire).get("uid"):
             return
         if _is_newer_framework(entry, wire):
             metadata = codec.decode_metadata(wire)
@@ -210,7 +148,7 @@ class Store:
         """Take a live GET after a write whose fate is unknown: what it shows is persisted."""
         known = entry.framework
         entry.needs_refresh = False
-        if known is None or known.metadata.uid != _meta(wire).get("uid"):
+        if known is None or known.metadata.uid != read_meta(wire).get("uid"):
             self._take_framework(entry, wire)
         else:
             self._take(entry, wire, self._take_stored)
@@ -235,7 +173,7 @@ class Store:
 
     def _take_framework(self, entry: Entry, wire: Object) -> None:
         known = entry.framework
-        if known is None or known.metadata.uid != _meta(wire).get("uid"):
+        if known is None or known.metadata.uid != read_meta(wire).get("uid"):
             self._forget_outcomes(entry)
             entry.status_written_at = None
             self._take(entry, wire, self._take_stored)
@@ -297,7 +235,7 @@ class Store:
             self._forget_objects(ObjectKind.POD)
         seen: dict[str, set[str]] = {}
         for wire in items:
-            seen.setdefault(_object_key(wire), set()).add(str(_meta(wire).get("name")))
+            seen.setdefault(owner_key(wire), set()).add(str(read_meta(wire).get("name")))
             self.apply_pod(wire)
         for entry in list(self._entries.values()):
             for pod in list(entry.pods.values()):
@@ -324,7 +262,7 @@ class Store:
             self._forget_objects(ObjectKind.CONFIGMAP)
         seen = set()
         for wire in items:
-            seen.add(_object_key(wire))
+            seen.add(owner_key(wire))
             self.apply_configmap(wire)
         for entry in list(self._entries.values()):
             if entry.configmap is not None and entry.key not in seen:
@@ -367,7 +305,7 @@ class Store:
         entry.unconfirmed.pop((kind, name), None)
 
     def _apply(self, wire: Object, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
-        entry = self._open(wire)
+        entry = self._open(owner_key(wire))
         if entry is None:
             return
         known = self._view(entry, kind, view.name)
@@ -380,16 +318,16 @@ class Store:
         self._on_change(entry.key)
 
     def _remove(self, wire: Object, kind: ObjectKind) -> None:
-        entry = self._entries.get(_object_key(wire))
-        name, uid = str(_meta(wire).get("name")), _meta(wire).get("uid")
+        entry = self._entries.get(owner_key(wire))
+        name, uid = str(read_meta(wire).get("name")), read_meta(wire).get("uid")
         known = self._view(entry, kind, name) if entry else None
-        is_going = _meta(wire).get("deletionTimestamp") is not None
+        is_going = read_meta(wire).get("deletionTimestamp") is not None
         if uid and is_going:
             # Not one that only left the selector: a live GET must be able to bring it back.
             self._note_gone(str(uid))
         if entry is None or known is None or known.uid != uid:
             return
-        entry.note_end(known.uid, _meta(wire).get("resourceVersion"))
+        entry.note_end(known.uid, read_meta(wire).get("resourceVersion"))
         self._end(entry, kind, known, is_believed=known.is_terminating or is_going)
 
     def _vanish(
@@ -399,7 +337,7 @@ class Store:
         view: ObjectView,
         resource_version: str,
     ) -> None:
-        if _version(view.resource_version) <= _version(resource_version):
+        if parse_version(view.resource_version) <= parse_version(resource_version):
             # A list says nothing of what no watch has shown: it may lack our label.
             is_watched = (kind, view.name) not in entry.unconfirmed
             self._end(entry, kind, view, is_believed=view.is_terminating and is_watched)
@@ -454,8 +392,7 @@ class Store:
         while len(self._gone) > _REMEMBERED_UIDS:
             self._gone.popitem(last=False)
 
-    def _open(self, wire: Object) -> Entry | None:
-        key = _object_key(wire)
+    def _open(self, key: str) -> Entry | None:
         namespace, _, name = key.partition("/")
         if not namespace or not name:
             return None
@@ -489,33 +426,13 @@ class Store:
 
 
 def _is_older(view: ObjectView, than: ObjectView) -> bool:
-    return _version(view.resource_version) < _version(than.resource_version)
+    return parse_version(view.resource_version) < parse_version(than.resource_version)
 
 
 def _is_newer_framework(entry: Entry, wire: Object) -> bool:
     known = entry.framework
     if known is None:
         return True
-    return _version(_meta(wire).get("resourceVersion")) > _version(known.metadata.resource_version)
-
-
-def _meta(wire: Object) -> Object:
-    meta = wire.get("metadata")
-    return meta if isinstance(meta, dict) else {}
-
-
-def _object_key(wire: Object) -> str:
-    """Build the key of the Framework an object is, or belongs to."""
-    meta = _meta(wire)
-    namespace = meta.get("namespace") or ""
-    for source in (meta.get("labels"), meta.get("annotations")):
-        if isinstance(source, dict) and source.get(constants.FRAMEWORK_NAME):
-            return f"{namespace}/{source[constants.FRAMEWORK_NAME]}"
-    return f"{namespace}/{meta.get('name') or ''}"
-
-
-def _version(text: Any) -> int:
-    try:
-        return int(text)
-    except (TypeError, ValueError):
-        return 0
+    return parse_version(read_meta(wire).get("resourceVersion")) > parse_version(
+        known.metadata.resource_version
+    )

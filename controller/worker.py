@@ -14,13 +14,14 @@ from controller.core.actions import Action
 from controller.core.decide import decide
 from controller.core.decision import Decision
 from controller.core.settings import Settings
+from controller.entry import Entry
 from controller.executor import Executor
 from controller.fence import OPEN, Fence
 from controller.history_log import HistoryLog
 from controller.metrics import Metrics
 from controller.observer import observe
 from controller.reporter import Reporter
-from controller.store import Entry, Store
+from controller.store import Store
 from controller.workqueue import WorkQueue
 from controller.writer import Writer
 from framework.clock import Clock

@@ -13,9 +13,10 @@ from typing import Any
 
 from controller.core.actions import ObjectKind
 from controller.core.decision import Publication
+from controller.entry import Entry
 from controller.fence import OPEN, Fence
 from controller.metrics import Metrics
-from controller.store import Entry, Store
+from controller.store import Store
 from framework.api import codec, constants
 from framework.api.roster import Roster, encode_roster
 from framework.api.types import Framework, FrameworkStatus

@@ -10,8 +10,8 @@ from types import FrameType
 from typing import Dict, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
 
 from framework.agent.access import Access, AccessError
-from framework.agent.discovery import load_access
 from framework.agent.clock import AgentClock
+from framework.agent.discovery import load_access
 from framework.agent.exitcodes import ExitCode
 from framework.agent.termination import write_termination_message
 from framework.api import constants

@@ -8,20 +8,29 @@ process's PYTHONPATH. Python 3.7, standard library, no package of ours::
     gang = peers.wait(min=2)                 # a Roster with at least two that compute
     print(gang.rank, gang.size, gang.addresses)
     peers.on_change(lambda change: print(change.removed))
+    peers.barrier("epoch-3")                 # until one process of every such Pod has come here
 
 Everything comes from the files of the generation in force, so it works with every way in which the
-agent runs, and the process needs no access to the cluster.
+agent runs, and the process needs no access to the cluster. Only ``barrier`` talks to other Pods: by
+TCP, to the process of rank 0, on $FB_BARRIER_PORT (29600).
 """
 
+import contextlib
 import json
 import os
+import selectors
+import socket
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 _DEFAULT_DIRECTORY = "/mnt/frameworkbarrier"
 _LOOK_SECONDS = 0.05
 _TRIES = 50
+_BARRIER_PORT = 29600
+_CONNECT_SECONDS = 2.0
+_MAX_LINE_BYTES = 4096
+_KEPT_TOKENS = 100000
 
 
 class Peer(NamedTuple):
@@ -82,16 +91,23 @@ def roster() -> Roster:
     Raises:
         FileNotFoundError: The agent has not written any yet.
     """
-    path = os.path.join(_find_directory(), "current", "peers.json")
+    current = os.path.join(_find_directory(), "current")
     for _ in range(_TRIES):
         try:
-            with open(path, encoding="utf-8") as file:
-                return _parse(json.load(file))
+            path = os.path.join(os.path.dirname(current), os.readlink(current), "peers.json")
+            # A generation never changes, and one of 10,000 members takes some time to parse.
+            found = _parsed.get(path)
+            if found is None:
+                with open(path, encoding="utf-8") as file:
+                    found = _parse(json.load(file))
+                _parsed.clear()
+                _parsed[path] = found
+            return found
         except FileNotFoundError:
             # The generation may be removed between looking it up and opening it.
-            if not os.path.lexists(os.path.dirname(path)):
+            if not os.path.lexists(current):
                 break
-    raise FileNotFoundError(f"{path}: has the rendezvous agent written it?")
+    raise FileNotFoundError(f"{current}/peers.json: has the rendezvous agent written it?")
 
 
 def wait(min: int = 1, timeout: Optional[float] = None) -> Roster:  # noqa: A002
@@ -122,6 +138,27 @@ def on_change(callback: Callable[[Change], Any], since: Optional[Roster] = None)
     subscription = Subscription(callback, since if since is not None else roster())
     subscription.start()
     return subscription
+
+
+def barrier(name: str, timeout: Optional[float] = None) -> Roster:
+    """Wait until one process of every Pod that computes has come to the barrier of this name.
+
+    It can be used again and again. A Pod that is removed meanwhile is no longer waited for, one
+    that is added is; who they are is what rank 0 sees. Returns the generation then in force.
+
+    Raises:
+        TimeoutError: They did not come within ``timeout`` seconds.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    token = os.urandom(12).hex()
+    while True:
+        gang = wait(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+        with contextlib.suppress(OSError):
+            if _await_release(gang, name, token, deadline):
+                return roster()
+        if deadline is not None and time.monotonic() >= deadline:
+            raise TimeoutError(f"barrier {name!r}: not everybody came in {timeout} s")
+        time.sleep(_LOOK_SECONDS)
 
 
 class Subscription(threading.Thread):
@@ -173,6 +210,151 @@ def compute_change(before: Roster, after: Roster) -> Change:
     )
 
 
+class _Arrival(NamedTuple):
+    """One process at a barrier. ``key`` is its Pod."""
+
+    key: Tuple[str, int, str]
+    token: str
+
+
+class _Hub(threading.Thread):
+    """What rank 0 runs for all: it counts who has come and lets them go together."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        super().__init__(name="peers-barrier", daemon=True)
+        self._listener = listener
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._received: Dict[socket.socket, bytes] = {}
+        self._arrived: Dict[str, Dict[socket.socket, _Arrival]] = {}
+        # Of those let go: whoever missed the word asks again, and must not wait for the next time.
+        self._released: Dict[str, None] = {}
+
+    def run(self) -> None:
+        """Serve until the process ends."""
+        while True:
+            is_waited_for = any(self._arrived.values())
+            for key, _ in self._selector.select(_LOOK_SECONDS if is_waited_for else None):
+                connection = key.fileobj
+                if connection is self._listener:
+                    self._accept()
+                elif isinstance(connection, socket.socket):
+                    self._read(connection)
+            with contextlib.suppress(OSError):
+                self._release(roster())
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = self._listener.accept()
+            connection.setblocking(False)
+            self._received[connection] = b""
+            self._selector.register(connection, selectors.EVENT_READ)
+
+    def _read(self, connection: socket.socket) -> None:
+        try:
+            part = connection.recv(_MAX_LINE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            part = b""
+        line = self._received[connection] + part
+        self._received[connection] = line
+        if not part or len(line) > _MAX_LINE_BYTES:
+            self._drop(connection)
+        elif line.endswith(b"\n"):
+            try:
+                wire = json.loads(line.decode())
+                arrival = _Arrival((wire["role"], wire["index"], wire["pod"]), wire["token"])
+                is_ours = wire["attempt"] == roster().attempt
+            except (OSError, ValueError, KeyError, TypeError):
+                is_ours = False
+            if is_ours:
+                self._arrive(connection, str(wire["name"]), arrival)
+            else:
+                self._drop(connection)
+
+    def _arrive(self, connection: socket.socket, name: str, arrival: _Arrival) -> None:
+        if arrival.token in self._released:
+            self._let_go(connection)
+        else:
+            self._arrived.setdefault(name, {})[connection] = arrival
+
+    def _release(self, gang: Roster) -> None:
+        expected: Set[Tuple[str, int, str]] = {
+            (peer.role, peer.index, peer.fingerprint) for peer in gang.ranked
+        }
+        for name, arrived in list(self._arrived.items()):
+            if not expected or not expected <= {arrival.key for arrival in arrived.values()}:
+                continue
+            del self._arrived[name]
+            # The own one last: its process may end at once, and this thread with it.
+            own = (gang.role, gang.index)
+            for connection, arrival in sorted(
+                arrived.items(), key=lambda item: item[1].key[:2] == own
+            ):
+                self._released[arrival.token] = None
+                self._let_go(connection)
+        while len(self._released) > _KEPT_TOKENS:
+            del self._released[next(iter(self._released))]
+
+    def _let_go(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            connection.send(b"go\n")
+        self._drop(connection)
+
+    def _drop(self, connection: socket.socket) -> None:
+        for arrived in self._arrived.values():
+            arrived.pop(connection, None)
+        self._received.pop(connection, None)
+        self._selector.unregister(connection)
+        connection.close()
+
+
+def _await_release(gang: Roster, name: str, token: str, deadline: Optional[float]) -> bool:
+    """Go to rank 0 and wait there; False when it is time to look for rank 0 anew."""
+    own = next((p for p in gang.peers if (p.role, p.index) == (gang.role, gang.index)), None)
+    first, port = gang.ranked[0], int(os.environ.get("FB_BARRIER_PORT") or _BARRIER_PORT)
+    if gang.rank == 0:
+        _serve(first.address, port)
+    arrival = {
+        "name": name,
+        "token": token,
+        "attempt": gang.attempt,
+        "role": gang.role,
+        "index": gang.index,
+        "pod": own.fingerprint if own and gang.is_member else "",
+    }
+    with socket.create_connection((first.address, port), _CONNECT_SECONDS) as connection:
+        connection.sendall(json.dumps(arrival).encode() + b"\n")
+        connection.settimeout(_CONNECT_SECONDS / 4)
+        while deadline is None or time.monotonic() < deadline:
+            try:
+                return connection.recv(16).startswith(b"go")
+            except socket.timeout:
+                now = roster()
+                if now.ranked[:1] != gang.ranked[:1] or now.is_member != gang.is_member:
+                    return False
+    return False
+
+
+def _serve(address: str, port: int) -> None:
+    """Start the hub, unless this process or another one of the Pod has."""
+    with _serving:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((address, port))
+            listener.listen(4096)
+        except OSError:
+            listener.close()
+            return
+        _Hub(listener).start()
+
+
+_serving = threading.Lock()
+
+
 def initialize_jax(**options: Any) -> None:
     """Call ``jax.distributed.initialize`` for this gang; JAX itself reads but one of the three."""
     import importlib
@@ -185,6 +367,9 @@ def initialize_jax(**options: Any) -> None:
         cluster_detection_method="deactivate",
         **options,
     )
+
+
+_parsed: Dict[str, Roster] = {}
 
 
 def _find_directory() -> str:

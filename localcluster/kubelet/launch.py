@@ -13,7 +13,12 @@ from localcluster.kubelet.container_process import LaunchSpec
 from localcluster.kubelet.environment import Sources, build_environment, list_env_references
 from localcluster.kubelet.expansion import expand
 from localcluster.kubelet.fields import PodFacts
-from localcluster.kubelet.images import build_argv, explain_unknown_image, find_entrypoint, is_installed_agent
+from localcluster.kubelet.images import (
+    build_argv,
+    explain_unknown_image,
+    find_entrypoint,
+    is_installed_agent,
+)
 from localcluster.kubelet.machine import Machine
 from localcluster.kubelet.path_replacement import PathReplacement
 from localcluster.kubelet.pod_directory import PodDirectory

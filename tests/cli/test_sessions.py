@@ -129,7 +129,7 @@ def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
     with start(
         "run", "--local", "--timeout", "60s", "--directory", str(tmp_path / "state"), file
     ) as program:
-        read_until(program, r"worker/1 +AttemptRunning")
+        read_until(program, r"worker/1 +Running")
         assert len(find_processes(f"sleep\0{seconds}")) >= 2
         program.send_signal(number)
         output = finish(program)
@@ -152,12 +152,12 @@ def test_run_past_its_timeout_stops_and_says_why_it_waited(tmp_path: Path) -> No
         "run", "--local", "--timeout", "6s", "--directory", str(tmp_path / "state"), file
     )
     assert code == ExitCode.TIMEOUT, output
-    assert re.search(r"gpu/0 +AttemptPreparing: Unschedulable: .*example.com/gpu", output)
+    assert re.search(r"gpu/0 +Waiting: Unschedulable: .*example.com/gpu", output)
     assert re.search(r"worker/0 +.*barrier: the gang of 3 lacks gpu/0 \(.*example.com/gpu", output)
     assert not started.exists()
 
 
-@pytest.mark.parametrize("moment", [r"worker/0 +AttemptPreparing", r"worker/3 +AttemptRunning"])
+@pytest.mark.parametrize("moment", [r"worker/0 +Waiting", r"worker/3 +Running"])
 def test_run_whose_controller_is_killed_completes_with_no_pod_wasted(
     moment: str, tmp_path: Path
 ) -> None:
@@ -243,7 +243,7 @@ def test_logs_of_a_running_task_follows_to_its_end(cluster: dict[str, str], tmp_
     script = f"echo first; while ! test -e {tmp_path}/go; do sleep 0.05; done; echo last"
     file = write(tmp_path / "f.yaml", build_role("w", 2, script))
     with start("run", "-n", "logs", "--replace", write_namespace(file), **cluster) as program:
-        read_until(program, r"w/1 +AttemptRunning")
+        read_until(program, r"w/1 +Running")
         code, output = call("logs", "gang", "w/1", "-n", "logs", **cluster)
         assert (code, output) == (0, "first\n")
         with start("logs", "gang", "-f", "-n", "logs", **cluster) as follower:
@@ -275,7 +275,7 @@ def test_run_of_a_deleted_framework_fails(cluster: dict[str, str], tmp_path: Pat
     text = Path(file).read_text().replace("name: gang", "name: doomed")
     Path(file).write_text(text)
     with start("run", file, **cluster) as program:
-        read_until(program, r"w/0 +AttemptRunning")
+        read_until(program, r"w/0 +Running")
         delete_framework("doomed", cluster["KUBECONFIG"])
         output = finish(program)
     assert program.returncode == ExitCode.FAILED, output

@@ -6,11 +6,12 @@ import pytest
 
 from controller.core.actions import GetObject, ObjectKind
 from controller.core.decision import EventType, Publication
+from controller.entry import Entry
 from controller.events import EventRecorder
 from controller.executor import Executor
 from controller.fence import OPEN, Fences
 from controller.metrics import Metrics
-from controller.store import Entry, Store
+from controller.store import Store
 from controller.writer import Writer
 from tests.support.builders import build_framework_wire, build_roster, build_status
 from tests.support.storageclient import LoopClock, StorageClient, open_storage

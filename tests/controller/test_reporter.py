@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from controller.core.decision import Event, EventType
+from controller.entry import Entry
 from controller.reporter import Reporter, describe_state
-from controller.store import Entry
 from framework.api.completion import complete_framework
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.states import FrameworkState

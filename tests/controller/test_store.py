@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
-from controller.store import Entry, Store
+from controller.entry import Entry
+from controller.store import Store
 from framework.api.states import FrameworkState
 from tests.support.builders import (
     AT,

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from controller.store import Entry, Store
+from controller.entry import Entry
+from controller.store import Store
 from framework.api.states import FrameworkState
 from framework.kube.resources import Object
 from tests.support.builders import build_framework_wire, build_status, build_status_wire

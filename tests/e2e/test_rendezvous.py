@@ -94,7 +94,9 @@ def list_generations(world: GangCluster) -> list[str]:
 
 def read_told(tmp_path: Path) -> dict[str, list[dict[str, Any]]]:
     return {
-        path.name.removeprefix("told-"): [json.loads(line) for line in path.read_text().splitlines()]
+        path.name.removeprefix("told-"): [
+            json.loads(line) for line in path.read_text().splitlines()
+        ]
         for path in sorted((tmp_path / "gate").glob("told-*"))
     }
 

@@ -110,9 +110,7 @@ class Publisher:
 class AgentProcess:
     """One agent; its lines arrive in ``text``."""
 
-    def __init__(
-        self, env: dict[str, str], *arguments: str, command: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, env: dict[str, str], *arguments: str, command: tuple[str, ...] = ()) -> None:
         self.process = subprocess.Popen(
             [*(command or (sys.executable, "-m", "rendezvous")), *arguments],
             env=env,

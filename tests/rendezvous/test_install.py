@@ -67,9 +67,7 @@ def test_zipapp_holds_the_agent_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.local
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("which", ["this", "old"])
-def test_zipapp_runs_by_itself_on_any_python(
-    which: str, api: Access, tmp_path: Path
-) -> None:
+def test_zipapp_runs_by_itself_on_any_python(which: str, api: Access, tmp_path: Path) -> None:
     python = sys.executable if which == "this" else find_old_python()
     volume = tmp_path / "volume"
     install(str(volume))
@@ -78,7 +76,9 @@ def test_zipapp_runs_by_itself_on_any_python(
     env = publisher.build_env(api.url, api.token, volume, "worker", 1)
     # Nothing of this checkout, and the directory is where the zipapp lies.
     del env["PYTHONPATH"], env["BARRIER_WORKING_DIR"]
-    script = f"{python} -W error -c 'import peers; print(peers.wait(min=3).rank, peers.roster().size)'"
+    script = (
+        f"{python} -W error -c 'import peers; print(peers.wait(min=3).rank, peers.roster().size)'"
+    )
     command = (python, "-W", "error", "-I", str(volume / ZIPAPP))
     with run_agent(env, "run", "--", "sh", "-c", script, command=command) as agent:
         assert agent.wait() == 0, agent.text

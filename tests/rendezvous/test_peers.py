@@ -1,6 +1,12 @@
 """The module training code imports, on volumes as the writer makes them."""
 
+import contextlib
 import queue
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +24,7 @@ from tests.rendezvous.gangs import (
     get_uid,
     see,
 )
+from tests.support.childprocess import find_free_ports
 
 WAIT_SECONDS = 5.0
 
@@ -100,3 +107,143 @@ def test_compute_change_finds_a_replaced_pod() -> None:
     assert [peer.index for peer in change.moved] == [0]
     assert not change.added
     assert not change.removed
+
+
+# --- The barrier: one process a member, as in a gang ----------------------------------------------
+
+MEMBER = """
+import sys, peers
+for line in sys.stdin:
+    try:
+        gang = peers.barrier(line.strip(), timeout=15)
+        print("passed", line.strip(), gang.generation, flush=True)
+    except TimeoutError as e:
+        print("late", flush=True)
+"""
+
+
+class Member:
+    """A member's process, which comes to the barriers it is told to."""
+
+    def __init__(self, root: Path, index: int, port: int) -> None:
+        self.index = index
+        self.volume = root / f"volume{index}"
+        self.volume.mkdir()
+        site = root / "site"
+        site.mkdir(exist_ok=True)
+        shutil.copy(peers.__file__, site / "peers.py")
+        env = {
+            "PYTHONPATH": str(site),
+            "BARRIER_WORKING_DIR": str(self.volume),
+            "FB_BARRIER_PORT": str(port),
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", MEMBER],
+            env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.passed: queue.Queue[str] = queue.Queue()
+        self._thread = threading.Thread(target=self._collect)
+        self._thread.start()
+
+    def _collect(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.passed.put(line.strip())
+
+    def show(self, roster: Roster) -> None:
+        view = see(roster, index=self.index)
+        rendering = render_all(view, build_options())
+        shown = Shown(roster, PUBLISHED, roster.generation)
+        Writer(str(self.volume)).write(shown, rendering.files, rendering.fixed_files)
+
+    def come(self, name: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(name + "\n")
+        self.process.stdin.flush()
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._thread.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def build_local_gang(indexes: list[int], generation: int) -> Roster:
+    """A gang on the loopback, an address for each."""
+    role = build_role("worker", indexes)
+    members = tuple(m._replace(addresses=(f"127.0.9.{m.index + 1}",)) for m in role.members)
+    return build_roster(role._replace(members=members), generation=generation)
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[list[Member]]:
+    (port,) = find_free_ports(1)
+    found = [Member(tmp_path, index, port) for index in range(3)]
+    yield found
+    for member in found:
+        member.stop()
+
+
+@pytest.mark.timeout(60)
+def test_barrier_lets_all_go_when_the_last_has_come(members: list[Member]) -> None:
+    for member in members:
+        member.show(build_local_gang([0, 1, 2], 1))
+    for name in ("one", "two", "one", "one"):
+        # Rank 0, which serves the others, comes second.
+        for member in (members[1], members[0]):
+            member.come(name)
+        with pytest.raises(queue.Empty):
+            members[1].passed.get(timeout=0.3)
+        members[2].come(name)
+        for member in members:
+            assert member.passed.get(timeout=WAIT_SECONDS) == f"passed {name} 1"
+
+
+@pytest.mark.timeout(60)
+def test_barrier_follows_the_gang(members: list[Member]) -> None:
+    for member in members:
+        member.show(build_local_gang([0, 1, 2], 1))
+    for member in members[:2]:
+        member.come("epoch")
+    # The third is scaled away and never comes.
+    for member in members[:2]:
+        member.show(build_local_gang([0, 1], 2))
+    for member in members[:2]:
+        assert member.passed.get(timeout=WAIT_SECONDS) == "passed epoch 2"
+
+
+@pytest.mark.timeout(60)
+def test_barrier_survives_the_loss_of_rank_0(members: list[Member]) -> None:
+    for member in members:
+        member.show(build_local_gang([0, 1, 2], 1))
+        member.come("before")
+    for member in members:
+        assert member.passed.get(timeout=WAIT_SECONDS) == "passed before 1"
+    members[1].come("after")
+    members[0].process.kill()
+    for member in members[1:]:
+        member.show(build_local_gang([1, 2], 2))
+    members[2].come("after")
+    for member in members[1:]:
+        assert member.passed.get(timeout=WAIT_SECONDS) == "passed after 2"
+
+
+@pytest.mark.timeout(60)
+def test_barrier_does_not_count_who_went_away(members: list[Member]) -> None:
+    for member in members:
+        member.show(build_local_gang([0, 1, 2], 1))
+        member.come("ready")
+    for member in members:
+        assert member.passed.get(timeout=WAIT_SECONDS) == "passed ready 1"
+    members[2].come("epoch")
+    with pytest.raises(queue.Empty):
+        members[2].passed.get(timeout=0.3)
+    members[2].process.kill()
+    members[2].process.wait()
+    for member in members[:2]:
+        member.come("epoch")
+    with pytest.raises(queue.Empty):
+        members[0].passed.get(timeout=0.5)

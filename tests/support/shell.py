@@ -9,12 +9,13 @@ from typing import Any
 
 from controller.core.decision import SnapshotTrigger
 from controller.core.settings import Settings
+from controller.entry import Entry
 from controller.events import EventRecorder
 from controller.executor import Executor
 from controller.history_log import HistoryLog
 from controller.metrics import Metrics
 from controller.reporter import Reporter
-from controller.store import Entry, Store
+from controller.store import Store
 from controller.worker import Worker
 from controller.workqueue import WorkQueue
 from controller.writer import Writer

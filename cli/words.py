@@ -1,0 +1,70 @@
+"""Says in words what programs say in JSON: why a Pod failed or was refused, what broke a request.
+
+Called by ``cli.progress`` and ``cli.session``. Pure. The stored diagnostics stay as they are: they
+are those of the Go original, and its users' programs read them.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_REFUSED = "Failed to create Pod: "
+# What aiohttp adds to the address, and what it wraps around the system's own words.
+_TLS_NOISE = re.compile(r" ssl:(?:default|None|True|False|<[^>]*>)")
+# Reasons that say no more than that the container is not all right.
+_PLAIN_REASONS = frozenset({"", "Error", "Completed"})
+
+
+def explain_diagnostics(diagnostics: str) -> str:
+    """Say what completion diagnostics mean; text without JSON is returned as it is."""
+    found = _find_object(diagnostics)
+    if found is None:
+        return diagnostics
+    if diagnostics.startswith(_REFUSED):
+        status = found.get("ErrStatus", found)
+        message = status.get("message") if isinstance(status, dict) else None
+        return f"Pod refused: {message}" if message else diagnostics
+    parts = list(_walk_parts(found))
+    return "; ".join(parts) or diagnostics
+
+
+def strip_noise(message: str) -> str:
+    """Leave out of a connection error what only its library understands."""
+    return _TLS_NOISE.sub("", message)
+
+
+def _find_object(text: str) -> dict[str, Any] | None:
+    start = text.find("{")
+    if start < 0:
+        return None
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text[start:])
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _walk_parts(pod: Mapping[str, Any]) -> Iterator[str]:
+    reason, message = str(pod.get("reason") or ""), str(pod.get("message") or "")
+    if reason or message:
+        yield ": ".join(filter(None, (reason, message)))
+    containers = pod.get("containers")
+    for container in containers if isinstance(containers, list) else ():
+        # One that ended well is no cause; a rule that asks for no code leaves it out.
+        if isinstance(container, dict) and container.get("code", -1) != 0:
+            yield _explain_container(container)
+
+
+def _explain_container(container: Mapping[str, Any]) -> str:
+    name = str(container.get("name") or "a container")
+    if container.get("signal"):
+        text = f"{name} was killed by signal {container['signal']}"
+    elif "code" in container:
+        text = f"{name} exited with {container['code']}"
+    else:
+        text = f"{name} failed"
+    reason, message = str(container.get("reason") or ""), str(container.get("message") or "")
+    shown = [] if reason in _PLAIN_REASONS else [reason]
+    shown += [message.strip()] if message.strip() else []
+    return f"{text} ({': '.join(shown)})" if shown else text

@@ -1,0 +1,107 @@
+"""An Entry: all that is known about one Framework, and how objects say whose they are.
+
+Made and kept by ``store``; read by the observer, the executor, the worker and the writer.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.snapshot import Failure, PublishedRoster
+from framework.api import constants
+from framework.api.fielderrors import FieldErrors
+from framework.api.pods import ConfigMapView, PodView
+from framework.api.types import Framework
+from framework.kube.resources import Object
+
+Name = tuple[ObjectKind, str]
+
+
+@dataclass(slots=True)
+class Entry:
+    """All that is known about one Framework of one name.
+
+    ``framework`` is None before it is seen and while ``fault`` says why it cannot be read. Its
+    status is our own last write, or what was stored when it was first seen. ``sent``: what was
+    sent since the last decision, which therefore did not know of it.
+    """
+
+    namespace: str
+    name: str
+    framework: Framework | None = None
+    fault: FieldErrors | None = None
+    wire_status: Any = None
+    is_diverged: bool = False
+    needs_refresh: bool = False
+    configmap: ConfigMapView | None = None
+    published: PublishedRoster = field(default_factory=PublishedRoster)
+    pods: dict[str, PodView] = field(default_factory=dict)
+    live: dict[Name, str] = field(default_factory=dict)
+    in_flight: set[ActionKey] = field(default_factory=set)
+    sent: set[ActionKey] = field(default_factory=set)
+    failures: dict[ActionKey, Failure] = field(default_factory=dict)
+    unconfirmed: dict[Name, datetime] = field(default_factory=dict)
+    end_versions: dict[str, int] = field(default_factory=dict)
+    status_written_at: float | None = None
+    changed_at: float | None = None
+    addressed_at: float | None = None
+    decision_seconds: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing at all is known any more."""
+        known = self.framework or self.fault or self.configmap or self.pods or self.in_flight
+        return not known
+
+    def is_delete_in_flight(self, uid: str) -> bool:
+        """Tell whether we are deleting this instance right now."""
+        return any(
+            key.verb is Verb.DELETE and key.identity.partition("/")[0] == uid
+            for key in self.in_flight
+        )
+
+    def note_end(self, uid: str, resource_version: Any) -> None:
+        """Remember in which order Pods ended; an attempt's Pods are enough."""
+        self.end_versions.setdefault(uid, parse_version(resource_version))
+        if len(self.end_versions) > 2 * constants.MAX_TASK_NUMBER:
+            del self.end_versions[next(iter(self.end_versions))]
+
+    def note_seen(self, name: Name, uid: str) -> None:
+        """Drop what a live GET said about a name when another object is seen there."""
+        if self.live.get(name, uid) != uid:
+            del self.live[name]
+
+
+def read_meta(wire: Object) -> Object:
+    """Read an object's metadata, {} if it has none."""
+    meta = wire.get("metadata")
+    return meta if isinstance(meta, dict) else {}
+
+
+def name_key(framework: Object) -> str:
+    """Build the key of a Framework: its own name, whatever labels a user gave it."""
+    meta = read_meta(framework)
+    return f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
+
+
+def owner_key(wire: Object) -> str:
+    """Build the key of the Framework a Pod or a ConfigMap belongs to; "/" if it names none."""
+    meta = read_meta(wire)
+    for source in (meta.get("labels"), meta.get("annotations")):
+        if isinstance(source, dict) and source.get(constants.FRAMEWORK_NAME):
+            return f"{meta.get('namespace') or ''}/{source[constants.FRAMEWORK_NAME]}"
+    return "/"
+
+
+def parse_version(text: Any) -> int:
+    """Parse a resourceVersion, 0 if it is none."""
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        return 0

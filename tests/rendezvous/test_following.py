@@ -1,0 +1,94 @@
+"""Where there is no roster to read: the Framework instead, faults in words."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework.api import constants
+from tests.barrier.api_server import (
+    CONFIGMAP_UID,
+    INSTANCE_UID,
+    ApiServer,
+    make_configmap,
+    make_framework,
+    make_roster,
+    make_task,
+    run_api_server,
+)
+from tests.rendezvous.agents import read_changes, run_agent, wait_until
+from tests.support.frameworkcrd import ROOT
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def build_env(server: ApiServer, volume: Path, **more: str) -> dict[str, str]:
+    return {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": str(ROOT),
+        "KUBE_APISERVER_ADDRESS": server.address,
+        "BARRIER_WORKING_DIR": str(volume),
+        "FB_DEBOUNCE_SEC": "0",
+        "FB_NOTIFY_COMMAND": f"cat >>{volume}-told",
+        constants.FRAMEWORK_NAMESPACE: "default",
+        constants.FRAMEWORK_NAME: "f",
+        constants.CONFIGMAP_NAME: "f-attempt",
+        constants.CONFIGMAP_UID: CONFIGMAP_UID,
+        constants.FRAMEWORK_ATTEMPT_INSTANCE_UID: INSTANCE_UID,
+        constants.TASKROLE_NAME: "worker",
+        constants.TASK_INDEX: "0",
+        constants.POD_NAME: "",
+        constants.POD_UID: "pod-0",
+        **more,
+    }
+
+
+def make_gang(count: int) -> dict[str, Any]:
+    return make_framework(*(make_task(i, f"10.0.0.{i + 2}") for i in range(count)))
+
+
+@pytest.mark.parametrize("why", ["forbidden", "of the Go original"])
+def test_gang_without_a_roster_is_read_from_the_framework(why: str, tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    told = Path(f"{volume}-told")
+    with run_api_server() as server:
+        server.framework = make_gang(2)
+        if why == "forbidden":
+            server.forbidden.add("configmaps")
+        else:
+            server.add(make_configmap(carries_roster=False))
+        with run_agent(build_env(server, volume), "watch", "--sidecar-end=native") as agent:
+            agent.wait_for("generation 1 is in force: 2 members")
+            server.framework = make_gang(3)
+            wait_until("second change", lambda: len(read_changes(told)) == 2)
+            if why == "forbidden":
+                assert "missing right: watch configmaps 'f-attempt'" in agent.text
+    changes = read_changes(told)
+    assert [(c["previousGeneration"], c["generation"]) for c in changes] == [(0, 1), (1, 2)]
+
+
+def test_published_roster_after_the_framework_counts_up(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    with run_api_server() as server:
+        server.framework = make_gang(2)
+        server.add(make_configmap(carries_roster=False))
+        with run_agent(build_env(server, volume), "watch", "--sidecar-end=native") as agent:
+            agent.wait_for("generation 1 is in force: 2 members")
+            # Our controller takes the attempt over.
+            published = make_roster(generation=1)
+            role = published.roles[0]
+            one = published._replace(
+                roles=(role._replace(members=role.members[:1], wanted=1, minimum=1),)
+            )
+            server.add(make_configmap(one, version=2), "MODIFIED")
+            agent.wait_for("generation 2 is in force: 1 members")
+
+
+def test_render_without_any_right_names_the_rules(tmp_path: Path) -> None:
+    with run_api_server() as server:
+        server.forbidden |= {"configmaps", "frameworks"}
+        env = build_env(server, tmp_path / "volume", FB_TIMEOUT_SEC="1")
+        with run_agent(env, "render") as agent:
+            assert agent.wait() == 1
+    assert "missing right: watch configmaps 'f-attempt'" in agent.text
+    assert "missing right: get frameworks.frameworkcontroller.microsoft.com 'f'" in agent.text

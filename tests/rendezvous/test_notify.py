@@ -1,0 +1,153 @@
+"""Notifications: what a command, a URL and a process are given, and what a failing one costs."""
+
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from rendezvous.children import Children, StartError
+from rendezvous.diff import compute_diff
+from rendezvous.notify import (
+    CHANGED,
+    CommandNotifier,
+    Notification,
+    PostNotifier,
+    SignalNotifier,
+    find_processes,
+)
+from rendezvous.report import Reporter
+from tests.rendezvous.gangs import build_gang
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def build_notification(before: int = 2, after: int = 3) -> Notification:
+    old = build_gang(before)
+    return Notification(CHANGED, compute_diff(old, build_gang(after)._replace(generation=2)))
+
+
+class Log(Reporter):
+    def __init__(self) -> None:
+        super().__init__({})
+        self.lines: list[str] = []
+
+    def say(self, message: str, level: str = "info", **fields: Any) -> None:
+        self.lines.append(f"{level}: {message}")
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_command_gets_variables_and_json(tmp_path: Path, log: Log) -> None:
+    file = tmp_path / "told"
+    script = f'{{ echo "$FB_EVENT $FB_PREVIOUS_GENERATION $FB_GENERATION $FB_ADDED $OWN"; cat; }} >{file}'
+    CommandNotifier(script, 10, Children(), log)(build_notification(), {"OWN": "x y"})
+    line, wire = file.read_text().splitlines()
+    assert line == "changed 1 2 worker/2=10.0.0.4 x y"
+    assert json.loads(wire)["added"] == [{"role": "worker", "index": 2, "address": "10.0.0.4"}]
+    assert log.lines == []
+
+
+def test_command_that_reads_nothing_blocks_nobody(log: Log) -> None:
+    started = time.monotonic()
+    notification = build_notification(0, 10000)
+    assert len(notification.to_json()) > 65536, "it would fit into a pipe"
+    CommandNotifier("exec true", 10, Children(), log)(notification, {})
+    assert time.monotonic() - started < 5
+    assert log.lines == []
+    assert "FB_ADDED" not in notification.to_env()
+
+
+def test_command_that_fails_or_hangs_is_said(log: Log) -> None:
+    children = Children()
+    CommandNotifier("exit 3", 10, children, log)(build_notification(), {})
+    CommandNotifier("sleep 1000", 0.1, children, log)(build_notification(), {})
+    assert "exit 3" in log.lines[0]
+    assert "killed after 0.1 s" in log.lines[1]
+
+
+class Receiver(http.server.BaseHTTPRequestHandler):
+    received: ClassVar[list[tuple[str, Any]]] = []
+    status = 200
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.received.append((self.path, json.loads(body)))
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def receiver() -> Iterator[str]:
+    server = http.server.HTTPServer(("127.0.0.1", 0), Receiver)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    yield f"127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    Receiver.received.clear()
+
+
+def test_post_sends_the_change(receiver: str, log: Log) -> None:
+    PostNotifier(f"http://{receiver}/change?x=1", log)(build_notification(), {})
+    ((path, wire),) = Receiver.received
+    assert path == "/change?x=1"
+    assert (wire["event"], wire["generation"]) == ("changed", 2)
+    assert log.lines == []
+
+
+def test_post_that_fails_is_said(receiver: str, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Receiver, "status", 503)
+    PostNotifier(f"http://{receiver}", log)(build_notification(), {})
+    PostNotifier("http://127.0.0.1:1/", log)(build_notification(), {})
+    PostNotifier("http://127.0.0.1:99999/", log)(build_notification(), {})
+    assert "HTTP 503" in log.lines[0]
+    assert "refused" in log.lines[1]
+    assert "no port" in log.lines[2]
+
+
+def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) -> None:
+    script = tmp_path / "train_by_signal.py"
+    script.write_text(
+        "import signal, sys\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+        "print('ready', flush=True)\n"
+        "signal.sigwait([signal.SIGUSR1])\n"
+        "sys.exit(9)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-u", str(script)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    with child.stdout:
+        assert child.stdout.readline() == b"ready\n"
+    notify = SignalNotifier(signal.SIGUSR1, lambda: find_processes(script.name), script.name, log)
+    first = build_notification()
+    # It reads the files at its start; a signal before it listens would end it.
+    notify(first._replace(diff=first.diff._replace(previous_generation=0)), {})
+    notify(first, {})
+    assert child.wait(10) == 9
+    notify(first, {})
+    assert log.lines == [f"warning: SIGUSR1: there is no process {script.name}"]
+
+
+def test_children_keep_codes_from_whoever_reaps(tmp_path: Path) -> None:
+    children = Children()
+    pids = [children.start(["sh", "-c", f"exit {i}"], os.environ) for i in range(5)]
+    assert [children.wait(pid, 10) for pid in reversed(pids)] == [4, 3, 2, 1, 0]
+    assert children.take_code(pids[0]) is None
+    with pytest.raises(StartError):
+        children.start([str(tmp_path / "missing")], os.environ)
