@@ -331,3 +331,12 @@ def test_configmap_follows_the_same_rules(told: Told) -> None:
 
 def find_configmap(told: Told) -> object:
     return told.entry.configmap
+
+
+def test_framework_is_found_by_its_name_whatever_its_labels_say(told: Told) -> None:
+    wire = build_framework_wire()
+    wire["metadata"] |= {"resourceVersion": "77", "labels": {"FC_FRAMEWORK_NAME": "another"}}
+    told.store.apply_framework(wire)
+    assert told.entry.framework is not None
+    assert told.entry.framework.metadata.resource_version == "77"
+    assert told.store.find("default/another") is None
