@@ -302,7 +302,7 @@ class _Run:
             if line.diagnostics not in line.note:
                 self._display.say(f"  {line.diagnostics}")
             kept = self._failure_logs.get(view.name, line.key)
-            if kept is not None:
+            if kept is not None and kept[1]:
                 container, lines = kept
                 self._display.say(f"  last lines of container {container}:")
                 for text in lines:

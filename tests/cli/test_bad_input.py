@@ -95,6 +95,20 @@ def test_run_of_a_missing_file_says_so() -> None:
     )
 
 
+def test_run_of_a_missing_file_without_a_cluster_tells_of_the_file() -> None:
+    result = call("run", "absent.yaml")
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr.startswith("error: absent.yaml: cannot be read")
+
+
+def test_run_with_a_stale_kubeconfig_variable_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("f.yaml").write_text(FRAMEWORK)
+    monkeypatch.setenv("KUBECONFIG", "/gone/config")
+    result = call("run", "f.yaml")
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr.startswith("error: $KUBECONFIG: no such file: /gone/config; ")
+
+
 def test_run_without_any_cluster_points_to_local() -> None:
     Path("f.yaml").write_text(FRAMEWORK)
     result = call("run", "f.yaml")

@@ -16,20 +16,41 @@ def line(index: int, state: str, note: str = "", attempt: int = 0) -> TaskLine:
     return TaskLine(TaskKey("worker", index), state, attempt, note, code=0)
 
 
-def gang(*tasks: TaskLine, name: str = "gang", state: str = "AttemptPreparing") -> GangView:
+def gang(*tasks: TaskLine, name: str = "gang", state: str = "Waiting") -> GangView:
     return GangView(name, state, 0, "", tasks)
 
 
 def test_update_in_a_pipe_prints_changes_only() -> None:
     stream = io.StringIO()
     with Display(stream) as display:
-        display.update([gang(line(0, "AttemptPreparing", "waits"))], 1.0, None)
-        display.update([gang(line(0, "AttemptPreparing", "waits"))], 2.0, None)
-        display.update([gang(line(0, "AttemptRunning", attempt=1))], 3.25, None)
+        display.update([gang(line(0, "Waiting", "waits"))], 1.0, None)
+        display.update([gang(line(0, "Waiting", "waits"))], 2.0, None)
+        display.update([gang(line(0, "Running", attempt=1))], 3.25, None)
     assert stream.getvalue().splitlines() == [
-        "    1.0s  gang  AttemptPreparing",
-        "    1.0s  worker/0  AttemptPreparing: waits",
-        "    3.2s  worker/0  AttemptRunning (attempt 1)",
+        "    1.0s  gang  Waiting",
+        "    1.0s  worker/0  Waiting: waits",
+        "    3.2s  worker/0  Running (attempt 1)",
+    ]
+
+
+def test_update_in_a_pipe_leaves_out_tasks_that_wait_without_a_reason() -> None:
+    stream = io.StringIO()
+    display = Display(stream)
+    for task in (line(0, "Waiting"), line(0, "Waiting", "starts"), line(0, "Waiting")):
+        display.update([gang(task, state="Running")], 0.0, None)
+    assert stream.getvalue().splitlines() == [
+        "    0.0s  gang  Running",
+        "    0.0s  worker/0  Waiting: starts",
+    ]
+
+
+def test_show_table_puts_first_what_failed_by_itself() -> None:
+    stream = io.StringIO()
+    culprit = TaskLine(TaskKey("worker", 1), "Failed", 0, "x", code=1, is_culprit=True)
+    Display(stream).show_table([gang(line(0, "Stopped"), culprit)], 0.0)
+    assert [row.split()[0] for row in stream.getvalue().splitlines()[2:]] == [
+        "worker/1",
+        "worker/0",
     ]
 
 
@@ -37,9 +58,9 @@ def test_update_with_several_frameworks_names_each() -> None:
     stream = io.StringIO()
     Display(stream).update([gang(line(0, "A"), name="a"), gang(line(0, "B"), name="b")], 0.0, None)
     assert stream.getvalue().splitlines() == [
-        "    0.0s  a  AttemptPreparing",
+        "    0.0s  a  Waiting",
         "    0.0s  a worker/0  A",
-        "    0.0s  b  AttemptPreparing",
+        "    0.0s  b  Waiting",
         "    0.0s  b worker/0  B",
     ]
 
@@ -79,18 +100,18 @@ def test_update_on_a_terminal_draws_each_task(monkeypatch: pytest.MonkeyPatch) -
     stream = Terminal()
     with Display(stream) as display:
         assert display.is_live
-        display.update([gang(line(0, "AttemptRunning", "well"))], 1.0, "the server is away")
+        display.update([gang(line(0, "Running", "well"))], 1.0, "the server is away")
     shown = stream.getvalue()
-    for text in ("gang", "worker/0", "AttemptRunning", "well", "the server is away"):
+    for text in ("gang", "worker/0", "Running", "well", "the server is away"):
         assert text in shown
 
 
 def test_update_on_a_terminal_with_many_tasks_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    tasks = [line(i, "AttemptRunning") for i in range(99)]
+    tasks = [line(i, "Running") for i in range(99)]
     with Display(stream) as display:
-        display.update([gang(*tasks, line(99, "AttemptPreparing", "Unschedulable"))], 1.0, None)
+        display.update([gang(*tasks, line(99, "Waiting", "Unschedulable"))], 1.0, None)
     shown = stream.getvalue()
     assert "worker/99" in shown
     assert "Unschedulable" in shown

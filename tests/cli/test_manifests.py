@@ -152,3 +152,29 @@ def test_load_manifests_from_standard_input_reads_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sys.stdin", io.StringIO(FRAMEWORK))
     manifests = load_manifests(["-"], namespace=None, default_namespace="x")
     assert manifests.frameworks[0].source == "standard input"
+
+
+def test_load_manifests_for_a_local_cluster_refuses_volume_claims(load: Load) -> None:
+    del load
+    volume = "volumes: [{name: a, emptyDir: {}}, {name: v, persistentVolumeClaim: {claimName: c}}]"
+    text = FRAMEWORK.replace("restartPolicy: Never", f"restartPolicy: Never\n          {volume}")
+    claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\n"
+    Path("f.yaml").write_text(f"{text}---\n{claim}")
+    with pytest.raises(CliError) as caught:
+        load_manifests(["f.yaml"], namespace=None, default_namespace="x", is_local=True)
+    remedy = "is not served by a local cluster: use an emptyDir or hostPath volume"
+    assert caught.value.lines == (
+        f"f.yaml:1: spec.taskRoles[0].task.pod.spec.volumes[1].persistentVolumeClaim: {remedy}",
+        f"f.yaml:16: kind: PersistentVolumeClaim {remedy}",
+    )
+    assert len(load_manifests(["f.yaml"], namespace=None, default_namespace="x").supporting) == 1
+
+
+def test_load_manifests_tells_unreadable_fields_and_broken_rules_together(load: Load) -> None:
+    text = FRAMEWORK.replace("taskNumber: 1", 'taskNumber: "2"')
+    lines = refuse(load, text.replace("worker", "Worker-1").replace("gang", "Gang"))
+    assert [line.split(": ")[1] for line in lines] == [
+        "spec.taskRoles[0].taskNumber",
+        "metadata.name",
+        "spec.taskRoles[0].name",
+    ]

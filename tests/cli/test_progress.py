@@ -217,13 +217,36 @@ def test_view_with_a_warning_event_adds_it_once() -> None:
 def test_view_of_a_task_to_be_retried_counts_down() -> None:
     waiting = task(0, "AttemptCompleted", ended=completion(7), retry_delay=60)
     shown = view(framework(waiting), now=NOW + timedelta(seconds=18))
-    assert notes(shown) == {"worker/0": "Phrase (7); next attempt in 42 s"}
+    assert notes(shown) == {"worker/0": "Phrase: diagnosed 7; next attempt in 42 s"}
+
+
+def test_view_without_a_clock_names_the_time_of_the_next_attempt() -> None:
+    waiting = task(0, "AttemptCompleted", ended=completion(7), retry_delay=60)
+    shown = build_view(World("gang", "default", framework(waiting)))
+    assert notes(shown) == {"worker/0": "Phrase: diagnosed 7; next attempt at 03:05:05 UTC"}
+
+
+def test_view_of_tasks_that_end_with_their_framework_calls_them_stopped() -> None:
+    ended = task(0, "Completed", ended=completion(-220))
+    (line,) = view(framework(ended)).tasks
+    assert (line.state, line.note, line.is_culprit) == (
+        "Stopped",
+        "ended with its Framework",
+        False,
+    )
+
+
+def test_view_names_the_roles_without_a_failure_limit() -> None:
+    gang = framework(task(0, "AttemptRunning"))
+    limit = {"frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1}}
+    gang["spec"] = {"taskRoles": [{"name": "guarded", **limit}, {"name": "worker"}]}
+    assert view(gang).unguarded_roles == {"worker"}
 
 
 def test_view_of_a_framework_to_be_retried_counts_down() -> None:
     waiting = framework(state="AttemptCompleted", ended=completion(201), retry_delay=100)
     shown = view(waiting, now=NOW + timedelta(seconds=40))
-    assert shown.note == "diagnosed 201; next attempt in 60 s"
+    assert shown.note == "Phrase: diagnosed 201; next attempt in 60 s"
     assert not shown.is_completed
 
 
@@ -239,9 +262,9 @@ def test_view_of_a_failed_framework_tells_the_culprit_from_its_victims() -> None
         )
     )
     assert (shown.state, shown.is_completed, shown.is_succeeded) == ("Failed", True, False)
-    assert shown.note == "Phrase (7), decided by worker/1"
+    assert shown.note == "decided by worker/1: Phrase: diagnosed 7"
     assert [(line.state, line.code, line.attempt) for line in shown.tasks] == [
-        ("Failed", -220, 0),
+        ("Stopped", -220, 0),
         ("Failed", 7, 2),
         ("Succeeded", 0, 0),
     ]

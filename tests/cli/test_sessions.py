@@ -134,8 +134,9 @@ def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
         program.send_signal(number)
         output = finish(program)
     assert program.returncode == code, output
-    assert "Framework gang: Failed" in output
-    assert "StopFrameworkRequested (-210)" in output
+    cause = "Ctrl-C" if number is signal.SIGINT else "SIGTERM"
+    assert re.search(rf"Framework gang: Stopped .*: stopped by {cause}\n", output)
+    assert f"{cause}: stopping the Frameworks and waiting for their Pods" in output
     assert find_processes(f"sleep\0{seconds}") == []
     assert find_processes(str(tmp_path / "state")) == []
 
@@ -154,6 +155,11 @@ def test_run_past_its_timeout_stops_and_says_why_it_waited(tmp_path: Path) -> No
     assert code == ExitCode.TIMEOUT, output
     assert re.search(r"gpu/0 +Waiting: Unschedulable: .*example.com/gpu", output)
     assert re.search(r"worker/0 +.*barrier: the gang of 3 lacks gpu/0 \(.*example.com/gpu", output)
+    assert "timeout of 6 s passed: stopping" in output
+    table = output[output.index("Framework gang: Stopped") :]
+    assert "stopped by --timeout; the gang never started: 3 of 3 Tasks wait; gpu/0: Uns" in table
+    assert re.search(r"gpu/0 +Stopped +0 +-\d+ +never started: Unschedulable: .*/gpu", table)
+    assert re.search(r"worker/0 +Stopped +0 +-\d+ +never started: barrier: the gang", table)
     assert not started.exists()
 
 
@@ -280,6 +286,24 @@ def test_run_of_a_deleted_framework_fails(cluster: dict[str, str], tmp_path: Pat
         output = finish(program)
     assert program.returncode == ExitCode.FAILED, output
     assert "Framework doomed was deleted before it completed" in output
+
+
+def test_run_that_cannot_deliver_its_stop_leaves_at_once(tmp_path: Path) -> None:
+    env = {"XDG_RUNTIME_DIR": str(tmp_path), "KUBECONFIG": str(tmp_path / "the config")}
+    file = write(tmp_path / "f.yaml", build_role("w", 1, "exec sleep 600"))
+    assert call("local", "up", "--detach", "--kubeconfig", env["KUBECONFIG"], **env)[0] == 0
+    with start("run", file, **env) as program:
+        read_until(program, r"w/0 +Running")
+        _, output = call("local", "status", **env)
+        assert f"export KUBECONFIG='{env['KUBECONFIG']}'\n" in output
+        assert call("local", "down", **env)[0] == 0
+        shown = read_until(program, r"alert +")
+        program.send_signal(signal.SIGINT)
+        shown += finish(program)
+    assert program.returncode == ExitCode.UNREACHABLE, shown
+    assert "gang could not be stopped: " in shown
+    assert "leaving at once: what was not stopped goes on in the cluster" in shown
+    assert "ssl:" not in shown
 
 
 def delete_framework(name: str, kubeconfig: str) -> None:

@@ -227,10 +227,10 @@ def test_load_config_with_a_type_keeps_null_and_empty_apart(
 def test_load_config_with_an_unknown_attribute_warns(load: Load) -> None:
     loaded = load(
         "podFailureSpec:\n"
-        "- {code: 220, type: {attributes: [Permanant]}, podPatterns: [{nameRegex: a}]}"
+        "- {code: 220, type: {attributes: [Lasting]}, podPatterns: [{nameRegex: a}]}"
     )
     assert str(loaded.warnings[0]).startswith(
-        "podFailureSpec[0].type.attributes: 'Permanant' has no meaning to retries"
+        "podFailureSpec[0].type.attributes: 'Lasting' has no meaning to retries"
     )
 
 

@@ -41,7 +41,7 @@ OUTCOMES = {
     "retry-transient.yaml": Outcome(0, "Succeeded", 0, {"worker/0": ("Succeeded", 1, 0)}),
     "retry-framework.yaml": succeeded(1, "worker/0", "worker/1"),
     "fail-permanent.yaml": Outcome(
-        1, "Failed", 0, {"worker/0": ("Failed", 0, 210), "worker/1": ("Failed", 0, -220)}
+        1, "Failed", 0, {"worker/0": ("Failed", 0, 210), "worker/1": ("Stopped", 0, -220)}
     ),
     "chief-dominates.yaml": Outcome(
         0,
@@ -49,7 +49,7 @@ OUTCOMES = {
         0,
         {
             "chief/0": ("Succeeded", 0, 0),
-            **dict.fromkeys(("worker/0", "worker/1", "worker/2"), ("Failed", 0, -220)),
+            **dict.fromkeys(("worker/0", "worker/1", "worker/2"), ("Stopped", 0, -220)),
         },
     ),
     "tolerate-failures.yaml": Outcome(
@@ -133,6 +133,8 @@ def test_failed_example_shows_the_last_log_lines_of_the_culprit(tmp_path: Path) 
     )  # fmt: skip
     assert run.returncode == 1, run.stdout + run.stderr
     shown = run.stdout[
-        run.stdout.index("fail-permanent worker/0: ContainerPermanentFailed (210)") :
+        run.stdout.index(
+            "fail-permanent worker/0: ContainerPermanentFailed: main exited with 210"
+        ) :
     ]
     assert "last lines of container main:\n    the data set does not exist\n" in shown

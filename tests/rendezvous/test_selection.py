@@ -25,7 +25,14 @@ OWN = Identity("worker", 0, get_uid("worker", 0), INSTANCE)
 
 
 def make_configmap(roster: Roster | None, uid: str = "cm", problem: str = "") -> AttemptConfigMap:
-    return AttemptConfigMap(uid, False, True, roster, None, problem)
+    return AttemptConfigMap(
+        uid,
+        is_terminating=False,
+        carries_roster=True,
+        roster=roster,
+        progress=None,
+        problem=problem,
+    )
 
 
 def sight(count: int, generation: int, source: str = PUBLISHED) -> Sight:
