@@ -27,7 +27,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 help: ## show this text
 	@awk 'BEGIN {FS = ":.*## "; printf "usage: make TARGET\n"} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: init
 init: $(STAMP) ## build .venv with the locked requirements and all console scripts

@@ -105,15 +105,18 @@ class Display:
     def _render_live(
         self, gangs: Sequence[GangView], elapsed_seconds: float, alert: str | None
     ) -> RenderableType:
+        width, height = self._console.size
         parts: list[RenderableType] = []
+        if alert:
+            parts.append(_build_line(alert, width, style="red"))
+        # One line for each title, and one that rich keeps for the cursor.
+        rows = max(1, (height - len(parts) - 1) // max(1, len(gangs)) - 1)
         for gang in gangs:
             note = f"  {gang.note}" if gang.note else ""
-            title = f"{gang.name}  {gang.state}  attempt {gang.attempt}{note}"
+            title = f"{gang.name}  {gang.state}  attempt {gang.attempt}  {elapsed_seconds:.0f} s"
             spinner = self._spinners.setdefault(gang.name, Spinner("dots"))
-            spinner.update(text=Text(f"{title}  {elapsed_seconds:.0f} s"))
-            parts += [spinner, _render_tasks(gang)]
-        if alert:
-            parts.append(Text(alert, style="red"))
+            spinner.update(text=_build_line(title + note, width - 2))
+            parts += [spinner, _render_tasks(gang, rows)]
         return Group(*parts)
 
     def _print_changes(self, gang: GangView, elapsed_seconds: float) -> None:
@@ -163,22 +166,33 @@ def _sort_tasks(tasks: Iterable[TaskLine]) -> list[TaskLine]:
     return sorted(tasks, key=lambda line: not line.is_culprit)
 
 
-def _render_tasks(gang: GangView) -> Table:
+def _build_line(text: str, width: int, *, style: str = "") -> Text:
+    """Build a line that is cut where the terminal ends: a wrapped one would tear the frame."""
+    line = Text(text, style=style, no_wrap=True)
+    line.truncate(max(1, width), overflow="ellipsis")
+    return line
+
+
+def _render_tasks(gang: GangView, rows: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), show_header=False)
-    if len(gang.tasks) > _MANY_TASKS:
-        for (role, name), count in _count_states(gang.tasks).items():
+    # A long note gives way, not what it is about.
+    name_width = max((len(str(line.key)) for line in gang.tasks), default=1)
+    table.add_column(no_wrap=True, min_width=name_width)
+    table.add_column(no_wrap=True, min_width=max(map(len, _STYLES)))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    left = rows
+    shown = _sort_tasks(gang.tasks)
+    if len(shown) > min(_MANY_TASKS, rows):
+        for (role, name), count in list(_count_states(gang.tasks).items())[:rows]:
             table.add_row(role, Text(name, style=_STYLES.get(name, "")), str(count), "")
-    for line in _select(gang.tasks):
+            left -= 1
+        shown = [line for line in shown if line.note][: min(_SHOWN_OF_MANY, left)]
+    for line in shown:
         state = Text(line.state, style=_STYLES.get(line.state, ""))
         attempt = f"attempt {line.attempt}" if line.attempt else ""
-        table.add_row(str(line.key), state, attempt, Text(line.note, overflow="ellipsis"))
+        table.add_row(str(line.key), state, attempt, Text(line.note))
     return table
-
-
-def _select(tasks: Sequence[TaskLine]) -> Sequence[TaskLine]:
-    if len(tasks) <= _MANY_TASKS:
-        return tasks
-    return [line for line in tasks if line.note][:_SHOWN_OF_MANY]
 
 
 def _count_states(tasks: Iterable[TaskLine]) -> dict[tuple[str, str], int]:

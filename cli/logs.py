@@ -18,6 +18,7 @@ import click
 
 from cli.display import silence
 from cli.exitcodes import CliError, ExitCode
+from cli.logerrors import explain_container, explain_framework, explain_task
 from cli.session import explained, find_cluster, open_client
 from framework.api import constants
 from framework.clock import SystemClock
@@ -25,6 +26,8 @@ from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.errors import ApiError, BadRequestError, KubeError, NotFoundError
 from framework.kube.resources import FRAMEWORKS, PODS, Object
+from localcluster.apiserver.errors import StatusError
+from localcluster.kubelet.logs import KeptLog, LogStore
 
 _TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})(/(?P<index>0|[1-9][0-9]{0,4}))?\Z")
 _RETRY_SECONDS = 0.5
@@ -44,24 +47,34 @@ class LogOptions:
     kubeconfig: str | None = None
     directory: str | None = None
 
+    def split_task(self) -> tuple[str | None, str | None]:
+        """Return role and index of the Task that is meant, None for all.
+
+        Raises:
+            CliError: the Task is not written as ROLE or ROLE/INDEX.
+        """
+        if self.task is None:
+            return None, None
+        found = _TASK.match(self.task)
+        if found is None:
+            raise CliError(
+                ExitCode.USAGE, f"{self.task!r} is no Task: write it as worker or worker/0"
+            )
+        return found["role"], found["index"]
+
     def build_labels(self) -> dict[str, str]:
         """Build the labels of the Pods that are meant.
 
         Raises:
             CliError: the Task is not written as ROLE or ROLE/INDEX.
         """
-        labels = {constants.FRAMEWORK_NAME: self.name}
-        if self.task is None:
-            return labels
-        found = _TASK.match(self.task)
-        if found is None:
-            raise CliError(
-                ExitCode.USAGE, f"{self.task!r} is no Task: write it as worker or worker/0"
-            )
-        labels[constants.TASKROLE_NAME] = found["role"]
-        if found["index"] is not None:
-            labels[constants.TASK_INDEX] = found["index"]
-        return labels
+        role, index = self.split_task()
+        labels = {
+            constants.FRAMEWORK_NAME: self.name,
+            constants.TASKROLE_NAME: role,
+            constants.TASK_INDEX: index,
+        }
+        return {key: value for key, value in labels.items() if value is not None}
 
 
 def print_logs(options: LogOptions) -> ExitCode:
@@ -93,10 +106,10 @@ async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeC
         with explained(config):
             pods = await _list_pods(client, namespace, labels)
             directory = None if pods else _find_local_directory(config)
-            if directory is not None:
+            if directory is not None and _list_kept(directory, namespace, labels):
                 return await _print_kept(options, labels, directory)
             if not pods:
-                raise await _explain_missing(client, options.name, namespace)
+                raise await _explain_missing(client, options, namespace)
             printer = _Printer(has_prefix=len(pods) > 1)
             async with asyncio.TaskGroup() as tasks:
                 printing = [
@@ -127,19 +140,26 @@ def _find_local_directory(config: KubeConfig) -> Path | None:
     return Path(state.directory) if state is not None and is_local else None
 
 
-async def _explain_missing(client: KubeClient, name: str, namespace: str) -> CliError:
+async def _explain_missing(client: KubeClient, options: LogOptions, namespace: str) -> CliError:
     """Build the error that says why there is nothing to print."""
+    role, index = options.split_task()
     try:
-        await client.get(FRAMEWORKS, namespace, name)
+        framework = await client.get(FRAMEWORKS, namespace, options.name)
     except NotFoundError:
-        return CliError(
-            ExitCode.FAILED,
-            f"no Framework {name!r} in namespace {namespace}: check the name and -n",
-        )
+        listed = (await client.list(FRAMEWORKS, namespace))["items"]
+        names = [str(item["metadata"]["name"]) for item in listed]
+        where = f"in namespace {namespace}"
+        return CliError(ExitCode.FAILED, explain_framework(options.name, where, names))
+    known = {
+        str(wanted.get("name")): range(int(wanted.get("taskNumber") or 0))
+        for wanted in (framework.get("spec") or {}).get("taskRoles") or ()
+    }
+    absence = None if role is None else explain_task(options.name, role, index, known)
     return CliError(
         ExitCode.FAILED,
-        f"no such Task of {name} has a Pod now: Pods of Tasks that are over are deleted, "
-        "and their logs with them",
+        absence
+        or f"{options.name} has no Pod {f'of {options.task} ' if role else ''}now: "
+        "Pods of Tasks that are over are deleted, and their logs with them",
     )
 
 
@@ -148,7 +168,12 @@ async def _print_pod(
 ) -> bool:
     """Print one Pod's log; return False if it could not be had."""
     metadata = pod["metadata"]
+    title = _name_task(metadata.get("labels") or {})
+    known = _list_containers(pod)
     container = options.container or str(pod["spec"]["containers"][0]["name"])
+    if container not in known:
+        click.echo(f"error: {explain_container(title, container, known)}", err=True)
+        return False
     query = {
         "container": container,
         "follow": "true" if options.follow else None,
@@ -157,7 +182,6 @@ async def _print_pod(
     }
     stated = {key: value for key, value in query.items() if value is not None}
     path = f"{PODS.path(metadata['namespace'], metadata['name'], 'log')}?{urlencode(stated)}"
-    title = _name_task(metadata.get("labels") or {})
     while True:
         try:
             await printer.print_chunks(title, client.stream_raw(path))
@@ -172,29 +196,80 @@ async def _print_pod(
             return False
 
 
+def _list_containers(pod: Object) -> list[str]:
+    kinds = ("containers", "initContainers")
+    return [str(each["name"]) for kind in kinds for each in pod["spec"].get(kind) or ()]
+
+
+def _list_kept(directory: Path, namespace: str, labels: Mapping[str, str]) -> list[KeptLog]:
+    return LogStore(directory / "logs", SystemClock()).list_kept(namespace, labels)
+
+
 async def _print_kept(options: LogOptions, labels: dict[str, str], directory: Path) -> ExitCode:
     """Print the logs a local cluster left in files."""
-    from localcluster.kubelet.logs import LogStore
-
+    kept = _select_kept(options, labels, directory)
     store = LogStore(directory / "logs", SystemClock())
-    kept = store.list_kept(options.namespace or "default", labels)
-    if options.container is not None:
-        kept = [log for log in kept if log.container == options.container]
-    if not kept:
-        raise CliError(
-            ExitCode.FAILED,
-            f"no such log of {options.name} in {directory}: check the name, -n and --directory",
-        )
     printer = _Printer(has_prefix=len(kept) > 1)
+    is_complete = True
     for log in kept:
         attempt = log.annotations.get(constants.TASK_ATTEMPT_ID, "0")
         title = f"{_name_task(log.labels)} {log.container}"
         title = f"{title} attempt {attempt}" if attempt != "0" else title
         chunks = store.stream(
-            log.namespace, log.pod, log.container, tail_lines=options.tail_lines, uid=log.uid
+            log.namespace,
+            log.pod,
+            log.container,
+            tail_lines=options.tail_lines,
+            previous=options.previous,
+            uid=log.uid,
         )
-        await printer.print_chunks(title, chunks)
-    return ExitCode.SUCCEEDED
+        try:
+            await printer.print_chunks(title, chunks)
+        except StatusError as e:
+            click.echo(f"error: {title}: {e}", err=True)
+            is_complete = False
+    return ExitCode.SUCCEEDED if is_complete else ExitCode.FAILED
+
+
+def _select_kept(options: LogOptions, labels: Mapping[str, str], directory: Path) -> list[KeptLog]:
+    """Find the kept logs that are meant.
+
+    Raises:
+        CliError: there are none; it says which part of what was asked for is not there.
+    """
+    namespace = options.namespace or "default"
+    if not (directory / "logs").is_dir():
+        problem = "has no logs" if directory.is_dir() else "does not exist"
+        raise CliError(
+            ExitCode.FAILED,
+            f"--directory: {directory} {problem}: give the one that `run --local` named",
+        )
+    found = _list_kept(directory, namespace, labels)
+    if not found:
+        raise CliError(ExitCode.FAILED, _explain_not_kept(options, namespace, directory))
+    if options.container is None:
+        return [log for log in found if log.is_first] or found
+    kept = [log for log in found if log.container == options.container]
+    if not kept:
+        containers = sorted({log.container for log in found})
+        title = options.task or options.name
+        raise CliError(ExitCode.FAILED, explain_container(title, options.container, containers))
+    return kept
+
+
+def _explain_not_kept(options: LogOptions, namespace: str, directory: Path) -> str:
+    every = [log.labels for log in _list_kept(directory, namespace, {})]
+    names = [each.get(constants.FRAMEWORK_NAME, "") for each in every]
+    role, index = options.split_task()
+    if options.name not in names or role is None:
+        where = f"in {directory} (namespace {namespace})"
+        return explain_framework(options.name, where, names)
+    known: dict[str, list[int]] = {}
+    for each in every:
+        if each.get(constants.FRAMEWORK_NAME) == options.name:
+            tasks = known.setdefault(each.get(constants.TASKROLE_NAME, ""), [])
+            tasks.append(int(each.get(constants.TASK_INDEX, "0")))
+    return explain_task(options.name, role, index, known) or f"no log of {options.task} is kept"
 
 
 def _sort_key(pod: Object) -> tuple[str, int]:

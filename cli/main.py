@@ -65,7 +65,6 @@ _namespace_option = click.option(
 @click.group(
     cls=_Program,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=EPILOG,
 )
 @click.version_option(VERSION, "-V", "--version", message="framework %(version)s")
 def main() -> None:
@@ -82,7 +81,7 @@ _isolation_option = click.option(
 )
 
 
-@main.command(epilog=EPILOG)
+@main.command(epilog=EPILOG, short_help="Apply Frameworks and follow them to their end.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--local", is_flag=True, help="Run on a cluster of its own on this machine.")
 @_namespace_option
@@ -133,7 +132,7 @@ def run(
     raise SystemExit(int(run_frameworks(options)))
 
 
-@main.command(epilog=EPILOG)
+@main.command(short_help="Print the logs of a Framework's Tasks.")
 @click.argument("name")
 @click.argument("task", required=False, metavar="[ROLE[/INDEX]]")
 @click.option("-c", "--container", metavar="NAME", help="Container; else the first of the Pod.")
@@ -174,7 +173,7 @@ def logs(  # noqa: PLR0913 one argument for each option
     raise SystemExit(int(print_logs(options)))
 
 
-@main.group(epilog=EPILOG)
+@main.group(short_help="A Kubernetes on this machine.")
 def local() -> None:
     """A Kubernetes on this machine whose Pods are processes; for development and tests."""
 
@@ -186,7 +185,7 @@ _state_option = click.option(
 )
 
 
-@local.command(epilog=EPILOG)
+@local.command(short_help="Start the local cluster.")
 @click.option("--detach", is_flag=True, help="Run in the background; see `framework local down`.")
 @click.option("--kubeconfig", metavar="FILE", help="Where to write the kubeconfig.")
 @click.option("--no-kubelet", is_flag=True, help="Run no Pods: they stay Pending.")
@@ -225,7 +224,7 @@ def up(
     raise SystemExit(int(start_cluster(options)))
 
 
-@local.command(epilog=EPILOG)
+@local.command(short_help="Stop the local cluster.")
 @_state_option
 def down(*, directory: str | None) -> None:
     """Stop the local cluster and everything in it."""
@@ -234,7 +233,7 @@ def down(*, directory: str | None) -> None:
     raise SystemExit(int(stop_cluster(directory)))
 
 
-@local.command(epilog=EPILOG)
+@local.command(short_help="Say whether the local cluster runs.")
 @_state_option
 def status(*, directory: str | None) -> None:
     """Say whether the local cluster runs, and where; exit code 1 if it does not."""
@@ -243,7 +242,7 @@ def status(*, directory: str | None) -> None:
     raise SystemExit(int(show_cluster(directory)))
 
 
-@main.command()
+@main.command(short_help="Print the version.")
 def version() -> None:
     """Print the version of this program and of the Python that runs it."""
     import platform

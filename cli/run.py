@@ -8,7 +8,7 @@ import logging
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli.apply import apply_all
@@ -276,6 +276,8 @@ class _Run:
         if self._before_stop and cause in _CAUSES:
             stopped = zip(self._before_stop, views, strict=True)
             views = [keep_waits(before, after, _CAUSES[cause]) for before, after in stopped]
+        if cause is ExitCode.UNREACHABLE:
+            views = [replace(v, note="as last seen") if not v.is_completed else v for v in views]
         self._display.show_table(views, self._elapsed_seconds)
         for view in views:
             self._show_failures(view)

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import click
+
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from cli.words import strip_noise
@@ -36,24 +38,30 @@ def find_cluster(kubeconfig: str | None) -> KubeConfig:
         CliError: nothing usable is configured.
     """
     try:
-        return _without_token_path(load_kube_config(None, kubeconfig, os.environ))
+        config = _without_token_path(load_kube_config(None, kubeconfig, os.environ))
     except ConfigError as e:
         local = build_command("run", "--local", "FILE")
+        stale = [] if kubeconfig else _explain_stale()
         raise CliError(
-            ExitCode.USAGE, *_explain_stale(e), f"without a cluster, `{local}` makes one"
+            ExitCode.USAGE, *stale, str(e), f"without a cluster, `{local}` makes one"
         ) from e
+    if not kubeconfig:
+        for line in _explain_stale():
+            click.echo(f"warning: {line}; now taking {config.server}", err=True)
+    return config
 
 
-def _explain_stale(error: ConfigError) -> Iterator[str]:
-    """Say first that $KUBECONFIG names nothing: the error is about what was tried after it."""
+def _explain_stale() -> list[str]:
+    """Say that $KUBECONFIG names nothing, and so another cluster was looked for."""
     named = os.environ.get(KUBECONFIG_ENV, "")
-    if named and not any(Path(path).is_file() for path in named.split(":") if path):
-        yield (
-            f"$KUBECONFIG: no such file: {named}; if it was that of a local cluster, start it "
-            f"again with `{build_command('local', 'up', '--detach', '--kubeconfig', named)}`, "
-            "else set it to a file that exists, or unset it"
-        )
-    yield str(error)
+    if not named or any(Path(path).is_file() for path in named.split(":") if path):
+        return []
+    again = build_command("local", "up", "--detach", "--kubeconfig", named)
+    line = (
+        f"$KUBECONFIG: no such file: {named}; if it was that of a local cluster, start it "
+        f"again with `{again}`, else set it to a file that exists, or unset it"
+    )
+    return [line]
 
 
 def _without_token_path(config: KubeConfig) -> KubeConfig:

@@ -54,8 +54,8 @@ the variables FC_* that the controller sets in every container of its Pods.
 """
 _EXITS = """
 exit codes: 0; 201 gang not complete in time; 210 permanent (bad settings, missing rights, what is
-asked for cannot be rendered); 1 anything else; 2 usage; 128 + N ended by signal N. run ends with its
-command's, watch with 0 once it has started.
+asked for cannot be rendered); 1 anything else; 2 usage; 128 + N ended by signal N. run ends with
+the code of its command, watch with 0 once it has started.
 """
 
 

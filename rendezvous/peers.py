@@ -246,7 +246,7 @@ class _Hub(threading.Thread):
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             connection, _ = self._listener.accept()
-            connection.setblocking(False)
+            connection.settimeout(0.0)
             self._received[connection] = b""
             self._selector.register(connection, selectors.EVENT_READ)
 
@@ -265,12 +265,10 @@ class _Hub(threading.Thread):
             try:
                 wire = json.loads(line.decode())
                 arrival = _Arrival((wire["role"], wire["index"], wire["pod"]), wire["token"])
-                is_ours = wire["attempt"] == roster().attempt
+                if wire["attempt"] != roster().attempt:
+                    raise ValueError("of another attempt")
+                self._arrive(connection, wire["name"], arrival)
             except (OSError, ValueError, KeyError, TypeError):
-                is_ours = False
-            if is_ours:
-                self._arrive(connection, str(wire["name"]), arrival)
-            else:
                 self._drop(connection)
 
     def _arrive(self, connection: socket.socket, name: str, arrival: _Arrival) -> None:

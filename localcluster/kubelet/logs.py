@@ -36,6 +36,8 @@ class KeptLog:
     annotations: Mapping[str, str]
     started_at: datetime
     """When the Pod was begun."""
+    is_first: bool
+    """Whether it is the Pod's first container; init containers do not count."""
 
 
 class LogStore:
@@ -60,6 +62,7 @@ class LogStore:
             "uid": metadata["uid"],
             "labels": metadata.get("labels") or {},
             "annotations": metadata.get("annotations") or {},
+            "firstContainer": _find_first_container(pod),
             "startedAt": self._clock.now().isoformat(),
         }
         (directory / _POD_FILE).write_text(json.dumps(whose))
@@ -114,6 +117,7 @@ class LogStore:
                     labels=whose["labels"],
                     annotations=whose["annotations"],
                     started_at=datetime.fromisoformat(whose["startedAt"]),
+                    is_first=path.name == f"{whose.get('firstContainer')}.log",
                 )
                 for path in directory.glob("*.log")
                 if not path.name.endswith(".previous.log")
@@ -210,6 +214,11 @@ class LogStore:
     def _directory(self, namespace: str, pod: str, uid: str) -> Path:
         # None of the three can have an underscore.
         return self._root / f"{namespace}_{pod}_{uid}"
+
+
+def _find_first_container(pod: Object) -> str | None:
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    return str(containers[0]["name"]) if containers else None
 
 
 def _read_whose(directory: Path) -> Object | None:

@@ -9,6 +9,8 @@ from click.testing import CliRunner, Result
 
 from cli.exitcodes import ExitCode
 from cli.main import main
+from framework.clock import SystemClock
+from localcluster.kubelet.logs import LogStore
 
 FRAMEWORK = """\
 apiVersion: frameworkcontroller.microsoft.com/v1
@@ -109,6 +111,18 @@ def test_run_with_a_stale_kubeconfig_variable_says_so(monkeypatch: pytest.Monkey
     assert result.stderr.startswith("error: $KUBECONFIG: no such file: /gone/config; ")
 
 
+def test_run_with_a_stale_kubeconfig_variable_names_the_cluster_it_takes(
+    monkeypatch: pytest.MonkeyPatch, closed_port: int, home: Path
+) -> None:
+    Path("f.yaml").write_text(FRAMEWORK)
+    (home / ".kube").mkdir()
+    Path(write_kubeconfig(f"http://127.0.0.1:{closed_port}")).rename(home / ".kube" / "config")
+    monkeypatch.setenv("KUBECONFIG", "/gone/config")
+    result = call("run", "f.yaml")
+    assert result.stderr.startswith("warning: $KUBECONFIG: no such file: /gone/config; ")
+    assert f"now taking http://127.0.0.1:{closed_port}\n" in result.stderr
+
+
 def test_run_without_any_cluster_points_to_local() -> None:
     Path("f.yaml").write_text(FRAMEWORK)
     result = call("run", "f.yaml")
@@ -184,7 +198,56 @@ def test_local_command_without_a_cluster_says_so(command: str) -> None:
 def test_logs_with_a_directory_without_them_says_so() -> None:
     result = call("logs", "gang", "--directory", "state")
     assert result.exit_code == ExitCode.FAILED
-    assert "no such log of gang in state: check the name, -n and --directory" in result.stderr
+    assert result.stderr == (
+        "error: --directory: state does not exist: give the one that `run --local` named\n"
+    )
+
+
+@pytest.fixture
+def kept(home: Path) -> None:
+    """Logs of gang: worker/0 and worker/1, each with a barrier and a container train."""
+    store = LogStore(home / "state" / "logs", SystemClock())
+    for index in range(2):
+        labels = {"FC_FRAMEWORK_NAME": "gang", "FC_TASKROLE_NAME": "worker"}
+        labels["FC_TASK_INDEX"] = str(index)
+        pod = {
+            "metadata": {"namespace": "default", "name": f"p{index}", "uid": "u", "labels": labels},
+            "spec": {"containers": [{"name": "train"}]},
+        }
+        store.register_pod(pod)
+        for container in ("barrier", "train"):
+            path = store.open_log(pod, container)
+            path.write_text(f"2026-01-01T00:00:00.0Z stdout F {container} {index}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gong"], "no Framework 'gong' in state (namespace default): there is gang"),
+        (["gang", "wrker"], "Framework gang has no role 'wrker': there is worker"),
+        (
+            ["gang", "worker/7"],
+            "Framework gang has no Task worker/7: there is worker/0, worker/1",
+        ),
+        (["gang", "-c", "x"], "gang has no container 'x': there is barrier, train"),
+        (
+            ["gang", "worker/1", "--previous"],
+            'worker/1 train: previous terminated container "train" in pod "p1" not found',
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+@pytest.mark.usefixtures("kept")
+def test_logs_that_are_not_there_says_what_is(arguments: list[str], message: str) -> None:
+    result = call("logs", *arguments, "--directory", "state")
+    assert result.exit_code == ExitCode.FAILED
+    assert result.stderr == f"error: {message}\n"
+
+
+@pytest.mark.usefixtures("kept")
+def test_logs_without_container_leaves_out_init_containers() -> None:
+    result = call("logs", "gang", "worker/0", "--directory", "state")
+    assert (result.exit_code, result.stdout) == (0, "train 0\n")
 
 
 def test_version_names_program_and_python() -> None:
@@ -194,8 +257,12 @@ def test_version_names_program_and_python() -> None:
     assert "Python 3." in result.stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["run"], ["logs"], ["local"], ["local", "up"]])
-def test_help_lists_the_exit_codes(arguments: list[str]) -> None:
-    text = " ".join(call(*arguments, "--help").stdout.split())
+def test_help_of_run_lists_the_exit_codes() -> None:
+    text = " ".join(call("run", "--help").stdout.split())
     for code in ExitCode:
         assert f" {int(code)} " in text
+
+
+@pytest.mark.parametrize("arguments", [[], ["local"]])
+def test_help_of_a_group_cuts_nothing(arguments: list[str]) -> None:
+    assert "..." not in call(*arguments, "--help").stdout.partition("Commands:")[2]

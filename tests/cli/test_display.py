@@ -1,4 +1,5 @@
 import io
+import re
 
 import pytest
 
@@ -18,6 +19,14 @@ def line(index: int, state: str, note: str = "", attempt: int = 0) -> TaskLine:
 
 def gang(*tasks: TaskLine, name: str = "gang", state: str = "Waiting") -> GangView:
     return GangView(name, state, 0, "", tasks)
+
+
+def read_frame(written: str) -> list[str]:
+    """Read the lines of a frame that was drawn once, without colours and cursor movements."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written).replace("\r", "")
+    lines = [each.rstrip() for each in plain.split("\n")]
+    begin = max(i for i, each in enumerate(lines) if each.startswith("away"))
+    return [each for each in lines[begin:] if each]
 
 
 def test_update_in_a_pipe_prints_changes_only() -> None:
@@ -117,6 +126,23 @@ def test_update_on_a_terminal_with_many_tasks_counts_them(monkeypatch: pytest.Mo
     assert "Unschedulable" in shown
     assert "worker/7" not in shown
     assert "99" in shown
+
+
+def test_update_on_a_small_terminal_keeps_to_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("LINES", "8")
+    stream = Terminal()
+    tasks = [line(i, "Waiting", f"why {i} " * 20) for i in range(12)]
+    culprit = TaskLine(TaskKey("worker", 12), "Failed", 0, "cause", code=1, is_culprit=True)
+    shown_gang = GangView("gang", "Running", 0, "note " * 20, (*tasks, culprit))
+    with Display(stream) as display:
+        display.update([shown_gang], 1.0, "away " * 20)
+    frame = read_frame(stream.getvalue())
+    assert len(frame) < 8
+    assert max(map(len, frame)) <= 40
+    assert "worker/12" in "".join(frame)
+    assert frame[0].startswith("away")
 
 
 def test_format_rows_pads_all_but_the_last_column() -> None:

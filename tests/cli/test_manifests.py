@@ -164,7 +164,7 @@ def test_load_manifests_for_a_local_cluster_refuses_volume_claims(load: Load) ->
         load_manifests(["f.yaml"], namespace=None, default_namespace="x", is_local=True)
     remedy = "is not served by a local cluster: use an emptyDir or hostPath volume"
     assert caught.value.lines == (
-        f"f.yaml:1: spec.taskRoles[0].task.pod.spec.volumes[1].persistentVolumeClaim: {remedy}",
+        f"f.yaml:2: spec.taskRoles[0].task.pod.spec.volumes[1].persistentVolumeClaim: {remedy}",
         f"f.yaml:16: kind: PersistentVolumeClaim {remedy}",
     )
     assert len(load_manifests(["f.yaml"], namespace=None, default_namespace="x").supporting) == 1

@@ -265,7 +265,7 @@ def test_logs_of_a_running_task_follows_to_its_end(cluster: dict[str, str], tmp_
 def test_logs_of_an_unknown_framework_says_so(cluster: dict[str, str]) -> None:
     code, output = call("logs", "nobody", **cluster)
     assert code == ExitCode.FAILED
-    assert "nobody" in output
+    assert "no Framework 'nobody' in namespace default" in output
 
 
 def write_namespace(file: str) -> str:

@@ -7,13 +7,11 @@ from cli.words import explain_diagnostics, strip_noise
     ("diagnostics", "words"),
     [
         (
-            'Pod failed: PodPattern unmatched: {"containers":[{"name":"a","code":0},'
-            '{"name":"main","reason":"Error","code":3}]}',
+            'Pod failed: x: {"containers":[{"name":"a","code":0},{"name":"main","code":3}]}',
             "main exited with 3",
         ),
         (
-            'Pod failed: PodPattern matched: {"containers":[{"name":"main","signal":9,"code":137,'
-            '"reason":"OOMKilled"}]}',
+            'Pod failed: x: {"containers":[{"name":"main","signal":9,"reason":"OOMKilled"}]}',
             "main was killed by signal 9 (OOMKilled)",
         ),
         (

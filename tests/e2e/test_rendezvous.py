@@ -1,6 +1,7 @@
 """A gang rescaled by its controller, with an agent in every Pod: who is told what, and when."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,13 @@ def list_generations(world: GangCluster) -> list[str]:
 
 def read_told(tmp_path: Path) -> dict[str, list[dict[str, Any]]]:
     return {
-        path.name.removeprefix("told-"): [
-            json.loads(line) for line in path.read_text().splitlines()
-        ]
+        path.name.removeprefix("told-"): list(map(json.loads, path.read_text().splitlines()))
         for path in sorted((tmp_path / "gate").glob("told-*"))
     }
+
+
+def is_deleted(name: str) -> Callable[[Change], bool]:
+    return lambda change: change.type == "DELETED" and change.name == name
 
 
 async def wait_for_scale(world: GangCluster, count: int) -> None:
@@ -109,7 +112,9 @@ async def wait_for_scale(world: GangCluster, count: int) -> None:
 
 @pytest.mark.parametrize("is_native", [True, False], ids=["native", "ordinary"])
 async def test_rescaled_gang_is_told_in_order_and_drains_by_acknowledgement(
-    world: GangCluster, tmp_path: Path, is_native: bool
+    world: GangCluster,
+    tmp_path: Path,
+    is_native: bool,  # noqa: FBT001
 ) -> None:
     await world.create(build_gang(build_watched_role(4, is_native=is_native)))
     await wait_for_scale(world, 4)
@@ -122,7 +127,7 @@ async def test_rescaled_gang_is_told_in_order_and_drains_by_acknowledgement(
         # Long before the drain's deadline: everybody has acknowledged.
         await world.wait_for(
             f"end of worker/{index}",
-            lambda c, index=index: c.type == "DELETED" and c.name == f"gang-worker-{index}",
+            is_deleted(f"gang-worker-{index}"),
         )
     await wait_until_acknowledged(world, *range(3))
     for index in range(3):
@@ -152,11 +157,11 @@ async def test_rescaled_gang_is_told_in_order_and_drains_by_acknowledgement(
             sizes.append(len(members))
         assert sizes[0] == 4
         assert {4, 6, 3} <= set(sizes)
-    for change in world.changes:
-        agent = find_container(change.body, AGENT) if change.resource is PODS else {}
-        assert agent.get("terminated", {}).get("exitCode", 0) == 0, change.body["status"]
-        if change.resource is PODS and change.name in {f"gang-worker-{i}" for i in range(3)}:
-            assert change.status.get("phase") != "Failed"
+    for seen in (c for c in world.changes if c.resource is PODS):
+        agent = find_container(seen.body, AGENT)
+        assert agent.get("terminated", {}).get("exitCode", 0) == 0, seen.status
+        if seen.name in {f"gang-worker-{i}" for i in range(3)}:
+            assert seen.status.get("phase") != "Failed"
 
 
 async def test_wrapper_of_a_completing_attempt_ends_its_command(world: GangCluster) -> None:

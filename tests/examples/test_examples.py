@@ -35,6 +35,7 @@ OUTCOMES = {
     "frameworkbarrier.yaml": succeeded(
         0, "server/0", "server/1", "worker/0", "worker/1", "worker/2"
     ),
+    "rendezvous.yaml": succeeded(0, "worker/0", "worker/1", "worker/2"),
     "retry-task.yaml": Outcome(
         0, "Succeeded", 0, {"worker/0": ("Succeeded", 2, 0), "worker/1": ("Succeeded", 0, 0)}
     ),
@@ -124,6 +125,25 @@ def test_gang_on_a_cluster_of_its_own_converges(isolation: str, tmp_path: Path) 
     logs = call("logs", "gang", "ps/0", "-c", "train", "--directory", str(tmp_path))
     assert "epoch 39: loss 0.00" in logs.stdout
     assert "off by at most 0.0" in logs.stdout
+
+
+@pytest.mark.parametrize("isolation", ["auto", "paths"])
+def test_rendezvous_example_prints_the_world_of_each_worker(isolation: str, tmp_path: Path) -> None:
+    run = call(
+        "run", "--local", "examples/rendezvous.yaml", "--timeout", "60s",
+        "--isolation", isolation, "--directory", str(tmp_path),
+    )  # fmt: skip
+    assert read_outcome(run) == OUTCOMES["rendezvous.yaml"], run.stdout + run.stderr
+    for rank in range(3):
+        task = f"worker/{rank}"
+        logs = call("logs", "rendezvous", task, "-c", "train", "--directory", str(tmp_path))
+        assert f"rank {rank} of 3, store at " in logs.stdout, logs.stdout
+        hosts = re.search(r"^peers (.*)$", logs.stdout, re.MULTILINE)
+        assert hosts is not None, logs.stdout
+        for host in hosts[1].split():
+            assert f"{host} slots=1\n" in logs.stdout
+            assert f"{host}:1\n" in logs.stdout
+        assert len(set(hosts[1].split())) == 3
 
 
 def test_failed_example_shows_the_last_log_lines_of_the_culprit(tmp_path: Path) -> None:

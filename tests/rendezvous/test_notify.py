@@ -40,7 +40,7 @@ class Log(Reporter):
         super().__init__({})
         self.lines: list[str] = []
 
-    def say(self, message: str, level: str = "info", **fields: Any) -> None:
+    def say(self, message: str, level: str = "info", **_fields: Any) -> None:
         self.lines.append(f"{level}: {message}")
 
 
@@ -51,7 +51,8 @@ def log() -> Log:
 
 def test_command_gets_variables_and_json(tmp_path: Path, log: Log) -> None:
     file = tmp_path / "told"
-    script = f'{{ echo "$FB_EVENT $FB_PREVIOUS_GENERATION $FB_GENERATION $FB_ADDED $OWN"; cat; }} >{file}'
+    words = "$FB_EVENT $FB_PREVIOUS_GENERATION $FB_GENERATION $FB_ADDED $OWN"
+    script = f'{{ echo "{words}"; cat; }} >{file}'
     CommandNotifier(script, 10, Children(), log)(build_notification(), {"OWN": "x y"})
     line, wire = file.read_text().splitlines()
     assert line == "changed 1 2 worker/2=10.0.0.4 x y"

@@ -219,7 +219,7 @@ def test_plugin_that_cannot_be_loaded_is_named(path: str) -> None:
 
 # --- The zipapp's ground rules ----------------------------------------------------------------
 
-ZIPAPP_ROOMS = ("framework.agent", "framework.api", "rendezvous")
+ZIPAPP_ROOMS = ("framework.agent", "framework.api", "framework.version", "rendezvous")
 
 
 def list_pure_files() -> list[Path]:

@@ -1,7 +1,6 @@
 """``watch`` and ``render`` as processes: a gang rescaled while everybody looks."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -11,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -49,7 +49,7 @@ class Gang:
 
     def read_current(self) -> int:
         try:
-            return int(os.readlink(self.volume / "current").removeprefix("gen-"))
+            return int((self.volume / "current").readlink().name.removeprefix("gen-"))
         except FileNotFoundError:
             return 0
 
@@ -214,10 +214,12 @@ class Relay:
     """A way to the API server that can be cut."""
 
     def __init__(self, target: str) -> None:
-        host, port = target.removeprefix("http://").split(":")
-        self._target = (host, int(port))
+        url = urlsplit(target)
+        assert url.hostname is not None
+        assert url.port is not None
+        self._target = (url.hostname, url.port)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}{url.path}"
         self._pairs: list[socket.socket] = []
         self.is_cut = False
         self.refused = 0

@@ -260,5 +260,5 @@ def test_wrapper_exits_at_once_when_its_command_does(gang: Gang) -> None:
         agent.signal(signal.SIGUSR1)
         assert agent.process.wait(timeout=5) == 4
         for pid in children:
-            if os.path.exists(f"/proc/{pid}"):
+            if Path(f"/proc/{pid}").exists():
                 os.killpg(pid, signal.SIGKILL)

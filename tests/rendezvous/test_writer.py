@@ -42,7 +42,7 @@ def read_whole(volume: Path) -> int:
     current = volume / "current"
     if not current.is_symlink():
         return 0
-    number = int(os.readlink(current).removeprefix("gen-"))
+    number = int(current.readlink().name.removeprefix("gen-"))
     for name, file in build_files(number).items():
         assert (current / name).read_bytes() == file.content, name
         assert (current / name).stat().st_mode & 0o777 == 0o444

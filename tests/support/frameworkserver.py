@@ -45,6 +45,7 @@ def open_local_server(folder: Path) -> Iterator[Access]:
     kubeconfig = folder / "kubeconfig"
     command = [str(Path(sys.executable).with_name("framework")), "local", "up"]
     command += ["--no-kubelet", "--no-controller", "--kubeconfig", str(kubeconfig)]
+    command += ["--directory", str(folder / "cluster")]
     child = ChildProcess("framework local up", command, log=folder / "local.log", env=build_env())
     try:
         _wait_for_file(kubeconfig, child)
