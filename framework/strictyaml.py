@@ -112,6 +112,8 @@ def load_documents(text: str, source: str) -> list[Document]:
             loader.dispose()
     except yaml.MarkedYAMLError as e:
         raise YamlError(_render_error(e, source)) from e
+    except RecursionError as e:
+        raise YamlError(f"{source}: nested deeper than {_MAX_DEPTH} levels") from e
     except (yaml.YAMLError, ValueError) as e:
         raise YamlError(f"{source}: {e}") from e
     return documents

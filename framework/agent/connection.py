@@ -32,7 +32,7 @@ class Head(NamedTuple):
     def retry_after_seconds(self) -> Optional[float]:
         """The wait the server asks for, if it does so in seconds (at most 5 minutes)."""
         text = self.headers.get("retry-after", "").strip()
-        return min(float(text), 300.0) if text.isdigit() else None
+        return min(float(text), 300.0) if is_number(text) else None
 
 
 class Answer(NamedTuple):
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
         """Say what the server said: its Status message, or the start of the body."""
         try:
             message = json.loads(self.body.decode())["message"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             message = self.body[:200].decode("utf-8", "replace").strip()
         return f"HTTP {self.head.status}: {message}" if message else f"HTTP {self.head.status}"
 
@@ -65,7 +65,7 @@ class BodyDecoder:
         if head.status in _NO_BODY:
             self._chunked = False
         elif not self._chunked:
-            if length is not None and not length.isdigit():
+            if length is not None and not is_number(length):
                 raise UnreachableError(f"bad Content-Length {length!r}")
             self._left = None if length is None else int(length)
         self._buffer = bytearray()
@@ -297,10 +297,15 @@ class Connection:
         return bytes(received)
 
 
+def is_number(text: str) -> bool:
+    """Tell whether a header's text is a plain decimal number that fits 64 bits."""
+    return text.isascii() and text.isdigit() and len(text) < 19  # noqa: PLR2004
+
+
 def _parse_head(text: str) -> Head:
     status_line, *lines = text.split("\r\n")
     parts = status_line.split(" ", 2)
-    if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not parts[1].isdigit():  # noqa: PLR2004
+    if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not is_number(parts[1]):  # noqa: PLR2004
         raise UnreachableError(f"no HTTP/1.1 answer: {status_line[:60]!r}")
     headers = {}
     for line in lines:

@@ -2,7 +2,8 @@
 
 Called once at an agent's start. Order: ``$KUBE_APISERVER_ADDRESS`` overrides the server of the
 kubeconfig (``$KUBECONFIG``, else ``~/.kube/config``, where they exist); without either, the Pod's
-service account.
+service account. Where the service account's directory is named, ``~/.kube/config`` is not looked
+at: on one machine it is some person's, with rights and tokens for another cluster.
 """
 
 import os
@@ -56,6 +57,8 @@ def _find_kubeconfig(env: Mapping[str, str]) -> Optional[str]:
     named = env.get(constants.KUBECONFIG_ENV, "")
     if named and os.path.exists(named):
         return named
+    if env.get(constants.SERVICE_ACCOUNT_DIR_ENV):
+        return None  # this Pod's identity is said; a person's kubeconfig lying about is not ours
     home = env.get("HOME", "")
     usual = os.path.join(home, ".kube", "config") if home else ""
     return usual if usual and os.path.exists(usual) else None

@@ -10,6 +10,7 @@ import json
 import zlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from framework.api.constants import MAX_TASK_NUMBER
 from framework.api.roster import (
     PHASE_ACTIVE,
     PHASE_COMPLETING,
@@ -71,7 +72,7 @@ def decompress_framework(framework: Dict[str, Any]) -> Dict[str, Any]:
     if blob is not None and plain.get("taskRoleStatuses") is None:
         try:
             plain["taskRoleStatuses"] = json.loads(_gunzip(base64.b64decode(blob)).decode())
-        except (ValueError, TypeError, zlib.error) as e:
+        except (ValueError, TypeError, RecursionError, zlib.error) as e:
             raise FrameworkError(f"undecodable taskRoleStatusesCompressed: {e}") from e
     return dict(framework, status=dict(status, attemptStatus=plain))
 
@@ -185,7 +186,10 @@ def _get_end(attempt: Dict[str, Any]) -> str:
 
 
 def _count_tasks(spec: Dict[str, Any]) -> int:
-    return int(spec.get("taskNumber") or 0)
+    number = int(spec.get("taskNumber") or 0)
+    if not 0 <= number <= MAX_TASK_NUMBER:
+        raise ValueError(f"taskNumber {number} is not from 0 to {MAX_TASK_NUMBER}")
+    return number
 
 
 def _gunzip(blob: bytes) -> bytes:

@@ -60,5 +60,5 @@ def is_denied(connection: Connection, permission: Permission) -> Optional[bool]:
         if answer.head.status not in _CREATED:
             return None
         return not json.loads(answer.body.decode())["status"]["allowed"]
-    except (UnreachableError, ValueError, KeyError, TypeError):
+    except (UnreachableError, ValueError, KeyError, TypeError, RecursionError):
         return None

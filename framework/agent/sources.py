@@ -45,10 +45,10 @@ class SourceState(NamedTuple):
 
 def parse_configmap(body: Dict[str, Any]) -> AttemptConfigMap:
     """Read the attempt's ConfigMap; broken annotations count as absent, a broken roster is told."""
-    metadata = body.get("metadata") or {}
-    annotations = metadata.get("annotations") or {}
+    metadata = _read_object(body, "metadata")
+    annotations = _read_object(metadata, "annotations")
     roster, progress, problem = None, None, ""
-    stored = (body.get("binaryData") or {}).get(constants.ROSTER_KEY)
+    stored = _read_object(body, "binaryData").get(constants.ROSTER_KEY)
     if stored is not None:
         try:
             roster = decode_roster(base64.b64decode(stored))
@@ -67,6 +67,11 @@ def parse_configmap(body: Dict[str, Any]) -> AttemptConfigMap:
         progress=progress,
         problem=problem,
     )
+
+
+def _read_object(parent: Dict[str, Any], key: str) -> Dict[str, Any]:
+    value = parent.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 class ConfigMapSource:
@@ -163,7 +168,7 @@ class FrameworkSource:
     def _take(self, body: bytes) -> None:
         try:
             parsed = json.loads(body.decode())
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             raise FrameworkError(f"the answer is no JSON: {e}") from e
         if not isinstance(parsed, dict):
             raise FrameworkError("the answer is no JSON object")

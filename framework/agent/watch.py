@@ -162,7 +162,7 @@ class ObjectWatch:
             if kind == "ERROR":
                 raise self._translate_error(body)
             version = body["metadata"]["resourceVersion"]
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             message = f"broken watch event: {e}"
             raise _Ended(Health.UNREACHABLE, message, restart=True) from e
         self._resource_version = str(version)

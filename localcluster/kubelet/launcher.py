@@ -268,6 +268,9 @@ def _run_init(spec: Spec, output: int, errors: int) -> None:
         os._exit(_reap(child, alone=spec.pid_namespace and not spec.join))
     except OSError as error:
         _report(spec, {"error": _describe(spec, error)})
+    except ValueError as error:
+        # A NUL in an argument, a variable or the directory.
+        _report(spec, {"error": str(error)})
     os._exit(START_FAILED)
 
 
@@ -313,6 +316,9 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
         os.execvpe(spec.argv[0], spec.argv, spec.env)  # noqa: S606 no shell is wanted
     except OSError as error:
         _report(spec, {"error": _describe(spec, error)})
+    except ValueError as error:
+        # A NUL in an argument, a variable or the directory.
+        _report(spec, {"error": str(error)})
     os._exit(START_FAILED)
 
 

@@ -92,6 +92,9 @@ class PodDirectory:
         if not plan.sub_path:
             return base
         path = base / plan.sub_path
+        if not path.resolve().is_relative_to(base.resolve()):
+            # A container of the Pod may have planted a link that leads out of the volume.
+            raise FieldError(f"subPath {plan.sub_path} leads out of the volume {plan.volume}")
         if not path.exists():
             path.mkdir(parents=True)
             path.chmod(EMPTY_DIR_MODE)

@@ -224,7 +224,7 @@ def kept(home: Path) -> None:
     ("arguments", "message"),
     [
         (["gong"], "no Framework 'gong' in state (namespace default): there is gang"),
-        (["gang", "wrker"], "Framework gang has no role 'wrker': there is worker"),
+        (["gang", "chief"], "Framework gang has no role 'chief': there is worker"),
         (
             ["gang", "worker/7"],
             "Framework gang has no Task worker/7: there is worker/0, worker/1",

@@ -88,3 +88,8 @@ def test_load_documents_of_aliases_of_aliases_gives_up() -> None:
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     with pytest.raises(YamlError, match="larger than"):
         load_documents("\n".join(lines), "f")
+
+
+def test_absurd_nesting_is_an_error_and_no_traceback() -> None:
+    with pytest.raises(YamlError, match="nested deeper"):
+        load_documents("[" * 100_000, "deep.yaml")

@@ -1,11 +1,14 @@
 """The module training code imports, on volumes as the writer makes them."""
 
 import contextlib
+import json
 import queue
 import shutil
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,6 +130,7 @@ class Member:
 
     def __init__(self, root: Path, index: int, port: int) -> None:
         self.index = index
+        self.port = port
         self.volume = root / f"volume{index}"
         self.volume.mkdir()
         env = {
@@ -246,3 +250,49 @@ def test_barrier_does_not_count_who_went_away(members: list[Member]) -> None:
         member.come("epoch")
     with pytest.raises(queue.Empty):
         members[0].passed.get(timeout=0.5)
+
+
+@pytest.mark.timeout(60)
+def test_barrier_lets_go_who_missed_the_word(members: list[Member]) -> None:
+    gang = build_local_gang([0, 1], 1)
+    members[0].show(gang)
+    arrival = {
+        "name": "epoch",
+        "token": "mine",
+        "attempt": gang.instance_uid,
+        "role": "worker",
+        "index": 1,
+        "pod": fingerprint_uid(get_uid("worker", 1)),
+    }
+    members[0].come("epoch")
+    for _ in range(3):
+        # The first time with worker/0; then again, as one does whose connection broke too early.
+        connection = connect(members[0])
+        with connection:
+            connection.sendall(json.dumps(arrival).encode() + b"\n")
+            assert connection.recv(16) == b"go\n"
+    assert members[0].passed.get(timeout=WAIT_SECONDS) == "passed epoch 1"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "line", [b"\n", b"{}\n", b"[1]\n", b"\xff\n", b'{"attempt": "another"}\n', b"x" * 5000]
+)
+def test_barrier_hangs_up_on_strangers(members: list[Member], line: bytes) -> None:
+    members[0].show(build_local_gang([0, 1], 1))
+    members[0].come("epoch")
+    with connect(members[0]) as connection:
+        connection.sendall(line)
+        with contextlib.suppress(ConnectionResetError):
+            assert connection.recv(16) == b""
+
+
+def connect(member: Member) -> socket.socket:
+    """Connect to the process of rank 0, as soon as it serves."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return socket.create_connection((f"127.0.9.{member.index + 1}", member.port), 5)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)

@@ -146,3 +146,21 @@ def test_build_tls_context_broken_ca_is_told(tmp_path: Path) -> None:
     access = load_access({**env, "KUBE_APISERVER_ADDRESS": "https://127.0.0.1:1"})
     with pytest.raises(AccessError, match=r"ca\.crt"):
         access.build_tls_context()
+
+
+def test_load_access_with_a_named_service_account_ignores_a_persons_kubeconfig(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text("no kubeconfig at all")
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "token").write_text("of-the-pod")
+    access = load_access(
+        {
+            "HOME": str(tmp_path),
+            "KUBE_APISERVER_ADDRESS": "http://127.0.0.1:8001",
+            "FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": str(account),
+        }
+    )
+    assert (access.port, access.read_token()) == (8001, "of-the-pod")

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
-from framework.agent.connection import BodyDecoder, Connection, Head, UnreachableError
+from framework.agent.connection import (
+    BodyDecoder,
+    Connection,
+    Head,
+    UnreachableError,
+    _parse_head,
+)
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -213,3 +219,19 @@ def test_fetch_tls_client_certificate_inline_is_loaded(certificate: Path) -> Non
         client_key_pem=(certificate / "key.pem").read_text(),
     )
     assert fetch_over_tls(certificate, access) == b"{}"
+
+
+@pytest.mark.parametrize(
+    "head", ["HTTP/1.1 \u00b2 OK", "HTTP/1.1 " + "9" * 5000], ids=["superscript", "endless"]
+)
+def test_parse_head_of_no_number_is_unreachable(head: str) -> None:
+    with pytest.raises(UnreachableError):
+        _parse_head(head)
+
+
+@pytest.mark.parametrize("length", ["\u00b2", "9" * 5000])
+def test_body_of_a_length_that_is_no_number_is_unreachable(length: str) -> None:
+    head = Head(200, {"content-length": length, "retry-after": length})
+    assert head.retry_after_seconds is None
+    with pytest.raises(UnreachableError):
+        BodyDecoder(head)
