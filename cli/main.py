@@ -6,7 +6,7 @@ command imports what it needs when it is called: ``--help`` must not load a whol
 
 import click
 
-from cli.exitcodes import CliError
+from cli.exitcodes import CliError, ExitCode
 from framework.logs import configure_logging
 from framework.version import VERSION
 
@@ -28,6 +28,9 @@ class _Program(click.Group):
             for line in e.lines:
                 click.echo(f"error: {line}", err=True)
             ctx.exit(int(e.exit_code))
+        except KeyboardInterrupt:
+            # Before anything was started that would have to be stopped.
+            ctx.exit(int(ExitCode.INTERRUPTED))
 
 
 class _Duration(click.ParamType[float]):

@@ -10,6 +10,7 @@ be a Pod of its own, and is started again when it dies. A development and test e
 
 import asyncio
 import contextlib
+import fcntl
 import logging
 import os
 import secrets
@@ -117,6 +118,7 @@ class LocalCluster:
         """
         async with contextlib.AsyncExitStack() as stack:
             self._open_directory()
+            stack.enter_context(self._claimed_directory())
             stack.callback(self._close_directory)
             await self._start_parts(stack)
             self._stack = stack.pop_all()
@@ -149,7 +151,7 @@ class LocalCluster:
         self.kube_config = KubeConfig(server=server, token=self.kube_config.token)
         self._write_kubeconfig()
         # It would point at nothing.
-        stack.callback(self.kubeconfig_path.unlink, missing_ok=True)
+        stack.callback(self._remove_kubeconfig)
         logger.info("API server started", extra={"server": server})
         if self.options.with_kubelet:
             await self._start_kubelet(stack)
@@ -216,10 +218,35 @@ class LocalCluster:
                 "give a directory you may write to"
             ) from e
 
+    @contextlib.contextmanager
+    def _claimed_directory(self) -> Iterator[None]:
+        """Keep other clusters out of the directory; the claim ends with this process."""
+        # The lock is on the directory itself, so that no file of it is left behind.
+        claim = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._lock(claim)
+            yield
+        finally:
+            os.close(claim)
+
+    def _lock(self, claim: int) -> None:
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise LocalClusterError(
+                f"--directory: a local cluster runs already in {self.directory}; end it with "
+                "`framework local down`, or give another directory"
+            ) from e
+
     def _close_directory(self) -> None:
         """Remove what only a running cluster needs, and nothing that may be somebody else's."""
         if not self.options.keeps_directory:
             shutil.rmtree(self._kubelet_path, ignore_errors=True)
+
+    def _remove_kubeconfig(self) -> None:
+        """Remove the kubeconfig, which would point at nothing; not what others put there since."""
+        if self.kubeconfig_path.exists() and _is_own_kubeconfig(self.kubeconfig_path):
+            self.kubeconfig_path.unlink(missing_ok=True)
 
     def _write_kubeconfig(self) -> None:
         """Write the file that only its owner may read, in one step."""
@@ -228,7 +255,7 @@ class LocalCluster:
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists() and NAME not in path.read_text("utf-8", "replace"):
+            if path.exists() and not _is_own_kubeconfig(path):
                 raise LocalClusterError(
                     f"--kubeconfig: {path} exists and is not of a local cluster; "
                     "name another file, so that yours is not overwritten"
@@ -241,6 +268,16 @@ class LocalCluster:
             raise LocalClusterError(
                 f"--kubeconfig: cannot write {path}: {e.strerror}; name another file"
             ) from e
+
+
+def _is_own_kubeconfig(path: Path) -> bool:
+    """Tell whether a kubeconfig is of a local cluster and holds nothing else."""
+    try:
+        config = yaml.safe_load(path.read_text("utf-8"))
+        names = {e["name"] for part in ("clusters", "users", "contexts") for e in config[part]}
+    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError):
+        return False
+    return names == {NAME}
 
 
 def _flatten(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

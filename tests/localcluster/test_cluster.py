@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from framework.api import constants
 from framework.clock import SystemClock, SystemRandom, SystemUids
@@ -22,6 +23,7 @@ from framework.kube.resources import (
     Object,
 )
 from localcluster.cluster import (
+    NAME,
     ClusterOptions,
     LocalCluster,
     LocalClusterError,
@@ -213,3 +215,22 @@ async def wait_for_status(client: KubeClient, name: str) -> None:
     async with asyncio.timeout(30):
         while not (await client.get(FRAMEWORKS, "default", name)).get("status"):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
+
+
+async def test_cluster_neither_overwrites_nor_removes_a_merged_kubeconfig(tmp_path: Path) -> None:
+    path = tmp_path / "merged"
+    names = [{"name": "prod"}, {"name": NAME}]
+    merged = yaml.safe_dump({"clusters": names, "users": names, "contexts": names})
+    path.write_text(merged)
+    with pytest.raises(LocalClusterError, match="name another file"):
+        async with build(tmp_path / "c", kubeconfig_path=path):
+            pass
+    assert path.read_text() == merged
+
+
+async def test_cluster_in_a_directory_of_a_running_one_is_refused(tmp_path: Path) -> None:
+    async with build(tmp_path) as first:
+        with pytest.raises(LocalClusterError, match="runs already"):
+            async with build(tmp_path):
+                pass
+        assert first.kubeconfig_path.exists()
