@@ -7,7 +7,9 @@ import pytest
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.entry import Entry
 from controller.store import Store
+from framework.api import codec
 from framework.api.states import FrameworkState
+from framework.api.types import ExecutionType
 from tests.support.builders import (
     AT,
     build_configmap_wire,
@@ -340,3 +342,16 @@ def test_framework_is_found_by_its_name_whatever_its_labels_say(told: Told) -> N
     assert told.entry.framework is not None
     assert told.entry.framework.metadata.resource_version == "77"
     assert told.store.find("default/another") is None
+
+
+def test_edit_of_a_user_seen_while_our_status_write_is_answered_is_kept(told: Told) -> None:
+    told.store.apply_framework(framework(10))
+    status = codec.decode_status(build_status_wire())
+    assert status is not None
+    written = framework(11) | {"status": build_status_wire()}
+    told.store.apply_framework(framework(12, executionType="Stop"))
+    told.store.record_status(told.entry, written, status)
+    found = told.entry.framework
+    assert found is not None
+    assert found.spec.execution_type is ExecutionType.STOP
+    assert (found.metadata.resource_version, found.status) == ("12", status)
