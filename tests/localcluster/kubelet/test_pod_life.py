@@ -383,8 +383,8 @@ async def test_pod_with_replaced_paths_says_so_once(tmp_path: Path) -> None:
         serve() as (client, url),
         run_node(client, url, tmp_path, isolation=Isolation.PATHS) as node,
     ):
-        script = "pwd; touch here; cd /work/dir/that/is/not && echo never"
-        pod = build_pod("p", build_container(script, workingDir="/work/dir/that/is/not"))
+        script = "pwd; touch here; cd /srv/dir/that/is/not && echo never"
+        pod = build_pod("p", build_container(script, workingDir="/srv/dir/that/is/not"))
         await node.finish(pod)
 
         events = await list_events(node, "PathsReplaced")
