@@ -284,11 +284,8 @@ class Executor:
         )
 
     def _count(self, key: ActionKey, error: KubeError | None, started: float) -> None:
-        outcome: int | str = 200
-        if error is not None:
-            outcome = error.status if isinstance(error, ApiError) else "unreachable"
         seconds = self._clock.monotonic() - started
-        self._metrics.count_write(_RESOURCES[key.kind].plural, key.verb, outcome, seconds)
+        self._metrics.count_answer(_RESOURCES[key.kind].plural, key.verb, error, seconds)
 
 
 def _drop_superseded(entry: Entry, key: ActionKey) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from framework.kube.errors import ApiError, KubeError
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _PREFIX = "frameworkcontroller"
@@ -93,6 +95,15 @@ class Metrics:
         self._writes.labels(resource, verb, str(outcome)).inc()
         if seconds is not None:
             self._write_seconds.labels(resource, verb).observe(seconds)
+
+    def count_answer(
+        self, resource: str, verb: str, error: KubeError | None, seconds: float
+    ) -> None:
+        """Count one write by its answer; ``error`` None: it succeeded."""
+        outcome: int | str = 200
+        if error is not None:
+            outcome = error.status if isinstance(error, ApiError) else "unreachable"
+        self.count_write(resource, verb, outcome, seconds)
 
     def count_conflict(self, resource: str) -> None:
         """Count a write whose precondition did not hold."""

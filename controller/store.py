@@ -105,7 +105,7 @@ class Store:
             return
         known = entry.framework
         if known is None or known.metadata.uid == read_meta(wire).get("uid"):
-            self._drop_framework(entry)
+            self.drop_framework(entry)
 
     def replace_frameworks(self, items: Iterable[Object], *, is_reset: bool = False) -> None:
         """Take the whole list; Frameworks not in it are gone.
@@ -123,7 +123,7 @@ class Store:
             seen.add(name_key(wire))
             self.apply_framework(wire)
         for entry in [e for e in self._entries.values() if e.key not in seen]:
-            self._drop_framework(entry)
+            self.drop_framework(entry)
 
     def record_status(self, entry: Entry, wire: Object, status: FrameworkStatus) -> None:
         """Take what the server returned for our own status write.
@@ -160,10 +160,7 @@ class Store:
         self._on_change(entry.key)
 
     def drop_framework(self, entry: Entry) -> None:
-        """Take a live GET that found no Framework."""
-        self._drop_framework(entry)
-
-    def _drop_framework(self, entry: Entry) -> None:
+        """Take certainty that the Framework is gone."""
         entry.framework = None
         entry.fault = None
         entry.wire_status = None

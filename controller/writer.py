@@ -22,7 +22,7 @@ from framework.api.roster import Roster, encode_roster
 from framework.api.types import Framework, FrameworkStatus
 from framework.clock import Clock
 from framework.kube.client import KubeClient
-from framework.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
+from framework.kube.errors import ConflictError, KubeError, NotFoundError
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, Object
 
 logger = logging.getLogger(__name__)
@@ -212,12 +212,9 @@ class Writer:
         )
 
     def _count(self, resource: str, verb: str, error: KubeError | None, started: float) -> None:
-        outcome: int | str = 200
-        if error is not None:
-            outcome = error.status if isinstance(error, ApiError) else "unreachable"
         if isinstance(error, ConflictError):
             self._metrics.count_conflict(resource)
-        self._metrics.count_write(resource, verb, outcome, self._clock.monotonic() - started)
+        self._metrics.count_answer(resource, verb, error, self._clock.monotonic() - started)
 
 
 def _build_patch(publication: Publication) -> Object:
