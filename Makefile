@@ -102,7 +102,14 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-u
 .PHONY: lock
 lock: $(STAMP) ## pin requirements anew (ARGS=--upgrade for the newest)
 	@$(TIMED) sh -eu -c '$(COMPILE) $(ARGS) -o requirements/runtime.txt pyproject.toml && \
-		$(COMPILE) $(ARGS) -o requirements/dev.txt requirements/dev.in'
+		$(COMPILE) $(ARGS) -o requirements/dev.txt requirements/dev.in && \
+		for image in barrier rendezvous controller; do \
+			$(COMPILE) $(ARGS) -o images/$$image/requirements.txt images/$$image/requirements.in; \
+		done'
+
+.PHONY: images
+images: $(STAMP) ## build the three images (ARGS="--base IMAGE --only barrier --offline")
+	@$(TIMED) $(BIN)/python -m tools.images $(ARGS)
 
 ##@ Clean
 

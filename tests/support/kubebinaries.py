@@ -1,8 +1,8 @@
-"""Finds or builds etcd, kube-apiserver, kube-controller-manager and kubectl.
+"""Finds or builds the programs of Kubernetes: those of a control plane, and those of a node.
 
-Called by ``tests.support.controlplane``. In this order: the folder $KUBEBUILDER_ASSETS, the cache
-($FRAMEWORKBARRIER_CACHE or ~/.cache/frameworkbarrier/kube), a build from Go modules into the cache.
-Nothing is written into the tree.
+Called by ``tests.support.controlplane`` and ``tests.support.realnode``. In this order: the folder
+$KUBEBUILDER_ASSETS, the cache ($FRAMEWORKBARRIER_CACHE or ~/.cache/frameworkbarrier/kube), a build
+from Go modules into the cache. Nothing is written into the tree.
 """
 
 import fcntl
@@ -12,15 +12,22 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 KUBERNETES_VERSION = "1.34.4"
 ETCD_VERSION = "3.6.16"
-KUBERNETES_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kubectl")
-COMMANDS = ("etcd", *KUBERNETES_COMMANDS)
+COREDNS_VERSION = "1.15.0"
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
+NODE = ("kube-scheduler", "kubelet", "kube-proxy", "coredns")
+# What is built from modules of its own; every other program is a command of k8s.io/kubernetes.
+MODULES = {
+    "etcd": f"go.etcd.io/etcd/server/v3@v{ETCD_VERSION}",
+    "coredns": f"github.com/coredns/coredns@v{COREDNS_VERSION}",
+}
+KUBERNETES_COMMANDS = tuple(name for name in (*CONTROL_PLANE, *NODE) if name not in MODULES)
 ASSETS_ENV = "KUBEBUILDER_ASSETS"
 CACHE_ENV = "FRAMEWORKBARRIER_CACHE"
 BUILD_TIMEOUT_SECONDS = 1800
@@ -45,7 +52,18 @@ class Binaries:
 
 
 def find_binaries(env: Mapping[str, str], *, build: bool) -> Binaries:
-    """Find the four programs, or build those that are missing.
+    """Find the four programs of a control plane, or build those that are missing.
+
+    Raises:
+        MissingPrerequisiteError: some are missing and may not or cannot be built here.
+        BuildError: the build failed.
+    """
+    paths = find_programs(env, CONTROL_PLANE, build=build)
+    return Binaries(**{name.replace("-", "_"): path for name, path in paths.items()})
+
+
+def find_programs(env: Mapping[str, str], names: Sequence[str], *, build: bool) -> dict[str, Path]:
+    """Find the programs of these names, or build those that are missing: name -> path.
 
     Raises:
         MissingPrerequisiteError: some are missing and may not or cannot be built here.
@@ -55,14 +73,13 @@ def find_binaries(env: Mapping[str, str], *, build: bool) -> Binaries:
     folders = [cache / "bin"]
     if env.get(ASSETS_ENV):
         folders.insert(0, Path(env[ASSETS_ENV]))
-    missing = [name for name in COMMANDS if _find(name, folders) is None]
+    missing = [name for name in names if _find(name, folders) is None]
     if missing:
         _require_build(missing, build=build)
         with _lock(cache):
             _build(cache, [name for name in missing if _find(name, folders) is None])
-    paths = {name: _find(name, folders) for name in COMMANDS}
-    found = {name.replace("-", "_"): path for name, path in paths.items() if path is not None}
-    return Binaries(**found)
+    found = {name: _find(name, folders) for name in names}
+    return {name: path for name, path in found.items() if path is not None}
 
 
 def find_cache(env: Mapping[str, str]) -> Path:
@@ -105,9 +122,10 @@ def _build(cache: Path, missing: list[str]) -> None:
     if kubernetes:
         print(f"building {', '.join(kubernetes)} {KUBERNETES_VERSION} (minutes, once)", flush=True)
         _build_kubernetes(cache, kubernetes)
-    if "etcd" in missing:
-        print(f"building etcd {ETCD_VERSION} (half a minute, once)", flush=True)
-        _build_etcd(cache)
+    for name in missing:
+        if name in MODULES:
+            print(f"building {name} (half a minute to two, once)", flush=True)
+            _build_module(cache, name)
 
 
 def _build_kubernetes(cache: Path, commands: list[str]) -> None:
@@ -117,21 +135,18 @@ def _build_kubernetes(cache: Path, commands: list[str]) -> None:
     each becomes the published module of the same release.
     """
     source = cache / "src" / f"kubernetes-{KUBERNETES_VERSION}"
-    if not (source / "go.sum").exists():
-        source.mkdir(parents=True, exist_ok=True)
-        (source / "go.mod").write_text(
-            "module example.invalid/kubernetes\n\ngo 1.24\n\n"
-            f"require k8s.io/kubernetes v{KUBERNETES_VERSION}\n"
-        )
-        (source / "tools.go").write_text(
-            "//go:build tools\n\npackage tools\n\nimport (\n"
-            + "".join(f'\t_ "k8s.io/kubernetes/cmd/{name}"\n' for name in KUBERNETES_COMMANDS)
-            + ")\n"
-        )
-        answer = _go(source, "mod", "download", "-json", f"k8s.io/kubernetes@v{KUBERNETES_VERSION}")
-        upstream = Path(json.loads(answer)["GoMod"]).read_text()
-        with (source / "go.mod").open("a") as mod:
-            mod.write(render_replacements(upstream))
+    imports = (
+        "//go:build tools\n\npackage tools\n\nimport (\n"
+        + "".join(f'\t_ "k8s.io/kubernetes/cmd/{name}"\n' for name in KUBERNETES_COMMANDS)
+        + ")\n"
+    )
+    tools = source / "tools.go"
+    sums = source / "go.sum"
+    # Also after a command was added here: go.sum then lacks what only that one needs.
+    if not sums.exists() or tools.read_text() != imports:
+        sums.unlink(missing_ok=True)
+        _write_kubernetes_module(source)
+        tools.write_text(imports)
         _go(source, "mod", "tidy")
     flags = " ".join(
         f"-X k8s.io/{module}/version.gitVersion=v{KUBERNETES_VERSION}"
@@ -141,13 +156,27 @@ def _build_kubernetes(cache: Path, commands: list[str]) -> None:
     _go_build(cache, source, f"-s -w {flags}", packages)
 
 
-def _build_etcd(cache: Path) -> None:
-    source = cache / "src" / f"etcd-{ETCD_VERSION}"
+def _write_kubernetes_module(source: Path) -> None:
+    source.mkdir(parents=True, exist_ok=True)
+    (source / "go.mod").write_text(
+        "module example.invalid/kubernetes\n\ngo 1.24\n\n"
+        f"require k8s.io/kubernetes v{KUBERNETES_VERSION}\n"
+    )
+    answer = _go(source, "mod", "download", "-json", f"k8s.io/kubernetes@v{KUBERNETES_VERSION}")
+    upstream = Path(json.loads(answer)["GoMod"]).read_text()
+    with (source / "go.mod").open("a") as mod:
+        mod.write(render_replacements(upstream))
+
+
+def _build_module(cache: Path, name: str) -> None:
+    """Build a program whose main package is the root of its module."""
+    package, _, version = MODULES[name].partition("@v")
+    source = cache / "src" / f"{name}-{version}"
     if not (source / "go.sum").exists():
         source.mkdir(parents=True, exist_ok=True)
-        (source / "go.mod").write_text("module example.invalid/etcd\n\ngo 1.24\n")
-        _go(source, "get", f"go.etcd.io/etcd/server/v3@v{ETCD_VERSION}")
-    _go_build(cache, source, "-s -w", ["go.etcd.io/etcd/server/v3"], name="etcd")
+        (source / "go.mod").write_text(f"module example.invalid/{name}\n\ngo 1.24\n")
+        _go(source, "get", MODULES[name])
+    _go_build(cache, source, "-s -w", [package], name=name)
 
 
 def render_replacements(upstream_go_mod: str) -> str:

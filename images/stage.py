@@ -1,0 +1,122 @@
+"""Lays out what one image adds to its base, in the build stage of each Dockerfile.
+
+usage: python3 images/stage.py NAME ROOT
+
+Called in the root of a checkout; standard library only, because the base has nothing else. Writes
+``ROOT/opt/frameworkbarrier`` (locked packages, the rooms of ``images/NAME/contents.toml``, a
+``__main__.py`` to run them, all byte-compiled) and ``ROOT/usr/local/bin/framework-NAME``. Wheels
+in ``build/wheels`` are taken instead of an index. Equal input gives equal bytes: no time is kept.
+"""
+
+import compileall
+import os
+import py_compile
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+_HOME = Path("/opt/frameworkbarrier")
+_WHEELS = Path("build/wheels")
+_LAUNCHER = """\
+#!/usr/bin/env -S python3 -IuB
+import runpy
+import sys
+
+sys.path.insert(0, "{home}")
+sys.argv[0] = "framework-{program}"
+runpy.run_module("{program}", run_name="__main__", alter_sys=False)
+"""
+_MAIN = """\
+import runpy
+
+runpy.run_module("{program}", run_name="__main__", alter_sys=False)
+"""
+_EPOCH_SECONDS = int(os.environ.get("SOURCE_DATE_EPOCH") or "0")
+
+
+def main(arguments: list[str]) -> None:
+    """Stage the image NAME in the folder ROOT."""
+    try:
+        name, folder_name = arguments
+    except ValueError:
+        sys.exit("usage: python3 images/stage.py NAME ROOT")
+    root = Path(folder_name)
+    folder = Path("images") / name
+    contents = tomllib.loads((folder / "contents.toml").read_text(encoding="utf-8"))
+    home = root / _HOME.relative_to("/")
+    home.mkdir(parents=True)
+    _install_locked(folder / "requirements.txt", home)
+    _prune(home, contents["pruned"])
+    for room in ["LICENSE", *contents["rooms"]]:
+        _copy_room(Path(room), home / room)
+    (home / "__main__.py").write_text(_MAIN.format(program=contents["program"]))
+    _compile(home, root)
+    _write_launcher(root, contents["program"])
+    _forget_times(root)
+
+
+def _install_locked(requirements: Path, home: Path) -> None:
+    """Install with pip, which a base without it finds among the wheels."""
+    environment = dict(os.environ)
+    options = ["--no-compile", "--require-hashes", "--only-binary=:all:", "--no-cache-dir"]
+    if any(_WHEELS.glob("*.whl")):
+        options += ["--no-index", f"--find-links={_WHEELS}"]
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, sorted(_WHEELS.glob("pip-*.whl"))))
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run(
+        [*command, "--root-user-action=ignore", *options, f"--target={home}", "-r", requirements],
+        check=True,
+        env=environment,
+    )
+    # Console scripts of the packages: their first line names the Python of this stage.
+    shutil.rmtree(home / "bin", ignore_errors=True)
+
+
+def _prune(home: Path, patterns: list[str]) -> None:
+    """Remove what no program of the image imports; a pattern without a match is a mistake."""
+    for pattern in patterns:
+        files = list(home.glob(pattern))
+        if not files:
+            sys.exit(f"images/stage.py: nothing to prune: {pattern}")
+        for path in files:
+            path.unlink()
+
+
+def _copy_room(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copyfile(source, target)
+
+
+def _compile(home: Path, root: Path) -> None:
+    """Compile for this Python, checked against nothing at run time: the image never changes."""
+    compiled = compileall.compile_dir(
+        home,
+        quiet=1,
+        stripdir=str(root),
+        prependdir="/",
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+    if not compiled:
+        sys.exit("images/stage.py: a file does not compile: see above")
+
+
+def _write_launcher(root: Path, program: str) -> None:
+    """Put the console script's name on the PATH, for Pods that set `command` themselves."""
+    launcher = root / "usr/local/bin" / f"framework-{program}"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text(_LAUNCHER.format(home=_HOME, program=program))
+    launcher.chmod(0o755)
+
+
+def _forget_times(root: Path) -> None:
+    for path in [root, *root.rglob("*")]:
+        os.utime(path, (_EPOCH_SECONDS, _EPOCH_SECONDS), follow_symlinks=False)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

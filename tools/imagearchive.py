@@ -1,0 +1,73 @@
+"""Reads a docker archive, as ``docker save`` and ``buildah push docker-archive:`` write it.
+
+Called by ``tools.images`` and tests/images. Nothing is unpacked onto the disk. Layers only add
+files here: no Dockerfile of ours removes one.
+"""
+
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+class ImageArchive:
+    """One image in one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read_config(self) -> dict[str, Any]:
+        """Read the image's config: user, entry point, labels."""
+        with tarfile.open(self._path) as archive:
+            config: dict[str, Any] = json.load(_open(archive, _read_manifest(archive)["Config"]))
+            return config
+
+    def read_size(self) -> int:
+        """Add up the layers, uncompressed, in bytes."""
+        with tarfile.open(self._path) as archive:
+            return sum(archive.getmember(name).size for name in _read_manifest(archive)["Layers"])
+
+    def read_files(self, is_wanted: Callable[[str], bool]) -> dict[str, bytes]:
+        """Read the files whose path, without the leading slash, is wanted."""
+        found: dict[str, bytes] = {}
+        for layer in self._iterate_layers():
+            for member in layer:
+                name = member.name.removeprefix("./")
+                if member.isfile() and is_wanted(name):
+                    found[name] = _open(layer, member).read()
+        return found
+
+    def list_sizes(self) -> dict[str, int]:
+        """List every regular file with its size in bytes."""
+        return {
+            member.name.removeprefix("./"): member.size
+            for layer in self._iterate_layers()
+            for member in layer
+            if member.isfile()
+        }
+
+    def _iterate_layers(self) -> Iterator[tarfile.TarFile]:
+        with tarfile.open(self._path) as archive:
+            for name in _read_manifest(archive)["Layers"]:
+                with _open_layer(archive, name) as layer:
+                    yield layer
+
+
+@contextmanager
+def _open_layer(archive: tarfile.TarFile, name: str) -> Iterator[tarfile.TarFile]:
+    with tarfile.open(fileobj=_open(archive, name)) as layer:
+        yield layer
+
+
+def _read_manifest(archive: tarfile.TarFile) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.load(_open(archive, "manifest.json"))[0]
+    return manifest
+
+
+def _open(archive: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:
+    stream = archive.extractfile(member)
+    if stream is None:
+        raise ValueError(f"{archive.name}: {member} is no file")
+    return stream
