@@ -109,7 +109,13 @@ def choose_tool(env: Mapping[str, str]) -> Tool:
 
 
 def build_images(
-    tool: Tool, *, base: str | None, offline: bool, tag: str, names: Sequence[str], output: Path
+    tool: Tool,
+    *,
+    output: Path,
+    base: str | None = None,
+    offline: bool = False,
+    tag: str = VERSION,
+    names: Sequence[str] = NAMES,
 ) -> dict[str, Path]:
     """Build the named images; give each one's archive by its full name.
 

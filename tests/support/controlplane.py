@@ -18,9 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -36,7 +36,7 @@ from tests.support.kubebinaries import (
     MissingPrerequisiteError,
     find_binaries,
 )
-from tests.support.kubepki import Pki, create_pki
+from tests.support.kubepki import create_pki
 
 SERVER_ENV = "FRAMEWORKBARRIER_KUBE_SERVER"
 TOKEN_ENV = "FRAMEWORKBARRIER_KUBE_TOKEN"
@@ -116,12 +116,35 @@ class Access:
         )
 
 
+@dataclass(frozen=True)
+class Profile:
+    """What differs between an API server for tests of the API and one with a node.
+
+    Attributes:
+        address: where the API server listens, and what Pods reach it by.
+        authorization: its ``--authorization-mode``.
+        admission_plugins: added to those that are on by default.
+        controllers: those of kube-controller-manager.
+        users: further static tokens: token -> (user name, group or "").
+        apiserver_flags: added last, so that they win; ``{pki}`` is the certificates' folder.
+    """
+
+    address: str = "127.0.0.1"
+    authorization: str = "RBAC"
+    admission_plugins: str = ADMISSION_PLUGINS
+    controllers: str = CONTROLLERS
+    users: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    apiserver_flags: Sequence[str] = ()
+
+
 class ControlPlane:
     """The three processes and their folder, which is thrown away with them."""
 
-    def __init__(self, binaries: Binaries) -> None:
+    def __init__(self, binaries: Binaries, profile: Profile | None = None) -> None:
         self._binaries = binaries
+        self._profile = profile or Profile()
         self._folder = Path(tempfile.mkdtemp(prefix="frameworkbarrier-kube-"))
+        self.pki = create_pki(self._folder / "pki", f"IP:{self._profile.address}")
         self._children: list[ChildProcess] = []
         self._admin_token = secrets.token_hex(16)
         atexit.register(self.stop)
@@ -132,10 +155,9 @@ class ControlPlane:
         Raises:
             ChildError: one of them ended or did not get ready; with the end of its log.
         """
-        pki = create_pki(self._folder / "pki")
         for attempt in range(START_TRIES):
             try:
-                return self._start_once(pki)
+                return self._start_once()
             except ChildError as e:
                 # A port that was free a moment ago may be taken by now.
                 self._stop_children()
@@ -149,21 +171,23 @@ class ControlPlane:
         self._stop_children()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _start_once(self, pki: Pki) -> Access:
+    def _start_once(self) -> Access:
         client_port, peer_port, secure_port = find_free_ports(3)
         etcd_url = f"http://127.0.0.1:{client_port}"
-        url = f"https://127.0.0.1:{secure_port}"
-        kubeconfig = self._write_kubeconfig(url, pki)
+        url = f"https://{self._profile.address}:{secure_port}"
+        kubeconfig = write_kubeconfig(
+            self._folder / "kubeconfig", url, self.pki.ca_cert, self._admin_token
+        )
         access = Access(
             url=url,
             token=self._admin_token,
-            ca_file=str(pki.ca_cert),
+            ca_file=str(self.pki.ca_cert),
             kubeconfig=str(kubeconfig),
             kubectl=str(self._binaries.kubectl),
             audit_log=str(self._folder / "audit.log"),
         )
         etcd = self._launch("etcd", self._etcd_command(etcd_url, f"http://127.0.0.1:{peer_port}"))
-        apiserver = self._launch("kube-apiserver", self._apiserver_command(etcd_url, url, pki))
+        apiserver = self._launch("kube-apiserver", self._apiserver_command(etcd_url, url))
         http = access.open_http()
         wait_ready(http, "/readyz", etcd, apiserver)
         # Before the garbage collector, which looks for new kinds only every 30 s.
@@ -186,22 +210,27 @@ class ControlPlane:
             "--log-level=warn",
         ]
 
-    def _apiserver_command(self, etcd_url: str, url: str, pki: Pki) -> list[str]:
+    def _apiserver_command(self, etcd_url: str, url: str) -> list[str]:
+        pki = self.pki
         tokens = self._folder / "tokens.csv"
-        tokens.write_text(f'{self._admin_token},admin,admin-uid,"system:masters"\n')
+        users = {self._admin_token: ("admin", "system:masters"), **self._profile.users}
+        tokens.touch(mode=0o600)
+        tokens.write_text(
+            "".join(f'{token},{name},{name},"{group}"\n' for token, (name, group) in users.items())
+        )
         audit_policy = self._folder / "audit-policy.yaml"
         audit_policy.write_text(yaml.safe_dump(AUDIT_POLICY))
         return [
             str(self._binaries.kube_apiserver),
             f"--etcd-servers={etcd_url}",
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
+            f"--bind-address={self._profile.address}",
+            f"--advertise-address={self._profile.address}",
             f"--secure-port={url.rpartition(':')[2]}",
             f"--tls-cert-file={pki.server_cert}",
             f"--tls-private-key-file={pki.server_key}",
             f"--token-auth-file={tokens}",
-            "--authorization-mode=RBAC",
-            f"--enable-admission-plugins={ADMISSION_PLUGINS}",
+            f"--authorization-mode={self._profile.authorization}",
+            f"--enable-admission-plugins={self._profile.admission_plugins}",
             f"--audit-policy-file={audit_policy}",
             f"--audit-log-path={self._folder / 'audit.log'}",
             "--service-account-issuer=https://kubernetes.default.svc",
@@ -212,37 +241,20 @@ class ControlPlane:
             "--max-requests-inflight=2000",
             "--max-mutating-requests-inflight=1000",
             "--profiling=false",
+            *(flag.format(pki=pki.folder) for flag in self._profile.apiserver_flags),
         ]
 
     def _kcm_command(self, access: Access) -> list[str]:
         return [
             str(self._binaries.kube_controller_manager),
             f"--kubeconfig={access.kubeconfig}",
-            f"--controllers={CONTROLLERS}",
+            f"--controllers={self._profile.controllers}",
+            f"--root-ca-file={access.ca_file}",
             "--leader-elect=false",
             "--kube-api-qps=1000",
             "--kube-api-burst=2000",
             "--secure-port=0",
         ]
-
-    def _write_kubeconfig(self, url: str, pki: Pki) -> Path:
-        path = self._folder / "kubeconfig"
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {
-                    "name": "test",
-                    "cluster": {"server": url, "certificate-authority": str(pki.ca_cert)},
-                }
-            ],
-            "users": [{"name": "admin", "user": {"token": self._admin_token}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
-            "current-context": "test",
-        }
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(content))
-        return path
 
     def _launch(self, name: str, command: list[str]) -> ChildProcess:
         child = ChildProcess(name, command, log=self._folder / f"{name}.log")
@@ -253,6 +265,23 @@ class ControlPlane:
         for child in reversed(self._children):
             child.kill()
         self._children.clear()
+
+
+def write_kubeconfig(path: Path, url: str, ca_cert: Path, token: str) -> Path:
+    """Write the kubeconfig of one user, with a token."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "test", "cluster": {"server": url, "certificate-authority": str(ca_cert)}}
+        ],
+        "users": [{"name": "user", "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}],
+        "current-context": "test",
+    }
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(content))
+    return path
 
 
 @contextmanager
@@ -307,7 +336,7 @@ def run(command: list[str]) -> int:
         with open_control_plane(os.environ, build=True) as access:
             elapsed = time.monotonic() - started
             print(f"control plane ready after {elapsed:.1f} s: {access.url}", flush=True)
-            return _run_to_end(command, {**os.environ, **access.to_env()})
+            return run_to_end(command, {**os.environ, **access.to_env()})
     except MissingPrerequisiteError as e:
         print(f"SKIPPED: {e}", flush=True)
         return 0
@@ -316,7 +345,7 @@ def run(command: list[str]) -> int:
         return 1
 
 
-def _run_to_end(command: list[str], env: Mapping[str, str]) -> int:
+def run_to_end(command: list[str], env: Mapping[str, str]) -> int:
     """Wait for the command whatever signal comes: it ends first, then the control plane."""
     with subprocess.Popen(command, env=env) as child:
 

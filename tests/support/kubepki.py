@@ -1,6 +1,7 @@
-"""Keys and certificates of one control plane. Called by ``tests.support.controlplane``.
+"""Keys and certificates of one control plane, and of a node.
 
-Made by the openssl program, because the standard library makes none.
+Called by ``tests.support.controlplane`` and ``tests.support.realnode``. Made by the openssl
+program, because the standard library makes none.
 """
 
 import shutil
@@ -13,8 +14,12 @@ from tests.support.kubebinaries import MissingPrerequisiteError
 CURVE = "prime256v1"
 DAYS = "7"
 NAMES = (
-    "DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,"
-    "IP:127.0.0.1,IP:10.96.0.1"
+    "DNS:localhost",
+    "DNS:kubernetes",
+    "DNS:kubernetes.default",
+    "DNS:kubernetes.default.svc",
+    "IP:127.0.0.1",
+    "IP:10.96.0.1",
 )
 
 
@@ -22,6 +27,7 @@ NAMES = (
 class Pki:
     """The files of one folder."""
 
+    folder: Path
     ca_cert: Path
     server_cert: Path
     server_key: Path
@@ -29,37 +35,62 @@ class Pki:
     service_account_public_key: Path
 
 
-def create_pki(folder: Path) -> Pki:
-    """Make a certificate authority, a serving certificate and the service accounts' key pair."""
+def create_pki(folder: Path, *more_names: str) -> Pki:
+    """Make a certificate authority, a serving certificate and the service accounts' key pair.
+
+    Args:
+        folder: made anew.
+        more_names: further names of the server, for example ``IP:10.250.0.1``.
+    """
     if shutil.which("openssl") is None:
         raise MissingPrerequisiteError("openssl not found: install the package openssl")
     folder.mkdir(mode=0o700)
-    for name in ("ca", "server", "sa"):
-        _openssl(folder, f"ecparam -name {CURVE} -genkey -noout -out {name}.key")
+    for name in ("ca", "sa"):
+        _create_key(folder, name)
     _openssl(
         folder,
         f"req -x509 -new -key ca.key -subj /CN=test-ca -days {DAYS} -out ca.crt"
         " -addext keyUsage=critical,keyCertSign,cRLSign",
     )
-    _openssl(folder, "req -new -key server.key -subj /CN=kube-apiserver -out server.csr")
-    (folder / "server.ext").write_text(
-        "basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\n"
-        f"extendedKeyUsage=serverAuth\nsubjectAltName={NAMES}\n"
-        "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
-    )
-    _openssl(
-        folder,
-        f"x509 -req -in server.csr -CA ca.crt -CAkey ca.key -set_serial 2 -days {DAYS}"
-        " -extfile server.ext -out server.crt",
-    )
+    issue_certificate(folder, "server", "/CN=kube-apiserver", "serverAuth", *NAMES, *more_names)
     _openssl(folder, "ec -in sa.key -pubout -out sa.pub")
     return Pki(
+        folder=folder,
         ca_cert=folder / "ca.crt",
         server_cert=folder / "server.crt",
         server_key=folder / "server.key",
         service_account_key=folder / "sa.key",
         service_account_public_key=folder / "sa.pub",
     )
+
+
+def issue_certificate(folder: Path, name: str, subject: str, usage: str, *names: str) -> None:
+    """Write NAME.key and NAME.crt, signed by the folder's authority.
+
+    Args:
+        folder: of a ``Pki``.
+        name: of the two files.
+        subject: for example ``/O=system:masters/CN=admin``.
+        usage: serverAuth or clientAuth.
+        names: of a server, for example ``DNS:localhost``.
+    """
+    _create_key(folder, name)
+    _openssl(folder, f"req -new -key {name}.key -subj {subject} -out {name}.csr")
+    alternatives = f"subjectAltName={','.join(names)}\n" if names else ""
+    (folder / f"{name}.ext").write_text(
+        "basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\n"
+        f"extendedKeyUsage={usage}\n{alternatives}"
+        "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+    )
+    _openssl(
+        folder,
+        f"x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days {DAYS}"
+        f" -extfile {name}.ext -out {name}.crt",
+    )
+
+
+def _create_key(folder: Path, name: str) -> None:
+    _openssl(folder, f"ecparam -name {CURVE} -genkey -noout -out {name}.key")
 
 
 def _openssl(folder: Path, arguments: str) -> None:

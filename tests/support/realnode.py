@@ -1,0 +1,379 @@
+"""A real Kubernetes node: control plane, containerd, kubelet, kube-proxy and DNS, our images on it.
+
+Called by ``make test-node``::
+
+    python -m tests.support.realnode run -- COMMAND ...
+
+which builds the images and what else is missing, then runs the command beside the node in
+namespaces of its own (``tests.support.ownspace``): the machine's network, firewall and mounts stay
+as they are, and nothing outlives the command.
+"""
+
+import ipaddress
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.childprocess import ChildError, ChildProcess
+from tests.support.controlplane import Access, ControlPlane, Profile, run_to_end, write_kubeconfig
+from tests.support.frameworkcrd import wait_ready
+from tests.support.kubebinaries import (
+    CONTROL_PLANE,
+    NODE,
+    BuildError,
+    MissingPrerequisiteError,
+    find_binaries,
+    find_programs,
+)
+from tests.support.kubepki import issue_certificate
+from tests.support.nodeimages import PAUSE_IMAGE, prepare_images
+from tests.support.ownspace import is_inside, run_inside
+
+NODE_NAME = "node1"
+NODE_ADDRESS = "10.250.0.1"
+POD_RANGE = ipaddress.ip_network("10.244.0.0/24")
+DNS_DOMAIN = "cluster.local"
+CNI_FOLDER = Path("/usr/lib/cni")
+IMAGES_ENV = "FRAMEWORKBARRIER_NODE_IMAGES"
+FOLDER_ENV = "FRAMEWORKBARRIER_NODE_FOLDER"
+READY_SECONDS = 120.0
+# Program -> Debian package.
+PACKAGES = {"containerd": "containerd", "ctr": "containerd", "runc": "runc", "ip": "iproute2"}
+PACKAGES |= {"iptables": "iptables", "nsenter": "util-linux"}
+# Static token of each -> user name and group. CoreDNS would need a role of its own; it is not
+# under test here.
+USERS = {
+    "kubelet": (f"system:node:{NODE_NAME}", "system:nodes"),
+    "kube-scheduler": ("system:kube-scheduler", ""),
+    "kube-proxy": ("system:kube-proxy", ""),
+    "coredns": ("coredns", "system:masters"),
+}
+_APISERVER_FLAGS = (
+    "--allow-privileged=true",
+    "--endpoint-reconciler-type=lease",
+    "--kubelet-client-certificate={pki}/apiserver-kubelet.crt",
+    "--kubelet-client-key={pki}/apiserver-kubelet.key",
+    "--kubelet-certificate-authority={pki}/ca.crt",
+    "--kubelet-preferred-address-types=InternalIP",
+)
+
+
+class RealNode:
+    """One machine that is a cluster; its folder is thrown away with it."""
+
+    def __init__(self, programs: Mapping[str, Path], images: Mapping[str, Path]) -> None:
+        self._programs = programs
+        self._images = images
+        self._tokens = {name: secrets.token_hex(16) for name in USERS}
+        self.folder = Path(tempfile.mkdtemp(prefix="frameworkbarrier-node-"))
+        profile = Profile(
+            address=NODE_ADDRESS,
+            authorization="Node,RBAC",
+            admission_plugins="NodeRestriction,OwnerReferencesPermissionEnforcement",
+            controllers="*",
+            users={self._tokens[name]: user for name, user in USERS.items()},
+            apiserver_flags=_APISERVER_FLAGS,
+        )
+        self._plane = ControlPlane(find_binaries(os.environ, build=False), profile)
+        self._children: dict[str, ChildProcess] = {}
+
+    def start(self) -> Access:
+        """Start everything, load the images, wait until the node is Ready.
+
+        Raises:
+            ChildError: something ended or did not get ready; with the end of its log.
+        """
+        _set_up_network()
+        self._issue_certificates()
+        self._start_containerd()
+        access = self._plane.start()
+        self._load_images()
+        self._start_kubelet(access)
+        scheduler = self._write_kubeconfig(access, "kube-scheduler")
+        self._launch("kube-scheduler", f"--kubeconfig={scheduler}", "--leader-elect=false")
+        self._start_proxy(access)
+        self._start_dns(access)
+        self._wait_until_ready(access)
+        return access
+
+    def stop(self) -> None:
+        """Kill the processes; mounts and networks go with the namespaces."""
+        for child in reversed(self._children.values()):
+            child.kill()
+        self._plane.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _issue_certificates(self) -> None:
+        pki = self._plane.pki.folder
+        names = (f"DNS:{NODE_NAME}", f"IP:{NODE_ADDRESS}")
+        issue_certificate(pki, "kubelet", f"/CN={NODE_NAME}", "serverAuth", *names)
+        issue_certificate(pki, "apiserver-kubelet", "/O=system:masters/CN=apiserver", "clientAuth")
+
+    def _start_containerd(self) -> None:
+        cni = self.folder / "cni"
+        cni.mkdir()
+        (cni / "10-pods.conflist").write_text(json.dumps(_build_cni_config(self.folder)))
+        config = self.folder / "containerd.toml"
+        config.write_text(_CONTAINERD_CONFIG.format(folder=self.folder, cni=CNI_FOLDER))
+        self._launch("containerd", f"--config={config}")
+        self._wait_until("containerd", self._is_containerd_ready)
+
+    def _load_images(self) -> None:
+        for name, archive in self._images.items():
+            self._ctr("images", "import", "--snapshotter=overlayfs", "--index-name", name, archive)
+
+    def _start_kubelet(self, access: Access) -> None:
+        config = self.folder / "kubelet.yaml"
+        config.write_text(yaml.safe_dump(self._build_kubelet_config()))
+        (self.folder / "resolv.conf").touch()
+        kubeconfig = self._write_kubeconfig(access, "kubelet")
+        self._launch(
+            "kubelet",
+            f"--config={config}",
+            f"--kubeconfig={kubeconfig}",
+            f"--hostname-override={NODE_NAME}",
+            f"--node-ip={NODE_ADDRESS}",
+            f"--root-dir={self.folder / 'kubelet'}",
+            f"--cert-dir={self.folder / 'kubelet-certificates'}",
+        )
+
+    def _build_kubelet_config(self) -> dict[str, Any]:
+        pki = self._plane.pki
+        return {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "address": NODE_ADDRESS,
+            "healthzBindAddress": "127.0.0.1",
+            "authentication": {
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": True},
+                "x509": {"clientCAFile": str(pki.ca_cert)},
+            },
+            "authorization": {"mode": "Webhook"},
+            "tlsCertFile": str(pki.folder / "kubelet.crt"),
+            "tlsPrivateKeyFile": str(pki.folder / "kubelet.key"),
+            "containerRuntimeEndpoint": f"unix://{self.folder / 'containerd.sock'}",
+            "cgroupDriver": "cgroupfs",
+            "failCgroupV1": False,
+            "failSwapOn": False,
+            "oomScoreAdj": 0,
+            "clusterDNS": [NODE_ADDRESS],
+            "clusterDomain": DNS_DOMAIN,
+            "resolvConf": str(self.folder / "resolv.conf"),
+            "podLogsDir": str(self.folder / "pod-logs"),
+            "evictionHard": {"memory.available": "100Mi"},
+            # Our images come from archives: once collected they would be gone.
+            "imageGCHighThresholdPercent": 100,
+        }
+
+    def _start_proxy(self, access: Access) -> None:
+        config = self.folder / "kube-proxy.yaml"
+        config.write_text(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+                    "kind": "KubeProxyConfiguration",
+                    "mode": "iptables",
+                    "clientConnection": {
+                        "kubeconfig": str(self._write_kubeconfig(access, "kube-proxy"))
+                    },
+                    "clusterCIDR": str(POD_RANGE),
+                    "hostnameOverride": NODE_NAME,
+                    "nodePortAddresses": [f"{NODE_ADDRESS}/32"],
+                    "healthzBindAddress": "127.0.0.1:10256",
+                    "metricsBindAddress": "127.0.0.1:10249",
+                    "oomScoreAdj": 0,
+                    # Zeros: the machine's own limits are left alone.
+                    "conntrack": {
+                        "maxPerCore": 0,
+                        "min": 0,
+                        "tcpEstablishedTimeout": "0s",
+                        "tcpCloseWaitTimeout": "0s",
+                    },
+                }
+            )
+        )
+        self._launch("kube-proxy", f"--config={config}")
+
+    def _start_dns(self, access: Access) -> None:
+        config = self.folder / "Corefile"
+        kubeconfig = self._write_kubeconfig(access, "coredns")
+        config.write_text(
+            _COREFILE.format(address=NODE_ADDRESS, domain=DNS_DOMAIN, kubeconfig=kubeconfig)
+        )
+        self._launch("coredns", "-conf", str(config))
+
+    def _wait_until_ready(self, access: Access) -> None:
+        http = access.open_http()
+        wait_ready(http, f"/api/v1/nodes/{NODE_NAME}", self._children["kubelet"])
+
+        def is_node_ready() -> bool:
+            _, node = http.request("GET", f"/api/v1/nodes/{NODE_NAME}")
+            conditions = node.get("status", {}).get("conditions", [])
+            return any((item["type"], item["status"]) == ("Ready", "True") for item in conditions)
+
+        self._wait_until("kubelet", is_node_ready)
+
+    def _write_kubeconfig(self, access: Access, name: str) -> Path:
+        path = self.folder / f"{name}.kubeconfig"
+        return write_kubeconfig(path, access.url, self._plane.pki.ca_cert, self._tokens[name])
+
+    def _launch(self, name: str, *arguments: str) -> None:
+        program = str(self._programs.get(name, name))
+        log = self.folder / f"{name}.log"
+        self._children[name] = ChildProcess(name, [program, *arguments], log=log)
+
+    def _wait_until(self, name: str, is_ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while not is_ready():
+            self._children[name].raise_if_ended()
+            if time.monotonic() > deadline:
+                raise ChildError(f"{name} is not ready\n{self._children[name].tail()}")
+            time.sleep(0.1)
+
+    def _is_containerd_ready(self) -> bool:
+        return self._run_ctr("version").returncode == 0
+
+    def _ctr(self, *arguments: str | Path) -> None:
+        done = self._run_ctr(*arguments)
+        if done.returncode != 0:
+            raise ChildError(f"ctr {arguments}: {done.stderr}")
+
+    def _run_ctr(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        socket = f"--address={self.folder / 'containerd.sock'}"
+        command = ["ctr", socket, "--namespace=k8s.io", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _set_up_network() -> None:
+    """Give the namespace an address for the node; what leaves it goes nowhere."""
+    for command in (
+        "ip link set lo up",
+        "ip link add kube0 type bridge",
+        f"ip address add {NODE_ADDRESS}/32 dev kube0",
+        "ip link set kube0 up",
+        "sysctl --quiet --write net.ipv4.ip_forward=1",
+    ):
+        subprocess.run(command.split(), check=True)
+
+
+def _build_cni_config(folder: Path) -> dict[str, Any]:
+    gateway = str(next(POD_RANGE.hosts()))
+    return {
+        "cniVersion": "0.4.0",
+        "name": "pods",
+        "plugins": [
+            {
+                "type": "bridge",
+                "bridge": "cni0",
+                "isDefaultGateway": True,
+                "hairpinMode": True,
+                "ipMasq": False,
+                "ipam": {
+                    "type": "host-local",
+                    "dataDir": str(folder / "ipam"),
+                    "ranges": [[{"subnet": str(POD_RANGE), "gateway": gateway}]],
+                },
+            },
+            {"type": "portmap", "capabilities": {"portMappings": True}},
+        ],
+    }
+
+
+def check_machine() -> None:
+    """Raise if a node cannot run here.
+
+    Raises:
+        MissingPrerequisiteError: one line that says what to install.
+    """
+    missing = sorted({package for name, package in PACKAGES.items() if not shutil.which(name)})
+    if not CNI_FOLDER.is_dir():
+        missing.append("containernetworking-plugins")
+    if missing:
+        raise MissingPrerequisiteError(f"install the packages {' '.join(missing)}")
+
+
+def run(command: list[str]) -> int:
+    """Run a command beside a node; give its exit code."""
+    try:
+        if is_inside():
+            return _run_beside_node(command)
+        check_machine()
+        find_programs(os.environ, (*CONTROL_PLANE, *NODE), build=True)
+        images = {name: str(path) for name, path in prepare_images().items()}
+        os.environ[IMAGES_ENV] = json.dumps(images)
+        return run_inside([sys.executable, "-m", __spec__.name, "run", "--", *command])
+    except MissingPrerequisiteError as e:
+        print(f"SKIPPED: {e}", flush=True)
+        return 0
+    except (BuildError, ChildError) as e:
+        print(f"no node: {e}", file=sys.stderr)
+        return 1
+
+
+def _run_beside_node(command: list[str]) -> int:
+    started = time.monotonic()
+    images = {name: Path(path) for name, path in json.loads(os.environ[IMAGES_ENV]).items()}
+    node = RealNode(find_programs(os.environ, NODE, build=False), images)
+    try:
+        access = node.start()
+        print(f"node Ready after {time.monotonic() - started:.1f} s", flush=True)
+        environment = {**os.environ, **access.to_env(), FOLDER_ENV: str(node.folder)}
+        return run_to_end(command, environment)
+    finally:
+        node.stop()
+
+
+_CONTAINERD_CONFIG = f"""\
+version = 2
+root = "{{folder}}/containerd"
+state = "{{folder}}/containerd-state"
+[grpc]
+  address = "{{folder}}/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{PAUSE_IMAGE}"
+  # Without CAP_SYS_RESOURCE nobody may lower the score.
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  enable_unprivileged_ports = true
+  stream_server_address = "127.0.0.1"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{{cni}}"
+    conf_dir = "{{folder}}/cni"
+"""
+
+_COREFILE = """\
+.:53 {{
+  bind {address}
+  errors
+  kubernetes {domain} in-addr.arpa {{
+    kubeconfig {kubeconfig}
+    pods insecure
+    ttl 5
+  }}
+  cache 5
+}}
+"""
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4 or sys.argv[1:3] != ["run", "--"]:
+        sys.exit("usage: python -m tests.support.realnode run -- COMMAND ...")
+    sys.exit(run(sys.argv[3:]))
