@@ -63,6 +63,10 @@ test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-c
 # Small ones by default; `python -m tests.consumers.install` lists all, with their sizes.
 STACKS ?= dotenv horovod
 
+.PHONY: test-node
+test-node: $(STAMP) ## build the images and run a gang on a real node: kubelet, containerd, DNS (root)
+	@$(TIMED) $(BIN)/python -m tests.support.realnode run -- $(PYTEST) -m node tests/node $(ARGS)
+
 .PHONY: test-consumers
 test-consumers: $(STAMP) ## every rendering through its consumer's own parser (STACKS="jax torch")
 	@$(TIMED) sh -eu -c '$(BIN)/python -m tests.consumers.install $(STACKS) && \

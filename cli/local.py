@@ -28,6 +28,7 @@ from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.logs import configure_logging
 from localcluster.cluster import ClusterOptions, LocalCluster, LocalClusterError, PartFailedError
 from localcluster.kubelet.sandbox import Isolation
+from localcluster.network.choice import NetworkChoice
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class UpOptions:
     with_controller: bool = True
     port: int = 0
     isolation: str = "auto"
+    network: str = "auto"
     directory: str | None = None
 
 
@@ -61,6 +63,8 @@ class ClusterState:
     kubeconfig: str
     directory: str
     started_at: str
+    note: str = ""
+    """What will not work on this host."""
 
 
 def find_state_directory(directory: str | None) -> Path:
@@ -147,20 +151,19 @@ def show_cluster(directory: str | None) -> ExitCode:
 
 def _print_state(state: ClusterState) -> None:
     click.echo(f"local cluster at {state.server}, process {state.pid}, since {state.started_at}")
+    if state.note:
+        click.echo(f"note: {state.note}")
     click.echo(f"logs and state: {state.directory}")
     click.echo(build_export("KUBECONFIG", state.kubeconfig))
 
 
 @asynccontextmanager
-async def open_local_cluster(
-    directory: Path, *, options: UpOptions | None = None, isolation: str = "auto"
-) -> AsyncIterator[LocalCluster]:
+async def open_local_cluster(directory: Path, *, options: UpOptions) -> AsyncIterator[LocalCluster]:
     """Run a local cluster in this process; its own log goes to a file in its directory.
 
     Raises:
         CliError: it cannot start, or a part of it failed for good.
     """
-    options = options or UpOptions(isolation=isolation)
     cluster = LocalCluster(
         ClusterOptions(
             directory=directory,
@@ -169,6 +172,7 @@ async def open_local_cluster(
             with_controller=options.with_controller,
             kubeconfig_path=Path(options.kubeconfig) if options.kubeconfig else None,
             isolation=Isolation(options.isolation),
+            network=NetworkChoice(options.network),
         ),
         clock=SystemClock(),
         uids=SystemUids(),
@@ -217,7 +221,8 @@ async def _keep_cluster(options: UpOptions, directory: Path) -> ExitCode:
     interrupt = Interrupt()
     with interrupt.caught():
         async with open_local_cluster(directory, options=options) as cluster:
-            with _published(cluster) as state:
+            note = await cluster.ready()
+            with _published(cluster, note) as state:
                 _print_state(state)
                 click.echo("Ctrl-C stops it")
                 await interrupt.requested.wait()
@@ -225,7 +230,7 @@ async def _keep_cluster(options: UpOptions, directory: Path) -> ExitCode:
 
 
 @contextmanager
-def _published(cluster: LocalCluster) -> Iterator[ClusterState]:
+def _published(cluster: LocalCluster, note: str) -> Iterator[ClusterState]:
     """Tell other commands of this cluster for as long as the block runs."""
     state = ClusterState(
         pid=os.getpid(),
@@ -233,6 +238,7 @@ def _published(cluster: LocalCluster) -> Iterator[ClusterState]:
         kubeconfig=str(cluster.kubeconfig_path),
         directory=str(cluster.directory),
         started_at=SystemClock().now().isoformat(timespec="seconds"),
+        note=note,
     )
     with (cluster.directory / _LOCK_FILE).open("wb") as lock:
         try:
@@ -254,6 +260,7 @@ def _start_detached(options: UpOptions, directory: Path) -> ExitCode:
     """Start this same command in the background and wait until its cluster answers."""
     command = [sys.executable, "-P", "-m", "cli.main", "local", "up"]
     command += ["--port", str(options.port), "--isolation", options.isolation]
+    command += ["--network", options.network]
     command += ["--directory", str(directory)]
     if options.kubeconfig:
         command += ["--kubeconfig", str(Path(options.kubeconfig).absolute())]

@@ -84,6 +84,14 @@ _isolation_option = click.option(
 )
 
 
+_network_option = click.option(
+    "--network",
+    type=click.Choice(["auto", "namespace", "loopback"]),
+    default="auto",
+    help="Local Pods' addresses: a network namespace each, or loopback; auto takes what works.",
+)
+
+
 @main.command(epilog=EPILOG, short_help="Apply Frameworks and follow them to their end.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--local", is_flag=True, help="Run on a cluster of its own on this machine.")
@@ -99,7 +107,8 @@ _isolation_option = click.option(
     help="With --local: where the cluster works and leaves the logs; else a temporary one.",
 )
 @_isolation_option
-def run(
+@_network_option
+def run(  # noqa: PLR0913 one argument for each option
     files: tuple[str, ...],
     *,
     local: bool,
@@ -109,6 +118,7 @@ def run(
     replace: bool,
     directory: str | None,
     isolation: str,
+    network: str,
 ) -> None:
     """Apply the Frameworks of each FILE (- for standard input) and follow them to their end.
 
@@ -131,6 +141,7 @@ def run(
         replaces=replace,
         directory=directory,
         isolation=isolation,
+        network=network,
     )
     raise SystemExit(int(run_frameworks(options)))
 
@@ -176,6 +187,67 @@ def logs(  # noqa: PLR0913 one argument for each option
     raise SystemExit(int(print_logs(options)))
 
 
+@main.command("inject", short_help="Add the agents to the Frameworks of a file.")
+@click.argument("file", metavar="FILE")
+@click.option("-o", "--output", metavar="FILE", help="Where to write; else standard output.")
+@click.option(
+    "--rendezvous",
+    type=click.Choice(["none", "init", "sidecar", "wrapper"]),
+    default="sidecar",
+    show_default=True,
+    help="Peer files besides the barrier's: never, once, kept fresh, or by PID 1 of the container.",
+)
+@click.option("--dns", is_flag=True, help="Add a headless Service and name the Pods.")
+@click.option("--restricted", is_flag=True, help="Make all containers fit Pod Security restricted.")
+@click.option("--registry", metavar="PREFIX", help="Where our images are; else frameworkbarrier.")
+def inject_command(
+    file: str,
+    *,
+    output: str | None,
+    rendezvous: str,
+    dns: bool,
+    restricted: bool,
+    registry: str | None,
+) -> None:
+    """Add the agents to the Frameworks of FILE (- for standard input); print all that to apply.
+
+    Added are barrier and rendezvous, their volume, a token that only they see, and a ServiceAccount
+    that may read this gang's roster. What you wrote stays as it is; comments are lost.
+    """
+    from cli.authoring.commands import inject_file
+    from cli.authoring.injection import REGISTRY, InjectionOptions, Rendezvous
+
+    options = InjectionOptions(
+        rendezvous=Rendezvous(rendezvous),
+        registry=registry or REGISTRY,
+        dns=dns,
+        restricted=restricted,
+    )
+    raise SystemExit(int(inject_file(file, options, output)))
+
+
+@main.command("lint", short_help="Find what would not work in Frameworks.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--for-original", is_flag=True, help="microsoft/frameworkcontroller will run them, not we."
+)
+@click.option(
+    "--quota",
+    metavar="NAMES",
+    default="",
+    help="Resources that a quota of the namespace counts, for example cpu,memory.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def lint_command(files: tuple[str, ...], *, for_original: bool, quota: str, as_json: bool) -> None:
+    """Find what is valid in the Frameworks of each FILE and would not work; exit code 1 if any."""
+    from cli.authoring.commands import lint_files
+    from cli.authoring.rules import Surroundings
+
+    names = [name.strip() for name in quota.split(",") if name.strip()]
+    around = Surroundings(for_original=for_original, quota=names)
+    raise SystemExit(int(lint_files(files, around, as_json=as_json)))
+
+
 @main.group(short_help="A Kubernetes on this machine.")
 def local() -> None:
     """A Kubernetes on this machine whose Pods are processes; for development and tests."""
@@ -201,6 +273,7 @@ _state_option = click.option(
     help="Port of the API server; 0, the default, takes a free one.",
 )
 @_isolation_option
+@_network_option
 @_state_option
 def up(
     *,
@@ -210,6 +283,7 @@ def up(
     no_controller: bool,
     port: int,
     isolation: str,
+    network: str,
     directory: str | None,
 ) -> None:
     """Start the local cluster and keep it until Ctrl-C (or until `down`, with --detach)."""
@@ -222,6 +296,7 @@ def up(
         with_controller=not no_controller,
         port=port,
         isolation=isolation,
+        network=network,
         directory=directory,
     )
     raise SystemExit(int(start_cluster(options)))

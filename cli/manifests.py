@@ -1,6 +1,6 @@
 """Reads the files a user wants to run, and finds every fault before anything is applied.
 
-Called by ``cli.run``. Reads files, talks to no server.
+Called by ``cli.run`` and ``cli.authoring``. Reads files, talks to no server.
 """
 
 import copy
@@ -113,6 +113,31 @@ def load_manifests(
         key=lambda m: order[m.resource],
     )
     return Manifests(tuple(supporting), frameworks, tuple(warnings))
+
+
+def read_objects(files: Sequence[str]) -> list[Object]:
+    """Read the objects of all files, of whatever kind; each Framework among them is valid.
+
+    Called by ``cli.authoring``, which applies nothing.
+
+    Raises:
+        CliError: with every fault of every file.
+    """
+    problems: list[str] = []
+    objects: list[Object] = []
+    for source, document in _read_all(files, problems):
+        body = document.value
+        try:
+            if not isinstance(body, dict):
+                raise _fault("", "must be an object with apiVersion, kind, metadata and spec")
+            if body.get("kind") == constants.FRAMEWORK_KIND:
+                _check_framework(_read_manifest(document, source, None, "default"))
+            objects.append(body)
+        except FieldErrors as e:
+            problems += [f"{source}: {error}" for error in e.errors]
+    if problems:
+        raise CliError(ExitCode.USAGE, *problems)
+    return objects
 
 
 def _read_all(files: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Document]]:

@@ -58,6 +58,7 @@ class RunOptions:
     replaces: bool = False
     directory: str | None = None
     isolation: str = "auto"
+    network: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class _Target:
     logs_directory: Path | None = None
     """Where a local cluster leaves the logs."""
     kept_logs: KeptLogs | None = None
+    note: str = ""
+    """What will not work on it."""
 
 
 def run_frameworks(options: RunOptions) -> ExitCode:
@@ -110,6 +113,8 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
     interrupt = Interrupt()
     with interrupt.caught():
         async with _open_target(options, config) as target, open_client(target.config) as client:
+            if target.note:
+                display.say(f"note: {target.note}")
             with explained(target.config):
                 failure_logs = FailureLogs(client, target.kept_logs)
                 run = _Run(client, failure_logs, display, interrupt, options)
@@ -131,11 +136,13 @@ async def _open_target(options: RunOptions, config: KubeConfig | None) -> AsyncI
         yield _Target(config)
         return
     # Loading a whole cluster takes its time: only for those who want one.
-    from cli.local import open_local_cluster
+    from cli.local import UpOptions, open_local_cluster
 
     directory = Path(options.directory or tempfile.mkdtemp(prefix="framework-"))
-    async with open_local_cluster(directory, isolation=options.isolation) as cluster:
-        yield _Target(cluster.kube_config, cluster.directory, cluster.logs)
+    local = UpOptions(isolation=options.isolation, network=options.network)
+    async with open_local_cluster(directory, options=local) as cluster:
+        note = await cluster.ready()
+        yield _Target(cluster.kube_config, cluster.directory, cluster.logs, note)
 
 
 class _Run:

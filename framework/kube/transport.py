@@ -215,12 +215,18 @@ def _build_rest(config: KubeConfig) -> _Rest:
 
 def _load_client_certificate(context: ssl.SSLContext, config: KubeConfig) -> None:
     """Load certificate and key; inline ones pass through files, the only way OpenSSL takes."""
+    if config.client_cert_file is None and config.client_cert_pem is None:
+        # In a Pod there is a token, and a read-only root has no place for files.
+        return
     try:
         with tempfile.TemporaryDirectory() as directory:
-            cert = config.client_cert_file or _write(directory, "cert", config.client_cert_pem)
-            key = config.client_key_file or _write(directory, "key", config.client_key_pem)
-            if cert is not None:
-                context.load_cert_chain(cert, keyfile=key)
+            cert = config.client_cert_file or _write(
+                directory, "cert", config.client_cert_pem or ""
+            )
+            key = config.client_key_file
+            if key is None and config.client_key_pem is not None:
+                key = _write(directory, "key", config.client_key_pem)
+            context.load_cert_chain(cert, keyfile=key)
     except (ssl.SSLError, OSError) as e:
         raise ConfigError(
             config.client_cert_file or "client-certificate-data",
@@ -229,9 +235,7 @@ def _load_client_certificate(context: ssl.SSLContext, config: KubeConfig) -> Non
         ) from e
 
 
-def _write(directory: str, name: str, pem: str | None) -> str | None:
-    if pem is None:
-        return None
+def _write(directory: str, name: str, pem: str) -> str:
     # The directory is readable by its owner alone, and gone a moment later.
     path = Path(directory) / name
     path.write_text(pem, "ascii")

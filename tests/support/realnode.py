@@ -146,6 +146,8 @@ class RealNode:
             f"--root-dir={self.folder / 'kubelet'}",
             f"--cert-dir={self.folder / 'kubelet-certificates'}",
         )
+        # For tests that stop it for a while.
+        (self.folder / "kubelet.pid").write_text(str(self._children["kubelet"].pid))
 
     def _build_kubelet_config(self) -> dict[str, Any]:
         pki = self._plane.pki

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import ssl
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -148,6 +149,18 @@ async def test_client_certificate_says_who_we_are(
     async with serve(authority, wants_client=True) as url:
         config = KubeConfig(server=url, verify=False, **identity)
         assert await ask(bench, config) == b'{"cn":"alice"}'
+
+
+async def test_client_without_a_certificate_needs_no_place_for_files(
+    bench: Bench, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> str:
+        raise FileNotFoundError("No usable temporary directory found")  # a read-only root
+
+    monkeypatch.setattr(tempfile, "gettempdir", refuse)
+    async with serve(authority) as url:
+        config = KubeConfig(server=url, ca_file=str(authority.cert), tls_server_name="server.test")
+        assert await ask(bench, config) == b'{"cn":""}'
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""What `lint` says about one place of a Framework. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How bad it is."""
+
+    ERROR = "error"
+    """It does not work."""
+    WARNING = "warning"
+    """It works, and one day or for somebody it will not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault: where, what happens, and what to write instead."""
+
+    rule: str
+    severity: Severity
+    path: str
+    message: str
+    fix: str
+
+
+def error(rule: str, path: str, message: str, fix: str) -> Finding:
+    """Say that something does not work."""
+    return Finding(rule, Severity.ERROR, path, message, fix)
+
+
+def warning(rule: str, path: str, message: str, fix: str) -> Finding:
+    """Say that something works only by luck."""
+    return Finding(rule, Severity.WARNING, path, message, fix)

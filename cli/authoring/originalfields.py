@@ -1,0 +1,65 @@
+"""Fields of a Pod template that the Go original drops without a word. Pure.
+
+Called by ``rules``. Its go.mod has k8s.io/api v0.16.15, and a template goes through those types: a
+field that is younger than Kubernetes 1.16 is gone. Here it is kept.
+"""
+
+from collections.abc import Iterator, Mapping
+
+# Below a Pod's spec -> what is lost with it.
+_POD_FIELDS: Mapping[str, str] = {
+    "hostUsers": "the Pod's user namespace",
+    "os": "the Pod's operating system",
+    "resourceClaims": "devices of dynamic resource allocation",
+    "resources": "resources of the whole Pod",
+    "schedulingGates": "gates, for example Kueue's",
+    "setHostnameAsFQDN": "the full host name",
+}
+_SECURITY_FIELDS: Mapping[str, str] = {
+    "appArmorProfile": "the AppArmor profile",
+    "fsGroupChangePolicy": "how volumes change their group",
+    "seccompProfile": "the seccomp profile, so that Pod Security's `restricted` refuses the Pod",
+    "supplementalGroupsPolicy": "the policy of groups",
+}
+_CONTAINER_FIELDS: Mapping[str, str] = {
+    "resizePolicy": "resizing in place",
+    "restartPolicy": "what makes it a native sidecar: as an init container it never ends",
+}
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+
+
+def list_dropped(spec: Mapping[str, object], path: str) -> Iterator[tuple[str, str]]:
+    """List each field that would be dropped: its path, and what is lost."""
+    yield from _list_present(spec, path, _POD_FIELDS)
+    yield from _list_present(
+        spec.get("securityContext"), f"{path}.securityContext", _SECURITY_FIELDS
+    )
+    for index, volume in enumerate(_get_list(spec, "volumes")):
+        if isinstance(volume, dict) and "ephemeral" in volume:
+            yield f"{path}.volumes[{index}].ephemeral", "the volume"
+    for key in ("initContainers", "containers"):
+        for index, container in enumerate(_get_list(spec, key)):
+            if isinstance(container, dict):
+                yield from _list_of_container(container, f"{path}.{key}[{index}]")
+
+
+def _list_of_container(container: Mapping[str, object], path: str) -> Iterator[tuple[str, str]]:
+    yield from _list_present(container, path, _CONTAINER_FIELDS)
+    yield from _list_present(
+        container.get("securityContext"), f"{path}.securityContext", _SECURITY_FIELDS
+    )
+    yield from _list_present(
+        container.get("resources"), f"{path}.resources", {"claims": "devices it asked for"}
+    )
+    for probe in _PROBES:
+        yield from _list_present(container.get(probe), f"{path}.{probe}", {"grpc": "the probe"})
+
+
+def _list_present(value: object, path: str, fields: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        yield from ((f"{path}.{name}", lost) for name, lost in fields.items() if name in value)
+
+
+def _get_list(value: Mapping[str, object], key: str) -> list[object]:
+    found = value.get(key)
+    return found if isinstance(found, list) else []

@@ -1,0 +1,302 @@
+"""What would not work in a Framework although every field of it is valid. Pure.
+
+Called by ``commands``. One function is one rule; its name is what users see. docs/cli.md lists
+them, and a test holds the two together.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from cli.authoring.findings import Finding, error, warning
+from cli.authoring.originalfields import list_dropped
+from cli.authoring.templates import (
+    BARRIER_IMAGES,
+    RENDEZVOUS_IMAGES,
+    ContainerTemplate,
+    RoleTemplate,
+    list_roles,
+)
+from framework.api import constants
+from framework.kube.resources import Object
+
+_INJECT = "let `framework inject` add it"
+_ADDRESSES = re.compile(r"\bFB_([A-Z0-9]+)_ADDRESSES\b")
+_RDZV_ID_FLAG = re.compile(r"--rdzv[-_]id(?:=|\s+)(\S+)")
+_SLOTTED_FORMATS = frozenset({"openmpi", "hydra", "deepspeed", "horovod", "horovodrun"})
+_GPU = re.compile(r"(^|[./])gpu$")
+_ENDING_SETTING = "FB_SIDECAR_END"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a Framework meets where it is applied."""
+
+    for_original: bool = False
+    """The Go original's controller runs it."""
+    quota: Collection[str] = field(default=())
+    """Resources a quota counts: cpu, memory, ..."""
+
+
+Rule = Callable[[Object, RoleTemplate, Surroundings], Iterator[Finding]]
+
+
+def restart_policy(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+    """Find an agent whose exit code the kubelet keeps to itself."""
+    policy = role.pod_spec.get("restartPolicy", "Always")
+    if policy == "Never" or not any(c.is_agent for c in role.list_containers()):
+        return
+    yield error(
+        "restart-policy",
+        f"{role.spec_path}.restartPolicy",
+        f"is {policy}: the kubelet restarts an agent that ends with 201 or 210 in place, so that "
+        "the controller never learns of it and the Pod waits for ever",
+        "write `restartPolicy: Never`; Tasks are retried by their retryPolicy",
+    )
+
+
+def service_account(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+    """Find agents that may not look at their gang."""
+    agents = [c for c in role.list_containers() if c.is_agent and not _asks_dns_only(c)]
+    if not agents:
+        return
+    if not role.pod_spec.get("serviceAccountName"):
+        yield error(
+            "service-account",
+            f"{role.spec_path}.serviceAccountName",
+            f"is missing: `{agents[0].name}` runs as `default`, which may not read its gang's "
+            "ConfigMap, and ends with 210",
+            f"{_INJECT}, or `kubectl apply -k deploy/agents/namespace` and write "
+            "`serviceAccountName: frameworkbarrier`",
+        )
+    if role.pod_spec.get("automountServiceAccountToken") is False:
+        yield from (
+            error(
+                "service-account",
+                f"{agent.path}.volumeMounts",
+                "no token: automountServiceAccountToken is false, and nothing is mounted at "
+                f"{constants.SERVICE_ACCOUNT_DIR}",
+                f"mount a projected serviceAccountToken volume there; {_INJECT}",
+            )
+            for agent in agents
+            if not _has_mount(agent, constants.SERVICE_ACCOUNT_DIR)
+        )
+
+
+def shared_volume(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+    """Find files that an agent writes and no container reads."""
+    containers = role.list_containers()
+    if not any(c.is_agent for c in containers):
+        return
+    path = _find_working_dir(containers)
+    lacking = [c for c in containers if not _has_mount(c, path)]
+    readers = [c for c in containers if not c.is_init and c not in lacking]
+    for container in lacking:
+        if container.is_agent:
+            yield error(
+                "shared-volume",
+                f"{container.path}.volumeMounts",
+                f"no volume at {path}, where it writes",
+                f"mount an emptyDir volume there, in the containers too; {_INJECT}",
+            )
+    if not readers:
+        yield error(
+            "shared-volume",
+            f"{role.spec_path}.containers",
+            f"no container mounts {path}: none sees what the agents write",
+            f"mount the agents' volume there; {_INJECT}",
+        )
+
+
+def missing_port(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+    """Find addresses that are read without a port being set."""
+    for container in role.list_containers():
+        text, env = " ".join(container.list_words()), container.get_env()
+        for name in sorted(set(_ADDRESSES.findall(text))):
+            variable = f"FB_{name}_PORT"
+            if variable not in env and variable not in text and "FB_PORTS" not in env:
+                yield error(
+                    "missing-port",
+                    f"{container.path}.env",
+                    f"FB_{name}_ADDRESSES is read and {variable} is set nowhere: each address "
+                    "ends with `:`",
+                    f"`export {variable}=...` before injector.sh is sourced",
+                )
+
+
+def missing_slots(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+    """Find host files that offer one slot on Pods with several GPUs."""
+    containers = role.list_containers()
+    gpus = max((_count_gpus(c) for c in containers), default=0)
+    for container in containers:
+        env = container.get_env()
+        formats = set(env.get("FB_FORMATS", "").split(","))
+        if gpus > 1 and formats & _SLOTTED_FORMATS and "FB_SLOTS" not in env:
+            yield warning(
+                "missing-slots",
+                f"{container.path}.env",
+                f"FB_SLOTS is not set: the host files offer one slot a Pod, which has {gpus} GPUs",
+                f'write `- {{name: FB_SLOTS, value: "{gpus}"}}`',
+            )
+
+
+def elastic_restarts(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+    """Find elastic torchrun that gives up at the first departure."""
+    for container in role.list_containers():
+        env = container.get_env()
+        if env.get("PET_MAX_RESTARTS") == "0" and (
+            ":" in env.get("PET_NNODES", "") or env.get("FB_TORCH_MODE") == "elastic"
+        ):
+            yield error(
+                "elastic-restarts",
+                f"{container.path}.env",
+                "PET_MAX_RESTARTS is 0: elastic torchrun takes each node that leaves for a failed "
+                "worker, so that the first one ends the job",
+                "leave it out (100 is written), or give a number above the departures to expect",
+            )
+
+
+def fixed_rdzv_id(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+    """Find attempts of a Framework that would join the last one's rendezvous."""
+    for container in role.list_containers():
+        given = container.get_env().get("PET_RDZV_ID", "")
+        flag = _RDZV_ID_FLAG.search(" ".join(container.list_words()))
+        given = given or (flag.group(1) if flag else "")
+        if given and "$" not in given:
+            yield warning(
+                "fixed-rdzv-id",
+                container.path,
+                f"the run id {given!r} is the same in every attempt: a retried gang can meet "
+                "processes of the last one in an etcd or surviving store",
+                "leave it out (PET_RDZV_ID of the agent has the attempt in it), or write "
+                f"`$({constants.FRAMEWORK_ATTEMPT_INSTANCE_UID})`",
+            )
+
+
+def dropped_field(_: Object, role: RoleTemplate, around: Surroundings) -> Iterator[Finding]:
+    """Find what the Go original would drop without a word."""
+    if around.for_original:
+        for path, lost in list_dropped(role.pod_spec, role.spec_path):
+            yield error(
+                "dropped-field",
+                path,
+                f"the Go original drops it: lost is {lost}",
+                "leave it out for that controller, or use this project's controller",
+            )
+
+
+def endless_sidecar(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+    """Find a sidecar that would keep its Pod from completing."""
+    containers = role.list_containers()
+    for container in containers:
+        is_watch = container.image_name in RENDEZVOUS_IMAGES and "watch" in container.list_words()
+        if not is_watch or container.is_native_sidecar:
+            continue
+        if container.is_init:
+            yield error(
+                "endless-sidecar",
+                f"{container.path}.restartPolicy",
+                "`watch` never ends, and the containers start when it has: the Pod stays in Init",
+                "write `restartPolicy: Always` (a native sidecar, Kubernetes 1.29), or take "
+                "`render`",
+            )
+        elif not _can_end(container, role):
+            yield error(
+                "endless-sidecar",
+                f"{container.path}.env",
+                "nothing tells this sidecar when the others are done: it refuses to start, because "
+                "the Pod would never complete",
+                "move it to initContainers with `restartPolicy: Always`, or set "
+                f"`shareProcessNamespace: true`, or {_ENDING_SETTING}=pod with the right to watch "
+                "its Pod",
+            )
+
+
+def missing_requests(_: Object, role: RoleTemplate, around: Surroundings) -> Iterator[Finding]:
+    """Find Pods that a quota refuses."""
+    for container in role.list_containers():
+        resources = container.body.get("resources") or {}
+        given = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        missing = sorted(name for name in around.quota if name not in given)
+        if missing:
+            yield error(
+                "missing-requests",
+                f"{container.path}.resources.requests",
+                f"no {' and no '.join(missing)}: under a quota of it the API server refuses the "
+                "Pod, and the controller tries again and again",
+                "write a request for each",
+            )
+
+
+def unheard_drain(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+    """Find a drain that nobody in the Pod knows of."""
+    has_agent = any(
+        c.is_wrapped or (c.image_name in RENDEZVOUS_IMAGES and "watch" in c.list_words())
+        for c in role.list_containers()
+    )
+    if role.body.get(constants.DRAIN_FIELD) and not has_agent:
+        yield warning(
+            "unheard-drain",
+            f"{role.path}.{constants.DRAIN_FIELD}",
+            "no container runs `rendezvous watch` or `run`: nobody is told that it leaves, and a "
+            "scale-in does not wait",
+            "add the sidecar (`framework inject --rendezvous sidecar`), or leave out `drain`",
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    restart_policy,
+    service_account,
+    shared_volume,
+    missing_port,
+    missing_slots,
+    elastic_restarts,
+    fixed_rdzv_id,
+    dropped_field,
+    endless_sidecar,
+    missing_requests,
+    unheard_drain,
+)
+
+
+def lint(framework: Object, around: Surroundings) -> list[Finding]:
+    """Find what would not work, role by role."""
+    return [
+        finding
+        for role in list_roles(framework)
+        for rule in RULES
+        for finding in rule(framework, role, around)
+    ]
+
+
+def _asks_dns_only(container: ContainerTemplate) -> bool:
+    """Tell whether a barrier goes by names alone and needs no token."""
+    env = container.get_env()
+    return container.image_name in BARRIER_IMAGES and constants.BARRIER_EXPECT_ENV in env
+
+
+def _has_mount(container: ContainerTemplate, path: str) -> bool:
+    mounts = container.body.get("volumeMounts") or []
+    return any(mount.get("mountPath") == path for mount in mounts)
+
+
+def _find_working_dir(containers: list[ContainerTemplate]) -> str:
+    for container in containers:
+        if container.is_agent:
+            return container.get_env().get(constants.WORKING_DIR_ENV) or constants.WORKING_DIR
+    return constants.WORKING_DIR
+
+
+def _count_gpus(container: ContainerTemplate) -> int:
+    limits: Mapping[str, object] = (container.body.get("resources") or {}).get("limits") or {}
+    counts = [str(value) for name, value in limits.items() if _GPU.search(name)]
+    return sum(int(count) for count in counts if count.isdigit())
+
+
+def _can_end(container: ContainerTemplate, role: RoleTemplate) -> bool:
+    chosen = container.get_env().get(_ENDING_SETTING, "")
+    if chosen in {"pod", "auto"}:
+        return True
+    if role.pod_spec.get("shareProcessNamespace") is True:
+        return True
+    return any(c.is_wrapped for c in role.list_containers())

@@ -1,0 +1,113 @@
+"""What the tests of the node do to it, as its user would: with kubectl and our command line.
+
+Called by tests/node. Every wait has a deadline and ends with what the cluster looked like.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.support.controlplane import Access
+from tests.support.frameworkcrd import ROOT
+from tests.support.realnode import FOLDER_ENV
+
+SYSTEM_NAMESPACE = "frameworkbarrier-system"
+WAIT_SECONDS = 120.0
+T = TypeVar("T")
+
+
+class Cluster:
+    """One node, its API, and the processes that make it."""
+
+    def __init__(self, access: Access, env: Mapping[str, str]) -> None:
+        self.access = access
+        self._env = dict(env)
+        self._folder = Path(env[FOLDER_ENV])
+
+    def kubectl(self, *arguments: str, text: str | None = None) -> str:
+        """Run kubectl to its end; fail the test when it fails."""
+        done = self.try_kubectl(*arguments, text=text)
+        assert done.returncode == 0, f"kubectl {arguments}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+    def try_kubectl(
+        self, *arguments: str, text: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl and look at what came of it."""
+        assert self.access.kubectl is not None
+        return self._run([self.access.kubectl, *arguments], text)
+
+    def framework(
+        self, *arguments: str, text: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run our command line."""
+        return self._run([sys.executable, "-m", "cli.main", *arguments], text)
+
+    def get(self, *arguments: str) -> Any:
+        """Read an object, or a list, as JSON."""
+        return json.loads(self.kubectl("get", "-o", "json", *arguments))
+
+    def create_namespace(self, name: str, *, pod_security: str) -> None:
+        """Make a namespace with a level of Pod Security that the API server enforces."""
+        self.kubectl("create", "namespace", name)
+        self.kubectl(
+            "label", "namespace", name, f"pod-security.kubernetes.io/enforce={pod_security}"
+        )
+
+    def deploy_controller(self) -> None:
+        """Apply deploy/base as docs/install.md says, and wait for the rollout."""
+        self.kubectl("apply", "--server-side", "-k", str(ROOT / "deploy" / "base"))
+        self.kubectl(
+            *("rollout", "status", "deployment/framework-controller"),
+            *(f"--namespace={SYSTEM_NAMESPACE}", f"--timeout={WAIT_SECONDS:g}s"),
+        )
+
+    def wait_for_state(self, namespace: str, name: str, state: str) -> dict[str, Any]:
+        """Wait until a Framework is in this state; give it."""
+
+        def look() -> dict[str, Any] | None:
+            found: dict[str, Any] = self.get("framework", name, "--namespace", namespace)
+            return found if (found.get("status") or {}).get("state") == state else None
+
+        return self.wait(look, f"{name} is {state}", namespace)
+
+    def wait(self, look: Callable[[], T | None], what: str, namespace: str) -> T:
+        """Look until there is something; else fail with the Pods and events of the namespace."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while (found := look()) is None:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not in time: {what}\n{self.describe(namespace)}")
+            time.sleep(0.5)
+        return found
+
+    def describe(self, namespace: str) -> str:
+        """Show what a user would look at first."""
+        return "\n".join(
+            self.try_kubectl(*arguments, "--namespace", namespace).stdout
+            for arguments in (
+                ("get", "frameworks,pods,configmaps", "-o", "wide"),
+                ("get", "events", "--sort-by=.lastTimestamp"),
+                ("logs", "--all-containers", "--prefix", "--tail=20", "-l", "FC_FRAMEWORK_NAME"),
+            )
+        )
+
+    def signal_kubelet(self, number: signal.Signals) -> None:
+        """Send the kubelet a signal, by the id it was started with."""
+        os.kill(int((self._folder / "kubelet.pid").read_text()), number)
+
+    def _run(self, command: list[str], text: str | None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, input=text, capture_output=True, text=True, check=False, env=self._env
+        )
+
+
+def open_cluster(env: Mapping[str, str]) -> Cluster | None:
+    """Take the node that the environment names; None if there is none."""
+    access = Access.from_env(env)
+    return Cluster(access, env) if access is not None and FOLDER_ENV in env else None

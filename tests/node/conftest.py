@@ -1,0 +1,30 @@
+"""The node that `make test-node` started, with our controller deployed on it."""
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.node.cluster import Cluster, open_cluster
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    """The node, with deploy/base applied and its controller ready."""
+    found = open_cluster(os.environ)
+    if found is None:
+        pytest.skip("no node: run these tests with `make test-node`")
+    found.deploy_controller()
+    return found
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """An empty namespace that enforces Pod Security's level `restricted`."""
+    name = f"team-{next(_numbers)}"
+    cluster.create_namespace(name, pod_security="restricted")
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
