@@ -13,6 +13,7 @@ import yaml
 from cli.authoring.findings import Finding
 from cli.authoring.injection import InjectionError, InjectionOptions, inject
 from cli.authoring.rules import Surroundings, lint
+from cli.authoring.templates import list_roles
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import read_objects
 from framework.api import constants
@@ -50,7 +51,11 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
     objects: list[Object] = []
     for document in read_objects([file]):
         try:
-            objects += inject(document, options) if _is_framework(document) else [document]
+            if _is_framework(document):
+                _tell_what_changes(document)
+                objects += inject(document, options)
+            else:
+                objects.append(document)
         except InjectionError as e:
             raise CliError(ExitCode.USAGE, f"{file}: {e}") from e
     text = yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
@@ -80,6 +85,18 @@ def lint_files(files: Sequence[str], around: Surroundings, *, as_json: bool) -> 
         for line in _render(found):
             click.echo(line)
     return ExitCode.FAILED if found else ExitCode.SUCCEEDED
+
+
+def _tell_what_changes(framework: Object) -> None:
+    """Say what of the user's own does not stay."""
+    for role in list_roles(framework):
+        policy = role.pod_spec.get("restartPolicy", "Never")
+        if policy != "Never":
+            click.echo(
+                f"note: {role.spec_path}.restartPolicy: Never instead of {policy}: the exit codes "
+                "of the agents are for the controller, which retries Tasks by their retryPolicy",
+                err=True,
+            )
 
 
 def _is_framework(document: Object) -> bool:

@@ -1,7 +1,7 @@
 """Adds the agents to a Framework: containers, volumes, token, and the rights they need. Pure.
 
-Called by ``commands``. What the user wrote wins: an agent that is there stays where it is and gets
-only what it lacks, so injecting twice changes nothing. The rights are those of
+Called by ``commands``. What the user wrote wins, but for ``restartPolicy``: an agent that is there
+stays where it is and gets only what it lacks, so injecting twice changes nothing. The rights are those of
 deploy/agents/one-framework (a test compares the two).
 """
 
@@ -79,9 +79,11 @@ def inject(framework: Object, options: InjectionOptions) -> list[Object]:
     injected: Object = json.loads(json.dumps(framework))
     roles = list(list_roles(injected))
     accounts = {_get_account(injected, role) for role in roles}
+    drains = any(role.body.get(constants.DRAIN_FIELD) for role in roles)
     for role in roles:
         _inject_role(injected, role, options)
-    drains = any(role.body.get(constants.DRAIN_FIELD) for role in roles)
+        if not drains:
+            _silence(role)
     supporting = list(_build_rights(injected, sorted(accounts), drains=drains))
     if options.dns:
         supporting.append(_build_service(injected))
@@ -90,8 +92,8 @@ def inject(framework: Object, options: InjectionOptions) -> list[Object]:
 
 def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOptions) -> None:
     spec = role.pod_spec
-    # Any other would restart the barrier in place: its exit code never reached the controller.
-    spec.setdefault("restartPolicy", "Never")
+    # Any other restarts an agent in place, and its exit code never reaches the controller.
+    spec["restartPolicy"] = "Never"
     spec.setdefault("serviceAccountName", _get_account(framework, role))
     spec.setdefault("automountServiceAccountToken", False)
     volume = _find_volume(role)
@@ -109,6 +111,15 @@ def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOption
         spec.setdefault("subdomain", framework["metadata"]["name"])
     if options.restricted:
         _restrict(role)
+
+
+def _silence(role: RoleTemplate) -> None:
+    """Let no agent acknowledge where nobody waits for it: the right to is not given either."""
+    for container in role.list_containers():
+        if container.is_agent and container.image_name not in BARRIER_IMAGES:
+            env = container.body.setdefault("env", [])
+            if "FB_ACKNOWLEDGE" not in container.get_env():
+                env.append({"name": "FB_ACKNOWLEDGE", "value": "off"})
 
 
 def _add_agents(role: RoleTemplate, options: InjectionOptions) -> list[ContainerTemplate]:

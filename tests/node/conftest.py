@@ -9,6 +9,12 @@ import pytest
 from tests.node.cluster import Cluster, open_cluster
 
 _numbers = itertools.count(1)
+# Looks at what all the others have done.
+_LAST_MODULE = "test_rights.py"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name == _LAST_MODULE)
 
 
 @pytest.fixture(scope="session")

@@ -1,33 +1,151 @@
 """A gang on a real node, from our three images, in a namespace that enforces `restricted`."""
 
+import json
+import signal
+import time
+from typing import Any
+
 import pytest
 
-from tests.node.cluster import Cluster
+from tests.node.cluster import SYSTEM_NAMESPACE, Cluster
+from tests.node.gangs import (
+    apply_gang,
+    build_gang,
+    end_task,
+    list_pods,
+    read_status,
+    wait_until_training,
+)
 from tests.support.frameworkcrd import ROOT
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(300)]
 
 EXAMPLES = ROOT / "examples"
-
-
-def inject(cluster: Cluster, file: str, *options: str) -> str:
-    done = cluster.framework("inject", "--restricted", *options, str(EXAMPLES / file))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+KUBELET_STOP_SECONDS = 60.0
 
 
 def test_gang_with_barrier_and_native_sidecar_injected_succeeds(
     cluster: Cluster, namespace: str
 ) -> None:
-    manifest = inject(cluster, "gang.yaml", "--rendezvous", "sidecar")
+    injected = cluster.framework("inject", "--restricted", str(EXAMPLES / "gang.yaml"))
+    assert injected.returncode == 0, injected.stderr
+    manifest = injected.stdout
 
     linted = cluster.framework("lint", "-", text=manifest)
-    assert (linted.returncode, linted.stdout) == (0, "nothing found\n")
-    done = cluster.framework(
-        "run", "--namespace", namespace, "--timeout", "120s", "-", text=manifest
-    )
+    run = ("run", "--namespace", namespace, "--timeout", "120s", "-")
+    done = cluster.framework(*run, text=manifest)
 
+    assert (linted.returncode, linted.stdout) == (0, "nothing found\n")
     assert done.returncode == 0, done.stdout + done.stderr + cluster.describe(namespace)
-    found = cluster.get("framework", "gang", "--namespace", namespace)
-    assert found["status"]["attemptStatus"]["completionStatus"]["code"] == 0
-    assert found["status"]["retryPolicyStatus"]["totalRetriedCount"] == 0
+    status = read_status(cluster, namespace, "gang")
+    assert status["attemptStatus"]["completionStatus"]["code"] == 0
+    assert status["retryPolicyStatus"]["totalRetriedCount"] == 0
+
+
+def test_barrier_log_says_who_is_missing_and_why(cluster: Cluster, namespace: str) -> None:
+    gang = build_gang("held", 2)
+    lone = build_gang("held", 1)["spec"]["taskRoles"][0]
+    spec = lone["task"]["pod"]["spec"]
+    gang["spec"]["taskRoles"].append({**lone, "name": "nowhere"})
+    spec["nodeSelector"] = {"example.com/none": "here"}
+    apply_gang(cluster, namespace, gang, "--rendezvous", "none")
+
+    def look() -> str | None:
+        read = ("logs", "--namespace", namespace, "held-worker-0", "-c", "barrier")
+        lines = cluster.try_kubectl(*read).stdout.splitlines()
+        return lines[-1] if lines and "2/3 ready" in lines[-1] else None
+
+    line = cluster.wait(look, "the barrier lacks one member", namespace)
+
+    assert "waiting for nowhere/0 (Unschedulable: " in line
+    assert "didn't match Pod's node affinity/selector" in line
+
+
+def test_pod_deleted_by_hand_is_retried_and_waits_for_nobody_gone(
+    cluster: Cluster, namespace: str
+) -> None:
+    apply_gang(cluster, namespace, build_gang("monkey", 2))
+    before = wait_until_training(cluster, namespace, 2)
+
+    cluster.kubectl("delete", "pod", "monkey-worker-1", "--namespace", namespace)
+    after = wait_until_training(cluster, namespace, 2)
+    for name in after:
+        end_task(cluster, namespace, name)
+    cluster.wait_for_state(namespace, "monkey", "Completed")
+
+    kept, replaced = "monkey-worker-0", "monkey-worker-1"
+    assert after[kept]["metadata"]["uid"] == before[kept]["metadata"]["uid"]
+    assert after[replaced]["metadata"]["uid"] != before[replaced]["metadata"]["uid"]
+    task = _get_tasks(read_status(cluster, namespace, "monkey"))[1]
+    assert task["retryPolicyStatus"]["totalRetriedCount"] == 1
+    assert task["attemptStatus"]["completionStatus"]["code"] == 0
+
+
+def test_scale_in_with_drain_tells_the_leaver_before_its_pod_is_deleted(
+    cluster: Cluster, namespace: str
+) -> None:
+    gang = build_gang("drained", 3, drain={"timeoutSec": 60})
+    apply_gang(cluster, namespace, gang)
+    wait_until_training(cluster, namespace, 3)
+
+    scale = [{"op": "replace", "path": "/spec/taskRoles/0/taskNumber", "value": 2}]
+    patch = ("patch", "framework", "drained", "--namespace", namespace, "--type=json")
+    started = time.monotonic()
+    cluster.kubectl(*patch, "-p", json.dumps(scale))
+    after = wait_until_training(cluster, namespace, 2)
+
+    assert sorted(after) == ["drained-worker-0", "drained-worker-1"]
+    assert time.monotonic() - started < 50, "the drain ended by its deadline"
+    acknowledged = [
+        int(pod["metadata"]["annotations"]["frameworkbarrier.io/acknowledged-generation"])
+        for pod in after.values()
+    ]
+    assert min(acknowledged) >= 2
+    for name in after:
+        end_task(cluster, namespace, name)
+    cluster.wait_for_state(namespace, "drained", "Completed")
+
+
+def test_controller_killed_goes_on_with_the_same_pods(cluster: Cluster, namespace: str) -> None:
+    apply_gang(cluster, namespace, build_gang("survivor", 2))
+    before = wait_until_training(cluster, namespace, 2)
+
+    delete = ("delete", "pod", "--selector", "app.kubernetes.io/name=framework-controller")
+    cluster.kubectl(*delete, f"--namespace={SYSTEM_NAMESPACE}", "--grace-period=0", "--force")
+    for name in before:
+        end_task(cluster, namespace, name)
+    cluster.wait_for_state(namespace, "survivor", "Completed")
+
+    status = read_status(cluster, namespace, "survivor")
+    recorded = [task["attemptStatus"]["podUID"] for task in _get_tasks(status)]
+    assert recorded == [before[name]["metadata"]["uid"] for name in sorted(before)]
+    assert status["attemptStatus"]["completionStatus"]["code"] == 0
+
+
+def test_kubelet_stopped_for_a_minute_costs_no_pod(cluster: Cluster, namespace: str) -> None:
+    apply_gang(cluster, namespace, build_gang("patient", 2))
+    before = wait_until_training(cluster, namespace, 2)
+
+    cluster.signal_kubelet(signal.SIGSTOP)
+    try:
+        time.sleep(KUBELET_STOP_SECONDS)
+    finally:
+        cluster.signal_kubelet(signal.SIGCONT)
+    ready = ("wait", "--for=condition=Ready", "node/node1", "--timeout=60s")
+    cluster.kubectl(*ready)
+    during = list_pods(cluster, namespace)
+    for name in before:
+        end_task(cluster, namespace, name)
+    cluster.wait_for_state(namespace, "patient", "Completed")
+
+    assert {name: pod["metadata"]["uid"] for name, pod in during.items()} == {
+        name: pod["metadata"]["uid"] for name, pod in before.items()
+    }
+    status = read_status(cluster, namespace, "patient")
+    assert status["attemptStatus"]["completionStatus"]["code"] == 0
+    assert status["retryPolicyStatus"]["totalRetriedCount"] == 0
+
+
+def _get_tasks(status: dict[str, Any]) -> list[dict[str, Any]]:
+    roles = status["attemptStatus"]["taskRoleStatuses"]
+    return [task for role in roles for task in role["taskStatuses"]]

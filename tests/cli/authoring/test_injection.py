@@ -1,0 +1,235 @@
+"""`framework inject`: what is added, what is left alone, and that it stays so."""
+
+import copy
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.authoring.injection import InjectionError, InjectionOptions, Rendezvous, inject
+from cli.authoring.rules import Surroundings, lint
+from framework.api.codec import decode_framework
+from framework.api.validation import validate_framework
+from tests.support.frameworkcrd import ROOT
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+AGENT_RIGHTS = ROOT / "deploy" / "agents"
+
+
+def build(**role: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "app:1", "command": ["train"], "args": ["--fast"]}
+    return {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
+        "metadata": {"name": "job"},
+        "spec": {
+            "executionType": "Start",
+            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
+            "taskRoles": [
+                {
+                    "name": "worker",
+                    "taskNumber": 2,
+                    "frameworkAttemptCompletionPolicy": {
+                        "minFailedTaskCount": 1,
+                        "minSucceededTaskCount": -1,
+                    },
+                    "task": {
+                        "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
+                        "podGracefulDeletionTimeoutSec": 600,
+                        "pod": {"spec": {"containers": [container]}},
+                    },
+                    **role,
+                }
+            ],
+        },
+    }
+
+
+def get_spec(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    spec: dict[str, Any] = objects[-1]["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
+    return spec
+
+
+def load_frameworks(path: Any) -> list[dict[str, Any]]:
+    return [
+        document
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        if document["kind"] == "Framework"
+    ]
+
+
+@pytest.mark.parametrize("rendezvous", list(Rendezvous))
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_inject_every_example_is_valid_lints_clean_and_is_stable(
+    path: Any, rendezvous: Rendezvous
+) -> None:
+    options = InjectionOptions(rendezvous=rendezvous, dns=True, restricted=True)
+    for framework in load_frameworks(path):
+        once = inject(framework, options)[-1]
+        twice = inject(once, options)[-1]
+
+        assert not validate_framework(decode_framework(once))
+        assert lint(once, Surroundings(quota=[])) == []
+        assert twice == once
+
+
+def test_inject_leaves_its_input_and_all_the_user_wrote() -> None:
+    framework = build()
+    framework["spec"]["taskRoles"][0]["task"]["pod"]["spec"] |= {
+        "serviceAccountName": "mine",
+        "automountServiceAccountToken": True,
+    }
+    before = copy.deepcopy(framework)
+
+    objects = inject(framework, InjectionOptions())
+
+    assert framework == before
+    spec = get_spec(objects)
+    assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == ("mine", True)
+    assert "ServiceAccount" not in [body["kind"] for body in objects]
+    binding = next(body for body in objects if body["kind"] == "RoleBinding")
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "mine"}]
+
+
+def test_inject_roles_that_share_a_template_get_one_each() -> None:
+    framework = build()
+    shared = framework["spec"]["taskRoles"][0]
+    framework["spec"]["taskRoles"].append({**shared, "name": "ps"})
+
+    roles = inject(framework, InjectionOptions(rendezvous=Rendezvous.WRAPPER))[-1]["spec"][
+        "taskRoles"
+    ]
+
+    commands = [role["task"]["pod"]["spec"]["containers"][0]["command"] for role in roles]
+    assert (
+        commands
+        == [["python3", "/mnt/frameworkbarrier/agent/rendezvous.pyz", "run", "--", "train"]] * 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("rendezvous", "expected"),
+    [
+        (Rendezvous.NONE, ["barrier"]),
+        (Rendezvous.INIT, ["barrier", "rendezvous"]),
+        (Rendezvous.SIDECAR, ["barrier", "rendezvous"]),
+        (Rendezvous.WRAPPER, ["rendezvous"]),
+    ],
+)
+def test_inject_adds_the_agents_asked_for(rendezvous: Rendezvous, expected: list[str]) -> None:
+    spec = get_spec(inject(build(), InjectionOptions(rendezvous=rendezvous)))
+
+    assert [container["name"] for container in spec["initContainers"]] == expected
+    assert all(":" in container["image"] for container in spec["initContainers"])
+
+
+def test_inject_token_is_mounted_where_an_agent_runs_and_nowhere_else() -> None:
+    def list_with_token(rendezvous: Rendezvous) -> list[str]:
+        spec = get_spec(inject(build(), InjectionOptions(rendezvous=rendezvous)))
+        assert spec["automountServiceAccountToken"] is False
+        return [
+            container["name"]
+            for container in [*spec["initContainers"], *spec["containers"]]
+            for mount in container["volumeMounts"]
+            if mount["name"] == "frameworkbarrier-token"
+        ]
+
+    assert list_with_token(Rendezvous.SIDECAR) == ["barrier", "rendezvous"]
+    # The wrapper is the agent; its init container only copies files.
+    assert list_with_token(Rendezvous.WRAPPER) == ["main"]
+
+
+def test_inject_wrapper_without_a_command_names_the_field_and_the_remedy() -> None:
+    framework = build()
+    del framework["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["containers"][0]["command"]
+
+    with pytest.raises(InjectionError) as e:
+        inject(framework, InjectionOptions(rendezvous=Rendezvous.WRAPPER))
+
+    assert "spec.taskRoles[0].task.pod.spec.containers[0].command: is missing" in str(e.value)
+
+
+@pytest.mark.parametrize("drains", [False, True])
+def test_inject_rights_are_those_of_deploy(*, drains: bool) -> None:
+    framework = build(drain={"timeoutSec": 30}) if drains else build()
+    folders = ["one-framework", "one-framework-drain"] if drains else ["one-framework"]
+    shipped = [
+        document
+        for folder in folders
+        for document in yaml.safe_load_all(
+            (AGENT_RIGHTS / folder / "rbac.yaml")
+            .read_text(encoding="utf-8")
+            .replace("FRAMEWORK_NAME", "job")
+        )
+    ]
+
+    assert inject(framework, InjectionOptions())[:-1] == shipped
+
+
+def test_inject_agents_that_nobody_waits_for_do_not_acknowledge() -> None:
+    def get_setting(framework: dict[str, Any]) -> list[str]:
+        spec = get_spec(inject(framework, InjectionOptions()))
+        return [
+            variable["value"]
+            for container in spec["initContainers"]
+            for variable in container.get("env", [])
+            if variable["name"] == "FB_ACKNOWLEDGE"
+        ]
+
+    assert get_setting(build()) == ["off"]
+    assert get_setting(build(drain={"timeoutSec": 30})) == []
+
+
+def test_inject_command_keeps_other_documents_and_long_texts(tmp_path: Any) -> None:
+    source = ROOT / "examples" / "gang.yaml"
+    target = tmp_path / "out.yaml"
+
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "inject", str(source), "-o", str(target)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "injector.sh" in done.stderr
+    documents = list(yaml.safe_load_all(target.read_text()))
+    assert documents[0] == next(iter(yaml.safe_load_all(source.read_text())))
+    assert re.search(r"^  train.py: \|", target.read_text(), re.MULTILINE)
+
+
+def test_inject_command_faulty_file_says_where_and_writes_nothing(tmp_path: Any) -> None:
+    source, target = tmp_path / "in.yaml", tmp_path / "out.yaml"
+    source.write_text(yaml.safe_dump(build(taskNumber="two")))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "inject", str(source), "-o", str(target)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "spec.taskRoles[0].taskNumber" in done.stderr
+    assert not target.exists()
+
+
+def test_inject_command_says_what_does_not_stay_as_it_was() -> None:
+    framework = build()
+    framework["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["restartPolicy"] = "OnFailure"
+
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "inject", "-"],
+        input=yaml.safe_dump(framework),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (
+        "spec.taskRoles[0].task.pod.spec.restartPolicy: Never instead of OnFailure" in done.stderr
+    )
+    assert get_spec(list(yaml.safe_load_all(done.stdout)))["restartPolicy"] == "Never"

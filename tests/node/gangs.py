@@ -1,0 +1,101 @@
+"""Gangs for the node's tests whose Tasks end when a test says so, with the agents injected."""
+
+from typing import Any
+
+import yaml
+
+from framework.api import constants
+from tests.node.cluster import Cluster
+
+# Ends when a file says so, with the code that stands in it.
+SCRIPT = """\
+trap 'exit 143' TERM
+. /mnt/frameworkbarrier/injector.sh
+echo "workers ${FB_WORKER_IPS}"
+while [ ! -e /tmp/end ]; do sleep 0.2; done
+exit "$(cat /tmp/end)"
+"""
+
+
+def build_gang(name: str, workers: int, **role_fields: Any) -> dict[str, Any]:
+    """Build a Framework of one role whose failures are retried when they are transient."""
+    role = {
+        "name": "worker",
+        "taskNumber": workers,
+        "frameworkAttemptCompletionPolicy": {
+            "minFailedTaskCount": 1,
+            "minSucceededTaskCount": -1,
+        },
+        "task": {
+            "retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0},
+            "podGracefulDeletionTimeoutSec": 600,
+            "pod": {
+                "spec": {
+                    "terminationGracePeriodSeconds": 5,
+                    "containers": [
+                        {
+                            "name": "train",
+                            "image": "python:3.12-slim",
+                            "command": ["sh", "-c", SCRIPT],
+                        }
+                    ],
+                }
+            },
+        },
+        **role_fields,
+    }
+    return {
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.FRAMEWORK_KIND,
+        "metadata": {"name": name},
+        "spec": {
+            "executionType": "Start",
+            "retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0},
+            "taskRoles": [role],
+        },
+    }
+
+
+def apply_gang(cluster: Cluster, namespace: str, framework: dict[str, Any], *options: str) -> None:
+    """Add the agents as `framework inject` does, and apply everything."""
+    done = cluster.framework(
+        "inject", "--restricted", *options, "-", text=yaml.safe_dump(framework)
+    )
+    assert done.returncode == 0, done.stderr
+    cluster.kubectl("apply", "--namespace", namespace, "-f", "-", text=done.stdout)
+
+
+def list_pods(cluster: Cluster, namespace: str) -> dict[str, dict[str, Any]]:
+    """Map the name of each Pod to the Pod."""
+    pods = cluster.get("pods", "--namespace", namespace)["items"]
+    return {pod["metadata"]["name"]: pod for pod in pods}
+
+
+def wait_until_training(cluster: Cluster, namespace: str, count: int) -> dict[str, dict[str, Any]]:
+    """Wait until this many Pods run their training container; give all Pods."""
+
+    def look() -> dict[str, dict[str, Any]] | None:
+        pods = list_pods(cluster, namespace)
+        running = [pod for pod in pods.values() if _is_training(pod)]
+        return pods if len(running) == count == len(pods) else None
+
+    return cluster.wait(look, f"{count} Pods train", namespace)
+
+
+def _is_training(pod: dict[str, Any]) -> bool:
+    statuses = pod["status"].get("containerStatuses", [])
+    return pod["metadata"].get("deletionTimestamp") is None and any(
+        "running" in status["state"] for status in statuses if status["name"] == "train"
+    )
+
+
+def end_task(cluster: Cluster, namespace: str, pod: str, code: int = 0) -> None:
+    """Let a Task's own container end with this code."""
+    command = ["exec", "--namespace", namespace, pod, "-c", "train", "--"]
+    cluster.kubectl(*command, "sh", "-c", f"echo {code} >/tmp/end.new && mv /tmp/end.new /tmp/end")
+
+
+def read_status(cluster: Cluster, namespace: str, name: str) -> dict[str, Any]:
+    """Read a Framework's status."""
+    status: dict[str, Any] = cluster.get("framework", name, "--namespace", namespace)["status"]
+    return status
