@@ -60,17 +60,23 @@ test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-c
 	@$(TIMED) $(BIN)/python -m tests.support.controlplane run -- \
 		$(PYTEST) -m kube tests/kube tests/contract $(ARGS)
 
-# Small ones by default; `python -m tests.consumers.install` lists all, with their sizes.
-STACKS ?= dotenv horovod
+# The small ones by default, about 1 GB; `python -m tests.consumers.install` lists all, with sizes.
+STACKS ?= dotenv horovod jax openmpi5 mpich5
 
 .PHONY: test-node
 test-node: $(STAMP) ## build the images and run a gang on a real node: kubelet, containerd, DNS (root)
 	@$(TIMED) $(BIN)/python -m tests.support.realnode run -- $(PYTEST) -m node tests/node $(ARGS)
 
 .PHONY: test-consumers
-test-consumers: $(STAMP) ## every rendering through its consumer's own parser (STACKS="jax torch")
+test-consumers: $(STAMP) ## the stacks' own parsers, and examples that train (STACKS=all: 10 GB)
 	@$(TIMED) sh -eu -c '$(BIN)/python -m tests.consumers.install $(STACKS) && \
 		$(PYTEST) -m consumers tests/consumers $(ARGS)'
+
+.PHONY: test-hostile
+test-hostile: $(STAMP) ## ten times as many hostile names, addresses and values as `make test`
+	@$(TIMED) env FRAMEWORKBARRIER_HOSTILE_CASES=100000 FRAMEWORKBARRIER_DISCOVERY_CALLS=1000 \
+		$(PYTEST) -n $(JOBS) --maxprocesses 4 --dist worksteal tests/rendezvous/test_hostile.py \
+		tests/rendezvous/test_discover_hosts.py $(ARGS)
 
 .PHONY: cover
 cover: $(STAMP) ## the tests again, with branch coverage
@@ -105,7 +111,7 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-u
 
 .PHONY: lock
 lock: $(STAMP) ## pin requirements anew (ARGS=--upgrade for the newest)
-	@$(TIMED) sh -eu -c '$(COMPILE) $(ARGS) -o requirements/runtime.txt pyproject.toml && \
+	@$(TIMED) sh -eu -c '$(COMPILE) $(ARGS) --extra local -o requirements/runtime.txt pyproject.toml && \
 		$(COMPILE) $(ARGS) -o requirements/dev.txt requirements/dev.in && \
 		for image in barrier rendezvous controller; do \
 			$(COMPILE) $(ARGS) -o images/$$image/requirements.txt images/$$image/requirements.in; \
@@ -114,6 +120,10 @@ lock: $(STAMP) ## pin requirements anew (ARGS=--upgrade for the newest)
 .PHONY: images
 images: $(STAMP) ## build the three images (ARGS="--base IMAGE --only barrier --offline")
 	@$(TIMED) $(BIN)/python -m tools.images $(ARGS)
+
+.PHONY: release-check
+release-check: $(STAMP) ## build and install what would be released, twice (ARGS=--images: images too)
+	@$(TIMED) $(BIN)/python -m tools.releasecheck $(ARGS)
 
 ##@ Clean
 

@@ -1,0 +1,153 @@
+"""Checks that what is committed can be released: called by ``make release-check``.
+
+It builds wheel and sdist twice, from two clones in different folders, and compares their bytes;
+installs the wheel into a fresh environment and asks every program for its version; and, with
+``--images``, builds the images twice as well. Whatever is wrong is printed; exit code 1 then.
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from framework.version import VERSION
+from tools.imagearchive import ImageArchive
+from tools.images import NAMES, ImageError, Tool, build_images, choose_tool
+
+PROGRAMS = (
+    "framework",
+    "framework-barrier",
+    "framework-controller",
+    "framework-rendezvous",
+    "kubectl-framework",
+)
+CHANGELOG = Path("CHANGELOG.md")
+_HEADING = re.compile(r"^## \[(?P<version>[^\]]+)\](?P<rest>.*)$", re.MULTILINE)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run all checks; give the exit code."""
+    parser = argparse.ArgumentParser(prog="make release-check", description=__doc__)
+    parser.add_argument("--images", action="store_true", help="build the images twice, too")
+    options = parser.parse_args(arguments)
+    problems = [*check_changelog(CHANGELOG.read_text(encoding="utf-8")), *_check_tree()]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        problems += _check_distributions(folder)
+        if options.images:
+            problems += _check_images(folder)
+    for problem in problems:
+        print(f"release-check: {problem}", file=sys.stderr)
+    if not problems:
+        print(f"release-check: {VERSION} can be released")
+    return 1 if problems else 0
+
+
+def check_changelog(text: str) -> Iterator[str]:
+    """Find what keeps a changelog from telling users about this version."""
+    sections = {match["version"]: match for match in _HEADING.finditer(text)}
+    unreleased, released = sections.get("Unreleased"), sections.get(VERSION)
+    if unreleased is None:
+        yield f"{CHANGELOG}: no section [Unreleased]: add one on top"
+    elif released is None and not _has_entries(text, unreleased):
+        yield f"{CHANGELOG}: nothing under [Unreleased], and no section [{VERSION}]"
+    elif released is not None and not re.search(r"\d{4}-\d{2}-\d{2}", released["rest"]):
+        yield f"{CHANGELOG}: the section [{VERSION}] has no date: `## [{VERSION}] - YYYY-MM-DD`"
+
+
+def _has_entries(text: str, heading: re.Match[str]) -> bool:
+    following = _HEADING.search(text, heading.end())
+    section = text[heading.end() : following.start() if following else len(text)]
+    return any(line.startswith("- ") for line in section.splitlines())
+
+
+def _check_tree() -> Iterator[str]:
+    if _read(["git", "status", "--porcelain"]):
+        yield "the tree has changes that are not committed: they would not be in the release"
+    check = [sys.executable, "-m", "tools.manifests", "--check"]
+    if subprocess.run(check, capture_output=True, check=False).returncode != 0:
+        yield "deploy/ is not that of this version: run `make manifests`"
+
+
+def _check_distributions(folder: Path) -> Iterator[str]:
+    """Build twice, compare, install."""
+    built = [_build_distributions(folder / name) for name in ("first", "second")]
+    for first, second in zip(*built, strict=True):
+        digest = _hash(first)
+        print(f"{digest}  {first.name}", flush=True)
+        if first.name != second.name or digest != _hash(second):
+            yield f"{first.name}: two builds of one commit differ"
+    wheel = next(path for path in built[0] if path.suffix == ".whl")
+    if f"-{VERSION}-" not in wheel.name:
+        yield f"{wheel.name}: its version is not that of framework/version.py, {VERSION}"
+    yield from _check_programs(wheel, folder / "environment")
+
+
+def _build_distributions(folder: Path) -> list[Path]:
+    """Clone the commit, build, list sdist and wheel."""
+    _run(["git", "clone", "--quiet", "--no-hardlinks", ".", folder / "source"])
+    epoch = _read(["git", "log", "-1", "--format=%ct"])
+    build = [sys.executable, "-m", "build", "--no-isolation"]
+    _run([*build, "--outdir", folder / "dist", folder / "source"], SOURCE_DATE_EPOCH=epoch)
+    return sorted((folder / "dist").iterdir())
+
+
+def _check_programs(wheel: Path, environment: Path) -> Iterator[str]:
+    """Install the wheel with the locked packages, and ask every program for its version."""
+    venv.create(environment, with_pip=True)
+    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    _run([*pip, "--require-hashes", "-r", "requirements/runtime.txt"])
+    _run([*pip, "--no-deps", wheel])
+    for program in PROGRAMS:
+        done = subprocess.run(
+            [environment / "bin" / program, "--version"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=environment,
+        )
+        if done.returncode != 0 or VERSION not in done.stdout.split():
+            yield f"{program} --version: {done.stdout}{done.stderr}".rstrip()
+
+
+def _check_images(folder: Path) -> Iterator[str]:
+    """Build the images twice, and compare their layers."""
+    try:
+        tool = choose_tool(os.environ)
+        layers = [_build_layers(tool, folder / name) for name in ("once", "twice")]
+    except ImageError as e:
+        yield f"images: {e}"
+        return
+    for name in NAMES:
+        if layers[0][name] != layers[1][name]:
+            yield f"image framework-{name}: two builds of one commit differ"
+
+
+def _build_layers(tool: Tool, output: Path) -> dict[str, list[str]]:
+    build_images(tool, output=output)
+    return {
+        name: ImageArchive(output / f"framework-{name}.tar").read_config()["rootfs"]["diff_ids"]
+        for name in NAMES
+    }
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _read(command: Sequence[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _run(command: Sequence[str | Path], **env: str) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, **env})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
