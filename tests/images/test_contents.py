@@ -1,0 +1,118 @@
+"""What each image holds is enough for its program, and no more than it should be.
+
+Looks at the sources only; make test-node builds and runs the images.
+"""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.support.frameworkcrd import ROOT
+
+NAMES = ("barrier", "controller", "rendezvous")
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+sys.path.insert(0, sys.argv[1])
+for found in pkgutil.walk_packages([sys.argv[1]]):
+    if not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+print(*sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def load_stage() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("stage", ROOT / "images" / "stage.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_contents(name: str) -> dict[str, Any]:
+    return tomllib.loads((ROOT / "images" / name / "contents.toml").read_text(encoding="utf-8"))
+
+
+def import_rooms(name: str, folder: Path, *options: str) -> set[str]:
+    """Import every module of an image's rooms; give the top-level modules that came with them."""
+    stage = load_stage()
+    for room in load_contents(name)["rooms"]:
+        stage._copy_room(ROOT / room, folder / room)
+    command = [sys.executable, "-I", *options, "-c", IMPORT_ALL, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("name", ["barrier", "rendezvous"])
+def test_agents_import_the_standard_library_and_their_rooms_alone(
+    name: str, tmp_path: Path
+) -> None:
+    # -S: nothing that is installed can be found.
+    modules = import_rooms(name, tmp_path, "-S")
+
+    assert "kubernetes" not in modules
+    assert name in modules
+
+
+@pytest.mark.timeout(60)
+def test_controller_imports_what_its_lock_file_installs(tmp_path: Path) -> None:
+    modules = import_rooms("controller", tmp_path)
+
+    locked = (ROOT / "images" / "controller" / "requirements.txt").read_text(encoding="utf-8")
+    installed = {line.partition("==")[0] for line in locked.splitlines() if "==" in line}
+    assert {"aiohttp", "kubernetes", "msgspec", "uvloop"} <= installed
+    # What the local cluster needs besides stays out.
+    assert not modules & {"cel_expr_python", "rich", "dns", "localcluster", "cli", "barrier"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_package_of_an_image_is_locked_by_hash(name: str) -> None:
+    locked = (ROOT / "images" / name / "requirements.txt").read_text(encoding="utf-8")
+    requirements = re.split(r"\n(?=\S)", locked.strip())
+
+    assert requirements
+    assert all("==" in item and "--hash=sha256:" in item for item in requirements)
+
+
+def test_pruned_modules_are_not_imported_by_the_controller(tmp_path: Path) -> None:
+    """No module of the controller's own process is one of those that its image leaves out."""
+    program = "import controller.app, framework.kube.client, sys; print(*sys.modules)"
+    command = [sys.executable, "-P", "-c", program]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    patterns = [
+        re.compile(pattern.removesuffix(".py").replace("/", r"\.").replace("*", ".*") + "$")
+        for pattern in load_contents("controller")["pruned"]
+    ]
+
+    assert patterns
+    assert [
+        module for module in loaded.stdout.split() if any(p.match(module) for p in patterns)
+    ] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dockerfile_runs_as_nobody_of_importance_and_without_a_shell(name: str) -> None:
+    text = (ROOT / "images" / name / "Dockerfile").read_text(encoding="utf-8")
+
+    assert "ARG BASE_IMAGE=python:3.13-slim" in text
+    assert re.search(r"^USER 65532:65532$", text, re.MULTILINE)
+    assert re.search(r'^ENTRYPOINT \["python3", "-IuB"', text, re.MULTILINE)
+    assert not re.search(r"^(RUN|ENTRYPOINT|CMD) [^\[]", text, re.MULTILINE)
+
+
+def test_stage_forgets_times_so_that_equal_input_gives_equal_bytes(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "file"
+    file.parent.mkdir()
+    file.write_text("x")
+
+    load_stage()._forget_times(tmp_path)
+
+    assert {path.stat().st_mtime for path in (file, file.parent, tmp_path)} == {0.0}
