@@ -1,8 +1,8 @@
 """Adds the agents to a Framework: containers, volumes, token, and the rights they need. Pure.
 
 Called by ``commands``. What the user wrote wins, but for ``restartPolicy``: an agent that is there
-stays where it is and gets only what it lacks, so injecting twice changes nothing. The rights are those of
-deploy/agents/one-framework (a test compares the two).
+stays where it is and gets only what it lacks, so injecting twice changes nothing. The rights are
+those of deploy/agents/one-framework (a test compares the two).
 """
 
 import copy
@@ -42,6 +42,7 @@ _RESOURCES = {
     "limits": {"cpu": "1", "memory": "128Mi"},
 }
 _STARTUP_TRIES = 600
+_MAX_LABEL = 63
 
 
 class Rendezvous(StrEnum):
@@ -107,10 +108,23 @@ def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOption
     _add_volume(spec, {"name": volume, "emptyDir": {}})
     _add_volume(spec, _build_token_volume())
     if options.dns:
-        spec.setdefault("hostname", "{{FC_TASKROLE_NAME}}-{{FC_TASK_INDEX}}")
-        spec.setdefault("subdomain", framework["metadata"]["name"])
+        _name_pods(framework, role)
     if options.restricted:
         _restrict(role)
+
+
+def _name_pods(framework: Object, role: RoleTemplate) -> None:
+    """Give the Pods the names that the barrier asks DNS for (BARRIER_DNS_NAME's default)."""
+    name = framework["metadata"]["name"]
+    longest = f"{name}-{role.name}-{role.body.get('taskNumber', 1) - 1}"
+    if len(longest) > _MAX_LABEL:
+        raise InjectionError(
+            f"{role.spec_path}.hostname: {longest} has {len(longest)} characters, and a name in DNS "
+            f"at most {_MAX_LABEL}: shorten the name of the Framework or of the role, or leave out "
+            "--dns"
+        )
+    role.pod_spec.setdefault("hostname", f"{{{{{constants.POD_NAME}}}}}")
+    role.pod_spec.setdefault("subdomain", name)
 
 
 def _silence(role: RoleTemplate) -> None:

@@ -233,3 +233,21 @@ def test_inject_command_says_what_does_not_stay_as_it_was() -> None:
         "spec.taskRoles[0].task.pod.spec.restartPolicy: Never instead of OnFailure" in done.stderr
     )
     assert get_spec(list(yaml.safe_load_all(done.stdout)))["restartPolicy"] == "Never"
+
+
+def test_inject_dns_names_each_pod_as_the_barrier_asks_for_it() -> None:
+    objects = inject(build(), InjectionOptions(dns=True))
+
+    service = next(body for body in objects if body["kind"] == "Service")
+    assert service["metadata"]["name"] == "job"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    spec = get_spec(objects)
+    assert (spec["hostname"], spec["subdomain"]) == ("{{FC_POD_NAME}}", "job")
+
+
+def test_inject_dns_name_that_is_too_long_is_refused() -> None:
+    framework = build()
+    framework["metadata"]["name"] = "n" * 60
+
+    with pytest.raises(InjectionError, match=r"hostname: n+-worker-1 has 69 characters"):
+        inject(framework, InjectionOptions(dns=True))
