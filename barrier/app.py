@@ -4,6 +4,8 @@ Called by ``__main__`` and the console script ``framework-barrier``. Start-up ti
 targets, so nothing is imported here that the passing barrier does not need.
 """
 
+import contextlib
+import gc
 import os
 import signal
 import sys
@@ -22,13 +24,11 @@ from barrier.report import (
     render_end,
 )
 from barrier.waiting import Waiting
-from framework.agent.access import Access, AccessError
+from framework.agent.access import AccessError
 from framework.agent.clock import AgentClock
-from framework.agent.connection import Connection
-from framework.agent.discovery import load_access
+from framework.agent.discovery import load_access_unless_dns
 from framework.agent.exitcodes import ExitCode
-from framework.agent.permission import Permission, is_denied
-from framework.agent.sources import ConfigMapSource, FrameworkSource
+from framework.agent.following import open_sources
 from framework.agent.termination import write_termination_message
 from framework.api import constants
 from framework.api.roster import Progress, Roster
@@ -44,6 +44,10 @@ framework.json. Everything comes from the environment:
   BARRIER_CHECK_INTERVAL_SEC  seconds between lines of progress (10, at least 5)
   BARRIER_CHECK_TIMEOUT_SEC   seconds to wait for the gang (600, from 60 to 1200)
   BARRIER_QUORUM_GRACE_SEC    seconds to wait for the rest of a gang with a quorum (30)
+  BARRIER_REQUIRE             what roles must have: worker=running,ps=tcp:2222 (address, dns,
+                              running, tcp:PORT)
+  BARRIER_EXPECT              ps=1,worker=4: the gang, for where only DNS can be asked
+  BARRIER_DNS_NAME            a Pod's DNS name ({framework}-{role}-{index}.{framework})
   BARRIER_FRAMEWORK_JSON      auto (up to 100 Tasks), on, off
   BARRIER_WORKING_DIR         where the files go (/mnt/frameworkbarrier)
   BARRIER_LOG                 text or json
@@ -53,6 +57,7 @@ exit codes: 0 passed; 201 gang not complete in time; 210 permanent (bad settings
 no such Framework); 1 anything else; 2 usage; 128 + N ended by signal N.
 """
 _USAGE_EXIT = 2
+_GARBAGE_THRESHOLD = 100_000
 _SIGNAL_EXIT_BASE = 128
 
 
@@ -62,18 +67,6 @@ class SignalledError(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
-
-
-class SelfReviews:
-    """Asks the API server whether our rights are really missing."""
-
-    def __init__(self, access: Access, clock: AgentClock) -> None:
-        """Ask over a connection of its own."""
-        self._connection = Connection(access, clock)
-
-    def is_denied(self, permission: Permission) -> bool | None:
-        """Ask; None if there is no answer now."""
-        return is_denied(self._connection, permission)
 
 
 class Run:
@@ -114,23 +107,16 @@ class Run:
         )
         check_working_dir(config.working_dir)
         self._greet(config)
-        access = load_access(self._env)
-        clock = self._clock
-        frameworks = FrameworkSource(
-            access,
-            clock,
-            config.namespace,
-            config.framework,
-            is_attempt_aware=config.identity is not None,
-        )
-        configmaps = ConfigMapSource(access, clock, config.namespace, config.configmap)
-        reviews = SelfReviews(access, clock)
-        waiting = Waiting(config, clock, configmaps, frameworks, reviews, self._reporter)
-        decision = waiting.wait()
-        configmaps.close()
-        if isinstance(decision, Pass):
-            release(config, clock, frameworks, decision.roster, self._reporter)
-            return decision.roster
+        access = load_access_unless_dns(self._env, may_use_dns=config.expected is not None)
+        if access is None:
+            self._reporter.say("no token for the API server, so DNS alone is asked")
+        is_attempt_aware = config.identity is not None
+        sources = open_sources(access, self._clock, config.gang, is_attempt_aware=is_attempt_aware)
+        with contextlib.closing(sources):
+            decision = Waiting(config, self._clock, sources, self._reporter).wait()
+            if isinstance(decision, Pass):
+                release(config, self._clock, sources.frameworks, decision, self._reporter)
+                return decision.roster
         return decision
 
     def _greet(self, config: Config) -> None:
@@ -206,6 +192,8 @@ def run(arguments: list[str], env: Mapping[str, str], clock: AgentClock) -> int:
 
 def main() -> NoReturn:
     """Run as a program."""
+    # It lives shortly and leaves no cycles; at the release every millisecond counts a gang's times.
+    gc.set_threshold(_GARBAGE_THRESHOLD)
     code = run(sys.argv[1:], os.environ, AgentClock())
     sys.stdout.flush()
     # Without tearing the interpreter down: a gang's barriers all end at one moment on one machine.

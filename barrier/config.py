@@ -9,16 +9,27 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from barrier.requirements import (
+    RequireError,
+    Requirement,
+    find_own_cycle,
+    parse_requirements,
+)
+from framework.agent.gang import Gang
+from framework.agent.names import (
+    DEFAULT_NAME,
+    Expected,
+    ExpectError,
+    read_expected,
+    read_pattern,
+)
 from framework.api import constants
 from framework.api.naming import build_configmap_name, is_framework_name, is_role_name
-from framework.api.roster import fingerprint_uid
 
-LOG_ENV = "BARRIER_LOG"
 AUTO_FRAMEWORK_JSON_TASKS = 100
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z")
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?\Z")
-_NOT_YET = (constants.BARRIER_REQUIRE_ENV, constants.BARRIER_EXPECT_ENV)
 _IDENTITY_ENVS = (
     constants.FRAMEWORK_ATTEMPT_INSTANCE_UID,
     constants.CONFIGMAP_UID,
@@ -53,7 +64,7 @@ class Identity(NamedTuple):
     role: str
     task_index: int
     task_attempt_id: int
-    fingerprint: str
+    pod_uid: str
 
 
 class Config(NamedTuple):
@@ -71,6 +82,22 @@ class Config(NamedTuple):
     working_dir: str
     termination_log: str
     is_json_log: bool
+    requirements: tuple[Requirement, ...]
+    dns_name: str
+    expected: Expected | None
+
+    @property
+    def gang(self) -> Gang:
+        """Which gang is followed; without an identity none of its ConfigMaps can be the own one."""
+        identity = self.identity
+        return Gang(
+            namespace=self.namespace,
+            framework=self.framework,
+            configmap="" if identity is None else self.configmap,
+            configmap_uid="" if identity is None else identity.configmap_uid,
+            expected=self.expected,
+            patience_seconds=float(self.interval_seconds),
+        )
 
 
 class _Reader:
@@ -110,9 +137,40 @@ class _Reader:
         elif not is_valid:
             self.faults.append(f"${name} is {text!r}, which is no {kind}; correct it")
 
-    def refuse(self, name: str) -> None:
-        if self._env.get(name):
-            self.faults.append(f"${name} is not supported by this version; unset it")
+    def read_requirements(self, own_role: str) -> tuple[Requirement, ...]:
+        name = constants.BARRIER_REQUIRE_ENV
+        try:
+            requirements = parse_requirements(self._env.get(name, ""))
+        except RequireError as e:
+            self.faults.append(f"${name}: {e}; correct it, or unset it")
+            return ()
+        cycle = find_own_cycle(requirements, own_role)
+        if cycle:
+            self.faults.append(f"${name}: {cycle}")
+        return requirements
+
+    def read_dns_name(self) -> str:
+        try:
+            return read_pattern(self._env)
+        except ExpectError as e:
+            self.faults.append(str(e))
+            return DEFAULT_NAME
+
+    def read_expected(self, required: tuple[Requirement, ...]) -> Expected | None:
+        try:
+            expected = read_expected(self._env)
+        except ExpectError as e:
+            # A bad pattern was told already.
+            self.faults += [] if str(e) in self.faults else [str(e)]
+            return None
+        counts = dict(expected.roles) if expected is not None else {}
+        for requirement in required if expected is not None else ():
+            if requirement.role not in counts:
+                self.faults.append(
+                    f"${constants.BARRIER_REQUIRE_ENV}: {requirement} is about a role that "
+                    f"${constants.BARRIER_EXPECT_ENV} lacks; add it there"
+                )
+        return expected
 
 
 def load_config(env: Mapping[str, str]) -> Config:
@@ -128,11 +186,13 @@ def load_config(env: Mapping[str, str]) -> Config:
     _check_names(reader, namespace, framework, configmap)
     missing = tuple(name for name in _IDENTITY_ENVS if not env.get(name))
     identity = None if missing else _read_identity(reader)
-    log = reader.read_text(LOG_ENV, "text")
+    log = reader.read_text(constants.BARRIER_LOG_ENV, "text")
     if log not in {"text", "json"}:
-        reader.faults.append(f"${LOG_ENV} is {log!r}; set it to text or json, or unset it")
-    for name in _NOT_YET:
-        reader.refuse(name)
+        reader.faults.append(
+            f"${constants.BARRIER_LOG_ENV} is {log!r}; set it to text or json, or unset it"
+        )
+    dns_name = reader.read_dns_name()
+    requirements = reader.read_requirements(env.get(constants.TASKROLE_NAME, ""))
     config = Config(
         namespace=namespace,
         framework=framework,
@@ -146,6 +206,9 @@ def load_config(env: Mapping[str, str]) -> Config:
         working_dir=reader.read_text(constants.WORKING_DIR_ENV, constants.WORKING_DIR),
         termination_log=reader.read_text(constants.TERMINATION_LOG_ENV, constants.TERMINATION_LOG),
         is_json_log=log == "json",
+        requirements=requirements,
+        dns_name=dns_name,
+        expected=reader.read_expected(requirements),
     )
     if reader.faults:
         raise ConfigError(reader.faults)
@@ -188,5 +251,5 @@ def _read_identity(reader: _Reader) -> Identity:
         role=role,
         task_index=reader.read_integer(constants.TASK_INDEX, 0, 0, last),
         task_attempt_id=reader.read_integer(constants.TASK_ATTEMPT_ID, 0, 0, None),
-        fingerprint=fingerprint_uid(reader.read_text(constants.POD_UID)),
+        pod_uid=reader.read_text(constants.POD_UID),
     )

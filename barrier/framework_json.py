@@ -6,13 +6,13 @@ does. A test holds the table and the codec together.
 """
 
 import json
-import re
 from typing import Any, NamedTuple
 
 FRAMEWORK_JSON_MODE = 0o644
 
-# Where Go's encoding/json and Python's differ: <, >, &, U+2028, U+2029, and \b and \f.
-_DIFFERS = re.compile("[<>&\u2028\u2029]|\\\\[bf]")
+# Where Go's encoding/json and Python's differ. Looked for one by one: that is faster than a
+# regular expression, and every barrier of a gang does it at one moment.
+_DIFFERING = ("<", ">", "&", "\u2028", "\u2029", "\\b", "\\f")
 
 
 class _Omitted:
@@ -192,7 +192,7 @@ def render_framework_json(framework: dict[str, Any]) -> bytes:
     kept = {key: value for key, value in framework.items() if key not in _NOT_WRITTEN}
     ordered = _order(kept, _FRAMEWORK)
     text = json.dumps(ordered, separators=(",", ":"), ensure_ascii=False)
-    if _DIFFERS.search(text):
+    if any(different in text for different in _DIFFERING):
         from framework.api.gojson import dumps
 
         text = dumps(ordered)
@@ -206,15 +206,18 @@ def _order(value: Any, struct: _Struct) -> Any:
     if not isinstance(value, dict):
         return value
     ordered: dict[str, Any] = {}
+    shapes = struct.shapes
+    known = 0
     for key, default in struct.defaults.items():
         item = value.get(key)
+        known += key in value
         if default is _OMIT:
             # As Go's omitempty: zero values too.
             if not item:
                 continue
         elif item is None:
             item = default
-        shape = struct.shapes.get(key)
-        ordered[key] = item if shape is None else _order(item, shape)
-    ordered.update((k, item) for k, item in value.items() if k not in struct.defaults)
+        ordered[key] = _order(item, shapes[key]) if key in shapes else item
+    if known < len(value):
+        ordered.update((k, item) for k, item in value.items() if k not in struct.defaults)
     return ordered

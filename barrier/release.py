@@ -3,26 +3,25 @@
 Called by ``app``. What they hold is in ``injector`` and ``framework_json``.
 """
 
-import errno
 import os
 from typing import Any, Protocol
 
 from barrier.config import AUTO_FRAMEWORK_JSON_TASKS, Config, FrameworkJson
-from barrier.decision import Fail
+from barrier.decision import Fail, Pass
 from barrier.framework_json import FRAMEWORK_JSON_MODE, render_framework_json
-from barrier.injector import INJECTOR_MODE, InjectorError, render_injector
+from barrier.injector import INJECTOR_MODE, LIST_MODE, InjectorError, render_injector
 from barrier.report import Reporter
 from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode
 from framework.agent.files import write_atomically
 from framework.agent.framework_roster import FrameworkView
-from framework.agent.sources import SourceState
-from framework.agent.watch import Health
+from framework.agent.gang import NAMES, PUBLISHED, READ
+from framework.agent.health import Health, SourceState
 from framework.api import constants
 from framework.api.roster import Roster
 
 # Released barriers read the Framework within this time per Task, not all at one moment.
-_JITTER_SECONDS_PER_TASK = 0.0005
+_JITTER_SECONDS_PER_TASK = 0.0002
 _JITTER_MAX_SECONDS = 5.0
 _GIVE_UP_SECONDS = 30.0
 _RETRY_SECONDS = 0.5
@@ -36,8 +35,16 @@ class Frameworks(Protocol):
     state: SourceState
     retry_after_seconds: float
 
+    def prepare(self) -> None:
+        """Connect ahead of the next read."""
+        ...
+
     def read(self, *, is_cached: bool = True) -> None:
         """Read it once."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
         ...
 
 
@@ -59,22 +66,32 @@ def check_working_dir(path: str) -> None:
         os.makedirs(path, exist_ok=True)
     except OSError as e:
         raise _cannot_write(path, e) from e
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise _cannot_write(path, OSError(errno.EACCES, "not writable by this user"))
+    if os.access(path, os.W_OK | os.X_OK):
+        return
+    probe = os.path.join(path, f".{os.urandom(6).hex()}.tmp")
+    try:
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.unlink(probe)
+    except OSError as e:
+        raise _cannot_write(path, e) from e  # which tells a read-only volume from a wrong owner
 
 
-def wants_framework_json(config: Config, roster: Roster) -> bool:
+def wants_framework_json(config: Config, tasks: int, *, is_published: bool) -> bool:
     """Tell whether framework.json is written: a whole Framework a Pod is too much for large ones.
 
     Without a published roster it is written always: who has only the Framework read it anyway.
     """
     if config.framework_json is not FrameworkJson.AUTO:
         return config.framework_json is FrameworkJson.ON
-    return roster.generation == 0 or roster.wanted <= AUTO_FRAMEWORK_JSON_TASKS
+    return not is_published or tasks <= AUTO_FRAMEWORK_JSON_TASKS
 
 
 def release(
-    config: Config, clock: AgentClock, frameworks: Frameworks, roster: Roster, reporter: Reporter
+    config: Config,
+    clock: AgentClock,
+    frameworks: Frameworks | None,
+    passed: Pass,
+    reporter: Reporter,
 ) -> None:
     """Write the files for a gang that is there: injector.sh last, as the original does.
 
@@ -82,29 +99,52 @@ def release(
         ReleaseError: A file cannot be made or written.
     """
     try:
-        injector = render_injector(roster)
+        injector = render_injector(passed.roster, config.working_dir.rstrip("/"))
     except InjectorError as e:
         raise ReleaseError(Fail(ExitCode.UNKNOWN, "BadRoster", str(e))) from e
-    framework = None
-    if wants_framework_json(config, roster):
-        framework = _fetch_framework(config, clock, frameworks, roster, reporter)
-    elif config.framework_json is FrameworkJson.AUTO:
-        reporter.say(
-            f"framework.json is not written for more than {AUTO_FRAMEWORK_JSON_TASKS} Tasks; "
-            f"${constants.BARRIER_FRAMEWORK_JSON_ENV}=on asks for it"
-        )
+    framework = _obtain_framework(config, clock, frameworks, passed, reporter)
     if framework is not None:
         content = render_framework_json(framework)
         _write(config.working_dir, constants.FRAMEWORK_JSON_FILE, content, FRAMEWORK_JSON_MODE)
-    _write(config.working_dir, constants.INJECTOR_FILE, injector, INJECTOR_MODE)
+    for name, content in injector.lists.items():
+        _write(config.working_dir, name, content, LIST_MODE)
+        reporter.say(f"{name} is too long to export: ${name}_FILE names a file with the list")
+    _write(config.working_dir, constants.INJECTOR_FILE, injector.script, INJECTOR_MODE)
+
+
+def _obtain_framework(
+    config: Config,
+    clock: AgentClock,
+    frameworks: Frameworks | None,
+    passed: Pass,
+    reporter: Reporter,
+) -> dict[str, Any] | None:
+    """Obtain what framework.json is made of; None if it is not written, which is said."""
+    is_published = passed.source == PUBLISHED
+    is_auto = config.framework_json is FrameworkJson.AUTO
+    if not wants_framework_json(config, passed.roster.wanted, is_published=is_published):
+        if is_auto:
+            reporter.say(
+                f"framework.json is not written for more than {AUTO_FRAMEWORK_JSON_TASKS} Tasks; "
+                f"${constants.BARRIER_FRAMEWORK_JSON_ENV}=on asks for it"
+            )
+        return None
+    if passed.source == NAMES and (is_auto or frameworks is None):
+        message = "framework.json is not written: only DNS tells of the gang"
+        if not is_auto:
+            raise ReleaseError(Fail(ExitCode.PERMANENT, "NoAccess", message))
+        reporter.say(message)
+        return None
+    if frameworks is None or passed.source == READ:
+        # The very object by which the barrier passed.
+        return None if frameworks is None else frameworks.framework
+    return _fetch_framework(config, clock, frameworks, passed.roster, reporter)
 
 
 def _fetch_framework(
     config: Config, clock: AgentClock, frameworks: Frameworks, roster: Roster, reporter: Reporter
 ) -> dict[str, Any] | None:
     """Fetch a Framework that tells at least what the roster told; None if it is denied."""
-    if roster.generation == 0:
-        return frameworks.framework  # the very object by which the barrier passed
     spread = min(roster.wanted * _JITTER_SECONDS_PER_TASK, _JITTER_MAX_SECONDS)
     clock.sleep(clock.uniform(0.0, spread))
     ends_at = clock.monotonic() + _GIVE_UP_SECONDS
@@ -133,7 +173,8 @@ def _fetch_framework(
 
 def _check_attempt(frameworks: Frameworks, roster: Roster) -> dict[str, Any] | None:
     view = frameworks.view
-    if view is None or view.roster.instance_uid != roster.instance_uid:
+    seen = "" if view is None else view.roster.instance_uid
+    if roster.instance_uid and seen != roster.instance_uid:
         message = f"attempt {roster.instance_uid} ended while the barrier passed"
         raise ReleaseError(Fail(ExitCode.UNKNOWN, "OtherAttempt", message))
     return frameworks.framework

@@ -1,43 +1,27 @@
 """What the barrier says: lines for people, and the termination message. Pure but for ``Reporter``.
 
-Called by ``waiting`` and ``app``. Every line is whole and flushed, because the log of an init
-container is read while it waits.
+Called by ``waiting`` and ``app``.
 """
 
-import json
-import sys
 from typing import Any
 
 from barrier.decision import Fail, Wait
 from framework.agent.exitcodes import ExitCode
+from framework.agent.report import LineReporter, render_missing
 from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.roster import Missing, Progress
 
 
-class Reporter:
-    """Prints lines, as text or as JSON objects. Repeats a line of progress only when it is due."""
+class Reporter(LineReporter):
+    """Prints lines. Repeats a line of progress only when it is due."""
 
     def __init__(self, started_at: float, interval_seconds: float, *, is_json: bool) -> None:
         """Repeat an unchanged line of progress after ``interval_seconds``."""
+        super().__init__("barrier", is_json=is_json)
         self._started_at = started_at
         self._interval_seconds = interval_seconds
-        self._is_json = is_json
         self._shown: Wait | None = None
         self._shown_at = 0.0
-
-    def say(self, message: str, level: str = "info", **fields: Any) -> None:
-        """Print one line."""
-        if self._is_json:
-            line = json.dumps({"level": level, "message": message, **fields})
-        else:
-            prefix = "" if level == "info" else level + ": "
-            line = f"barrier: {prefix}{make_printable(message)}"
-        # A log that nobody reads any more must not stop the gang.
-        try:
-            sys.stderr.write(line + "\n")
-            sys.stderr.flush()
-        except OSError:
-            return
 
     def show_wait(self, wait: Wait, now: float) -> None:
         """Print the progress if it changed, or if the last line is old enough."""
@@ -67,14 +51,6 @@ def render_wait(wait: Wait, waited_seconds: float) -> str:
     if wait.progress.missing:
         line += f"; waiting for {render_missing(wait.progress)}"
     return line
-
-
-def render_missing(progress: Progress) -> str:
-    """Render who is missing and why, at most ten by name."""
-    listed = progress.missing[:PROGRESS_MAX_MISSING]
-    text = ", ".join(f"{m.role}/{m.index} ({m.reason})" for m in listed)
-    more = progress.total - progress.ready - len(listed)
-    return f"{text} and {more} more" if more > 0 else text
 
 
 def render_end(exit_code: ExitCode) -> str:
@@ -115,11 +91,6 @@ def describe_failure(fail: Fail) -> str:
     counts = f"{fail.progress.ready}/{fail.progress.total} ready"
     missing = f"; missing: {render_missing(fail.progress)}" if fail.progress.missing else ""
     return f"{fail.message} ({counts}{missing})"
-
-
-def make_printable(text: str) -> str:
-    """Replace control characters: texts of the API server go to somebody's terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _missing_to_wire(missing: Missing) -> dict[str, Any]:

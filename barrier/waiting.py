@@ -4,11 +4,8 @@ Called by ``app``. One thread, no callbacks: everything that takes time is bound
 ends it by an exception. What is decided is in ``decision``; what is done after, in ``release``.
 """
 
-from typing import Protocol
-
 from barrier.config import Config
 from barrier.decision import (
-    DENIED_SECONDS,
     Decision,
     Fail,
     FirstSight,
@@ -16,194 +13,150 @@ from barrier.decision import (
     Pass,
     Wait,
     decide,
-    get_denied_since,
-    get_own_configmap,
-    is_denied_everywhere,
-    needs_framework,
     note_first_sight,
 )
+from barrier.release import Frameworks, wants_framework_json
 from barrier.report import Reporter
+from barrier.requirements import find_cycle
 from framework.agent.clock import AgentClock
-from framework.agent.framework_roster import FrameworkView
-from framework.agent.permission import Permission
-from framework.agent.sources import AttemptConfigMap, SourceState
-from framework.agent.watch import Health
-from framework.api import constants
+from framework.agent.following import Follower, Sources
+from framework.agent.gang import (
+    SETTLED_SECONDS,
+    Knowledge,
+    get_own_configmap,
+    is_denied_everywhere,
+    is_dns_trusted,
+)
+from framework.agent.health import Health
+from framework.agent.probes import Prober
 
-# The share of the check interval after which the Framework is read again.
-_READS_PER_INTERVAL = 5.0
-# Reading a large Framework costs the server: ten of 1000 Tasks a second are enough for it.
-_SECONDS_PER_TASK = 0.01
 _LONGEST_LOOK_SECONDS = 5.0
 # While something is wrong, deadlines that depend on it are looked at this often.
 _ANXIOUS_LOOK_SECONDS = 1.0
-
-
-class ConfigMaps(Protocol):
-    """The attempt's ConfigMap, as ``framework.agent.sources.ConfigMapSource`` gives it."""
-
-    configmap: AttemptConfigMap | None
-    state: SourceState
-
-    def poll(self, timeout_seconds: float) -> None:
-        """Wait for news."""
-        ...
-
-
-class Frameworks(Protocol):
-    """The Framework, as ``framework.agent.sources.FrameworkSource`` gives it."""
-
-    view: FrameworkView | None
-    state: SourceState
-    retry_after_seconds: float
-
-    def read(self, *, is_cached: bool = True) -> None:
-        """Read it once."""
-        ...
-
-
-class Reviews(Protocol):
-    """Asks whether rights are really missing."""
-
-    def is_denied(self, permission: Permission) -> bool | None:
-        """Ask; None if there is no answer now."""
-        ...
-
-
-def build_permissions(config: Config) -> tuple[Permission, Permission]:
-    """Name the two rights of which one is enough: (watch the ConfigMap, get the Framework)."""
-    return (
-        Permission("watch", "", "configmaps", config.namespace, config.configmap),
-        Permission(
-            "get",
-            constants.GROUP,
-            constants.FRAMEWORK_PLURAL,
-            config.namespace,
-            config.framework,
-        ),
-    )
+# Between two rounds of probes, and at least this long for each of them.
+_PROBE_PAUSE_SECONDS = 0.5
+_PROBE_SECONDS_EACH = 0.002
+_PROBE_ROUND_SECONDS = 2.0
+_CYCLE_RETRY_SECONDS = 5.0
 
 
 class Waiting:
     """The wait of one barrier."""
 
     def __init__(
-        self,
-        config: Config,
-        clock: AgentClock,
-        configmaps: ConfigMaps,
-        frameworks: Frameworks,
-        reviews: Reviews,
-        reporter: Reporter,
+        self, config: Config, clock: AgentClock, sources: Sources, reporter: Reporter
     ) -> None:
         """Wait on the given sources; time runs from here."""
         self._config = config
         self._clock = clock
-        self._configmaps = configmaps
-        self._frameworks = frameworks
-        self._reviews = reviews
+        self._frameworks: Frameworks | None = sources.frameworks
+        self._follower = Follower(clock, config.gang, sources)
         self._reporter = reporter
         self._started_at = clock.monotonic()
         self._first_sight: FirstSight | None = None
-        self._next_read_at = self._started_at
-        self._next_review_at = 0.0
-        self._is_denial_confirmed = False
-        self._told: set[str] = set()
+        self._prober = Prober(clock)
+        self._is_prepared = False
+        self._cycle = ""
+        self._next_cycle_check_at = self._started_at
 
     def wait(self) -> Pass | Fail:
         """Wait until the barrier passes or fails."""
-        wake_at = None
+        last: Wait | None = None
         while True:
-            self._look(wake_at)
-            self._read_framework_when_due()
+            self._look(last)
             self._tell_missing_rights()
-            self._review_denial()
             decision = self._decide()
             if not isinstance(decision, Wait):
                 return decision
             self._reporter.show_wait(decision, self._clock.monotonic())
-            wake_at = decision.wake_at
+            self._check_cycle_when_due()
+            self._prepare_release()
+            self._probe(decision)
+            last = decision
 
     def _decide(self) -> Decision:
-        now = self._clock.monotonic()
-        self._first_sight = note_first_sight(self._observe(), self._config, now)
-        return decide(self._observe(), self._config, now)
+        now, observation = self._clock.monotonic(), self._observe()
+        self._first_sight = note_first_sight(observation, self._config, now)
+        return decide(observation._replace(first_sight=self._first_sight), self._config, now)
 
     def _observe(self) -> Observation:
         return Observation(
-            started_at=self._started_at,
-            configmap=self._configmaps.configmap,
-            configmap_state=self._configmaps.state,
-            view=self._frameworks.view,
-            framework_state=self._frameworks.state,
+            knowledge=self._follower.knowledge,
             first_sight=self._first_sight,
-            is_denial_confirmed=self._is_denial_confirmed,
+            reached=frozenset(self._prober.reached),
+            cycle=self._cycle,
         )
 
-    def _look(self, wake_at: float | None) -> None:
-        """Let the ConfigMap's watch wait for news, or sleep where it is not used."""
+    def _look(self, last: Wait | None) -> None:
+        """Wait for news, no longer than until time alone may change something."""
         now = self._clock.monotonic()
-        longest = _LONGEST_LOOK_SECONDS if self._is_calm() else _ANXIOUS_LOOK_SECONDS
-        ends = [now + longest, self._started_at + self._config.timeout_seconds]
+        calm = _is_calm(self._follower.knowledge, self._config)
+        ends = [now + (_LONGEST_LOOK_SECONDS if calm else _ANXIOUS_LOOK_SECONDS)]
+        ends.append(self._started_at + self._config.timeout_seconds)
+        wake_at = None if last is None else last.wake_at
         ends += [end for end in (wake_at, self._reporter.next_line_at) if end and end > now]
-        if needs_framework(self._observe(), self._config, now):
-            ends.append(self._next_read_at)
-        seconds = max(0.0, min(ends) - now)
-        if self._config.identity is None:
-            self._clock.sleep(seconds)
+        if last is not None and last.probes:
+            pause = max(_PROBE_PAUSE_SECONDS, len(last.probes) * _PROBE_SECONDS_EACH)
+            ends.append(now + self._clock.uniform(0.5, 1.0) * pause)
+        self._follower.poll(max(0.0, min(ends) - now))
+
+    def _probe(self, wait: Wait) -> None:
+        if wait.probes:
+            self._prober.attempt(wait.probes, _PROBE_ROUND_SECONDS)
+
+    def _prepare_release(self) -> None:
+        """While there is time, connect for what is read after the release."""
+        configmap = get_own_configmap(self._follower.knowledge, self._config.gang)
+        total = configmap.progress.total if configmap and configmap.progress else None
+        if self._is_prepared or total is None or self._frameworks is None:
+            return
+        self._is_prepared = True
+        if wants_framework_json(self._config, total, is_published=True):
+            self._frameworks.prepare()
+
+    def _check_cycle_when_due(self) -> None:
+        """Look once whether the other roles' barriers wait for this Pod's role, too."""
+        config = self._config
+        needs_it = any(requirement.level.follows_start for requirement in config.requirements)
+        if not needs_it or self._clock.monotonic() < self._next_cycle_check_at:
+            return
+        identity, frameworks = config.identity, self._frameworks
+        if identity is None or frameworks is None:
+            self._next_cycle_check_at = float("inf")
+            return
+        if frameworks.framework is None:
+            frameworks.read()
+        if frameworks.framework is not None:
+            self._cycle = find_cycle(frameworks.framework, identity.role, config.requirements)
+            self._next_cycle_check_at = float("inf")
+        elif frameworks.state.health is Health.FORBIDDEN:
+            self._next_cycle_check_at = float("inf")
+            self._reporter.say(
+                "whether other roles wait for this one cannot be checked: the Framework may not "
+                "be read",
+                "warning",
+            )
         else:
-            self._configmaps.poll(seconds)
-
-    def _is_calm(self) -> bool:
-        observation = self._observe()
-        has_roster_to_come = get_own_configmap(observation, self._config) is not None
-        return has_roster_to_come and self._configmaps.state.health is Health.HEALTHY
-
-    def _read_framework_when_due(self) -> None:
-        now = self._clock.monotonic()
-        if now < self._next_read_at or not needs_framework(self._observe(), self._config, now):
-            return
-        self._frameworks.read()
-        view = self._frameworks.view
-        tasks = 0 if view is None else view.roster.wanted
-        interval = float(self._config.interval_seconds)
-        seconds = min(max(interval / _READS_PER_INTERVAL, tasks * _SECONDS_PER_TASK), interval)
-        pause = self._clock.uniform(0.5, 1.5) * seconds + self._frameworks.retry_after_seconds
-        self._next_read_at = self._clock.monotonic() + pause
-
-    def _review_denial(self) -> None:
-        """When every source is denied for long, ask the server whether that is what it means."""
-        now = self._clock.monotonic()
-        observation = self._observe()
-        if not is_denied_everywhere(observation, self._config):
-            self._is_denial_confirmed = False
-            return
-        is_due = now - get_denied_since(observation, self._config) >= DENIED_SECONDS
-        if not is_due or now < self._next_review_at:
-            return
-        self._next_review_at = now + DENIED_SECONDS
-        configmap_right, framework_right = build_permissions(self._config)
-        needed = [framework_right]
-        if self._config.identity is not None:
-            needed.append(configmap_right)
-        self._is_denial_confirmed = all(self._reviews.is_denied(p) is True for p in needed)
+            self._next_cycle_check_at = self._clock.monotonic() + _CYCLE_RETRY_SECONDS
 
     def _tell_missing_rights(self) -> None:
-        configmap_right, framework_right = build_permissions(self._config)
-        if self._configmaps.state.health is Health.FORBIDDEN:
-            consequence = "the Framework is read instead, which is slower and costs the server more"
-            self._tell_once(configmap_right, consequence)
-        if self._frameworks.state.health is Health.FORBIDDEN:
-            self._tell_once(framework_right, "there is nothing else to read")
-        if is_denied_everywhere(self._observe(), self._config) and "all" not in self._told:
-            self._told.add("all")
-            self._reporter.say(
-                f"every source is denied; this ends with exit 210 after {DENIED_SECONDS:.0f} s "
+        for right, consequence in self._follower.list_missing_rights():
+            self._reporter.say_once(f"{right.describe_rule()} ({consequence})", "warning")
+        knowledge, gang = self._follower.knowledge, self._config.gang
+        if is_dns_trusted(knowledge, gang, self._clock.monotonic()):
+            self._reporter.say_once(
+                "DNS is believed: it knows no attempts, so an address may be that of a Pod of the "
+                "attempt before",
+                "warning",
+            )
+        elif is_denied_everywhere(knowledge, gang):
+            self._reporter.say_once(
+                f"every source is denied; this ends with exit 210 after {SETTLED_SECONDS:.0f} s "
                 "unless a right above is given",
                 "error",
             )
 
-    def _tell_once(self, permission: Permission, consequence: str) -> None:
-        if permission.plural not in self._told:
-            self._told.add(permission.plural)
-            self._reporter.say(f"{permission.describe_rule()} ({consequence})", "warning")
+
+def _is_calm(knowledge: Knowledge, config: Config) -> bool:
+    has_roster_to_come = get_own_configmap(knowledge, config.gang) is not None
+    return has_roster_to_come and knowledge.configmap_state.health is Health.HEALTHY

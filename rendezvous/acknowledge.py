@@ -15,7 +15,8 @@ from rendezvous.report import Reporter
 from rendezvous.settings import Target
 
 _OK = (200, 201)
-_PERMANENT = (400, 401, 403, 404, 409, 422)
+_UNAUTHORIZED = 401
+_PERMANENT = (400, 403, 404, 409, 422)
 _RETRY_SECONDS = 2.0
 
 
@@ -47,21 +48,26 @@ class Acknowledger:
         try:
             answer = self._connection.fetch("PATCH", self._build_path(), self._build_patch())
         except UnreachableError:
-            self._next_try_at = self._clock.monotonic() + _RETRY_SECONDS
+            self._try_again(0.0)
             return
         if answer.head.status in _OK:
             self._pending = None
         elif answer.head.status in _PERMANENT:
             self._pending = None
-            self._connection.close()  # the next one reads the token anew
             self._explain(answer)
         else:
-            wait = answer.head.retry_after_seconds or _RETRY_SECONDS
-            self._next_try_at = self._clock.monotonic() + wait
+            if answer.head.status == _UNAUTHORIZED:
+                self._connection.close()  # the next one reads the token anew
+            self._try_again(answer.head.retry_after_seconds or 0.0)
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    def _try_again(self, after_seconds: float) -> None:
+        # Spread, because the whole gang was told the same at the same time.
+        wait = self._clock.uniform(_RETRY_SECONDS / 2, _RETRY_SECONDS) + after_seconds
+        self._next_try_at = self._clock.monotonic() + wait
 
     def _explain(self, answer: Answer) -> None:
         self._reporter.say_once(

@@ -8,6 +8,7 @@ renderers.
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from framework.agent.clock import AgentClock
+from framework.api.naming import TaskKey
 from framework.api.roster import Leaving, Roster
 from rendezvous.acknowledge import Acknowledger
 from rendezvous.diff import Diff, compute_diff
@@ -16,6 +17,7 @@ from rendezvous.membership import build_view
 from rendezvous.notify import CHANGED, COMPLETING, LEAVING, Notification, Notifier
 from rendezvous.options import Options
 from rendezvous.plugins import Renderer
+from rendezvous.reach import Reach
 from rendezvous.refusal import RefusedError
 from rendezvous.registry import Rendering, render_all
 from rendezvous.report import Reporter
@@ -32,9 +34,10 @@ from rendezvous.selection import (
     number_sight,
 )
 from rendezvous.settings import Settings, Target
-from rendezvous.writer import Writer
+from rendezvous.writer import Told, Writer
 
 _LONGEST_LOOK_SECONDS = 1.0
+_HELD_LOOK_SECONDS = 0.2
 _WAIT_LINE_SECONDS = 10.0
 
 
@@ -67,13 +70,17 @@ class Agent:
         self._acknowledger = acknowledger
         self._notifiers = notifiers
         self._shown = self._restore()
+        self._told = self._writer.read_told() if self._shown else Told()
         self._notified = self._restore_notified()
+        settings, identity = setup.settings, setup.target.identity
+        own = TaskKey(identity.role, identity.index)
+        self._reach = Reach(settings.reach, settings.reach_seconds, own, setup.clock)
+        self._is_held = False
         self._has_applied = False
         self._next_apply_at = 0.0
         self._next_line_at = 0.0
         self.last_line = ""
-        self._told_leaving = ""
-        self._told_completing = False
+        self._has_completed = False
         self._refused: Optional[RefusedError] = None
         self.env: Dict[str, str] = {}
         # While no process runs yet that could be told; it reads the files at its start.
@@ -97,7 +104,7 @@ class Agent:
             OSError: The volume cannot be written to; the generation before is still in force.
         """
         now = self._setup.clock.monotonic()
-        wait = longest_seconds
+        wait = min(longest_seconds, _HELD_LOOK_SECONDS) if self._is_held else longest_seconds
         if self._next_apply_at > now:
             wait = min(wait, self._next_apply_at - now)
         self._follower.poll(wait)
@@ -111,19 +118,34 @@ class Agent:
             self._acknowledger.flush()
 
     def _take(self, sight: Sight) -> None:
-        identity = self._setup.target.identity
-        was_member = self._shown is not None
-        obstacle = find_obstacle(sight.roster, identity, was_member=was_member)
+        try:
+            self._show(sight)
+        finally:
+            # At once, whatever becomes of the files.
+            self._heed_leaving(sight.roster)
+            self._heed_completing(sight.roster)
+
+    def _show(self, sight: Sight) -> None:
+        identity, shown = self._setup.target.identity, self._shown
+        obstacle = find_obstacle(sight.roster, identity, was_member=shown is not None)
+        self._is_held = False
+        if obstacle or (shown is not None and _is_lesser(sight, shown)):
+            self._show_wait(obstacle or "the API server does not show the ConfigMap any more")
+        elif self._has_applied and shown is not None and not is_news(sight, shown):
+            self._adopt(sight, shown)
+        elif self._setup.clock.monotonic() >= self._next_apply_at:
+            # Before, nothing is done: the newest that is known then will be shown.
+            self._apply_reachable(sight)
+
+    def _apply_reachable(self, sight: Sight) -> None:
+        obstacle = ""
+        if self._has_applied and self._shown is not None:
+            obstacle = self._reach.find_obstacle(self._shown.roster, sight.roster)
+        self._is_held = bool(obstacle)
         if obstacle:
             self._show_wait(obstacle)
-        elif not self._has_applied or is_news(sight, self._shown):
-            if self._setup.clock.monotonic() < self._next_apply_at:
-                return  # the newest that is known then will be shown
+        else:
             self._apply(sight)
-        elif self._shown is not None:
-            self._adopt(sight, self._shown)
-        self._heed_leaving(sight.roster)
-        self._heed_completing(sight.roster)
 
     def _apply(self, sight: Sight) -> None:
         """Show a generation, tell of it, acknowledge it: in this order."""
@@ -147,6 +169,8 @@ class Agent:
             self._say_applied(shown, rendering)
         self._notify_change(shown.roster)
         self._acknowledge(shown)
+        if is_new:
+            self._writer.settle()
 
     def _render(self, roster: Roster) -> Optional[Rendering]:
         setup = self._setup
@@ -171,26 +195,30 @@ class Agent:
     def _notify_change(self, roster: Roster) -> None:
         diff = compute_diff(self._notified, roster)
         leaving = find_leaving(roster, self._setup.target.identity)
-        if leaving is not None and self._told_leaving != leaving.deadline:
-            self._told_leaving = leaving.deadline
+        told = self._told._replace(generation=roster.generation)
+        if leaving is not None and told.leaving != leaving.deadline:
+            told = told._replace(leaving=leaving.deadline)
             self._notify(Notification(LEAVING, diff, leaving.deadline))
         elif not diff.is_empty:
             self._notify(Notification(CHANGED, diff))
-        self._remember_notified(roster)
+        self._notified = roster
+        self._note(told)
 
     def _heed_leaving(self, roster: Roster) -> None:
         """Tell at once, also in a generation that is not shown."""
         leaving: Optional[Leaving] = find_leaving(roster, self._setup.target.identity)
-        if leaving is None or self._told_leaving == leaving.deadline:
+        if leaving is None or self._told.leaving == leaving.deadline:
             return
-        self._told_leaving = leaving.deadline
         self._notify(Notification(LEAVING, self._build_empty_diff(), leaving.deadline))
+        self._note(self._told._replace(leaving=leaving.deadline))
 
     def _heed_completing(self, roster: Roster) -> None:
-        if not is_completing(roster) or self._told_completing:
+        if not is_completing(roster) or self._has_completed:
             return
-        self._told_completing = True
-        self._notify(Notification(COMPLETING, self._build_empty_diff()))
+        self._has_completed = True
+        if not self._told.completing:
+            self._notify(Notification(COMPLETING, self._build_empty_diff()))
+            self._note(self._told._replace(completing=True))
         self.on_completing()
 
     def _build_empty_diff(self) -> Diff:
@@ -212,17 +240,21 @@ class Agent:
     def _restore_notified(self) -> Optional[Roster]:
         if self._shown is None:
             return None
-        number = self._writer.read_notified()
+        number = self._told.generation
         if number == self._shown.number:
             return self._shown.roster
         told = self._writer.read_generation(number) if number else None
         is_same = told is not None and told.roster.instance_uid == self._shown.roster.instance_uid
         return told.roster if told is not None and is_same else None
 
-    def _remember_notified(self, roster: Roster) -> None:
-        self._notified = roster
-        if self._writer.read_notified() != roster.generation:
-            self._writer.note_notified(roster.generation)
+    def _note(self, told: Told) -> None:
+        if told != self._told:
+            self._told = told
+            try:
+                self._writer.note_told(told)
+            except OSError as e:
+                # They were told. Only an agent after this one would tell them again.
+                self._setup.reporter.say_once(f"the volume cannot be written: {e}", "error")
 
     def _say_applied(self, shown: Shown, rendering: Rendering) -> None:
         roster, reporter = shown.roster, self._setup.reporter
@@ -250,3 +282,12 @@ class Agent:
         self.last_line, self._next_line_at = message, now + _WAIT_LINE_SECONDS
         kept = ", the last good one is kept" if self._has_applied else ""
         self._setup.reporter.say(f"waiting: {message}{kept}")
+
+
+def _is_lesser(sight: Sight, shown: Shown) -> bool:
+    """Tell whether a Framework was read where there is a published roster.
+
+    It has no generation, so nobody knows whether it is older. An agent that starts anew while the
+    ConfigMap is away would else go back.
+    """
+    return sight.source != PUBLISHED and shown.source == PUBLISHED

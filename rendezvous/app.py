@@ -13,11 +13,14 @@ from framework.agent.access import Access, AccessError
 from framework.agent.clock import AgentClock
 from framework.agent.discovery import load_access
 from framework.agent.exitcodes import ExitCode
+from framework.agent.names import ExpectError, read_expected
 from framework.agent.termination import write_termination_message
 from framework.api import constants
+from framework.api.naming import TaskKey
 from framework.version import VERSION
 from rendezvous.acknowledge import Acknowledger
 from rendezvous.agent import Agent, Setup
+from rendezvous.annotations import list_unknown, read_annotations
 from rendezvous.children import Children
 from rendezvous.ending import Ending, EndingChoice, EndingError
 from rendezvous.following import Follower
@@ -39,7 +42,6 @@ from rendezvous.wrapper import Wrapper
 from rendezvous.writer import Writer
 
 RENDER, WATCH, RUN, INSTALL = "render", "watch", "run", "install"
-_USAGE_EXIT = 2
 _SIGNAL_EXIT_BASE = 128
 _USAGE = """\
 usage: framework-rendezvous COMMAND [FLAGS]
@@ -49,13 +51,15 @@ usage: framework-rendezvous COMMAND [FLAGS]
   run -- CMD...  the same round a command: wait, start it, forward signals, exit with its code
   install        put the agent for images without it into the volume
 
-Every flag may also be given as the variable beside it. What is followed, and by whom, comes from
-the variables FC_* that the controller sets in every container of its Pods.
+Every flag may also be given as the variable beside it, or as the Pod's annotation
+frameworkbarrier.io/FLAG where its annotations are mounted at /etc/podinfo/annotations. What is
+followed, and by whom, comes from the variables FC_* that the controller sets in every container
+of its Pods.
 """
 _EXITS = """
 exit codes: 0; 201 gang not complete in time; 210 permanent (bad settings, missing rights, what is
-asked for cannot be rendered); 1 anything else; 2 usage; 128 + N ended by signal N. run ends with
-the code of its command, watch with 0 once it has started.
+asked for cannot be rendered, unknown command or flag); 1 anything else; 128 + N ended by signal N.
+run ends with the code of its command, watch with 0 once it has started.
 """
 
 
@@ -97,7 +101,7 @@ class Program:
         self._env = env
         self._clock = clock
         self._reporter = Reporter(env)
-        self._children = Children()
+        self._children = Children(clock)
 
     def run(self) -> int:
         """Run to the exit code."""
@@ -105,7 +109,7 @@ class Program:
             return self._run()
         except EndError as e:
             return self._fail(e)
-        except (OptionsError, RefusedError) as e:
+        except (OptionsError, RefusedError, ExpectError) as e:
             return self._fail(EndError(ExitCode.PERMANENT, "BadSettings", str(e)))
         except EndingError as e:
             return self._fail(EndError(ExitCode.PERMANENT, "NoWayToEnd", str(e)))
@@ -132,7 +136,7 @@ class Program:
         return self._wrap(setup, access, writer)
 
     def _render(self, setup: Setup, access: Access, writer: Writer) -> int:
-        follower = Follower(access, self._clock, setup.target)
+        follower = self._follow(access, setup.target)
         agent = Agent(setup, follower, writer, None, [])
         agent.is_quiet = True
         self._await_first(agent, follower, setup.settings)
@@ -143,7 +147,7 @@ class Program:
         settings, target = setup.settings, setup.target
         choice = EndingChoice(settings, target, setup.options.directory, access, self._clock)
         ending = choice.choose()
-        notifiers = self._build_notifiers(settings)
+        notifiers = self._build_notifiers(settings, writer)
         if settings.signal:
             name = settings.process
             if not name:
@@ -158,7 +162,7 @@ class Program:
         agent = self._build_agent(setup, access, writer, notifiers)[0]
         self._reporter.say(f"sidecar; what ends it: {ending.name}")
         Sidecar(agent, ending, self._reporter, self._clock).run()
-        self._reporter.say("the containers it served are done")
+        self._reporter.say(ending.farewell)
         return ExitCode.PASSED.value
 
     def _wrap(self, setup: Setup, access: Access, writer: Writer) -> int:
@@ -166,12 +170,13 @@ class Program:
         wrapper = Wrapper(
             self._arguments.argv,
             settings,
+            TaskKey(setup.target.identity.role, setup.target.identity.index),
             setup.options.directory,
             self._children,
             self._reporter,
             self._clock,
         )
-        notifiers = [*self._build_notifiers(settings), wrapper.notify]
+        notifiers = [*self._build_notifiers(settings, writer), wrapper.notify]
         agent, follower = self._build_agent(setup, access, writer, notifiers)
         agent.is_quiet = True
         agent.on_completing = wrapper.stop
@@ -193,16 +198,19 @@ class Program:
 
         return wrapper.run(live)
 
+    def _follow(self, access: Access, target: Target) -> Follower:
+        return Follower(access, self._clock, target, read_expected(self._env))
+
     def _build_agent(
         self, setup: Setup, access: Access, writer: Writer, notifiers: List[Notifier]
     ) -> Tuple[Agent, Follower]:
         acknowledger = None
         if setup.settings.acknowledge:
             acknowledger = Acknowledger(access, self._clock, setup.target, self._reporter)
-        follower = Follower(access, self._clock, setup.target)
+        follower = self._follow(access, setup.target)
         return Agent(setup, follower, writer, acknowledger, notifiers), follower
 
-    def _build_notifiers(self, settings: Settings) -> List[Notifier]:
+    def _build_notifiers(self, settings: Settings, writer: Writer) -> List[Notifier]:
         notifiers: List[Notifier] = []
         if settings.command:
             seconds = settings.command_timeout_seconds
@@ -210,11 +218,11 @@ class Program:
                 CommandNotifier(settings.command, seconds, self._children, self._reporter)
             )
         if settings.url:
-            notifiers.append(PostNotifier(settings.url, self._reporter))
+            notifiers.append(PostNotifier(settings.url, self._reporter, self._clock))
         if settings.listen is not None:
             from rendezvous.longpoll import Changes, serve
 
-            changes = Changes()
+            changes = Changes(writer.read_told().generation)
             port = serve(settings.listen, changes)
             self._reporter.say(f"long-polls: http://{settings.listen[0]}:{port}/changes")
             notifiers.append(changes)
@@ -243,25 +251,36 @@ class Program:
 
     def _build_setup(self, directory: str) -> Setup:
         env, flags = self._env, self._arguments.flags
-        options, settings, target = self._parse(env, flags, directory)
+        try:
+            annotations = read_annotations(env)
+        except OSError as e:
+            text = f"the Pod's annotations cannot be read: {e}"
+            raise EndError(ExitCode.PERMANENT, "BadSettings", text) from e
+        known = [setting.annotation for setting in (*OPTIONS, *SETTINGS)]
+        for name in list_unknown(annotations, known):
+            self._reporter.say(f"annotation {name}: there is no such setting", "warning")
+        options, settings, target = self._parse(env, flags, annotations, directory)
         return Setup(
             settings, options, target, load_plugins(options.plugins), self._reporter, self._clock
         )
 
     @staticmethod
     def _parse(
-        env: Mapping[str, str], flags: Mapping[str, str], directory: str
+        env: Mapping[str, str],
+        flags: Mapping[str, str],
+        annotations: Mapping[str, str],
+        directory: str,
     ) -> Tuple[Options, Settings, Target]:
         names = {option.name for option in OPTIONS}
         problems: List[Problem] = []
         options, settings = Options(), Settings()
         try:
             given = {name: text for name, text in flags.items() if name in names}
-            options = parse_options(env, {"directory": directory, **given})
+            options = parse_options(env, {"directory": directory, **given}, annotations)
         except OptionsError as e:
             problems += e.problems
         try:
-            settings = parse_settings(env, flags)
+            settings = parse_settings(env, flags, annotations)
         except OptionsError as e:
             problems += e.problems
         if problems:
@@ -352,7 +371,7 @@ def run(words: List[str], env: Mapping[str, str], clock: AgentClock) -> int:
         arguments = parse_arguments(words)
     except UsageError as e:
         sys.stderr.write(f"rendezvous: {e}\n{_USAGE}")
-        return _USAGE_EXIT
+        return ExitCode.PERMANENT.value
     # As PID 1 of its container it would not even notice SIGTERM without a handler.
     signal.signal(signal.SIGTERM, _raise_signalled)
     signal.signal(signal.SIGINT, _raise_signalled)

@@ -11,7 +11,12 @@ import subprocess
 import threading
 from typing import IO, Dict, List, Mapping, Optional, Set
 
+from framework.agent.clock import AgentClock
+
+_FIRST_LOOK_SECONDS = 0.001
 _LOOK_SECONDS = 0.05
+_LEFTOVER_ROUNDS = 100
+_PR_SET_CHILD_SUBREAPER = 36
 _NOT_FOUND_CODE = 127
 _NOT_EXECUTABLE_CODE = 126
 SIGNAL_CODE_BASE = 128
@@ -28,8 +33,9 @@ class StartError(Exception):
 class Children:
     """Starts, awaits and reaps child processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: AgentClock) -> None:
         """Know of none."""
+        self._clock = clock
         self._changed = threading.Condition()
         self._awaited: Set[int] = set()
         self._codes: Dict[int, int] = {}
@@ -84,16 +90,18 @@ class Children:
 
     def wait(self, pid: int, seconds: float) -> Optional[int]:
         """Wait for a child; None if it has not ended in time."""
-        left = seconds
+        deadline = self._clock.monotonic() + seconds
+        pause = _FIRST_LOOK_SECONDS
         while True:
             self.reap()
             code = self.take_code(pid)
+            left = deadline - self._clock.monotonic()
             if code is not None or left <= 0:
                 return code
             with self._changed:
                 if pid not in self._codes:
-                    self._changed.wait(min(left, _LOOK_SECONDS))
-            left -= _LOOK_SECONDS
+                    self._changed.wait(min(left, pause))
+            pause = min(2 * pause, _LOOK_SECONDS)
 
     def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
         """Send a signal to a child that was not reaped yet."""
@@ -107,6 +115,47 @@ class Children:
             os.killpg(pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             return
+
+    def kill_leftovers(self) -> None:
+        """Kill what a child that has ended has left behind, whatever sessions it made.
+
+        To whoever is PID 1 or a subreaper, these are children. Killing some makes theirs ours.
+        """
+        for _ in range(_LEFTOVER_ROUNDS):
+            self.reap()
+            with self._changed:
+                left = [pid for pid in _list_children() if pid not in self._awaited]
+                for pid in left:
+                    with contextlib.suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+            if not left:
+                return
+            self._clock.sleep(_FIRST_LOOK_SECONDS)
+
+
+def become_subreaper() -> None:
+    """Inherit the orphans of the own descendants, as PID 1 does anyway."""
+    if os.getpid() == 1:
+        return
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _list_children() -> List[int]:
+    """List the own children that run."""
+    found = []
+    for name in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if not name.isdigit():
+                continue
+            with open(f"/proc/{name}/stat", "rb") as file:
+                # The name is in parentheses and may hold anything.
+                state, parent = file.read(4096).rpartition(b")")[2].split()[:2]
+            if int(parent) == os.getpid() and state not in {b"Z", b"X"}:
+                found.append(int(name))
+    return found
 
 
 def _feed(pipe: IO[bytes], content: bytes) -> None:

@@ -5,13 +5,15 @@ keeps its Pod from ever completing, so it needs to know when the others are done
 tell it, it refuses to start.
 """
 
+import fcntl
 import os
 from typing import Any, Dict, List, Mapping, Optional, Set
 
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
+from framework.agent.health import Health
 from framework.agent.permission import Permission
-from framework.agent.watch import Health, ObjectWatch
+from framework.agent.watch import ObjectWatch
 from framework.api import constants
 from rendezvous.notify import find_processes, list_processes
 from rendezvous.settings import (
@@ -25,6 +27,7 @@ from rendezvous.settings import (
 )
 
 ENDED_FILE = ".ended"
+RUNNING_FILE = ".running"
 _SETTLED_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 _PROGRAMS = ("framework-rendezvous", "rendezvous.pyz", "rendezvous")
@@ -38,6 +41,9 @@ class Ending:
     """Never tells: the kubelet ends a native sidecar by SIGTERM."""
 
     name = END_NATIVE
+    # Whether those it serves were ever seen; what is said at the end.
+    was_seen = True
+    farewell = "the containers it served are done"
 
     def is_over(self) -> bool:
         """Tell whether the containers this one serves are done."""
@@ -45,17 +51,36 @@ class Ending:
 
 
 class WrapperEnding(Ending):
-    """The wrapper of the main container leaves a file when its command has ended."""
+    """The wrapper of the main container leaves a file when its command has ended.
+
+    It may also be killed before it can, by lack of memory for one: so it holds a lock as long as
+    it lives.
+    """
 
     name = END_WRAPPER
 
     def __init__(self, directory: str) -> None:
-        """Look for the file in the volume."""
-        self._path = os.path.join(directory, ENDED_FILE)
+        """Look for the files in the volume."""
+        self._ended_path = os.path.join(directory, ENDED_FILE)
+        self._running_path = os.path.join(directory, RUNNING_FILE)
+        self.was_seen = False
 
     def is_over(self) -> bool:
-        """Tell whether the file is there."""
-        return os.path.exists(self._path)
+        """Tell whether the wrapper was there and has ended."""
+        if os.path.exists(self._ended_path):
+            return True
+        try:
+            descriptor = os.open(self._running_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        self.was_seen = True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
 
 
 class SharedEnding(Ending):
@@ -67,13 +92,13 @@ class SharedEnding(Ending):
         """Look for ``process``, or for any that is not ours."""
         self._process = process
         self._proc = proc
-        self._was_seen = False
+        self.was_seen = False
 
     def is_over(self) -> bool:
         """Tell whether they were there and are gone."""
         found = find_processes(self._process, self._proc) if self._process else self._list_others()
-        is_over = self._was_seen and not found
-        self._was_seen = self._was_seen or bool(found)
+        is_over = self.was_seen and not found
+        self.was_seen = self.was_seen or bool(found)
         return is_over
 
     def _list_others(self) -> List[int]:
@@ -97,6 +122,31 @@ class SharedEnding(Ending):
                 return int(file.read(4096).rpartition(b")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             return 0
+
+
+class PatientEnding(Ending):
+    """Another one, which gives up when nobody to serve was seen for so long.
+
+    They may have ended before this container started, or were never started.
+    """
+
+    def __init__(self, ending: Ending, seconds: float, clock: AgentClock) -> None:
+        """Give up after ``seconds``; 0: never."""
+        self._ending = ending
+        self._seconds = seconds
+        self._clock = clock
+        self._since = clock.monotonic()
+        self.name = ending.name
+
+    def is_over(self) -> bool:
+        """Tell whether the other one is over, or never began."""
+        if self._ending.is_over():
+            return True
+        waited = self._clock.monotonic() - self._since
+        if self._ending.was_seen or not 0 < self._seconds <= waited:
+            return False
+        self.farewell = f"nobody to serve was seen for {self._seconds:g} s"
+        return True
 
 
 class PodEnding(Ending):
@@ -173,10 +223,11 @@ class EndingChoice:
     def _build(self, end: str, container: str, pod: Dict[str, Any]) -> Ending:
         if end != END_POD:
             self._watch.close()
+        seconds = self._settings.timeout_seconds
         if end == END_WRAPPER:
-            return WrapperEnding(self._directory)
+            return PatientEnding(WrapperEnding(self._directory), seconds, self._clock)
         if end == END_SHARED:
-            return SharedEnding(self._settings.process)
+            return PatientEnding(SharedEnding(self._settings.process), seconds, self._clock)
         return PodEnding(self._watch, container, pod) if end == END_POD else Ending()
 
     def _choose_blindly(self, end: str) -> Ending:

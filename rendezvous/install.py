@@ -10,12 +10,19 @@ import zipfile
 from typing import Dict, Iterator, Tuple
 
 from framework.agent.files import write_atomically
+from framework.version import VERSION
 
 AGENT_DIRECTORY = "agent"
 SITE_DIRECTORY = "agent/site"
 ZIPAPP = "agent/rendezvous.pyz"
 # What training code imports: on its PYTHONPATH, so nothing of ours may hide a module of theirs.
-SITE_MODULES = ("peers.py",)
+SITE_MODULES = ("peers.py", "peers_tensorflow.py", "peers_torchrun.py")
+# By this torchrun finds its rendezvous handler, as if it had been installed by pip.
+SITE_METADATA = {
+    "METADATA": f"Metadata-Version: 2.1\nName: frameworkbarrier-peers\nVersion: {VERSION}\n",
+    "entry_points.txt": "[torchrun.handlers]\nframework = peers_torchrun:get_handler\n",
+}
+_METADATA_DIRECTORY = f"{SITE_DIRECTORY}/frameworkbarrier_peers-{VERSION}.dist-info"
 _FILES = (
     "framework/__init__.py",
     "framework/version.py",
@@ -37,12 +44,15 @@ def install(directory: str) -> None:
         OSError: It cannot be written to.
     """
     sources = dict(read_sources())
-    os.makedirs(os.path.join(directory, SITE_DIRECTORY), exist_ok=True)
-    for folder in (AGENT_DIRECTORY, SITE_DIRECTORY):
+    os.makedirs(os.path.join(directory, _METADATA_DIRECTORY), exist_ok=True)
+    for folder in (AGENT_DIRECTORY, SITE_DIRECTORY, _METADATA_DIRECTORY):
         os.chmod(os.path.join(directory, folder), 0o755)  # noqa: S103  (whatever the umask is)
     for name in SITE_MODULES:
         path = os.path.join(directory, SITE_DIRECTORY, name)
         write_atomically(path, sources["rendezvous/" + name], _READABLE)
+    for name, text in SITE_METADATA.items():
+        path = os.path.join(directory, _METADATA_DIRECTORY, name)
+        write_atomically(path, text.encode(), _READABLE)
     # Last: where it is, everything is.
     write_atomically(os.path.join(directory, ZIPAPP), build_zipapp(sources), _READABLE)
 

@@ -1,4 +1,4 @@
-"""Long-polls on the loopback: ``GET /changes?after=GENERATION`` answers when there are newer ones.
+"""Long-polls on the loopback: ``GET /changes?after=NUMBER`` answers when there are newer ones.
 
 Called by ``app`` where FB_LISTEN is set; it is one of the notifiers. For processes that may be
 neither signalled nor restarted, in any language. Only this Pod can reach it.
@@ -15,40 +15,45 @@ from urllib.parse import parse_qs, urlsplit
 from rendezvous.notify import Notification
 
 _KEPT = 100
+_PER_GENERATION = 100
 _MAX_TIMEOUT_SECONDS = 300.0
 _DEFAULT_TIMEOUT_SECONDS = 30.0
 
 
 class Changes:
-    """The last changes, numbered as they came; several may be of one generation."""
+    """The last changes, numbered as they came; several may be of one generation.
 
-    def __init__(self) -> None:
-        """Start with none."""
+    The numbers follow the generations, with gaps. So they go on when the agent starts anew, and
+    who asks with the number he got before misses nothing and hears nothing twice.
+    """
+
+    def __init__(self, generation: int = 0) -> None:
+        """Start with none; ``generation`` is what an agent before this one has told."""
         self._arrived = threading.Condition()
         self._kept: List[Dict[str, Any]] = []
-        self._count = 0
-        self._generation = 0
+        self._forgotten = generation * _PER_GENERATION
+        self._last = self._forgotten + _PER_GENERATION - 1 if generation else 0
+        self._generation = generation
 
     def __call__(self, notification: Notification, _env: Mapping[str, str]) -> None:
         """Take a notification: this is a notifier."""
         with self._arrived:
-            self._count += 1
             self._generation = notification.diff.generation
-            wire = notification.to_wire()
-            wire["number"] = self._count
-            self._kept = [*self._kept[1 - _KEPT :], wire]
+            self._last = max(self._last + 1, self._generation * _PER_GENERATION)
+            self._kept.append({**notification.to_wire(), "number": self._last})
+            if len(self._kept) > _KEPT:
+                self._forgotten = self._kept.pop(0)["number"]
             self._arrived.notify_all()
 
     def wait(self, after: int, timeout_seconds: float) -> Dict[str, Any]:
         """Wait for changes numbered higher than ``after``; without any in time there are none."""
         with self._arrived:
-            self._arrived.wait_for(lambda: self._count > after, timeout_seconds)
-            first = self._kept[0]["number"] if self._kept else 1
+            self._arrived.wait_for(lambda: self._last > after, timeout_seconds)
             return {
                 "generation": self._generation,
-                "number": self._count,
+                "number": max(self._last, after),
                 # False: some were forgotten, so read the files instead.
-                "isComplete": after + 1 >= first and after <= self._count,
+                "isComplete": after >= self._forgotten,
                 "changes": [wire for wire in self._kept if wire["number"] > after],
             }
 

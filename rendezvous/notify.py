@@ -10,6 +10,7 @@ import signal
 import socket
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple
 
+from framework.agent.clock import AgentClock
 from rendezvous.addresses import MAX_PORT
 from rendezvous.children import Children, StartError
 from rendezvous.diff import Diff, PeerChange
@@ -21,6 +22,7 @@ COMPLETING = "completing"
 
 _HTTP_PORT = 80
 _POST_TIMEOUT_SECONDS = 5.0
+_MAX_HEAD_BYTES = 4096
 # One variable may have 128 KiB; the whole change is on the command's input.
 _MAX_VALUE_BYTES = 100 * 1000
 
@@ -101,10 +103,11 @@ class CommandNotifier:
 class PostNotifier:
     """POSTs the change to a URL."""
 
-    def __init__(self, url: str, reporter: Reporter) -> None:
+    def __init__(self, url: str, reporter: Reporter, clock: AgentClock) -> None:
         """POST to ``url``: http, as it is for processes of the same Pod."""
         self._url = url
         self._reporter = reporter
+        self._clock = clock
 
     def __call__(self, notification: Notification, _env: Mapping[str, str]) -> None:
         """POST it and wait for the status."""
@@ -126,11 +129,17 @@ class PostNotifier:
             f"Content-Length: {len(body)}",
             "Connection: close",
         ]
+        deadline = self._clock.monotonic() + _POST_TIMEOUT_SECONDS
         with socket.create_connection((host, port), _POST_TIMEOUT_SECONDS) as connection:
             connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
             head = b""
-            while b"\r\n" not in head:
-                part = connection.recv(4096)
+            while b"\r\n" not in head and len(head) < _MAX_HEAD_BYTES:
+                # One that sends a byte now and then must not hold the agent.
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    raise ValueError("no answer in time")
+                connection.settimeout(left)
+                part = connection.recv(_MAX_HEAD_BYTES)
                 if not part:
                     break
                 head += part

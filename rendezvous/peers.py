@@ -22,6 +22,7 @@ import selectors
 import socket
 import threading
 import time
+import traceback
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 _DEFAULT_DIRECTORY = "/mnt/frameworkbarrier"
@@ -31,6 +32,7 @@ _BARRIER_PORT = 29600
 _CONNECT_SECONDS = 2.0
 _MAX_LINE_BYTES = 4096
 _KEPT_TOKENS = 100000
+_RANKED_KINDS = ("master", "chief", "worker")
 
 
 class Peer(NamedTuple):
@@ -48,6 +50,7 @@ class Roster(NamedTuple):
     """One generation. ``ranked`` are those that compute together, in the order of their ranks.
 
     ``rank`` is the own one, -1 for a process that is no member (it leaves) or has none.
+    ``has_succeeded``: somebody who computed with the others has ended its work.
     """
 
     generation: int
@@ -59,6 +62,7 @@ class Roster(NamedTuple):
     is_leaving: bool
     is_completing: bool
     peers: Tuple[Peer, ...]
+    has_succeeded: bool = False
 
     @property
     def ranked(self) -> Tuple[Peer, ...]:
@@ -133,7 +137,7 @@ def wait(min: int = 1, timeout: Optional[float] = None) -> Roster:  # noqa: A002
 def on_change(callback: Callable[[Change], Any], since: Optional[Roster] = None) -> "Subscription":
     """Call ``callback`` with each change after ``since`` (now), in order, in a thread of its own.
 
-    An exception of the callback ends its subscription and is shown by ``threading``.
+    An exception of the callback is printed, and the next change is told all the same.
     """
     subscription = Subscription(callback, since if since is not None else roster())
     subscription.start()
@@ -190,7 +194,10 @@ class Subscription(threading.Thread):
             if new.generation > self._seen.generation or new.attempt != self._seen.attempt:
                 change = compute_change(self._seen, new)
                 self._seen = new
-                self._callback(change)
+                try:
+                    self._callback(change)
+                except Exception:  # noqa: BLE001  (of the user's; the next change is told, too)
+                    traceback.print_exc()
 
 
 def compute_change(before: Roster, after: Roster) -> Change:
@@ -401,5 +408,10 @@ def _parse(document: Dict[str, Any]) -> Roster:
             )
             for role in document["roles"]
             for member in role["members"]
+        ),
+        has_succeeded=any(
+            task["state"] == "Succeeded"
+            for role in document["roles"]
+            for task in (role["completed"] if role["kind"] in _RANKED_KINDS else ())
         ),
     )

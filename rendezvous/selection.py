@@ -8,13 +8,15 @@ that also a change of source only ever counts up.
 
 from typing import NamedTuple, Optional, Union
 
+from framework.agent import gang
 from framework.agent.framework_roster import FrameworkView
+from framework.agent.report import render_missing
 from framework.agent.sources import AttemptConfigMap
-from framework.api.roster import PHASE_COMPLETING, Leaving, Roster, fingerprint_uid
+from framework.api.roster import PHASE_COMPLETING, Leaving, Progress, Roster, fingerprint_uid
 from rendezvous.membership import Identity
 
-PUBLISHED = "configmap"
-READ = "framework"
+PUBLISHED = gang.PUBLISHED
+READ = gang.READ
 
 
 class Sight(NamedTuple):
@@ -59,7 +61,7 @@ def select_sight(
     if configmap.problem:
         return Wait(f"the published roster is unreadable: {configmap.problem}")
     if configmap.roster is None:
-        return Wait("the gang is not complete")
+        return Wait(_describe_progress(configmap.progress))
     return _check_attempt(Sight(configmap.roster, PUBLISHED), identity)
 
 
@@ -69,7 +71,7 @@ def find_obstacle(roster: Roster, identity: Identity, *, was_member: bool) -> st
     A Pod waits for the first generation with itself in it; once a member, it also shows those that
     go on without it.
     """
-    if not roster.complete or any(r.ready < min(r.minimum, r.wanted) for r in roster.roles):
+    if not gang.is_complete(roster):
         missing = roster.wanted - roster.ready
         return f"{roster.ready}/{roster.wanted} Tasks are there, {missing} are missing"
     if was_member or is_member(roster, identity) or find_leaving(roster, identity) is not None:
@@ -79,10 +81,8 @@ def find_obstacle(roster: Roster, identity: Identity, *, was_member: bool) -> st
 
 def is_member(roster: Roster, identity: Identity) -> bool:
     """Tell whether this very Pod is a member."""
-    member = roster.find_member(identity.role, identity.index)
-    if member is None:
-        return False
-    return not identity.pod_uid or member.fingerprint == fingerprint_uid(identity.pod_uid)
+    member = gang.find_own_member(roster, identity.role, identity.index, identity.pod_uid)
+    return member is not None
 
 
 def find_leaving(roster: Roster, identity: Identity) -> Optional[Leaving]:
@@ -133,8 +133,14 @@ def number_sight(sight: Sight, shown: Optional[Shown], last_number: int) -> Show
     return Shown(roster, sight.source, sight.roster.generation)
 
 
+def _describe_progress(progress: Optional[Progress]) -> str:
+    """Say how far the gang is, and who holds it up."""
+    if progress is None:
+        return "the gang is not complete"
+    text = f"{progress.ready}/{progress.total} Tasks are there"
+    return f"{text}; missing: {render_missing(progress)}" if progress.missing else text
+
+
 def _check_attempt(sight: Sight, identity: Identity) -> Union[Sight, Wait]:
-    seen, own = sight.roster.instance_uid, identity.instance_uid
-    if own and seen != own:
-        return Wait(f"attempt {seen or 'none'} is seen, not {own}")
-    return sight
+    other = gang.explain_other_attempt(sight.roster, identity.instance_uid)
+    return Wait(other) if other else sight

@@ -1,7 +1,8 @@
 """How the agent behaves: what it waits for, whom it tells, how it ends. Pure.
 
 Called by ``app`` at its start. What is rendered, and how, is ``options``'. Same precedence: flag,
-env, default; all bad values are reported together. ``SETTINGS`` is what ``--help`` shows.
+env, annotation, default; all bad values are reported together. ``SETTINGS`` is what ``--help``
+shows.
 """
 
 import re
@@ -14,6 +15,7 @@ from rendezvous.membership import Identity, parse_identity
 from rendezvous.options import OptionsError, Problem
 from rendezvous.quoting import is_printable
 from rendezvous.refusal import MembershipError
+from rendezvous.values import RolePort, parse_ports
 
 NOTIFY = "notify"
 RESTART = "restart"
@@ -48,6 +50,8 @@ class Settings(NamedTuple):
     end: str = END_AUTO
     container: str = ""
     acknowledge: bool = True
+    reach: Mapping[str, RolePort] = {}
+    reach_seconds: float = 60.0
 
 
 class Target(NamedTuple):
@@ -74,7 +78,17 @@ class Setting(NamedTuple):
     @property
     def flag(self) -> str:
         """The flag of the command line."""
-        return "--" + self.env_name[len("FB_") :].lower().replace("_", "-")
+        return "--" + self.word
+
+    @property
+    def annotation(self) -> str:
+        """The annotation of the Pod."""
+        return constants.ANNOTATION_PREFIX + self.word
+
+    @property
+    def word(self) -> str:
+        """The name in flags and annotations."""
+        return self.env_name[len("FB_") :].lower().replace("_", "-")
 
 
 def _parse_seconds(text: str) -> float:
@@ -129,6 +143,10 @@ def _parse_listen(text: str) -> Optional[Tuple[str, int]]:
     return match.group(1).strip("[]"), int(match.group(2))
 
 
+def _parse_reach(text: str) -> Dict[str, RolePort]:
+    return parse_ports(text) if text else {}
+
+
 def _parse_container(text: str) -> str:
     if text and not is_framework_name(text):
         raise ValueError("it is no name of a container")
@@ -143,7 +161,7 @@ def _parse_flag(text: str) -> bool:
 
 SETTINGS = (
     Setting("timeout_seconds", "FB_TIMEOUT_SEC", "600", _parse_seconds, "SECONDS",
-            "how long render and run wait for the gang; 0: without end"),
+            "how long render and run wait for the gang, and watch for those it serves; 0: no end"),
     Setting("debounce_seconds", "FB_DEBOUNCE_SEC", "2", _parse_seconds, "SECONDS",
             "the shortest time between two generations; the first change is shown at once"),
     Setting("on_change", "FB_ON_CHANGE", NOTIFY, _parse_choice(NOTIFY, RESTART),
@@ -159,7 +177,7 @@ SETTINGS = (
     Setting("url", "FB_NOTIFY_URL", "", _parse_url, "http://HOST:PORT/PATH",
             "POST the change as JSON to this URL"),
     Setting("listen", "FB_LISTEN", "", _parse_listen, "PORT or 127.0.0.1:PORT",
-            "serve long-polls: GET /changes?after=GENERATION"),
+            "serve long-polls: GET /changes?after=NUMBER"),
     Setting("stop_grace_seconds", "FB_STOP_GRACE_SEC", "30", _parse_seconds, "SECONDS",
             "from SIGTERM to SIGKILL when run restarts or ends its command"),
     Setting("end", "FB_SIDECAR_END", END_AUTO,
@@ -169,10 +187,18 @@ SETTINGS = (
             "the name of the container that watch runs in"),
     Setting("acknowledge", "FB_ACKNOWLEDGE", "auto", _parse_flag, "auto or off",
             "tell the controller which generation was applied, where that is permitted"),
+    Setting("reach", "FB_REACH", "", _parse_reach, "2222 or worker=2222,ps=2223",
+            "show a member that comes later only when it answers on this port"),
+    Setting("reach_seconds", "FB_REACH_TIMEOUT_SEC", "60", _parse_seconds, "SECONDS",
+            "after this it is shown all the same"),
 )  # fmt: skip
 
 
-def parse_settings(env: Mapping[str, str], flags: Mapping[str, str] = {}) -> Settings:
+def parse_settings(
+    env: Mapping[str, str],
+    flags: Mapping[str, str] = {},
+    annotations: Mapping[str, str] = {},
+) -> Settings:
     """Parse all settings; flags are keyed by the setting's name, an empty env value is not given.
 
     Raises:
@@ -181,9 +207,13 @@ def parse_settings(env: Mapping[str, str], flags: Mapping[str, str] = {}) -> Set
     problems: List[Problem] = []
     parsed: Dict[str, Any] = {}
     for setting in SETTINGS:
-        name, text = setting.env_name, env.get(setting.env_name) or setting.default
+        name, text = setting.env_name, env.get(setting.env_name) or ""
         if setting.name in flags:
             name, text = setting.flag, flags[setting.name]
+        elif not text and setting.annotation in annotations:
+            name, text = setting.annotation, annotations[setting.annotation]
+        elif not text:
+            text = setting.default
         try:
             parsed[setting.name] = setting.parse(text)
         except ValueError as e:

@@ -6,6 +6,8 @@ when the attempt completes, and exits with the command's code. The agent lives i
 own, so no slow API server and no slow notification keeps a signal or an exit waiting.
 """
 
+import contextlib
+import fcntl
 import os
 import queue
 import select
@@ -15,9 +17,10 @@ from types import FrameType
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from framework.agent.clock import AgentClock
-from rendezvous.children import SIGNAL_CODE_BASE, Children, StartError
-from rendezvous.ending import ENDED_FILE
-from rendezvous.notify import CHANGED, Notification
+from framework.api.naming import TaskKey
+from rendezvous.children import SIGNAL_CODE_BASE, Children, StartError, become_subreaper
+from rendezvous.ending import ENDED_FILE, RUNNING_FILE
+from rendezvous.notify import CHANGED, LEAVING, Notification
 from rendezvous.report import Reporter
 from rendezvous.settings import RESTART, Settings
 
@@ -56,14 +59,16 @@ class Wrapper:
         self,
         argv: List[str],
         settings: Settings,
+        own: TaskKey,
         directory: str,
         children: Children,
         reporter: Reporter,
         clock: AgentClock,
     ) -> None:
-        """Run ``argv``; ``directory`` is the volume."""
+        """Run ``argv`` for the Task ``own``; ``directory`` is the volume."""
         self._argv = argv
         self._settings = settings
+        self._own = own
         self._directory = directory
         self._children = children
         self._reporter = reporter
@@ -75,6 +80,9 @@ class Wrapper:
         self._pid = 0
         self._restart: Optional[_Order] = None
         self._is_ending = False
+        self._is_leaving = False
+        self._is_terminated = False
+        self._lock = -1
         self._kill_at: Optional[float] = None
         self._exit_code: Optional[int] = None
 
@@ -85,8 +93,15 @@ class Wrapper:
         if self._settings.on_change != RESTART:
             if self._settings.signal and self._pid:
                 self._children.kill(self._pid, self._settings.signal)
+        elif notification.event == LEAVING or self._is_removed_by(notification):
+            self._is_leaving = True  # it may write its checkpoint, and has no gang to return to
         elif notification.event == CHANGED and not notification.diff.is_empty:
+            if self._is_leaving:
+                return
             self._order("restart", env=dict(env))
+
+    def _is_removed_by(self, notification: Notification) -> bool:
+        return any((peer.role, peer.index) == self._own for peer in notification.diff.removed)
 
     def start(self, env: Mapping[str, str]) -> None:
         """Have the command started."""
@@ -113,7 +128,8 @@ class Wrapper:
         signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
         for number in (*FORWARDED, signal.SIGCHLD):
             signal.signal(number, _note_signal)
-        self._clear_ended()
+        become_subreaper()
+        self._mark_running()
         threading.Thread(target=live, name="agent", daemon=True).start()
         while self._exit_code is None:
             self._turn()
@@ -139,7 +155,11 @@ class Wrapper:
 
     def _forward(self, number: int) -> None:
         if self._pid:
-            self._children.kill(self._pid, number)
+            # Of the two who ask a command to end, the second is not heard: some programs drop the
+            # checkpoint they write when they are told again.
+            if number != signal.SIGTERM or self._kill_at is None:
+                self._children.kill(self._pid, number)
+            self._is_terminated = self._is_terminated or number == signal.SIGTERM
         elif number in _ENDING_SIGNALS:
             self._exit_code = SIGNAL_CODE_BASE + number
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -165,7 +185,7 @@ class Wrapper:
         order.done.set()
 
     def _end_command(self) -> None:
-        if self._kill_at is None:
+        if self._kill_at is None and not self._is_terminated:
             self._kill_at = self._clock.monotonic() + self._settings.stop_grace_seconds
             self._children.kill(self._pid, signal.SIGTERM)
 
@@ -182,13 +202,16 @@ class Wrapper:
         if code is None:
             return
         pid, self._pid, self._kill_at = self._pid, 0, None
+        self._is_terminated = False
         restart, self._restart = self._restart, None
         if restart is not None:
             restart.done.set()
         if restart is None or self._is_ending:
             self._exit_code = code
             return
-        self._children.kill_session(pid)  # what it started would hold ports and devices
+        # What it started would hold ports and devices.
+        self._children.kill_session(pid)
+        self._children.kill_leftovers()
         self._reporter.say(f"the command ended with {code}, it is started again")
         self._start(restart.env)
 
@@ -215,11 +238,18 @@ class Wrapper:
         except OSError as e:
             self._reporter.say_once(f"a sidecar cannot be told of the end: {e}", "warning")
 
-    def _clear_ended(self) -> None:
-        try:
+    def _mark_running(self) -> None:
+        """Hold a lock as long as this process lives, however it ends; a sidecar looks at it."""
+        path = os.path.join(self._directory, RUNNING_FILE)
+        temporary = f"{path}.{os.urandom(6).hex()}.tmp"
+        with contextlib.suppress(OSError):
+            flags = os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._lock = os.open(temporary, flags, 0o444)
+            os.fchmod(self._lock, 0o444)  # whatever the umask is
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            os.rename(temporary, path)
+        with contextlib.suppress(OSError):
             os.unlink(os.path.join(self._directory, ENDED_FILE))
-        except OSError:
-            return
 
 
 def _note_signal(_number: int, _frame: Optional[FrameType]) -> None:

@@ -5,7 +5,8 @@ Called by ``agent``. Layout of the directory::
     current -> gen-7        swapped by rename, so it always leads to a whole generation
     gen-7/ gen-6/           files of mode 0444, and .agent.json: what an agent that starts reads
     discover_hosts.sh       files that are the same in every generation
-    .notified               the newest generation that processes were told of
+    .running .ended         of the wrapper, for a sidecar
+    .notified               the newest generation that processes were told of, and what else
 
 A kill at any point leaves the old generation or the new one in force. What it leaves lying about
 has names that nobody reads, and goes away at the next write. At least one generation besides the
@@ -19,7 +20,8 @@ import os
 import re
 import shutil
 import stat
-from typing import Dict, List, Mapping, Optional
+import threading
+from typing import Dict, List, Mapping, NamedTuple, Optional
 
 from framework.agent.files import write_atomically
 from framework.api.roster import RosterError, decode_roster, encode_roster
@@ -30,9 +32,18 @@ CURRENT = "current"
 NOTIFIED_FILE = ".notified"
 STATE_FILE = ".agent.json"
 _GENERATION = re.compile(r"gen-([1-9][0-9]{0,17})\Z")
-_NUMBER = re.compile(r"[1-9][0-9]{0,17}\Z")
+_TOLD = re.compile(r"([0-9]{1,18}) leaving=([!-~]{0,40}) completing=(?:0|(1))\n\Z")
 _LEFTOVER = re.compile(r"\.(new|old|link)-[0-9a-f]{12}\Z|.*\.[0-9a-f]{12}\.tmp\Z")
+_MAX_TOLD_BYTES = 256
 _MAX_STATE_BYTES = 16 * 1024 * 1024
+
+
+class Told(NamedTuple):
+    """What processes were told last: a generation (0: none), a drain's deadline, the end."""
+
+    generation: int = 0
+    leaving: str = ""
+    completing: bool = False
 
 
 class Writer:
@@ -66,6 +77,14 @@ class Writer:
         for file_name, file in fixed.items():
             self._write_fixed(file_name, file)
         self._swap(name)
+
+    def settle(self) -> None:
+        """Do what can wait until processes were told: it takes longer than all the rest.
+
+        Raises:
+            OSError: The disk is broken.
+        """
+        _sync(self._directory)
         self._clean()
 
     def read_shown(self) -> Optional[Shown]:
@@ -77,18 +96,21 @@ class Writer:
         """Read an older generation, if it is still there."""
         return self._read_state(f"gen-{number}")
 
-    def read_notified(self) -> int:
-        """Read of which generation processes were told last; 0 if of none."""
-        text = self._read_text(NOTIFIED_FILE, 32).strip()
-        return int(text) if _NUMBER.match(text) else 0
+    def read_told(self) -> Told:
+        """Read what processes were told last."""
+        match = _TOLD.match(self._read_text(NOTIFIED_FILE, _MAX_TOLD_BYTES))
+        if match is None:
+            return Told()  # written by nobody of ours: as if nothing were there
+        return Told(int(match.group(1)), match.group(2), bool(match.group(3)))
 
-    def note_notified(self, number: int) -> None:
-        """Note that processes were told of a generation.
+    def note_told(self, told: Told) -> None:
+        """Note what processes were told.
 
         Raises:
             OSError: It cannot be written.
         """
-        write_atomically(self._get_path(NOTIFIED_FILE), b"%d\n" % number, 0o444)
+        text = f"{told.generation} leaving={told.leaving} completing={int(told.completing)}\n"
+        write_atomically(self._get_path(NOTIFIED_FILE), text.encode(), 0o444)
 
     def find_last_number(self) -> int:
         """Find the number of the generation in force, whoever wrote it; 0 if there is none."""
@@ -100,16 +122,16 @@ class Writer:
         new = self._get_path(".new-" + os.urandom(6).hex())
         os.mkdir(new, 0o700)
         try:
-            for file_name, file in files.items():
-                _write_new(os.path.join(new, file_name), file)
+            paths = [os.path.join(new, file_name) for file_name in files]
+            for path, file in zip(paths, files.values()):
+                _write_new(path, file)
             os.chmod(new, 0o755)  # noqa: S103  (whatever the umask is)
-            _sync_directory(new)
+            _sync_all([*paths, new])
             self._remove(name)  # of an agent that was killed before it was in force
             os.rename(new, self._get_path(name))
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)
             raise
-        _sync_directory(self._directory)
 
     def _write_fixed(self, name: str, file: RenderedFile) -> None:
         path = self._get_path(name)
@@ -129,13 +151,13 @@ class Writer:
             with contextlib.suppress(OSError):
                 os.unlink(link)
             raise
-        _sync_directory(self._directory)
 
     def _clean(self) -> None:
         """Remove what nobody needs; what cannot be removed now is tried again next time."""
         current = self.find_last_number()
         numbers = [int(name[4:]) for name in self._list_generations()]
-        kept = {current, self.read_notified(), max((n for n in numbers if n < current), default=0)}
+        before = max((n for n in numbers if n < current), default=0)
+        kept = {current, before, self.read_told().generation}
         for number in numbers:
             # One above the current was never in force: its agent was killed just before.
             if number not in kept or number > current:
@@ -215,13 +237,37 @@ def _write_new(path: str, file: RenderedFile) -> None:
         while left:
             left = left[os.write(descriptor, left) :]
         os.fchmod(descriptor, file.mode)
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync_all(paths: List[str]) -> None:
+    """Have files reach the disk, side by side: one after the other each waits for its journal.
+
+    Nothing else needs to: what is renamed later does not reach the disk before.
+
+    Raises:
+        OSError: One cannot.
+    """
+    faults: List[OSError] = []
+
+    def sync(path: str) -> None:
+        try:
+            _sync(path)
+        except OSError as e:
+            faults.append(e)
+
+    threads = [threading.Thread(target=sync, args=(path,), name="sync") for path in paths]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

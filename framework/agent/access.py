@@ -35,6 +35,12 @@ class Access(NamedTuple):
     client_key_pem: str = ""
 
     @property
+    def is_usable(self) -> bool:
+        """Tell whether it can be more than an anonymous request to a cluster's server."""
+        has_token = bool(self.token or self.token_file)
+        return has_token or bool(self.client_cert_file or self.client_cert_pem) or not self.tls
+
+    @property
     def address(self) -> str:
         """The server as a URL, for messages."""
         scheme = "https" if self.tls else "http"

@@ -1,7 +1,7 @@
 """Time and jitter for the agents.
 
 ``framework.clock`` needs a newer Python and loads ``uuid`` and ``random``, which an agent that
-lives for some milliseconds cannot afford. Tests pass their own object with these three methods.
+lives for some milliseconds cannot afford. Tests pass their own object with these methods.
 """
 
 import os
@@ -18,6 +18,10 @@ class AgentClock:
     def sleep(self, seconds: float) -> None:
         """Sleep; a signal handler that raises ends it."""
         time.sleep(seconds)
+
+    def to_machine(self, seconds: float) -> float:
+        """Convert seconds for timers of the machine (sockets), which a faster clock is not."""
+        return seconds
 
     def uniform(self, low: float, high: float) -> float:
         """Return a number of [low, high)."""

@@ -1,12 +1,12 @@
 """A minimal HTTP/1.1 client: one connection, one request at a time, every wait bounded.
 
 Called by ``watch`` and ``sources``. ``http.client`` would load ``email`` and take more time and
-memory than all the rest of an agent. Not here: redirects, proxies, compression (not asked for),
-what a status means.
+memory than all the rest of an agent. Not here: redirects, proxies, what a status means.
 """
 
 import json
 import socket
+import zlib
 from typing import Any, Dict, NamedTuple, Optional
 
 from framework.agent.access import Access, AccessError
@@ -16,6 +16,7 @@ _MAX_HEAD_BYTES = 64 * 1024
 _MAX_BODY_BYTES = 64 * 1024 * 1024
 _RECEIVE_BYTES = 64 * 1024
 _NO_BODY = (204, 304)
+_JSON = "application/json"
 
 
 class UnreachableError(Exception):
@@ -128,11 +129,25 @@ class BodyDecoder:
 class Connection:
     """One connection to the API server, opened when needed and reused while the server allows."""
 
-    def __init__(self, access: Access, clock: AgentClock, timeout_seconds: float = 10.0) -> None:
-        """Bound connecting and each wait for a head or a whole body by ``timeout_seconds``."""
+    def __init__(
+        self,
+        access: Access,
+        clock: AgentClock,
+        timeout_seconds: float = 10.0,
+        *,
+        accept: str = _JSON,
+        takes_gzip: bool = False,
+    ) -> None:
+        """Bound connecting and each wait for a head or a whole body by ``timeout_seconds``.
+
+        Whole answers may come compressed with ``takes_gzip``; a watch is never asked so, because
+        a compressed stream is told in blocks, not in events.
+        """
         self._access = access
         self._clock = clock
         self._timeout_seconds = timeout_seconds
+        self._accept = accept
+        self._takes_gzip = takes_gzip
         self._socket: Any = None
         self._tls_context: Any = None
         self._pending = b""
@@ -159,6 +174,8 @@ class Connection:
     def _fetch_once(self, method: str, path: str, body: Optional[bytes], deadline: float) -> Answer:
         head = self.start(method, path, body)
         received = self.read_rest(deadline)
+        if head.headers.get("content-encoding", "").lower() == "gzip":
+            received = _gunzip(received)
         if head.headers.get("connection", "").lower() == "close":
             self.close()
         return Answer(head, received)
@@ -173,7 +190,7 @@ class Connection:
         try:
             if self._socket is None:
                 self._connect()
-            self._socket.settimeout(self._timeout_seconds)
+            self._socket.settimeout(self._clock.to_machine(self._timeout_seconds))
             self._socket.sendall(self._render_request(method, path, body))
             head = self._read_head(deadline)
             while head.status // 100 == 1:
@@ -240,11 +257,35 @@ class Connection:
         self._pending = b""
         self._body = None
 
+    def open(self) -> None:
+        """Connect ahead of the first request, so that it need not wait for that.
+
+        Raises:
+            UnreachableError: It cannot; a request may try again.
+        """
+        if self._socket is None:
+            try:
+                self._connect()
+            except OSError as e:
+                self.close()
+                raise UnreachableError(f"{self._access.address}: {e}") from e
+
+    def get_file_number(self) -> int:
+        """Return what ``select`` waits on; -1 without a connection."""
+        return -1 if self._socket is None else int(self._socket.fileno())
+
+    def has_pending(self) -> bool:
+        """Tell whether bytes have arrived that no ``select`` would tell of."""
+        if self._socket is None:
+            return False
+        return bool(self._pending) or (self._access.tls and self._socket.pending() > 0)
+
     def _connect(self) -> None:
         access = self._access
         # As bytes, because a str would make the resolver load the IDNA codec.
         host = access.host.encode("ascii") if access.host.isascii() else access.host
-        plain = socket.create_connection((host, access.port), self._timeout_seconds)  # type: ignore[arg-type]
+        timeout = self._clock.to_machine(self._timeout_seconds)
+        plain = socket.create_connection((host, access.port), timeout)  # type: ignore[arg-type]
         self._socket = plain
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not access.tls:
@@ -260,9 +301,11 @@ class Connection:
         lines = [
             f"{method} {self._access.path_prefix}{path} HTTP/1.1",
             "Host: " + self._access.authority,
-            "Accept: application/json",
+            "Accept: " + self._accept,
             "User-Agent: frameworkbarrier-agent",
         ]
+        if self._takes_gzip:
+            lines.append("Accept-Encoding: gzip")
         token = self._access.read_token()
         if token:
             lines.append("Authorization: Bearer " + token)
@@ -286,7 +329,8 @@ class Connection:
 
     def _receive(self, deadline: float) -> Optional[bytes]:
         # A timeout of 0 would mean "do not block", which raises another error.
-        self._socket.settimeout(max(0.001, deadline - self._clock.monotonic()))
+        seconds = self._clock.to_machine(deadline - self._clock.monotonic())
+        self._socket.settimeout(max(0.001, seconds))
         try:
             received = self._socket.recv(_RECEIVE_BYTES)
         except socket.timeout:
@@ -295,6 +339,17 @@ class Connection:
             self.close()
             raise UnreachableError(f"{self._access.address}: {e}") from e
         return bytes(received)
+
+
+def _gunzip(blob: bytes) -> bytes:
+    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        raw = decompressor.decompress(blob, _MAX_BODY_BYTES)
+    except zlib.error as e:
+        raise UnreachableError(f"broken compressed answer: {e}") from e
+    if not decompressor.eof:
+        raise UnreachableError("a compressed answer that is cut off or too long")
+    return raw
 
 
 def is_number(text: str) -> bool:

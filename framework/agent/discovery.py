@@ -38,6 +38,21 @@ def load_access(env: Mapping[str, str]) -> Access:
     return _load_service_account(env, f"https://{bracketed}:{port}")
 
 
+def load_access_unless_dns(env: Mapping[str, str], *, may_use_dns: bool) -> Optional[Access]:
+    """Find the API server; None in a Pod without a token that ``may_use_dns``.
+
+    Raises:
+        AccessError: As ``load_access``, where DNS is no source.
+    """
+    try:
+        access = load_access(env)
+    except AccessError:
+        if may_use_dns:
+            return None
+        raise
+    return None if may_use_dns and not access.is_usable else access
+
+
 def _load_service_account(env: Mapping[str, str], address: str) -> Access:
     tls, host, port, prefix = parse_address(address)
     directory = env.get(constants.SERVICE_ACCOUNT_DIR_ENV) or constants.SERVICE_ACCOUNT_DIR

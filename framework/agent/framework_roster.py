@@ -26,7 +26,8 @@ from framework.api.roster import (
 
 _MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 _STATE_COMPLETED = "Completed"
-_ADDRESSED_STATES = ("AttemptPreparing", "AttemptRunning")
+_STATE_RUNNING = "AttemptRunning"
+_ADDRESSED_STATES = ("AttemptPreparing", _STATE_RUNNING)
 _COMPLETING_STATES = (
     "AttemptDeletionPending",
     "AttemptDeletionRequested",
@@ -145,7 +146,8 @@ def _build_role(
         name=str(spec["name"]),
         wanted=wanted,
         minimum=wanted if minimum is None else min(int(minimum), wanted),
-        running=False,
+        running=len(members) + len(completed) == wanted
+        and all(tasks[member.index].get("state") == _STATE_RUNNING for member in members),
         members=tuple(members),
         completed=tuple(completed),
         absent=tuple(sorted(absent)),

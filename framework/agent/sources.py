@@ -5,6 +5,7 @@ how it fares; what that means for the agent is decided there.
 """
 
 import base64
+import contextlib
 import json
 from typing import Any, Dict, NamedTuple, Optional
 
@@ -17,7 +18,8 @@ from framework.agent.framework_roster import (
     build_view,
     decompress_framework,
 )
-from framework.agent.watch import HEALTH_BY_STATUS, Health, ObjectWatch
+from framework.agent.health import HEALTH_BY_STATUS, Health, SourceState, advance
+from framework.agent.watch import METADATA_ONLY, ObjectWatch
 from framework.api import constants
 from framework.api.roster import Progress, Roster, RosterError, decode_progress, decode_roster
 
@@ -33,14 +35,6 @@ class AttemptConfigMap(NamedTuple):
     roster: Optional[Roster]
     progress: Optional[Progress]
     problem: str
-
-
-class SourceState(NamedTuple):
-    """How a source fares, and since when (the agent's monotonic time)."""
-
-    health: Health
-    since: float
-    message: str
 
 
 def parse_configmap(body: Dict[str, Any]) -> AttemptConfigMap:
@@ -93,9 +87,17 @@ class ConfigMapSource:
                 self.configmap, self._version = None, 0
             elif not self._is_older(change.body):
                 self.configmap = parse_configmap(change.body)
-        self.state = _advance(
+        self.state = advance(
             self.state, self._watch.health, self._watch.message, self._clock.monotonic()
         )
+
+    def get_file_number(self) -> int:
+        """Return what ``select`` waits on; -1 if there is nothing."""
+        return self._watch.get_file_number()
+
+    def get_idle_seconds(self) -> float:
+        """Return how long ``poll`` need not be called if nothing arrives."""
+        return self._watch.get_idle_seconds()
 
     def close(self) -> None:
         """Close the watch."""
@@ -114,7 +116,7 @@ class ConfigMapSource:
 
 
 class FrameworkSource:
-    """The Framework, read on demand."""
+    """The Framework, read on demand; a watch of its metadata alone tells when that is worth it."""
 
     def __init__(
         self,
@@ -126,22 +128,62 @@ class FrameworkSource:
         is_attempt_aware: bool,
     ) -> None:
         """Read the Framework ``name``; ``is_attempt_aware`` as ``build_view`` takes it."""
-        self._connection = Connection(access, clock)
+        self._connection = Connection(access, clock, takes_gzip=True)
         self._clock = clock
-        collection = f"/apis/{constants.API_VERSION}/namespaces/{namespace}"
-        self._path = f"{collection}/{constants.FRAMEWORK_PLURAL}/{name}"
+        collection = f"/apis/{constants.API_VERSION}/namespaces/{namespace}/" + (
+            constants.FRAMEWORK_PLURAL
+        )
+        self._watch = ObjectWatch(access, clock, collection, name, accept=METADATA_ONLY)
+        self._path = f"{collection}/{name}"
         self._is_attempt_aware = is_attempt_aware
+        self._told_version = ""
+        self._read_version = ""
         self.framework: Optional[Dict[str, Any]] = None
         self.view: Optional[FrameworkView] = None
         self.retry_after_seconds = 0.0
         self.state = SourceState(Health.STARTING, clock.monotonic(), "")
 
+    def poll(self, timeout_seconds: float) -> None:
+        """Wait at most about ``timeout_seconds`` for word that the Framework changed."""
+        for change in self._watch.poll(timeout_seconds):
+            version = (change.body or {}).get("metadata", {}).get("resourceVersion")
+            self._told_version = str(version or "deleted")
+
+    @property
+    def watch_health(self) -> Health:
+        """How the watch fares; ``state`` is about reading."""
+        return self._watch.health
+
+    @property
+    def has_news(self) -> bool:
+        """Tell whether the watch told of a newer form than the one read last."""
+        told, read = self._told_version, self._read_version
+        if told.isdigit() and read.isdigit():
+            return int(told) > int(read)
+        return told not in {"", read}
+
+    def get_file_number(self) -> int:
+        """Return what ``select`` waits on; -1 if there is nothing."""
+        return self._watch.get_file_number()
+
+    def get_idle_seconds(self) -> float:
+        """Return how long ``poll`` need not be called if nothing arrives."""
+        return self._watch.get_idle_seconds()
+
+    def prepare(self) -> None:
+        """Connect ahead of the next read; whether that worked is seen then."""
+        with contextlib.suppress(UnreachableError):
+            self._connection.open()
+
     def read(self, *, is_cached: bool = True) -> None:
-        """Read it once: from the server's cache, or the newest form.
+        """Read it once: from the server's cache (as new as the watch told), or the newest form.
 
         What was read before is forgotten when the object is gone, and kept on other failures.
         """
-        query = "?resourceVersion=0" if is_cached else ""
+        # A server behind the one watched refuses the version told: then whatever it has.
+        is_asked_for = self.state.health is Health.HEALTHY and self._told_version.isdigit()
+        version = self._told_version if is_asked_for else "0"
+        query = f"?resourceVersion={version}" if is_cached else ""
         self.retry_after_seconds = 0.0
         health, message = Health.UNREACHABLE, ""
         try:
@@ -159,10 +201,15 @@ class FrameworkSource:
             self.framework = self.view = None
         if health is Health.UNAUTHORIZED:
             self._connection.close()  # the next one reads the token anew
-        self.state = _advance(self.state, health, message, self._clock.monotonic())
+        self.state = advance(self.state, health, message, self._clock.monotonic())
+
+    def stop_watching(self) -> None:
+        """Close the watch, which is opened again when it is polled."""
+        self._watch.close()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close both connections."""
+        self._watch.close()
         self._connection.close()
 
     def _take(self, body: bytes) -> None:
@@ -173,12 +220,6 @@ class FrameworkSource:
         if not isinstance(parsed, dict):
             raise FrameworkError("the answer is no JSON object")
         framework = decompress_framework(parsed)
+        self._read_version = str(_read_object(parsed, "metadata").get("resourceVersion") or "")
         self.view = build_view(framework, is_attempt_aware=self._is_attempt_aware)
         self.framework = framework
-
-
-def _advance(state: SourceState, health: Health, message: str, now: float) -> SourceState:
-    """Keep the time since when a source is in its present health."""
-    if health is state.health:
-        return state._replace(message=message)
-    return SourceState(health, now, message)

@@ -6,13 +6,13 @@ server ends a watch whenever it likes: an ended watch is normal. What an object 
 by the source.
 """
 
-import enum
 import json
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
 from framework.agent.connection import Answer, Connection, Head, UnreachableError
+from framework.agent.health import HEALTH_BY_STATUS, Health
 
 # Bookmarks come every 60 s, so a longer silence means a dead connection.
 READ_DEADLINE_SECONDS = 90.0
@@ -20,31 +20,11 @@ _BACKOFF_FIRST_SECONDS = 0.2
 _BACKOFF_MAX_SECONDS = 5.0
 # A missing right is seldom granted within seconds, and asking costs the server.
 _DENIED_BACKOFF_SECONDS = 5.0
+# Of an object, only its metadata: enough to learn that it changed.
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_JSON = "application/json"
 _MAX_LINE_BYTES = 16 * 1024 * 1024
-_OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _GONE = 200, 401, 403, 404, 410
-
-
-class Health(enum.Enum):
-    """How a source fares. The values are words for messages."""
-
-    STARTING = "starting"
-    HEALTHY = "healthy"
-    UNAUTHORIZED = "not authenticated"
-    FORBIDDEN = "forbidden"
-    NOT_FOUND = "not found"
-    UNREACHABLE = "unreachable"
-
-    @property
-    def reason(self) -> str:
-        """The health as a CamelCase reason, for machines."""
-        return self.name.title().replace("_", "")
-
-
-HEALTH_BY_STATUS = {
-    _UNAUTHORIZED: Health.UNAUTHORIZED,
-    _FORBIDDEN: Health.FORBIDDEN,
-    _NOT_FOUND: Health.NOT_FOUND,
-}
+_OK, _GONE = 200, 410
 
 
 class Change(NamedTuple):
@@ -66,10 +46,18 @@ class _Ended(Exception):  # noqa: N818  (no error: an ended watch is normal)
 class ObjectWatch:
     """The watch. ``poll`` it in a loop; ``health`` and ``message`` tell how it fares."""
 
-    def __init__(self, access: Access, clock: AgentClock, collection_path: str, name: str) -> None:
+    def __init__(
+        self,
+        access: Access,
+        clock: AgentClock,
+        collection_path: str,
+        name: str,
+        *,
+        accept: str = _JSON,
+    ) -> None:
         """Watch the object ``name`` of a collection such as ``/api/v1/namespaces/x/configmaps``."""
         self._clock = clock
-        self._connection = Connection(access, clock)
+        self._connection = Connection(access, clock, accept=accept)
         self._path = f"{collection_path}?watch=true&fieldSelector=metadata.name%3D{name}"
         self._resource_version = "0"
         self._streaming = False
@@ -103,8 +91,22 @@ class ObjectWatch:
         changes, self._changes = self._changes, []
         return changes
 
+    def get_file_number(self) -> int:
+        """Return what ``select`` waits on; -1 where only time brings this watch on."""
+        return self._connection.get_file_number() if self._streaming else -1
+
+    def get_idle_seconds(self) -> float:
+        """Return how long ``poll`` need not be called if nothing arrives."""
+        now = self._clock.monotonic()
+        if not self._streaming:
+            return max(0.0, self._next_attempt_at - now)
+        if self._connection.has_pending():
+            return 0.0
+        return max(0.0, self._silent_since + READ_DEADLINE_SECONDS - now)
+
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; the next ``poll`` opens it again where it was."""
+        self._streaming = False
         self._connection.close()
 
     def _start(self) -> None:

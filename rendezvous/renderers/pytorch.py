@@ -16,6 +16,7 @@ from rendezvous.renderers.rendered import Rendered
 
 ELASTIC = "elastic"
 _C10D = "c10d"
+_FRAMEWORK = "framework"
 
 
 def render(view: View, options: Options) -> Rendered:
@@ -66,12 +67,17 @@ def _render_static(view: View, options: Options, coordinator: Peer) -> Dict[str,
 
 
 def _render_elastic(view: View, options: Options, coordinator: Peer) -> Dict[str, str]:
-    low, high = _choose_bounds(view, options)
+    is_framework = options.torch_backend == _FRAMEWORK
+    # That backend has no bounds: the members are those of the Framework.
+    low, high = (1, len(view.ranked)) if is_framework else _choose_bounds(view, options)
     conf = [options.torch_rdzv_conf] if options.torch_rdzv_conf else []
     endpoint = options.torch_endpoint
     if options.torch_backend == _C10D and not endpoint:
         # Else whichever agent shares the endpoint's host may win the store, and die with it.
         conf.append("is_host=1" if view.rank == 0 else "is_host=0")
+        endpoint = join_port(coordinator.address, options.torch_rdzv_port)
+    elif is_framework and not endpoint:
+        # Its store stands on whoever is rank 0 then: of the endpoint only the port counts.
         endpoint = join_port(coordinator.address, options.torch_rdzv_port)
     if not endpoint:
         raise RefusedError(

@@ -7,6 +7,7 @@ shows.
 
 import base64
 import contextlib
+import gzip
 import json
 import queue
 import threading
@@ -29,6 +30,7 @@ from framework.api.roster import (
 
 CONFIGMAP_UID = "cm-uid"
 INSTANCE_UID = "0_cm-uid"
+COMPRESSED_BYTES = 128 * 1024
 CLOSE = object()
 """An event that ends the watch in the middle of a chunk."""
 
@@ -199,10 +201,16 @@ class ApiServer:
     """The server's script: change the fields at any time, put watch events into ``events``."""
 
     def __init__(self) -> None:
-        self.framework: dict[str, Any] | None = make_framework()
+        self._framework: dict[str, Any] | None = make_framework()
+        self._framework_changed = threading.Condition()
+        self._version = 7
+        self._is_stopping = False
         self.events: queue.Queue[Any] = queue.Queue()
+        self._old_events: list[queue.Queue[Any]] = []
         self.tokens: set[str] | None = None
         self.forbidden: set[str] = set()
+        self.forbidden_watches: set[str] = set()
+        self.gzip_answers = 0
         self.requests: queue.Queue[str] = queue.Queue()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.script = self
@@ -213,11 +221,50 @@ class ApiServer:
     def address(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
+    @property
+    def framework(self) -> dict[str, Any] | None:
+        return self._framework
+
+    @framework.setter
+    def framework(self, framework: dict[str, Any] | None) -> None:
+        """Store it with the next version, and tell all watches of Frameworks."""
+        with self._framework_changed:
+            self._version += 1
+            if framework is not None:
+                metadata = {**framework["metadata"], "resourceVersion": str(self._version)}
+                framework = {**framework, "metadata": metadata}
+            self._framework = framework
+            self._framework_changed.notify_all()
+
+    def show_framework(self, framework: dict[str, Any]) -> None:
+        """Store it byte for byte, with the version it has."""
+        with self._framework_changed:
+            self._version = int(framework["metadata"]["resourceVersion"])
+            self._framework = framework
+            self._framework_changed.notify_all()
+
+    def wait_for_framework(self, seen_version: int) -> tuple[int, dict[str, Any] | None] | None:
+        """Wait for a form newer than ``seen_version``; None when the server stops."""
+        with self._framework_changed:
+            self._framework_changed.wait_for(
+                lambda: self._version > seen_version or self._is_stopping
+            )
+            return None if self._is_stopping else (self._version, self._framework)
+
     def add(self, configmap: dict[str, Any], kind: str = "ADDED") -> None:
         self.events.put({"type": kind, "object": configmap})
 
+    def new_events(self) -> None:
+        """Leave the open watches to the events they have; new ones get what is added from now."""
+        self._old_events.append(self.events)
+        self.events = queue.Queue()
+
     def stop(self) -> None:
-        self.events.put(None)
+        for events in (*self._old_events, self.events):
+            events.put(None)
+        with self._framework_changed:
+            self._is_stopping = True
+            self._framework_changed.notify_all()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -239,44 +286,84 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         script = self.server.script
         script.requests.put(self.path)
-        plural = "frameworks" if "/frameworks/" in self.path else "configmaps"
+        plural = "frameworks" if "/frameworks" in self.path else "configmaps"
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if script.tokens is not None and token not in script.tokens:
             self._answer(401, {"kind": "Status", "message": "Unauthorized", "code": 401})
-        elif plural in script.forbidden:
+        elif plural in script.forbidden or (
+            "watch=true" in self.path and plural in script.forbidden_watches
+        ):
             message = f"{plural} is forbidden"
             self._answer(403, {"kind": "Status", "message": message, "code": 403})
         elif plural == "configmaps":
             with contextlib.suppress(OSError):
                 self._watch(script)
+        elif "watch=true" in self.path:
+            with contextlib.suppress(OSError):
+                self._watch_framework(script)
         elif script.framework is None:
             self._answer(404, {"kind": "Status", "message": "not found", "code": 404})
         else:
             self._answer(200, script.framework)
 
+    def do_POST(self) -> None:
+        """Answer a SelfSubjectAccessReview."""
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        plural = review["spec"]["resourceAttributes"]["resource"]
+        self.server.script.requests.put(f"review {plural}")
+        is_allowed = plural not in self.server.script.forbidden
+        self._answer(201, {**review, "status": {"allowed": is_allowed}})
+
     def _answer(self, status: int, body: dict[str, Any]) -> None:
         content = json.dumps(body).encode()
         self.send_response(status)
+        # As the API server does: only what is large, and only for who asks.
+        if len(content) > COMPRESSED_BYTES and self.headers["Accept-Encoding"] == "gzip":
+            content = gzip.compress(content)
+            self.server.script.gzip_answers += 1
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+    def _watch_framework(self, script: ApiServer) -> None:
+        """Tell of the metadata alone, as ``as=PartialObjectMetadata`` asks for."""
+        assert "as=PartialObjectMetadata" in self.headers["Accept"]
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        seen, kind = 0, "ADDED"
+        while (changed := script.wait_for_framework(seen)) is not None:
+            seen, framework = changed
+            if framework is None:
+                kind, metadata = "DELETED", {"name": "f", "resourceVersion": str(seen)}
+            else:
+                metadata = framework["metadata"]
+            self._send_event({"type": kind, "object": {"metadata": metadata}})
+            kind = "MODIFIED"
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _send_event(self, event: dict[str, Any]) -> None:
+        line = json.dumps(event).encode() + b"\n"
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+        self.wfile.flush()
 
     def _watch(self, script: ApiServer) -> None:
         self.close_connection = True
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+        events = script.events
         while True:
-            event = script.events.get()
+            event = events.get()
             if event is None:
                 self.wfile.write(b"0\r\n\r\n")
                 return
             if event is CLOSE:
                 self.wfile.write(b'40\r\n{"type":"MODI')
                 return
-            line = json.dumps(event).encode() + b"\n"
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
-            self.wfile.flush()
+            self._send_event(event)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 import pytest
 
 from barrier.config import ConfigError, FrameworkJson, load_config
-from framework.api.roster import fingerprint_uid
 from tests.barrier.test_decision import ENV
 
 
@@ -15,7 +14,9 @@ def test_load_config_defaults() -> None:
     assert config.configmap == "f-attempt"
     assert config.working_dir == "/mnt/frameworkbarrier"
     assert config.identity is not None
-    assert config.identity.fingerprint == fingerprint_uid("pod-1")
+    assert config.identity.pod_uid == "pod-1"
+    assert config.gang.configmap == "f-attempt"
+    assert config.expected is None
 
 
 def test_load_config_no_identity_is_none_and_names_what_is_missing() -> None:
@@ -23,6 +24,7 @@ def test_load_config_no_identity_is_none_and_names_what_is_missing() -> None:
     config = load_config(env)
     assert config.identity is None
     assert config.missing_identity == ("FC_POD_UID",)
+    assert not config.gang.configmap
 
 
 @pytest.mark.parametrize(
@@ -65,3 +67,29 @@ def test_load_config_all_faults_are_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         load_config({"BARRIER_CHECK_TIMEOUT_SEC": "x", "BARRIER_QUORUM_GRACE_SEC": "y"})
     assert len(caught.value.faults) == 4
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({"BARRIER_EXPECT": "worker=4"}, ""),
+        ({"BARRIER_EXPECT": "ps=1, worker=2"}, ""),
+        ({"BARRIER_EXPECT": "worker"}, "is not ROLE=COUNT"),
+        ({"BARRIER_EXPECT": "worker=10001"}, "is not ROLE=COUNT"),
+        ({"BARRIER_EXPECT": "worker=2,worker=3"}, "given twice"),
+        ({"BARRIER_EXPECT": "worker=1"}, "lacks this Pod, worker/1"),
+        ({"BARRIER_EXPECT": "ps=1"}, "lacks this Pod, worker/1"),
+        ({"BARRIER_EXPECT": "worker=2", "BARRIER_REQUIRE": "ps=dns"}, "lacks; add it there"),
+        ({"BARRIER_DNS_NAME": "{role}-{index}.train"}, ""),
+        ({"BARRIER_DNS_NAME": "{role}.train"}, "{index}"),
+        ({"BARRIER_DNS_NAME": "{role}-{index}.{pod}"}, "{index}"),
+        ({"BARRIER_DNS_NAME": "{role}-{index}.$(id)"}, "{index}"),
+    ],
+)
+def test_load_config_dns(env: dict[str, str], expected: str) -> None:
+    if not expected:
+        assert load_config({**ENV, **env}).dns_name
+        return
+    with pytest.raises(ConfigError) as caught:
+        load_config({**ENV, **env})
+    assert expected in str(caught.value)

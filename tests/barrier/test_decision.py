@@ -15,13 +15,13 @@ from barrier.decision import (
     Pass,
     Wait,
     decide,
-    needs_framework,
     note_first_sight,
 )
 from framework.agent.exitcodes import ExitCode
 from framework.agent.framework_roster import FrameworkView, build_view
-from framework.agent.sources import AttemptConfigMap, SourceState
-from framework.agent.watch import Health
+from framework.agent.gang import PUBLISHED, READ, Knowledge, needs_framework
+from framework.agent.health import Health, SourceState
+from framework.agent.sources import AttemptConfigMap
 from framework.api.roster import (
     CompletedTask,
     Member,
@@ -74,15 +74,15 @@ def observe(
     is_denial_confirmed: bool = False,
 ) -> Observation:
     seen = Health.STARTING if view is None else Health.HEALTHY
-    return Observation(
+    knowledge = Knowledge(
         started_at=0.0,
         configmap=configmap,
         configmap_state=configmap_state or state(Health.HEALTHY),
         view=view,
         framework_state=framework_state or state(seen),
-        first_sight=first_sight,
         is_denial_confirmed=is_denial_confirmed,
     )
+    return Observation(knowledge, first_sight)
 
 
 def view_of(*tasks: dict[str, Any], **changes: Any) -> FrameworkView:
@@ -125,7 +125,7 @@ RETRIED = Member(1, ("10.0.0.3",), fingerprint_uid("pod-1"), 1)
     ],
 )
 def test_decide_complete_roster_passes(roster: Roster) -> None:
-    assert decide(observe(make_configmap(roster)), CONFIG, 0.0) == Pass(roster)
+    assert decide(observe(make_configmap(roster)), CONFIG, 0.0) == Pass(roster, PUBLISHED)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_decide_quorum_gives_the_rest_time(
 ) -> None:
     decision = decide(observe(make_configmap(QUORUM), first_sight=first_sight), CONFIG, now)
     if is_passed:
-        assert decision == Pass(QUORUM)
+        assert decision == Pass(QUORUM, PUBLISHED)
     else:
         assert isinstance(decision, Wait)
         assert decision.reason == "QuorumGrace"
@@ -217,7 +217,9 @@ def test_decide_quorum_gives_the_rest_time(
 
 def test_decide_quorum_rest_arrives_in_grace_passes() -> None:
     sight = FirstSight(1, 100.0)
-    assert decide(observe(make_configmap(FULL), first_sight=sight), CONFIG, 101.0) == Pass(FULL)
+    assert decide(observe(make_configmap(FULL), first_sight=sight), CONFIG, 101.0) == Pass(
+        FULL, PUBLISHED
+    )
 
 
 def test_decide_quorum_lost_in_grace_waits_on() -> None:
@@ -266,7 +268,7 @@ def test_decide_configmap_forbidden_follows_the_framework(
 ) -> None:
     decision = decide(observe(configmap_state=FORBIDDEN, view=view), CONFIG, 1.0)
     if reason is None:
-        assert decision == Pass(view.roster)
+        assert decision == Pass(view.roster, READ)
     else:
         assert isinstance(decision, Wait)
         assert decision.reason == reason
@@ -284,13 +286,13 @@ def test_decide_framework_read_while_roster_may_come_waits() -> None:
 def test_decide_original_controllers_configmap_follows_the_framework() -> None:
     configmap = make_configmap(None, carries_roster=False)
     view = view_of()
-    assert decide(observe(configmap, view=view), CONFIG, 1.0) == Pass(view.roster)
+    assert decide(observe(configmap, view=view), CONFIG, 1.0) == Pass(view.roster, READ)
 
 
 def test_decide_without_identity_follows_the_originals_rule() -> None:
     done = [make_task(i, f"10.0.0.{i + 2}", state="Completed") for i in range(2)]
     view = build_view(make_framework(*done), is_attempt_aware=False)
-    assert decide(observe(view=view), STRANGER, 1.0) == Pass(view.roster)
+    assert decide(observe(view=view), STRANGER, 1.0) == Pass(view.roster, READ)
     scaling = [*done[:1], {**done[1], "deletionPending": True}]
     view = build_view(make_framework(*scaling), is_attempt_aware=False)
     assert isinstance(decide(observe(view=view), STRANGER, 1.0), Wait)
@@ -364,12 +366,12 @@ def test_decide_failures(observation: Observation, now: float, expected: ExitCod
 
 
 def test_needs_framework_only_without_a_roster_to_come() -> None:
-    assert not needs_framework(observe(), CONFIG, 9.9)
-    assert needs_framework(observe(), CONFIG, 10.0)
-    assert not needs_framework(observe(make_configmap(None)), CONFIG, 500.0)
+    assert not needs_framework(observe().knowledge, CONFIG.gang, 9.9)
+    assert needs_framework(observe().knowledge, CONFIG.gang, 10.0)
+    assert not needs_framework(observe(make_configmap(None)).knowledge, CONFIG.gang, 500.0)
     unreachable = observe(make_configmap(None), configmap_state=state(Health.UNREACHABLE, 50.0))
-    assert not needs_framework(unreachable, CONFIG, 59.9)
-    assert needs_framework(unreachable, CONFIG, 60.0)
+    assert not needs_framework(unreachable.knowledge, CONFIG.gang, 59.9)
+    assert needs_framework(unreachable.knowledge, CONFIG.gang, 60.0)
 
 
 ADDRESSES = st.sampled_from(["", "10.0.0.9", "fd00::9"])

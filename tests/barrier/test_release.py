@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from barrier.config import Config, load_config
+from barrier.decision import Pass
 from barrier.release import ReleaseError, check_working_dir, release, wants_framework_json
 from barrier.report import Reporter
 from framework.agent.exitcodes import ExitCode
 from framework.agent.framework_roster import FrameworkView, build_view
-from framework.agent.sources import SourceState
-from framework.agent.watch import Health
+from framework.agent.gang import PUBLISHED
+from framework.agent.health import Health, SourceState
 from framework.api.roster import Roster
 from tests.barrier.api_server import make_framework, make_roster, make_task
 from tests.barrier.test_decision import ENV
@@ -30,6 +31,12 @@ class ScriptedFrameworks:
         self.state = SourceState(Health.STARTING, 0.0, "")
         self.retry_after_seconds = 0.0
         self.reads: list[bool] = []
+
+    def prepare(self) -> None:
+        """Nothing is connected here."""
+
+    def close(self) -> None:
+        """Nothing is connected here."""
 
     def read(self, *, is_cached: bool = True) -> None:
         self.reads.append(is_cached)
@@ -55,7 +62,8 @@ def run_release(
 ) -> None:
     clock = VirtualClock()
     reporter = Reporter(0.0, 10.0, is_json=False)
-    release(config, clock, frameworks, roster or make_roster(), reporter)
+    passed = Pass(roster or make_roster(), PUBLISHED)
+    release(config, clock, frameworks, passed, reporter)
 
 
 def test_release_cache_lags_asks_for_the_newest(tmp_path: Path) -> None:
@@ -121,13 +129,11 @@ def test_release_off_reads_nothing(tmp_path: Path) -> None:
 
 def test_wants_framework_json_auto_is_for_small_gangs_or_without_a_roster(tmp_path: Path) -> None:
     config = make_config(tmp_path)
-    role = make_roster().roles[0]
-    small = make_roster(roles=(role._replace(wanted=100),))
-    large = make_roster(roles=(role._replace(wanted=101),))
-    assert wants_framework_json(config, small)
-    assert not wants_framework_json(config, large)
-    assert wants_framework_json(config, large._replace(generation=0))
-    assert wants_framework_json(make_config(tmp_path, BARRIER_FRAMEWORK_JSON="on"), large)
+    assert wants_framework_json(config, 100, is_published=True)
+    assert not wants_framework_json(config, 101, is_published=True)
+    assert wants_framework_json(config, 101, is_published=False)
+    asked = make_config(tmp_path, BARRIER_FRAMEWORK_JSON="on")
+    assert wants_framework_json(asked, 101, is_published=True)
 
 
 def test_release_volume_broken_names_the_directory(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 import pytest
 
 from barrier.decision import Fail, Wait
-from barrier.report import Reporter, describe_failure, render_missing, render_wait
+from barrier.report import Reporter, describe_failure, render_wait
 from framework.agent.exitcodes import ExitCode
+from framework.agent.report import render_missing
 from framework.api.roster import Missing, Progress
 
 

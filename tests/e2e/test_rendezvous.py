@@ -1,6 +1,9 @@
 """A gang rescaled by its controller, with an agent in every Pod: who is told what, and when."""
 
 import json
+import os
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,14 +11,17 @@ from typing import Any
 import pytest
 
 from framework.api import constants
-from framework.kube.resources import FRAMEWORKS, PODS, Object
+from framework.kube.resources import EVENTS, FRAMEWORKS, PODS, Object
 from tests.support.gang import (
+    MAIN,
     MEMBER_SCRIPT,
+    NAMESPACE,
     Change,
     GangCluster,
     build_gang,
     build_role,
     find_container,
+    find_processes,
     list_tasks,
 )
 
@@ -24,6 +30,19 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(90)]
 AGENT = "rendezvous"
 DRAIN_SECONDS = 60
 TOLD = "cat >>/gate/told-$FC_POD_NAME"
+
+
+# Ends as a file says: with a code, or by a signal.
+ENDING_SCRIPT = """
+while [ ! -e /gate/end-$FC_POD_NAME ]; do sleep 0.1; done
+how=$(cat /gate/end-$FC_POD_NAME)
+[ "$how" != kill ] || kill -9 $$
+exit "$how"
+"""
+HOW = ("0", "kill", "3")
+CODES = (0, 137, 3)
+# The wrapper makes a code of its own of each; to the others a failure is a failure.
+SERVED = {"native": 2, "pod": 2, "wrapper": 3}
 
 
 def build_agent(*arguments: str, **env: str) -> Object:
@@ -188,3 +207,148 @@ async def test_wrapper_of_a_completing_attempt_ends_its_command(world: GangClust
     assert "terminated" in await world.read_log("gang-worker-0")
     last = [c for c in world.changes if c.resource is PODS and c.name == "gang-worker-0"][-1]
     assert find_container(last.body, "main")["terminated"]["exitCode"] == 5
+
+
+def build_served_role(end: str, tmp_path: Path) -> Object:
+    """Tasks whose sidecar learns in this way that it is no longer needed."""
+    role = build_role(end, SERVED[end], has_barrier=False)
+    role["frameworkAttemptCompletionPolicy"] = {
+        "minFailedTaskCount": -1,
+        "minSucceededTaskCount": -1,
+    }
+    pod = role["task"]["pod"]
+    spec = pod["spec"]
+    script = tmp_path / "gate" / f"train_{end}.sh"
+    script.write_text(ENDING_SCRIPT)
+    (main,) = spec["containers"]
+    main["command"] = ["sh", f"/gate/{script.name}"]
+    agent = build_agent("watch", FB_NOTIFY_COMMAND="", FB_SIDECAR_END=end)
+    if end == "wrapper":
+        spec["initContainers"] = [build_agent("install") | {"name": "install"}]
+        zipapp = f"{constants.WORKING_DIR}/agent/rendezvous.pyz"
+        main["command"] = ["python3", zipapp, "run", "--", *main["command"]]
+    if end == "native":
+        spec["initContainers"] = [agent | {"restartPolicy": "Always"}]
+    else:
+        spec["containers"].append(agent)
+    return role
+
+
+def is_ended(name: str) -> Callable[[Change], bool]:
+    return lambda change: (
+        change.name == name and change.status.get("phase") in {"Succeeded", "Failed"}
+    )
+
+
+async def test_pods_end_as_their_programs_do_whatever_ends_their_agents(
+    world: GangCluster, tmp_path: Path
+) -> None:
+    # "shared" needs a process namespace of the Pod, which the local cluster has none of:
+    # tests/rendezvous/test_sidecar_ends.py has it.
+    gang = build_gang(*(build_served_role(end, tmp_path) for end in SERVED))
+    gang["spec"]["completedPodPolicy"] = "Retain"
+    await world.create(gang)
+    pods = {f"gang-{end}-{i}": i for end, count in SERVED.items() for i in range(count)}
+    for pod in pods:
+        await world.wait_for_log(pod, "is in force", container=AGENT)
+    for pod, index in pods.items():
+        (tmp_path / "gate" / f".{pod}").write_text(HOW[index])
+        (tmp_path / "gate" / f".{pod}").rename(tmp_path / "gate" / f"end-{pod}")
+    # Also where all Pods have ended before the attempt does.
+    await world.wait_for_state("Completed")
+    for pod, index in pods.items():
+        ended = await world.wait_for(f"end of {pod}", is_ended(pod))
+        code = find_container(ended.body, MAIN)["terminated"]["exitCode"]
+        assert code == CODES[index], ended.status
+        agent = find_container(ended.body, AGENT)
+        assert agent["terminated"]["exitCode"] == 0, await world.read_log(pod, AGENT)
+        assert ended.status["phase"] == ("Succeeded" if code == 0 else "Failed"), pod
+
+
+async def test_settings_are_read_from_annotations_of_the_pod(
+    world: GangCluster, tmp_path: Path
+) -> None:
+    role = build_role("worker", 2, "sleep 0", has_barrier=False)
+    pod = role["task"]["pod"]
+    pod["metadata"] = {
+        "annotations": {
+            "frameworkbarrier.io/ports": "worker=4000+index",
+            "frameworkbarrier.io/slots": "3",
+            "frameworkbarrier.io/notify-command": "cat >/gate/never",
+            "frameworkbarrier.io/sluts": "9",
+        }
+    }
+    spec = pod["spec"]
+    item = {"path": "annotations", "fieldRef": {"fieldPath": "metadata.annotations"}}
+    spec["volumes"].append({"name": "podinfo", "downwardAPI": {"items": [item]}})
+    agent = build_agent("render", FB_SLOTS="5")
+    agent["volumeMounts"].append({"name": "podinfo", "mountPath": "/etc/podinfo"})
+    spec["initContainers"] = [agent]
+    copy = f"cp {constants.WORKING_DIR}/current/hosts.hydra /gate/hosts-$FC_POD_NAME"
+    ports = f"cat {constants.WORKING_DIR}/current/tf_config.json >/gate/tf-$FC_POD_NAME"
+    spec["containers"][0]["command"] = ["sh", "-c", f"{copy}; {ports}"]
+    await world.create(build_gang(role))
+    await world.wait_for_state("Completed")
+    hosts = (tmp_path / "gate" / "hosts-gang-worker-1").read_text().splitlines()
+    # A variable is nearer than an annotation.
+    assert [line.rpartition(":")[2] for line in hosts] == ["5", "5"]
+    cluster = json.loads((tmp_path / "gate" / "tf-gang-worker-1").read_text())["cluster"]
+    assert [address.rpartition(":")[2] for address in cluster["worker"]] == ["4000", "4001"]
+    log = await world.read_log("gang-worker-0", AGENT)
+    assert "frameworkbarrier.io/sluts: there is no such setting" in log
+
+
+def find_agent(pod: str) -> int:
+    """Find the agent's process of a Pod."""
+    (pid,) = [
+        pid for pid, command in find_processes(f"FC_POD_NAME={pod}\0") if "rendezvous" in command
+    ]
+    return pid
+
+
+async def test_drain_waits_for_the_checkpoint_of_the_one_that_leaves(
+    world: GangCluster, tmp_path: Path
+) -> None:
+    role = build_watched_role(3, is_native=True)
+    script = f'{TOLD}; [ "$FB_EVENT" != leaving ] || {{ sleep 1; touch /gate/saved; }}'
+    (agent,) = [c for c in role["task"]["pod"]["spec"]["initContainers"] if c["name"] == AGENT]
+    next(v for v in agent["env"] if v["name"] == "FB_NOTIFY_COMMAND")["value"] = script
+    await world.create(build_gang(role))
+    await wait_for_scale(world, 3)
+    await wait_until_acknowledged(world, *range(3))
+    saved = tmp_path / "gate" / "saved"
+    early: list[Change] = []
+
+    def watch(change: Change) -> None:
+        deleted_at = change.body["metadata"].get("deletionTimestamp")
+        if change.name == "gang-worker-2" and deleted_at and not saved.exists():
+            early.append(change)
+
+    world.on_change = watch
+    await scale(world, 2)
+    await world.wait_for("end of worker/2", is_deleted("gang-worker-2"))
+    assert saved.exists()
+    assert early == []
+
+
+async def test_drain_without_an_answer_ends_at_its_deadline_and_tells_who(
+    world: GangCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.e2e.test_rendezvous.DRAIN_SECONDS", 3)
+    await world.create(build_gang(build_watched_role(3, is_native=True)))
+    await wait_for_scale(world, 3)
+    await wait_until_acknowledged(world, *range(3))
+    silent = find_agent("gang-worker-0")
+    os.kill(silent, signal.SIGSTOP)
+    try:
+        started = time.monotonic()
+        await scale(world, 2)
+        deleted = await world.wait_for("end of worker/2", is_deleted("gang-worker-2"))
+        assert deleted.at - started >= 2
+        events = await world.client.list(EVENTS, NAMESPACE)
+        (event,) = [e for e in events["items"] if e["reason"] == "DrainTimedOut"]
+        assert "worker/2" in event["message"] or "[worker][2]" in event["message"], event
+        assert "gang-worker-0" in event["message"]
+        assert "gang-worker-1" not in event["message"]
+    finally:
+        os.kill(silent, signal.SIGCONT)

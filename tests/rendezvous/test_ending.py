@@ -1,6 +1,8 @@
 """How a sidecar ends: chosen by its Pod, refused where the Pod would never complete."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from framework.api import constants
 from rendezvous.ending import (
     EndingChoice,
     EndingError,
+    PatientEnding,
     SharedEnding,
     WrapperEnding,
     choose_by_pod,
@@ -154,6 +157,67 @@ def test_wrapper_ending_looks_for_the_file(tmp_path: Path) -> None:
     assert not ending.is_over()
     (tmp_path / ".ended").touch()
     assert ending.is_over()
+
+
+HOLDER = """
+import fcntl, os, sys
+descriptor = os.open(sys.argv[1], os.O_RDONLY | os.O_CREAT, 0o444)
+fcntl.flock(descriptor, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_wrapper_ending_sees_a_wrapper_that_was_killed(tmp_path: Path) -> None:
+    """Lack of memory kills all of a container at once, and nobody leaves a file."""
+    ending = WrapperEnding(str(tmp_path))
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path / ".running")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert not ending.is_over()
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert ending.is_over()
+
+
+class Now(AgentClock):
+    """Time set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_ending_gives_up_where_nobody_was_ever_seen(tmp_path: Path) -> None:
+    clock = Now()
+    ending = PatientEnding(SharedEnding("train.py", str(tmp_path)), 600.0, clock)
+    endless = PatientEnding(WrapperEnding(str(tmp_path)), 0.0, clock)
+    clock.now = 599.0
+    assert not ending.is_over()
+    clock.now = 600.0
+    assert ending.is_over()
+    assert not endless.is_over()
+    assert "nobody" in ending.farewell
+
+
+def test_ending_does_not_give_up_those_it_has_seen(tmp_path: Path) -> None:
+    clock, proc = Now(), Proc(tmp_path)
+    ending = PatientEnding(SharedEnding("train.py", str(tmp_path)), 600.0, clock)
+    proc.add(999_999, "/usr/bin/python3", "train.py", parent=0)
+    assert not ending.is_over()
+    clock.now = 6000.0
+    assert not ending.is_over()
+    proc.remove(999_999)
+    assert ending.is_over()
+    assert "done" in ending.farewell
 
 
 @pytest.mark.parametrize("end", ["native", "wrapper", "shared"])

@@ -1,9 +1,11 @@
 """Notifications: what a command, a URL and a process are given, and what a failing one costs."""
 
+import contextlib
 import http.server
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,10 +16,14 @@ from typing import Any, ClassVar
 
 import pytest
 
+from framework.agent.clock import AgentClock
 from rendezvous.children import Children, StartError
-from rendezvous.diff import compute_diff
+from rendezvous.diff import Diff, compute_diff
+from rendezvous.longpoll import Changes
 from rendezvous.notify import (
     CHANGED,
+    COMPLETING,
+    LEAVING,
     CommandNotifier,
     Notification,
     PostNotifier,
@@ -53,7 +59,7 @@ def test_command_gets_variables_and_json(tmp_path: Path, log: Log) -> None:
     file = tmp_path / "told"
     words = "$FB_EVENT $FB_PREVIOUS_GENERATION $FB_GENERATION $FB_ADDED $OWN"
     script = f'{{ echo "{words}"; cat; }} >{file}'
-    CommandNotifier(script, 10, Children(), log)(build_notification(), {"OWN": "x y"})
+    CommandNotifier(script, 10, Children(AgentClock()), log)(build_notification(), {"OWN": "x y"})
     line, wire = file.read_text().splitlines()
     assert line == "changed 1 2 worker/2=10.0.0.4 x y"
     assert json.loads(wire)["added"] == [{"role": "worker", "index": 2, "address": "10.0.0.4"}]
@@ -64,14 +70,14 @@ def test_command_that_reads_nothing_blocks_nobody(log: Log) -> None:
     started = time.monotonic()
     notification = build_notification(0, 10000)
     assert len(notification.to_json()) > 65536, "it would fit into a pipe"
-    CommandNotifier("exec true", 10, Children(), log)(notification, {})
+    CommandNotifier("exec true", 10, Children(AgentClock()), log)(notification, {})
     assert time.monotonic() - started < 5
     assert log.lines == []
     assert "FB_ADDED" not in notification.to_env()
 
 
 def test_command_that_fails_or_hangs_is_said(log: Log) -> None:
-    children = Children()
+    children = Children(AgentClock())
     CommandNotifier("exit 3", 10, children, log)(build_notification(), {})
     CommandNotifier("sleep 1000", 0.1, children, log)(build_notification(), {})
     assert "exit 3" in log.lines[0]
@@ -105,7 +111,7 @@ def receiver() -> Iterator[str]:
 
 
 def test_post_sends_the_change(receiver: str, log: Log) -> None:
-    PostNotifier(f"http://{receiver}/change?x=1", log)(build_notification(), {})
+    PostNotifier(f"http://{receiver}/change?x=1", log, AgentClock())(build_notification(), {})
     ((path, wire),) = Receiver.received
     assert path == "/change?x=1"
     assert (wire["event"], wire["generation"]) == ("changed", 2)
@@ -114,12 +120,89 @@ def test_post_sends_the_change(receiver: str, log: Log) -> None:
 
 def test_post_that_fails_is_said(receiver: str, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Receiver, "status", 503)
-    PostNotifier(f"http://{receiver}", log)(build_notification(), {})
-    PostNotifier("http://127.0.0.1:1/", log)(build_notification(), {})
-    PostNotifier("http://127.0.0.1:99999/", log)(build_notification(), {})
+    PostNotifier(f"http://{receiver}", log, AgentClock())(build_notification(), {})
+    PostNotifier("http://127.0.0.1:1/", log, AgentClock())(build_notification(), {})
+    PostNotifier("http://127.0.0.1:99999/", log, AgentClock())(build_notification(), {})
     assert "HTTP 503" in log.lines[0]
     assert "refused" in log.lines[1]
     assert "no port" in log.lines[2]
+
+
+class Dripper(threading.Thread):
+    """Answers a byte now and then, and never a line."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def run(self) -> None:
+        connection, _ = self._listener.accept()
+        with self._listener, connection, contextlib.suppress(OSError):
+            while True:
+                connection.sendall(b"x")
+                time.sleep(0.05)
+
+
+def test_post_to_one_that_drips_ends_in_time(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rendezvous.notify._POST_TIMEOUT_SECONDS", 0.5)
+    dripper = Dripper()
+    dripper.start()
+    PostNotifier(f"http://{dripper.address}/", log, AgentClock())(build_notification(), {})
+    (line,) = log.lines
+    assert "timed out" in line or "no answer in time" in line
+
+
+def tell(changes: Changes, generation: int) -> None:
+    old, new = build_gang(2)._replace(generation=generation - 1), build_gang(generation + 2)
+    diff = compute_diff(old, new._replace(generation=generation))
+    changes(Notification(CHANGED, diff), {})
+
+
+def poll(changes: Changes, after: int) -> tuple[list[int], int, bool]:
+    answer = changes.wait(after, 0.01)
+    generations = [change["generation"] for change in answer["changes"]]
+    return generations, answer["number"], answer["isComplete"]
+
+
+def test_long_poll_misses_nothing_and_repeats_nothing_over_restarts_of_the_agent() -> None:
+    changes = Changes()
+    tell(changes, 1)
+    tell(changes, 2)
+    seen, number, is_complete = poll(changes, 0)
+    assert (seen, is_complete) == ([1, 2], True)
+    changes = Changes(generation=2)  # the agent was killed and has started anew
+    assert poll(changes, number) == ([], changes.wait(number, 0)["number"], True)
+    tell(changes, 3)
+    seen, number, is_complete = poll(changes, number)
+    assert (seen, is_complete) == ([3], True)
+    changes = Changes(generation=2)  # killed before it had noted that it has told of 3
+    tell(changes, 3)
+    assert poll(changes, number)[0] == []
+    tell(changes, 4)
+    assert poll(changes, number)[0] == [4]
+
+
+def test_long_poll_says_when_it_has_forgotten_some() -> None:
+    assert poll(Changes(generation=5), 0)[2] is False
+    assert poll(Changes(generation=5), 100)[2] is False
+    changes = Changes()
+    for generation in range(1, 150):
+        tell(changes, generation)
+    seen, number, is_complete = poll(changes, 0)
+    assert (seen, is_complete) == (list(range(50, 150)), False)
+    assert poll(changes, number) == ([], number, True)
+
+
+def test_long_poll_tells_leaving_and_completing_of_one_generation_apart() -> None:
+    changes = Changes()
+    empty = Diff(3, 3, (), (), ())
+    for event in (CHANGED, LEAVING, COMPLETING):
+        changes(Notification(event, empty), {})
+    answer = changes.wait(0, 0.01)
+    assert [change["event"] for change in answer["changes"]] == [CHANGED, LEAVING, COMPLETING]
+    numbers = [change["number"] for change in answer["changes"]]
+    assert numbers == sorted(set(numbers))
 
 
 def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) -> None:
@@ -146,7 +229,7 @@ def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) 
 
 
 def test_children_keep_codes_from_whoever_reaps(tmp_path: Path) -> None:
-    children = Children()
+    children = Children(AgentClock())
     pids = [children.start(["sh", "-c", f"exit {i}"], os.environ) for i in range(5)]
     assert [children.wait(pid, 10) for pid in reversed(pids)] == [4, 3, 2, 1, 0]
     assert children.take_code(pids[0]) is None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from framework.api.roster import Leaving, Roster, fingerprint_uid
+from framework.api.roster import CompletedTask, Leaving, Roster, fingerprint_uid
 from rendezvous import peers
 from rendezvous.registry import render_all
 from rendezvous.selection import PUBLISHED, Shown
@@ -90,6 +90,25 @@ def test_on_change_calls_with_each_change_in_order(volume: Path) -> None:
     assert seen.empty()
 
 
+def test_on_change_goes_on_after_a_callback_that_fails(
+    volume: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(volume, build_gang(2))
+    seen: queue.Queue[int] = queue.Queue()
+
+    def fail(change: peers.Change) -> None:
+        seen.put(change.roster.generation)
+        raise ValueError("of the user")
+
+    subscription = peers.on_change(fail)
+    for generation in (2, 3):
+        write(volume, build_gang(generation + 1)._replace(generation=generation))
+        assert seen.get(timeout=WAIT_SECONDS) == generation
+    subscription.stop()
+    subscription.join()
+    assert capsys.readouterr().err.count("ValueError: of the user") == 2
+
+
 def test_on_change_misses_nothing_since_what_was_read(volume: Path) -> None:
     write(volume, build_gang(2))
     before = peers.roster()
@@ -99,6 +118,18 @@ def test_on_change_misses_nothing_since_what_was_read(volume: Path) -> None:
     assert [peer.index for peer in seen.get(timeout=WAIT_SECONDS).added] == [2]
     subscription.stop()
     subscription.join(WAIT_SECONDS)
+
+
+def test_roster_says_that_one_who_computes_has_succeeded(volume: Path) -> None:
+    def look(generation: int, role: str, state: str) -> bool:
+        completed = (CompletedTask(5, state, ""),)
+        other = build_role(role, 1, first=50, completed=completed)
+        write(volume, build_roster(build_role("chief", 1), other, generation=generation))
+        return peers.roster().has_succeeded
+
+    assert not look(1, "ps", "Succeeded")
+    assert not look(2, "worker", "Failed")
+    assert look(3, "worker", "Succeeded")
 
 
 def test_compute_change_finds_a_replaced_pod() -> None:

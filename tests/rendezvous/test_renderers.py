@@ -166,6 +166,14 @@ def test_elastic_store_elsewhere_leaves_the_choice_to_torch() -> None:
     assert env["PET_RDZV_ENDPOINT"] == "store.example:29400"
 
 
+def test_elastic_by_the_framework_has_no_bounds_and_no_host_of_its_own() -> None:
+    flags: dict[str, Any] = {"torch_mode": "elastic", "torch_backend": "framework"}
+    env = render("pytorch", build_gang(3), index=1, torch_nodes="1:2", **flags).env
+    assert (env["PET_RDZV_BACKEND"], env["PET_NNODES"]) == ("framework", "1:3")
+    assert env["PET_RDZV_ENDPOINT"].endswith(":29400")
+    assert "is_host" not in env["PET_RDZV_CONF"]
+
+
 def test_run_id_differs_by_attempt() -> None:
     again = build_gang(1)._replace(attempt_id=1, instance_uid="1_aaaa")
     ids = {render("pytorch", roster).env["PET_RDZV_ID"] for roster in (build_gang(1), again)}

@@ -4,7 +4,7 @@ import pytest
 
 from framework.agent.framework_roster import FrameworkView
 from framework.agent.sources import AttemptConfigMap
-from framework.api.roster import Leaving, Roster, fingerprint_uid
+from framework.api.roster import Leaving, Missing, Progress, Roster, fingerprint_uid
 from rendezvous.membership import Identity
 from rendezvous.selection import (
     PUBLISHED,
@@ -57,6 +57,12 @@ def show(*sights: Sight) -> list[int]:
     [
         (None, "nothing is known"),
         (make_configmap(None), "not complete"),
+        (
+            make_configmap(None)._replace(
+                progress=Progress(1, 3, (Missing("ps", 0, "ImagePullBackOff"),))
+            ),
+            "1/3 Tasks are there; missing: ps/0 (ImagePullBackOff)",
+        ),
         (make_configmap(None, problem="cut off"), "cut off"),
         (make_configmap(build_gang(2), uid="other"), "of another attempt"),
         (make_configmap(build_gang(2)._replace(instance_uid="9_x")), "attempt 9_x is seen"),

@@ -2,69 +2,38 @@
 
 import json
 import signal
-import socket
 import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from framework.api.roster import Roster
-from rendezvous.writer import NOTIFIED_FILE
+from framework.agent.clock import AgentClock
+from framework.agent.discovery import load_access
+from rendezvous.agent import Agent, Setup
+from rendezvous.following import Follower
+from rendezvous.notify import Notification
+from rendezvous.options import parse_options
+from rendezvous.report import Reporter
+from rendezvous.settings import Settings, parse_target
+from rendezvous.writer import Writer
 from tests.rendezvous.agents import (
-    AgentProcess,
     Publisher,
     read_changes,
     run_agent,
     wait_until,
 )
 from tests.rendezvous.gangs import build_gang
+from tests.rendezvous.sidecars import NATIVE, Gang, relay, wait_for_text
 from tests.support.controlplane import Access
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
 OpenGang = Callable[[], Publisher]
-NATIVE = ("watch", "--sidecar-end", "native")
 DISCOVERIES = 1000
-
-
-class Gang:
-    """A gang, one member's volume, and what it was told."""
-
-    def __init__(self, api: Access, publisher: Publisher, volume: Path) -> None:
-        self.publisher = publisher
-        self.volume = volume
-        self.told = volume.with_name("told")
-        self.env = publisher.build_env(api.url, api.token, volume, "worker", 0)
-        self.env["FB_DEBOUNCE_SEC"] = "0"
-        self.env["FB_NOTIFY_COMMAND"] = f"cat >>{self.told}"
-
-    def publish(self, count: int, generation: int) -> Roster:
-        return self.publisher.publish(build_gang(count)._replace(generation=generation))
-
-    def read_current(self) -> int:
-        try:
-            return int((self.volume / "current").readlink().name.removeprefix("gen-"))
-        except FileNotFoundError:
-            return 0
-
-    def wait_for_generation(self, number: int) -> None:
-        wait_until(f"generation {number}", lambda: self.read_current() == number)
-
-    def wait_until_told(self, count: int) -> None:
-        wait_until(f"{count} changes", lambda: len(read_changes(self.told)) == count)
-        last = read_changes(self.told)[-1]["generation"]
-        # An agent killed before it has noted this tells the same once more.
-        note = self.volume / NOTIFIED_FILE
-        wait_until("note", lambda: note.exists() and int(note.read_text()) == last)
-
-    def count_hosts(self) -> int:
-        return len((self.volume / "current" / "hosts.horovod").read_text().splitlines())
 
 
 @pytest.fixture
@@ -210,76 +179,6 @@ def test_process_started_after_render_is_told_of_later_changes_only(gang: Gang) 
     assert (change["previousGeneration"], change["generation"]) == (1, 2)
 
 
-class Relay:
-    """A way to the API server that can be cut."""
-
-    def __init__(self, target: str) -> None:
-        url = urlsplit(target)
-        assert url.hostname is not None
-        assert url.port is not None
-        self._target = (url.hostname, url.port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}{url.path}"
-        self._pairs: list[socket.socket] = []
-        self.is_cut = False
-        self.refused = 0
-        self._thread = threading.Thread(target=self._accept)
-        self._thread.start()
-
-    def cut(self) -> None:
-        self.is_cut = True
-        pairs, self._pairs = self._pairs, []
-        for connection in pairs:
-            _shut(connection)
-
-    def stop(self) -> None:
-        self.cut()
-        _shut(self._listener)
-        self._thread.join()
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            if self.is_cut:
-                self.refused += 1
-                near.close()
-                continue
-            far = socket.create_connection(self._target)
-            self._pairs += [near, far]
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=_copy, args=(source, sink), daemon=True).start()
-
-
-def _shut(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return
-
-
-def _copy(source: socket.socket, sink: socket.socket) -> None:
-    with source:
-        try:
-            while received := source.recv(65536):
-                sink.sendall(received)
-        except OSError:
-            pass
-        _shut(sink)
-
-
-@contextmanager
-def relay(target: str) -> Iterator[Relay]:
-    opened = Relay(target)
-    try:
-        yield opened
-    finally:
-        opened.stop()
-
-
 def test_api_away_keeps_the_last_good_and_shows_the_newest_after(gang: Gang, api: Access) -> None:
     gang.publish(2, 1)
     with relay(api.url) as way:
@@ -297,6 +196,55 @@ def test_api_away_keeps_the_last_good_and_shows_the_newest_after(gang: Gang, api
     assert [c["generation"] for c in read_changes(gang.told)] == [1, 3]
 
 
+class SkippingClock(AgentClock):
+    """The real clock, only that nobody waits for a pause to pass."""
+
+    def __init__(self) -> None:
+        self._skipped = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._skipped
+
+    def sleep(self, seconds: float) -> None:
+        self._skipped += seconds
+
+
+def test_api_away_for_a_minute_keeps_the_last_good(gang: Gang, api: Access) -> None:
+    gang.publish(2, 1)
+    with relay(api.url) as way:
+        gang.env["KUBE_APISERVER_ADDRESS"] = way.url
+        clock, target = SkippingClock(), parse_target(gang.env)
+        options = parse_options({}, {"directory": str(gang.volume)})
+        setup = Setup(Settings(debounce_seconds=0.0), options, target, {}, Reporter({}), clock)
+        follower = Follower(load_access(gang.env), clock, target)
+        told: list[Notification] = []
+        writer = Writer(str(gang.volume))
+        writer.prepare()
+        agent = Agent(setup, follower, writer, None, [lambda n, _: told.append(n)])
+
+        def turn_until_told(count: int) -> None:
+            def is_told() -> bool:
+                agent.turn(0.01)
+                return len(told) == count
+
+            wait_until(f"{count} changes", is_told)
+
+        turn_until_told(1)
+        way.cut()
+        gang.publish(3, 2)
+        gang.publish(4, 3)
+        start = clock.monotonic()
+        while clock.monotonic() - start < 60:
+            agent.turn(0.5)
+            assert (gang.read_current(), gang.count_hosts()) == (1, 2)
+        assert way.refused >= 10
+        assert len(told) == 1
+        way.is_cut = False
+        turn_until_told(2)
+        follower.close()
+    assert [n.diff.generation for n in told] == [1, 3]
+
+
 def test_volume_that_is_full_keeps_the_last_good(gang: Gang) -> None:
     gang.publish(2, 1)
     with run_agent(gang.env, *NATIVE) as agent:
@@ -312,11 +260,6 @@ def test_volume_that_is_full_keeps_the_last_good(gang: Gang) -> None:
     assert gang.count_hosts() == 3
 
 
-def wait_for_text(agent: AgentProcess, start: str) -> str:
-    agent.wait_for(start)
-    return agent.text.partition(start)[2].split()[0]
-
-
 def test_long_poll_answers_when_something_changes(gang: Gang) -> None:
     gang.publish(2, 1)
     with run_agent(gang.env, *NATIVE, "--listen", "0") as agent:
@@ -326,7 +269,7 @@ def test_long_poll_answers_when_something_changes(gang: Gang) -> None:
         with urllib.request.urlopen(f"{url}?after=0") as answer:
             seen = json.load(answer)
         assert [c["generation"] for c in seen["changes"]] == [1]
-        with urllib.request.urlopen(f"{url}?after=1&timeout=0.1") as answer:
+        with urllib.request.urlopen(f"{url}?after={seen['number']}&timeout=0.1") as answer:
             assert json.load(answer)["changes"] == []
         threading.Timer(0.2, lambda: gang.publish(3, 2)).start()
         with urllib.request.urlopen(f"{url}?after={seen['number']}&timeout=10") as answer:
@@ -370,8 +313,8 @@ def test_watch_that_would_never_end_refuses_to_start(gang: Gang) -> None:
     assert "FB_SIDECAR_END=native" in agent.text
 
 
-def test_unknown_words_end_with_2(gang: Gang) -> None:
+def test_unknown_words_end_with_210(gang: Gang) -> None:
     for words in ([], ["wach"], ["render", "--no-such"], ["render", "--ports"], ["run", "true"]):
         with run_agent(gang.env, *words) as agent:
-            assert agent.wait() == 2, words
+            assert agent.wait() == 210, words
             assert "usage:" in agent.text

@@ -1,15 +1,20 @@
 """``run -- CMD`` as a process: what PID 1 owes its command, and what its command's code becomes."""
 
+import contextlib
 import json
 import os
 import signal
+import statistics
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from framework.api.roster import PHASE_COMPLETING, Leaving, Roster, fingerprint_uid
+from rendezvous.ending import WrapperEnding
 from tests.rendezvous.agents import (
     AgentProcess,
     Publisher,
@@ -25,6 +30,9 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
 
 OpenGang = Callable[[], Publisher]
 SHOW = "echo generation $FB_GENERATION world $WORLD_SIZE rank $RANK"
+CORES = os.cpu_count() or 1
+TOLD_TRIES = 15
+TOLD_SECONDS = 0.1
 HOLD = f"trap 'echo got TERM; exit 7' TERM; {SHOW}; while :; do sleep 0.05; done"
 
 
@@ -115,7 +123,17 @@ def test_wrapper_terminated_while_it_waits_ends_with_143(gang: Gang) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2]
+    "number",
+    [
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGINT,
+        signal.SIGQUIT,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGTSTP,
+        signal.SIGWINCH,
+    ],
 )
 def test_wrapper_forwards_signals(gang: Gang, number: signal.Signals) -> None:
     gang.publish(1, 1)
@@ -135,21 +153,11 @@ def test_wrapper_starts_its_command_with_default_signals(gang: Gang) -> None:
     assert [mask & 0x7FFFFFFF for mask in masks] == [0, 0], text
 
 
-# As a subreaper the wrapper inherits orphans, as PID 1 does.
-SUBREAPER = """
-import ctypes, sys
-assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
-from rendezvous.app import main
-main()
-"""
-
-
 def test_wrapper_reaps_orphans(gang: Gang) -> None:
     gang.publish(1, 1)
     orphans = "for i in 1 2 3 4 5; do (sh -c 'exit 5' &) ; done; echo spawned"
     script = f"{orphans}; while :; do sleep 0.05; done"
-    command = (sys.executable, "-c", SUBREAPER)
-    with run_agent(gang.env, "run", "--", "sh", "-c", script, command=command) as agent:
+    with run_agent(gang.env, "run", "--", "sh", "-c", script) as agent:
         agent.wait_for("spawned")
         wait_until("end of the orphans", lambda: len(list_children(agent.process.pid)) == 1)
         agent.signal(signal.SIGTERM)
@@ -168,6 +176,40 @@ def test_wrapper_signals_its_command_after_the_files_changed(gang: Gang) -> None
         agent.wait_for("generation 1 world 2")
         gang.publish(4, 2)
         agent.wait_for("\n4\n")
+
+
+NOTE_SIGNALS = """
+import signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print("ready", flush=True)
+while True:
+    signal.sigwait([signal.SIGUSR1])
+    print("told", time.monotonic(), flush=True)
+"""
+
+
+def count_waiting_programs() -> int:
+    """Count the other programs of this machine that want a core now."""
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1
+
+
+def test_process_is_told_within_100_ms(gang: Gang) -> None:
+    gang.publish(2, 1)
+    seconds, loads = [], []
+    flags = ("--notify-signal", "USR1")
+    with run_agent(gang.env, "run", *flags, "--", sys.executable, "-c", NOTE_SIGNALS) as agent:
+        agent.wait_for("ready")
+        for number in range(2, 2 + TOLD_TRIES):
+            loads.append(count_waiting_programs())
+            started = time.monotonic()
+            gang.publish(3 - number % 2, number)
+            wait_until("signal", lambda: agent.text.count("told ") == number - 1)  # noqa: B023
+            seconds.append(float(agent.text.rsplit("told ", 1)[1].split()[0]) - started)
+    median = statistics.median(seconds)
+    print(f"told after {median * 1000:.0f} ms, {statistics.mean(loads):.1f} others want a core")
+    if median > TOLD_SECONDS and statistics.mean(loads) > CORES / 2:
+        pytest.skip(f"other programs keep the {CORES} cores busy: run this test by itself")
+    assert median <= TOLD_SECONDS, seconds
 
 
 def test_wrapper_restarts_its_command_with_the_new_world(gang: Gang) -> None:
@@ -195,10 +237,122 @@ def test_wrapper_kills_a_command_that_ignores_its_restart(gang: Gang) -> None:
         assert "killed" in agent.text
 
 
+def test_wrapper_restarts_into_a_place_without_leftovers(gang: Gang) -> None:
+    """Workers in sessions of their own, as torchrun starts them, would keep ports and devices."""
+    gang.publish(2, 1)
+    left = gang.volume.with_name("left")
+    script = (
+        f"{SHOW}; for i in 1 2; do "
+        f"setsid sh -c 'echo $$ >>{left}; (sleep 1000 & sleep 1000)' & done; "
+        f'while [ "$(wc -l <{left})" -lt 2 ]; do sleep 0.01; done; echo ready; exec sleep 1000'
+    )
+    again = f"if [ $FB_GENERATION = 1 ]; then {script}; fi; {SHOW}; exec sleep 1000"
+    flags = ("--on-change", "restart")
+    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", again) as agent:
+        agent.wait_for("ready")
+        pids = [int(line) for line in left.read_text().split()]
+        assert all(Path(f"/proc/{pid}").exists() for pid in pids)
+        gang.publish(3, 2)
+        agent.wait_for("generation 2 world 3")
+        assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+        assert len(list_children(agent.process.pid)) == 1
+
+
+COUNT = (
+    "trap 'echo TERM >>{file}' TERM; echo ready; "
+    "while [ ! -e {file}.end ]; do sleep 0.05; done; exit 6"
+)
+
+
+@pytest.mark.parametrize("first", ["kubelet", "roster"])
+def test_wrapper_asks_its_command_to_end_once(gang: Gang, first: str) -> None:
+    """A second SIGTERM makes some programs drop the checkpoint they write."""
+    roster = gang.publish(2, 1)
+    file = gang.volume.with_name("signals")
+    completing = roster._replace(generation=2, phase=PHASE_COMPLETING, complete=False)
+    flags = ("--notify-command", f"echo told >>{file}.$FB_EVENT")
+    script = COUNT.format(file=file)
+    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", script) as agent:
+        agent.wait_for("ready")
+        if first == "kubelet":
+            agent.signal(signal.SIGTERM)
+            wait_until("signal", file.exists)
+        gang.publisher.publish(completing)
+        wait_until("event", file.with_name("signals.completing").exists)
+        wait_until("signal", file.exists)
+        if first == "roster":
+            agent.signal(signal.SIGTERM)
+            agent.signal(signal.SIGUSR2)  # forwarded after it, and ends the command
+            assert agent.wait() == 128 + signal.SIGUSR2
+        else:
+            file.with_name("signals.end").touch()
+            assert agent.wait() == 6
+    assert file.read_text() == "TERM\n"
+
+
+@pytest.mark.parametrize("drains", [True, False], ids=["drained", "removed"])
+def test_wrapper_does_not_restart_a_command_that_leaves(gang: Gang, drains: bool) -> None:  # noqa: FBT001
+    uid = gang.publisher.create_pod("worker", 0)
+    gang.env["FC_POD_UID"] = uid
+    role = build_role("worker", 4)
+    own = role.members[0]._replace(fingerprint=fingerprint_uid(uid))
+    gang.publisher.publish(build_roster(role._replace(members=(own, *role.members[1:]))))
+    entry = Leaving("worker", 0, fingerprint_uid(uid), 2, "2026-01-01T00:00:00Z")
+    leaving = (entry,) if drains else ()
+    flags = ("--on-change", "restart", "--notify-command", "echo told $FB_EVENT $FB_GENERATION")
+    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", HOLD) as agent:
+        agent.wait_for("generation 1 world 4")
+        for generation, members in ((2, role.members[1:]), (3, role.members[2:])):
+            rest = role._replace(members=members, wanted=len(members), minimum=1)
+            gang.publisher.publish(build_roster(rest, generation=generation, leaving=leaving))
+            event = "leaving" if generation == 2 and drains else "changed"
+            agent.wait_for(f"told {event} {generation}")
+        wait_until("acknowledgement", lambda: gang.publisher.read_acknowledged("worker", 0) == "3")
+        assert "got TERM" not in agent.text
+        agent.signal(signal.SIGTERM)
+        assert agent.wait() == 7
+
+
+def test_wrapper_gives_its_command_its_own_input_and_a_session(gang: Gang) -> None:
+    gang.publish(1, 1)
+    script = (
+        "read line; echo got $line; ps -o sid= -p $$ | tr -d ' ' | sed 's/^/session /'; echo me $$"
+    )
+    process = subprocess.run(
+        [sys.executable, "-m", "rendezvous", "run", "--", "sh", "-c", script],
+        env=gang.env,
+        cwd="/",
+        input="a line\n",
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    lines = process.stdout.split("\n")
+    assert lines[0] == "got a line"
+    assert lines[1].removeprefix("session ") == lines[2].removeprefix("me ")
+
+
+def test_wrapper_holds_a_lock_as_long_as_it_lives(gang: Gang) -> None:
+    gang.publish(1, 1)
+    ending = WrapperEnding(str(gang.volume))
+    with run_agent(gang.env, "run", "--", "sh", "-c", HOLD) as agent:
+        agent.wait_for("generation 1 world")
+        assert not ending.is_over()
+        agent.process.kill()
+        agent.process.wait()
+        wait_until("end of the lock", ending.is_over)
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if str(gang.volume).encode() in (folder / "environ").read_bytes():
+                    os.kill(int(folder.name), signal.SIGKILL)
+    assert not (gang.volume / ".ended").exists()
+
+
 def test_wrapper_ends_its_command_when_the_attempt_completes(gang: Gang) -> None:
     roster = gang.publish(2, 1)
     with run_agent(gang.env, "run", "--", "sh", "-c", HOLD) as agent:
-        agent.wait_for("generation 1")
+        agent.wait_for("generation 1 world")
         gang.publisher.publish(
             roster._replace(generation=2, phase=PHASE_COMPLETING, complete=False)
         )
@@ -254,7 +408,7 @@ def test_wrapper_exits_at_once_when_its_command_does(gang: Gang) -> None:
     flags = ("--notify-command", "echo stuck; sleep 1000")
     script = f"trap 'exit 4' USR1; {SHOW}; while :; do sleep 0.05; done"
     with run_agent(gang.env, "run", *flags, "--", "sh", "-c", script) as agent:
-        agent.wait_for("generation 1")
+        agent.wait_for("generation 1 world")
         gang.publish(3, 2)
         agent.wait_for("stuck")
         children = list_children(agent.process.pid)

@@ -10,7 +10,7 @@ import pytest
 
 from rendezvous.renderers.rendered import EXECUTABLE, RenderedFile
 from rendezvous.selection import PUBLISHED, Shown
-from rendezvous.writer import Writer
+from rendezvous.writer import Told, Writer
 from tests.rendezvous.gangs import build_gang
 
 # Every way in which the writer and what it calls touch the volume.
@@ -34,7 +34,9 @@ FIXED = {"script.sh": RenderedFile(b"#!/bin/sh\n" * 100, EXECUTABLE)}
 
 
 def write(volume: Path, number: int) -> None:
-    Writer(str(volume)).write(build_shown(number), build_files(number), FIXED)
+    writer = Writer(str(volume))
+    writer.write(build_shown(number), build_files(number), FIXED)
+    writer.settle()
 
 
 def read_whole(volume: Path) -> int:
@@ -138,12 +140,12 @@ def test_writer_keeps_the_generation_before_and_the_one_told(tmp_path: Path) -> 
     writer = Writer(str(tmp_path))
     for number in (1, 2):
         write(tmp_path, number)
-    writer.note_notified(2)
+    writer.note_told(Told(2))
     for number in (3, 4, 5):
         write(tmp_path, number)
     kept = sorted(path.name for path in tmp_path.glob("gen-*"))
     assert kept == ["gen-2", "gen-4", "gen-5"]
-    assert writer.read_notified() == 2
+    assert writer.read_told() == Told(2)
     told = writer.read_generation(2)
     assert told is not None
     assert told.number == 2
@@ -198,6 +200,20 @@ def test_writer_follows_no_link_in_the_volume(tmp_path: Path) -> None:
     (volume / ".notified").symlink_to(outside)
     (volume / "gen-1").symlink_to(tmp_path)
     write(volume, 1)
-    Writer(str(volume)).note_notified(1)
+    Writer(str(volume)).note_told(Told(1))
     assert outside.read_text() == "untouched"
     assert read_whole(volume) == 1
+
+
+@pytest.mark.parametrize("told", [Told(), Told(7, "2026-01-02T03:04:05Z"), Told(10**17, "", True)])  # noqa: FBT003
+def test_writer_reads_back_what_was_told(tmp_path: Path, told: Told) -> None:
+    Writer(str(tmp_path)).note_told(told)
+    assert Writer(str(tmp_path)).read_told() == told
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "x leaving= completing=0\n", "7 leaving=\ncompleting=0\n"]
+)
+def test_writer_takes_a_foreign_note_for_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / ".notified").write_text(text)
+    assert Writer(str(tmp_path)).read_told() == Told()

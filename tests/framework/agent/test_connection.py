@@ -1,6 +1,8 @@
 """The HTTP client against raw bytes on a real socket."""
 
 import contextlib
+import gzip
+import shutil
 import socket
 import ssl
 import subprocess
@@ -28,11 +30,13 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 class RawServer:
     """Answers the n-th request with the n-th list of replies; one connection per list."""
 
-    def __init__(self, *connections: list[bytes], context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, *connections: list[bytes], context: ssl.SSLContext | None = None, port: int = 0
+    ) -> None:
         self.requests: list[bytes] = []
         self._connections = connections
         self._context = context
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.port = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
@@ -159,7 +163,11 @@ def test_body_decoder_chunks_cut_anywhere_give_the_body(
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("tls")
+    return make_certificate(tmp_path_factory.mktemp("tls") / "first")
+
+
+def make_certificate(directory: Path) -> Path:
+    directory.mkdir()
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 "
         "-keyout key.pem -out cert.pem -subj /CN=kube -addext subjectAltName=IP:127.0.0.1"
@@ -190,6 +198,62 @@ def test_fetch_tls_with_the_clusters_ca_works(certificate: Path) -> None:
     assert fetch_over_tls(certificate, access) == b"{}"
     inline = Access("127.0.0.1", 0, tls=True, ca_pem=Path(ca_file).read_text())
     assert fetch_over_tls(certificate, inline) == b"{}"
+
+
+def test_fetch_tls_ca_rotated_loads_the_new_one(certificate: Path, tmp_path: Path) -> None:
+    """The CA's file and the server's certificate are replaced; the same connection goes on."""
+    other = make_certificate(tmp_path / "other")
+    ca_file = tmp_path / "ca.crt"
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    connection: Connection | None = None
+    port = 0
+    for directory in (certificate, other):
+        shutil.copy(directory / "cert.pem", ca_file)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(directory / "cert.pem", directory / "key.pem")
+        server = RawServer([reply], context=context, port=port)
+        if connection is None:
+            port = server.port
+            access = Access("127.0.0.1", server.port, tls=True, ca_file=str(ca_file))
+            connection = Connection(access, AgentClock(), 5.0)
+        assert connection.fetch("GET", "/a").body == b"{}"
+        server.close()
+    assert connection is not None
+    connection.close()
+
+
+def test_fetch_gzip_answer_is_unpacked() -> None:
+    content = gzip.compress(b'{"a":1}')
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(content)}\r\n\r\n"
+    with serve([head.encode() + content]) as (server, _):
+        access = Access("127.0.0.1", server.port, tls=False)
+        connection = Connection(access, AgentClock(), 5.0, takes_gzip=True)
+        assert connection.fetch("GET", "/a").body == b'{"a":1}'
+        connection.close()
+    assert b"\r\nAccept-Encoding: gzip\r\n" in server.requests[0]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"no gzip", id="no-gzip"),
+        pytest.param(gzip.compress(b"{}" * 50, mtime=0)[:-9], id="cut-off"),
+    ],
+)
+def test_fetch_broken_gzip_is_unreachable(content: bytes) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(content)}\r\n\r\n"
+    with serve([head.encode() + content]) as (_, connection), pytest.raises(UnreachableError):
+        connection.fetch("GET", "/a")
+
+
+def test_open_ahead_makes_the_next_request_wait_for_no_connection() -> None:
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    with serve([reply]) as (_, connection):
+        assert connection.get_file_number() == -1
+        connection.open()
+        number = connection.get_file_number()
+        assert connection.fetch("GET", "/a").body == b"{}"
+        assert connection.get_file_number() == number
 
 
 def test_fetch_tls_stranger_is_refused(certificate: Path, tmp_path: Path) -> None:

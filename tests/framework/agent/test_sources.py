@@ -8,9 +8,10 @@ import pytest
 from framework.agent.access import Access
 from framework.agent.connection import Answer, Head, UnreachableError
 from framework.agent.framework_roster import FrameworkError, build_view, decompress_framework
+from framework.agent.health import Health
 from framework.agent.permission import Permission, is_denied
 from framework.agent.sources import ConfigMapSource, FrameworkSource, parse_configmap
-from framework.agent.watch import Change, Health
+from framework.agent.watch import Change
 from framework.api.codec import compress_status
 from tests.barrier.api_server import make_configmap, make_framework, make_roster, make_task
 from tests.framework.agent.test_watch import VirtualClock

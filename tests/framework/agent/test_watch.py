@@ -7,7 +7,8 @@ from typing import Any
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
 from framework.agent.connection import Head, UnreachableError
-from framework.agent.watch import READ_DEADLINE_SECONDS, Change, Health, ObjectWatch
+from framework.agent.health import Health
+from framework.agent.watch import READ_DEADLINE_SECONDS, Change, ObjectWatch
 
 OK = Head(200, {})
 

@@ -1,0 +1,223 @@
+"""What a role must have before this Pod goes on: BARRIER_REQUIRE, its levels and its cycles. Pure.
+
+Called by ``config`` and ``decision``. A Pod is not Running, and opens no port, before its init
+containers have ended. So a barrier that asks this of its own role waits for itself, and two roles
+that ask it of one another wait for ever: both are refused.
+"""
+
+import enum
+from typing import Any, NamedTuple
+
+from framework.agent.names import build_name
+from framework.agent.probes import Probe
+from framework.api import constants
+from framework.api.naming import is_role_name
+from framework.api.roster import RoleRoster, Roster
+
+_MAX_PORT = 65535
+_EXAMPLES = "worker=running,ps=tcp:2222"
+_SHOWN = 3
+
+
+class Level(enum.Enum):
+    """How far the members of a role must be, in ascending order."""
+
+    ADDRESS = "address"
+    DNS = "dns"
+    RUNNING = "running"
+    TCP = "tcp"
+
+    @property
+    def follows_start(self) -> bool:
+        """Tell whether it comes only after the members' init containers have ended."""
+        return self in {Level.RUNNING, Level.TCP}
+
+
+class Requirement(NamedTuple):
+    """One entry. ``port`` is 0 but for TCP."""
+
+    role: str
+    level: Level
+    port: int = 0
+
+    def __str__(self) -> str:
+        """Render as users write it."""
+        port = f":{self.port}" if self.port else ""
+        return f"{self.role}={self.level.value}{port}"
+
+
+class RequireError(ValueError):
+    """The text is no list of requirements."""
+
+
+def parse_requirements(text: str) -> tuple[Requirement, ...]:
+    """Parse ``ROLE=LEVEL,...``; a role may have several levels.
+
+    Raises:
+        RequireError: It is no such list.
+    """
+    parsed: list[Requirement] = []
+    for part in text.split(",") if text else ():
+        requirement = _parse_one(part.strip())
+        if requirement in parsed:
+            raise RequireError(f"{requirement} is given twice")
+        parsed.append(requirement)
+    return tuple(parsed)
+
+
+def find_own_cycle(requirements: tuple[Requirement, ...], own_role: str) -> str:
+    """Say which requirement makes this Pod wait for itself; "" if none does."""
+    for requirement in requirements:
+        if requirement.role == own_role and requirement.level.follows_start:
+            return (
+                f"{requirement} in a Pod of role {own_role} waits for itself: no Pod is running "
+                f"before its init containers end; ask for {own_role}=dns, or leave it out"
+            )
+    return ""
+
+
+def find_cycle(
+    framework: dict[str, Any], own_role: str, requirements: tuple[Requirement, ...]
+) -> str:
+    """Say in which circle of roles this Pod's would wait; "" if there is none that can be seen.
+
+    What the other roles ask for is read from their Pod templates. A value that comes from
+    elsewhere (``valueFrom``) cannot be seen.
+    """
+    edges = _read_edges(framework)
+    edges[own_role] = [r for r in requirements if r.level.follows_start]
+    trail = _find_way_back(edges, own_role, own_role, {own_role})
+    if not trail:
+        return ""
+    names = [own_role, *(requirement.role for requirement in trail)]
+    steps = "; ".join(f"{role} waits for {step}" for role, step in zip(names, trail, strict=False))
+    return (
+        f"the roles wait for one another, so none can start: {steps}; drop one of these from "
+        f"${constants.BARRIER_REQUIRE_ENV} in the Pod template of its role"
+    )
+
+
+def find_unknown_role(roster: Roster, requirements: tuple[Requirement, ...]) -> str:
+    """Say which requirement is about a role that the gang lacks; "" if none is."""
+    names = [role.name for role in roster.roles]
+    for requirement in requirements:
+        if requirement.role not in names:
+            known = ", ".join(names) or "none"
+            return f"{requirement} is about no role of this gang; its roles are: {known}"
+    return ""
+
+
+class Unmet(NamedTuple):
+    """What is not met yet: in words, and what is to be tried."""
+
+    message: str
+    probes: tuple[Probe, ...]
+
+
+def find_unmet(
+    roster: Roster,
+    requirements: tuple[Requirement, ...],
+    reached: frozenset[Probe],
+    pattern: str,
+) -> Unmet | None:
+    """Find what is not met yet; None if everything is."""
+    faults, probes = [], []
+    for requirement in requirements:
+        role = roster.find_role(requirement.role)
+        if role is None:
+            faults.append(f"{requirement.role} is not seen yet")
+        elif requirement.level is Level.RUNNING:
+            if not role.running:
+                faults.append(f"{requirement.role} is not running yet")
+        else:
+            left = [
+                p for p in _build_probes(roster, role, requirement, pattern) if p not in reached
+            ]
+            probes += left
+            if left:
+                faults.append(_describe_probes(left))
+    if not faults:
+        return None
+    return Unmet("; ".join(faults), tuple(probes))
+
+
+def _describe_probes(probes: list[Probe]) -> str:
+    named = ", ".join(probe.describe() for probe in probes[:_SHOWN])
+    more = len(probes) - _SHOWN
+    return f"not reached yet: {named}" + (f" and {more} more" if more > 0 else "")
+
+
+def _build_probes(
+    roster: Roster, role: RoleRoster, requirement: Requirement, pattern: str
+) -> list[Probe]:
+    if requirement.level is Level.ADDRESS:
+        return []
+    is_dns = requirement.level is Level.DNS
+    return [
+        Probe(
+            role.name,
+            member.index,
+            member.addresses[0],
+            requirement.port,
+            build_name(pattern, roster.namespace, roster.framework, role.name, member.index)
+            if is_dns
+            else "",
+        )
+        for member in role.members
+    ]
+
+
+def _parse_one(text: str) -> Requirement:
+    role, found, rest = text.partition("=")
+    word, has_port, port = rest.partition(":")
+    levels = {level.value: level for level in Level}
+    if not found or not is_role_name(role):
+        raise RequireError(f"{text!r:.80} is not ROLE=LEVEL, as in {_EXAMPLES}")
+    if word not in levels:
+        raise RequireError(f"{word!r:.80} is none of {', '.join(levels)}")
+    level = levels[word]
+    if level is not Level.TCP and not has_port:
+        return Requirement(role, level)
+    is_port = port.isascii() and port.isdigit() and len(port) <= len(str(_MAX_PORT))
+    if level is not Level.TCP or not is_port or not 0 < int(port) <= _MAX_PORT:
+        raise RequireError(f"{text!r:.80}: a port (1 to {_MAX_PORT}) belongs to tcp alone")
+    return Requirement(role, level, int(port))
+
+
+def _read_edges(framework: dict[str, Any]) -> dict[str, list[Requirement]]:
+    edges: dict[str, list[Requirement]] = {}
+    try:
+        for role in framework["spec"].get("taskRoles") or ():
+            found: list[Requirement] = []
+            spec = role["task"]["pod"].get("spec") or {}
+            for container in spec.get("initContainers") or ():
+                found += _read_requirements(container.get("env") or ())
+            edges[str(role["name"])] = [r for r in found if r.level.follows_start]
+    except (KeyError, TypeError, AttributeError):
+        return edges  # what cannot be read cannot be checked
+    return edges
+
+
+def _read_requirements(env: Any) -> tuple[Requirement, ...]:
+    for entry in env:
+        if entry.get("name") == constants.BARRIER_REQUIRE_ENV:
+            try:
+                return parse_requirements(str(entry.get("value") or ""))
+            except RequireError:
+                return ()
+    return ()
+
+
+def _find_way_back(
+    edges: dict[str, list[Requirement]], role: str, target: str, seen: set[str]
+) -> list[Requirement]:
+    for requirement in edges.get(role, ()):
+        if requirement.role == target:
+            return [requirement]
+        if requirement.role in seen:
+            continue
+        seen.add(requirement.role)
+        rest = _find_way_back(edges, requirement.role, target, seen)
+        if rest:
+            return [requirement, *rest]
+    return []

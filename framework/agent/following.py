@@ -1,0 +1,238 @@
+"""The sources of one gang, followed: watch, read when that is worth it, ask whether 403 is meant.
+
+Called by the barrier's wait and by the rendezvous agent, in a loop and in one thread: everything
+that takes time is bounded. Which source is believed is decided in ``gang``.
+"""
+
+import select
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+from framework.agent.access import Access
+from framework.agent.clock import AgentClock
+from framework.agent.connection import Connection
+from framework.agent.gang import (
+    SETTLED_SECONDS,
+    Gang,
+    Knowledge,
+    build_permissions,
+    build_wake_permission,
+    is_denial_settled,
+    is_dns_trusted,
+    needs_framework,
+)
+from framework.agent.health import Health, SourceState
+from framework.agent.names import NamesSource
+from framework.agent.permission import Permission, is_denied
+from framework.agent.sources import ConfigMapSource, FrameworkSource
+
+# Without a watch the Framework is read this often, in parts of the agent's patience.
+_READS_PER_PATIENCE = 5.0
+# With one, a read without word of a change is only a precaution.
+_PRECAUTION_SECONDS = 15.0
+_SHORTEST_READ_SECONDS = 0.1
+# Reading a large Framework costs the server: ten of 1000 Tasks a second are enough for it.
+_SECONDS_PER_TASK = 0.01
+# All agents of a gang are woken at one moment; they read within this time per Task.
+_SPREAD_SECONDS_PER_TASK = 0.0005
+_NO_API = "no API server is configured"
+
+
+class SelfReviews:
+    """Asks the API server whether our rights are really missing."""
+
+    def __init__(self, access: Access, clock: AgentClock) -> None:
+        """Ask over a connection of its own."""
+        self._connection = Connection(access, clock)
+
+    def is_denied(self, permission: Permission) -> Optional[bool]:
+        """Ask; None if there is no answer now."""
+        return is_denied(self._connection, permission)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+class Sources(NamedTuple):
+    """What a gang is read from. None: not used by this agent.
+
+    As ``Any`` where tests put scripted ones: ``ConfigMapSource``, ``FrameworkSource``,
+    ``SelfReviews``, ``NamesSource``.
+    """
+
+    configmaps: Any
+    frameworks: Any
+    reviews: Any
+    names: Any
+
+    def close(self) -> None:
+        """Close all connections."""
+        for source in (self.configmaps, self.frameworks, self.reviews):
+            if source is not None:
+                source.close()
+
+
+def open_sources(
+    access: Optional[Access], clock: AgentClock, gang: Gang, *, is_attempt_aware: bool
+) -> Sources:
+    """Prepare the sources of a gang; without an access to the API server DNS alone."""
+    names = None
+    if gang.expected is not None:
+        names = NamesSource(clock, gang.namespace, gang.framework, gang.expected)
+    if access is None:
+        return Sources(None, None, None, names)
+    configmaps = None
+    if gang.configmap:
+        configmaps = ConfigMapSource(access, clock, gang.namespace, gang.configmap)
+    frameworks = FrameworkSource(
+        access, clock, gang.namespace, gang.framework, is_attempt_aware=is_attempt_aware
+    )
+    return Sources(configmaps, frameworks, SelfReviews(access, clock), names)
+
+
+class Follower:
+    """Follows one gang. ``poll`` it in a loop, then look at ``knowledge``."""
+
+    def __init__(self, clock: AgentClock, gang: Gang, sources: Sources) -> None:
+        """Follow ``gang`` by ``sources``."""
+        self._clock = clock
+        self._gang = gang
+        self._sources = sources
+        self._started_at = clock.monotonic()
+        # As old as can be, so that nobody waits for what is not there.
+        self._no_api = SourceState(Health.UNREACHABLE, float("-inf"), _NO_API)
+        self._last_read_at: Optional[float] = None
+        self._jitter = 1.0
+        self._woken_at: Optional[float] = None
+        self._next_review_at = 0.0
+        self._is_denial_confirmed = False
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """Everything that is known now."""
+        sources = self._sources
+        configmaps, frameworks, names = sources.configmaps, sources.frameworks, sources.names
+        return Knowledge(
+            started_at=self._started_at,
+            configmap=configmaps.configmap if configmaps is not None else None,
+            configmap_state=configmaps.state if configmaps is not None else self._no_api,
+            view=frameworks.view if frameworks is not None else None,
+            framework_state=frameworks.state if frameworks is not None else self._no_api,
+            names=names.view if names is not None else None,
+            names_state=names.state if names is not None else None,
+            is_denial_confirmed=self._is_denial_confirmed,
+        )
+
+    def poll(self, timeout_seconds: float, *, reads_framework: bool = True) -> None:
+        """Wait for news, at most about so long (connecting may take longer).
+
+        ``reads_framework`` is whether the Framework may be read where it is needed.
+        """
+        is_read = reads_framework and self._needs_framework()
+        watched = [self._sources.configmaps] if self._sources.configmaps is not None else []
+        if is_read:
+            # Who passes at the first look needs no watch.
+            if self._sources.frameworks.state.health is not Health.STARTING:
+                watched.append(self._sources.frameworks)
+            left = self._find_next_read() - self._clock.monotonic()
+            timeout_seconds = min(timeout_seconds, max(0.0, left))
+        if is_dns_trusted(self.knowledge, self._gang, self._clock.monotonic()):
+            self._sources.names.poll(timeout_seconds)
+            timeout_seconds = 0.0
+        _wait_for_any(watched, self._clock, timeout_seconds)
+        if is_read:
+            self._heed_wake()
+            self._read_when_due()
+        elif self._sources.frameworks is not None:
+            self._sources.frameworks.stop_watching()
+        self._review_denial()
+
+    def list_missing_rights(self) -> List[Tuple[Permission, str]]:
+        """List the rights whose lack was met, each with what follows from that."""
+        knowledge = self.knowledge
+        configmap_right, framework_right = build_permissions(self._gang)
+        frameworks = self._sources.frameworks
+        missing = []
+        if knowledge.configmap_state.health is Health.FORBIDDEN:
+            consequence = "the Framework is read instead, which is slower and costs the server more"
+            missing.append((configmap_right, consequence))
+        if knowledge.framework_state.health is Health.FORBIDDEN:
+            last = (
+                "DNS is asked instead" if self._gang.expected else "there is nothing else to read"
+            )
+            missing.append((framework_right, last))
+        elif frameworks is not None and frameworks.watch_health is Health.FORBIDDEN:
+            wake_right = build_wake_permission(self._gang)
+            missing.append((wake_right, "the Framework is read every few seconds instead"))
+        return missing
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._sources.close()
+
+    def _needs_framework(self) -> bool:
+        if self._sources.frameworks is None:
+            return False
+        return needs_framework(self.knowledge, self._gang, self._clock.monotonic())
+
+    def _heed_wake(self) -> None:
+        """Read soon when the watch told of a change, but not all agents at one moment."""
+        if self._sources.frameworks.has_news and self._woken_at is None:
+            spread = self._count_tasks() * _SPREAD_SECONDS_PER_TASK
+            self._woken_at = self._clock.monotonic() + self._clock.uniform(0.0, spread)
+
+    def _find_next_read(self) -> float:
+        """Find when the Framework is read again, by what is known now."""
+        if self._last_read_at is None:
+            return self._started_at
+        frameworks: FrameworkSource = self._sources.frameworks
+        patience = self._gang.patience_seconds
+        cost = min(self._count_tasks() * _SECONDS_PER_TASK, patience)
+        since = self._last_read_at + frameworks.retry_after_seconds
+        if not frameworks.watch_health is frameworks.state.health is Health.HEALTHY:
+            return since + self._jitter * max(patience / _READS_PER_PATIENCE, cost)
+        if self._woken_at is not None:
+            return max(self._woken_at, since + self._jitter * max(_SHORTEST_READ_SECONDS, cost))
+        return since + self._jitter * _PRECAUTION_SECONDS
+
+    def _read_when_due(self) -> None:
+        if self._clock.monotonic() < self._find_next_read():
+            return
+        self._sources.frameworks.read()
+        self._last_read_at, self._woken_at = self._clock.monotonic(), None
+        self._jitter = self._clock.uniform(0.5, 1.5)
+
+    def _count_tasks(self) -> int:
+        view = self._sources.frameworks.view
+        return 0 if view is None else int(view.roster.wanted)
+
+    def _review_denial(self) -> None:
+        """When every source is denied for long, ask the server whether that is what it means."""
+        now = self._clock.monotonic()
+        if not is_denial_settled(self.knowledge, self._gang, now):
+            self._is_denial_confirmed = False
+            return
+        if now < self._next_review_at:
+            return
+        self._next_review_at = now + SETTLED_SECONDS
+        configmap_right, framework_right = build_permissions(self._gang)
+        needed = [framework_right, configmap_right] if self._gang.configmap else [framework_right]
+        reviews = self._sources.reviews
+        self._is_denial_confirmed = all(reviews.is_denied(p) is True for p in needed)
+
+
+def _wait_for_any(sources: Sequence[Any], clock: AgentClock, timeout_seconds: float) -> None:
+    """Wait until one of the sources has news, or the time is over; then take in the news of all."""
+    if len(sources) == 1:
+        sources[0].poll(timeout_seconds)
+        return
+    idle = min([timeout_seconds, *(source.get_idle_seconds() for source in sources)])
+    if idle > 0.0:
+        numbers = [source.get_file_number() for source in sources]
+        open_ones = [number for number in numbers if number >= 0]
+        if open_ones:
+            select.select(open_ones, [], [], clock.to_machine(idle))
+        else:
+            clock.sleep(idle)
+    for source in sources:
+        source.poll(0.0)

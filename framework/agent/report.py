@@ -1,0 +1,54 @@
+"""An agent's log: one whole line a message, text or JSON, on stderr.
+
+Called by the barrier's and rendezvous' reporters. Every line is whole and flushed, because the log
+of a container is read while it waits. What is said is decided there, but for who is missing.
+"""
+
+import json
+import sys
+from typing import Any, Set
+
+from framework.api.constants import PROGRESS_MAX_MISSING
+from framework.api.roster import Progress
+
+
+class LineReporter:
+    """Prints lines, as text or as JSON objects."""
+
+    def __init__(self, program: str, *, is_json: bool) -> None:
+        """Begin each line of text with the name of the program."""
+        self._program = program
+        self._is_json = is_json
+        self._said: Set[str] = set()
+
+    def say(self, message: str, level: str = "info", **fields: Any) -> None:
+        """Print one line."""
+        if self._is_json:
+            line = json.dumps({"level": level, "message": message, **fields})
+        else:
+            prefix = "" if level == "info" else level + ": "
+            line = f"{self._program}: {prefix}{make_printable(message)}"
+        try:
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            return  # a log that nobody reads any more must not stop the gang
+
+    def say_once(self, message: str, level: str = "info") -> None:
+        """Print a line that was not printed before."""
+        if message not in self._said:
+            self._said.add(message)
+            self.say(message, level)
+
+
+def render_missing(progress: Progress) -> str:
+    """Render who is missing and why, at most ten by name."""
+    listed = progress.missing[:PROGRESS_MAX_MISSING]
+    text = ", ".join(f"{m.role}/{m.index} ({m.reason})" for m in listed)
+    more = progress.total - progress.ready - len(listed)
+    return f"{text} and {more} more" if more > 0 else text
+
+
+def make_printable(text: str) -> str:
+    """Replace control characters: texts of the API server go to somebody's terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -1,0 +1,63 @@
+"""The own Pod's annotations, as the kubelet writes them into a downward API volume.
+
+Called by ``app`` at its start: settings may be given as annotations, which takes no right on Pods.
+A line is ``key="value"``, the value quoted as Go quotes strings. What an annotation means is
+decided in ``settings`` and ``options``.
+"""
+
+import os
+import re
+from typing import Dict, Iterable, List, Mapping
+
+from framework.api import constants
+
+FILE_ENV = "FB_ANNOTATIONS_FILE"
+DEFAULT_FILE = "/etc/podinfo/annotations"
+_MAX_BYTES = 1024 * 1024
+_LINE = re.compile(r'([^="]+)="((?:[^"\\]|\\.)*)"\Z')
+_ESCAPE = re.compile(
+    r"\\(?:([abfnrtv\\\"'])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|([0-7]{3}))"
+)
+_SHORT = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_MAX_CODE = 0x10FFFF
+
+
+def read_annotations(env: Mapping[str, str]) -> Dict[str, str]:
+    """Read the file, if it is mounted; one that a variable names must be there.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    path = env.get(FILE_ENV) or DEFAULT_FILE
+    if not env.get(FILE_ENV) and not os.path.exists(path):
+        return {}
+    with open(path, "rb") as file:
+        return parse_annotations(file.read(_MAX_BYTES).decode("utf-8", "replace"))
+
+
+def parse_annotations(text: str) -> Dict[str, str]:
+    """Parse the file; a line that is none is left out."""
+    found = {}
+    for line in text.split("\n"):
+        match = _LINE.match(line)
+        if match is not None:
+            found[match.group(1)] = _ESCAPE.sub(_unquote, match.group(2))
+    return found
+
+
+def list_unknown(annotations: Mapping[str, str], known: Iterable[str]) -> List[str]:
+    """List the annotations of our prefix that nobody reads: most are misspelt."""
+    ours = {constants.ACKNOWLEDGED_GENERATION_ANNOTATION, constants.WRAPPER_ANNOTATION, *known}
+    return sorted(
+        name
+        for name in annotations
+        if name.startswith(constants.ANNOTATION_PREFIX) and name not in ours
+    )
+
+
+def _unquote(match: "re.Match[str]") -> str:
+    short, *codes, octal = match.groups()
+    if short:
+        return _SHORT.get(short, short)
+    code = int(octal, 8) if octal else int(next(filter(None, codes)), 16)
+    return chr(code) if code <= _MAX_CODE else "\ufffd"

@@ -1,0 +1,56 @@
+"""What TensorFlow training code imports, so that a gang that changes goes on where it was.
+
+Stands beside ``peers`` in the volume's site folder. For commands that ``run`` restarts
+(FB_ON_CHANGE=restart) under MultiWorkerMirroredStrategy: all processes save one checkpoint after
+the same step, and end together; the command is started again with the new TF_CONFIG::
+
+    import peers_tensorflow
+
+    handler = tf.distribute.experimental.PreemptionCheckpointHandler(
+        strategy.cluster_resolver, checkpoint, directory,
+        termination_config=peers_tensorflow.build_termination_config(),
+    )
+    while optimizer.iterations.numpy() < STEPS:
+        handler.run(step)  # in model.fit: a callback, handler.save_checkpoint_if_preempted()
+
+TensorFlow agrees on the step; this module says when to, and when to end.
+"""
+
+import importlib
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Any, Optional
+
+# As shells say "ended by SIGTERM": the agent does not look at it, it has asked for the end.
+_TERMINATED = 143
+# Transient, to a Framework's retry policy.
+_NOBODY_ASKED = 201
+
+
+def build_termination_config(timeout: float = 600.0, **options: Any) -> Any:
+    """Build the TerminationConfig; call it in the main thread. ``timeout`` is in seconds.
+
+    SIGTERM, which the agent sends when the gang has changed, no longer ends the process: it asks
+    for the checkpoint. A process whose peer was told first has saved it too, and must not end
+    before the agent asks: its Pod would end with it. It waits, at most for ``timeout``.
+    """
+    told = threading.Event()
+
+    def note(_number: int, _frame: Optional[FrameType]) -> None:
+        told.set()
+
+    def end() -> None:
+        code = _TERMINATED if told.wait(timeout) else _NOBODY_ASKED
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # At once: the usual way out waits for peers that may be gone already.
+        os._exit(code)
+
+    signal.signal(signal.SIGTERM, note)
+    tensorflow = importlib.import_module("tensorflow")
+    return tensorflow.distribute.experimental.TerminationConfig(
+        termination_watcher_fn=told.is_set, exit_fn=end, **options
+    )

@@ -1,0 +1,409 @@
+"""torchrun's rendezvous by the Framework: ``torchrun --rdzv-backend=framework train.py``.
+
+Called by torchrun, which finds it by the entry point group ``torchrun.handlers``: ``install``
+copies this file and its entry point into the volume's site folder, which is on the training
+process's PYTHONPATH. Stands alone but for ``peers`` beside it; Python 3.7, torch 2.5 or newer.
+
+Who takes part, and with which rank, is read from the generation in force, so nobody is waited for
+who does not come, and a member that is scaled away is no failure. Rank 0 serves a store and
+decides: it starts a round when everybody of its own generation has arrived. In the store are:
+
+    arrived/MEMBER   a member waits for a round: its token, and the gang as it sees it
+    assigned/TOKEN   its place in the round it waited for
+    members/N        who takes part in round N; ``rounds`` counts them
+    want/N           round N is to end
+    stopping/N       how many of round N know that and stop their workers
+
+A round ends when one of its members is no longer in the gang or has failed, and when all who came
+to the gang since have arrived: until then, which takes as long as they need to start, the others go
+on. Its members stop their workers together: whoever stops first breaks the connections of the
+others, whose torchrun would count that as a failure.
+"""
+
+import hashlib
+import importlib
+import json
+import logging
+import os
+import sys
+import time
+from datetime import timedelta
+from typing import Any, Callable, Dict, FrozenSet, NamedTuple, Optional, Tuple
+
+if __package__:
+    from rendezvous import peers
+else:
+    import peers  # type: ignore[import-not-found,no-redef]  # as it lies in the site folder
+
+BACKEND = "framework"
+_DEFAULT_PORT = 29400
+_LOOK_SECONDS = 0.02
+_CONNECT_SECONDS = 5.0
+_JOIN_SECONDS = 600
+_READ_SECONDS = 60
+# How long those who know of a change wait for the others to know: a lost node never will.
+_STOP_SECONDS = 3
+# How long rank 0 waits for the same generation as the others see: longer than the agent's debounce.
+_SETTLE_SECONDS = 5
+# Written by torchrun's agents when their workers have succeeded.
+_FINISHED_KEY = "torchelastic/agent/terminal_state/num_members"
+
+_log = logging.getLogger(__name__)
+
+
+class Stores:
+    """Makes torch's stores. Every failure of a store is a RuntimeError."""
+
+    def serve(self, address: str, port: int) -> Any:
+        """Serve a store in this process; port 0 is any."""
+        return self._open(address, port, is_master=True)
+
+    def connect(self, address: str, port: int) -> Any:
+        """Connect to a store."""
+        return self._open(address, port, is_master=False)
+
+    def prefix(self, name: str, store: Any) -> Any:
+        """Make the part of a store whose keys begin with this name."""
+        return _import_distributed().PrefixStore(name, store)
+
+    def _open(self, address: str, port: int, *, is_master: bool) -> Any:
+        return _import_distributed().TCPStore(
+            address,
+            port,
+            is_master=is_master,
+            timeout=timedelta(seconds=_CONNECT_SECONDS),
+            wait_for_workers=False,
+        )
+
+
+class Round(NamedTuple):
+    """A round this Pod takes part in. ``gangs`` are those it was made for: no news."""
+
+    number: int
+    rank: int
+    size: int
+    gangs: Tuple[str, ...]
+    members: FrozenSet[str]
+    address: str
+    port: int
+    control: Any
+    store: Any
+
+
+class FrameworkRendezvous:
+    """torchrun's rendezvous handler; it is used in one thread."""
+
+    def __init__(
+        self,
+        run_id: str,
+        port: int = _DEFAULT_PORT,
+        timeouts: Optional[Dict[str, float]] = None,
+        stores: Optional[Stores] = None,
+        look: "Callable[[], peers.Roster]" = peers.roster,
+    ) -> None:
+        """Take part in the gang that ``look`` shows; rank 0 serves its store on ``port``."""
+        self._run_id = run_id
+        self._port = port
+        timeouts = timeouts or {}
+        self._join_seconds = timeouts.get("join_timeout", _JOIN_SECONDS)
+        self._read_seconds = timeouts.get("read_timeout", _READ_SECONDS)
+        self._stop_seconds = timeouts.get("stop_timeout", _STOP_SECONDS)
+        self._settle_seconds = timeouts.get("settle_timeout", _SETTLE_SECONDS)
+        self._stores = stores or Stores()
+        self._look = look
+        self._leader: Optional[peers.Peer] = None
+        self._control: Any = None
+        self._served: Any = None
+        self._workers_store: Any = None
+        self._round: Optional[Round] = None
+        self._has_consented = False
+        self._has_trained = False
+        # Under this it waits for its place; kept until it has it, whatever happens to the store.
+        self._token = ""
+
+    # --- What torchrun calls ----------------------------------------------------------------------
+
+    def get_backend(self) -> str:
+        """Name the backend."""
+        return BACKEND
+
+    def get_run_id(self) -> str:
+        """Name the run."""
+        return self._run_id
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Let the workers use the store that rank 0 serves for them, a new one for each round."""
+        return True
+
+    def is_closed(self) -> bool:
+        """Say no: it ends when the attempt does."""
+        return False
+
+    def set_closed(self) -> None:
+        """Do nothing: the Framework says when the attempt ends."""
+
+    def num_nodes_waiting(self) -> int:
+        """Say whether the workers are to be stopped and started in a new round.
+
+        When they are, this returns in all members of the round at about the same time.
+        """
+        current = self._round
+        if current is None:
+            return 0
+        try:
+            gang = self._look()
+        except OSError:
+            return 0  # the last good one is in force
+        if gang.is_completing:
+            return 0
+        members = {name_member(peer) for peer in gang.ranked}
+        is_same = describe_gang(gang) in current.gangs
+        is_broken = not is_same and not current.members <= members
+        if self._control is not current.control:
+            return int(is_broken)  # the store is lost, so only the gang can tell
+        try:
+            if current.store.check([_FINISHED_KEY]):
+                return 0  # the training ends: a new round would wait for those who have ended
+            is_wanted = is_broken or current.control.check([f"want/{current.number}"])
+            if not is_wanted and not is_same:
+                is_wanted = self._have_arrived(current, gang)
+            if not is_wanted:
+                return 0
+            self._consent(current)
+            self._await_consent(current)
+        except RuntimeError as e:
+            # Rank 0 is gone. While the gang is the same it may only be slow to answer.
+            _log.warning("the store of rank 0 is lost: %s", e)
+            self._forget_store()
+            return int(is_broken)
+        return 1
+
+    def next_rendezvous(self) -> Any:
+        """Wait for the next round; return torch's RendezvousInfo.
+
+        Raises:
+            RendezvousTimeoutError: There was none in time.
+            RendezvousClosedError: The others have succeeded, and this member took part.
+            SystemExit: This member leaves, or the others have succeeded before it took part.
+        """
+        if self._round is not None and self._round.control is self._control:
+            try:
+                self._consent(self._round)
+            except RuntimeError:
+                self._forget_store()
+        self._round, joined = None, None
+        deadline = time.monotonic() + self._join_seconds
+        while joined is None:
+            if time.monotonic() >= deadline:
+                raise _import_rendezvous().RendezvousTimeoutError(
+                    f"no round in {self._join_seconds} s; is the gang complete?"
+                )
+            gang = self._find_gang()
+            if gang is not None:
+                try:
+                    joined = self._join(gang, deadline)
+                except RuntimeError as e:
+                    _log.info("the store of rank 0 does not answer: %s", e)
+                    self._forget_store()
+            if joined is None:
+                time.sleep(_LOOK_SECONDS)
+        self._round, self._has_consented, self._has_trained = joined, False, True
+        return _build_information(joined)
+
+    def shutdown(self) -> bool:
+        """Forget the stores; one that was served here ends with the process."""
+        self._round = None
+        self._forget_store()
+        return True
+
+    # --- Ending a round ---------------------------------------------------------------------------
+
+    def _have_arrived(self, current: Round, gang: "peers.Roster") -> bool:
+        """Tell whether all who are new have arrived."""
+        names = [name_member(peer) for peer in gang.ranked]
+        if names[0] not in current.members:
+            return True  # a new rank 0: its store is where they arrive
+        added = [f"arrived/{name}" for name in names if name not in current.members]
+        return bool(added) and bool(current.control.check(added))
+
+    def _consent(self, current: Round) -> None:
+        """Let the others know that this round is to end, and that the workers here are stopped."""
+        current.control.set(f"want/{current.number}", "1")
+        if not self._has_consented:
+            self._has_consented = True
+            current.control.add(f"stopping/{current.number}", 1)
+
+    def _await_consent(self, current: Round) -> None:
+        deadline = time.monotonic() + self._stop_seconds
+        while time.monotonic() < deadline:
+            if current.control.add(f"stopping/{current.number}", 0) >= current.size:
+                return
+            time.sleep(_LOOK_SECONDS)
+
+    # --- Joining one ------------------------------------------------------------------------------
+
+    def _find_gang(self) -> "Optional[peers.Roster]":
+        """Find the gang to train with; None while this Pod is not in it."""
+        try:
+            gang = self._look()
+        except OSError:
+            return None
+        if gang.has_succeeded:
+            if self._has_trained:
+                # It was to be trained to its end here, too: its failure is none of the others'.
+                raise _import_rendezvous().RendezvousClosedError("the others have succeeded")
+            _log.warning("the training has ended without this member")
+            sys.exit(0)
+        if gang.is_leaving:
+            _log.warning("this member leaves the gang")
+            sys.exit(0)
+        return gang if gang.rank >= 0 else None
+
+    def _join(self, gang: "peers.Roster", deadline: float) -> Optional[Round]:
+        """Arrive and wait; None when it is time to look for rank 0 anew."""
+        control = self._reach(gang)
+        own, leader = gang.ranked[gang.rank], gang.ranked[0]
+        self._token = token = self._token or os.urandom(12).hex()
+        seen = _arrive(control, own, token, gang)
+        settle_until = None
+        while time.monotonic() < deadline:
+            if gang.rank == 0:
+                settle_until = settle_until or self._start_settling(control, gang)
+                self._try_to_start(control, gang, settle_until)
+            if control.check([f"assigned/{token}"]):
+                return self._take_place(control, own, seen)
+            time.sleep(_LOOK_SECONDS)
+            newer = self._find_gang()
+            if newer is None or newer.ranked[0] != leader or newer.ranked[newer.rank] != own:
+                return None
+            if describe_gang(newer) != seen:
+                gang, settle_until = newer, None
+                seen = _arrive(control, own, token, gang)
+        return None
+
+    def _reach(self, gang: "peers.Roster") -> Any:
+        """Reach the store of rank 0, which is here if that is this Pod."""
+        leader = gang.ranked[0]
+        if self._control is None or leader != self._leader:
+            self._forget_store()
+            if gang.rank == 0:
+                if self._served is None:
+                    self._served = self._stores.serve(leader.address, self._port)
+                store = self._served
+            else:
+                store = self._stores.connect(leader.address, self._port)
+            store.set_timeout(timedelta(seconds=self._read_seconds))
+            self._control = self._stores.prefix(f"{BACKEND}/{gang.attempt}/{self._run_id}", store)
+            self._leader = leader
+        return self._control
+
+    def _forget_store(self) -> None:
+        self._control = self._leader = None
+
+    def _take_place(self, control: Any, own: "peers.Peer", seen: str) -> Round:
+        place = json.loads(control.get(f"assigned/{self._token}").decode())
+        # It may have arrived once more while the round started, which must not count for the next.
+        control.delete_key(f"arrived/{name_member(own)}")
+        self._token = ""
+        return Round(
+            number=place["round"],
+            rank=place["rank"],
+            size=place["size"],
+            gangs=(place["gang"], seen),
+            members=frozenset(json.loads(control.get("members/" + str(place["round"])).decode())),
+            address=place["address"],
+            port=place["port"],
+            control=control,
+            store=self._stores.prefix("torchrun/" + str(place["round"]), control),
+        )
+
+    # --- Rank 0 -----------------------------------------------------------------------------------
+
+    def _start_settling(self, control: Any, gang: "peers.Roster") -> Optional[float]:
+        """Say until when to wait for one view of the gang; None while not all have arrived."""
+        if not control.check([f"arrived/{name_member(peer)}" for peer in gang.ranked]):
+            return None
+        return time.monotonic() + self._settle_seconds
+
+    def _try_to_start(
+        self, control: Any, gang: "peers.Roster", settle_until: Optional[float]
+    ) -> None:
+        """Start a round if everybody has arrived."""
+        if settle_until is None:
+            return
+        names = [name_member(peer) for peer in gang.ranked]
+        arrivals = [json.loads(control.get(f"arrived/{name}").decode()) for name in names]
+        described = describe_gang(gang)
+        is_agreed = all(arrival["gang"] == described for arrival in arrivals)
+        if not is_agreed and time.monotonic() < settle_until:
+            return
+        address = gang.ranked[0].address
+        self._workers_store = self._stores.serve(address, 0)
+        number = control.add("rounds", 1)
+        place: Dict[str, Any] = {
+            "round": number,
+            "size": len(names),
+            "gang": described,
+            "address": address,
+            "port": self._workers_store.port,
+        }
+        control.set(f"members/{number}", json.dumps(names))
+        for name in names:
+            control.delete_key(f"arrived/{name}")
+        for rank, arrival in enumerate(arrivals):
+            control.set("assigned/" + arrival["token"], json.dumps({**place, "rank": rank}))
+
+
+def describe_gang(gang: "peers.Roster") -> str:
+    """Describe who takes part: two gangs with the same text train as one."""
+    text = "\n".join([gang.attempt, *map(name_member, gang.ranked)])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def name_member(peer: "peers.Peer") -> str:
+    """Name a member; one with another Pod or address is another."""
+    return f"{peer.role}/{peer.index}/{peer.fingerprint}/{peer.address}"
+
+
+def create_handler(parameters: Any) -> FrameworkRendezvous:
+    """Create the handler by torchrun's parameters; of the endpoint only the port counts."""
+    port = parameters.endpoint.rpartition(":")[2] if ":" in parameters.endpoint else ""
+    timeouts = {}
+    for name in ("join_timeout", "read_timeout", "stop_timeout", "settle_timeout"):
+        value = parameters.get_as_int(name)
+        if value is not None:
+            timeouts[name] = float(value)
+    return FrameworkRendezvous(
+        parameters.run_id, int(port) if port.isdigit() else _DEFAULT_PORT, timeouts
+    )
+
+
+def get_handler() -> Callable[[Any], FrameworkRendezvous]:
+    """Return what creates the handler: this is the entry point."""
+    return create_handler
+
+
+def _arrive(control: Any, own: "peers.Peer", token: str, gang: "peers.Roster") -> str:
+    described = describe_gang(gang)
+    arrival = json.dumps({"token": token, "gang": described})
+    control.set(f"arrived/{name_member(own)}", arrival)
+    return described
+
+
+def _build_information(joined: Round) -> Any:
+    rendezvous = _import_rendezvous()
+    return rendezvous.RendezvousInfo(
+        joined.store,
+        joined.rank,
+        joined.size,
+        rendezvous.RendezvousStoreInfo(joined.address, joined.port),
+    )
+
+
+def _import_distributed() -> Any:
+    return importlib.import_module("torch.distributed")
+
+
+def _import_rendezvous() -> Any:
+    return importlib.import_module("torch.distributed.elastic.rendezvous.api")

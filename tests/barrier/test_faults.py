@@ -1,0 +1,258 @@
+"""Faults of the network, the API server, the volume and the barrier itself, over real sockets.
+
+By a faster clock where a fault lasts for long. Rows of the fault matrix are named in brackets.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.barrier.api_server import (
+    ApiServer,
+    make_configmap,
+    make_framework,
+    make_roster,
+)
+from tests.barrier.conftest import ROOT, Starter
+from tests.barrier.fast import IDENTITY, SPEED, build_env, run_barrier
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Proxy:
+    """Forwards connections to the API server; ``stall`` makes those open now black holes."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._target = int(server.address.rpartition(":")[2])
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._sockets: list[socket.socket] = []
+        self._stalled: set[socket.socket] = set()
+        self.is_deaf = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self._sockets.append(client)
+                if self.is_deaf:
+                    continue
+                server = socket.create_connection(("127.0.0.1", self._target))
+                self._sockets.append(server)
+                for source, sink in ((client, server), (server, client)):
+                    threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
+
+    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while received := source.recv(65536):
+                if source not in self._stalled:
+                    sink.sendall(received)
+            if source not in self._stalled:
+                sink.shutdown(socket.SHUT_WR)
+
+    def stall(self) -> None:
+        self._stalled.update(self._sockets)
+
+    def close(self) -> None:
+        for each in (self._listener, *self._sockets):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
+@contextlib.contextmanager
+def run_proxy(server: ApiServer) -> Iterator[Proxy]:
+    proxy = Proxy(server)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
+def after(seconds: float, *actions: object) -> None:
+    """Act after so many of the fast clock's seconds."""
+
+    def act() -> None:
+        for action in actions:
+            action()  # type: ignore[operator]
+
+    threading.Timer(seconds / SPEED, act).start()
+
+
+def build_long_env(address: str, tmp_path: Path, **more: str) -> dict[str, str]:
+    return build_env(address, tmp_path, **IDENTITY, BARRIER_CHECK_TIMEOUT_SEC="300", **more)
+
+
+def test_watch_becomes_a_black_hole_is_noticed_within_90_seconds(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    """[E4] No FIN, no bytes: the roster that comes then is told by the next watch."""
+    server.add(make_configmap(missing="Pending"))
+    with run_proxy(server) as proxy:
+
+        def publish() -> None:
+            # Watches that begin from now on have their own events.
+            server.new_events()
+            server.add(make_configmap(make_roster(), version=2))
+
+        after(10.0, proxy.stall, publish)
+        code, seconds = run_barrier(
+            build_long_env(proxy.address, tmp_path, BARRIER_FRAMEWORK_JSON="off")
+        )
+    assert code == 0
+    assert seconds <= 10.0 + 90.0 + 10.0, "90 s of silence, and a moment to connect"
+
+
+def test_server_that_accepts_and_says_nothing_is_left_after_10_seconds(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    """[E4] A black hole at the start."""
+    server.add(make_configmap(make_roster()))
+    with run_proxy(server) as proxy:
+        proxy.is_deaf = True
+
+        def listen() -> None:
+            proxy.is_deaf = False
+
+        after(15.0, listen)
+        code, seconds = run_barrier(build_long_env(proxy.address, tmp_path))
+    assert code == 0
+    assert seconds <= 15.0 + 30.0
+
+
+def test_framework_404_burst_does_not_end_the_job(server: ApiServer, tmp_path: Path) -> None:
+    """[E6] The CRD is established anew: 25 s of 404 for the object and for its watch."""
+    server.forbidden = {"configmaps"}
+    server.framework = None
+
+    def establish() -> None:
+        server.framework = make_framework()
+
+    after(25.0, establish)
+    code, seconds = run_barrier(build_long_env(server.address, tmp_path))
+    assert code == 0
+    assert seconds >= 25.0
+
+
+def test_stale_attempt_of_both_sources_keeps_waiting(server: ApiServer, tmp_path: Path) -> None:
+    """[S5] A cache that lags shows the attempt before, under the same names."""
+    old = make_framework()
+    old["status"]["attemptStatus"]["instanceUID"] = "0_old"
+    server.framework = old
+    server.add(make_configmap(make_roster(instance_uid="0_old"), uid="old"))
+
+    def catch_up() -> None:
+        server.framework = make_framework()
+        server.add(make_configmap(make_roster(), version=9), "MODIFIED")
+
+    after(40.0, catch_up)
+    code, seconds = run_barrier(build_long_env(server.address, tmp_path))
+    assert code == 0
+    assert seconds >= 40.0, "the old roster was complete, and did not count"
+
+
+# What a barrier does to the volume, in this order, for each of its two files.
+CALLS = ("open", "write", "fchmod", "fsync", "close", "rename")
+KILLER = (
+    f"CALLS = {CALLS}"
+    """
+import os, signal, sys
+left = int(sys.argv[1])
+is_after = sys.argv[2] == "after"
+def wrap(name):
+    real = getattr(os, name)
+    def call(*args, **kwargs):
+        global left
+        is_ours = name != "open" or ".tmp" in str(args[0])
+        left -= is_ours
+        if left == 0 and is_ours and not is_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = real(*args, **kwargs)
+        if left == 0 and is_ours and is_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    setattr(os, name, call)
+for name in CALLS:
+    wrap(name)
+sys.argv = ["barrier"]
+from barrier.app import main
+main()
+"""
+)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_at_every_call_on_the_volume_leaves_whole_files(
+    server: ApiServer, env: dict[str, str], tmp_path: Path, moment: str
+) -> None:
+    """[B1] Then a new barrier passes in the same volume."""
+    server.framework = make_framework()
+    server.forbidden = {"configmaps"}
+    whole: dict[str, bytes] = {}
+    work = tmp_path / "work"
+    for number in range(1, 2 * len(CALLS) + 2):
+        done = subprocess.run(
+            [sys.executable, "-c", KILLER, str(number), moment],
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            check=False,
+        )
+        for file in work.iterdir():
+            if not file.name.endswith(".tmp"):
+                assert file.read_bytes() == whole.setdefault(file.name, file.read_bytes())
+                assert file.read_bytes().endswith((b"}", b"variables\n"))
+        if done.returncode == 0:
+            break
+        assert done.returncode == -9
+    assert number == 2 * len(CALLS) + 1, "it was killed at each call, and ends by itself then"
+    assert sorted(whole) == ["framework.json", "injector.sh"]
+
+
+def build_mount(options: str, target: Path) -> tuple[str, ...]:
+    """Build the command that runs another one with a file system of its own at ``target``."""
+    script = f'mount -t tmpfs -o {options} none "$0" && exec "$@"'
+    prefix = ("unshare", "-m", "sh", "-c", script, str(target))
+    if shutil.which("unshare") is None or os.geteuid() != 0:
+        pytest.skip("a volume of one's own needs unshare and root")
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine allows no mount namespace")
+    return prefix
+
+
+def test_volume_read_only_is_said_before_the_wait(start: Starter, tmp_path: Path) -> None:
+    """[B1] The message names directory, cause and remedy."""
+    work = tmp_path / "work"
+    work.mkdir()
+    barrier = start(prefix=build_mount("ro,size=64k", work))
+    assert barrier.wait() == 1
+    assert f"cannot write into {work}: " in barrier.text
+    assert "Read-only file system" in barrier.text
+    assert "mount a writable volume there" in barrier.text
+
+
+def test_volume_full_ends_with_the_cause(server: ApiServer, start: Starter, tmp_path: Path) -> None:
+    """[B1] A file that does not fit is not there at all."""
+    work = tmp_path / "work"
+    work.mkdir()
+    server.framework = make_framework()
+    server.forbidden = {"configmaps"}
+    prefix = list(build_mount("size=8k", work))
+    # One page is left, too little for framework.json.
+    prefix[4] = prefix[4].replace("&&", '&& head -c 6000 /dev/zero >"$0/ballast" &&')
+    prefix[4] = prefix[4].replace('exec "$@"', '"$@"; code=$?; ls "$0"; exit $code')
+    server.framework["metadata"]["annotations"] = {"padding": "x" * 8000}
+    barrier = start(prefix=tuple(prefix))
+    assert barrier.wait() == 1
+    assert "No space left on device" in barrier.text
+    assert barrier.process.stdout is not None
+    assert barrier.process.stdout.read().split() == ["ballast"], "nothing is left behind"

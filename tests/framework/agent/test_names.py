@@ -1,0 +1,144 @@
+"""DNS as a source: what it tells, and that nobody waits for a resolver that hangs."""
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from framework.agent import names
+from framework.agent.clock import AgentClock
+from framework.agent.health import Health
+from framework.agent.names import (
+    DEFAULT_NAME,
+    Expected,
+    ExpectError,
+    NamesSource,
+    Resolver,
+    is_pattern,
+    parse_roles,
+)
+from tests.barrier.fast import FastClock
+
+GANG = Expected((("ps", 1), ("worker", 2)), DEFAULT_NAME)
+ADDRESSES = {
+    "f-ps-0.f": ("10.0.0.9",),
+    "f-worker-0.f": ("10.0.0.2", "fd00::2"),
+    "f-worker-1.f": ("10.0.0.3",),
+}
+
+
+class Dns:
+    """Stands in for the system's resolver."""
+
+    def __init__(self) -> None:
+        self.addresses = dict(ADDRESSES)
+        self.asked: list[str] = []
+
+    def __call__(self, name: str) -> tuple[str, ...]:
+        self.asked.append(name)
+        return self.addresses.get(name, ())
+
+
+@pytest.fixture
+def dns() -> Dns:
+    return Dns()
+
+
+def poll_until_complete(source: NamesSource, clock: FastClock, seconds: float) -> bool:
+    ends_at = clock.monotonic() + seconds
+    while clock.monotonic() < ends_at:
+        source.poll(1.0)
+        if source.view is not None and source.view.roster.complete:
+            return True
+    return False
+
+
+def test_names_all_resolve_is_a_complete_roster(dns: Dns) -> None:
+    clock = FastClock()
+    source = NamesSource(clock, "default", "f", GANG, dns)
+    assert poll_until_complete(source, clock, 20.0)
+    assert source.view is not None
+    roster = source.view.roster
+    assert [(r.name, [m.addresses for m in r.members]) for r in roster.roles] == [
+        ("ps", [("10.0.0.9",)]),
+        ("worker", [("10.0.0.2", "fd00::2"), ("10.0.0.3",)]),
+    ]
+    assert (roster.generation, roster.instance_uid) == (0, "")
+    assert source.state.health is Health.HEALTHY
+    assert sorted(dns.asked) == sorted(ADDRESSES)
+
+
+def test_names_one_missing_is_named_until_it_comes(dns: Dns) -> None:
+    clock = FastClock()
+    del dns.addresses["f-worker-1.f"]
+    source = NamesSource(clock, "default", "f", GANG, dns)
+    assert not poll_until_complete(source, clock, 5.0)
+    assert source.view is not None
+    assert [(m.role, m.index, m.reason) for m in source.view.missing] == [
+        ("worker", 1, "DNS has no address of f-worker-1.f")
+    ]
+    dns.addresses["f-worker-1.f"] = ("10.0.0.3",)
+    assert poll_until_complete(source, clock, 20.0)
+
+
+def test_names_old_answer_is_asked_again(dns: Dns) -> None:
+    clock = FastClock()
+    del dns.addresses["f-worker-1.f"]
+    source = NamesSource(clock, "default", "f", GANG, dns)
+    poll_until_complete(source, clock, 15.0)
+    dns.addresses = {**ADDRESSES, "f-ps-0.f": ("10.0.0.77",)}
+    poll_until_complete(source, clock, 15.0)
+    assert dns.asked.count("f-ps-0.f") >= 2, "a Pod may have moved while its peers were waited for"
+
+
+def test_resolver_that_hangs_holds_nobody_up() -> None:
+    is_over = threading.Event()
+
+    def hang(_name: str) -> tuple[str, ...]:
+        is_over.wait(20.0)
+        return ()
+
+    clock = AgentClock()
+    resolver = Resolver(clock, hang)
+    started_at = clock.monotonic()
+    resolver.ask(["a", "b"])
+    resolver.collect(0.05)
+    assert clock.monotonic() - started_at < 5.0
+    assert resolver.answered == {}
+    is_over.set()
+
+
+def test_resolve_real_name_and_no_name() -> None:
+    assert names.resolve("localhost")
+    assert names.resolve("no-such-name.invalid") == ()
+    assert names.resolve("a" * 300) == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (DEFAULT_NAME, True),
+        ("{role}-{index}.train.{namespace}.svc.cluster.local", True),
+        ("{role}.train", False),
+        ("{index}.train", False),
+        ("{role}-{index}/{framework}", False),
+        ("{role}-{index!r}", False),
+        ("{role}-{index}{", False),
+        ("{role}-{index}.{role.__class__}", False),
+    ],
+)
+def test_is_pattern(pattern: str, *, expected: bool) -> None:
+    assert is_pattern(pattern) is expected
+
+
+@given(st.text(alphabet="{}role index.fwkn-!:", max_size=40))
+def test_is_pattern_whatever_passes_can_be_filled_in(text: str) -> None:
+    if is_pattern(text):
+        names.build_name(text, "default", "f", "worker", 1)
+
+
+def test_parse_roles_keeps_the_order() -> None:
+    assert parse_roles("worker=2, ps=1") == (("worker", 2), ("ps", 1))
+    with pytest.raises(ExpectError):
+        parse_roles("worker=-1")

@@ -1,0 +1,78 @@
+"""Reaching members over real sockets."""
+
+import socket
+
+import pytest
+
+from framework.agent.clock import AgentClock
+from framework.agent.probes import Probe, Prober
+
+
+def make_probe(port: int, address: str = "127.0.0.1") -> Probe:
+    return Probe("ps", 0, address, port, "")
+
+
+def test_attempt_open_port_is_reached_and_closed_one_is_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        opened, shut = server.getsockname()[1], closed.getsockname()[1]
+        prober = Prober(AgentClock())
+        prober.attempt([make_probe(opened), make_probe(shut)], 5.0)
+        assert prober.reached == {make_probe(opened)}
+
+
+def test_attempt_port_opened_later_is_reached_then() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        probe = make_probe(server.getsockname()[1])
+        prober = Prober(AgentClock())
+        prober.attempt([probe], 5.0)
+        assert not prober.reached
+        server.listen()
+        prober.attempt([probe], 5.0)
+        assert prober.reached == {probe}
+
+
+def test_attempt_more_than_fit_at_once_are_all_tried() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=256) as server:
+        port = server.getsockname()[1]
+        probes = [Probe("ps", i, "127.0.0.1", port, "") for i in range(150)]
+        prober = Prober(AgentClock())
+        prober.attempt(probes, 10.0)
+        assert prober.reached == set(probes)
+
+
+def test_attempt_silent_address_ends_in_time() -> None:
+    clock = AgentClock()
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.settimeout(0.0)
+            filler.connect_ex(("127.0.0.1", port))
+        started_at = clock.monotonic()
+        prober = Prober(clock)
+        prober.attempt([make_probe(port)], 0.2)
+        assert clock.monotonic() - started_at < 2.0
+        for filler in fillers:
+            filler.close()
+    assert not prober.reached
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_attempt_ipv6_is_reached() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+        probe = make_probe(server.getsockname()[1], "::1")
+        prober = Prober(AgentClock())
+        prober.attempt([probe], 5.0)
+        assert prober.reached == {probe}
+
+
+def test_attempt_name_counts_only_with_the_members_address() -> None:
+    prober = Prober(AgentClock())
+    right = Probe("ps", 0, "127.0.0.1", 0, "localhost")
+    stale = Probe("ps", 1, "10.9.9.9", 0, "localhost")
+    prober.attempt([right, stale], 5.0)
+    assert prober.reached == {right}

@@ -1,0 +1,300 @@
+"""deploy/admission on a real API server: what an agent that may patch Pods may change of them.
+
+The policies hold in the whole cluster, so they are there only as long as these tests run.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from framework.api import constants
+from framework.kube.client import KubeClient
+from framework.kube.resources import Object
+from tests.kube.test_rbac import CONFIG, open_world, run_to_retention
+from tests.support.controlplane import Access
+from tests.support.deployed import Deployed, apply_role
+from tests.support.fakekubelet import run_for
+from tests.support.frameworkcrd import ROOT
+from tests.support.jsonhttp import JsonHttp
+from tests.support.rights import apply_kustomization, run_kubectl, write_overlay
+
+ADMISSION = ROOT / "deploy" / "admission"
+AGENTS = ROOT / "deploy" / "agents"
+ACCOUNT = "frameworkbarrier"
+OWN, OTHER = "gang-worker-0", "gang-worker-1"
+ACKNOWLEDGED = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
+WAIT_SECONDS = 30.0
+MERGE = "application/merge-patch+json"
+FC = constants.FRAMEWORK_NAME
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Policed(NamedTuple):
+    """A namespace with two Pods of a gang, whose agents may patch Pods."""
+
+    admin: JsonHttp
+    access: Access
+    path: str
+
+    def open_agent(
+        self, pod: str = OWN, *, account: str = ACCOUNT, is_bound: bool = True
+    ) -> JsonHttp:
+        """Open a client with the token that the kubelet gets for a Pod."""
+        spec: Object = {"expirationSeconds": 600}
+        if is_bound:
+            uid = self.read(pod)["metadata"]["uid"]
+            spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": uid}
+        path = f"{self.path}/serviceaccounts/{account}/token"
+        status, answer = self.admin.request("POST", path, {"spec": spec})
+        assert status == 201, answer
+        return JsonHttp(self.access.url, answer["status"]["token"], self.access.ca_file)
+
+    def read(self, name: str, plural: str = "pods") -> Object:
+        status, answer = self.admin.request("GET", f"{self.path}/{plural}/{name}")
+        assert status == 200, answer
+        found: Object = answer
+        return found
+
+    def patch(
+        self, client: JsonHttp, name: str, body: Object, plural: str = "pods"
+    ) -> tuple[int, Any]:
+        return client.request("PATCH", f"{self.path}/{plural}/{name}", body, content_type=MERGE)
+
+
+def annotate(**annotations: str | None) -> Object:
+    return {"metadata": {"annotations": annotations}}
+
+
+def acknowledge(generation: str = "7") -> Object:
+    return annotate(**{ACKNOWLEDGED: generation})
+
+
+def build_pod(name: str) -> Object:
+    return {
+        "metadata": {
+            "name": name,
+            "labels": {FC: "gang", "app": "training"},
+            "annotations": {FC: "gang", constants.POD_NAME: name, "note": "a"},
+        },
+        "spec": {
+            "serviceAccountName": ACCOUNT,
+            "automountServiceAccountToken": False,
+            "tolerations": [{"key": "a", "operator": "Exists"}],
+            "containers": [{"name": "main", "image": "local/none:1"}],
+        },
+    }
+
+
+def create(admin: JsonHttp, path: str, body: Object) -> None:
+    status, answer = admin.request("POST", path, body)
+    assert status == 201, answer
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    """Wait for what the server does a moment after it has answered."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def policies(control_plane: Access) -> Iterator[None]:
+    """Both policies, in the whole cluster."""
+    if control_plane.kubectl is None:
+        pytest.skip("needs kubectl: let make test-kube start the control plane")
+    apply_kustomization(control_plane, ADMISSION)
+    yield
+    run_kubectl(control_plane, "delete", "-k", str(ADMISSION))
+
+
+@pytest.fixture
+def policed(
+    policies: None, control_plane: Access, http: JsonHttp, namespace: str, tmp_path: Path
+) -> Policed:
+    for name in ("namespace", "drain"):
+        overlay = write_overlay(tmp_path / name, AGENTS / name, namespace)
+        apply_kustomization(control_plane, overlay)
+    policed = Policed(http, control_plane, f"/api/v1/namespaces/{namespace}")
+    for pod in (OWN, OTHER):
+        create(http, f"{policed.path}/pods", build_pod(pod))
+    configmap = {"metadata": {"name": "gang-attempt", "labels": {FC: "gang"}}}
+    create(http, f"{policed.path}/configmaps", configmap)
+    # Roles and policies are in force a moment after they are stored.
+    agent = policed.open_agent()
+    wait_until(lambda: policed.patch(agent, OWN, acknowledge("1"))[0] == 200)
+    wait_until(lambda: policed.patch(agent, OTHER, acknowledge("1"))[0] == 403)
+    return policed
+
+
+def test_agent_acknowledges_on_its_own_pod_again_and_again(policed: Policed) -> None:
+    for pod in (OWN, OTHER):
+        agent = policed.open_agent(pod)
+        uid = policed.read(pod)["metadata"]["uid"]
+        for generation in ("2", "3"):
+            body = acknowledge(generation)
+            body["metadata"]["uid"] = uid
+            status, answer = policed.patch(agent, pod, body)
+            assert status == 200, answer
+        assert policed.read(pod)["metadata"]["annotations"][ACKNOWLEDGED] == "3"
+
+
+FORBIDDEN_CHANGES: list[tuple[Object, str]] = [
+    (annotate(note="b"), "no annotation but"),
+    (annotate(new="b"), "no annotation but"),
+    (annotate(note=None), "no annotation but"),
+    (annotate(**{FC: "other"}), " change"),
+    (annotate(**{FC: None}), " change"),
+    (annotate(**{constants.TASK_INDEX: "9"}), " change"),
+    (annotate(**{constants.WRAPPER_ANNOTATION: "true"}), "no annotation but"),
+    (annotate(**{ACKNOWLEDGED: None}), "generation's number"),
+    (acknowledge("soon"), "generation's number"),
+    (acknowledge("0"), "generation's number"),
+    (acknowledge("-1"), "generation's number"),
+    ({"metadata": {"labels": {"app": "b"}}}, "may not change labels"),
+    ({"metadata": {"labels": {"app": None}}}, "may not change labels"),
+    ({"metadata": {"labels": {FC: "other"}}}, " change"),
+    ({"metadata": {"finalizers": ["a.example/b"]}}, "may not change labels"),
+    (
+        {
+            "metadata": {
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": OTHER, "uid": "a"}]
+            }
+        },
+        "owner",
+    ),
+    ({"spec": {"activeDeadlineSeconds": 1}}, "Pod's spec"),
+    ({"spec": {"containers": [{"name": "main", "image": "evil/none:1"}]}}, "Pod's spec"),
+]
+
+
+def test_agent_may_change_nothing_else(policed: Policed) -> None:
+    agent = policed.open_agent()
+    before = policed.read(OWN)
+    for change, said in FORBIDDEN_CHANGES:
+        body = {**change, "metadata": {**change.get("metadata", {})}}
+        body["metadata"]["annotations"] = {
+            ACKNOWLEDGED: "8",
+            **body["metadata"].get("annotations", {}),
+        }
+        status, answer = policed.patch(agent, OWN, body)
+        assert (status in {403, 422}, said in answer["message"]) == (True, True), (change, answer)
+    assert policed.read(OWN) == before
+
+
+def test_agent_may_patch_no_other_pod(policed: Policed) -> None:
+    agent = policed.open_agent()
+    status, answer = policed.patch(agent, OTHER, acknowledge())
+    assert (status, "its own Pod only" in answer["message"]) == (403, True), answer
+
+
+def test_token_that_is_bound_to_no_pod_may_patch_none(policed: Policed) -> None:
+    status, answer = policed.patch(policed.open_agent(is_bound=False), OWN, acknowledge())
+    assert (status, "bound" in answer["message"]) == (403, True), answer
+
+
+def test_token_of_a_pod_that_is_gone_may_patch_not_its_successor(policed: Policed) -> None:
+    agent = policed.open_agent()
+    status, _ = policed.admin.request(
+        "DELETE", f"{policed.path}/pods/{OWN}", {"gracePeriodSeconds": 0}
+    )
+    assert status == 200
+    create(policed.admin, f"{policed.path}/pods", build_pod(OWN))
+    # The server no longer knows the token, or the policy sees another UID.
+    wait_until(lambda: policed.patch(agent, OWN, acknowledge())[0] in {401, 403})
+    assert ACKNOWLEDGED not in policed.read(OWN)["metadata"]["annotations"]
+
+
+def test_agent_of_a_gang_that_does_not_drain_may_patch_nothing(policed: Policed) -> None:
+    policed.admin.request(
+        "DELETE",
+        policed.path.replace("/api/v1", "/apis/rbac.authorization.k8s.io/v1")
+        + f"/rolebindings/{ACCOUNT}-drain",
+    )
+    agent = policed.open_agent()
+    wait_until(lambda: policed.patch(agent, OWN, acknowledge())[0] == 403)
+
+
+def open_account(policed: Policed, name: str, verbs: str) -> JsonHttp:
+    """Make a service account with these rights on Pods and ConfigMaps."""
+    namespace = policed.path.rpartition("/")[2]
+    words = ("create", "-n", namespace)
+    run_kubectl(policed.access, *words, "serviceaccount", name)
+    rights = (f"--verb={verbs}", "--resource=pods,configmaps")
+    run_kubectl(policed.access, *words, "role", name, *rights)
+    subject = f"--serviceaccount={namespace}:{name}"
+    run_kubectl(policed.access, *words, "rolebinding", name, f"--role={name}", subject)
+    return policed.open_agent(account=name, is_bound=False)
+
+
+@pytest.fixture
+def editor(policed: Policed) -> JsonHttp:
+    """Another program of the namespace, which may edit Pods and ConfigMaps."""
+    client = open_account(policed, "editor", "patch,update")
+    wait_until(lambda: policed.patch(client, OTHER, annotate(note="c"))[0] == 200)
+    return client
+
+
+def test_agent_of_another_name_may_do_no_more(policed: Policed) -> None:
+    """A gang whose Pods run as a service account of the user's."""
+    client = open_account(policed, "trainer", "patch")
+
+    def is_granted() -> bool:
+        return policed.patch(client, "gang-attempt", annotate(note="a"), "configmaps")[0] == 200
+
+    wait_until(is_granted)
+    status, answer = policed.patch(client, OTHER, annotate(note="c"))
+    assert (status, "its own Pod only" in answer["message"]) == (403, True), answer
+    pod = build_pod("gang-worker-2")
+    pod["spec"]["serviceAccountName"] = "trainer"
+    create(policed.admin, f"{policed.path}/pods", pod)
+    own = policed.open_agent("gang-worker-2", account="trainer")
+    status, answer = policed.patch(own, "gang-worker-2", acknowledge())
+    assert status == 200, answer
+    status, answer = policed.patch(own, "gang-worker-2", annotate(note="c"))
+    assert status in {403, 422}, answer
+
+
+def test_others_may_change_all_but_the_identity(policed: Policed, editor: JsonHttp) -> None:
+    for name, plural, field, value in (
+        (OWN, "pods", "labels", "other"),
+        (OWN, "pods", "labels", None),
+        (OWN, "pods", "annotations", "other"),
+        (OWN, "pods", "annotations", None),
+        ("gang-attempt", "configmaps", "labels", "other"),
+        ("gang-attempt", "configmaps", "labels", None),
+        ("gang-attempt", "configmaps", "annotations", "new"),
+    ):
+        status, answer = policed.patch(editor, name, {"metadata": {field: {FC: value}}}, plural)
+        assert (status, "do not change" in answer["message"]) == (403, True), answer
+        status, answer = policed.patch(editor, name, {"metadata": {field: {"own": "b"}}}, plural)
+        assert status == 200, answer
+
+
+def test_others_may_acknowledge_and_edit_pods_as_ever(policed: Policed, editor: JsonHttp) -> None:
+    status, answer = policed.patch(editor, OWN, {"spec": {"activeDeadlineSeconds": 100}})
+    assert status == 200, answer
+
+
+async def test_controller_of_its_shipped_role_is_not_touched(
+    policies: None,
+    framework_crd: None,
+    control_plane: Access,
+    kube: KubeClient,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    """Not as an administrator, who is exempt: with the token of its service account."""
+    objects = apply_role(control_plane, "namespaced", namespace, tmp_path)
+    deployed = Deployed(control_plane, objects, tmp_path, CONFIG)
+    child = deployed.launch()
+    try:
+        async with open_world(kube, namespace, deployed.audit, run_for(0.1)) as world:
+            await run_to_retention(world)
+    finally:
+        child.kill()
+    assert deployed.audit.read_refused() == set()

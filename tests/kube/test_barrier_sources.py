@@ -1,0 +1,93 @@
+"""The barrier's second source on a real API server: a watch of metadata, cached reads, reviews."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.barrier.api_server import make_framework, make_task
+from tests.barrier.fast import IDENTITY, SPEED, build_env, run_barrier
+from tests.support.controlplane import Access
+from tests.support.jsonhttp import JsonHttp
+
+pytestmark = [pytest.mark.kube, pytest.mark.usefixtures("framework_crd")]
+TASKS = 300
+
+
+def make_gang(addressed: int) -> dict[str, Any]:
+    tasks = [make_task(i, f"10.0.{i // 250}.{i % 250}") for i in range(addressed)]
+    tasks += [make_task(i, "") for i in range(addressed, TASKS)]
+    return make_framework(*tasks)
+
+
+def write_account(access: Access, tmp_path: Path, token: str, namespace: str, **more: str) -> Any:
+    """Build the environment of a Pod of this namespace with that token."""
+    host, _, port = access.url.rpartition("//")[2].rpartition(":")
+    env = build_env("", tmp_path, **{**IDENTITY, **more})
+    del env["KUBE_APISERVER_ADDRESS"]
+    account = Path(env["FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR"])
+    (account / "token").write_text(token)
+    if access.ca_file is not None:
+        (account / "ca.crt").write_bytes(Path(access.ca_file).read_bytes())
+    env.update(
+        KUBERNETES_SERVICE_HOST=host,
+        KUBERNETES_SERVICE_PORT=port,
+        FC_FRAMEWORK_NAMESPACE=namespace,
+        BARRIER_CHECK_TIMEOUT_SEC="300",
+    )
+    return env
+
+
+def create(http: JsonHttp, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    status, answer = http.request("POST", path, body)
+    assert status == 201, answer
+    created: dict[str, Any] = answer
+    return created
+
+
+def write_status(http: JsonHttp, path: str, status: dict[str, Any], configmap_uid: str) -> None:
+    status["attemptStatus"]["configMapUID"] = configmap_uid
+    body = {"status": status}
+    kind = "application/merge-patch+json"
+    code, answer = http.request("PATCH", path + "/status", body, content_type=kind)
+    assert code == 200, answer
+
+
+def test_other_controllers_gang_is_released_by_the_metadata_watch(
+    http: JsonHttp, control_plane: Access, namespace: str, tmp_path: Path
+) -> None:
+    configmaps = f"/api/v1/namespaces/{namespace}/configmaps"
+    configmap = create(http, configmaps, {"metadata": {"name": "f-attempt"}})
+    uid = configmap["metadata"]["uid"]
+    framework = make_gang(TASKS - 1)
+    status = framework.pop("status")
+    framework["metadata"] = {"name": "f", "namespace": namespace}
+    collection = f"/apis/frameworkcontroller.microsoft.com/v1/namespaces/{namespace}/frameworks"
+    create(http, collection, framework)
+    path = f"{collection}/f"
+    write_status(http, path, status, uid)
+    complete = make_gang(TASKS)["status"]
+    timer = threading.Timer(60.0 / SPEED, write_status, (http, path, complete, uid))
+    timer.start()
+    env = write_account(
+        control_plane, tmp_path, control_plane.token, namespace, FC_CONFIGMAP_UID=uid
+    )
+    code, seconds = run_barrier(env)
+    timer.join()
+    assert code == 0
+    assert seconds >= 60.0
+    text = (tmp_path / "work" / "framework.json").read_text()
+    assert text.count('"podIP":"10.0.') == TASKS
+
+
+def test_without_any_right_the_review_confirms_it(
+    http: JsonHttp, control_plane: Access, namespace: str, tmp_path: Path
+) -> None:
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    create(http, accounts, {"metadata": {"name": "powerless"}})
+    answer = create(http, f"{accounts}/powerless/token", {"spec": {"expirationSeconds": 600}})
+    env = write_account(control_plane, tmp_path, answer["status"]["token"], namespace)
+    code, seconds = run_barrier(env)
+    assert code == 210
+    assert 30.0 <= seconds < 90.0

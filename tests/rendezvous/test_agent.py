@@ -1,0 +1,349 @@
+"""One agent, turn by turn, in virtual time: what it shows, tells and acknowledges, and when."""
+
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework.agent.clock import AgentClock
+from framework.api.roster import PHASE_COMPLETING, Leaving, Roster, fingerprint_uid
+from rendezvous.agent import Agent, Setup
+from rendezvous.membership import Identity
+from rendezvous.notify import Notification
+from rendezvous.options import Options
+from rendezvous.report import Reporter
+from rendezvous.selection import PUBLISHED, READ, Sight, Wait
+from rendezvous.settings import Settings, Target
+from rendezvous.values import RolePort
+from rendezvous.writer import Writer
+from tests.rendezvous.gangs import build_gang, get_uid
+
+INSTANCE = "0_attempt"
+DEADLINE = "2026-01-02T03:04:05Z"
+
+
+class Clock(AgentClock):
+    """Time that passes when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Source:
+    """What the agent follows."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.sight: Sight | Wait = Wait("nothing yet")
+        self.waits: list[float] = []
+
+    def poll(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self._clock.sleep(seconds)
+
+    def look(self) -> Sight | Wait:
+        return self.sight
+
+    def list_missing_rights(self) -> list[Any]:
+        return []
+
+
+class Acknowledgements(list[int]):
+    def acknowledge(self, generation: int) -> None:
+        self.append(generation)
+
+    def flush(self) -> None:
+        """Nothing is pending."""
+
+
+class World:
+    """A volume and the agents that live in it, one after the other."""
+
+    def __init__(self, volume: Path, settings: Settings) -> None:
+        self.volume = volume
+        self.clock = Clock()
+        self.source = Source(self.clock)
+        self.acknowledged = Acknowledgements()
+        self.told: list[Notification] = []
+        self.settings = settings
+        self.start()
+
+    def start(self) -> None:
+        """Start an agent, as after a kill of the one before."""
+        identity = Identity("worker", 0, get_uid("worker", 0), INSTANCE)
+        target = Target("default", "job", "job-attempt", "", "job-worker-0", identity)
+        setup = Setup(self.settings, Options(), target, {}, Reporter({}), self.clock)
+        self.agent = Agent(
+            setup,
+            self.source,  # type: ignore[arg-type]
+            Writer(str(self.volume)),
+            self.acknowledged,  # type: ignore[arg-type]
+            [lambda notification, _: self.told.append(notification)],
+        )
+
+    def publish(self, roster: Roster, source: str = PUBLISHED) -> None:
+        self.source.sight = Sight(roster._replace(instance_uid=INSTANCE), source)
+
+    def take(self, roster: Roster, source: str = PUBLISHED) -> None:
+        self.publish(roster, source)
+        self.agent.turn()
+
+    def settle(self, seconds: float = 5.0) -> None:
+        """Let time pass."""
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            self.agent.turn()
+
+    @property
+    def events(self) -> list[tuple[str, int, int]]:
+        return [(n.event, n.diff.previous_generation, n.diff.generation) for n in self.told]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, Settings())
+
+
+def gang(count: int, generation: int) -> Roster:
+    return build_gang(count)._replace(generation=generation)
+
+
+def leave(roster: Roster, generation: int) -> Roster:
+    """The roster after this one, in which the own Pod leaves."""
+    (role,) = roster.roles
+    rest = role._replace(members=role.members[1:], wanted=role.wanted - 1, minimum=1)
+    entry = Leaving("worker", 0, fingerprint_uid(get_uid("worker", 0)), generation, DEADLINE)
+    return roster._replace(generation=generation, roles=(rest,), leaving=(entry,))
+
+
+def test_first_change_is_told_at_once_and_the_newest_after_the_debounce(world: World) -> None:
+    world.take(gang(2, 1))
+    world.settle()
+    world.take(gang(3, 2))
+    assert world.events[-1] == ("changed", 1, 2)
+    for number in range(4, 7):
+        world.publish(gang(number, number))
+        world.agent.turn(0.1)
+    world.settle()
+    assert world.events == [("changed", 0, 1), ("changed", 1, 2), ("changed", 2, 6)]
+    assert world.acknowledged == [1, 2, 6]
+
+
+def test_leaving_pod_is_told_within_the_debounce_and_acknowledges_after_it(world: World) -> None:
+    world.take(gang(3, 1))
+    before = world.clock.now
+    world.source.sight = Sight(leave(gang(3, 1), 2)._replace(instance_uid=INSTANCE), PUBLISHED)
+    world.agent.turn(0.1)
+    assert world.events[-1] == ("leaving", 1, 1)
+    assert world.told[-1].deadline == DEADLINE
+    assert world.clock.now - before < 1
+    assert world.acknowledged == [1]
+    world.settle()
+    assert world.acknowledged == [1, 2]
+    assert world.events == [("changed", 0, 1), ("leaving", 1, 1), ("changed", 1, 2)]
+
+
+def test_leaving_pod_is_told_though_the_volume_cannot_be_written(world: World) -> None:
+    world.take(gang(3, 1))
+    world.settle()
+    world.publish(leave(gang(3, 1), 2))
+    moved = world.volume.with_name("moved")
+    world.volume.rename(moved)
+    with pytest.raises(OSError, match="No such file"):
+        world.agent.turn()
+    assert [event for event, _, _ in world.events] == ["changed", "leaving"]
+    moved.rename(world.volume)
+    world.settle()
+    assert [event for event, _, _ in world.events] == ["changed", "leaving", "changed"]
+
+
+@pytest.mark.parametrize("is_shown", [True, False], ids=["complete", "incomplete"])
+def test_restarted_agent_tells_nothing_twice(world: World, is_shown: bool) -> None:  # noqa: FBT001
+    world.take(gang(3, 1))
+    world.settle()
+    last = leave(gang(3, 1), 2)._replace(phase=PHASE_COMPLETING, complete=is_shown)
+    world.take(last)
+    world.settle()
+    told = world.events
+    assert [event for event, _, _ in told] == ["changed", "leaving", "completing"]
+    for _ in range(3):
+        world.start()
+        world.settle()
+    assert world.events == told
+
+
+def test_restarted_agent_of_a_completing_attempt_still_ends_its_command(world: World) -> None:
+    world.take(gang(3, 1)._replace(phase=PHASE_COMPLETING))
+    world.start()
+    ended: list[bool] = []
+    world.agent.on_completing = lambda: ended.append(True)
+    world.settle()
+    assert ended == [True]
+
+
+def test_restarted_agent_goes_not_back_to_what_the_framework_says(world: World) -> None:
+    """The ConfigMap cannot be read for a while; the Framework comes from a lagging cache."""
+    world.take(gang(3, 1))
+    world.settle()
+    world.take(gang(4, 2))
+    world.start()
+    world.take(gang(3, 0), READ)
+    world.settle()
+    assert world.events == [("changed", 0, 1), ("changed", 1, 2)]
+    world.take(gang(5, 3))
+    world.settle()
+    assert world.events[-1] == ("changed", 2, 3)
+
+
+def test_api_away_for_a_minute_changes_nothing(world: World) -> None:
+    world.take(gang(3, 1))
+    world.source.sight = Wait("unreachable: connection refused")
+    files = sorted((path.name, path.stat().st_ino) for path in world.volume.rglob("*"))
+    world.settle(60.0)
+    assert sorted((p.name, p.stat().st_ino) for p in world.volume.rglob("*")) == files
+    world.take(gang(2, 7))
+    assert world.events == [("changed", 0, 1), ("changed", 1, 7)]
+
+
+class Servers:
+    """Members 0, 1, ... of a gang: their port is open or not, on addresses of this host."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.2", 0)) as probe:
+            self.port: int = probe.getsockname()[1]
+        self._open: list[socket.socket] = []
+
+    def open(self, index: int) -> None:
+        self._open.append(socket.create_server((self.get_address(index), self.port)))
+
+    def get_address(self, index: int) -> str:
+        return f"127.0.0.{index + 2}"
+
+    def close(self) -> None:
+        for server in self._open:
+            server.close()
+
+    def build(self, count: int, generation: int) -> Roster:
+        roster = gang(count, generation)
+        (role,) = roster.roles
+        members = tuple(
+            member._replace(addresses=(self.get_address(member.index),)) for member in role.members
+        )
+        return roster._replace(roles=(role._replace(members=members),))
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    opened = Servers()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def careful(tmp_path: Path, servers: Servers) -> World:
+    """An agent that shows members which come later only when they answer."""
+    reach = {"": RolePort(servers.port)}
+    return World(tmp_path, Settings(reach=reach, reach_seconds=30.0, debounce_seconds=0.0))
+
+
+def test_member_that_comes_later_is_shown_when_it_answers(careful: World, servers: Servers) -> None:
+    careful.take(servers.build(2, 1))
+    assert careful.events == [("changed", 0, 1)], "the first generation waits for nobody"
+    careful.publish(servers.build(4, 2))
+    careful.settle(10.0)
+    assert careful.acknowledged == [1]
+    servers.open(2)
+    careful.settle(10.0)
+    assert careful.acknowledged == [1]
+    servers.open(3)
+    careful.settle(1.0)
+    assert careful.events == [("changed", 0, 1), ("changed", 1, 2)]
+    assert careful.acknowledged == [1, 2]
+    assert max(careful.source.waits[-3:-1]) <= 0.2
+
+
+def test_member_that_never_answers_is_shown_at_the_deadline(
+    careful: World, servers: Servers
+) -> None:
+    careful.take(servers.build(2, 1))
+    careful.publish(servers.build(3, 2))
+    careful.settle(29.0)
+    assert len(careful.told) == 1
+    careful.publish(servers.build(4, 3))
+    careful.settle(2.0)
+    assert careful.events == [("changed", 0, 1), ("changed", 1, 3)]
+
+
+def test_member_that_goes_away_is_taken_out_at_once(careful: World, servers: Servers) -> None:
+    careful.take(servers.build(3, 1))
+    careful.publish(servers.build(4, 2))
+    careful.settle(1.0)
+    assert len(careful.told) == 1
+    (role,) = servers.build(4, 3).roles
+    smaller = role._replace(members=(role.members[0], *role.members[2:]), wanted=3, minimum=3)
+    careful.take(servers.build(4, 3)._replace(roles=(smaller,)))
+    assert careful.events == [("changed", 0, 1), ("changed", 1, 3)]
+
+
+def test_restarted_agent_waits_for_nobody_it_has_shown(careful: World, servers: Servers) -> None:
+    careful.take(servers.build(3, 1))
+    careful.start()
+    careful.settle(1.0)
+    assert careful.acknowledged == [1, 1]
+
+
+def stir(world: World, choose: random.Random, generation: int) -> int:
+    """Let one thing happen; return the newest generation there is."""
+    step = choose.random()
+    if step < 0.5:
+        generation += 1
+        world.publish(gang(choose.randint(1, 8), generation))
+    elif step < 0.6:
+        world.publish(gang(choose.randint(1, 8), choose.randint(1, generation)))
+    elif step < 0.7:
+        generation += 1
+        world.publish(gang(2, generation)._replace(complete=False))
+    elif step < 0.8:
+        world.source.sight = Wait("unreachable")
+    else:
+        world.start()
+    for _ in range(choose.randint(0, 3)):
+        world.agent.turn(choose.choice((0.0, 0.5, 1.0)))
+    return generation
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_happens_the_told_changes_add_up(tmp_path: Path, seed: int) -> None:
+    """Rescaled, incomplete, gone back, killed, debounced: who follows what he is told is right."""
+    choose = random.Random(seed)
+    world = World(tmp_path, Settings(debounce_seconds=choose.choice((0.0, 2.0))))
+    generation = 1
+    world.take(gang(4, generation))
+    for _ in range(40):
+        generation = stir(world, choose, generation)
+    world.publish(gang(6, generation + 1))
+    world.settle()
+    numbers = [number for _, *pair in world.events for number in pair]
+    assert numbers == sorted(numbers)
+    shown = [number for _, _, number in world.events]
+    assert len(set(shown)) == len(shown)
+    members: dict[tuple[str, int], str] = {}
+    for told in world.told:
+        for change in told.diff.removed:
+            del members[change.role, change.index]
+        for change in told.diff.added:
+            assert (change.role, change.index) not in members
+        for change in (*told.diff.added, *told.diff.moved):
+            members[change.role, change.index] = change.address
+    expected = {(r.name, m.index): m.addresses[0] for r in gang(6, 1).roles for m in r.members}
+    assert members == expected
+    assert world.acknowledged[-1] == generation + 1

@@ -1,0 +1,69 @@
+"""Settings given as annotations of the Pod: the kubelet's file, and what comes before what."""
+
+from pathlib import Path
+
+import pytest
+
+from rendezvous.annotations import list_unknown, parse_annotations, read_annotations
+from rendezvous.options import OPTIONS, OptionsError, parse_options
+from rendezvous.settings import SETTINGS, parse_settings
+
+PREFIX = "frameworkbarrier.io/"
+
+
+@pytest.mark.parametrize(
+    ("quoted", "value"),
+    [
+        ("", ""),
+        ("worker=2222,ps=2223", "worker=2222,ps=2223"),
+        (r"echo \"a\\b\" $X", r'echo "a\b" $X'),
+        (r"a\nb\tc\r\a\b\f\v", "a\nb\tc\r\a\b\f\v"),
+        (r"\x7f\u00ad\U0001f600\u2028", "\x7f\xad\U0001f600\u2028"),
+        ("größe", "größe"),
+        (r"\U7fffffff", "\ufffd"),
+    ],
+)
+def test_value_is_read_as_go_quotes_it(quoted: str, value: str) -> None:
+    text = f'before="1"\n{PREFIX}x="{quoted}"\nafter="2"\n'
+    assert parse_annotations(text) == {"before": "1", PREFIX + "x": value, "after": "2"}
+
+
+@pytest.mark.parametrize("line", ["x", "x=1", 'x="1', 'x="1"2"', '="1"', 'x="\\"', "\x00"])
+def test_line_that_is_none_is_left_out(line: str) -> None:
+    assert parse_annotations(f'{line}\na="b"') == {"a": "b"}
+
+
+def test_file_need_not_be_there_unless_it_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "annotations"
+    assert read_annotations({}) == {}
+    with pytest.raises(FileNotFoundError):
+        read_annotations({"FB_ANNOTATIONS_FILE": str(file)})
+    file.write_text('a="b"')
+    assert read_annotations({"FB_ANNOTATIONS_FILE": str(file)}) == {"a": "b"}
+
+
+def test_flag_comes_before_variable_before_annotation_before_default() -> None:
+    annotations = {
+        PREFIX + "debounce-sec": "3",
+        PREFIX + "on-change": "restart",
+        PREFIX + "stop-grace-sec": "7",
+    }
+    env = {"FB_DEBOUNCE_SEC": "4", "FB_ON_CHANGE": "notify", "FB_LISTEN": ""}
+    settings = parse_settings(env, {"debounce_seconds": "5"}, annotations)
+    assert settings.debounce_seconds == 5
+    assert settings.on_change == "notify"
+    assert settings.stop_grace_seconds == 7
+    assert settings.timeout_seconds == 600
+
+
+def test_bad_value_of_an_annotation_is_told_by_its_name() -> None:
+    for parse, name in ((parse_settings, "debounce-sec"), (parse_options, "ports")):
+        with pytest.raises(OptionsError, match=PREFIX + name):
+            parse({}, {}, {PREFIX + name: "soon"})
+
+
+def test_annotation_names_are_told_apart() -> None:
+    names = [setting.annotation for setting in (*SETTINGS, *OPTIONS)]
+    assert len(set(names)) == len(names)
+    known = dict.fromkeys([*names, PREFIX + "wrapper", PREFIX + "acknowledged-generation"], "")
+    assert list_unknown({**known, PREFIX + "prots": ""}, names) == [PREFIX + "prots"]
