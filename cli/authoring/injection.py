@@ -119,9 +119,9 @@ def _name_pods(framework: Object, role: RoleTemplate) -> None:
     longest = f"{name}-{role.name}-{role.body.get('taskNumber', 1) - 1}"
     if len(longest) > _MAX_LABEL:
         raise InjectionError(
-            f"{role.spec_path}.hostname: {longest} has {len(longest)} characters, and a name in DNS "
-            f"at most {_MAX_LABEL}: shorten the name of the Framework or of the role, or leave out "
-            "--dns"
+            f"{role.spec_path}.hostname: {longest} has {len(longest)} characters, and a name in "
+            f"DNS at most {_MAX_LABEL}: shorten the name of the Framework or of the role, or leave "
+            "out --dns"
         )
     role.pod_spec.setdefault("hostname", f"{{{{{constants.POD_NAME}}}}}")
     role.pod_spec.setdefault("subdomain", name)

@@ -93,7 +93,10 @@ class ConfigMapView(ObjectView):
 
 @dataclass(frozen=True, slots=True)
 class PodView(ObjectView):
-    """A Pod. ``unscheduled`` is (reason, message) of PodScheduled=False."""
+    """A Pod. ``unscheduled`` is (reason, message) of PodScheduled=False.
+
+    ``scheduler_name`` is "" for the cluster's own.
+    """
 
     phase: PodPhase = PodPhase.PENDING
     reason: str = ""
@@ -107,6 +110,8 @@ class PodView(ObjectView):
     # Init containers first.
     containers: tuple[ContainerView, ...] = ()
     unscheduled: tuple[str, str] | None = None
+    scheduling_gates: tuple[str, ...] = ()
+    scheduler_name: str = ""
 
     @property
     def task_uid(self) -> str:
@@ -131,6 +136,8 @@ def parse_pod(wire: Mapping[str, Any]) -> PodView:
     app = _parse_containers(status.get("containerStatuses"))
     pod_ip = _text(status, "podIP")
     ips = [_text(ip, "ip") for ip in _objects(status.get("podIPs"))]
+    gates = _objects(spec.get("schedulingGates"))
+    scheduler_name = _text(spec, "schedulerName")
     return PodView(
         **_parse_meta(meta),
         phase=_parse_phase(_text(status, "phase")),
@@ -144,6 +151,8 @@ def parse_pod(wire: Mapping[str, Any]) -> PodView:
         termination_grace_seconds=_int(spec, "terminationGracePeriodSeconds", 30),
         containers=tuple(init + app),
         unscheduled=_parse_unscheduled(status),
+        scheduling_gates=tuple(_text(gate, "name") for gate in gates),
+        scheduler_name="" if scheduler_name == _DEFAULT_SCHEDULER else scheduler_name,
     )
 
 
@@ -171,6 +180,9 @@ def extract_completion(pod: PodView) -> PodCompletionStatus:
 
 def explain_waiting(pod: PodView) -> str:
     """Say in a few words why a Pod has no address yet, or why it does not run."""
+    if pod.scheduling_gates:
+        gates = ", ".join(pod.scheduling_gates)
+        return f"Pod is held by the scheduling gate{'s' * (len(pod.scheduling_gates) > 1)} {gates}"
     if pod.unscheduled is not None:
         reason, message = pod.unscheduled
         return f"{reason}: {message}" if message else reason
@@ -179,10 +191,11 @@ def explain_waiting(pod: PodView) -> str:
             reason, message = container.waiting
             return f"{reason}: {message}" if message else f"{reason} (container {container.name})"
     if not pod.node_name:
-        return "Pod waits for the scheduler"
+        return f"Pod waits for the scheduler {pod.scheduler_name}".rstrip()
     return f"Pod is {pod.phase} on {pod.node_name}, without an address yet"
 
 
+_DEFAULT_SCHEDULER = "default-scheduler"
 # What every Pod goes through: says nothing about a fault.
 _ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
 

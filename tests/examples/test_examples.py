@@ -1,28 +1,13 @@
-"""Every YAML of examples/ is run through the real command line, and ends as its text says."""
+"""Examples that end are run through the real command line, and end as their text says."""
 
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.examples.commandline import EXAMPLES, Outcome, call, read_outcome
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How an example ends: exit code, and of each Task the state, attempt and code."""
-
-    exit_code: int
-    state: str
-    attempt: int
-    tasks: dict[str, tuple[str, int, int]]
 
 
 def succeeded(attempt: int, *tasks: str) -> Outcome:
@@ -36,6 +21,16 @@ OUTCOMES = {
         0, "server/0", "server/1", "worker/0", "worker/1", "worker/2"
     ),
     "rendezvous.yaml": succeeded(0, "worker/0", "worker/1", "worker/2"),
+    "batch.yaml": succeeded(0, "part/0", "part/1", "part/2"),
+    "tensorflow-ps.yaml": Outcome(
+        0,
+        "Succeeded",
+        0,
+        {
+            **dict.fromkeys(("ps/0", "ps/1"), ("Stopped", 0, -220)),
+            **dict.fromkeys(("worker/0", "worker/1", "worker/2"), ("Succeeded", 0, 0)),
+        },
+    ),
     "retry-task.yaml": Outcome(
         0, "Succeeded", 0, {"worker/0": ("Succeeded", 2, 0), "worker/1": ("Succeeded", 0, 0)}
     ),
@@ -63,47 +58,13 @@ OUTCOMES = {
         },
     ),
 }
-_ROW = re.compile(r"(?P<task>\w+/\d+) +(?P<state>\w+) +(?P<attempt>\d+) +(?P<code>-?\d+)")
-_HEAD = re.compile(r"Framework (?P<name>\S+): (?P<state>\w+) after \S+ s, attempt (?P<attempt>\d+)")
-
-
-def call(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    """Run the command line as a user does."""
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-        env={**os.environ, **env},
-        cwd=EXAMPLES.parent,
-    )
-
-
-def read_outcome(run: "subprocess.CompletedProcess[str]") -> Outcome:
-    """Read the final table."""
-    found = list(_HEAD.finditer(run.stdout))
-    assert found, f"no table:\n{run.stdout}\n{run.stderr}"
-    head = found[-1]
-    rows = _ROW.finditer(run.stdout[head.end() :])
-    tasks = {r["task"]: (r["state"], int(r["attempt"]), int(r["code"])) for r in rows}
-    return Outcome(run.returncode, head["state"], int(head["attempt"]), tasks)
-
-
-@pytest.fixture(scope="module")
-def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A local cluster in the background, as ``framework local up --detach`` starts it."""
-    directory = str(tmp_path_factory.mktemp("cluster"))
-    started = call("local", "up", "--detach", "--directory", directory)
-    assert started.returncode == 0, started.stderr
-    yield f"{directory}/kubeconfig"
-    stopped = call("local", "down", "--directory", directory)
-    assert stopped.returncode == 0, stopped.stderr
+# Those that end when their user says so, or that wait for what a local cluster has not.
+LASTING = ("coscheduling", "hived", "kueue", "rescale", "service", "service-stateful")
 
 
 def test_examples_are_all_tested_and_explained() -> None:
     files = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
-    assert files == sorted(OUTCOMES)
+    assert files == sorted([*OUTCOMES, *(f"{name}.yaml" for name in LASTING)])
     readme = (EXAMPLES / "README.md").read_text()
     assert [name for name in files if f"[{name}]({name})" not in readme] == []
 

@@ -1,11 +1,16 @@
 """Runs the differential suites against our controller, on the local or on a real API server.
 
-usage: python -m tests.kube.difftest DIFFTEST_DIR [--server local|kube] [NAME ...]
+usage: python -m tests.kube.difftest DIFFTEST_DIR [--server local|kube]
+       [--as-shipped-role cluster|namespaced] [--settle SECONDS] [NAME ...]
 
 DIFFTEST_DIR holds ``run.py``, which plays scenarios, and ``fuzz.py``, which replays recorded random
 events; both compare where a Framework ends with where the Go original ended. With names only those
 scenarios are played. This program starts what it needs: an API server on which nothing runs
 the Pods, the CRD, and ``framework-controller``. Called by .ci/run. Exit code 0: all agree.
+
+A busy machine needs more than the second or so that replays wait after each event: --settle.
+With --as-shipped-role the controller has only the rights that deploy/ gives it, and it is a failure
+if it was refused anything; what it was granted and did not use is printed.
 """
 
 import argparse
@@ -20,11 +25,14 @@ from pathlib import Path
 
 from tests.support.childprocess import ChildError, ChildProcess
 from tests.support.controlplane import Access, open_control_plane
+from tests.support.deployed import ROLES, Deployed, apply_role
 from tests.support.frameworkcrd import install_crd
 from tests.support.frameworkserver import open_local_server, start_controller
 from tests.support.kubebinaries import BuildError, MissingPrerequisiteError
 
 SUITE_SECONDS = 600
+# Where the suites play.
+NAMESPACE = "default"
 
 
 @contextlib.contextmanager
@@ -39,12 +47,20 @@ def open_server(kind: str, folder: Path) -> Iterator[Access]:
         yield access
 
 
-def run_suites(folder: Path, names: list[str], access: Access, controller: ChildProcess) -> int:
+def run_suites(
+    folder: Path,
+    names: list[str],
+    access: Access,
+    controller: ChildProcess,
+    settle_seconds: float | None,
+) -> int:
     """Play the suites; give 0 if everything ended as the original's did."""
     to_server = [access.url, "--token", access.token]
     commands = [[str(folder / "run.py"), *to_server, *names]]
     if not names and (folder / "fuzz.py").is_file():
         replay = [str(folder / "fuzz.py"), "replay", *to_server, "--dir", str(folder / "fuzz")]
+        if settle_seconds is not None:
+            replay += ["--settle", str(settle_seconds)]
         commands.append(replay)
     codes = []
     for command in commands:
@@ -54,22 +70,59 @@ def run_suites(folder: Path, names: list[str], access: Access, controller: Child
     return max(codes)
 
 
+@contextlib.contextmanager
+def start_as_shipped(access: Access, role: str, folder: Path) -> Iterator[ChildProcess]:
+    """Run the controller with its shipped rights only; afterwards fail if it was refused any.
+
+    Raises:
+        ChildError: it was.
+    """
+    objects = apply_role(access, role, NAMESPACE, folder)
+    deployed = Deployed(access, objects, folder)
+    child = deployed.launch()
+    try:
+        yield child
+    finally:
+        child.terminate()
+    used, refused = deployed.audit.read_used(), deployed.audit.read_refused()
+    print(f"as shipped ({role}): {len(used)} rights used, {len(refused)} refused")
+    for right in sorted(deployed.granted - used):
+        print(f"  granted, not asked for here: {right.verb} {right.resource} {right.group}")
+    if refused:
+        raise ChildError(f"the shipped role lacks {sorted(refused)}")
+
+
+def open_controller(
+    access: Access, role: str | None, folder: Path
+) -> contextlib.AbstractContextManager[ChildProcess]:
+    """Run the controller, as administrator or with the rights of a shipped role."""
+    if role is None:
+        return start_controller(access, folder)
+    return start_as_shipped(access, role, folder)
+
+
 def main() -> int:
     """Start everything, run, stop everything."""
     parser = argparse.ArgumentParser(prog="difftest")
     parser.add_argument("folder", type=Path, metavar="DIFFTEST_DIR")
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--server", choices=["local", "kube"], default="local")
+    parser.add_argument("--as-shipped-role", choices=ROLES, dest="role")
+    parser.add_argument("--settle", type=float, metavar="SECONDS")
     arguments = parser.parse_intermixed_args()
+    if arguments.role is not None and arguments.server != "kube":
+        parser.error("--as-shipped-role needs --server kube: only a real server has roles")
     started = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="frameworkbarrier-difftest-") as name:
             folder = Path(name)
             with (
                 open_server(arguments.server, folder) as access,
-                start_controller(access, folder) as controller,
+                open_controller(access, arguments.role, folder) as controller,
             ):
-                code = run_suites(arguments.folder, arguments.names, access, controller)
+                code = run_suites(
+                    arguments.folder, arguments.names, access, controller, arguments.settle
+                )
                 if code != 0:
                     print(f"end of the controller's log:\n{controller.tail()}", file=sys.stderr)
     except MissingPrerequisiteError as e:

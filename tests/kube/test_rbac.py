@@ -8,7 +8,6 @@ granted and never used is listed here with its reason.
 import asyncio
 import contextlib
 import itertools
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -19,24 +18,17 @@ from framework.api import constants
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.errors import ConflictError, NotFoundError
-from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object
-from tests.support.childprocess import ChildProcess
+from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, LEASES, PODS, Object
+from tests.kube.test_deploy import write_account_folder
+from tests.kube.test_gang import Barriers, pass_barrier_and_succeed
 from tests.support.controlplane import Access
-from tests.support.fakekubelet import FakeKubelet, Script, run_for, run_until_deleted
+from tests.support.deployed import ACCOUNT, ROLES, Deployed, apply_role
+from tests.support.fakekubelet import FakeKubelet, FakePod, Script, run_for, run_until_deleted
 from tests.support.frameworkcrd import ROOT
-from tests.support.frameworkserver import build_env
-from tests.support.rights import (
-    AuditLog,
-    Right,
-    apply_kustomization,
-    create_account_access,
-    expand_rules,
-    write_overlay,
-)
+from tests.support.rights import AuditLog, Right, apply_kustomization, write_overlay
 
-BASE = ROOT / "deploy" / "base"
-NAMESPACED = ROOT / "deploy" / "overlays" / "namespaced"
-ACCOUNT = "framework-controller"
+AGENTS = ROOT / "deploy" / "agents" / "namespace"
+GANG_FILE = ROOT / "examples" / "gang.yaml"
 END_SECONDS = 30.0
 CONFIG = {"frameworkCompletedRetainSec": 1}
 # Granted, and not in the audit log: why it is granted all the same.
@@ -48,31 +40,7 @@ UNUSED = {
 _names = (f"fw{number}" for number in itertools.count(1))
 
 
-class Deployed:
-    """The controller of a kustomization, started as its Deployment says."""
-
-    def __init__(self, access: Access, objects: list[Object], folder: Path) -> None:
-        self.granted = expand_rules(objects)
-        deployment = next(body for body in objects if body["kind"] == "Deployment")
-        self._namespace = deployment["metadata"]["namespace"]
-        self._container = deployment["spec"]["template"]["spec"]["containers"][0]
-        self._access = create_account_access(access, folder, self._namespace, ACCOUNT)
-        self._folder = folder
-        self.audit = AuditLog.open(access, self._namespace, ACCOUNT)
-        (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG))
-
-    def launch(self) -> ChildProcess:
-        arguments = [
-            text.replace("$(POD_NAMESPACE)", self._namespace) for text in self._container["args"]
-        ]
-        command = [sys.executable, "-m", "controller", *arguments, "--health-port=0"]
-        command += ["--kubeconfig", self._access.kubeconfig]
-        command += ["--config", str(self._folder / "config.yaml")]
-        log = self._folder / "controller.log"
-        return ChildProcess("controller", command, log=log, env=build_env())
-
-
-@pytest.fixture(params=["cluster", "namespaced"])
+@pytest.fixture(params=ROLES)
 def deployed(
     request: pytest.FixtureRequest,
     framework_crd: None,
@@ -82,10 +50,8 @@ def deployed(
 ) -> Deployed:
     if control_plane.kubectl is None or control_plane.audit_log is None:
         pytest.skip("needs kubectl and an audit log: let make test-kube start the control plane")
-    folder = BASE
-    if request.param == "namespaced":
-        folder = write_overlay(tmp_path / "overlay", NAMESPACED, namespace)
-    return Deployed(control_plane, apply_kustomization(control_plane, folder), tmp_path)
+    objects = apply_role(control_plane, request.param, namespace, tmp_path)
+    return Deployed(control_plane, objects, tmp_path, CONFIG)
 
 
 def build_framework(namespace: str, *, task_number: int = 1) -> Object:
@@ -228,8 +194,14 @@ async def spoil_status(world: World, name: str) -> None:
     await world.kube.patch(FRAMEWORKS, world.namespace, name, body, subresource="status")
 
 
+async def count_events(world: World, reason: str) -> int:
+    """Tell how often an Event was told."""
+    listed = await world.kube.list(EVENTS, world.namespace)
+    return sum(body["count"] for body in listed["items"] if body.get("reason") == reason)
+
+
 async def wait_for_event(world: World, reason: str, count: int) -> None:
-    """Watch until an Event was told so often."""
+    """Watch until an Event was told at least so often."""
     events = world.kube.watch(
         EVENTS,
         world.namespace,
@@ -246,6 +218,9 @@ async def wait_for_event(world: World, reason: str, count: int) -> None:
 async def test_controller_with_its_shipped_role_is_refused_nothing_and_uses_all(
     deployed: Deployed, kube: KubeClient, namespace: str
 ) -> None:
+    # It creates the Lease only if there is none.
+    with contextlib.suppress(NotFoundError):
+        await kube.delete(LEASES, deployed.namespace, ACCOUNT)
     child = deployed.launch()
     try:
         async with open_world(kube, namespace, deployed.audit, run_for(0.1)) as world:
@@ -256,11 +231,42 @@ async def test_controller_with_its_shipped_role_is_refused_nothing_and_uses_all(
             name = await create_waiting(world)
             assert child.terminate() == 0
             await spoil_status(world, name)
-            for count in (1, 2):
+            for _ in range(2):
+                told = await count_events(world, "UnreadableFramework")
                 child = deployed.launch()
-                await wait_for_event(world, "UnreadableFramework", count)
+                await wait_for_event(world, "UnreadableFramework", told + 1)
                 assert child.terminate() == 0
     finally:
         child.kill()
     assert deployed.audit.read_refused() == set()
     assert deployed.granted - deployed.audit.read_used() == set(UNUSED)
+
+
+async def test_gang_completes_when_all_have_their_shipped_roles_only(
+    deployed: Deployed, control_plane: Access, kube: KubeClient, namespace: str, tmp_path: Path
+) -> None:
+    """Controller and barriers; nobody is refused anything."""
+    agents = apply_kustomization(
+        control_plane, write_overlay(tmp_path / "agents", AGENTS, namespace)
+    )
+    account = next(body for body in agents if body["kind"] == "ServiceAccount")["metadata"]["name"]
+    folder = write_account_folder(control_plane, tmp_path, namespace, account)
+    asked_by_agents = AuditLog.open(control_plane, namespace, account)
+    barriers = Barriers(control_plane, tmp_path, folder)
+
+    async def script(pod: FakePod) -> None:
+        await pass_barrier_and_succeed(barriers, pod)
+
+    documents = yaml.safe_load_all(GANG_FILE.read_text(encoding="utf-8"))
+    gang: Object = next(body for body in documents if body["kind"] == constants.FRAMEWORK_KIND)
+    child = deployed.launch()
+    try:
+        async with open_world(kube, namespace, deployed.audit, script) as world:
+            await kube.create(FRAMEWORKS, namespace, gang)
+            await world.wait_for_state("gang", "Completed")
+    finally:
+        assert child.terminate() == 0
+    assert set(barriers.exit_codes.values()) == {0}
+    assert deployed.audit.read_refused() == set()
+    assert asked_by_agents.read_refused() == set()
+    assert asked_by_agents.read_used() != set()

@@ -19,8 +19,8 @@ from framework.kube.resources import PODS, Object, Resource
 NODE_NAME = "fake-node"
 NODE_ADDRESS = "10.0.0.1"
 DEFAULT_SCHEDULER = "default-scheduler"
+ENDED_PHASES = ("Succeeded", "Failed")
 RETRY_SECONDS = 0.2
-BINDINGS = Resource("", "v1", "bindings", "Binding", namespaced=True)
 
 Script: TypeAlias = "Callable[[FakePod], Awaitable[None]]"
 
@@ -244,7 +244,7 @@ class FakeKubelet:
             if uid not in self._removals:
                 name = f"fakekubelet-remove-{uid}"
                 self._removals[uid] = asyncio.create_task(self._remove(body), name=name)
-        elif uid not in self._scripts:
+        elif uid not in self._scripts and body["status"].get("phase") not in ENDED_PHASES:
             name = f"fakekubelet-run-{uid}"
             self._scripts[uid] = asyncio.create_task(self._run(body), name=name)
 
@@ -254,11 +254,23 @@ class FakeKubelet:
         pod = FakePod(self._client, self._clock, body, f"10.{1 + high // 256}.{high % 256}.{low}")
         try:
             if not body["spec"].get("nodeName"):
-                await self._client.create(BINDINGS, self._namespace, _build_binding(body))
+                await self._bind(body["metadata"])
             await self._choose_script(body)(pod)
         except (NotFoundError, ConflictError):
             # Deleted, or deleted and made anew, while the script went on.
             return
+
+    async def _bind(self, metadata: Object) -> None:
+        # The client creates whole resources only.
+        plural = f"pods/{metadata['name']}/binding"
+        binding = Resource("", "v1", plural, "Binding", namespaced=True)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {key: metadata[key] for key in ("name", "namespace", "uid")},
+            "target": {"kind": "Node", "name": NODE_NAME},
+        }
+        await self._client.create(binding, self._namespace, body)
 
     async def _remove(self, body: Object) -> None:
         """Do what a kubelet does at the end of the grace period: delete with none."""
@@ -271,11 +283,6 @@ class FakeKubelet:
             await self._client.delete(
                 PODS, self._namespace, body["metadata"]["name"], uid=uid, grace_seconds=0
             )
-
-
-def _build_binding(body: Object) -> Object:
-    metadata = {key: body["metadata"][key] for key in ("name", "namespace", "uid")}
-    return {"metadata": metadata, "target": {"kind": "Node", "name": NODE_NAME}}
 
 
 def _condition(kind: str, at: str) -> Object:

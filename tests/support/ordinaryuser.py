@@ -1,9 +1,9 @@
-"""Runs a command as an ordinary user on a host that forbids namespaces.
+"""Runs a command as an ordinary user, on a host that forbids namespaces or on one that allows them.
 
 Called by tests/e2e, as root. The kernel makes no user namespace for a process whose root was
-changed, so a changed root, onto which all of the machine is bound, stands for such a host. What the
-tests need from a private home (a Python built there, a checkout) is bound over an empty directory
-that anybody may enter. Mounts are private: they end with the command.
+changed, so a changed root, onto which all of the machine is bound, stands for a host that forbids
+them. What the tests need from a private home (a Python built there, a checkout) is bound over an
+empty directory that anybody may enter. Mounts are private: they end with the command.
 """
 
 import os
@@ -18,6 +18,9 @@ from pathlib import Path
 from tests.support.frameworkcrd import ROOT
 
 NOBODY = 65534
+_BECOME = (
+    f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups --no-new-privs --bounding-set=-all"
+)
 _TOOLS = ("unshare", "mount", "chroot", "setpriv")
 
 
@@ -47,8 +50,33 @@ def wrap(command: Sequence[str], new_root: Path) -> list[str]:
             lines.append(f"mount -t tmpfs -o mode=755 tmpfs {_inside(new_root, private)}")
         target = _inside(new_root, needed)
         lines.append(f"mkdir -p {target} && mount --bind {shlex.quote(str(needed))} {target}")
-    user = f"--reuid={NOBODY} --regid={NOBODY} --clear-groups --no-new-privs --bounding-set=-all"
-    lines.append(f'exec chroot {shlex.quote(str(new_root))} setpriv {user} -- "$@"')
+    lines.append(f'exec chroot {shlex.quote(str(new_root))} {_BECOME} -- "$@"')
+    return _build(lines, command)
+
+
+def wrap_with_namespaces(command: Sequence[str], stage: Path) -> list[str]:
+    """Build the command that runs ``command`` as nobody, who may make user namespaces.
+
+    ``stage`` is an empty directory.
+    """
+    lines, covered = [], set()
+    for number, needed in enumerate((ROOT, Path(sys.base_prefix))):
+        private = _find_private_ancestor(needed)
+        if private is None:
+            continue
+        # Aside first: what covers the private directory hides it too.
+        aside = shlex.quote(f"{stage}/{number}")
+        lines += [f"mkdir {aside}", f"mount --bind {shlex.quote(str(needed))} {aside}"]
+        if private not in covered:
+            covered.add(private)
+            lines.append(f"mount -t tmpfs -o mode=755 tmpfs {shlex.quote(str(private))}")
+        target = shlex.quote(str(needed))
+        lines.append(f"mkdir -p {target} && mount --bind {aside} {target}")
+    lines.append(f'exec {_BECOME} -- "$@"')
+    return _build(lines, command)
+
+
+def _build(lines: list[str], command: Sequence[str]) -> list[str]:
     script = "\n".join(lines)
     return ["unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh", *command]
 

@@ -32,7 +32,7 @@ def test_pod_name_built_and_parsed_is_the_same_task(framework: str, role: str, i
         ("gang-worker-", None),
         ("gang-worker", None),
         ("gang-Worker-0", None),
-        ("gang--0", None),
+        ("gang--0", ("gang", TaskKey("", 0))),
         ("-worker-0", None),
         ("gang-worker-0\n", None),
         ("gang-attempt", None),

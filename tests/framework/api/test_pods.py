@@ -258,6 +258,28 @@ UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulab
             id="creating",
         ),
         pytest.param({"spec": {"nodeName": ""}}, "Pod waits for the scheduler", id="no node"),
+        pytest.param(
+            {"spec": {"nodeName": "", "schedulerName": "default-scheduler"}},
+            "Pod waits for the scheduler",
+            id="default scheduler",
+        ),
+        pytest.param(
+            {"spec": {"nodeName": "", "schedulerName": "hivedscheduler"}},
+            "Pod waits for the scheduler hivedscheduler",
+            id="another scheduler",
+        ),
+        pytest.param(
+            {
+                "spec": {
+                    "schedulerName": "hivedscheduler",
+                    "schedulingGates": [{"name": "example.com/quota"}, {"name": "b"}],
+                    "nodeName": "",
+                },
+                "conditions": [UNSCHEDULED | {"reason": "SchedulingGated", "message": "blocked"}],
+            },
+            "Pod is held by the scheduling gates example.com/quota, b",
+            id="gates",
+        ),
         pytest.param({}, "Pod is Pending on node, without an address yet", id="no address"),
     ],
 )

@@ -1,0 +1,161 @@
+"""Puts Frameworks of users on a server, and compares the Pods that come of them.
+
+Called by tests, on a local API server and on a real one. Nothing runs the Pods.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from framework.api import constants
+from framework.kube.client import KubeClient
+from framework.kube.errors import AlreadyExistsError
+from framework.kube.resources import FRAMEWORKS, PODS, SERVICE_ACCOUNTS, Object
+from tests.examples.commandline import EXAMPLES
+from tests.examples.templates import check_pod, walk_templates
+from tests.support.frameworkcrd import ROOT
+from tests.support.jsonhttp import JsonHttp
+
+ORIGINAL_ENV = "FRAMEWORKBARRIER_ORIGINAL_EXAMPLES"
+BESIDE = ROOT.parent / "shared" / "upstream-examples" / "frameworkcontroller"
+END_SECONDS = 60
+HOLD = "example.com/hold"
+# What Kubernetes has learned since the original: it must pass through an untouched template.
+MODERN = """\
+apiVersion: frameworkcontroller.microsoft.com/v1
+kind: Framework
+metadata: {name: modern}
+spec:
+  executionType: Start
+  retryPolicy: {fancyRetryPolicy: false, maxRetryCount: 0}
+  taskRoles:
+  - name: worker
+    taskNumber: 1
+    frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceededTaskCount: -1}
+    task:
+      pod:
+        metadata:
+          labels: {example.com/gang: "{{FC_FRAMEWORK_NAME}}"}
+          annotations: {example.com/rank: "{{FC_TASK_INDEX}}"}
+          finalizers: [example.com/hold]
+        spec:
+          restartPolicy: Never
+          schedulingGates: [{name: example.com/quota}]
+          resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]
+          securityContext: {seccompProfile: {type: RuntimeDefault}, runAsNonRoot: true}
+          terminationGracePeriodSeconds: 7
+          topologySpreadConstraints:
+          - maxSkew: 1
+            topologyKey: kubernetes.io/hostname
+            whenUnsatisfiable: ScheduleAnyway
+            labelSelector: {matchLabels: {example.com/gang: a}}
+            matchLabelKeys: [example.com/revision]
+          initContainers:
+          - name: sidecar
+            image: local/none:1
+            restartPolicy: Always
+            startupProbe: {exec: {command: ["true"]}, periodSeconds: 1}
+          containers:
+          - name: main
+            image: local/none:1
+            resources:
+              limits: {example.com/gpu: 2}
+              claims: [{name: gpu}]
+            resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]
+            lifecycle: {preStop: {sleep: {seconds: 3}}}
+            env: [{name: FC_TASK_INDEX, value: mine}]
+"""
+
+
+def find_original(env: Mapping[str, str]) -> Path | None:
+    """Find a folder with the original's examples: one or more documents a file."""
+    folder = Path(env.get(ORIGINAL_ENV, BESIDE))
+    return folder if list(folder.glob("*.yaml")) else None
+
+
+def read_frameworks(folder: Path) -> list[Object]:
+    """Read every Framework of a folder."""
+    return [
+        document
+        for path in sorted(folder.glob("*.yaml"))
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        if document and document.get("kind") == constants.FRAMEWORK_KIND
+    ]
+
+
+def read_all() -> list[Object]:
+    """Read our examples and what is new in Kubernetes."""
+    return [*read_frameworks(EXAMPLES), yaml.safe_load(MODERN)]
+
+
+def apply_strictly(http: JsonHttp, namespace: str, framework: Object) -> None:
+    """Create as ``kubectl apply`` does: a field that the server does not know is an error."""
+    path = f"/apis/{constants.API_VERSION}/namespaces/{namespace}/frameworks"
+    status, answer = http.request("POST", f"{path}?fieldValidation=Strict", framework)
+    assert status == 201, answer
+    templates = [template for _, _, template in walk_templates(framework)]
+    assert [template for _, _, template in walk_templates(answer)] == templates
+
+
+async def check_all(
+    kube: KubeClient, http: JsonHttp, namespace: str, frameworks: list[Object]
+) -> None:
+    """Apply Frameworks; each must get exactly its Pods, made of its templates."""
+    await create_accounts(kube, namespace, frameworks)
+    await asyncio.gather(
+        *(asyncio.to_thread(apply_strictly, http, namespace, body) for body in frameworks)
+    )
+    wanted = {
+        f"{framework['metadata']['name']}-{role}-{index}": template
+        for framework in frameworks
+        for role, count, template in walk_templates(framework)
+        for index in range(count)
+    }
+    pods = await wait_for_pods(kube, namespace, set(wanted))
+    for name, template in wanted.items():
+        check_pod(template, pods[name])
+    stored = await kube.list(FRAMEWORKS, namespace)
+    for framework in stored["items"]:
+        assert framework["status"]["attemptStatus"]["completionStatus"] is None
+    await remove_all(kube, namespace)
+
+
+async def remove_all(kube: KubeClient, namespace: str) -> None:
+    """Leave nothing that lives on: what is retried for ever, what a finalizer holds."""
+    for framework in (await kube.list(FRAMEWORKS, namespace))["items"]:
+        name = framework["metadata"]["name"]
+        await kube.delete(FRAMEWORKS, namespace, name, propagation="Foreground")
+    for pod in (await kube.list(PODS, namespace))["items"]:
+        if HOLD in (pod["metadata"].get("finalizers") or ()):
+            body = {"metadata": {"finalizers": None}}
+            await kube.patch(PODS, namespace, pod["metadata"]["name"], body)
+
+
+async def create_accounts(kube: KubeClient, namespace: str, frameworks: list[Object]) -> None:
+    """Create the service accounts that templates name: a Pod is refused without."""
+    names = {
+        template["spec"].get("serviceAccountName")
+        for framework in frameworks
+        for _, _, template in walk_templates(framework)
+    }
+    for name in filter(None, names):
+        with contextlib.suppress(AlreadyExistsError):
+            await kube.create(SERVICE_ACCOUNTS, namespace, {"metadata": {"name": name}})
+
+
+async def wait_for_pods(kube: KubeClient, namespace: str, names: set[str]) -> dict[str, Object]:
+    """Watch until all these Pods are there."""
+    found: dict[str, Object] = {}
+    events = kube.watch(
+        PODS, namespace, timeout_seconds=END_SECONDS, read_deadline_seconds=2 * END_SECONDS
+    )
+    async with contextlib.aclosing(events):
+        async for event, body in events:
+            if event in {"ADDED", "MODIFIED"}:
+                found.setdefault(body["metadata"]["name"], body)
+            if names <= set(found):
+                return found
+    raise AssertionError(f"no Pods {sorted(names - set(found))}")

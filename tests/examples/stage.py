@@ -1,0 +1,97 @@
+"""Frameworks on a cluster, as their user works with them: apply, watch, scale, stop.
+
+Called by the tests of the examples, on a local cluster and on a real API server.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+
+from framework.api import constants
+from framework.kube.client import KubeClient, PatchContent
+from framework.kube.errors import NotFoundError
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SERVICES, Object
+from tests.examples.commandline import EXAMPLES
+
+END_SECONDS = 60
+_RESOURCES = {"ConfigMap": CONFIGMAPS, "Framework": FRAMEWORKS, "Service": SERVICES}
+
+
+def read_documents(name: str) -> list[Object]:
+    """Read an example."""
+    text = (EXAMPLES / name).read_text(encoding="utf-8")
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+class Stage:
+    """One namespace of a cluster, and one Framework in it."""
+
+    def __init__(self, kube: KubeClient, namespace: str, documents: list[Object]) -> None:
+        self.kube = kube
+        self.namespace = namespace
+        self.documents = documents
+        self.name: str = next(
+            document["metadata"]["name"]
+            for document in documents
+            if document["kind"] == constants.FRAMEWORK_KIND
+        )
+
+    async def apply(self) -> None:
+        for document in self.documents:
+            await self.kube.create(_RESOURCES[document["kind"]], self.namespace, document)
+
+    async def patch(self, *operations: Object) -> None:
+        """Send a JSON patch: all of it holds, or nothing."""
+        await self.kube.patch(
+            FRAMEWORKS, self.namespace, self.name, operations, content=PatchContent.JSON
+        )
+
+    async def stop(self) -> Object:
+        """Ask for the end and wait for it."""
+        await self.patch({"op": "replace", "path": "/spec/executionType", "value": "Stop"})
+        return await self.wait_for(lambda status: status["state"] == "Completed")
+
+    async def wait_for(self, is_met: Callable[[Object], bool]) -> Object:
+        """Watch the Framework until its status is so; give it."""
+        events = self.kube.watch(
+            FRAMEWORKS,
+            self.namespace,
+            field_selector=f"metadata.name={self.name}",
+            timeout_seconds=END_SECONDS,
+            read_deadline_seconds=2 * END_SECONDS,
+        )
+        last: Any = None
+        async with contextlib.aclosing(events):
+            async for _, body in events:
+                last = body.get("status")
+                if last and is_met(last):
+                    status: Object = last
+                    return status
+        raise AssertionError(f"{self.name} did not come so far in {END_SECONDS} s: {last}")
+
+    async def wait_for_tasks(self, is_met: Callable[[list[Object]], bool]) -> list[Object]:
+        """Watch until the Tasks of the first role are so; give them."""
+        return list_tasks(await self.wait_for(lambda status: is_met(list_tasks(status))))
+
+    async def wait_until_running(self, count: int) -> list[Object]:
+        def is_running(tasks: list[Object]) -> bool:
+            return [task["state"] for task in tasks] == ["AttemptRunning"] * count
+
+        return await self.wait_for_tasks(is_running)
+
+    async def read_pods(self) -> list[Object]:
+        """Read the Framework's Pods, in the order of their names."""
+        selector = f"{constants.FRAMEWORK_NAME}={self.name}"
+        listed = await self.kube.list(PODS, self.namespace, label_selector=selector)
+        return sorted(listed["items"], key=lambda pod: str(pod["metadata"]["name"]))
+
+    async def delete_pod(self, role: str, index: int) -> None:
+        with contextlib.suppress(NotFoundError):
+            await self.kube.delete(PODS, self.namespace, f"{self.name}-{role}-{index}")
+
+
+def list_tasks(status: Object) -> list[Object]:
+    roles = status["attemptStatus"]["taskRoleStatuses"]
+    return [] if not roles else list(roles[0]["taskStatuses"])

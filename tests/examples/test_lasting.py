@@ -1,0 +1,136 @@
+"""Examples that do not end by themselves: services, what waits for a scheduler, scaling."""
+
+import pytest
+
+from framework.api import constants
+from framework.kube.client import KubeClient
+from framework.kube.resources import CONFIGMAPS, SERVICES, Object
+from tests.examples.commandline import call, read_outcome
+from tests.examples.rescaling import walk_through
+from tests.examples.stage import Stage, list_tasks, read_documents
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+# What a client of the service runs: each address must answer as the server of that index.
+FETCH = """\
+import sys, urllib.request
+for index, address in enumerate(sys.argv[1:]):
+    with urllib.request.urlopen(f"http://{address}:8080/", timeout=10) as answer:
+        page = answer.read().decode().strip()
+    if page != f"hello from server {index}":
+        sys.exit(page)
+"""
+WAITS = {
+    "kueue": "Pod is held by the scheduling gate kueue.x-k8s.io/admission",
+    "hived": "Pod waits for the scheduler hivedscheduler",
+    "coscheduling": "Pod waits for the scheduler scheduler-plugins-scheduler",
+}
+
+
+def build_client(addresses: list[str]) -> Object:
+    """A Framework whose only Task fetches from some addresses, and ends."""
+    command = ["python3", "-c", FETCH, *addresses]
+    container = {"name": "main", "image": "python:3.12-slim", "command": command}
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    policy = {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
+    role = {
+        "name": "client",
+        "taskNumber": 1,
+        "frameworkAttemptCompletionPolicy": policy,
+        "task": {"pod": pod},
+    }
+    return {
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.FRAMEWORK_KIND,
+        "metadata": {"name": "client"},
+        "spec": {"executionType": "Start", "taskRoles": [role]},
+    }
+
+
+def is_task_1_replaced(tasks: list[Object]) -> bool:
+    """Tell whether its second Pod runs."""
+    return (tasks[1]["attemptStatus"]["id"], tasks[1]["state"]) == (1, "AttemptRunning")
+
+
+async def test_service_is_served_and_never_given_up(kube: KubeClient) -> None:
+    stage = Stage(kube, "default", read_documents("service.yaml"))
+    await stage.apply()
+    await stage.wait_until_running(2)
+    service = await kube.get(SERVICES, "default", "service")
+    pods = await stage.read_pods()
+    for pod in pods:
+        assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    await stage.delete_pod("server", 1)
+
+    tasks = await stage.wait_for_tasks(is_task_1_replaced)
+    client = Stage(kube, "default", [build_client([t["attemptStatus"]["podIP"] for t in tasks])])
+    await client.apply()
+    status = await client.wait_for(lambda status: status["state"] == "Completed")
+    assert list_tasks(status)[0]["attemptStatus"]["completionStatus"]["code"] == 0
+    assert (await stage.stop())["attemptStatus"]["completionStatus"]["code"] == -210
+
+
+async def test_stateful_service_keeps_the_names_of_its_members(kube: KubeClient) -> None:
+    stage = Stage(kube, "default", read_documents("service-stateful.yaml"))
+    await stage.apply()
+    before = await stage.wait_until_running(3)
+    await stage.delete_pod("member", 1)
+
+    after = await stage.wait_for_tasks(is_task_1_replaced)
+    assert [task["instanceUID"] for task in after] == [task["instanceUID"] for task in before]
+    names = [(pod["spec"]["hostname"], pod["spec"]["subdomain"]) for pod in await stage.read_pods()]
+    assert names == [(f"member-{index}", "service-stateful") for index in range(3)]
+    assert (await stage.stop())["attemptStatus"]["completionStatus"]["code"] == -210
+
+
+@pytest.mark.parametrize("name", WAITS)
+async def test_gang_of_another_scheduler_waits_and_says_for_what(
+    name: str, kube: KubeClient
+) -> None:
+    documents = read_documents(f"{name}.yaml")
+    stage = Stage(kube, "default", documents)
+    await stage.apply()
+    await stage.wait_for_tasks(
+        lambda tasks: [task["state"] for task in tasks] == ["AttemptPreparing"] * 2
+    )
+    template = documents[0]["spec"]["taskRoles"][0]["task"]["pod"]
+    pods = await stage.read_pods()
+    for pod in pods:
+        assert pod["status"]["phase"] == "Pending"
+        assert pod["spec"].get("nodeName") is None
+        for key in ("schedulerName", "schedulingGates"):
+            assert pod["spec"].get(key, "") == template["spec"].get(key, pod["spec"].get(key, ""))
+        for key in ("annotations", "labels"):
+            for label, value in template["metadata"].get(key, {}).items():
+                told = value.replace("{{FC_FRAMEWORK_NAME}}", name)
+                told = told.replace("{{FC_FRAMEWORK_NAMESPACE}}", "default")
+                assert pod["metadata"][key][label] == told
+    assert WAITS[name] in await read_progress(stage)
+    assert (await stage.stop())["attemptStatus"]["completionStatus"]["code"] == -210
+
+
+async def read_progress(stage: Stage) -> str:
+    """Watch the attempt's ConfigMap until it tells who is missing, and why."""
+    events = stage.kube.watch(
+        CONFIGMAPS,
+        stage.namespace,
+        field_selector=f"metadata.name={stage.name}-attempt",
+        timeout_seconds=30,
+        read_deadline_seconds=60,
+    )
+    async for _, body in events:
+        told = (body["metadata"].get("annotations") or {}).get(constants.PROGRESS_ANNOTATION)
+        if told:
+            await events.aclose()
+            return str(told)
+    raise AssertionError("nothing tells who is missing")
+
+
+def test_command_line_says_what_a_gated_gang_waits_for(kubeconfig: str) -> None:
+    run = call("run", "examples/kueue.yaml", "--replace", "--timeout", "4s", KUBECONFIG=kubeconfig)
+    assert f"worker/0  Waiting: {WAITS['kueue']}" in run.stdout, run.stdout + run.stderr
+    assert read_outcome(run).state == "Stopped"
+    assert run.returncode != 0
+
+
+async def test_rescaling_walk_through(kube: KubeClient) -> None:
+    await walk_through(Stage(kube, "default", read_documents("rescale.yaml")))

@@ -1,0 +1,50 @@
+"""Frameworks of users are accepted as they are, and their Pods equal their templates."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.config import KubeConfig
+from tests.examples.passing import (
+    ORIGINAL_ENV,
+    check_all,
+    find_original,
+    read_all,
+    read_frameworks,
+)
+from tests.support.controlplane import Access
+from tests.support.frameworkserver import open_local_server, start_controller
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Access]:
+    with open_local_server(tmp_path) as access, start_controller(access, tmp_path):
+        yield access
+
+
+@pytest.fixture
+async def admin(server: Access) -> AsyncIterator[KubeClient]:
+    config = KubeConfig(server=server.url, token=server.token)
+    async with KubeClient(config, user_agent="tests-examples", clock=SystemClock()) as client:
+        yield client
+
+
+async def test_pods_of_our_examples_equal_their_templates(
+    server: Access, admin: KubeClient
+) -> None:
+    await check_all(admin, server.open_http(), "default", read_all())
+
+
+async def test_pods_of_the_originals_examples_equal_their_templates(
+    server: Access, admin: KubeClient
+) -> None:
+    folder = find_original(os.environ)
+    if folder is None:
+        pytest.skip(f"the original's examples are not here: set {ORIGINAL_ENV} to their folder")
+    await check_all(admin, server.open_http(), "default", read_frameworks(folder))

@@ -1,0 +1,59 @@
+"""Examples on a real API server: accepted as they are, Pods as their templates, scaling."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.resources import Object
+from tests.examples.passing import (
+    ORIGINAL_ENV,
+    check_all,
+    find_original,
+    read_all,
+    read_frameworks,
+)
+from tests.examples.rescaling import walk_through
+from tests.examples.stage import Stage, read_documents
+from tests.support.controlplane import Access
+from tests.support.fakekubelet import FakeKubelet, Script, run_until_deleted
+from tests.support.frameworkserver import start_controller
+from tests.support.jsonhttp import JsonHttp
+
+
+@pytest.fixture(autouse=True)
+def controller(framework_crd: None, control_plane: Access, tmp_path: Path) -> Iterator[None]:
+    with start_controller(control_plane, tmp_path) as child:
+        yield
+        child.raise_if_ended()
+
+
+@pytest.fixture
+async def kubelet(kube: KubeClient, namespace: str) -> AsyncIterator[None]:
+    def choose(_body: Object) -> Script:
+        return run_until_deleted
+
+    async with FakeKubelet(kube, SystemClock(), namespace, choose_script=choose):
+        yield
+
+
+async def test_pods_of_our_examples_equal_their_templates(
+    kube: KubeClient, http: JsonHttp, namespace: str
+) -> None:
+    await check_all(kube, http, namespace, read_all())
+
+
+async def test_pods_of_the_originals_examples_equal_their_templates(
+    kube: KubeClient, http: JsonHttp, namespace: str
+) -> None:
+    folder = find_original(os.environ)
+    if folder is None:
+        pytest.skip(f"the original's examples are not here: set {ORIGINAL_ENV} to their folder")
+    await check_all(kube, http, namespace, read_frameworks(folder))
+
+
+async def test_rescaling_walk_through(kubelet: None, kube: KubeClient, namespace: str) -> None:
+    await walk_through(Stage(kube, namespace, read_documents("rescale.yaml")))

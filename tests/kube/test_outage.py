@@ -1,0 +1,204 @@
+"""A server out of reach for a while, a leader that is stopped for a while: on a real server.
+
+The cluster goes on meanwhile: Pods end and go, users write.
+"""
+
+import asyncio
+import itertools
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from framework.api.states import FrameworkState, TaskState
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
+from tests.support.builders import build_framework_wire, build_role_wire
+from tests.support.childprocess import ChildProcess
+from tests.support.controlplane import Access
+from tests.support.fakekubelet import FakeKubelet, FakePod, Script
+from tests.support.frameworkserver import build_env, launch_controller
+from tests.support.invariants import check_step
+from tests.support.severed import SeverableWay, open_way
+from tests.upgrade.takeover import Ledger, open_ledger
+
+FRAMEWORK_COUNT = 50
+OUTAGE_SECONDS = 20
+RECONVERGED_SECONDS = 10
+STOPPED_SECONDS = 12
+
+
+class Town:
+    """A namespace with many small Frameworks, whose Pods run until they are told to end."""
+
+    def __init__(self, kube: KubeClient, namespace: str, ledger: Ledger) -> None:
+        self.kube = kube
+        self.namespace = namespace
+        self.ledger = ledger
+        self.may_end: dict[str, asyncio.Event] = {}
+
+    def choose_script(self, body: Object) -> Script:
+        may_end = self.may_end.setdefault(body["metadata"]["name"], asyncio.Event())
+
+        async def script(pod: FakePod) -> None:
+            await pod.initialize()
+            await pod.start()
+            await may_end.wait()
+            await pod.finish()
+
+        return script
+
+    async def create(self, *names: str) -> None:
+        for name in names:
+            retry = {"fancyRetryPolicy": False, "maxRetryCount": 1}
+            role = build_role_wire(task={**build_role_wire()["task"], "retryPolicy": retry})
+            wire = build_framework_wire(role) | {"metadata": {"name": name}}
+            await self.kube.create(FRAMEWORKS, self.namespace, wire)
+
+    async def delete_pods(self, *frameworks: str) -> None:
+        for name in frameworks:
+            await self.kube.delete(PODS, self.namespace, f"{name}-worker-0")
+
+    def end_pods(self, *frameworks: str) -> None:
+        for name in frameworks:
+            self.may_end[f"{name}-worker-0"].set()
+
+    def check_ways(self) -> None:
+        """Every status may follow the one before it."""
+        for statuses in self.ledger.statuses.values():
+            for before, after in itertools.pairwise(statuses):
+                check_step(before, after)
+
+    def count_pods(self) -> int:
+        return sum(map(len, self.ledger.pods.values()))
+
+
+@pytest.fixture
+async def town(framework_crd: None, kube: KubeClient, namespace: str) -> AsyncIterator[Town]:
+    async with open_ledger(kube, namespace) as ledger:
+        town = Town(kube, namespace, ledger)
+        async with FakeKubelet(kube, SystemClock(), namespace, choose_script=town.choose_script):
+            yield town
+
+
+@pytest.fixture
+async def way(control_plane: Access) -> AsyncIterator[SeverableWay]:
+    host, _, port = control_plane.url.rpartition("/")[2].rpartition(":")
+    async with open_way(host, int(port)) as way:
+        yield way
+
+
+@pytest.fixture
+def controller(control_plane: Access, way: SeverableWay, tmp_path: Path) -> Iterator[ChildProcess]:
+    """A controller that reaches the server only by the way."""
+    kubeconfig = tmp_path / "kubeconfig"
+    text = Path(control_plane.kubeconfig).read_text(encoding="utf-8")
+    kubeconfig.write_text(re.sub(r"(server: https?)://.*", rf"\1://127.0.0.1:{way.port}", text))
+    child = launch_controller(replace(control_plane, kubeconfig=str(kubeconfig)), tmp_path)
+    yield child
+    child.terminate()
+
+
+def is_completed(framework: Object) -> bool:
+    return bool(framework["status"]["state"] == FrameworkState.COMPLETED)
+
+
+def is_running(framework: Object, attempt: int = 0) -> bool:
+    """Tell whether the only Task runs, in this attempt."""
+    roles = framework["status"]["attemptStatus"]["taskRoleStatuses"]
+    tasks = [task for role in roles or () for task in role["taskStatuses"]]
+    wanted = [(TaskState.ATTEMPT_RUNNING, attempt)]
+    return [(task["state"], task["attemptStatus"]["id"]) for task in tasks] == wanted
+
+
+async def test_all_reconverge_soon_after_an_outage(
+    town: Town, way: SeverableWay, controller: ChildProcess
+) -> None:
+    names = [f"fw-{number}" for number in range(FRAMEWORK_COUNT)]
+    ending, losing, fresh = names[0::2], names[1::2], ["late-0", "late-1"]
+    await town.create(*names)
+    await town.ledger.wait_for(is_running, len(names))
+    await way.cut()
+    town.end_pods(*ending)
+    await town.delete_pods(*losing)
+    await town.create(*fresh)
+    await asyncio.sleep(OUTAGE_SECONDS)
+    controller.raise_if_ended()
+    await way.open()
+
+    def has_converged(framework: Object) -> bool:
+        name = framework["metadata"]["name"]
+        if name in ending:
+            return is_completed(framework)
+        return is_running(framework, attempt=int(name in losing))
+
+    async with asyncio.timeout(RECONVERGED_SECONDS):
+        await town.ledger.wait_for(has_converged, len(names) + len(fresh))
+    town.check_ways()
+    assert town.count_pods() == len(names) + len(losing) + len(fresh)
+
+
+@pytest.fixture
+def pair(control_plane: Access, namespace: str, tmp_path: Path) -> Iterator[list[ChildProcess]]:
+    """Room for two controllers with one Lease, in the namespace."""
+    children: list[ChildProcess] = []
+    yield children
+    for child in children:
+        child.kill()
+
+
+def launch_replica(access: Access, namespace: str, folder: Path, number: int) -> ChildProcess:
+    command = [sys.executable, "-m", "controller", "--leader-elect", "--health-port=0"]
+    command += [f"--namespace={namespace}", f"--leader-elect-namespace={namespace}"]
+    command += ["--kubeconfig", access.kubeconfig]
+    log = folder / f"controller-{number}.log"
+    return ChildProcess("controller", command, log=log, env=build_env())
+
+
+async def wait_for_leader(town: Town, pid: int) -> None:
+    events = town.kube.watch(LEASES, town.namespace, timeout_seconds=60, read_deadline_seconds=90)
+    async for event, body in events:
+        if event != "BOOKMARK" and f"_{pid}_" in (body["spec"].get("holderIdentity") or ""):
+            await events.aclose()
+            return
+    raise AssertionError(f"{pid} does not lead")
+
+
+async def test_leader_stopped_and_continued_harms_nothing(
+    town: Town, control_plane: Access, pair: list[ChildProcess], tmp_path: Path
+) -> None:
+    names = [f"fw-{number}" for number in range(10)]
+    pair.append(launch_replica(control_plane, town.namespace, tmp_path, 0))
+    await wait_for_leader(town, pair[0].pid)
+    pair.append(launch_replica(control_plane, town.namespace, tmp_path, 1))
+    await town.create(*names)
+    await town.ledger.wait_for(is_running, len(names))
+    # In the middle of work: what it has decided and not sent yet, it must not send when it wakes.
+    await town.delete_pods(*names[:5])
+    os.kill(pair[0].pid, signal.SIGSTOP)
+    await asyncio.sleep(STOPPED_SECONDS)
+    await wait_for_leader(town, pair[1].pid)
+    town.end_pods(*names[5:])
+    os.kill(pair[0].pid, signal.SIGCONT)
+
+    def has_converged(framework: Object) -> bool:
+        if framework["metadata"]["name"] in names[5:]:
+            return is_completed(framework)
+        return is_running(framework, attempt=1)
+
+    await town.ledger.wait_for(has_converged, len(names))
+    async with asyncio.timeout(STOPPED_SECONDS):
+        while pair[0].is_running():  # noqa: ASYNC110 another process
+            await asyncio.sleep(0.1)
+    assert pair[0].terminate() == 1
+    town.check_ways()
+    # A late create of the first could at most have been one more Pod of a past attempt.
+    assert town.count_pods() <= len(names) + 5 + 5
+    lease = await town.kube.list(LEASES, town.namespace)
+    assert f"_{pair[1].pid}_" in lease["items"][0]["spec"]["holderIdentity"]

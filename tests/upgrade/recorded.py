@@ -1,0 +1,29 @@
+"""Finds objects that were recorded while the original ran, where a checkout has them beside it.
+
+Called by the tests of taking over. They are no part of this project: a test that wants them is
+skipped without, and ``tests.upgrade.situations`` stands for them.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from framework.kube.resources import Object
+from tests.support.frameworkcrd import ROOT
+
+RECORDED_ENV = "FRAMEWORKBARRIER_UPGRADE_FIXTURES"
+BESIDE = ROOT.parent / "shared" / "upgrade-fixtures"
+
+
+def find_recorded(env: Mapping[str, str]) -> Path | None:
+    """Find the folder: one List a file, the Framework first, named like the Framework."""
+    folder = Path(env.get(RECORDED_ENV, BESIDE))
+    return folder if list(folder.glob("*.json")) else None
+
+
+def read_recorded(folder: Path) -> dict[str, list[Object]]:
+    """Read all situations."""
+    return {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))["items"]
+        for path in sorted(folder.glob("*.json"))
+    }

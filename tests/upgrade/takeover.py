@@ -1,0 +1,303 @@
+"""Plays a take-over: stores situations, starts our controller, moves the Pods, judges the ends.
+
+Called by the tests of taking over, on the local API server and on a real one.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from framework.api import codec, constants
+from framework.api.states import FrameworkState
+from framework.api.types import Framework, FrameworkStatus, TaskStatus
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
+from tests.support.childprocess import ChildProcess
+from tests.support.fakekubelet import DEFAULT_SCHEDULER, FakeKubelet, FakePod, Script
+from tests.support.invariants import check_step
+from tests.upgrade.originals import HOLD
+from tests.upgrade.stored import Loader, complete_pods, move_times, open_status
+
+IDLE_SECONDS = 20.0
+FOLLOWED = (PODS, FRAMEWORKS)
+SCHEDULERS = (DEFAULT_SCHEDULER, "fake")
+# This one fails once more: its count goes on from what the original has counted.
+FAILING_POD = "running-worker-1"
+FAILING_ATTEMPT = "1"
+
+
+@dataclass
+class Ledger:
+    """What happened in a namespace since the situations were stored."""
+
+    pods: dict[str, list[str]] = field(default_factory=dict)
+    """Each name's Pods by UID, in the order in which they came."""
+    statuses: dict[str, list[FrameworkStatus]] = field(default_factory=dict)
+    """Each Framework's statuses, as stored one after another."""
+    bodies: dict[str, Object] = field(default_factory=dict)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def wait_for(self, is_met: Callable[[Object], bool], count: int = 0) -> None:
+        """Wait until something holds for all Frameworks, at least so many, as long as any moves."""
+        async with self.changed:
+            while (late := [name for name, body in self.bodies.items() if not is_met(body)]) or len(
+                self.bodies
+            ) < count:
+                try:
+                    await asyncio.wait_for(self.changed.wait(), IDLE_SECONDS)
+                except TimeoutError as e:
+                    raise AssertionError(f"{late} do not go on, for {IDLE_SECONDS:g} s") from e
+
+    def take_pod(self, body: Object) -> None:
+        uids = self.pods.setdefault(body["metadata"]["name"], [])
+        if body["metadata"]["uid"] not in uids:
+            uids.append(body["metadata"]["uid"])
+
+    def take_framework(self, body: Object) -> None:
+        framework = codec.decode_framework(body)
+        if framework.status is None:
+            return
+        self.bodies[framework.metadata.name] = body
+        statuses = self.statuses.setdefault(framework.metadata.name, [])
+        if not statuses or statuses[-1] != framework.status:
+            statuses.append(framework.status)
+
+    def take(self, resource: Resource, body: Object) -> None:
+        if resource is PODS:
+            self.take_pod(body)
+        else:
+            self.take_framework(body)
+
+    async def read(self, kube: KubeClient, namespace: str, resource: Resource) -> str:
+        """Read what is there; give the version from which to follow."""
+        listed = await kube.list(resource, namespace)
+        for body in listed["items"]:
+            self.take(resource, body)
+        return str(listed["metadata"]["resourceVersion"])
+
+    async def follow(
+        self, kube: KubeClient, namespace: str, resource: Resource, version: str
+    ) -> None:
+        while True:
+            events = kube.watch(resource, namespace, resource_version=version)
+            async with contextlib.aclosing(events):
+                async for event, body in events:
+                    version = body["metadata"]["resourceVersion"]
+                    if event in {"ADDED", "MODIFIED"}:
+                        async with self.changed:
+                            self.take(resource, body)
+                            self.changed.notify_all()
+
+
+@contextlib.asynccontextmanager
+async def open_ledger(kube: KubeClient, namespace: str) -> AsyncIterator[Ledger]:
+    """Keep a ledger while the block runs; all that is there now is in it from the start."""
+    ledger = Ledger()
+    versions = {resource: await ledger.read(kube, namespace, resource) for resource in FOLLOWED}
+    async with asyncio.TaskGroup() as tasks:
+        followers = [
+            tasks.create_task(
+                ledger.follow(kube, namespace, resource, version), name=resource.plural
+            )
+            for resource, version in versions.items()
+        ]
+        try:
+            yield ledger
+        finally:
+            for follower in followers:
+                follower.cancel()
+
+
+class TakeOver:
+    """One namespace with all situations, from the last write of the original to the end."""
+
+    def __init__(self, kube: KubeClient, namespace: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._may_end = asyncio.Event()
+        self._stored: dict[str, Framework] = {}
+        self._stored_pods: dict[str, set[str]] = {}
+
+    async def play(
+        self,
+        situations: Mapping[str, list[Object]],
+        start_controller: Callable[[], AbstractContextManager[ChildProcess]],
+    ) -> None:
+        """Take everything over and bring it to its end; fail if something is not as it must be."""
+        for name, objects in situations.items():
+            await self._store(name, objects)
+        kubelet = FakeKubelet(
+            self._kube,
+            SystemClock(),
+            self._namespace,
+            choose_script=self._choose_script,
+            scheduler_names=SCHEDULERS,
+        )
+        async with open_ledger(self._kube, self._namespace) as ledger, kubelet:
+            with start_controller() as controller:
+                await ledger.wait_for(_is_taken_over)
+                self._check_nothing_ended(ledger)
+                await self._let_end()
+                await ledger.wait_for(_is_over)
+                controller.raise_if_ended()
+        errors = [error for name in situations for error in self._judge(name, ledger)]
+        if errors:
+            raise ExceptionGroup("the take-over went wrong", errors)
+
+    async def _store(self, name: str, objects: list[Object]) -> None:
+        open_status(objects[0])
+        moved = move_times(complete_pods(objects), SystemClock().now())
+        bodies = await Loader(self._kube, self._namespace).load(moved)
+        stored = await self._kube.get(FRAMEWORKS, self._namespace, name)
+        self._stored[name] = codec.decode_framework(stored)
+        uids = {body["metadata"]["uid"] for body in bodies if body["kind"] == "Pod"}
+        self._stored_pods[name] = uids
+
+    def _choose_script(self, body: Object) -> Script:
+        annotations = body["metadata"]["annotations"]
+        attempt = annotations[constants.TASK_ATTEMPT_ID]
+        fails = body["metadata"]["name"] == FAILING_POD and attempt == FAILING_ATTEMPT
+
+        async def script(pod: FakePod) -> None:
+            if pod.body["status"]["phase"] == "Pending":
+                await pod.initialize()
+                await pod.start()
+            await self._may_end.wait()
+            await pod.finish(7 if fails else 0)
+
+        return script
+
+    async def _let_end(self) -> None:
+        """Do what users and kubelets do next."""
+        start = {"spec": {"executionType": "Start"}}
+        await self._kube.patch(FRAMEWORKS, self._namespace, "created", start)
+        listed = await self._kube.list(PODS, self._namespace)
+        for pod in listed["items"]:
+            if HOLD in (pod["metadata"].get("finalizers") or ()):
+                free = {"metadata": {"uid": pod["metadata"]["uid"], "finalizers": None}}
+                name = pod["metadata"]["name"]
+                await self._kube.patch(PODS, self._namespace, name, free)
+        self._may_end.set()
+
+    def _check_nothing_ended(self, ledger: Ledger) -> None:
+        """Until somebody moves, everything is as it was found."""
+        for name in ("created", "completing", "scalingdown", "completed"):
+            assert ledger.statuses[name][-1].state == self._status(name).state
+        held = ledger.statuses["scalingdown"][-1].attempt_status.task_roles[0].tasks
+        assert [task.deletion_pending for task in held] == [False, True, True]
+
+    def _status(self, name: str) -> FrameworkStatus:
+        status = self._stored[name].status
+        assert status is not None
+        return status
+
+    def _judge(self, name: str, ledger: Ledger) -> list[Exception]:
+        """Judge one Framework's way and end."""
+        errors: list[Exception] = []
+        for check in (self._judge_steps, self._judge_pods, self._judge_end):
+            try:
+                check(name, ledger)
+            except AssertionError as e:
+                e.add_note(f"{name}: {check.__name__}")
+                errors.append(e)
+        return errors
+
+    def _judge_steps(self, name: str, ledger: Ledger) -> None:
+        before = self._status(name)
+        for after in ledger.statuses[name]:
+            check_step(before, after)
+            before = after
+
+    def _judge_pods(self, name: str, ledger: Ledger) -> None:
+        """No Pod was wasted and none made twice."""
+        seen = {
+            (pod_name, uid)
+            for pod_name, uids in ledger.pods.items()
+            if pod_name.startswith(f"{name}-")
+            for uid in uids
+        }
+        fresh = sorted(pod for pod, uid in seen if uid not in self._stored_pods[name])
+        assert {uid for _, uid in seen} >= self._stored_pods[name]
+        kept = {pod for pod, uid in seen if uid in self._stored_pods[name]}
+        wanted = [] if name in {"completed", "completing"} else sorted(self._list_new(name, kept))
+        assert fresh == wanted
+
+    def _list_new(self, name: str, kept: set[str]) -> list[str]:
+        """Name the Pods that must be created: the missing ones, and those of a next attempt."""
+        is_retried = self._status(name).state is FrameworkState.ATTEMPT_COMPLETED
+        names = [
+            task.attempt_status.pod_name
+            for _, task in self._status(name).attempt_status.walk_tasks()
+            if is_retried or (not _has_ended(task) and task.attempt_status.pod_name not in kept)
+        ]
+        return [*names, *(pod for pod in kept if pod == FAILING_POD)]
+
+    def _judge_end(self, name: str, ledger: Ledger) -> None:
+        before = self._status(name)
+        after = ledger.statuses[name][-1]
+        is_retried = before.state is FrameworkState.ATTEMPT_COMPLETED
+        completion = after.attempt_status.completion_status
+        assert completion is not None
+        assert completion.code == (-210 if name == "completing" else 0)
+        assert after.attempt_status.id == int(is_retried)
+        assert after.retry_policy_status.total_retried_count == int(is_retried)
+        if is_retried:
+            delay = before.retry_policy_status.retry_delay_seconds
+            assert delay is not None
+            waited = after.attempt_status.start_time - before.transition_time
+            assert timedelta(seconds=delay) <= waited < timedelta(seconds=delay + 10)
+            return
+        assert after.attempt_status.instance_uid is not None
+        if before.attempt_status.instance_uid is not None:
+            assert after.attempt_status.instance_uid == before.attempt_status.instance_uid
+        self._judge_tasks(before, after, ledger)
+        packed = "taskRoleStatusesCompressed" in ledger.bodies[name]["status"]["attemptStatus"]
+        assert packed == (name == "compressed")
+
+    def _judge_tasks(self, before: FrameworkStatus, after: FrameworkStatus, ledger: Ledger) -> None:
+        found = {(role.name, task.index): task for role, task in after.attempt_status.walk_tasks()}
+        for role, old in before.attempt_status.walk_tasks():
+            new = found.pop((role.name, old.index), None)
+            if old.deletion_pending and before.attempt_status.completion_status is None:
+                assert new is None
+                continue
+            assert new is not None
+            self._judge_task(old, new, ledger)
+        assert found == {}
+
+    def _judge_task(self, old: TaskStatus, new: TaskStatus, ledger: Ledger) -> None:
+        name = old.attempt_status.pod_name
+        retries = int(name == FAILING_POD)
+        assert new.instance_uid == old.instance_uid
+        assert new.attempt_status.id == old.attempt_status.id + retries
+        counts = old.retry_policy_status.accountable_retried_count + retries
+        assert new.retry_policy_status.accountable_retried_count == counts
+        if old.attempt_status.completion_status is not None:
+            assert new.attempt_status.completion_status == old.attempt_status.completion_status
+        if old.attempt_status.pod_uid is not None and not retries:
+            assert new.attempt_status.pod_uid == old.attempt_status.pod_uid
+        elif not _has_ended(old):
+            assert new.attempt_status.pod_uid == ledger.pods[name][-1]
+
+
+def _has_ended(task: TaskStatus) -> bool:
+    return task.completion_time is not None
+
+
+def _is_taken_over(framework: Object) -> bool:
+    # What was completed before is left as it is.
+    return "conditions" in framework["status"] or _is_over(framework)
+
+
+def _is_over(framework: Object) -> bool:
+    return bool(framework["status"]["state"] == "Completed")
+
+
+async def count_configmaps(kube: KubeClient, namespace: str) -> int:
+    """Count what attempts have left behind."""
+    listed = await kube.list(CONFIGMAPS, namespace, label_selector=constants.FRAMEWORK_NAME)
+    return len(listed["items"])
