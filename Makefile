@@ -78,6 +78,21 @@ test-hostile: $(STAMP) ## ten times as many hostile names, addresses and values 
 		$(PYTEST) -n $(JOBS) --maxprocesses 4 --dist worksteal tests/rendezvous/test_hostile.py \
 		tests/rendezvous/test_discover_hosts.py $(ARGS)
 
+# Lives of a cluster with faults; `SEEDS=17-17` lives through one again.
+SEEDS ?= 300
+
+.PHONY: simulate
+simulate: $(STAMP) ## the controller through SEEDS simulated lives with faults (SEEDS=300, or 17-20)
+	@SEEDS=$(SEEDS) $(TIMED) $(PYTEST) -n $(JOBS) --maxprocesses 4 -q \
+		tests/simulation/test_simulation.py $(ARGS)
+
+# Frameworks x Tasks. ARGS="--repeat 3 --controller other='cd DIR && exec ./controller'"
+WORKLOADS ?= 1x1 1x4 50x4 200x4 500x1 1x1000
+
+.PHONY: bench
+bench: $(STAMP) ## Frameworks to their end on a real API server, beside the floor (WORKLOADS="1x100 200x4")
+	@$(TIMED) $(BIN)/python -m benchmarks.frameworks $(WORKLOADS) --floor --verbose $(ARGS)
+
 .PHONY: cover
 cover: $(STAMP) ## the tests again, with branch coverage
 	@$(TIMED) $(PYTEST) -n $(JOBS) --maxprocesses 4 --cov --cov-report=term $(ARGS)

@@ -9,8 +9,8 @@ class ExitCode(IntEnum):
     SUCCEEDED = 0
     """Done; for ``run``: every Framework succeeded."""
     FAILED = 1
-    """For ``run``: a Framework failed, was stopped or deleted. Else: what was asked for is not
-    there."""
+    """For ``run``: a Framework failed, was stopped or deleted. For ``lint``: something was found.
+    Else: what was asked for is not there."""
     USAGE = 2
     """Bad usage or input; nothing was applied."""
     UNREACHABLE = 3

@@ -9,7 +9,7 @@ from typing import Any
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.snapshot import Failure, PublishedRoster
-from framework.api import constants
+from framework.api import constants, naming
 from framework.api.fielderrors import FieldErrors
 from framework.api.pods import ConfigMapView, PodView
 from framework.api.types import Framework
@@ -18,13 +18,24 @@ from framework.kube.resources import Object
 Name = tuple[ObjectKind, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A status the server does not take, of the spec of that generation, and what it said."""
+
+    generation: int
+    message: str
+
+
 @dataclass(slots=True)
 class Entry:
     """All that is known about one Framework of one name.
 
     ``framework`` is None before it is seen and while ``fault`` says why it cannot be read. Its
-    status is our own last write, or what was stored when it was first seen. ``sent``: what was
-    sent since the last decision, which therefore did not know of it.
+    status is our own last write, or what was stored when it was first seen.
+    ``retry_after_seconds``: for so long the server asked us to wait. ``refusal``: the last
+    status decided cannot be stored. ``blocked``: reason and message of the condition that was
+    written because no decision can be. ``sent``: what was sent since the last decision, which
+    therefore did not know of it.
     """
 
     namespace: str
@@ -34,6 +45,9 @@ class Entry:
     wire_status: Any = None
     is_diverged: bool = False
     needs_refresh: bool = False
+    retry_after_seconds: float = 0.0
+    refusal: Refusal | None = None
+    blocked: tuple[str, str] | None = None
     configmap: ConfigMapView | None = None
     published: PublishedRoster = field(default_factory=PublishedRoster)
     pods: dict[str, PodView] = field(default_factory=dict)
@@ -90,13 +104,31 @@ def name_key(framework: Object) -> str:
     return f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
 
 
-def owner_key(wire: Object) -> str:
-    """Build the key of the Framework a Pod or a ConfigMap belongs to; "/" if it names none."""
+def owner_key(kind: ObjectKind, wire: Object) -> str:
+    """Build the key of the Framework a Pod or a ConfigMap belongs to; "/" if it names none.
+
+    What a user may change tells least: only a Pod that no attempt owns goes by its label.
+    """
     meta = read_meta(wire)
+    if kind is ObjectKind.CONFIGMAP:
+        name = naming.parse_configmap_name(str(meta.get("name") or ""))
+    else:
+        name = _read_owner(meta) or _read_label(meta)
+    return f"{meta.get('namespace') or ''}/{name}" if name else "/"
+
+
+def _read_owner(meta: Object) -> str | None:
+    for reference in meta.get("ownerReferences") or ():
+        if reference.get("controller") and reference.get("kind") == constants.CONFIGMAP_KIND:
+            return naming.parse_configmap_name(str(reference.get("name") or ""))
+    return None
+
+
+def _read_label(meta: Object) -> str | None:
     for source in (meta.get("labels"), meta.get("annotations")):
         if isinstance(source, dict) and source.get(constants.FRAMEWORK_NAME):
-            return f"{meta.get('namespace') or ''}/{source[constants.FRAMEWORK_NAME]}"
-    return "/"
+            return str(source[constants.FRAMEWORK_NAME])
+    return None
 
 
 def parse_version(text: Any) -> int:

@@ -38,6 +38,8 @@ class HistoryLog:
 
 
 def _write(snapshot: ObjectSnapshot) -> None:
+    if not logger.isEnabledFor(logging.INFO):
+        return
     body = redact(snapshot.body)
     logger.info(
         "[%s]: %s: ObjectSnapshot: %s",

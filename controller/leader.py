@@ -24,6 +24,8 @@ from framework.kube.resources import LEASES, Object, Resource
 
 logger = logging.getLogger(__name__)
 
+# deploy/base/role.yaml names it too.
+DEFAULT_LEASE_NAME = "framework-controller"
 _RELEASE_TIMEOUT_SECONDS = 2.0
 # Less time than this is none: a clock need not be finer.
 _LEAST_SECONDS = 0.001

@@ -16,6 +16,11 @@ from framework.kube.resources import Object
 
 logger = logging.getLogger(__name__)
 
+# Between these a Framework passes through states that ``status`` shows and nobody waits for.
+_TOLD_STATES = frozenset(
+    {FrameworkState.ATTEMPT_RUNNING, FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED}
+)
+
 
 class Reporter:
     """Tells each change once."""
@@ -50,8 +55,9 @@ class Reporter:
                 "to": status.state,
             },
         )
-        event = describe_state(status)
-        self._recorder.emit(involved, event.type, event.reason, event.message)
+        if status.state in _TOLD_STATES:
+            event = describe_state(status)
+            self._recorder.emit(involved, event.type, event.reason, event.message)
 
     def report_fault(self, entry: Entry) -> None:
         """Tell, once per fault, that a Framework cannot be read."""
@@ -65,13 +71,10 @@ class Reporter:
         logger.error("framework unreadable", extra={"framework": entry.key, "error": text})
         self._recorder.emit(_refer_by_name(entry), EventType.WARNING, "UnreadableFramework", text)
 
-    def report_undecidable(self, entry: Entry | None, error: Exception) -> None:
-        """Tell that nothing can be decided about a Framework as it stands."""
-        if entry is None:
-            return
+    def report_blocked(self, entry: Entry, reason: str, message: str) -> None:
+        """Tell that nothing can be decided about a Framework as it stands, or not be stored."""
         involved = _refer(entry.framework) if entry.framework else _refer_by_name(entry)
-        text = f"its status breaks an assumption, so it is left alone: {error}"
-        self._recorder.emit(involved, EventType.WARNING, "UndecidableFramework", text)
+        self._recorder.emit(involved, EventType.WARNING, reason, message)
 
 
 def _refer_by_name(entry: Entry) -> Object:

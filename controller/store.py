@@ -232,7 +232,8 @@ class Store:
             self._forget_objects(ObjectKind.POD)
         seen: dict[str, set[str]] = {}
         for wire in items:
-            seen.setdefault(owner_key(wire), set()).add(str(read_meta(wire).get("name")))
+            key = owner_key(ObjectKind.POD, wire)
+            seen.setdefault(key, set()).add(str(read_meta(wire).get("name")))
             self.apply_pod(wire)
         for entry in list(self._entries.values()):
             for pod in list(entry.pods.values()):
@@ -259,7 +260,7 @@ class Store:
             self._forget_objects(ObjectKind.CONFIGMAP)
         seen = set()
         for wire in items:
-            seen.add(owner_key(wire))
+            seen.add(owner_key(ObjectKind.CONFIGMAP, wire))
             self.apply_configmap(wire)
         for entry in list(self._entries.values()):
             if entry.configmap is not None and entry.key not in seen:
@@ -302,7 +303,7 @@ class Store:
         entry.unconfirmed.pop((kind, name), None)
 
     def _apply(self, wire: Object, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
-        entry = self._open(owner_key(wire))
+        entry = self._open(owner_key(kind, wire))
         if entry is None:
             return
         known = self._view(entry, kind, view.name)
@@ -315,7 +316,7 @@ class Store:
         self._on_change(entry.key)
 
     def _remove(self, wire: Object, kind: ObjectKind) -> None:
-        entry = self._entries.get(owner_key(wire))
+        entry = self._entries.get(owner_key(kind, wire))
         name, uid = str(read_meta(wire).get("name")), read_meta(wire).get("uid")
         known = self._view(entry, kind, name) if entry else None
         is_going = read_meta(wire).get("deletionTimestamp") is not None

@@ -11,9 +11,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
+from controller.blocking import block, is_refusal
 from controller.core.actions import ObjectKind
 from controller.core.decision import Publication
-from controller.entry import Entry
+from controller.entry import Entry, Refusal
 from controller.fence import OPEN, Fence
 from controller.metrics import Metrics
 from controller.store import Store
@@ -22,12 +25,14 @@ from framework.api.roster import Roster, encode_roster
 from framework.api.types import Framework, FrameworkStatus
 from framework.clock import Clock
 from framework.kube.client import KubeClient
-from framework.kube.errors import ConflictError, KubeError, NotFoundError
+from framework.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, Object
 
 logger = logging.getLogger(__name__)
 
 _STATUS = f"{constants.FRAMEWORK_PLURAL}/status"
+# How much the last status write counts in the mean of their durations.
+_NEWEST_SHARE = 0.2
 
 
 class Writer:
@@ -62,12 +67,15 @@ class Writer:
         self._compression_min_bytes = compression_min_bytes
         self._fence = fence
         self._on_status_missing = on_status_missing
+        self.write_seconds = 0.0
+        """How long a status write takes at present: the mean of the newest."""
 
     async def write_status(self, entry: Entry, status: FrameworkStatus) -> bool:
         """Persist a status; False if it is not persisted, or not known to be."""
         framework = entry.framework
         if framework is None or not self._fence.holds():
             return False
+        entry.refusal = None
         started = self._clock.monotonic()
         try:
             wire = await self._client.replace(
@@ -89,12 +97,50 @@ class Writer:
         except KubeError as e:
             self._count(_STATUS, "update", e, started)
             entry.needs_refresh = True
+            _note_wait(entry, e)
+            if is_refusal(e):
+                entry.refusal = Refusal(framework.metadata.generation, str(e))
             logger.warning("status not written", extra={"framework": entry.key, "error": str(e)})
             return False
         self._count(_STATUS, "update", None, started)
         entry.status_written_at = self._clock.monotonic()
         entry.changed_at = None
+        entry.blocked = None
+        spent = entry.status_written_at - started
+        self.write_seconds += _NEWEST_SHARE * (spent - self.write_seconds)
         self._store.record_status(entry, wire, status)
+        return True
+
+    async def write_blocked(self, entry: Entry, reason: str, message: str) -> bool:
+        """Write the condition Blocked alone, because no decision can be taken or stored.
+
+        Everything else stays as it is stored, whether we can read it or not.
+
+        Returns:
+            False if that must be tried again.
+        """
+        if entry.blocked == (reason, message):
+            return True
+        wire = await self._read(entry) if self._fence.holds() else None
+        if wire is None or not self._fence.holds():
+            return False
+        body = block(wire, reason, message, self._clock.now())
+        started = self._clock.monotonic()
+        try:
+            if body is not None:
+                wire = await self._client.replace(
+                    FRAMEWORKS, entry.namespace, entry.name, body, subresource="status"
+                )
+                self._count(_STATUS, "update", None, started)
+        except KubeError as e:
+            self._count(_STATUS, "update", e, started)
+            logger.warning("status not written", extra={"framework": entry.key, "error": str(e)})
+            # What is stored may break a rule of its own: then the event must do.
+            entry.blocked = (reason, message) if is_refusal(e) else None
+            return entry.blocked is not None
+        entry.blocked = reason, message
+        if entry.framework is not None:
+            self._store.refresh_framework(entry, wire)
         return True
 
     async def refresh(self, entry: Entry) -> bool:
@@ -124,6 +170,7 @@ class Writer:
             return False
         except KubeError as e:
             self._count("configmaps", "patch", e, started)
+            _note_wait(entry, e)
             logger.warning("roster not published", extra={"framework": entry.key, "error": str(e)})
             return False
         self._count("configmaps", "patch", None, started)
@@ -159,6 +206,7 @@ class Writer:
             if isinstance(e, NotFoundError) and e.is_object_missing:
                 self._store.drop_framework(entry)
                 return None
+            _note_wait(entry, e)
             # Also while the CRD is away or being replaced, which is nobody's deletion.
             logger.warning("cannot read", extra={"framework": entry.key, "error": str(e)})
         return None
@@ -175,8 +223,10 @@ class Writer:
 
     def _build_body(self, framework: Framework, status: FrameworkStatus) -> Object:
         wire = codec.encode_status(status)
-        if self._compression_min_bytes is not None:
-            wire = codec.compress_status(wire, self._compression_min_bytes)
+        limit = self._compression_min_bytes
+        # The cheap look first: nearly every status is far below the limit.
+        if limit is not None and len(msgspec.json.encode(wire["attemptStatus"])) >= limit:
+            wire = codec.compress_status(wire, limit)
         meta = framework.metadata
         return {
             "apiVersion": constants.API_VERSION,
@@ -215,6 +265,11 @@ class Writer:
         if isinstance(error, ConflictError):
             self._metrics.count_conflict(resource)
         self._metrics.count_answer(resource, verb, error, self._clock.monotonic() - started)
+
+
+def _note_wait(entry: Entry, error: KubeError) -> None:
+    if isinstance(error, ApiError):
+        entry.retry_after_seconds = error.retry_after_seconds or 0.0
 
 
 def _build_patch(publication: Publication) -> Object:

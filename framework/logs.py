@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TextIO
@@ -24,6 +24,9 @@ _SECRET_TEXT = re.compile(
     r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*",
     re.IGNORECASE,
 )
+# One of them is in every text the pattern finds.
+_SECRET_MARKS = ("bearer ", "authorization: basic ", "eyj")
+_STRUCTURED = (Mapping, list, tuple, set, frozenset)
 _PLAIN_VALUE = re.compile(r"[^\s\"'=]+\Z")
 # What every record has; all other attributes came through ``extra``.
 _RECORD_ATTRIBUTES = frozenset(
@@ -74,9 +77,9 @@ class TextFormatter(logging.Formatter):
         message = _escape_line_ends(_redact_text(record.getMessage()))
         parts = [f"{_render_time(record)} {record.levelname:<7} {record.name}: {message}"]
         parts.extend(
-            f"{key}={_render_value(value)}"
-            for key, value in collect_extra(record).items()
-            if not isinstance(value, dict | list)
+            f"{key}={_render_value(_redact(key, value))}"
+            for key, value in _walk_extra(record)
+            if not isinstance(value, _STRUCTURED)
         )
         line = " ".join(parts)
         trace = _render_trace(self, record)
@@ -103,11 +106,11 @@ class JsonFormatter(logging.Formatter):
 
 def collect_extra(record: logging.LogRecord) -> dict[str, Any]:
     """Collect what was given as ``extra``, secrets replaced, in the order it was given."""
-    return {
-        key: _redact(key, value)
-        for key, value in record.__dict__.items()
-        if key not in _RECORD_ATTRIBUTES
-    }
+    return {key: _redact(key, value) for key, value in _walk_extra(record)}
+
+
+def _walk_extra(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
+    return (item for item in record.__dict__.items() if item[0] not in _RECORD_ATTRIBUTES)
 
 
 def _redact(key: str, value: Any) -> Any:
@@ -121,6 +124,10 @@ def _redact(key: str, value: Any) -> Any:
 
 
 def _redact_text(text: str) -> str:
+    # A line may be a whole Pod, and the pattern is slow.
+    lowered = text.lower()
+    if not any(mark in lowered for mark in _SECRET_MARKS):
+        return text
     return _SECRET_TEXT.sub(lambda found: (found["scheme"] or "") + REDACTED, text)
 
 

@@ -320,10 +320,12 @@ def decode_spec(wire: Any) -> FrameworkSpec:
 def decode_status(wire: Any) -> FrameworkStatus | None:
     """Decode a Framework's status, decompressing it where it is compressed.
 
+    One with nothing but conditions is none yet: it says why there is none.
+
     Raises:
         FieldErrors: With every fault and its path.
     """
-    if wire is None:
+    if wire is None or (isinstance(wire, Mapping) and set(wire) <= {constants.CONDITIONS_FIELD}):
         return None
     errors: Errors = []
     status = STATUS.decode(_decompress(wire, errors), "status", errors)

@@ -55,8 +55,6 @@ ANNOTATION_PREFIX = "frameworkbarrier.io/"
 ROSTER_VERSION_ANNOTATION = ANNOTATION_PREFIX + "roster-version"
 # On the attempt ConfigMap: the generation of the roster in binaryData, a decimal number from 1.
 GENERATION_ANNOTATION = ANNOTATION_PREFIX + "generation"
-# On the attempt ConfigMap: sha256 (hex) of the stored roster bytes.
-ROSTER_DIGEST_ANNOTATION = ANNOTATION_PREFIX + "roster-sha256"
 # On the attempt ConfigMap before the gang is complete: JSON {ready, total, missing}, at most 2 kB.
 PROGRESS_ANNOTATION = ANNOTATION_PREFIX + "progress"
 # On a Pod, written by its own agent: the newest roster generation that agent has applied.
@@ -99,6 +97,7 @@ BARRIER_QUORUM_GRACE_ENV = "BARRIER_QUORUM_GRACE_SEC"
 BARRIER_FRAMEWORK_JSON_ENV = "BARRIER_FRAMEWORK_JSON"
 BARRIER_REQUIRE_ENV = "BARRIER_REQUIRE"
 BARRIER_EXPECT_ENV = "BARRIER_EXPECT"
+BARRIER_DNS_NAME_ENV = "BARRIER_DNS_NAME"
 BARRIER_LOG_ENV = "BARRIER_LOG"
 FRAMEWORK_JSON_FILE = "framework.json"
 INJECTOR_FILE = "injector.sh"

@@ -7,8 +7,10 @@ keyed by path, and what a CRD needs besides its schema.
 Three laws of the API server decide the form. A null where the schema does not say nullable is
 dropped without a word. Unknown keys are dropped unless *each* object that may have some says that
 it keeps them. Stored objects must pass too whenever their status is written, so the spec has no
-limit that the Go original's CRD had not, except on fields that are ours, that roles have names of
-their own, and that executionType goes forward; and nothing the controller writes is limited.
+limit that the Go original's CRD had not, except on fields that are ours, that no two roles have one
+name, and that executionType goes forward; and nothing the controller writes is limited. A role may
+have no name, which is the name "": the key of a list map must be there, and a server does not let
+it be missing from a stored object in any later write, not even in one that takes a finalizer away.
 
 Rules in CEL are on single values, never on the whole object: a value that a write leaves as it is
 may break them (Kubernetes >= 1.30), while the whole object changes with each status. They are there
@@ -20,7 +22,7 @@ from copy import deepcopy
 from typing import Any
 
 from framework.api import codec, constants
-from framework.api.naming import FRAMEWORK_NAME_PATTERN, ROLE_NAME_PATTERN
+from framework.api.naming import FRAMEWORK_NAME_PATTERN, STORED_ROLE_NAME_PATTERN
 from framework.api.types import ExecutionType
 from framework.api.validation import EXECUTION_TRANSITIONS
 from framework.api.wire import Field, Kind
@@ -71,8 +73,7 @@ _RULES: dict[str, dict[str, Any]] = {
     "spec.executionType": {"default": ExecutionType.START.value, _RULES_KEY: [_FORWARD_ONLY]},
     "spec.retryPolicy.maxRetryCount": {"minimum": constants.EXTENDED_UNLIMITED},
     "spec.taskRoles": _LISTED_BY_NAME,
-    _ROLE: {"required": ["name"]},
-    f"{_ROLE}.name": {"pattern": ROLE_NAME_PATTERN},
+    f"{_ROLE}.name": {"default": "", "pattern": STORED_ROLE_NAME_PATTERN},
     f"{_ROLE}.taskNumber": {"minimum": 0, "maximum": constants.MAX_TASK_NUMBER},
     f"{_COUNTS}.minFailedTaskCount": {"minimum": constants.UNLIMITED},
     f"{_COUNTS}.minSucceededTaskCount": {"minimum": constants.UNLIMITED},
@@ -104,7 +105,7 @@ _DESCRIPTIONS = {
         "Most retries that count; -1: retry every failure; -2: retry every completion."
     ),
     "spec.taskRoles": "The roles of the gang, names unique.",
-    f"{_ROLE}.name": "Name of the role: 1 to 63 of a-z and 0-9.",
+    f"{_ROLE}.name": "Name of the role, unlike the others': 1 to 63 of a-z and 0-9.",
     f"{_ROLE}.taskNumber": "How many Tasks: those of index 0 to taskNumber - 1. May be changed.",
     _COUNTS: "Counts of Tasks that complete the attempt; 0 or -1 is no such policy.",
     f"{_COUNTS}.minFailedTaskCount": "So many Failed Tasks complete the attempt.",
@@ -177,6 +178,8 @@ def build_crd() -> dict[str, Any]:
         "spec": {
             "group": constants.GROUP,
             "scope": "Namespaced",
+            # Said aloud, because one that was stored as v1beta1 may say true.
+            "preserveUnknownFields": False,
             "names": {
                 "kind": constants.FRAMEWORK_KIND,
                 "listKind": f"{constants.FRAMEWORK_KIND}List",

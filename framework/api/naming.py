@@ -10,10 +10,13 @@ from typing import NamedTuple, Optional
 
 FRAMEWORK_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 ROLE_NAME_PATTERN = r"^[a-z0-9]{1,63}$"
+# The Go original ran a role that was given no name, so there are such.
+STORED_ROLE_NAME_PATTERN = r"^[a-z0-9]{0,63}$"
 
 _FRAMEWORK_NAME = re.compile(FRAMEWORK_NAME_PATTERN + r"\Z")
 _ROLE_NAME = re.compile(ROLE_NAME_PATTERN + r"\Z")
-_POD_NAME = re.compile(r"^(?P<framework>.+)-(?P<role>[a-z0-9]{1,63})-(?P<index>0|[1-9][0-9]*)\Z")
+_CONFIGMAP_NAME = re.compile(r"^(?P<framework>.+)-attempt\Z")
+_POD_NAME = re.compile(r"^(?P<framework>.+)-(?P<role>[a-z0-9]{0,63})-(?P<index>0|[1-9][0-9]*)\Z")
 
 
 class TaskKey(NamedTuple):
@@ -40,6 +43,12 @@ def is_role_name(name: str) -> bool:
 def build_configmap_name(framework: str) -> str:
     """Build the name of the attempt ConfigMap, the same for every attempt."""
     return framework + "-attempt"
+
+
+def parse_configmap_name(configmap: str) -> Optional[str]:
+    """Take the Framework's name out of its attempt ConfigMap's; None if it is no such name."""
+    match = _CONFIGMAP_NAME.match(configmap)
+    return match.group("framework") if match else None
 
 
 def build_pod_name(framework: str, role: str, index: int) -> str:

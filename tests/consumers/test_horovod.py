@@ -1,10 +1,20 @@
-"""Horovod's own parsers: discovery script, -H and -hostfile."""
+"""Horovod's own parsers (discovery script, -H and -hostfile), and its elastic driver."""
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.consumers.stacks import COUNTS, FAMILIES, ask, list_addresses, write_volume
+from tests.consumers.examples import STACKS, start_example
+from tests.consumers.stacks import (
+    COUNTS,
+    FAMILIES,
+    ask,
+    list_addresses,
+    require_program,
+    write_volume,
+)
 from tests.rendezvous.gangs import IPV6, build_gang
 
 READ_ALL = """
@@ -54,3 +64,28 @@ except RuntimeError:
     answer("failed")
 """
     assert ask("horovod", script, tmp_path) == "failed"
+
+
+def test_horovod_goes_on_in_worlds_of_two_three_and_two(tmp_path: Path) -> None:
+    def add_secret(text: str) -> str:
+        command = ["sh", str(STACKS / "ssh-secret.sh"), "horovod-ssh"]
+        secret = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return f"{text}---\n{secret}"
+
+    require_program("sshd", "sshd")
+    with start_example("horovod-elastic.yaml", "horovod-gloo", tmp_path, add_secret) as example:
+        example.wait_for_log("launcher/0", r"world 2 step \d+: ")
+        example.scale("worker", 3)
+        example.wait_for_log("launcher/0", r"world 3 step \d+: ")
+        example.scale("worker", 2)
+        example.wait_for_log("launcher/0", r"world 3 .*\n(.*\n)*.*world 2 step \d+: ")
+        assert example.finish() == 0, example.explain("it failed")
+    log = example.read_log("launcher/0")
+    steps = [(int(w), int(s)) for w, s in re.findall(r"<stdout>:world (\d+) step (\d+): ", log)]
+    assert list(dict.fromkeys(world for world, _ in steps)) == [2, 3]
+    assert steps[-1] == (2, 300), example.explain("another end")
+    # Every process goes on from the step its peers have reached; only the first two start at zero.
+    starts = re.findall(r"world (\d+) rank \d+: from step (\d+)$", log, re.MULTILINE)
+    assert [start for start in starts if start[1] == "0"] == [("2", "0"), ("2", "0")]
+    assert {world for world, step in starts if step != "0"} == {"2", "3"}
+    assert len(re.findall(r"done in world 2, off by 0\.0", log)) == 2

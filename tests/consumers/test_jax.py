@@ -1,27 +1,101 @@
-"""JAX with the variables rendered for it: a gang of one really initializes."""
+"""JAX with the variables rendered for it: what it makes of them, and gangs that really form."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
-from framework.api.roster import Member
-from tests.consumers.stacks import ask, write_volume
-from tests.rendezvous.gangs import build_role, build_roster
+import pytest
 
-INITIALIZE = """
-import os
-import jax
-jax.distributed.initialize(
-    num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
-    process_id=int(os.environ["JAX_PROCESS_ID"]),
-    cluster_detection_method="deactivate",
+import rendezvous
+from framework.api.roster import Member, Roster
+from tests.consumers.stacks import (
+    COUNTS,
+    FAMILIES,
+    ask,
+    list_addresses,
+    require_python,
+    write_volume,
 )
-answer([jax.process_index(), jax.process_count()])
+from tests.rendezvous.gangs import IPV6, build_gang, build_role, build_roster
+
+# Everything is JAX's own up to where it would connect.
+RECORD = """
+from types import SimpleNamespace
+from unittest import mock
+import peers
+from jax._src import distributed
+said = {}
+class Client:
+    def connect(self): pass
+def get_service(bind, size, **options):
+    said["bind"] = bind
+    return SimpleNamespace()
+def get_client(address, rank, **options):
+    said["address"], said["rank"] = address, rank
+    return Client()
+with mock.patch.multiple(
+    distributed._jax,
+    get_distributed_runtime_service=get_service, get_distributed_runtime_client=get_client,
+), mock.patch.object(distributed.State, "initialize_preemption_sync_manager"):
+    peers.initialize_jax()
+said["size"] = distributed.global_state.num_processes
+answer(said)
+"""
+FORM = """
+import jax
+import peers
+from jax.experimental import multihost_utils
+peers.initialize_jax()
+print([jax.process_index(), multihost_utils.process_allgather(jax.process_index()).tolist()])
+jax.distributed.shutdown()
 """
 
 
-def test_jax_takes_the_coordinator_from_the_variable(tmp_path: Path) -> None:
-    role = build_role("worker", 1)
-    fingerprint = role.members[0].fingerprint
-    role = role._replace(members=(Member(0, ("127.0.0.1",), fingerprint, 0),))
-    rendering = write_volume(tmp_path, build_roster(role), jax_coordinator_port="28476")
-    env = {**rendering.env, "JAX_PLATFORMS": "cpu"}
-    assert ask("jax", INITIALIZE, tmp_path, env) == [0, 1]
+def bring_peers(directory: Path) -> None:
+    """Put the module where the script finds it, as the agent's site folder does."""
+    shutil.copy(Path(rendezvous.__file__).parent / "peers.py", directory)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("count", COUNTS)
+def test_jax_takes_coordinator_size_and_rank(count: int, family: str, tmp_path: Path) -> None:
+    bring_peers(tmp_path)
+    rendering = write_volume(tmp_path, build_gang(count, family), index=count - 1)
+    first = list_addresses(count, family)[0]
+    expected = {
+        "address": f"[{first}]:8476" if family == IPV6 else f"{first}:8476",
+        "rank": count - 1,
+        "size": count,
+    }
+    if count == 1:
+        expected["bind"] = "[::]:8476"  # only rank 0 serves
+    assert ask("jax", RECORD, tmp_path, rendering.env) == expected
+
+
+def build_local_gang(address: str) -> Roster:
+    role = build_role("worker", 2)
+    members = tuple(Member(m.index, (address,), m.fingerprint, 0) for m in role.members)
+    return build_roster(role._replace(members=members))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_jax_processes_find_one_another(address: str, tmp_path: Path) -> None:
+    python = require_python("jax")
+    bring_peers(tmp_path)
+    (tmp_path / "form.py").write_text(FORM)
+    started = []
+    for index in (0, 1):
+        rendering = write_volume(
+            tmp_path, build_local_gang(address), index=index, jax_coordinator_port="28476"
+        )
+        started.append(
+            subprocess.Popen(
+                [str(python), "form.py"],
+                cwd=tmp_path,
+                env={**rendering.env, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(tmp_path)},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+    said = [process.communicate(timeout=120)[0].splitlines()[-1] for process in started]
+    assert said == ["[0, [0, 1]]", "[1, [0, 1]]"]

@@ -1,5 +1,6 @@
-"""ssh reads the configuration, readers of dotenv files read .env."""
+"""ssh, the resolver, readers of dotenv files and shells read what is written for them."""
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from rendezvous.renderers.env_files import fit_environment, render_env_files
 from tests.consumers.stacks import COUNTS, FAMILIES, ask, list_addresses, write_volume
 from tests.consumers.stacks import require_program as require
 from tests.rendezvous.gangs import build_gang
-from tests.rendezvous.hostile import draw_texts
+from tests.rendezvous.hostile import SHELLS, draw_texts, find_shell
 
 
 def read_ssh(path: Path, host: str) -> dict[str, str]:
@@ -65,3 +66,51 @@ def test_dotenv_gives_back_hostile_values(seed: int, tmp_path: Path) -> None:
     script = 'from dotenv import dotenv_values\nanswer(dotenv_values(".env"))'
     assert len(kept) > 300
     assert ask("dotenv", script, tmp_path) == kept
+
+
+@pytest.mark.parametrize("name", SHELLS)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("count", COUNTS)
+def test_shells_export_every_variable(name: str, count: int, family: str, tmp_path: Path) -> None:
+    rendering = write_volume(tmp_path, build_gang(count, family))
+    env = shutil.which("env")
+    assert env is not None
+    ran = subprocess.run(
+        [*find_shell(name), "-euc", f". {tmp_path}/current/env.sh && exec {env} -0"],
+        env={"PATH": "/nonexistent"},
+        executable=shutil.which(find_shell(name)[0]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seen = dict(entry.split("=", 1) for entry in ran.stdout.removesuffix("\0").split("\0"))
+    assert seen.items() >= rendering.env.items()
+    assert ran.stderr == ""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("count", COUNTS)
+def test_resolver_finds_every_member_by_the_hosts_block(
+    count: int, family: str, tmp_path: Path
+) -> None:
+    write_volume(tmp_path, build_gang(count, family))
+    # In a mount namespace of its own, the block is all that /etc/hosts holds.
+    mounted = [
+        "unshare",
+        "-rm",
+        "sh",
+        "-euc",
+        'mount --bind "$1" /etc/hosts && shift && "$@"',
+        "sh",
+    ]
+    mounted.append(str(tmp_path / "current" / "etc-hosts"))
+    probe = subprocess.run([*mounted, "true"], capture_output=True, check=False)
+    if probe.returncode:
+        pytest.skip("user namespaces are not allowed here")
+    names = [f"job-worker-{i}{end}" for i in (0, count - 1) for end in ("", ".job")]
+    ran = subprocess.run(
+        [*mounted, "getent", "ahosts", *names], capture_output=True, text=True, check=True
+    )
+    found = [line.split()[0] for line in ran.stdout.splitlines() if "STREAM" in line]
+    addresses = list_addresses(count, family)
+    assert found == [addresses[0]] * 2 + [addresses[-1]] * 2

@@ -1,11 +1,12 @@
-"""torchrun's argument parser and rendezvous parameters, and DeepSpeed's host file parser."""
+"""torchrun's argument parser, its rendezvous parameters, and the handler it finds."""
 
 from pathlib import Path
 
 import pytest
 
+from rendezvous.install import install
 from tests.consumers.stacks import COUNTS, FAMILIES, ask, list_addresses, write_volume
-from tests.rendezvous.gangs import IPV6, build_gang
+from tests.rendezvous.gangs import build_gang, build_role, build_roster
 
 PARSE = """
 from torch.distributed.run import get_args_parser, config_from_args
@@ -19,10 +20,6 @@ answer({
     "rank": args.node_rank, "restarts": config.max_restarts, "local": config.local_addr,
     "configs": {k: str(v) for k, v in config.rdzv_configs.items()},
 })
-"""
-DEEPSPEED = """
-from deepspeed.launcher.runner import fetch_hostfile
-answer(fetch_hostfile("current/hosts.deepspeed"))
 """
 
 
@@ -52,14 +49,38 @@ def test_torchrun_reads_the_elastic_variables(count: int, family: str, tmp_path:
     assert parsed["configs"]["is_host"] == ("1" if count == 1 else "0")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("count", COUNTS)
-def test_deepspeed_reads_every_host_with_its_slots(count: int, family: str, tmp_path: Path) -> None:
-    write_volume(tmp_path, build_gang(count, family), slots="8")
-    hosts = ask("torch", DEEPSPEED, tmp_path)
-    assert hosts == dict.fromkeys(list_addresses(count, family), 8)
+HANDLER = """
+import sys
+sys.path.insert(0, "agent/site")
+from torch.distributed.elastic.rendezvous import RendezvousParameters, registry
+from torch.distributed.run import get_args_parser, config_from_args
+config, _, _ = config_from_args(get_args_parser().parse_args(["train.py"]))
+registry._register_out_of_tree_handlers()
+handler = registry.get_rendezvous_handler(RendezvousParameters(
+    config.rdzv_backend, config.rdzv_endpoint, config.run_id, config.min_nodes,
+    config.max_nodes, config.local_addr, **config.rdzv_configs))
+found = handler.next_rendezvous()
+found.store.set("key", "value")
+answer([
+    handler.get_backend(), found.rank, found.world_size, found.store.get("key").decode(),
+    found.bootstrap_store_info.master_addr, handler.num_nodes_waiting(), handler.shutdown(),
+])
+"""
 
 
-def test_deepspeed_reads_names(tmp_path: Path) -> None:
-    write_volume(tmp_path, build_gang(2, IPV6), host_style="name")
-    assert ask("torch", DEEPSPEED, tmp_path) == {"job-worker-0": 1, "job-worker-1": 1}
+def test_torchrun_finds_the_handler_in_the_site_folder(tmp_path: Path) -> None:
+    role = build_role("worker", 1)
+    role = role._replace(members=(role.members[0]._replace(addresses=("127.0.0.1",)),))
+    rendering = write_volume(
+        tmp_path,
+        build_roster(role),
+        torch_mode="elastic",
+        torch_backend="framework",
+        torch_rdzv_port="29417",
+    )
+    # As the writer leaves it: a generation, and the link to it.
+    (tmp_path / "current").rename(tmp_path / "gen-1")
+    (tmp_path / "current").symlink_to("gen-1")
+    install(str(tmp_path))
+    answered = ask("torch", HANDLER, tmp_path, rendering.env)
+    assert answered == ["framework", 0, 1, "value", "127.0.0.1", 0, True]

@@ -12,6 +12,7 @@ from controller.core.actions import (
     DeleteObject,
     GetObject,
     ObjectKind,
+    Propagation,
 )
 from framework.api.naming import TaskKey
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
@@ -233,7 +234,7 @@ async def test_framework_is_deleted_in_the_foreground() -> None:
     shell = await open_shell()
     uid = shell.get(FRAMEWORKS, FRAMEWORK)["metadata"]["uid"]
     kind = ObjectKind.FRAMEWORK
-    await send(shell, DeleteObject(kind, FRAMEWORK, uid, "why", is_foreground=True))
+    await send(shell, DeleteObject(kind, FRAMEWORK, uid, "why", propagation=Propagation.FOREGROUND))
     wire = shell.get(FRAMEWORKS, FRAMEWORK)
     assert wire["metadata"]["finalizers"] == ["foregroundDeletion"]
 

@@ -29,6 +29,18 @@ def test_one_great_gang_does_not_hold_up_a_small_one() -> None:
     assert ("small", "p0") in take_all(lanes)
 
 
+def test_small_gangs_go_together_when_there_are_too_many_lanes_to_serve_at_once() -> None:
+    lanes = Lanes(3)
+    for name in "abcd":
+        lanes.replace(name, actions(12))
+    sent = []
+    for _ in range(24):
+        key, _ = lanes.take() or ("", None)
+        lanes.finish(key, is_failed=False)
+        sent.append(key)
+    assert sent == ["a"] * 8 + ["b"] * 8 + ["c"] * 8
+
+
 def test_no_more_run_at_once_than_allowed() -> None:
     lanes = Lanes(3)
     lanes.replace("a", actions(5))

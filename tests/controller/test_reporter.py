@@ -49,6 +49,16 @@ def test_new_state_is_told_with_who_it_is_about(told: Told, reporter: Reporter) 
     assert told.involved[0]["uid"] == build_framework().metadata.uid
 
 
+@pytest.mark.parametrize(
+    "state", [FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_DELETION_PENDING]
+)
+def test_state_that_is_passed_through_is_not_told(
+    told: Told, reporter: Reporter, state: FrameworkState
+) -> None:
+    reporter.report_change(build_framework(), build_status(state=state), ())
+    assert told.events == []
+
+
 def test_same_state_is_not_told_again(told: Told, reporter: Reporter) -> None:
     reporter.report_change(build_framework(status=build_status()), build_status(), ())
     assert told.events == []

@@ -83,6 +83,15 @@ async def test_informative_changes_are_written_together() -> None:
     assert [bool(task["attemptStatus"]["podIP"]) for task in tasks] == [True] * 6 + [False] * 2
 
 
+async def test_recorded_pods_are_written_within_a_second() -> None:
+    shell = Shell()
+    shell.create_framework(number=2)
+    await shell.run(1.0)
+    status = shell.get(FRAMEWORKS, FRAMEWORK)["status"]
+    tasks = status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]
+    assert all(task["attemptStatus"]["podUID"] for task in tasks)
+
+
 async def test_roster_is_published_after_the_addresses_are_persisted() -> None:
     shell = Shell()
     shell.create_framework(number=1)

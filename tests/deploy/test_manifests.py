@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from controller.app import main as controller_command
+from controller.leader import DEFAULT_LEASE_NAME
 from framework.api import constants
 from framework.version import VERSION
 from tools import manifests
@@ -114,11 +115,15 @@ def test_deployment_is_what_restricted_pod_security_asks_for() -> None:
     assert "volumes" not in POD_SPEC
 
 
-def test_lease_rule_names_the_lease_of_the_deployment() -> None:
+def test_lease_rule_names_the_lease_of_the_controller() -> None:
     rules = find("Role", INSTALLED)["rules"]
     (named,) = (rule for rule in rules if "resourceNames" in rule)
-    (name,) = named["resourceNames"]
-    assert f"--leader-elect-name={name}" in POD_SPEC["containers"][0]["args"]
+    assert named["resourceNames"] == [DEFAULT_LEASE_NAME]
+
+
+@pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.yaml")), ids=lambda p: str(p.name))
+def test_no_manifest_gives_the_lease_another_name(path: Path) -> None:
+    assert "leader-elect-name=" not in path.read_text(encoding="utf-8")
 
 
 def test_namespaced_role_grants_what_the_cluster_role_grants() -> None:

@@ -6,19 +6,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from tests.support.frameworkcrd import ROOT
 from tests.support.frameworkserver import build_env
 from tests.support.gang import find_processes
-from tests.support.ordinaryuser import NOBODY, find_obstacle, wrap
+from tests.support.ordinaryuser import NOBODY, find_obstacle, wrap, wrap_with_namespaces
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
 
 DEMO_SECONDS = 20.0
+Wrapper: TypeAlias = Callable[[list[str]], list[str]]
 TASKS = ["ps/0", *(f"worker/{i}" for i in range(4))]
 
 
@@ -31,13 +33,13 @@ def home() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def run_demo(home: Path, *options: str, new_root: Path | None = None) -> str:
+def run_demo(home: Path, *options: str, wrapper: Wrapper | None = None) -> str:
     """Run the demo to its end, check what every user of it sees; give the cluster's log."""
     directory = home / "cluster"
     command = [str(Path(sys.executable).with_name("framework")), "run", "--local"]
     command += ["--directory", str(directory), *options, str(ROOT / "examples" / "gang.yaml")]
-    if new_root is not None:
-        command = wrap(command, new_root)
+    if wrapper is not None:
+        command = wrapper(command)
     env = build_env() | {"HOME": str(home), "TMPDIR": str(home)}
     started = time.monotonic()
     done = subprocess.run(
@@ -53,10 +55,13 @@ def run_demo(home: Path, *options: str, new_root: Path | None = None) -> str:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     check_table(done.stdout)
+    told = [line for line in done.stdout.splitlines() if line.startswith("note: ")]
     assert seconds < DEMO_SECONDS
     assert dict(find_processes(str(home))) == {}
     log = (directory / "cluster.log").read_text()
     assert "ERROR" not in log, log
+    # What will not work is told, where there is such a thing, in one line.
+    assert len(told) == ("network=LoopbackNetwork" in log)
     return log
 
 
@@ -87,9 +92,22 @@ def test_demo_of_an_ordinary_user_without_namespaces_succeeds(home: Path) -> Non
     new_root = home.with_name(f"{home.name}-root")
     new_root.mkdir()
     try:
-        log = run_demo(home, new_root=new_root)
+        log = run_demo(home, wrapper=lambda command: wrap(command, new_root))
     finally:
         new_root.rmdir()
     assert (home / "cluster").stat().st_uid == NOBODY
     assert "no mount namespaces here, paths are replaced" in log
     assert "private_root=False" in log
+    assert "network=LoopbackNetwork" in log
+
+
+def test_demo_of_an_ordinary_user_with_namespaces_has_a_network_for_each_pod(
+    home: Path, tmp_path: Path
+) -> None:
+    obstacle = find_obstacle()
+    if obstacle is not None:
+        pytest.skip(obstacle)
+    os.chown(home, NOBODY, NOBODY)
+    log = run_demo(home, wrapper=lambda command: wrap_with_namespaces(command, tmp_path))
+    assert (home / "cluster").stat().st_uid == NOBODY
+    assert "private_root=True network=NamespaceNetwork" in log

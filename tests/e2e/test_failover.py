@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.leader import DEFAULT_LEASE_NAME
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
 from tests.support.builders import build_framework_wire, build_role_wire
 from tests.support.childprocess import ChildProcess
@@ -41,7 +42,7 @@ class Pair:
 
     def find_leader(self) -> int:
         """Return the process id of the holder of the Lease, 0 if there is none."""
-        path = LEASES.path(NAMESPACE, "frameworkcontroller")
+        path = LEASES.path(NAMESPACE, DEFAULT_LEASE_NAME)
         status, lease = self.http.request("GET", path)
         holder = lease["spec"].get("holderIdentity") if status == 200 else ""
         return int(holder.split("_")[-2]) if holder else 0

@@ -23,7 +23,7 @@ from tests.support.builders import (
     build_status,
     build_task,
 )
-from tests.support.worlds import NOW, build_draft, list_keys
+from tests.support.worlds import NOW, build_draft, build_failure, list_keys
 
 PENDING = TaskState.ATTEMPT_CREATION_PENDING
 POD = ObjectKind.POD
@@ -296,3 +296,30 @@ def test_absence_is_known_only_from_a_live_answer(
 ) -> None:
     draft = build_draft(live=live, in_flight=frozenset(in_flight))
     assert draft.is_gone(POD, "p", uid) is expected
+
+
+# --- an attempt without Pods ---------------------------------------------------------------------
+
+CREATE = ActionKey(Verb.CREATE, POD, "gang-worker-0", "task-worker-0/0")
+ENDED = build_task(TaskState.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("task", "pods", "fields", "expected"),
+    [
+        pytest.param(ENDED, [], {}, True, id="its_pod_is_gone"),
+        pytest.param(ENDED, [build_pod()], {}, False, id="its_pod_is_there"),
+        pytest.param(build_task(), [], {}, False, id="its_task_goes_on"),
+        pytest.param(ENDED, [], {"in_flight": {CREATE}}, False, id="a_create_is_on_its_way"),
+        pytest.param(
+            ENDED, [], {"failures": {CREATE: build_failure(0)}}, False, id="a_create_may_be_late"
+        ),
+        pytest.param(
+            ENDED, [], {"failures": {CREATE: build_failure(422)}}, True, id="a_create_was_refused"
+        ),
+    ],
+)
+def test_attempt_is_empty_only_when_no_pod_is_left_or_can_come(
+    task: TaskStatus, pods: list[PodView], fields: Any, *, expected: bool
+) -> None:
+    assert claims.is_attempt_empty(draft_of_task(task, *pods, **fields)) is expected

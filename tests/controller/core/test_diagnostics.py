@@ -29,14 +29,21 @@ def test_short_texts_are_left_alone() -> None:
     assert cut_completion(completion("why"), 10_000) == completion("why")
 
 
+def test_nothing_a_kubelet_reports_is_cut_in_a_small_gang() -> None:
+    # At most 12 kB of messages a Pod, of which each character may be six in the diagnostics.
+    messages = ["\x01" * 4096] * 3
+    whole = completion("Pod failed: " + "\\u0001" * 5_000, *messages)
+    assert cut_completion(whole, 8) == whole
+
+
 def test_long_diagnostics_are_cut_and_say_so() -> None:
-    cut = cut_completion(completion("x" * 100_000), 10)
+    cut = cut_completion(completion("x" * 100_000), 64)
     assert len(cut.diagnostics) == 4096
     assert cut.diagnostics.endswith("...(cut)")
 
 
 def test_texts_of_the_pod_are_cut_but_what_counts_is_kept() -> None:
-    cut = cut_completion(completion("why", "x" * 100_000, "y" * 100_000), 10)
+    cut = cut_completion(completion("why", "x" * 100_000, "y" * 100_000), 64)
     assert measure(cut) < 5000
     assert cut.pod is not None
     assert [(c.name, c.code) for c in cut.pod.containers] == [("c0", 0), ("c1", 0)]
@@ -47,6 +54,6 @@ def test_share_shrinks_with_the_gang_down_to_a_minimum() -> None:
     def length(task_count: int) -> int:
         return len(cut_completion(completion("x" * 100_000), task_count).diagnostics)
 
-    assert length(0) == length(1) == 4096
+    assert length(0) == length(1) == length(8) == 32768
     assert length(1000) == 262
     assert length(10_000) == length(5_500) == 48

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Verb
+from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Propagation, Verb
 from controller.core.decide import decide
 from controller.core.decision import Decision, SnapshotTrigger
 from controller.core.settings import Settings
@@ -128,8 +128,8 @@ def test_persisted_framework_creates_its_configmap_without_another_write() -> No
         pytest.param(build_spec(), {"in_flight": frozenset({CREATE})}, id="it_is_under_way"),
         pytest.param(
             build_spec(),
-            {"configmap": replace(build_configmap(), owner=None)},
-            id="a_foreign_one_has_the_name",
+            {"configmap": replace(build_configmap(), owner=None, deletion_time=TERMINATING)},
+            id="a_foreign_one_that_has_the_name_goes_away",
         ),
         pytest.param(
             build_spec(),
@@ -143,6 +143,12 @@ def test_no_configmap_is_created_when(spec: FrameworkSpec, fields: dict[str, Any
     assert not decision.actions
     status = decision.status or pending()
     assert status.state is S.ATTEMPT_CREATION_PENDING
+
+
+def test_configmap_is_tried_while_a_foreign_one_has_its_name() -> None:
+    foreign = replace(build_configmap(), owner=None)
+    decision = step(build_snapshot(status=pending(), configmap=foreign))
+    assert list_keys(decision.actions) == [("create", NAME)]
 
 
 def test_own_configmap_of_another_attempt_is_deleted_first() -> None:
@@ -300,7 +306,7 @@ def test_configmap_is_deleted_by_uid_and_without_a_propagation_policy() -> None:
     decision = step(build_snapshot(STOP, status, pods=[build_pod()]))
     action = decision.actions[0]
     assert isinstance(action, DeleteObject)
-    assert (action.uid, action.is_foreground, action.is_settled) == (CONFIGMAP_UID, False, True)
+    assert (action.uid, action.propagation, action.is_settled) == (CONFIGMAP_UID, None, True)
     assert decision.status is None
 
 
@@ -441,7 +447,7 @@ def test_completed_framework_is_deleted_in_the_foreground_after_its_time() -> No
     decision = step(build_snapshot(status=completed(), configmap=None), settings)
     action = decision.actions[0]
     assert isinstance(action, DeleteObject)
-    assert (action.kind, action.is_foreground) == (ObjectKind.FRAMEWORK, True)
+    assert (action.kind, action.propagation) == (ObjectKind.FRAMEWORK, Propagation.FOREGROUND)
     assert action.uid == "f0000000-0000-4000-8000-000000000000"
     assert [s.trigger for s in decision.snapshots] == [SnapshotTrigger.FRAMEWORK_DELETION]
     assert decision.status is None

@@ -133,11 +133,20 @@ def test_pod_is_not_created_now_when(fields: dict[str, Any]) -> None:
         assert decision.wake_at <= at(105)
 
 
-def test_pod_is_not_created_while_a_foreign_one_has_its_name() -> None:
+def test_pod_is_tried_while_a_foreign_one_has_its_name() -> None:
     foreign = replace(build_pod(), owner=None)
     decision = step(world(build_task(T.ATTEMPT_CREATION_PENDING), foreign))
-    assert not decision.actions
+    assert list_keys(decision.actions) == [("create", NAME)]
     assert decision.status is None
+
+
+@pytest.mark.parametrize("owner", [pytest.param(None, id="foreign"), pytest.param(..., id="ours")])
+def test_pod_is_not_created_before_the_one_of_its_name_has_gone(owner: Any) -> None:
+    going = replace(build_pod(task_uid="past"), deletion_time=at(1))
+    if owner is None:
+        going = replace(going, owner=None)
+    decision = step(world(build_task(T.ATTEMPT_CREATION_PENDING), going))
+    assert not decision.actions
 
 
 def test_transient_creation_error_is_tried_again() -> None:

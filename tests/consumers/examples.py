@@ -1,0 +1,151 @@
+"""How the tests run an example: ``framework run --local`` with a stack's Python first on the PATH.
+
+Called by the test_examples_* files. A scaled example is followed by its logs while it runs.
+"""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient, PatchContent
+from framework.kube.config import load_kube_config
+from framework.kube.resources import FRAMEWORKS, PODS
+from tests.consumers.stacks import require_python
+
+CHECKOUT = Path(__file__).parents[2]
+STACKS = CHECKOUT / "examples" / "stacks"
+RUN_SECONDS = 240
+_LOOK_SECONDS = 0.2
+# What the kubelet writes before each line of a container.
+_PREFIX = re.compile(r"^\S+ std(out|err) [FP] ", re.MULTILINE)
+
+
+@dataclass
+class Example:
+    """An example while it runs, and after."""
+
+    name: str
+    directory: Path
+    program: "subprocess.Popen[str]"
+    output: str = field(default="")
+
+    def read_log(self, task: str, container: str = "train") -> str:
+        """Read what the newest Pod of a Task (``worker/0``) has written so far; "" before."""
+        pod = f"{self.name}-{task.replace('/', '-')}"
+        found = sorted(
+            (self.directory / "logs").glob(f"*_{pod}_*/{container}.log"),
+            key=lambda path: path.stat().st_mtime,
+        )
+        return _read_log(found[-1]) if found else ""
+
+    def wait_for_log(self, task: str, pattern: str, timeout: float = 90) -> "re.Match[str]":
+        """Wait until a Task has written a line that matches."""
+        deadline = time.monotonic() + timeout
+        while True:
+            match = re.search(pattern, self.read_log(task), re.MULTILINE)
+            if match is not None:
+                return match
+            assert self.program.poll() is None, self.explain(f"it ended before {pattern!r}")
+            assert time.monotonic() < deadline, self.explain(f"no {pattern!r} of {task}")
+            time.sleep(_LOOK_SECONDS)
+
+    def scale(self, role: str, count: int) -> None:
+        """Change ``taskNumber``, as ``kubectl patch`` does."""
+        asyncio.run(self._patch(role, count))
+
+    async def _patch(self, role: str, count: int) -> None:
+        config = load_kube_config(None, str(self.directory / "kubeconfig"), {})
+        async with KubeClient(config, user_agent="tests", clock=SystemClock()) as client:
+            framework = await client.get(FRAMEWORKS, "default", self.name)
+            roles = [task_role["name"] for task_role in framework["spec"]["taskRoles"]]
+            path = f"/spec/taskRoles/{roles.index(role)}/taskNumber"
+            patch = [{"op": "replace", "path": path, "value": count}]
+            await client.patch(FRAMEWORKS, "default", self.name, patch, content=PatchContent.JSON)
+
+    def delete_pod(self, task: str) -> None:
+        """Delete a Task's Pod at once, as a node does that is lost."""
+        asyncio.run(self._delete_pod(f"{self.name}-{task.replace('/', '-')}"))
+
+    async def _delete_pod(self, pod: str) -> None:
+        config = load_kube_config(None, str(self.directory / "kubeconfig"), {})
+        async with KubeClient(config, user_agent="tests", clock=SystemClock()) as client:
+            await client.delete(PODS, "default", pod, grace_seconds=0)
+
+    def finish(self, timeout: float = RUN_SECONDS) -> int:
+        """Wait for its end and return the exit code of ``framework run``."""
+        self.output += self.program.communicate(timeout=timeout)[0]
+        return self.program.returncode
+
+    def explain(self, what: str) -> str:
+        """Say what went wrong, with the last lines of every log."""
+        parts = [what, self.output[-3000:]]
+        parts += [
+            f"--- {path.parent.name}/{path.name}\n{_read_log(path)[-2500:]}"
+            for path in sorted((self.directory / "logs").glob("*/*.log"))
+        ]
+        return "\n".join(parts)
+
+
+@contextmanager
+def start_example(
+    file: str,
+    stack: str,
+    directory: Path,
+    change: Callable[[str], str] = lambda text: text,
+    path: tuple[Path, ...] = (),
+) -> Iterator[Example]:
+    """Start an example of examples/stacks; ``change`` edits its text, ``path`` goes on the PATH."""
+    python = require_python(stack)
+    copy = directory / file
+    copy.write_text(change((STACKS / file).read_text()))
+    documents = list(yaml.safe_load_all(copy.read_text()))
+    (name,) = [d["metadata"]["name"] for d in documents if d["kind"] == "Framework"]
+    work = directory / "cluster"
+    command = [sys.executable, "-m", "cli.main", "run", "--local", "--directory", str(work)]
+    program = subprocess.Popen(
+        [*command, "--timeout", f"{RUN_SECONDS}s", str(copy)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=CHECKOUT,
+        env={**os.environ, "PATH": os.pathsep.join([*map(str, path), build_path(python)])},
+    )
+    try:
+        yield Example(name, work, program)
+    finally:
+        if program.poll() is None:
+            program.terminate()
+        program.communicate(timeout=60)
+
+
+def _read_log(path: Path) -> str:
+    return _PREFIX.sub("", path.read_text(errors="replace"))
+
+
+def build_path(python: Path) -> str:
+    """Build the PATH on which ``python3`` and the stack's programs are the stack's."""
+    return os.pathsep.join([str(python.parent), os.environ["PATH"]])
+
+
+def run_example(
+    file: str,
+    stack: str,
+    directory: Path,
+    change: Callable[[str], str] = lambda text: text,
+    path: tuple[Path, ...] = (),
+) -> Example:
+    """Run an example to its end, which must be success."""
+    with start_example(file, stack, directory, change, path) as example:
+        code = example.finish()
+        assert code == 0, example.explain(f"exit code {code}")
+        return example

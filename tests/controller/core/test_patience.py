@@ -1,0 +1,118 @@
+"""Which changes wait for others, and which are written at once: DESIGN, "The controller"."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.core.decide import decide
+from controller.core.decision import Decision
+from controller.core.snapshot import PublishedRoster
+from framework.api.states import TaskState
+from framework.api.types import (
+    CompletionPolicySpec,
+    ExecutionType,
+    FrameworkSpec,
+    RetryPolicySpec,
+    TaskRoleSpec,
+    TaskSpec,
+)
+from tests.support.builders import (
+    build_pod,
+    build_role,
+    build_role_roster,
+    build_role_status,
+    build_roster,
+    build_spec,
+    build_status,
+    build_task,
+    build_task_attempt,
+)
+from tests.support.worlds import NOW, SETTINGS, build_snapshot
+
+POLICY = "completion_policy"
+TWO_RUNNING = (build_task(), build_task(index=1))
+PUBLISHED = PublishedRoster(
+    roster=build_roster(build_role_roster(number=2, running=True)),
+    is_announced=True,
+    published_at=NOW.replace(year=2025),
+)
+
+
+def decide_on(*phases: str, spec: FrameworkSpec | None = None, **role: Any) -> Decision:
+    """Decide on a gang of two that ran, when its Pods are in these phases."""
+    spec = spec or build_spec(build_role(number=2, **role))
+    pods = [build_pod(index=index, phase=phase) for index, phase in enumerate(phases)]
+    status = build_status(build_role_status(tasks=TWO_RUNNING))
+    return decide(build_snapshot(spec, status, pods=pods, published=PUBLISHED), SETTINGS)
+
+
+def retried(count: int) -> TaskSpec:
+    pod = build_role().task.pod
+    return TaskSpec(retry_policy=RetryPolicySpec(max_retry_count=count), pod=pod)
+
+
+def test_success_of_one_waits_while_another_goes_on() -> None:
+    decision = decide_on("Succeeded", "Running")
+    assert decision.status is not None
+    assert [action.is_patient for action in decision.actions] == [True]
+    assert (decision.is_urgent, decision.is_patient) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("phases", "fields"),
+    [
+        pytest.param(("Succeeded", "Succeeded"), {}, id="the_last_one_ended"),
+        pytest.param(("Failed", "Running"), {}, id="it_failed"),
+        pytest.param(("Succeeded", "Running"), {"task": retried(-2)}, id="it_is_retried"),
+        pytest.param(
+            ("Succeeded", "Running"),
+            {POLICY: CompletionPolicySpec(min_succeeded_task_count=1)},
+            id="it_ends_the_attempt",
+        ),
+    ],
+)
+def test_end_on_which_something_waits_is_written_at_once(
+    phases: tuple[str, ...], fields: dict[str, Any]
+) -> None:
+    assert decide_on(*phases, **fields).is_urgent
+
+
+def test_stop_is_written_at_once() -> None:
+    spec = build_spec(build_role(number=2), execution_type=ExecutionType.STOP)
+    assert decide_on("Succeeded", "Running", spec=spec).is_urgent
+
+
+def test_pod_that_left_the_roster_without_success_is_told_at_once() -> None:
+    decision = decide_on("Failed", "Running")
+    assert decision.publication is not None
+    assert decision.is_urgent
+
+
+def decide_on_first_roster(role: TaskRoleSpec) -> Decision:
+    """Decide when the one Pod of a gang has its address and does not run yet."""
+    attempt = build_task_attempt(pod_ip="")
+    task = replace(build_task(TaskState.ATTEMPT_PREPARING), attempt_status=attempt)
+    status = build_status(build_role_status(tasks=(task,)))
+    pods = [build_pod(phase="Pending")]
+    return decide(build_snapshot(build_spec(role), status, pods=pods), SETTINGS)
+
+
+def test_address_is_written_with_what_follows_when_nothing_waits_in_the_pod() -> None:
+    decision = decide_on_first_roster(build_role())
+    assert decision.publication is not None
+    assert (decision.is_urgent, decision.is_patient) == (False, True)
+
+
+def test_address_is_written_at_once_when_a_barrier_may_wait_in_the_pod() -> None:
+    role = build_role()
+    spec = {**role.task.pod["spec"], "initContainers": [{"name": "barrier", "image": "b"}]}
+    role = replace(role, task=replace(role.task, pod={"spec": spec}))
+    decision = decide_on_first_roster(role)
+    assert decision.publication is not None
+    assert decision.is_urgent
+
+
+def test_gang_at_rest_is_not_in_motion() -> None:
+    decision = decide_on("Running", "Running")
+    assert (decision.is_urgent, decision.is_patient) == (False, False)

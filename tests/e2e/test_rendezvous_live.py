@@ -1,0 +1,172 @@
+"""Processes that look without a pause while their gang is rescaled: nothing half, twice or late."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework.api import constants
+from framework.kube.resources import PODS, Object
+from tests.support.gang import WAIT_SECONDS, Change, GangCluster, build_gang, build_role
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+
+CALLS = 1000
+POLL_SECONDS = 0.05
+SURVIVORS = ("0", "1", "2")
+# One program in every Pod. It writes down each change it is told of, and between two calls of
+# discover_hosts.sh it reads all files of the generation in force. Worker 0 calls without a pause.
+OBSERVER = """
+import json, os, subprocess, time
+import peers
+
+VOLUME, CALLS = "/mnt/frameworkbarrier", int(os.environ["CALLS"])
+IS_BUSY = os.environ["FC_TASK_INDEX"] == "0"
+seen = open("/gate/seen-" + os.environ["FC_POD_NAME"], "a", buffering=1)
+
+def write(kind, **facts):
+    seen.write(json.dumps({"kind": kind, **facts}) + "\\n")
+
+def tell(change):
+    write("told", generation=change.roster.generation, size=change.roster.size,
+          changed=[len(change.added), len(change.removed), len(change.moved)])
+
+def call():
+    ran = subprocess.run(["sh", VOLUME + "/discover_hosts.sh"], capture_output=True, text=True)
+    if ran.returncode or ran.stderr or not ran.stdout.endswith("\\n"):
+        write("fault", what="discover_hosts.sh", answer=repr(ran))
+    return ran.stdout.splitlines()
+
+def read_all():
+    directory = os.path.realpath(VOLUME + "/current")
+    try:
+        texts = {name: open(directory + "/" + name).read()
+                 for name in os.listdir(directory) if name != ".agent.json"}
+    except FileNotFoundError:
+        return  # two generations on, it may be gone
+    for name, text in texts.items():
+        if not text.endswith("\\n"):
+            write("fault", what=name, answer=text[-80:])
+    size = len(json.loads(texts["peers.json"])["roles"][0]["members"])
+    for name in ("hosts.openmpi", "hosts.hydra", "hosts.horovod"):
+        if len(texts[name].splitlines()) != size:
+            write("fault", what=name, answer=texts[name])
+
+start = peers.wait(timeout=30)
+write("told", generation=start.generation, size=start.size, changed=[start.size, 0, 0])
+peers.on_change(tell, since=start)
+calls, last = 0, None
+while not os.path.exists("/gate/finish") or (IS_BUSY and calls < CALLS):
+    hosts = call()
+    calls += 1
+    if hosts != last:
+        write("hosts", hosts=hosts)
+        last = hosts
+    if calls % 10 == 0 or not IS_BUSY:
+        read_all()
+    if not IS_BUSY:
+        time.sleep(0.1)
+write("end", calls=calls)
+"""
+
+
+def build_observed_role(count: int) -> Object:
+    role = build_role("worker", count, has_barrier=False)
+    role["drain"] = {"timeoutSec": 60}
+    pod = role["task"]["pod"]
+    pod["metadata"] = {"annotations": {constants.WRAPPER_ANNOTATION: "true"}}
+    main = pod["spec"]["containers"][0]
+    agent = f"{constants.WORKING_DIR}/agent/rendezvous.pyz"
+    main["command"] = ["python3", agent, "run", "--", "python3", "-c", OBSERVER]
+    main["env"] = [
+        {"name": "FB_DEBOUNCE_SEC", "value": "0.3"},
+        {"name": "CALLS", "value": str(CALLS)},
+    ]
+    pod["spec"]["initContainers"] = [
+        {
+            "name": "agent",
+            "image": "frameworkbarrier/framework-rendezvous",
+            "args": ["install"],
+            "volumeMounts": main["volumeMounts"][:1],
+        }
+    ]
+    return role
+
+
+def read_seen(tmp_path: Path) -> dict[str, list[dict[str, Any]]]:
+    return {
+        path.name.removeprefix("seen-gang-worker-"): [
+            json.loads(line) for line in path.read_text().splitlines(keepends=True) if "\n" in line
+        ]
+        for path in sorted((tmp_path / "gate").glob("seen-*"))
+    }
+
+
+def pick(facts: list[dict[str, Any]], kind: str, name: str) -> list[Any]:
+    return [fact[name] for fact in facts if fact["kind"] == kind]
+
+
+def is_deleted(name: str) -> Callable[[Change], bool]:
+    return lambda change: change.type == "DELETED" and change.name == name
+
+
+async def scale(world: GangCluster, count: int) -> None:
+    path = "/spec/taskRoles/0/taskNumber"
+    await world.patch_spec("gang", {"op": "replace", "path": path, "value": count})
+
+
+async def wait_until_told(tmp_path: Path, size: int) -> None:
+    """Wait until all of a gang of this size have been told of it: they write it down."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            seen = read_seen(tmp_path)
+            told = [pick(seen.get(str(index), []), "told", "size")[-1:] for index in range(size)]
+            if told == [[size]] * size:
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def test_processes_see_every_generation_once_and_whole_lists_only(
+    world: GangCluster, tmp_path: Path
+) -> None:
+    await world.create(build_gang(build_observed_role(4)))
+    await wait_until_told(tmp_path, 4)
+    await scale(world, 6)
+    await wait_until_told(tmp_path, 6)
+    await scale(world, 3)
+    for leaver in (3, 4, 5):
+        name = f"gang-worker-{leaver}"
+        await world.wait_for(f"end of {name}", is_deleted(name))
+    (tmp_path / "gate" / "finish").touch()
+    done = await world.wait_for_state("Completed")
+    status = done["status"]["attemptStatus"]["completionStatus"]
+    assert status["type"]["name"] == "Succeeded", status
+
+    seen = read_seen(tmp_path)
+    assert len(seen) == 6
+    for index, facts in seen.items():
+        assert not [fact for fact in facts if fact["kind"] == "fault"], index
+        generations = pick(facts, "told", "generation")
+        assert generations == sorted(set(generations)), (index, generations)
+        # What was told adds up: no generation is left out between two that were told.
+        sizes = pick(facts, "told", "size")
+        changed = pick(facts, "told", "changed")
+        for before, after, (added, removed, _) in zip(sizes, sizes[1:], changed[1:], strict=False):
+            assert after == before + added - removed, (index, facts)
+        expected = [6, 3] if index in {"4", "5"} else [4, 6, 3]
+        assert [s for s, b in zip(sizes, [0, *sizes], strict=False) if s != b] == expected, index
+        # Whole lists, and never back to an older one; who leaves may end before its next call.
+        called = [len(hosts) for hosts in pick(facts, "hosts", "hosts")]
+        assert called == expected[: len(called)], index
+        assert len(called) >= (3 if index in SURVIVORS else 1), index
+        for hosts in pick(facts, "hosts", "hosts"):
+            assert len(set(hosts)) == len(hosts)
+            assert all(host.endswith(":1") for host in hosts)
+    (calls,) = pick(seen["0"], "end", "calls")
+    assert calls >= CALLS
+    names = {f"gang-worker-{index}" for index in SURVIVORS}
+    pods = [c for c in world.changes if c.resource is PODS and c.name in names]
+    assert "Failed" not in {pod.status.get("phase") for pod in pods}
