@@ -30,11 +30,13 @@ from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from localcluster.apiserver.auth import url_with_token
+from localcluster.apiserver.cel import MissingExtraError
 from localcluster.apiserver.server import ApiServer, ServerError
 from localcluster.apiserver.storage import Storage
 from localcluster.kubelet.kubelet import Kubelet
 from localcluster.kubelet.logs import LogStore
 from localcluster.kubelet.sandbox import Isolation
+from localcluster.network.choice import NetworkChoice
 from localcluster.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -73,6 +75,8 @@ class ClusterOptions:
     """Where the kubeconfig is written; None for one in the directory."""
     isolation: Isolation = Isolation.AUTO
     """How volumes appear at their mountPath."""
+    network: NetworkChoice = NetworkChoice.AUTO
+    """What network Pods get."""
     keeps_directory: bool = False
     """Whether the directory stays when the cluster ends; the Pods' logs always stay."""
 
@@ -144,37 +148,50 @@ class LocalCluster:
                 raise PartFailedError("; ".join(map(str, failures))) from group
             return None
 
+    async def ready(self) -> str:
+        """Wait until Pods can run; return what will not work on this host, empty if all does."""
+        if self.kubelet is None:
+            return ""
+        await self.kubelet.synced.wait()
+        return self.kubelet.network_note
+
     async def _start_parts(self, stack: contextlib.AsyncExitStack) -> None:
         storage = Storage(self._clock, self._uids)
-        _create(storage, CUSTOM_RESOURCE_DEFINITIONS, build_crd())
-        server = await self._start_server(stack, storage)
-        self.kube_config = KubeConfig(server=server, token=self.kube_config.token)
+        try:
+            _create(storage, CUSTOM_RESOURCE_DEFINITIONS, build_crd())
+        except MissingExtraError as e:
+            raise LocalClusterError(str(e)) from e
+        server = self._build_server(storage)
+        await stack.enter_async_context(server)
+        address = await self._start_server(server)
+        self.kube_config = KubeConfig(server=address, token=self.kube_config.token)
         self._write_kubeconfig()
         # It would point at nothing.
         stack.callback(self._remove_kubeconfig)
-        logger.info("API server started", extra={"server": server})
+        logger.info("API server started", extra={"server": address})
         if self.options.with_kubelet:
-            await self._start_kubelet(stack)
+            await self._start_kubelet(stack, server)
         if self.options.with_controller:
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             self.controller = self._build_controller()
             task = tasks.create_task(self.controller.run(), name="controller-supervisor")
             stack.callback(task.cancel)
 
-    async def _start_server(self, stack: contextlib.AsyncExitStack, storage: Storage) -> str:
-        server = ApiServer(
+    def _build_server(self, storage: Storage) -> ApiServer:
+        return ApiServer(
             storage,
             clock=self._clock,
             tokens=[self.kube_config.token or ""],
             pod_logs=self.logs,
         )
-        await stack.enter_async_context(server)
+
+    async def _start_server(self, server: ApiServer) -> str:
         try:
             return await server.start(HOST, self.options.port)
         except (ServerError, OSError) as e:
             raise LocalClusterError(f"--port: {e}") from e
 
-    async def _start_kubelet(self, stack: contextlib.AsyncExitStack) -> None:
+    async def _start_kubelet(self, stack: contextlib.AsyncExitStack, server: ApiServer) -> None:
         client = KubeClient(self.kube_config, user_agent="local-kubelet", clock=self._clock)
         self.kubelet = kubelet = Kubelet(
             await stack.enter_async_context(client),
@@ -184,6 +201,8 @@ class LocalCluster:
             service_account_token=self.kube_config.token or "",
             node_name=NODE_NAME,
             isolation=self.options.isolation,
+            network=self.options.network,
+            serve_api=server.serve,
             logs=self.logs,
             random=self._random,
         )

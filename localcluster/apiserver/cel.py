@@ -30,6 +30,10 @@ _SCALARS = {"string": "string", "integer": "int", "number": "double", "boolean":
 _TIME_FORMATS = ("date", "date-time")
 
 
+class MissingExtraError(Exception):
+    """The library is not installed: it is an extra of the package."""
+
+
 class CelError(Exception):
     """An expression that does not compile, or has no value for these objects."""
 
@@ -80,9 +84,15 @@ class Expression:
 
 @lru_cache(maxsize=64)
 def _environment(signature: str, *, has_old: bool) -> Any:
-    library = importlib.import_module("cel_expr_python.cel")
-    optional = importlib.import_module("cel_expr_python.ext.ext_optional")
-    strings = importlib.import_module("cel_expr_python.ext.ext_strings")
+    try:
+        library = importlib.import_module("cel_expr_python.cel")
+        optional = importlib.import_module("cel_expr_python.ext.ext_optional")
+        strings = importlib.import_module("cel_expr_python.ext.ext_strings")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"{error.name} is not installed: a local cluster needs the extra `local`; "
+            "pip install 'frameworkbarrier[local]'"
+        ) from error
     own = library.Type(signature)
     variables = {SELF: own}
     if has_old:

@@ -11,6 +11,7 @@ listens on this machine only.
 import asyncio
 import errno
 import logging
+import socket
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
@@ -28,6 +29,7 @@ from localcluster.apiserver.watches import WatchStream
 
 logger = logging.getLogger(__name__)
 
+_BACKLOG = 1024
 _STOP_SECONDS = 1
 """How long requests in flight may take when the server stops."""
 
@@ -74,6 +76,23 @@ class ApiServer:
         Raises:
             PortInUseError: Another program listens on ``port``.
         """
+        runner = await self._open_runner()
+        site = web.TCPSite(runner, host, port, backlog=_BACKLOG)
+        known = set(map(tuple, runner.addresses))
+        try:
+            await site.start()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUseError(host, port) from error
+            raise
+        bound = next(address for address in runner.addresses if tuple(address) not in known)
+        return f"http://{host}:{bound[1]}"
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Listen on a bound socket too, for example one of another network namespace."""
+        await web.SockSite(await self._open_runner(), listener, backlog=_BACKLOG).start()
+
+    async def _open_runner(self) -> web.AppRunner:
         if self._runner is None:
             app = web.Application(client_max_size=MAX_BODY_BYTES)
             app.router.add_route("*", "/{path:.*}", self._answer)
@@ -81,16 +100,7 @@ class ApiServer:
                 app, access_log=None, handler_cancellation=True, shutdown_timeout=_STOP_SECONDS
             )
             await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, backlog=1024)
-        known = set(map(tuple, self._runner.addresses))
-        try:
-            await site.start()
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise PortInUseError(host, port) from error
-            raise
-        bound = next(address for address in self._runner.addresses if tuple(address) not in known)
-        return f"http://{host}:{bound[1]}"
+        return self._runner
 
     async def stop(self) -> None:
         """End all watches, let requests in flight finish and close the sockets."""

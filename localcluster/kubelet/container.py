@@ -37,6 +37,7 @@ from localcluster.kubelet.status import (
     Terminated,
     Waiting,
 )
+from localcluster.network.pod_network import Streams
 
 logger = logging.getLogger(__name__)
 
@@ -313,6 +314,14 @@ class ContainerRunner:
     def pod_ip(self) -> str:
         """The Pod's address."""
         return self._ready_setup.facts.pod_ips[0]
+
+    async def connect(self, host: str, port: int) -> Streams:
+        """Connect to it as the node does.
+
+        Raises:
+            OSError: it does not answer.
+        """
+        return await self._ready_setup.machine.network.connect(host, port)
 
     def resolve_port(self, port: int | str) -> int:
         """Return the number of a port that may be named.

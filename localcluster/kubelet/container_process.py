@@ -60,6 +60,8 @@ class LaunchSpec:
     """Container path -> host path where there is no private root; already replaced in the spec."""
     hold: bool = False
     """Do everything but run the command, until ``release``."""
+    network: tuple[tuple[int, int], ...] = ()
+    """Open namespaces that make the Pod's network, and what each is (CLONE_NEWNET, ...)."""
     join: int = 0
     """Process of the container whose namespaces to join; 0 makes new ones."""
 
@@ -73,6 +75,7 @@ class LaunchSpec:
                 "private_root": self.namespaces.private_root,
                 "pid_namespace": self.namespaces.pid,
                 "user_namespace": self.namespaces.user,
+                "network": list(self.network),
                 "log": None if self.log is None else str(self.log),
                 "root": str(self.root),
                 "hostname": self.hostname[:63],
@@ -115,7 +118,7 @@ class ContainerProcess:
     def _spawn(spec: LaunchSpec, report: int, hold: int, output: int) -> "subprocess.Popen[bytes]":
         # Not through argv, which every user of the machine can read; not through a file to clean.
         memory = os.memfd_create("launch-spec")
-        passed = [memory, report] + ([hold] if spec.hold else [])
+        own = [memory, report] + ([hold] if spec.hold else [])
         try:
             os.write(memory, spec.marshal(report, hold))
             os.lseek(memory, 0, os.SEEK_SET)
@@ -124,12 +127,12 @@ class ContainerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                pass_fds=passed,
+                pass_fds=own + [descriptor for descriptor, _ in spec.network],
                 start_new_session=True,
                 cwd="/",
             )
         finally:
-            for descriptor in passed:
+            for descriptor in own:
                 os.close(descriptor)
 
     def _read_report(self) -> None:

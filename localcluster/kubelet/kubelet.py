@@ -7,25 +7,28 @@ and a client like any other of whatever API server it is given.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
 from framework.clock import Clock, Random, SystemRandom
 from framework.kube.client import KubeClient
-from framework.kube.listwatch import ListWatch
-from framework.kube.resources import PODS, Object
+from framework.kube.listwatch import ListWatch, Sink
+from framework.kube.resources import PODS, SERVICES, Object, Resource
 from localcluster.kubelet.admission import Bind, Capacity, Leave, Refuse, Run, decide_admission
 from localcluster.kubelet.container_process import Namespaces
 from localcluster.kubelet.events import EventReason, EventRecorder
 from localcluster.kubelet.logs import LogStore
 from localcluster.kubelet.machine import Machine
-from localcluster.kubelet.network import LoopbackNetwork, PodNetwork
 from localcluster.kubelet.node import build_node, register_node
 from localcluster.kubelet.pod_directory import PodDirectory
 from localcluster.kubelet.pod_worker import PodWorker, StopCause
 from localcluster.kubelet.pod_writes import ABANDONED_MESSAGE, PodWrites
 from localcluster.kubelet.restarts import BackoffBounds
 from localcluster.kubelet.sandbox import Isolation, detect_namespaces
+from localcluster.network.choice import NetworkChoice, NetworkNeeds, open_network
+from localcluster.network.cluster_names import ClusterNames
+from localcluster.network.pod_network import PodNetwork
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +51,8 @@ class Kubelet:
         service_account_token: str,
         node_name: str = "local",
         ca_certificate: bytes = b"",
-        network: PodNetwork | None = None,
+        network: NetworkChoice = NetworkChoice.AUTO,
+        serve_api: Callable[[socket.socket], Awaitable[None]] | None = None,
         isolation: Isolation = Isolation.AUTO,
         logs: LogStore | None = None,
         capacity: Capacity | None = None,
@@ -66,7 +70,9 @@ class Kubelet:
             service_account_token: what every Pod finds in its service account's directory.
             node_name: name of the Node object.
             ca_certificate: ``ca.crt`` of that directory; empty with plain HTTP.
-            network: where Pods get addresses; loopback addresses by default.
+            network: what network Pods get.
+            serve_api: has the API server listen on one more socket, which Pods can reach; None
+                if it is not in this process, and Pods get loopback addresses.
             isolation: how volumes appear at their mountPath.
             logs: where logs are kept; by default below ``root``.
             capacity: extended resources and number of Pods; by default none and any number.
@@ -83,7 +89,11 @@ class Kubelet:
         self._root = root
         self._api_address = api_address
         self._isolation = Isolation(isolation)
-        self._network = network or LoopbackNetwork()
+        self._network_choice = NetworkChoice(network)
+        self._serve_api = serve_api
+        self._names = ClusterNames()
+        self.network_note = ""
+        """Once synced: what will not work on the Pods' network, if that was not asked for."""
         self._capacity = capacity or Capacity(extended={})
         self._backoff = backoff or BackoffBounds()
         self._random = random or SystemRandom()
@@ -109,19 +119,28 @@ class Kubelet:
 
         Raises:
             IsolationError: the isolation asked for is not to be had.
+            NetworkError: the network asked for is not to be had.
         """
         self._root.mkdir(parents=True, exist_ok=True)
         node = build_node(self.node_name, self._capacity, self._clock.now())
         namespaces = await detect_namespaces(self._isolation, self._root)
-        self._machine = self._build_machine(namespaces, node["status"]["allocatable"])
-        extra = {"node": self.node_name, "private_root": namespaces.private_root}
+        network = await self._open_network(namespaces)
+        allocatable = node["status"]["allocatable"]
+        self._machine = self._build_machine(namespaces, network, allocatable)
+        extra = {
+            "node": self.node_name,
+            "private_root": namespaces.private_root,
+            "network": type(network).__name__,
+        }
         logger.info("kubelet starts", extra=extra)
-        listwatch = ListWatch(self._client, PODS, self, clock=self._clock, random=self._random)
+        listwatch = self._watch(PODS, self)
+        services = self._watch(SERVICES, self._names)
         try:
             await register_node(self._client, node)
             async with asyncio.TaskGroup() as group:
                 eternal = [
                     group.create_task(listwatch.run(), name="kubelet list-watch"),
+                    group.create_task(services.run(), name="kubelet services"),
                     group.create_task(self._events.run(), name="kubelet events"),
                 ]
                 await listwatch.synced.wait()
@@ -132,10 +151,26 @@ class Kubelet:
                     task.cancel()
         finally:
             await self._cancel_tasks()
-            self._network.close()
+            await network.close()
             self._stopped.set()
 
-    def _build_machine(self, namespaces: Namespaces, allocatable: dict[str, str]) -> Machine:
+    def _watch(self, resource: Resource, sink: Sink) -> ListWatch:
+        return ListWatch(self._client, resource, sink, clock=self._clock, random=self._random)
+
+    async def _open_network(self, namespaces: Namespaces) -> PodNetwork:
+        needs = NetworkNeeds(
+            api_address=self._api_address,
+            serve_api=self._serve_api,
+            has_private_root=namespaces.private_root,
+            in_user_namespace=namespaces.user,
+            names=self._names,
+        )
+        network, self.network_note = await open_network(self._network_choice, needs)
+        return network
+
+    def _build_machine(
+        self, namespaces: Namespaces, network: PodNetwork, allocatable: dict[str, str]
+    ) -> Machine:
         return Machine(
             client=self._client,
             clock=self._clock,
@@ -146,7 +181,7 @@ class Kubelet:
             account=self._account,
             logs=self.logs,
             events=self._events,
-            network=self._network,
+            network=network,
             backoff=self._backoff,
             host_env=dict(os.environ),
             ahead=asyncio.Semaphore(_MAX_AHEAD),
@@ -174,6 +209,7 @@ class Kubelet:
     def replace(self, items: list[Object], resource_version: str) -> None:
         """Take all Pods there are."""
         del resource_version
+        self._names.replace_pods(items)
         uids = {pod["metadata"]["uid"] for pod in items}
         for uid in [*self._workers, *self._refused, *self._finished]:
             if uid not in uids:
@@ -186,8 +222,10 @@ class Kubelet:
         if self._on_event is not None:
             self._on_event(event_type, obj)
         if event_type == "DELETED":
+            self._names.remove_pod(obj)
             self._forget(obj["metadata"]["uid"])
         else:
+            self._names.set_pod(obj)
             self._see(obj)
 
     def bookmark(self, resource_version: str) -> None:

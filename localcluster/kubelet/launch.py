@@ -23,8 +23,7 @@ from localcluster.kubelet.machine import Machine
 from localcluster.kubelet.path_replacement import PathReplacement
 from localcluster.kubelet.pod_directory import PodDirectory
 from localcluster.kubelet.volumes import Volume, plan_mounts
-
-_HOSTS = "/etc/hosts"
+from localcluster.network.pod_network import OpenNamespace
 
 
 class UnknownImageError(Exception):
@@ -39,6 +38,13 @@ class PodSetup:
     facts: PodFacts
     directory: PodDirectory
     volumes: dict[str, Volume]
+    network: tuple[OpenNamespace, ...] = ()
+    """What its processes join."""
+
+    @property
+    def on_host_network(self) -> bool:
+        """Tell whether it has no network of its own."""
+        return bool(self.facts.pod["spec"].get("hostNetwork"))
 
     @property
     def hostname(self) -> str:
@@ -72,7 +78,8 @@ def build_launch(container: Object, setup: PodSetup, sources: Sources) -> Launch
     """
     machine = setup.machine
     termination_path = container.get("terminationMessagePath") or TERMINATION_LOG
-    cluster = machine.build_cluster_environment()
+    api_address = machine.find_api_address(on_host_network=setup.on_host_network)
+    cluster = machine.build_cluster_environment(api_address)
     asked = build_environment(container, setup.facts, sources, cluster)
     image = container.get("image") or ""
     argv = build_argv(
@@ -84,14 +91,15 @@ def build_launch(container: Object, setup: PodSetup, sources: Sources) -> Launch
         raise UnknownImageError(explain_unknown_image(image))
     env = machine.build_base_environment(setup.hostname)
     if find_entrypoint(image) is not None:
-        env |= machine.build_agent_environment(termination_path)
+        env |= machine.build_agent_environment(api_address, termination_path)
     elif is_installed_agent(argv):
-        env |= machine.build_access_environment()
+        env |= machine.build_access_environment(api_address)
     spec = LaunchSpec(
         argv=argv,
         env=env | asked,
         cwd=container.get("workingDir") or "/",
         namespaces=machine.namespaces,
+        network=setup.network,
         root=setup.directory.private_root,
         hostname=setup.hostname,
         mounts=_list_mounts(container, setup, asked, termination_path),
@@ -109,8 +117,9 @@ def _list_mounts(
     ]
     termination_log = setup.directory.reset_termination_log(container["name"])
     own = [(str(termination_log), posixpath.normpath(termination_path), False)]
-    if not setup.facts.pod["spec"].get("hostNetwork"):
-        own.append((str(setup.directory.hosts), _HOSTS, False))
+    if not setup.on_host_network:
+        files = setup.directory.name_files
+        own += [(str(path), target, False) for target, path in files.items()]
     taken = {target for _, target, _ in mounts}
     return mounts + [mount for mount in own if mount[1] not in taken]
 
@@ -118,7 +127,11 @@ def _list_mounts(
 def _replace_paths(spec: LaunchSpec, container: Object, setup: PodSetup) -> LaunchSpec:
     """Have the container use the Pod's directories where they are."""
     scratch = str(setup.directory.make_scratch(container["name"]))
-    paths = {target: source for source, target, _ in spec.mounts if target != _HOSTS}
+    paths = {
+        target: source
+        for source, target, _ in spec.mounts
+        if target not in setup.directory.name_files
+    }
     cwd = PathReplacement(paths).apply(spec.cwd)
     if cwd == "/" or (cwd == spec.cwd and not Path(cwd).exists()):
         # A runtime makes a workingDir that is not there; on the host that would leave traces.

@@ -24,7 +24,8 @@ import signal
 import sys
 import time
 
-from localcluster.kubelet import rootfs, syscalls
+from localcluster import syscalls
+from localcluster.kubelet import rootfs
 
 KILL_SIGNAL = signal.SIGUSR2
 STOP_SIGNAL = signal.SIGTERM
@@ -45,6 +46,7 @@ class Spec:
     private_root: bool
     pid_namespace: bool
     user_namespace: bool
+    network: "list[tuple[int, int]]"
     log: "str | None"
     root: str
     hostname: str
@@ -95,7 +97,7 @@ def _describe(spec: Spec, error: OSError) -> str:
 
 def _supervise(spec: Spec) -> int:
     if spec.join:
-        _join_namespaces(spec)
+        _join_container(spec)
     else:
         _make_namespaces(spec)
     # Only now: becoming privileged in a user namespace clears it.
@@ -121,42 +123,42 @@ def _open_streams(spec: Spec) -> "tuple[tuple[int, int], tuple[int, int]]":
 
 
 def _make_namespaces(spec: Spec) -> None:
-    user, group = os.geteuid(), os.getegid()
     flags = syscalls.CLONE_NEWPID if spec.pid_namespace else 0
-    if spec.user_namespace:
-        flags |= syscalls.CLONE_NEWUSER
+    if spec.network:
+        _join(spec.network)
+    elif spec.user_namespace:
+        syscalls.make_user_namespace(flags)
+        return
     if flags:
         syscalls.unshare(flags)
-    if spec.user_namespace:
-        _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"{user} {user} 1")
-        _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
-def _write(path: str, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
+def _join(namespaces: "list[tuple[int, int]]") -> None:
+    """Enter namespaces by their open files."""
+    for descriptor, flag in namespaces:
+        syscalls.set_namespace(descriptor, flag)
         os.close(descriptor)
 
 
-def _join_namespaces(spec: Spec) -> None:
+def _join_container(spec: Spec) -> None:
     """Enter the namespaces of a running container, for a probe or a hook."""
+    for descriptor, _ in spec.network:
+        os.close(descriptor)
     names = []
     if spec.user_namespace:
         names.append(("user", syscalls.CLONE_NEWUSER))
     if spec.pid_namespace:
         names.append(("pid", syscalls.CLONE_NEWPID))
+    if spec.network:
+        names.append(("net", syscalls.CLONE_NEWNET))
     if spec.private_root:
         names += [("uts", syscalls.CLONE_NEWUTS), ("mnt", syscalls.CLONE_NEWNS)]
-    opened = [
-        (os.open(f"/proc/{spec.join}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), flag)
-        for name, flag in names
-    ]
-    for descriptor, flag in opened:
-        syscalls.set_namespace(descriptor, flag)
-        os.close(descriptor)
+    _join(
+        [
+            (os.open(f"/proc/{spec.join}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), flag)
+            for name, flag in names
+        ]
+    )
 
 
 def _attend(child: int, log: "str | None", output: int, errors: int) -> int:
@@ -286,6 +288,7 @@ def _enter(spec: Spec) -> None:
             spec.mounts,
             [spec.cwd] if spec.cwd != "/" else [],
             fresh_proc=spec.pid_namespace,
+            fresh_sys=bool(spec.network),
         )
 
 

@@ -17,8 +17,8 @@ from framework.kube.client import KubeClient
 from localcluster.kubelet.container_process import Namespaces
 from localcluster.kubelet.events import EventRecorder
 from localcluster.kubelet.logs import LogStore
-from localcluster.kubelet.network import PodNetwork
 from localcluster.kubelet.restarts import BackoffBounds
+from localcluster.network.pod_network import PodNetwork
 
 HOST_IP = "127.0.0.1"
 # The folder that holds the packages of this installation: ``python -m barrier`` works from there.
@@ -35,6 +35,7 @@ class Machine:
     root: Path
     namespaces: Namespaces
     api_address: str
+    """Where programs of this machine find the API server; Pods may have another way."""
     account: Mapping[str, bytes]
     """Files of the service account but ``namespace``."""
     logs: LogStore
@@ -58,27 +59,31 @@ class Machine:
             "HOSTNAME": hostname,
         }
 
-    def build_cluster_environment(self) -> dict[str, str]:
+    def find_api_address(self, *, on_host_network: bool) -> str:
+        """Find where a Pod reaches the API server."""
+        return self.api_address if on_host_network else self.network.api_address
+
+    def build_cluster_environment(self, api_address: str) -> dict[str, str]:
         """Build the variables by which in-cluster clients find the API server."""
-        address = urlsplit(self.api_address)
+        address = urlsplit(api_address)
         port = address.port or (443 if address.scheme == "https" else 80)
         return {
             "KUBERNETES_SERVICE_HOST": address.hostname or HOST_IP,
             "KUBERNETES_SERVICE_PORT": str(port),
         }
 
-    def build_agent_environment(self, termination_log: str) -> dict[str, str]:
+    def build_agent_environment(self, api_address: str, termination_log: str) -> dict[str, str]:
         """Build what our own images need beyond that: the local API server speaks plain HTTP."""
         return {
-            **self.build_access_environment(),
+            **self.build_access_environment(api_address),
             constants.WORKING_DIR_ENV: constants.WORKING_DIR,
             constants.TERMINATION_LOG_ENV: termination_log,
             "PYTHONPATH": _INSTALLATION,
         }
 
-    def build_access_environment(self) -> dict[str, str]:
+    def build_access_environment(self, api_address: str) -> dict[str, str]:
         """Build what an agent needs to reach the API server, in an image of ours or any other."""
         return {
-            constants.KUBE_APISERVER_ADDRESS_ENV: self.api_address,
+            constants.KUBE_APISERVER_ADDRESS_ENV: api_address,
             constants.SERVICE_ACCOUNT_DIR_ENV: constants.SERVICE_ACCOUNT_DIR,
         }

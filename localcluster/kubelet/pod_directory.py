@@ -1,4 +1,4 @@
-"""A Pod's files on the host: volumes, termination logs, hosts file.
+"""A Pod's files on the host: volumes, termination logs, files that say names.
 
 Called by ``pod_worker`` and ``container``. All of it is below ``ROOT/pods/UID`` and goes with the
 Pod. Logs are elsewhere, because they stay.
@@ -29,7 +29,8 @@ class PodDirectory:
         """Name the directory; nothing is made yet."""
         self.path = root / "pods" / uid
         self.volumes = self.path / "volumes"
-        self.hosts = self.path / "hosts"
+        self.name_files: dict[str, Path] = {}
+        """Path in the container -> file here."""
         # Empty for ever on the host: containers mount their roots over it, each unseen by others.
         self.private_root = self.path / "root"
 
@@ -38,13 +39,16 @@ class PodDirectory:
         """Tell whether a kubelet has begun to run this Pod."""
         return self.path.exists()
 
-    def make(self, hosts: str) -> None:
+    def make(self, name_files: Mapping[str, str]) -> None:
         """Make the directory; from now on ``exists`` says that the Pod was begun."""
         for directory in (self.volumes, self.private_root):
             directory.mkdir(parents=True, exist_ok=True)
         # Tokens and Secrets are below; only the user of the kubelet may look.
         self.path.chmod(0o700)
-        self.hosts.write_text(hosts)
+        for target, content in name_files.items():
+            path = self.path / target.rpartition("/")[2]
+            path.write_text(content)
+            self.name_files[target] = path
 
     def write_volumes(self, volumes: Mapping[str, Volume]) -> None:
         """Make the volumes that are the Pod's own.

@@ -17,13 +17,14 @@ from localcluster.kubelet.events import EventReason
 from localcluster.kubelet.fields import FieldError, PodFacts
 from localcluster.kubelet.launch import PodSetup, get_hostname
 from localcluster.kubelet.machine import HOST_IP, Machine
-from localcluster.kubelet.network import NetworkError, render_hosts
 from localcluster.kubelet.objects import fetch_sources
 from localcluster.kubelet.pod_directory import PodDirectory
 from localcluster.kubelet.restarts import RestartPolicy
 from localcluster.kubelet.status import PodView, build_status
 from localcluster.kubelet.status_channel import StatusChannel
 from localcluster.kubelet.volumes import Volume, list_volume_references, plan_volumes
+from localcluster.network.name_files import list_name_files
+from localcluster.network.pod_network import NetworkError, OpenNamespace
 
 logger = logging.getLogger(__name__)
 
@@ -211,11 +212,12 @@ class PodWorker:
         self._publish()
         pod, machine = self.pod, self._machine
         facts = PodFacts(pod, machine.node_name, HOST_IP, self._pod_ips, machine.allocatable)
-        aliases = pod["spec"].get("hostAliases") or []
-        self._directory.make(render_hosts(get_hostname(pod), self._pod_ips, aliases))
+        resolver = machine.network.resolver
+        self._directory.make(list_name_files(pod, get_hostname(pod), self._pod_ips, resolver))
         machine.logs.register_pod(pod)
         volumes = await self._make_volumes(facts)
-        setup = PodSetup(machine, facts, self._directory, volumes)
+        network = await self._open_network()
+        setup = PodSetup(machine, facts, self._directory, volumes, network)
         for runner in self._runners:
             runner.setup = setup
         if not machine.namespaces.private_root:
@@ -231,6 +233,16 @@ class PodWorker:
         while True:
             try:
                 return await self._machine.network.attach(self.uid)
+            except NetworkError as e:
+                self._machine.events.record(self.pod, EventReason.FAILED, str(e))
+            await asyncio.sleep(_VOLUME_RETRY_SECONDS)
+
+    async def _open_network(self) -> tuple[OpenNamespace, ...]:
+        if self.pod["spec"].get("hostNetwork"):
+            return ()
+        while True:
+            try:
+                return await self._machine.network.open_namespaces(self.uid)
             except NetworkError as e:
                 self._machine.events.record(self.pod, EventReason.FAILED, str(e))
             await asyncio.sleep(_VOLUME_RETRY_SECONDS)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from framework.kube.resources import Object
+from localcluster.network.pod_network import Streams
 
 _HTTP_OK = range(200, 400)
 _OUTPUT_LIMIT = 1024
@@ -59,6 +60,14 @@ class ProbeTarget(Protocol):
     @property
     def pod_ip(self) -> str:
         """The Pod's address."""
+        ...
+
+    async def connect(self, host: str, port: int) -> Streams:
+        """Connect to it as the node does.
+
+        Raises:
+            OSError: it does not answer.
+        """
         ...
 
     def resolve_port(self, port: int | str) -> int:
@@ -137,7 +146,7 @@ async def probe_once(
 
 async def _connect(action: Object, target: ProbeTarget) -> ProbeResult:
     host = action.get("host") or target.pod_ip
-    _, writer = await asyncio.open_connection(host, target.resolve_port(action["port"]))
+    _, writer = await target.connect(host, target.resolve_port(action["port"]))
     await _close(writer)
     return ProbeResult(ok=True)
 
@@ -145,14 +154,14 @@ async def _connect(action: Object, target: ProbeTarget) -> ProbeResult:
 async def _get_http(action: Object, target: ProbeTarget) -> ProbeResult:
     host = action.get("host") or target.pod_ip
     port = target.resolve_port(action["port"])
-    context = None
-    if action.get("scheme") == "HTTPS":
-        # As the kubelet: a probe asks whether it answers, not who.
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    reader, writer = await asyncio.open_connection(host, port, ssl=context)
+    reader, writer = await target.connect(host, port)
     try:
+        if action.get("scheme") == "HTTPS":
+            # As the kubelet: a probe asks whether it answers, not who.
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            await writer.start_tls(context)
         headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe", "Connection": "close"}
         headers |= {h["name"]: h["value"] for h in action.get("httpHeaders") or ()}
         lines = [f"GET {action.get('path') or '/'} HTTP/1.1"]

@@ -12,13 +12,14 @@ import errno
 import os
 import re
 
-from localcluster.kubelet import syscalls
+from localcluster import syscalls
 
 _OLD = "/oldroot"
 _NEW = "/newroot"
 # Of no use to a container, and each would cost a mount.
 _SKIPPED_DEVICES = re.compile(r"(tty.+|loop.+|ram.+|vcs.*|nbd.+|hvc.+|console)\Z")
-_REMOUNT_KEPT = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+_KERNEL_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+_REMOUNT_KEPT = _KERNEL_FLAGS
 
 Tree = dict[str, "Tree"]
 
@@ -29,6 +30,7 @@ def enter_private_root(
     directories: "list[str]",
     *,
     fresh_proc: bool,
+    fresh_sys: bool,
 ) -> None:
     """Make this process's mount namespace the container's and move into it.
 
@@ -37,6 +39,7 @@ def enter_private_root(
         mounts: (source on the host, target in the container, read-only), in any order.
         directories: must exist in the container.
         fresh_proc: this process is in a new PID namespace, so ``/proc`` must be its own.
+        fresh_sys: it is in a Pod's network namespace, whose devices ``/sys`` should list.
 
     Raises:
         OSError: a mount was refused.
@@ -48,14 +51,29 @@ def enter_private_root(
     wanted = _build_tree([t for t, _, _ in resolved] + [_resolve(path) for path in directories])
     _turn_to_tmpfs(base)
     os.mkdir(_NEW)
-    _assemble(_OLD, _NEW, wanted, skipped=frozenset({"proc"} if fresh_proc else ()))
+    skipped = [name for name, is_fresh in (("proc", fresh_proc), ("sys", fresh_sys)) if is_fresh]
+    _assemble(_OLD, _NEW, wanted, skipped=frozenset(skipped))
     if fresh_proc:
         os.mkdir(_NEW + "/proc")
-        flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-        syscalls.mount("proc", _NEW + "/proc", kind="proc", flags=flags)
+        syscalls.mount("proc", _NEW + "/proc", kind="proc", flags=_KERNEL_FLAGS)
+    if fresh_sys:
+        _mount_sys(_NEW + "/sys")
     for target, source, read_only in resolved:
         _mount_volume(_OLD + source, _NEW + target, read_only=read_only)
     _leave_host()
+
+
+def _mount_sys(target: str) -> None:
+    os.mkdir(target)
+    try:
+        syscalls.mount("sysfs", target, kind="sysfs", flags=_KERNEL_FLAGS | syscalls.MS_RDONLY)
+    except OSError:
+        # A container that hides parts of its own: ours lists the wrong devices then.
+        _bind(_OLD + "/sys", target)
+        return
+    groups = "/fs/cgroup"
+    if os.path.isdir(target + groups):
+        _bind(_OLD + "/sys" + groups, target + groups)
 
 
 def _resolve(target: str) -> str:

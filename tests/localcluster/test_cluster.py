@@ -4,6 +4,7 @@ import shutil
 import signal
 import socket
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from framework.kube.resources import (
     NODES,
     Object,
 )
+from localcluster.apiserver import cel
 from localcluster.cluster import (
     NAME,
     ClusterOptions,
@@ -29,6 +31,8 @@ from localcluster.cluster import (
     LocalClusterError,
     PartFailedError,
 )
+from localcluster.kubelet.sandbox import Isolation
+from localcluster.network.choice import NetworkChoice
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
 
@@ -134,6 +138,17 @@ async def test_cluster_does_not_overwrite_a_foreign_kubeconfig(tmp_path: Path) -
     assert mine.read_text() == "clusters: [{name: production}]"
 
 
+async def test_cluster_without_its_extra_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What `import` finds there, it takes for a module that is known to be missing.
+    monkeypatch.setitem(sys.modules, "cel_expr_python.cel", None)
+    cel._environment.cache_clear()
+    cel._compile.cache_clear()
+    with pytest.raises(LocalClusterError, match=r"pip install 'frameworkbarrier\[local\]'"):
+        await build(tmp_path).__aenter__()
+
+
 async def test_cluster_with_kubelet_has_a_ready_node(tmp_path: Path) -> None:
     async with build(tmp_path, with_kubelet=True) as cluster, open_client(cluster) as client:
         nodes: list[Object] = []
@@ -143,6 +158,21 @@ async def test_cluster_with_kubelet_has_a_ready_node(tmp_path: Path) -> None:
         conditions = {c["type"]: c["status"] for c in nodes[0]["status"]["conditions"]}
         assert nodes[0]["metadata"]["name"] == "local"
         assert conditions["Ready"] == "True"
+
+
+async def test_cluster_ready_tells_what_will_not_work(tmp_path: Path) -> None:
+    async with build(tmp_path, with_kubelet=True, isolation=Isolation.PATHS) as cluster:
+        assert "collide" in await cluster.ready()
+    async with build(tmp_path, with_kubelet=True, network=NetworkChoice.LOOPBACK) as cluster:
+        assert await cluster.ready() == ""
+    async with build(tmp_path) as cluster:
+        assert await cluster.ready() == ""
+
+
+async def test_cluster_without_the_network_asked_for_says_why(tmp_path: Path) -> None:
+    options = {"isolation": Isolation.PATHS, "network": NetworkChoice.NAMESPACE}
+    with pytest.raises(PartFailedError, match=r"no network namespaces here"):
+        await stay(build(tmp_path, with_kubelet=True, **options))
 
 
 async def test_cluster_whose_kubelet_never_registers_ends_all_the_same(

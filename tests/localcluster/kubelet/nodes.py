@@ -137,12 +137,28 @@ class Node:
 @contextlib.asynccontextmanager
 async def serve() -> AsyncGenerator[tuple[KubeClient, str]]:
     """Give a client of a fresh API server, and the server's address."""
+    async with _open_server() as (client, address, _):
+        yield client, address
+
+
+@contextlib.asynccontextmanager
+async def run_networked_node(root: Path, **options: Any) -> AsyncGenerator[Node]:
+    """Run a kubelet whose Pods have network namespaces, where the host allows it."""
+    async with (
+        _open_server() as (client, address, server),
+        run_node(client, address, root, serve_api=server.serve, **options) as node,
+    ):
+        yield node
+
+
+@contextlib.asynccontextmanager
+async def _open_server() -> AsyncGenerator[tuple[KubeClient, str, ApiServer]]:
     clock = SystemClock()
     async with ApiServer(Storage(clock, SystemUids()), clock=clock, tokens=[TOKEN]) as server:
         address = await server.start()
         config = KubeConfig(server=address, token=TOKEN)
         async with KubeClient(config, user_agent="kubelet-test", clock=clock) as client:
-            yield client, address
+            yield client, address, server
 
 
 @contextlib.asynccontextmanager

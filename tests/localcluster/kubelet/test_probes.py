@@ -13,6 +13,7 @@ from localcluster.kubelet.probes import (
     parse_probe,
     probe_once,
 )
+from localcluster.network.pod_network import Streams
 
 
 class Target:
@@ -20,6 +21,9 @@ class Target:
 
     def __init__(self, *codes: int) -> None:
         self.codes = list(codes)
+
+    async def connect(self, host: str, port: int) -> Streams:
+        return await asyncio.open_connection(host, port)
 
     def resolve_port(self, port: int | str) -> int:
         return int(port)

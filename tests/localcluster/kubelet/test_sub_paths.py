@@ -13,7 +13,7 @@ def test_sub_path_through_a_planted_link_is_refused_and_makes_nothing(tmp_path: 
     outside = tmp_path / "outside"
     outside.mkdir()
     directory = PodDirectory(tmp_path, "uid")
-    directory.make("")
+    directory.make({})
     (directory.volumes / "v").mkdir()
     (directory.volumes / "v" / "link").symlink_to(outside)
     plan = MountPlan("v", "link/new", "/x", read_only=False)

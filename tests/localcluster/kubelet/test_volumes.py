@@ -203,7 +203,7 @@ def test_plan_mounts_unknown_volume_raises() -> None:
 def test_pod_directory_volumes_are_written_with_their_modes(tmp_path: Path) -> None:
     directory = PodDirectory(tmp_path, "u")
     assert not directory.exists
-    directory.make("127.0.0.1\tlocalhost\n")
+    directory.make({})
     volumes: dict[str, Volume] = {
         "v": DirectoryVolume(),
         "c": DirectoryVolume((VolumeFile("deep/run.sh", b"x", 0o755),)),
@@ -223,7 +223,7 @@ def test_pod_directory_volumes_are_written_with_their_modes(tmp_path: Path) -> N
 
 def test_pod_directory_missing_sub_path_becomes_a_directory(tmp_path: Path) -> None:
     directory = PodDirectory(tmp_path, "u")
-    directory.make("")
+    directory.make({})
     volumes: dict[str, Volume] = {"v": DirectoryVolume()}
     directory.write_volumes(volumes)
 

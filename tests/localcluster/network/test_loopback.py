@@ -1,6 +1,7 @@
 import pytest
 
-from localcluster.kubelet.network import BlockClaim, LoopbackNetwork, NetworkError, render_hosts
+from localcluster.network.loopback import BlockClaim, LoopbackNetwork
+from localcluster.network.pod_network import NetworkError
 
 
 class Claims:
@@ -21,7 +22,7 @@ class Claims:
 
 
 async def test_loopback_network_pods_get_different_addresses() -> None:
-    network = LoopbackNetwork(Claims())
+    network = LoopbackNetwork("http://127.0.0.1:1", Claims())
 
     addresses = [await network.attach(uid) for uid in ("a", "b", "c", "a")]
 
@@ -29,7 +30,7 @@ async def test_loopback_network_pods_get_different_addresses() -> None:
 
 
 async def test_loopback_network_address_given_back_comes_last() -> None:
-    network = LoopbackNetwork(Claims())
+    network = LoopbackNetwork("http://127.0.0.1:1", Claims())
     first = await network.attach("a")
     await network.detach("a")
 
@@ -41,36 +42,28 @@ async def test_loopback_network_address_given_back_comes_last() -> None:
 
 async def test_loopback_network_block_of_another_cluster_is_left_out() -> None:
     claims = Claims("127.64.0", "127.64.2")
-    network = LoopbackNetwork(claims)
+    network = LoopbackNetwork("http://127.0.0.1:1", claims)
 
     addresses = [(await network.attach(str(i)))[0] for i in range(300)]
 
     assert len(set(addresses)) == 300
     assert {address.rpartition(".")[0] for address in addresses} == {"127.64.1", "127.64.3"}
-    network.close()
+    await network.close()
     assert claims.held == []
 
 
 async def test_loopback_network_no_block_left_raises() -> None:
-    network = LoopbackNetwork(lambda _: None)
+    network = LoopbackNetwork("http://127.0.0.1:1", lambda _: None)
 
     with pytest.raises(NetworkError):
         await network.attach("a")
 
 
 async def test_loopback_network_two_on_one_machine_share_no_address() -> None:
-    networks = [LoopbackNetwork(), LoopbackNetwork()]
+    networks = [LoopbackNetwork("http://127.0.0.1:1"), LoopbackNetwork("http://127.0.0.1:1")]
 
     blocks = {(await n.attach("a"))[0].rpartition(".")[0] for n in networks}
     for network in networks:
-        network.close()
+        await network.close()
 
     assert len(blocks) == 2
-
-
-def test_render_hosts_pod_knows_its_name_and_aliases() -> None:
-    text = render_hosts("p", ("127.64.0.1",), [{"ip": "10.0.0.1", "hostnames": ["a", "b"]}])
-
-    assert "127.0.0.1\tlocalhost\n" in text
-    assert "127.64.0.1\tp\n" in text
-    assert text.endswith("10.0.0.1\ta\tb\n")

@@ -1,9 +1,10 @@
-"""Gives each Pod an address.
+"""Loopback addresses for Pods, where they cannot have network namespaces.
 
-Called by ``pod_worker``. A namespace per Pod is to come behind the same protocol; until then every
-Pod has a loopback address, which all processes of this machine can reach.
+Made by ``choice``. All Pods share this machine's network: all of its processes reach them, and what
+binds a port on every address collides with what other Pods bind.
 """
 
+import asyncio
 import errno
 import socket
 from collections import deque
@@ -11,33 +12,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Protocol
 
+from localcluster.network.pod_network import NetworkError, OpenNamespace, Streams
+
 # Blocks 127.64.0 to 127.127.255: whoever runs servers on loopback addresses by hand stays below.
 _FIRST_BLOCK, _LAST_BLOCK = 64 * 256, 127 * 256 + 255
 _HOSTS = range(1, 255)
-
-
-class NetworkError(Exception):
-    """No address is left."""
-
-
-class PodNetwork(Protocol):
-    """Where Pods get their addresses from."""
-
-    async def attach(self, uid: str) -> tuple[str, ...]:
-        """Return the addresses of this Pod, unique among the Pods attached.
-
-        Raises:
-            NetworkError: none is to be had.
-        """
-        ...
-
-    async def detach(self, uid: str) -> None:
-        """Take the Pod's addresses back; nothing of it runs any more."""
-        ...
-
-    def close(self) -> None:
-        """Give everything back; no Pod is attached any more."""
-        ...
 
 
 class BlockClaim(Protocol):
@@ -69,8 +48,12 @@ def claim_block(prefix: str) -> BlockClaim | None:
 class LoopbackNetwork:
     """Addresses from 127.64.0.1 upwards; nothing has to be set up for them on Linux."""
 
-    def __init__(self, claim: Callable[[str], BlockClaim | None] = claim_block) -> None:
+    def __init__(
+        self, api_address: str, claim: Callable[[str], BlockClaim | None] = claim_block
+    ) -> None:
         """Take blocks of 254 addresses, one after another, as they are needed."""
+        self.api_address = api_address
+        self.resolver = None
         self._claim = claim
         self._claims = ExitStack()
         self._next_block = _FIRST_BLOCK
@@ -91,13 +74,22 @@ class LoopbackNetwork:
             self._taken[uid] = self._free.popleft()
         return (self._taken[uid],)
 
+    async def open_namespaces(self, uid: str) -> tuple[OpenNamespace, ...]:
+        """Return none: every process of this machine is in the network."""
+        del uid
+        return ()
+
+    async def connect(self, host: str, port: int) -> Streams:
+        """Connect to a Pod."""
+        return await asyncio.open_connection(host, port)
+
     async def detach(self, uid: str) -> None:
         """Take the address back."""
         address = self._taken.pop(uid, None)
         if address is not None:
             self._free.append(address)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Give the blocks back."""
         self._claims.close()
         self._free.clear()
@@ -112,14 +104,3 @@ class LoopbackNetwork:
                 self._free.extend(f"{prefix}.{host}" for host in _HOSTS)
                 return
         raise NetworkError("all loopback addresses for Pods are taken")
-
-
-def render_hosts(hostname: str, ips: tuple[str, ...], aliases: list[dict[str, object]]) -> str:
-    """Write the Pod's ``/etc/hosts``."""
-    lines = ["# Written by the local cluster's kubelet.", "127.0.0.1\tlocalhost", "::1\tlocalhost"]
-    lines += [f"{ip}\t{hostname}" for ip in ips]
-    for alias in aliases:
-        names = alias.get("hostnames")
-        if isinstance(names, list):
-            lines.append("\t".join([str(alias["ip"]), *map(str, names)]))
-    return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
-"""The system calls behind a container that Python 3.11 does not offer.
+"""The system calls behind a container and its network that Python 3.11 does not offer.
 
-Called by ``rootfs`` and ``launcher`` only, in the container's own processes. Linux; errors are
-OSError with what was tried.
+Called by ``kubelet.rootfs`` and ``kubelet.launcher`` in the container's own processes, and by
+``network.hub`` in its own. Linux; errors are OSError with what was tried.
 """
 
 import ctypes
@@ -11,6 +11,7 @@ CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
 
 MS_RDONLY = 0x1
 MS_NOSUID = 0x2
@@ -42,6 +43,23 @@ def unshare(flags: int) -> None:
 def set_namespace(descriptor: int, flag: int) -> None:
     """Join the namespace behind an open ``/proc/PID/ns`` file."""
     _check(_libc.setns(descriptor, flag), f"setns {flag:#x}")
+
+
+def make_user_namespace(flags: int = 0) -> None:
+    """Move into a user namespace of its own, where this user is the same, and all of ``flags``."""
+    user, group = os.geteuid(), os.getegid()
+    unshare(CLONE_NEWUSER | flags)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{user} {user} 1")
+    _write("/proc/self/gid_map", f"{group} {group} 1")
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
 
 
 def mount(

@@ -1,0 +1,87 @@
+"""The way out of the Pods' network: connections to other machines are made here for them.
+
+Opened by ``namespaces``. Nothing of this machine's own network is changed for it, so it needs no
+rights: the Pods' network takes every address outside of it for its own, this program listens there
+on the usual ports, and makes the same connection from this machine. UDP and other ports are not
+passed on: they are refused at once. This machine's loopback addresses are out of reach.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import struct
+from collections.abc import Iterable
+from ipaddress import IPv4Network
+
+logger = logging.getLogger(__name__)
+
+PORTS = (
+    *(20, 21, 22, 80, 443, 636, 873, 989, 990, 1080, 1433, 1521, 2049, 3000, 3128, 3306, 5000),
+    *(5432, 6379, 8000, 8080, 8081, 8200, 8443, 8888, 9000, 9092, 9200, 9418, 27017),
+)
+_CHUNK = 256 * 1024
+_CONNECT_SECONDS = 20.0
+# Closing with this sends a reset, which is what a connection that failed looks like.
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+
+class Egress:
+    """Relays connections until closed."""
+
+    def __init__(self, block: IPv4Network) -> None:
+        """Prepare; what is in ``block`` is not outside."""
+        self._block = block
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, listeners: Iterable[socket.socket]) -> None:
+        """Serve on sockets of the Pods' network that are bound to every address."""
+        for listener in listeners:
+            self._servers.append(await asyncio.start_server(self._take, sock=listener))
+
+    async def close(self) -> None:
+        """End all connections."""
+        for server in self._servers:
+            server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A coroutine here would end in a traceback when it is cancelled, up to Python 3.12.
+        task = asyncio.get_running_loop().create_task(self._relay(reader, writer), name="egress")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # To whom the Pod meant to connect.
+        host, port = writer.get_extra_info("sockname")[:2]
+        try:
+            if ipaddress.ip_address(host) in self._block:
+                raise ConnectionRefusedError
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                far_reader, far_writer = await asyncio.open_connection(host, port)
+        except (OSError, TimeoutError) as e:
+            logger.debug("no way out", extra={"host": host, "port": port, "error": str(e)})
+            inside = writer.get_extra_info("socket")
+            inside.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            writer.transport.abort()
+            return
+        try:
+            await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+        finally:
+            far_writer.close()
+            writer.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy one direction to its end; the other one may go on."""
+    try:
+        while chunk := await reader.read(_CHUNK):
+            writer.write(chunk)
+            await writer.drain()
+        writer.write_eof()
+    except OSError:
+        # The other direction ends by it.
+        writer.close()

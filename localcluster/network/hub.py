@@ -1,0 +1,147 @@
+"""The network of all Pods: a router between them, in a network namespace of its own.
+
+Started by ``hub_process`` as a program of its own, which answers its requests one by one. Nothing
+is pinned anywhere: when this process, the Pods' processes and the sockets handed out are gone, so
+is all of the network. The host's own network is never touched.
+
+A pair of devices leads to each Pod, and each device knows its peer: there is no bridge, which takes
+a thousand ports and has every two Pods ask for each other, more than the kernel likes to remember.
+
+Single-threaded and standard library only, because it makes namespaces and must start fast. The
+kubelet gets sockets made here: a socket works in the namespace it was made in, whoever uses it.
+"""
+
+import marshal
+import os
+import signal
+import socket
+import sys
+
+from localcluster import syscalls
+from localcluster.network.netlink import Netlink
+
+POD_DEVICE = "eth0"
+_MESSAGE_LIMIT = 65536
+_OWN_NAMESPACES = "/proc/self/ns/"
+
+
+def main() -> None:
+    """Set the network up and serve whoever started us until they are gone."""
+    parent, control, is_user, gateway = sys.argv[-4:]
+    with socket.socket(fileno=int(control)) as connection:
+        try:
+            if is_user == "1":
+                syscalls.make_user_namespace(syscalls.CLONE_NEWNET)
+            else:
+                syscalls.unshare(syscalls.CLONE_NEWNET)
+            _tether(int(parent))
+            hub = Hub(gateway)
+        except OSError as error:
+            _answer(connection, 0, str(error.strerror or error), [])
+            return
+        _answer(connection, 0, None, [_open_own("user")] if is_user == "1" else [])
+        _serve(connection, hub)
+
+
+def _tether(parent: int) -> None:
+    """Die with whoever started us. Only now: becoming privileged in a user namespace undoes it."""
+    syscalls.set_parent_death_signal(signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def _open_own(name: str) -> int:
+    return os.open(_OWN_NAMESPACES + name, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _serve(connection: socket.socket, hub: "Hub") -> None:
+    while True:
+        raw = connection.recv(_MESSAGE_LIMIT)
+        if not raw:
+            return
+        number, verb, arguments = marshal.loads(raw)  # noqa: S302 written by our own kubelet
+        try:
+            descriptors = getattr(hub, verb)(*arguments)
+        except OSError as error:
+            _answer(connection, number, str(error.strerror or error), [])
+        else:
+            _answer(connection, number, None, descriptors)
+
+
+def _answer(
+    connection: socket.socket, number: int, error: "str | None", descriptors: "list[int]"
+) -> None:
+    """Answer a request; the open files go along, and are closed here."""
+    socket.send_fds(connection, [marshal.dumps((number, error))], descriptors)
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+class Hub:
+    """The router. Methods but the first are requests; they return open descriptors."""
+
+    def __init__(self, gateway: str) -> None:
+        """Take the gateway's address."""
+        self._gateway = gateway
+        self._namespace = _open_own("net")
+        self._netlink = Netlink()
+        loopback = _find("lo")
+        self._netlink.set_up(loopback)
+        self._netlink.add_address(loopback, gateway)
+        # What a Pod sends elsewhere ends here: refused at once, unless somebody listens for it.
+        self._netlink.take_rest(loopback)
+
+    def attach(self, address: str) -> "list[int]":
+        """Make the network namespace of a Pod, and join it; all goes with its last process."""
+        name, mac = _name_device(address), _build_mac(address)
+        syscalls.unshare(syscalls.CLONE_NEWNET)
+        try:
+            namespace = _open_own("net")
+            try:
+                self._set_up_pod(name, mac, address)
+            except OSError:
+                os.close(namespace)
+                raise
+        finally:
+            syscalls.set_namespace(self._namespace, syscalls.CLONE_NEWNET)
+        device = _find(name)
+        self._netlink.set_up(device, forwards=True)
+        self._netlink.route_to(address, device)
+        self._netlink.add_neighbour(device, address, mac)
+        return [namespace]
+
+    def _set_up_pod(self, name: str, mac: bytes, address: str) -> None:
+        """Set up the Pod's side, in its namespace."""
+        netlink, gateway_mac = Netlink(), _build_mac(self._gateway)
+        try:
+            netlink.set_up(_find("lo"))
+            netlink.add_pair(POD_DEVICE, mac, name, gateway_mac, self._namespace)
+            device = _find(POD_DEVICE)
+            netlink.add_address(device, address)
+            netlink.set_up(device)
+            netlink.route_to(self._gateway, device)
+            netlink.route_rest_by(self._gateway)
+            netlink.add_neighbour(device, self._gateway, gateway_mac)
+        finally:
+            netlink.close()
+
+    def open_socket(self, kind: int, address: str, port: int) -> "list[int]":
+        """Make a socket of this network, bound if a port is given."""
+        made = socket.socket(socket.AF_INET, kind)
+        if port:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind((address, port))
+        return [made.detach()]
+
+
+def _find(device: str) -> int:
+    return socket.if_nametoindex(device)
+
+
+def _name_device(address: str) -> str:
+    return "p" + socket.inet_aton(address).hex()
+
+
+def _build_mac(address: str) -> bytes:
+    """Return a MAC of the kind that everybody may give out."""
+    return b"\x02\xfb" + socket.inet_aton(address)

@@ -1,0 +1,153 @@
+"""A network namespace for each Pod, and a router between them that is in a namespace too.
+
+Made by ``choice``. Every Pod has all ports and an own loopback interface; nothing of it is to be
+seen in this machine's network. The kubelet and the API server take part through sockets that were
+made there.
+"""
+
+import asyncio
+import ipaddress
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from ipaddress import IPv4Network
+from typing import Self
+
+from localcluster import syscalls
+from localcluster.network.addresses import AddressPool
+from localcluster.network.cluster_names import ClusterNames
+from localcluster.network.egress import PORTS, Egress
+from localcluster.network.hub_process import HubProcess
+from localcluster.network.name_server import NameServer, read_upstreams
+from localcluster.network.pod_network import NetworkError, OpenNamespace, Streams
+
+API_PORT = 6443
+DNS_PORT = 53
+# Of the Pods' network, which nobody else can reach.
+ANYWHERE = "0.0.0.0"  # noqa: S104
+
+
+class NamespaceNetwork:
+    """The network; use ``open``."""
+
+    def __init__(self, hub: HubProcess, block: IPv4Network, pool: AddressPool) -> None:
+        """Take over a hub that was just started; ``open`` makes it ready."""
+        self.api_address = f"http://{pool.gateway}:{API_PORT}"
+        self.resolver = str(pool.gateway)
+        self._hub = hub
+        self._block = block
+        self._pool = pool
+        self._user: int | None = None
+        self._names: NameServer | None = None
+        self._egress: Egress | None = None
+        self._opened: dict[str, int] = {}
+
+    @classmethod
+    async def open(
+        cls,
+        block: IPv4Network,
+        serve_api: Callable[[socket.socket], Awaitable[None]],
+        names: ClusterNames,
+        *,
+        in_user_namespace: bool,
+    ) -> Self:
+        """Set the network up.
+
+        Args:
+            block: its addresses.
+            serve_api: has the API server listen on a socket.
+            names: what the name server tells.
+            in_user_namespace: whether Pods live in a user namespace.
+
+        Raises:
+            NetworkError: this host forbids it.
+        """
+        pool = AddressPool(block)
+        hub = HubProcess(str(pool.gateway), in_user_namespace=in_user_namespace)
+        network = cls(hub, block, pool)
+        try:
+            network._user = await hub.ready()
+            # Not every kernel that has namespaces has the devices to join them by.
+            os.close(await hub.attach(str(block.broadcast_address - 1)))
+            names.api_address = str(pool.gateway)
+            await serve_api(await network._listen(API_PORT))
+            await network._serve(names)
+        except BaseException:
+            await network.close()
+            raise
+        return network
+
+    async def _serve(self, names: ClusterNames) -> None:
+        """Have names and the rest of the world within the Pods' reach."""
+        gateway = str(self._pool.gateway)
+        datagrams = await self._hub.open_socket(socket.SOCK_DGRAM, gateway, DNS_PORT)
+        self._names = NameServer(names, read_upstreams())
+        await self._names.start(datagrams, await self._listen(DNS_PORT))
+        self._egress = Egress(self._block)
+        await self._egress.start([await self._listen(port, ANYWHERE) for port in PORTS])
+
+    async def _listen(self, port: int, address: str = "") -> socket.socket:
+        """Bind a socket of the Pods' network, to the gateway's address by default."""
+        address = address or str(self._pool.gateway)
+        return await self._hub.open_socket(socket.SOCK_STREAM, address, port)
+
+    async def attach(self, uid: str) -> tuple[str, ...]:
+        """Return an address that is free.
+
+        Raises:
+            NetworkError: all are taken.
+        """
+        return (self._pool.take(uid),)
+
+    async def open_namespaces(self, uid: str) -> tuple[OpenNamespace, ...]:
+        """Make the Pod's namespace.
+
+        Raises:
+            NetworkError: the kernel refuses.
+        """
+        if uid not in self._opened:
+            self._opened[uid] = await self._hub.attach(self._pool.take(uid))
+        own = ((self._opened[uid], syscalls.CLONE_NEWNET),)
+        # First: it gives the rights to join the other.
+        return own if self._user is None else ((self._user, syscalls.CLONE_NEWUSER), *own)
+
+    async def connect(self, host: str, port: int) -> Streams:
+        """Connect to a Pod, or as this machine to anything else."""
+        if not self._has(host):
+            return await asyncio.open_connection(host, port)
+        try:
+            inside = await self._hub.open_socket(socket.SOCK_STREAM)
+        except NetworkError as e:
+            raise OSError(str(e)) from e
+        try:
+            await asyncio.get_running_loop().sock_connect(inside, (host, port))
+            return await asyncio.open_connection(sock=inside)
+        except BaseException:
+            inside.close()
+            raise
+
+    def _has(self, host: str) -> bool:
+        try:
+            return ipaddress.ip_address(host) in self._block
+        except ValueError:
+            return False
+
+    async def detach(self, uid: str) -> None:
+        """Take address and namespace back."""
+        self._pool.give_back(uid)
+        opened = self._opened.pop(uid, None)
+        if opened is not None:
+            os.close(opened)
+
+    async def close(self) -> None:
+        """End the hub."""
+        if self._names is not None:
+            await self._names.close()
+        if self._egress is not None:
+            await self._egress.close()
+        await self._hub.stop()
+        for descriptor in (*self._opened.values(), self._user):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._opened.clear()
+        self._user = None

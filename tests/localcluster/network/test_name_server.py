@@ -1,0 +1,155 @@
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import dns.asyncquery
+import dns.flags
+import dns.message
+import dns.opcode
+import dns.rcode
+import dns.rdatatype
+import pytest
+
+from localcluster.network.cluster_names import ClusterNames
+from localcluster.network.name_server import NameServer, read_upstreams
+from tests.localcluster.network.test_cluster_names import build_names, build_pod, build_service
+
+pytestmark = [pytest.mark.local, pytest.mark.looptime(False)]  # noqa: FBT003 the marker's
+
+
+class Ports(NamedTuple):
+    udp: int
+    tcp: int
+
+
+@asynccontextmanager
+async def serve(names: ClusterNames) -> AsyncGenerator[Ports]:
+    """Serve on free ports of this machine, without anybody to ask."""
+    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    datagrams.bind(("127.0.0.1", 0))
+    # The number of the one may be taken for the other.
+    listener = socket.create_server(("127.0.0.1", 0))
+    for opened in (datagrams, listener):
+        opened.setblocking(False)  # noqa: FBT003 the standard library's
+    server = NameServer(names, [])
+    await server.start(datagrams, listener)
+    try:
+        yield Ports(datagrams.getsockname()[1], listener.getsockname()[1])
+    finally:
+        await server.close()
+
+
+async def ask(
+    ports: Ports, name: str, kind: str = "A", *, tcp: bool = False
+) -> dns.message.Message:
+    query = dns.message.make_query(name, kind)
+    if tcp:
+        return await dns.asyncquery.tcp(query, "127.0.0.1", port=ports.tcp, timeout=5)
+    return await dns.asyncquery.udp(query, "127.0.0.1", port=ports.udp, timeout=5)
+
+
+def list_texts(answer: dns.message.Message) -> list[str]:
+    return sorted(record.to_text() for rrset in answer.answer for record in rrset)
+
+
+POD = build_pod("a", "10.0.0.2", hostname="zero", subdomain="train")
+DUAL = build_pod("b", "10.0.0.3", status={"podIPs": [{"ip": "10.0.0.3"}, {"ip": "fd00::3"}]})
+PORTS = [{"name": "grpc", "port": 2222}]
+
+
+@pytest.mark.parametrize("transport", ["udp", "tcp"])
+async def test_name_server_answers_for_services(transport: str) -> None:
+    tcp = transport == "tcp"
+    async with serve(build_names(build_service(ports=PORTS), POD, DUAL)) as served:
+        name = "train.default.svc.cluster.local"
+        addresses = await ask(served, name, tcp=tcp)
+        assert list_texts(addresses) == ["10.0.0.2", "10.0.0.3"]
+        assert addresses.flags & dns.flags.AA
+        assert list_texts(await ask(served, name, "AAAA", tcp=tcp)) == ["fd00::3"]
+        ports = await ask(served, f"_grpc._tcp.{name}", "SRV", tcp=tcp)
+        assert list_texts(ports) == [f"0 100 2222 10-0-0-3.{name}.", f"0 100 2222 zero.{name}."]
+        extra = {record.to_text() for rrset in ports.additional for record in rrset}
+        assert extra == {"10.0.0.2", "10.0.0.3", "fd00::3"}
+
+
+async def test_name_server_tells_no_such_name_from_none_of_this_kind() -> None:
+    async with serve(build_names(build_service(), POD)) as served:
+        for name, kind, code in (
+            ("train.default.svc.cluster.local", "AAAA", dns.rcode.NOERROR),
+            ("train.default.svc.cluster.local", "TXT", dns.rcode.NOERROR),
+            ("default.svc.cluster.local", "A", dns.rcode.NOERROR),
+            ("nobody.default.svc.cluster.local", "A", dns.rcode.NXDOMAIN),
+            ("example.com.default.svc.cluster.local", "AAAA", dns.rcode.NXDOMAIN),
+        ):
+            answer = await ask(served, name, kind)
+            assert (name, answer.rcode()) == (name, code)
+            assert answer.answer == []
+            # What a resolver needs to keep the answer for some time.
+            assert [rrset.rdtype for rrset in answer.authority] == [dns.rdatatype.SOA]
+
+
+async def test_name_server_without_anybody_to_ask_fails_at_once() -> None:
+    async with serve(build_names(build_service())) as served:
+        answer = await ask(served, "example.com")
+        assert answer.rcode() == dns.rcode.SERVFAIL
+
+
+async def test_name_server_follows_an_alias_within_the_cluster() -> None:
+    names = build_names(build_service(), POD)
+    alias = {"type": "ExternalName", "externalName": "train.default.svc.cluster.local"}
+    names.apply("ADDED", build_service("alias", **alias))
+    async with serve(names) as served:
+        answer = await ask(served, "alias.default.svc.cluster.local")
+        assert list_texts(answer) == ["10.0.0.2", "train.default.svc.cluster.local."]
+
+
+async def test_name_server_alias_of_itself_ends() -> None:
+    alias = {"type": "ExternalName", "externalName": "train.default.svc.cluster.local"}
+    async with serve(build_names(build_service(**alias))) as served:
+        answer = await ask(served, "train.default.svc.cluster.local")
+        assert {rrset.rdtype for rrset in answer.answer} == {dns.rdatatype.CNAME}
+
+
+async def test_name_server_long_answer_is_asked_for_again_over_tcp() -> None:
+    pods = [build_pod(f"p{i}", f"10.0.{i // 250}.{i % 250 + 2}") for i in range(1000)]
+    async with serve(build_names(build_service(), *pods)) as served:
+        name = "train.default.svc.cluster.local"
+        short = await ask(served, name)
+        assert short.flags & dns.flags.TC
+        assert short.answer == []
+        assert len(list_texts(await ask(served, name, tcp=True))) == 1000
+
+
+async def test_name_server_survives_what_is_no_question() -> None:
+    async with serve(build_names(build_service(), POD)) as served:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.connect(("127.0.0.1", served.udp))
+            client.send(b"\xff" * 40)
+            client.send(dns.message.make_response(dns.message.make_query("x", "A")).to_wire())
+        update = dns.message.make_query("x", "A")
+        update.set_opcode(dns.opcode.NOTIFY)
+        refused = await dns.asyncquery.udp(update, "127.0.0.1", port=served.udp, timeout=5)
+        assert refused.rcode() == dns.rcode.NOTIMP
+        assert list_texts(await ask(served, "train.default.svc.cluster.local")) == ["10.0.0.2"]
+
+
+async def test_name_server_closed_while_a_client_waits_ends() -> None:
+    async with serve(build_names(build_service())) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.tcp)
+        query = dns.message.make_query("svc.cluster.local", "A").to_wire(prepend_length=True)
+        writer.write(query)
+        (length,) = struct.unpack("!H", await reader.readexactly(2))
+        await reader.readexactly(length)
+    assert await reader.read() == b""
+    writer.close()
+
+
+def test_read_upstreams_reads_name_servers_and_forgives_a_missing_file(tmp_path: Path) -> None:
+    path = tmp_path / "resolv.conf"
+    assert read_upstreams(path) == []
+    path.write_text("nameserver 192.0.2.1\nsearch x\nnameserver 192.0.2.2\n")
+    assert read_upstreams(path) == ["192.0.2.1", "192.0.2.2"]

@@ -1,0 +1,248 @@
+"""Pods with network namespaces of their own: real processes, real sockets, real names."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework.kube.resources import SERVICES, Object
+from localcluster.network.choice import NetworkChoice
+from tests.localcluster.kubelet.nodes import (
+    Node,
+    build_container,
+    build_pod,
+    find_condition,
+    run_networked_node,
+)
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+
+# As a gRPC server does: every address, always the same port. Says its name to whoever connects.
+SERVER = """
+import socket
+server = socket.create_server(("", 2222))
+print("listening", flush=True)
+while True:
+    connection, _ = server.accept()
+    connection.sendall(socket.gethostname().encode())
+    connection.close()
+"""
+RESOLVE = """
+import socket, sys
+for name in sys.argv[1:]:
+    try:
+        found = sorted({entry[4][0] for entry in socket.getaddrinfo(name, 2222, socket.AF_INET)})
+    except socket.gaierror as e:
+        found = [e.strerror]
+    print(name, *found, flush=True)
+"""
+
+
+def build_server(name: str, *, is_ready: bool = True, **spec: Any) -> Object:
+    container: Object = {
+        "name": "main",
+        "image": "any",
+        "command": [sys.executable, "-c", SERVER],
+        "readinessProbe": {
+            "tcpSocket": {"port": 2222 if is_ready else 2223},
+            "periodSeconds": 1,
+        },
+    }
+    pod = build_pod(name, container, **spec)
+    pod["metadata"]["labels"] = {"app": "train"}
+    return pod
+
+
+def build_service(name: str, *, cluster_ip: str | None = "None", **spec: Any) -> Object:
+    body: Object = {
+        "selector": {"app": "train"},
+        "ports": [{"name": "grpc", "port": 80, "targetPort": 2222}],
+        **spec,
+    }
+    if cluster_ip:
+        body["clusterIP"] = cluster_ip
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": body,
+    }
+
+
+async def start_server(node: Node, name: str, *, is_ready: bool = True, **spec: Any) -> str:
+    """Start a server and return its address, once it is as ready as it will be."""
+    await node.create(build_server(name, is_ready=is_ready, **spec))
+    await node.wait_for_phase(name, "Running")
+    await node.wait_for_log(name, "listening")
+
+    def is_up(pod: Object) -> bool:
+        ready = find_condition(pod, "Ready").get("status") == "True"
+        return ready is is_ready and bool(pod["status"].get("podIP"))
+
+    pod = await node.wait_for(name, is_up)
+    return str(pod["status"]["podIP"])
+
+
+async def run_python(node: Node, code: str, *words: str, name: str = "client") -> str:
+    """Run a program as a Pod and return what it prints."""
+    container: Object = {
+        "name": "main",
+        "image": "any",
+        "command": [sys.executable, "-c", code, *words],
+    }
+    pod = await node.finish(build_pod(name, container))
+    output = await node.read_log(name)
+    assert pod["status"]["phase"] == "Succeeded", output
+    return output
+
+
+async def resolve(node: Node, *names: str) -> dict[str, list[str]]:
+    lines = (await run_python(node, RESOLVE, *names)).splitlines()
+    return {line.split()[0]: line.split()[1:] for line in lines}
+
+
+ASK = """
+import socket, sys
+for address in sys.argv[1:]:
+    with socket.create_connection((address, 2222), 10) as connection:
+        print(connection.makefile().read(), flush=True)
+"""
+
+
+async def test_pods_on_the_same_port_reach_one_another_by_address(node: Node) -> None:
+    addresses = [await start_server(node, f"w-{i}") for i in range(2)]
+    assert len(set(addresses)) == 2
+    assert await run_python(node, ASK, *addresses) == "w-0\nw-1\n"
+
+
+async def test_service_name_is_that_of_its_ready_pods(node: Node) -> None:
+    for service in (
+        build_service("train"),
+        build_service("everybody", publishNotReadyAddresses=True),
+        build_service("balanced", cluster_ip=None),
+    ):
+        await node.client.create(SERVICES, "default", service)
+    ready = sorted([await start_server(node, f"w-{i}") for i in range(2)])
+    unready = await start_server(node, "late", is_ready=False)
+    found = await resolve(
+        node,
+        "train",
+        "train.default",
+        "train.default.svc.cluster.local",
+        "balanced",
+        "everybody",
+        "nobody.default.svc.cluster.local",
+    )
+    assert found["train"] == ready
+    assert found["train.default"] == ready
+    assert found["train.default.svc.cluster.local"] == ready
+    assert found["balanced"] == ready
+    assert found["everybody"] == sorted([*ready, unready])
+    assert found["nobody.default.svc.cluster.local"] == ["Name", "or", "service", "not", "known"]
+
+
+async def test_pod_with_hostname_and_subdomain_has_a_name_and_knows_it(node: Node) -> None:
+    await node.client.create(SERVICES, "default", build_service("train"))
+    address = await start_server(node, "w-0", hostname="zero", subdomain="train")
+    found = await resolve(node, "zero.train", "zero.train.default.svc.cluster.local", "zero")
+    assert found["zero.train"] == [address]
+    assert found["zero.train.default.svc.cluster.local"] == [address]
+    assert found["zero"] != [address]
+    container = build_container("hostname; getent hosts one; getent hosts alias; cat /etc/hosts")
+    pod = build_pod("own", container, hostname="one", subdomain="train")
+    pod["spec"]["hostAliases"] = [{"ip": "192.0.2.9", "hostnames": ["alias"]}]
+    ended = await node.finish(pod)
+    output = await node.read_log("own")
+    own = ended["status"]["podIP"]
+    assert output.startswith("one\n")
+    assert f"{own}\tone.train.default.svc.cluster.local\tone\n" in output
+    assert "192.0.2.9" in output
+
+
+async def test_pod_reaches_the_api_server_and_no_server_of_this_machine(node: Node) -> None:
+    script = """
+import os, socket, urllib.request, urllib.error
+host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+try:
+    urllib.request.urlopen(f"http://{host}:{port}/api")
+except urllib.error.HTTPError as e:
+    print(e.code)
+print(socket.gethostbyname("kubernetes.default") == host)
+port = int(os.environ["MACHINE_PORT"])
+for address in ("127.0.0.1", host):
+    try:
+        socket.create_connection((address, port), 5)
+    except ConnectionRefusedError:
+        print("refused")
+"""
+    container: Object = {"name": "main", "image": "any", "command": [sys.executable, "-c", script]}
+    port = node.address.rpartition(":")[2]
+    container["env"] = [{"name": "MACHINE_PORT", "value": port}]
+    await node.finish(build_pod("client", container))
+    assert await node.read_log("client") == "401\nTrue\nrefused\nrefused\n"
+
+
+async def test_containers_of_a_pod_share_its_loopback_interface(node: Node) -> None:
+    ask = "until exec 3<>/dev/tcp/127.0.0.1/2222; do sleep 0.1; done 2>/dev/null; cat <&3; exit 0"
+    server = {"name": "server", "image": "any", "command": [sys.executable, "-c", SERVER]}
+    client = {"name": "main", "image": "any", "command": ["bash", "-c", ask]}
+    await node.create(build_pod("both", client, server))
+    await node.wait_for_phase("both", "Running")
+    await node.wait_for_log("both", "both")
+
+
+async def test_http_and_exec_probes_and_hooks_work_inside(node: Node) -> None:
+    serve = [sys.executable, "-m", "http.server", "8080", "--bind", "0.0.0.0"]
+    port = {"name": "web", "containerPort": 8080}
+    touch = "exec 3<>/dev/tcp/127.0.0.1/8080; touch $HOME/up"
+    container: Object = {
+        "name": "main",
+        "image": "any",
+        "command": serve,
+        "ports": [port],
+        "env": [{"name": "HOME", "value": "/scratch"}],
+        "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+        "lifecycle": {
+            "postStart": {
+                "exec": {"command": ["bash", "-c", f"until ({touch}); do sleep 0.1; done"]}
+            }
+        },
+        "startupProbe": {"exec": {"command": ["test", "-e", "/scratch/up"]}, "periodSeconds": 1},
+        "readinessProbe": {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 1},
+    }
+    await node.create(build_pod("web", container, volumes=[{"name": "scratch", "emptyDir": {}}]))
+    await node.wait_for("web", lambda p: find_condition(p, "Ready").get("status") == "True")
+
+
+async def test_processes_of_a_pod_hold_no_namespace_open(node: Node) -> None:
+    look = "ls -l /proc/self/fd"
+    hook = {"exec": {"command": ["sh", "-c", f"{look} >/scratch/fds"]}}
+    container = build_container(
+        f"{look}; until [ -e /scratch/fds ]; do sleep 0.1; done; cat /scratch/fds",
+        volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}],
+        lifecycle={"postStart": hook},
+    )
+    await node.finish(build_pod("p", container, volumes=[{"name": "scratch", "emptyDir": {}}]))
+    output = await node.read_log("p")
+    assert output.count("/proc/") >= 2
+    assert "net:[" not in output
+
+
+async def test_two_clusters_at_once_do_not_meet(tmp_path: Path) -> None:
+    options = {"network": NetworkChoice.NAMESPACE}
+    async with (
+        run_networked_node(tmp_path / "one", **options) as one,
+        run_networked_node(tmp_path / "two", **options) as two,
+    ):
+        addresses = await asyncio.gather(start_server(one, "of-one"), start_server(two, "of-two"))
+        assert await run_python(one, ASK, addresses[0]) == "of-one\n"
+        assert await run_python(two, ASK, addresses[1]) == "of-two\n"
+
+
+async def test_pod_of_the_host_network_is_on_this_machine(node: Node) -> None:
+    ask = f"exec 3<>/dev/tcp/127.0.0.1/{node.address.rpartition(':')[2]} && echo reached"
+    container = build_container("unused") | {"command": ["bash", "-c", ask]}
+    await node.finish(build_pod("host", container, hostNetwork=True))
+    assert await node.read_log("host") == "reached\n"
