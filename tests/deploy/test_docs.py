@@ -18,7 +18,7 @@ ROOT = manifests.DEPLOY.parent
 DOCS = ROOT / "docs"
 OPERATIONS = (DOCS / "operations.md").read_text(encoding="utf-8")
 MIGRATION = (DOCS / "migration.md").read_text(encoding="utf-8")
-PAGES = [DOCS / "operations.md", DOCS / "migration.md", manifests.AGENTS_README_FILE]
+PAGES = [DOCS / "operations.md", DOCS / "migration.md", manifests.DEPLOY / "agents" / "README.md"]
 SUFFIXES = ("_bucket", "_sum", "_count")
 
 

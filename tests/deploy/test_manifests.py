@@ -82,7 +82,7 @@ def test_deployment_when_the_version_moves_gets_the_new_tag(
     rendered = manifests.render_all()
     for path in (manifests.DEPLOYMENT_FILE, manifests.INSTALL_FILE):
         assert "framework-controller:9.8.7 " in rendered[path]
-    assert "framework-barrier:9.8.7\n" in rendered[manifests.AGENTS_README_FILE]
+    assert "framework-barrier:9.8.7\n" in rendered[manifests.DEPLOY / "agents" / "README.md"]
 
 
 def test_deployment_gives_the_controller_options_it_has() -> None:
