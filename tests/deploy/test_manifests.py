@@ -36,7 +36,7 @@ POD_SPEC = find("Deployment", INSTALLED)["spec"]["template"]["spec"]
 
 
 @pytest.mark.parametrize(
-    "path", list(manifests.render_all()), ids=lambda p: str(p.relative_to(DEPLOY))
+    "path", list(manifests.render_all()), ids=lambda p: str(p.relative_to(manifests.ROOT))
 )
 def test_generated_file_is_fresh(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == manifests.render_all()[path]
