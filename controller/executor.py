@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
-from http import HTTPStatus
 from typing import assert_never
 
 from controller.core.actions import (
@@ -123,7 +122,7 @@ class Executor:
         now = self._clock.now()
         for entry in self._store.walk():
             for key, failure in list(entry.failures.items()):
-                if failure.code == 0 or failure.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                if failure.is_unknown:
                     entry.failures[key] = replace(failure, count=0, not_before=now)
                     keys.add(entry.key)
         return keys
@@ -211,7 +210,7 @@ class Executor:
                 action.name,
                 uid=action.uid,
                 grace_seconds=action.grace_seconds,
-                propagation="Foreground" if action.is_foreground else None,
+                propagation=action.propagation,
                 timeout_seconds=ACTION_TIMEOUT_SECONDS,
             )
         except NotFoundError as e:

@@ -1,8 +1,10 @@
 """Lanes: which unsent action goes next, fairly between Frameworks and carefully after errors.
 
 Called by the executor only. Each Framework has a lane; the newest decision replaces what its lane
-has not sent. Lanes take turns. A lane starts slowly after an error: one request, then twice as
-many with each success (the slow start of the Kubernetes job controllers).
+has not sent. Lanes take turns: one action each, or a small gang's when there are more lanes than
+may send at once, because a gang that comes up together changes its status fewer times. A lane
+starts slowly after an error: one request, then twice as many with each success (the slow start of
+the Kubernetes job controllers).
 """
 
 from collections import OrderedDict
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 from controller.core.actions import Action, ActionKey
 
 MAX_WINDOW = 64
+_LONG_TURN = 8
 
 
 @dataclass(slots=True)
@@ -19,6 +22,8 @@ class _Lane:
     waiting: OrderedDict[ActionKey, Action] = field(default_factory=OrderedDict)
     running: int = 0
     window: int = MAX_WINDOW
+    taken: int = 0
+    """In its present turn."""
 
 
 class Lanes:
@@ -60,13 +65,25 @@ class Lanes:
             return None
         for key in list(self._lanes):
             lane = self._lanes[key]
-            self._lanes.move_to_end(key)
-            if lane.waiting and lane.running < lane.window:
-                _, action = lane.waiting.popitem(last=False)
-                lane.running += 1
-                self._running += 1
-                return key, action
+            if not lane.waiting or lane.running >= lane.window:
+                self._end_turn(key, lane)
+                continue
+            _, action = lane.waiting.popitem(last=False)
+            lane.running += 1
+            self._running += 1
+            lane.taken += 1
+            if lane.taken >= self._turn:
+                self._end_turn(key, lane)
+            return key, action
         return None
+
+    @property
+    def _turn(self) -> int:
+        return 1 if len(self._lanes) <= self._limit else _LONG_TURN
+
+    def _end_turn(self, key: str, lane: _Lane) -> None:
+        lane.taken = 0
+        self._lanes.move_to_end(key)
 
     def finish(self, key: str, *, is_failed: bool) -> None:
         """Say that an action taken was answered."""

@@ -14,7 +14,7 @@ from controller.core.actions import Action
 from controller.core.decide import decide
 from controller.core.decision import Decision
 from controller.core.settings import Settings
-from controller.entry import Entry
+from controller.entry import Entry, Refusal
 from controller.executor import Executor
 from controller.fence import OPEN, Fence
 from controller.history_log import HistoryLog
@@ -24,6 +24,7 @@ from controller.reporter import Reporter
 from controller.store import Store
 from controller.workqueue import WorkQueue
 from controller.writer import Writer
+from framework.api.types import FrameworkStatus
 from framework.clock import Clock
 from framework.kube.backoff import Backoff
 
@@ -33,13 +34,22 @@ logger = logging.getLogger(__name__)
 # times the cost of a decision.
 COALESCE_SECONDS = 0.1
 COALESCE_COST_FACTOR = 5.0
-# A large Framework's events are decided together: a decision may take this share of the time.
+# While a gang comes up or goes away more changes are certain: they share their writes.
+PATIENCE_SECONDS = 0.25
+# A large Framework's events are decided together: a decision may take this share of the time. So
+# are those of any Framework while the server is slow: for this share of a status write.
 DECISION_SHARE = 4.0
+SLOWNESS_SHARE = 0.25
+_MAX_PAUSE_SECONDS = 0.1
 _MIN_PAUSE_SECONDS = 0.005
 # What waits for the API server is tried when it is back: evenly over so long, or sooner if few.
 _RETRY_SPREAD_SECONDS = 1.0
 _RETRY_STEP_SECONDS = 0.005
 _LAST_WRITERS = 16
+# A status the server refused for good is tried again at most so rarely, until the spec changes.
+_REFUSED_MAX_SECONDS = 60.0
+# As long as the server asks us to wait, but not for ever.
+_MAX_WAIT_SECONDS = 300.0
 
 
 class Worker:
@@ -72,6 +82,7 @@ class Worker:
         self._fence = fence
         self._backoffs: dict[str, Backoff] = {}
         self._next_decision_at: dict[str, float] = {}
+        self._refused: dict[str, Backoff] = {}
         # Keys that came up while nothing may be decided, and those with changes yet unwritten.
         self._paused: set[str] = set()
         self._deferred: set[str] = set()
@@ -99,9 +110,7 @@ class Worker:
                 # A bug, or a status so absurd that it broke an assumption: only this one waits.
                 logger.exception("decision failed", extra={"framework": key})
                 self._metrics.count_decision_failure()
-                self._reporter.report_undecidable(self._store.find(key), e)
-                self._executor.submit(key, ())
-                self._retry_later(key)
+                await self._give_up(key, e)
             finally:
                 self._queue.done(key)
                 self._busy.discard(key)
@@ -157,7 +166,7 @@ class Worker:
         if entry is None:
             self._forget(key)
             return
-        pause = self._next_decision_at.get(key, 0.0) - self._clock.monotonic()
+        pause = self._find_pause(entry)
         if pause > 0:
             self._queue.add_after(key, pause)
             return
@@ -166,13 +175,55 @@ class Worker:
             return
         decision = self._decide(entry)
         if decision is None:
-            self._executor.submit(key, ())
-            self._reporter.report_fault(entry)
-            self._store.forget_if_empty(key)
-            if self._store.find(key) is None:
-                self._forget(key)
+            await self._leave(entry)
             return
         await self._carry_out(entry, decision)
+
+    async def _leave(self, entry: Entry) -> None:
+        """Leave a Framework alone that is gone, or cannot be read."""
+        self._executor.submit(entry.key, ())
+        self._reporter.report_fault(entry)
+        if entry.fault is not None:
+            await self._write_blocked(entry, "UnreadableFramework", str(entry.fault))
+        self._store.forget_if_empty(entry.key)
+        if self._store.find(entry.key) is None:
+            self._forget(entry.key)
+
+    async def _give_up(self, key: str, error: Exception) -> None:
+        """Leave a Framework alone for a while about which nothing could be decided."""
+        self._executor.submit(key, ())
+        self._retry_later(key)
+        entry = self._store.find(key)
+        if entry is None:
+            return
+        text = f"its status breaks an assumption, so it is left alone: {error}"
+        self._reporter.report_blocked(entry, "UndecidableFramework", text)
+        await self._write_blocked(entry, "UndecidableFramework", text)
+
+    async def _tell_refusal(self, entry: Entry, refusal: Refusal) -> None:
+        """Say that the server takes no such status; try again seldom, or when the spec changed."""
+        backoff = self._refused.setdefault(entry.key, Backoff(1.0, 2.0, _REFUSED_MAX_SECONDS))
+        self._next_decision_at[entry.key] = self._clock.monotonic() + backoff.next_bound_seconds()
+        self._reporter.report_blocked(entry, "StatusRefused", refusal.message)
+        await self._write_blocked(entry, "StatusRefused", refusal.message)
+
+    async def _write_blocked(self, entry: Entry, reason: str, message: str) -> None:
+        try:
+            if not await self._writer.write_blocked(entry, reason, message):
+                self._retry_later(entry.key)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            # Whatever is stored there: it must not stop the worker.
+            logger.exception("condition not written", extra={"framework": entry.key})
+            self._retry_later(entry.key)
+
+    def _find_pause(self, entry: Entry) -> float:
+        """Find for how long nothing is to be decided yet."""
+        framework, refusal = entry.framework, entry.refusal
+        if framework and refusal and framework.metadata.generation != refusal.generation:
+            return 0.0
+        return self._next_decision_at.get(entry.key, 0.0) - self._clock.monotonic()
 
     def _decide(self, entry: Entry) -> Decision | None:
         snapshot = observe(entry, self._clock.now())
@@ -184,8 +235,10 @@ class Worker:
         spent = self._clock.monotonic() - started
         entry.decision_seconds = spent
         self._metrics.observe_decision(spent)
-        if spent * DECISION_SHARE > _MIN_PAUSE_SECONDS:
-            self._next_decision_at[entry.key] = started + spent * (1 + DECISION_SHARE)
+        slowness = min(self._writer.write_seconds * SLOWNESS_SHARE, _MAX_PAUSE_SECONDS)
+        pause = max(spent * DECISION_SHARE, slowness)
+        if pause > _MIN_PAUSE_SECONDS:
+            self._next_decision_at[entry.key] = started + spent + pause
         return decision
 
     async def _carry_out(self, entry: Entry, decision: Decision) -> None:
@@ -195,15 +248,12 @@ class Worker:
             # Someone else wrote our status: it is ours.
             status = before.status
         actions: Iterable[Action] = decision.actions
-        is_deferred = status is not None and not decision.is_urgent and not self._may_write(entry)
+        is_deferred = status is not None and self._must_wait(entry, decision)
         if is_deferred:
             actions = (action for action in decision.actions if action.is_settled)
         elif status is not None:
-            if not await self._writer.write_status(entry, status):
-                self._executor.submit(entry.key, ())
-                self._retry_later(entry.key)
+            if not await self._persist(entry, status):
                 return
-            self._deferred.discard(entry.key)
             self._reporter.report_change(before, status, decision.events)
         if not is_deferred:
             self._history.log(decision.snapshots)
@@ -224,14 +274,30 @@ class Worker:
         else:
             self._retry_later(entry.key)
 
-    def _may_write(self, entry: Entry) -> bool:
-        """Tell whether an informative change has waited long enough for others to join it."""
+    async def _persist(self, entry: Entry, status: FrameworkStatus) -> bool:
+        """Write a status; without it nothing that was decided is sent."""
+        if await self._writer.write_status(entry, status):
+            if self._refused.pop(entry.key, None):
+                self._next_decision_at.pop(entry.key, None)
+            self._deferred.discard(entry.key)
+            return True
+        self._executor.submit(entry.key, ())
+        self._retry_later(entry.key)
+        if entry.refusal is not None:
+            await self._tell_refusal(entry, entry.refusal)
+        return False
+
+    def _must_wait(self, entry: Entry, decision: Decision) -> bool:
+        """Tell whether an informative change must wait for others to join it."""
+        if decision.is_urgent:
+            return False
         if entry.changed_at is None:
             entry.changed_at = self._clock.monotonic()
-        return self._coalesce_seconds(entry) <= 0
+        return self._coalesce_seconds(entry, decision) > 0
 
-    def _coalesce_seconds(self, entry: Entry) -> float:
-        window = max(COALESCE_SECONDS, COALESCE_COST_FACTOR * entry.decision_seconds)
+    def _coalesce_seconds(self, entry: Entry, decision: Decision) -> float:
+        least = PATIENCE_SECONDS if decision.is_patient else COALESCE_SECONDS
+        window = max(least, COALESCE_COST_FACTOR * entry.decision_seconds)
         return (entry.changed_at or 0.0) + window - self._clock.monotonic()
 
     def _schedule(self, entry: Entry, decision: Decision, *, is_deferred: bool) -> None:
@@ -239,13 +305,18 @@ class Worker:
             self._queue.add(entry.key)
         if is_deferred:
             self._deferred.add(entry.key)
-            self._queue.add_after(entry.key, self._coalesce_seconds(entry))
+            self._queue.add_after(entry.key, self._coalesce_seconds(entry, decision))
         if decision.wake_at is not None:
             self._queue.add_after(entry.key, _seconds_until(decision.wake_at, self._clock.now()))
 
     def _retry_later(self, key: str) -> None:
         backoff = self._backoffs.setdefault(key, Backoff(0.1, 2.0, 10.0))
         self._queue.add_after(key, backoff.next_bound_seconds())
+        entry = self._store.find(key)
+        if entry is not None and entry.retry_after_seconds:
+            wait = min(entry.retry_after_seconds, _MAX_WAIT_SECONDS)
+            entry.retry_after_seconds = 0.0
+            self._next_decision_at[key] = self._clock.monotonic() + wait
 
     def _forget(self, key: str) -> None:
         self._executor.forget(key)
@@ -253,6 +324,7 @@ class Worker:
         self._backoffs.pop(key, None)
         self._deferred.discard(key)
         self._next_decision_at.pop(key, None)
+        self._refused.pop(key, None)
 
 
 def _seconds_until(at: datetime, now: datetime) -> float:

@@ -21,6 +21,16 @@ class Verb(StrEnum):
     GET = "get"
 
 
+class Propagation(StrEnum):
+    """What a delete does to the objects that the deleted one owns; without one the server asks it.
+
+    BACKGROUND lets the object go at once, whatever its finalizers for the garbage collector say.
+    """
+
+    FOREGROUND = "Foreground"
+    BACKGROUND = "Background"
+
+
 class ObjectKind(StrEnum):
     """The kinds the controller acts on."""
 
@@ -51,6 +61,7 @@ class CreateConfigMap:
     identity: str
     cause: str
     is_settled: bool = False
+    is_patient: bool = False
 
     @property
     def key(self) -> ActionKey:
@@ -68,6 +79,7 @@ class CreatePod:
     identity: str
     cause: str
     is_settled: bool = False
+    is_patient: bool = False
 
     @property
     def key(self) -> ActionKey:
@@ -80,6 +92,7 @@ class DeleteObject:
     """Delete one instance, by UID. ``grace_seconds`` None leaves the grace to the object.
 
     ``is_settled``: nothing it relies on waits to be persisted (also on the creates).
+    ``is_patient``: nobody waits for it while other Tasks go on.
     """
 
     kind: ObjectKind
@@ -87,8 +100,9 @@ class DeleteObject:
     uid: str
     cause: str
     grace_seconds: int | None = None
-    is_foreground: bool = False
+    propagation: Propagation | None = None
     is_settled: bool = False
+    is_patient: bool = False
 
     @property
     def key(self) -> ActionKey:
@@ -105,6 +119,7 @@ class GetObject:
     name: str
     cause: str
     is_settled: bool = True
+    is_patient: bool = False
 
     @property
     def key(self) -> ActionKey:

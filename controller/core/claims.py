@@ -6,12 +6,12 @@ Called by the two machines. Source: FRAMEWORK, "Write order" (absence, adoption,
 from dataclasses import replace
 from datetime import timedelta
 
-from controller.core.actions import DeleteObject, GetObject, ObjectKind, identify_attempt
+from controller.core.actions import DeleteObject, GetObject, ObjectKind, Verb, identify_attempt
 from controller.core.draft import Draft, RoleDraft
 from controller.core.settings import CONFIRMATION_SECONDS
 from framework.api import constants, naming
 from framework.api.pods import ConfigMapView, PodView
-from framework.api.states import FrameworkState, TaskState
+from framework.api.states import TASK_ENDED, FrameworkState, TaskState
 from framework.api.types import TaskStatus
 
 
@@ -79,15 +79,55 @@ def is_adoptable_pod(draft: Draft, task: TaskStatus, pod: PodView) -> bool:
     )
 
 
+def is_name_awaited(draft: Draft, name: str) -> bool:
+    """Tell whether a Pod's name will be free: who has it now goes away, or is made to go.
+
+    Who else has it is not ours: the server says so, and then the user is told.
+    """
+    pod = draft.snapshot.pods.get(name)
+    return pod is not None and (pod.is_terminating or _is_controlled_by_attempt(draft, pod))
+
+
 def delete_unclaimed_pods(draft: Draft) -> None:
     """Delete the attempt's Pods that no Task entry claims: uncounted, in every state."""
     claimed = {task.attempt_status.pod_uid for _, task in draft.walk_tasks()}
     for pod in draft.snapshot.pods.values():
-        if pod.uid in claimed or pod.is_terminating or not _is_controlled_by_attempt(draft, pod):
+        if pod.uid in claimed or not _is_controlled_by_attempt(draft, pod):
             continue
-        if not _is_awaited(draft, pod):
+        if pod.is_terminating:
+            role = _find_role(draft, pod)
+            if role is not None:
+                force_deletion(draft, role, pod)
+        elif not _is_awaited(draft, pod):
             cause = "no Task claims it"
             draft.act(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause))
+
+
+def force_deletion(draft: Draft, role: RoleDraft, pod: PodView) -> None:
+    """Delete a terminating Pod at once whose time to end gracefully is over."""
+    timeout = role.status.pod_graceful_deletion_timeout_seconds
+    if timeout is None or pod.deletion_time is None:
+        return
+    # Deletion began a grace period before the time in the Pod's metadata.
+    if draft.has_elapsed(pod.deletion_time, timeout - pod.deletion_grace_seconds):
+        cause = f"graceful deletion took longer than {timeout} s"
+        draft.act(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause, grace_seconds=0))
+
+
+def is_attempt_empty(draft: Draft) -> bool:
+    """Tell whether every Pod of the attempt is known to be gone, and none can come any more.
+
+    A create whose answer was lost may be carried out late: then nothing is known.
+    """
+    unanswered = [key for key, failure in draft.snapshot.failures.items() if failure.is_unknown]
+    is_any_to_come = draft.is_any_pod_create_in_flight or any(
+        (key.verb, key.kind) == (Verb.CREATE, ObjectKind.POD) for key in unanswered
+    )
+    return (
+        not is_any_to_come
+        and all(task.state in TASK_ENDED for _, task in draft.walk_tasks())
+        and not any(_is_controlled_by_attempt(draft, p) for p in draft.snapshot.pods.values())
+    )
 
 
 def look_up(draft: Draft, kind: ObjectKind, name: str, cause: str) -> None:
@@ -131,10 +171,13 @@ def _is_controlled_by_attempt(draft: Draft, pod: PodView) -> bool:
 
 
 def _is_awaited(draft: Draft, pod: PodView) -> bool:
-    parsed = naming.parse_pod_name(pod.name)
-    if parsed is None:
+    role, parsed = _find_role(draft, pod), naming.parse_pod_name(pod.name)
+    if role is None or parsed is None or parsed[1].index >= len(role.tasks):
         return False
-    for role in draft.roles:
-        if role.name == parsed[1].role and parsed[1].index < len(role.tasks):
-            return is_adoptable_pod(draft, role.tasks[parsed[1].index], pod)
-    return False
+    return is_adoptable_pod(draft, role.tasks[parsed[1].index], pod)
+
+
+def _find_role(draft: Draft, pod: PodView) -> RoleDraft | None:
+    parsed = naming.parse_pod_name(pod.name)
+    name = parsed[1].role if parsed else None
+    return next((role for role in draft.roles if role.name == name), None)

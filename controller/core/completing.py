@@ -98,8 +98,17 @@ def _tell_lost_tasks(draft: Draft) -> None:
         return
     lost = complete_task(POD_EXTERNAL_DELETED, "Pod was deleted by others")
     for role, task in draft.walk_tasks():
-        if task.attempt_status.pod_uid is not None:
+        if task.attempt_status.pod_uid is not None and not _is_orphaned(draft, task):
             set_task_completion(draft, role, task, lost)
+
+
+def _is_orphaned(draft: Draft, task: TaskStatus) -> bool:
+    """Tell whether a Task's Pod outlives its ConfigMap, which was deleted without it."""
+    attempt = task.attempt_status
+    pod = draft.snapshot.pods.get(attempt.pod_name)
+    if pod is None or pod.uid != attempt.pod_uid or pod.is_terminating:
+        return False
+    return pod.owner is None or pod.owner.uid != draft.status.attempt_status.configmap_uid
 
 
 def _end_for_good(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:

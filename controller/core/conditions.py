@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from controller.core import claims
 from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.decision import EventType
 from controller.core.draft import Draft
 from controller.core.roster_policy import RosterOutcome
 from controller.core.snapshot import Failure
@@ -25,7 +26,7 @@ BLOCKED = "Blocked"
 
 # A refusal that came so often is no hiccup.
 _BLOCKED_AFTER_FAILURES = 3
-_MAX_MESSAGE = 512
+MAX_MESSAGE = 512
 _CONFLICT = 409
 
 
@@ -49,6 +50,7 @@ def update_conditions(
         COMPLETED: _answer_completed(draft),
         BLOCKED: _answer_blocked(draft),
     }
+    _tell_blocked(draft, old.get(BLOCKED), answers[BLOCKED])
     conditions = tuple(
         _update(draft, old.get(type_), type_, answer) for type_, answer in answers.items()
     )
@@ -69,9 +71,15 @@ def _update(draft: Draft, old: Condition | None, type_: str, answer: _Answer) ->
         observed_generation=draft.snapshot.framework.metadata.generation or None,
         transition_time=old.transition_time if old and is_same else draft.now,
         reason=answer.reason,
-        message=answer.message[:_MAX_MESSAGE],
+        message=answer.message[:MAX_MESSAGE],
         extra=old.extra if old else {},
     )
+
+
+def _tell_blocked(draft: Draft, old: Condition | None, answer: _Answer) -> None:
+    is_known = old is not None and (old.status, old.reason) == ("True", answer.reason)
+    if answer.is_true and not is_known:
+        draft.tell(EventType.WARNING, answer.reason, answer.message)
 
 
 def _answer_gang_ready(draft: Draft, outcome: RosterOutcome, old: Condition | None) -> _Answer:

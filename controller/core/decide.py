@@ -8,7 +8,7 @@ decision's status write persists.
 
 from dataclasses import replace
 
-from controller.core import framework_machine
+from controller.core import framework_machine, patience
 from controller.core.actions import Action, CreateConfigMap, CreatePod
 from controller.core.births import new_framework_status
 from controller.core.claims import look_up_unconfirmed
@@ -42,14 +42,11 @@ def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
     status = _describe(draft, outcome)
     framework = replace(draft.snapshot.framework, status=status)
     is_changed = status != draft.persisted
-    is_awaited = (
-        draft.is_unfinished
-        or outcome.publication is not None
-        or any(not action.is_settled for action in draft.actions)
-    )
+    is_urgent = is_changed and (draft.is_urgent or _is_awaited(draft, outcome, status))
     return Decision(
         status=status if is_changed else None,
-        is_urgent=is_changed and (draft.is_urgent or is_awaited),
+        is_urgent=is_urgent,
+        is_patient=is_changed and not is_urgent and patience.is_in_motion(status),
         is_unfinished=draft.is_unfinished,
         publication=outcome.publication,
         looked_at=outcome.looked_at,
@@ -58,6 +55,15 @@ def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
         snapshots=tuple(draft.snapshots),
         wake_at=draft.wake_at,
     )
+
+
+def _is_awaited(draft: Draft, outcome: RosterOutcome, status: FrameworkStatus) -> bool:
+    """Tell whether another pass, a release or an action waits for the status to be written."""
+    is_release = outcome.publication is not None and not outcome.is_patient
+    unsettled = [action for action in draft.actions if not action.is_settled]
+    if draft.is_unfinished or is_release or any(not a.is_patient for a in unsettled):
+        return True
+    return bool(unsettled) and not patience.is_going_on(status)
 
 
 def _describe(draft: Draft, outcome: RosterOutcome) -> FrameworkStatus:

@@ -64,12 +64,14 @@ class Decision:
     """The outcome of one pass over a Framework.
 
     ``status``: to be written, None if nothing changed. ``is_urgent``: an action, a release or
-    another pass waits for that write; otherwise it may be coalesced. ``is_unfinished``: decide
-    again as soon as the status is written. ``looked_at``: when the gang's progress was looked at.
+    another pass waits for that write; otherwise it may be coalesced. ``is_patient``: it may be for
+    long, as more is known to come. ``is_unfinished``: decide again as soon as the status is
+    written. ``looked_at``: when the gang's progress was looked at.
     """
 
     status: FrameworkStatus | None = None
     is_urgent: bool = False
+    is_patient: bool = False
     is_unfinished: bool = False
     publication: Publication | None = None
     looked_at: datetime | None = None

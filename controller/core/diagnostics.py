@@ -15,7 +15,8 @@ from framework.api.types import (
 # Shared by all Tasks. Diagnostics compress badly and the object's limit is 1.5 MiB.
 _TOTAL_CHARACTERS = 512 * 1024
 _MIN_CHARACTERS = 96
-_MAX_CHARACTERS = 8192
+# More than a kubelet reports of a Pod, so that nothing of a small gang is cut.
+_MAX_CHARACTERS = 64 * 1024
 _CUT = "...(cut)"
 
 

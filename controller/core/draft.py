@@ -8,9 +8,9 @@ along the tables.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
-from controller.core.actions import Action, ObjectKind, Verb
+from controller.core.actions import Action, ActionKey, ObjectKind, Verb
 from controller.core.decision import Event, EventType, ObjectSnapshot
 from controller.core.settings import Settings
 from controller.core.snapshot import Snapshot
@@ -20,10 +20,13 @@ from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
     FrameworkSpec,
     FrameworkStatus,
+    TaskAttemptCompletionStatus,
     TaskRoleSpec,
     TaskRoleStatus,
     TaskStatus,
 )
+
+Refusals: TypeAlias = dict[ActionKey, TaskAttemptCompletionStatus]
 
 
 @dataclass(slots=True)
@@ -71,6 +74,8 @@ class Draft:
         # A Task of the gang became Completed in this pass: the completion policy is to be asked.
         self.has_newly_completed = False
         self.is_urgent = False
+        # Pods that will never be created, and why; None until somebody asks.
+        self.refusals: Refusals | None = None
         self._creates_in_flight = {
             (key.kind, key.name) for key in snapshot.in_flight if key.verb is Verb.CREATE
         }

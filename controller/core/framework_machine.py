@@ -15,7 +15,7 @@ from controller.core import (
     retention,
     scaling,
 )
-from controller.core.actions import CreateConfigMap, DeleteObject, ObjectKind
+from controller.core.actions import CreateConfigMap, DeleteObject, ObjectKind, Propagation
 from controller.core.decision import SnapshotTrigger
 from controller.core.draft import Draft, RoleDraft
 from controller.core.retry_policy import RetryDecision, decide_retry, draw_delay_seconds
@@ -69,7 +69,7 @@ def _retain(draft: Draft) -> None:
                 meta.name,
                 meta.uid,
                 cause,
-                is_foreground=True,
+                propagation=Propagation.FOREGROUND,
             ),
         )
         if is_sent:
@@ -118,7 +118,7 @@ def _retry_or_complete(draft: Draft) -> None:
         _retain(draft)
         return
     if retries.retry_delay_seconds is None and decision.is_conflict:
-        retries = replace(retries, retry_delay_seconds=_draw_delay(draft))
+        retries = replace(retries, retry_delay_seconds=_draw_delay(draft) or None)
         draft.update(retry_policy_status=retries)
     if draft.persisted is None or draft.persisted.state is not _S.ATTEMPT_COMPLETED:
         # The retry must not be seen before the end of what it retries.
@@ -175,10 +175,11 @@ def _create(draft: Draft) -> bool:
     name = draft.status.attempt_status.configmap_name
     if draft.spec.execution_type is ExecutionType.STOP:
         return _stop_before_creation(draft, name)
-    if draft.snapshot.configmap is None and not draft.is_create_in_flight(
-        ObjectKind.CONFIGMAP,
-        name,
-    ):
+    # One that is there is not ours: the server says so, and then the user is told.
+    is_name_in_use = (
+        draft.snapshot.configmap is not None and draft.snapshot.configmap.is_terminating
+    )
+    if not is_name_in_use and not draft.is_create_in_flight(ObjectKind.CONFIGMAP, name):
         draft.act(
             CreateConfigMap(
                 draft.snapshot.framework,
@@ -251,12 +252,19 @@ def _apply_completion_policy(draft: Draft, *, is_in_pass: bool) -> None:
 def _end(draft: Draft, configmap: ConfigMapView) -> None:
     is_settled = _is_end_persisted(draft)
     if retention.is_attempt_retained(draft):
-        if retention.end_live_pods(draft, is_settled=is_settled) and is_settled:
+        if not retention.end_live_pods(draft, is_settled=is_settled):
+            return
+        if is_settled:
             completing.end_framework(draft, None)
             _retry_or_complete(draft)
+        else:
+            # No Pod is left whose end would have it decided again.
+            draft.is_unfinished = True
         return
     cause = f"attempt {draft.status.attempt_status.id} has ended"
-    _delete_configmap(draft, configmap, cause, is_settled=is_settled)
+    # Its finalizer makes the garbage collector look for Pods: work for nothing if none is left.
+    propagation = Propagation.BACKGROUND if claims.is_attempt_empty(draft) else None
+    _delete_configmap(draft, configmap, cause, propagation=propagation, is_settled=is_settled)
 
 
 def _is_any_task_running(draft: Draft) -> bool:
@@ -280,6 +288,7 @@ def _delete_configmap(
     configmap: ConfigMapView,
     cause: str,
     *,
+    propagation: Propagation | None = None,
     is_settled: bool,
 ) -> None:
     draft.act(
@@ -288,6 +297,7 @@ def _delete_configmap(
             configmap.name,
             configmap.uid,
             cause,
+            propagation=propagation,
             is_settled=is_settled,
         ),
     )

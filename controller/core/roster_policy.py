@@ -10,6 +10,7 @@ from datetime import datetime
 from controller.core import claims, drain, retention
 from controller.core.decision import Publication
 from controller.core.draft import Draft, RoleDraft
+from controller.core.patience import is_generation_patient
 from controller.core.progress import build_progress, find_last_look
 from controller.core.settings import ROSTER_DEBOUNCE_SECONDS
 from framework.api import roster
@@ -25,10 +26,12 @@ _PUBLISHING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 class RosterOutcome:
     """What is to be published, and what is known of the gang.
 
-    ``is_complete`` None: there is no gang now. ``progress``: set when it was looked at now.
+    ``is_patient``: nobody waits for the publication. ``is_complete`` None: there is no gang now.
+    ``progress``: set when it was looked at now.
     """
 
     publication: Publication | None = None
+    is_patient: bool = False
     looked_at: datetime | None = None
     is_complete: bool | None = None
     progress: Progress | None = None
@@ -55,13 +58,19 @@ def _decide(draft: Draft, configmap: ConfigMapView, wanted: Roster) -> RosterOut
     if published.roster is None or not wanted.is_same_gang(published.roster):
         if _is_debounced(draft):
             return RosterOutcome()
-        generation = 1 if published.roster is None else published.roster.generation + 1
-        wanted = wanted._replace(generation=generation)
-        progress = "" if wanted.complete else published.progress
-        return RosterOutcome(_publish(configmap, wanted, progress))
+        return _decide_generation(draft, configmap, wanted)
     if not wanted.complete:
         return _decide_progress(draft, configmap, published.published_at)
     return RosterOutcome(None if published.is_announced else _publish(configmap, None, ""))
+
+
+def _decide_generation(draft: Draft, configmap: ConfigMapView, wanted: Roster) -> RosterOutcome:
+    published = draft.snapshot.published
+    last = published.roster
+    is_patient = is_generation_patient(draft, wanted, last)
+    wanted = wanted._replace(generation=1 if last is None else last.generation + 1)
+    progress = "" if wanted.complete else published.progress
+    return RosterOutcome(_publish(configmap, wanted, progress), is_patient=is_patient)
 
 
 def _has_reader(wanted: Roster) -> bool:
@@ -98,8 +107,17 @@ def _decide_progress(
     progress = build_progress(draft)
     text = roster.encode_progress(progress)
     is_known = text == published.progress and published.is_announced
-    publication = None if is_known else _publish(configmap, None, text)
-    return RosterOutcome(publication, looked_at=draft.snapshot.now, progress=progress)
+    publication = None
+    if not is_known and _is_any_pod_started(draft):
+        publication = _publish(configmap, None, text)
+    return RosterOutcome(
+        publication, is_patient=True, looked_at=draft.snapshot.now, progress=progress
+    )
+
+
+def _is_any_pod_started(draft: Draft) -> bool:
+    """Tell whether a barrier may wait: it runs in a Pod that has a node, or an address."""
+    return any(pod.node_name or pod.pod_ip for pod in draft.snapshot.pods.values())
 
 
 def _publish(configmap: ConfigMapView, wanted: Roster | None, progress: str) -> Publication:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
+from http import HTTPStatus
 
 from controller.core.actions import ActionKey, ObjectKind
 from framework.api.pods import ConfigMapView, PodView
@@ -23,6 +24,11 @@ class Failure:
     body: str
     count: int
     not_before: datetime
+
+    @property
+    def is_unknown(self) -> bool:
+        """Tell whether the server may have carried it out all the same."""
+        return self.code == 0 or self.code >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,16 @@ from controller.core import (
     completing,
     drain,
     history,
+    refusals,
     retention,
 )
 from controller.core.actions import CreatePod, DeleteObject, ObjectKind
 from controller.core.draft import Draft, RoleDraft
+from controller.core.patience import is_end_patient
 from controller.core.retry_policy import decide_retry
 from framework.api.completion import (
     DELETE_TASK_REQUESTED,
-    POD_CREATION_TRANSIENT_ERROR,
     POD_EXTERNAL_DELETED,
-    CreationError,
-    classify_creation_error,
     complete_failed_pod,
     complete_succeeded_pod,
     complete_task,
@@ -85,18 +84,8 @@ def _observe_terminating(
     completion = complete_task(POD_EXTERNAL_DELETED, "Pod is being deleted by others")
     task = completing.set_task_completion(draft, role, task, completion)
     task = draft.move_task(role, task, TaskState.ATTEMPT_DELETING)
-    _force_deletion(draft, role, pod)
+    claims.force_deletion(draft, role, pod)
     return task
-
-
-def _force_deletion(draft: Draft, role: RoleDraft, pod: PodView) -> None:
-    timeout = role.status.pod_graceful_deletion_timeout_seconds
-    if timeout is None or pod.deletion_time is None:
-        return
-    # Deletion began a grace period before the time in the Pod's metadata.
-    if draft.has_elapsed(pod.deletion_time, timeout - pod.deletion_grace_seconds):
-        cause = f"graceful deletion took longer than {timeout} s"
-        draft.act(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause, grace_seconds=0))
 
 
 def _observe_live(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> TaskStatus:
@@ -121,7 +110,7 @@ def _observe_ended(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView
     if not draft.is_completing and retention.should_retain(draft, role, task, completion):
         return completing.end_task(draft, role, task, completion)
     task = completing.begin_task_end(draft, role, task, completion)
-    _delete_pod(draft, role, task)
+    _delete_pod(draft, role, task, is_patient=is_end_patient(draft, role, task))
     return task
 
 
@@ -145,7 +134,9 @@ def _complete_pod(draft: Draft, pod: PodView) -> TaskAttemptCompletionStatus:
     return complete_failed_pod(pod, draft.settings.code_rules)
 
 
-def _delete_pod(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
+def _delete_pod(
+    draft: Draft, role: RoleDraft, task: TaskStatus, *, is_patient: bool = False
+) -> None:
     attempt = task.attempt_status
     persisted = draft.find_persisted(role.name, task.index)
     is_settled = (
@@ -161,6 +152,7 @@ def _delete_pod(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
             attempt.pod_uid or "",
             f"{role.name}/{task.index} attempt {attempt.id} has ended",
             is_settled=is_settled,
+            is_patient=is_patient,
         ),
     )
 
@@ -235,24 +227,33 @@ def _create(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
     if task.deletion_pending or role.spec is None:
         completion = complete_task(DELETE_TASK_REQUESTED, births.SCALE_DOWN_DIAGNOSTICS)
         return _end_without_pod(draft, role, task, completion)
+    refusal = refusals.find_refusal(draft, task)
+    if refusal is not None:
+        return _end_refused(draft, role, task, refusal)
     name = task.attempt_status.pod_name
-    action = CreatePod(
-        draft.snapshot.framework,
-        TaskKey(role.name, task.index),
-        name,
-        claims.identify_pod(task),
-        f"{role.name}/{task.index} attempt {task.attempt_status.id} starts",
-        is_settled=_is_pending_persisted(draft, role, task),
+    is_busy = claims.is_name_awaited(draft, name) or draft.is_create_in_flight(ObjectKind.POD, name)
+    if is_busy or refusals.is_role_refused(draft, role):
+        return task
+    draft.act(
+        CreatePod(
+            draft.snapshot.framework,
+            TaskKey(role.name, task.index),
+            name,
+            claims.identify_pod(task),
+            f"{role.name}/{task.index} attempt {task.attempt_status.id} starts",
+            is_settled=_is_pending_persisted(draft, role, task),
+        )
     )
-    failure = draft.snapshot.failures.get(action.key)
-    if failure is not None:
-        error = CreationError(failure.code, failure.message, failure.body)
-        completion = classify_creation_error(error)
-        if completion.code != POD_CREATION_TRANSIENT_ERROR:
-            return _end_without_pod(draft, role, task, completion)
-    if name not in draft.snapshot.pods and not draft.is_create_in_flight(ObjectKind.POD, name):
-        draft.act(action)
     return task
+
+
+def _end_refused(
+    draft: Draft, role: RoleDraft, task: TaskStatus, refusal: TaskAttemptCompletionStatus
+) -> TaskStatus:
+    is_gone = draft.is_gone(ObjectKind.POD, task.attempt_status.pod_name, None)
+    if is_gone and not refusals.is_role_answered(draft, role):
+        return task
+    return _end_without_pod(draft, role, task, refusal)
 
 
 def _is_pending_persisted(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:

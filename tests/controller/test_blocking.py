@@ -7,7 +7,7 @@ import pytest
 
 from framework.api import codec
 from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object
-from localcluster.apiserver.errors import StatusError
+from localcluster.apiserver.model.errors import StatusError
 from tests.support.builders import FRAMEWORK, NAMESPACE
 from tests.support.shell import KEY, Shell, refuse
 from tests.support.storageclient import Fate

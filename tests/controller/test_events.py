@@ -11,7 +11,7 @@ from controller.metrics import Metrics
 from framework.clock import ManualClock, SequentialUids
 from framework.kube.errors import UnreachableError, build_api_error
 from framework.kube.resources import EVENTS, Object, Resource
-from localcluster.apiserver.errors import StatusError
+from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.storage import Storage
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

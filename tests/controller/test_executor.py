@@ -16,7 +16,7 @@ from controller.core.actions import (
 )
 from framework.api.naming import TaskKey
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
-from localcluster.apiserver.options import DeleteOptions
+from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_template_wire
 from tests.support.shell import KEY, Shell, refuse
 from tests.support.storageclient import Fate

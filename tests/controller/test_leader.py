@@ -6,7 +6,7 @@ import pytest
 
 from controller.leader import LeaderElector, LeadershipLostError, LeaseTimes
 from framework.kube.resources import LEASES, Object
-from localcluster.apiserver.errors import StatusError
+from localcluster.apiserver.model.errors import StatusError
 from tests.support.storageclient import (
     Fate,
     LoopClock,

@@ -17,7 +17,7 @@ from framework.kube.resources import (
     PODS,
     Object,
 )
-from localcluster.apiserver.options import DeleteOptions
+from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import build_framework_wire, build_role_wire
 from tests.support.shell import refuse
 from tests.support.storageclient import (

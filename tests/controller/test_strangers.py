@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object
-from localcluster.apiserver.options import DeleteOptions
+from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
 from tests.support.shell import Shell
 

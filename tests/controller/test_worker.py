@@ -11,7 +11,7 @@ from controller.core.decide import decide
 from controller.core.settings import Settings
 from controller.core.snapshot import Snapshot
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
-from localcluster.apiserver.options import DeleteOptions
+from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
 from tests.support.shell import KEY, Shell, refuse
 from tests.support.storageclient import Fate

@@ -9,7 +9,7 @@ from framework.api import constants
 from framework.api.states import FrameworkState
 from framework.api.types import FrameworkStatus
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS
-from localcluster.apiserver.options import DeleteOptions
+from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_roster, build_status
 from tests.support.shell import Shell, refuse
 from tests.support.storageclient import Fate
