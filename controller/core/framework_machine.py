@@ -262,9 +262,18 @@ def _end(draft: Draft, configmap: ConfigMapView) -> None:
             draft.is_unfinished = True
         return
     cause = f"attempt {draft.status.attempt_status.id} has ended"
-    # Its finalizer makes the garbage collector look for Pods: work for nothing if none is left.
-    propagation = Propagation.BACKGROUND if claims.is_attempt_empty(draft) else None
+    propagation = Propagation.BACKGROUND if _is_clear(draft) else None
     _delete_configmap(draft, configmap, cause, propagation=propagation, is_settled=is_settled)
+
+
+def _is_clear(draft: Draft) -> bool:
+    """Tell whether the garbage collector need not look for Pods first, as the finalizer has it do.
+
+    Between attempts it always does: this is what keeps them apart.
+    """
+    is_ended = draft.status.attempt_status.completion_status is not None
+    is_last = is_ended and not _decide_retry(draft).should_retry
+    return is_last and claims.is_attempt_empty(draft)
 
 
 def _is_any_task_running(draft: Draft) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Verb
+from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Propagation, Verb
 from controller.core.claims import is_attempt_empty
 from controller.core.decide import decide
 from controller.core.decision import Decision
@@ -16,7 +16,11 @@ from controller.core.settings import Settings
 from controller.core.snapshot import PublishedRoster
 from controller.core.task_machine import sync_task
 from framework.api import constants
-from framework.api.completion import complete_framework, complete_task
+from framework.api.completion import (
+    CONTAINER_TRANSIENT_FAILED,
+    complete_framework,
+    complete_task,
+)
 from framework.api.pods import PodView
 from framework.api.roster import Leaving, fingerprint_uid
 from framework.api.states import FrameworkState, TaskState
@@ -29,6 +33,7 @@ from framework.api.types import (
 )
 from tests.support.builders import (
     at,
+    build_attempt,
     build_configmap,
     build_ended,
     build_pod,
@@ -442,3 +447,24 @@ def test_roster_shows_only_the_recorded_pod_leaving(change: dict[str, Any]) -> N
     published = build_roster(build_role_roster("worker", 2), generation=7)
     pods = [build_pod(), replace(build_pod(index=1), **change)]
     assert list(list_leaving(build_draft(status=build_status(role), pods=pods), published)) == []
+
+
+@pytest.mark.parametrize(
+    ("retries", "expected"),
+    [pytest.param(0, Propagation.BACKGROUND, id="last"), pytest.param(1, None, id="retried")],
+)
+def test_configmap_of_an_empty_attempt_goes_at_once_only_when_no_attempt_follows(
+    retries: int, expected: Propagation | None
+) -> None:
+    role = build_role_status(tasks=(build_task(T.COMPLETED),))
+    attempt = replace(
+        build_attempt(role), completion_status=complete_framework(CONTAINER_TRANSIENT_FAILED, "x")
+    )
+    status = replace(
+        build_status(role, state=FrameworkState.ATTEMPT_DELETION_PENDING), attempt_status=attempt
+    )
+    policy = RetryPolicySpec(fancy_retry_policy=False, max_retry_count=retries)
+    decision = decide(build_snapshot(build_spec(retry_policy=policy), status), SETTINGS)
+
+    (action,) = [item for item in decision.actions if isinstance(item, DeleteObject)]
+    assert action.propagation is expected
