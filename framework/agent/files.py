@@ -10,9 +10,10 @@ import os
 def write_atomically(path: str, content: bytes, mode: int) -> None:
     """Write a file so that a reader sees the old content or the new one, never a part.
 
-    The content goes to a new file beside ``path``, reaches the disk, and is renamed. ``O_EXCL``
-    and ``rename`` follow no link at either name, so a link planted in a shared volume is replaced
-    and its target is left alone.
+    The content goes to a new file beside ``path`` and is renamed. It is not forced to the disk: a
+    kill loses nothing, and after a power failure the kubelet runs the init containers anew.
+    ``O_EXCL`` and ``rename`` follow no link at either name, so a link planted in a shared volume is
+    replaced and its target is left alone.
 
     Raises:
         OSError: The directory is not writable, full, or gone. Nothing is left behind.
@@ -24,7 +25,6 @@ def write_atomically(path: str, content: bytes, mode: int) -> None:
         try:
             _write_all(descriptor, content)
             os.fchmod(descriptor, mode)  # exactly this mode, whatever the umask is
-            os.fsync(descriptor)
         finally:
             os.close(descriptor)
         os.rename(temporary, path)

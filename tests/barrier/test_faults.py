@@ -161,7 +161,7 @@ def test_stale_attempt_of_both_sources_keeps_waiting(server: ApiServer, tmp_path
 
 
 # What a barrier does to the volume, in this order, for each of its two files.
-CALLS = ("open", "write", "fchmod", "fsync", "close", "rename")
+CALLS = ("open", "write", "fchmod", "close", "rename")
 KILLER = (
     f"CALLS = {CALLS}"
     """

@@ -109,6 +109,17 @@ def test_leader_asked_to_stop_is_followed_within_a_second(pair: Pair) -> None:
     pair.wait_for("leader", lambda: pair.find_leader() == standby.pid)
 
 
+def test_leader_told_to_stop_until_it_is_gone_ends_well(pair: Pair) -> None:
+    leader = pair.start()
+    pair.wait_for("leader", lambda: pair.find_leader() == leader.pid)
+    # Also while the interpreter ends, when no event loop takes signals any more.
+    while leader.is_running():
+        os.kill(leader.pid, signal.SIGTERM)
+        time.sleep(0.0005)
+    assert leader.terminate() == 0
+    assert not pair.find_leader()
+
+
 def test_leader_stopped_for_longer_than_its_lease_ends_without_another_write(pair: Pair) -> None:
     leader, standby = pair.open()
     os.kill(leader.pid, signal.SIGSTOP)
