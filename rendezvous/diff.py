@@ -7,22 +7,29 @@ is not decided here.
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from framework.api.naming import TaskKey
-from framework.api.roster import Member, Roster
+from framework.api.roster import STATE_SUCCEEDED, Member, Roster
 
 
 class PeerChange(NamedTuple):
-    """A member that came, went or moved. ``previous_address`` is "" unless it moved."""
+    """A member that came, went or moved.
+
+    ``previous_address`` is "" unless it moved; ``state`` is "" unless it went because its Task is
+    finally over: Succeeded or Failed.
+    """
 
     role: str
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
     address: str
     previous_address: str = ""
+    state: str = ""
 
     def to_wire(self) -> Dict[str, Any]:
         """Build the JSON object."""
         wire: Dict[str, Any] = {"role": self.role, "index": self.index, "address": self.address}
         if self.previous_address:
             wire["previousAddress"] = self.previous_address
+        if self.state:
+            wire["state"] = self.state
         return wire
 
 
@@ -44,6 +51,12 @@ class Diff(NamedTuple):
     def is_empty(self) -> bool:
         """Tell whether the members are the same."""
         return not (self.added or self.removed or self.moved)
+
+    @property
+    def is_only_success(self) -> bool:
+        """Tell whether nothing happened but that members have done their work."""
+        is_any = bool(self.added or self.moved or not self.removed)
+        return not is_any and all(change.state == STATE_SUCCEEDED for change in self.removed)
 
     def to_wire(self) -> Dict[str, Any]:
         """Build the JSON object that processes are given."""
@@ -68,8 +81,13 @@ def compute_diff(before: Optional[Roster], after: Roster) -> Diff:
         elif (known.addresses, known.fingerprint) != (member.addresses, member.fingerprint):
             previous = _first_address(known)
             moved.append(PeerChange(key.role, key.index, _first_address(member), previous))
+    states = {
+        TaskKey(role.name, task.index): task.state
+        for role in after.roles
+        for task in role.completed
+    }
     removed = [
-        PeerChange(key.role, key.index, _first_address(member))
+        PeerChange(key.role, key.index, _first_address(member), state=states.get(key, ""))
         for key, member in old.items()
         if key not in new
     ]

@@ -19,6 +19,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
 from framework.agent.clock import AgentClock
 from framework.api.naming import TaskKey
 from rendezvous.children import SIGNAL_CODE_BASE, Children, StartError, become_subreaper
+from rendezvous.diff import Diff
 from rendezvous.ending import ENDED_FILE, RUNNING_FILE
 from rendezvous.notify import CHANGED, LEAVING, Notification
 from rendezvous.report import Reporter
@@ -95,10 +96,12 @@ class Wrapper:
                 self._children.kill(self._pid, self._settings.signal)
         elif notification.event == LEAVING or self._is_removed_by(notification):
             self._is_leaving = True  # it may write its checkpoint, and has no gang to return to
-        elif notification.event == CHANGED and not notification.diff.is_empty:
-            if self._is_leaving:
-                return
+        elif notification.event == CHANGED and self._is_another_world(notification.diff):
             self._order("restart", env=dict(env))
+
+    def _is_another_world(self, diff: Diff) -> bool:
+        # Whoever has done its work is missed by nobody: the others end in a moment, too.
+        return not (self._is_leaving or diff.is_empty or diff.is_only_success)
 
     def _is_removed_by(self, notification: Notification) -> bool:
         return any((peer.role, peer.index) == self._own for peer in notification.diff.removed)

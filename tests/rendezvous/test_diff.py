@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from framework.api.naming import TaskKey
-from framework.api.roster import Member, Roster
+from framework.api.roster import CompletedTask, Member, Roster
 from rendezvous.diff import Diff, PeerChange, compute_diff
 from tests.rendezvous.gangs import build_gang, build_role, build_roster
 
@@ -93,3 +93,24 @@ def test_diff_applied_to_the_old_gang_gives_the_new_one(before: Roster, after: R
         assert TaskKey(change.role, change.index) not in known
         known[TaskKey(change.role, change.index)] = change.address
     assert known == addresses(after)
+
+
+def test_diff_says_that_a_member_went_because_its_work_is_done() -> None:
+    before = build_gang(3)
+    role = before.roles[0]
+
+    def end(*tasks: CompletedTask) -> Diff:
+        left = tuple(m for m in role.members if m.index not in {task.index for task in tasks})
+        after = role._replace(members=left, completed=tasks)
+        return compute_diff(before, before._replace(generation=2, roles=(after,)))
+
+    succeeded = CompletedTask(2, "Succeeded", "10.0.0.4")
+    failed = CompletedTask(1, "Failed", "10.0.0.3")
+
+    assert end(succeeded).to_wire()["removed"] == [
+        {"role": "worker", "index": 2, "address": "10.0.0.4", "state": "Succeeded"}
+    ]
+    assert end(succeeded).is_only_success
+    assert not end(failed, succeeded).is_only_success
+    assert not compute_diff(before, before).is_only_success
+    assert not compute_diff(None, before).is_only_success

@@ -13,7 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from framework.api.roster import PHASE_COMPLETING, Leaving, Roster, fingerprint_uid
+from framework.api.roster import (
+    PHASE_COMPLETING,
+    CompletedTask,
+    Leaving,
+    Roster,
+    fingerprint_uid,
+)
 from rendezvous.ending import WrapperEnding
 from tests.rendezvous.agents import (
     AgentProcess,
@@ -311,6 +317,21 @@ def test_wrapper_does_not_restart_a_command_that_leaves(gang: Gang, drains: bool
         assert "got TERM" not in agent.text
         agent.signal(signal.SIGTERM)
         assert agent.wait() == 7
+
+
+def test_wrapper_does_not_restart_because_a_peer_has_done_its_work(gang: Gang) -> None:
+    role = build_role("worker", 3)
+    done = CompletedTask(2, "Succeeded", "10.0.0.4")
+    rest = role._replace(members=role.members[:2], completed=(done,))
+    gang.publisher.publish(build_roster(role))
+    flags = ("--on-change", "restart", "--notify-command", "echo told $FB_EVENT $FB_GENERATION")
+    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", HOLD) as agent:
+        agent.wait_for("generation 1 world 3")
+        gang.publisher.publish(build_roster(rest, generation=2))
+        agent.wait_for("told changed 2")
+        gang.publisher.publish(build_roster(build_role("worker", 4), generation=3))
+        agent.wait_for("generation 3 world 4")
+        assert agent.text.count("got TERM") == 1
 
 
 def test_wrapper_gives_its_command_its_own_input_and_a_session(gang: Gang) -> None:
