@@ -26,7 +26,7 @@ from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.errors import ApiError, BadRequestError, KubeError, NotFoundError
 from framework.kube.resources import FRAMEWORKS, PODS, Object
-from localcluster.apiserver.errors import StatusError
+from localcluster.apiserver.model.errors import StatusError
 from localcluster.kubelet.logs import KeptLog, LogStore
 
 _TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})(/(?P<index>0|[1-9][0-9]{0,4}))?\Z")

@@ -26,7 +26,7 @@ from framework.kube.errors import (
     UnreachableError,
 )
 from framework.version import VERSION
-from localcluster.apiserver.auth import url_with_token
+from localcluster.apiserver.front.auth import url_with_token
 
 _REACH_SECONDS = 10.0
 

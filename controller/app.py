@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -60,6 +60,7 @@ _DRAIN_SECONDS = 5.0
 _LAST_WRITES_SECONDS = 3.0
 _MAX_WORKERS = 16
 _TAKE_OVER_PAUSE_SECONDS = 0.2
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _EXPECTED_ERRORS = (CrdError, HealthError, ConfigError, LeadershipLostError)
 
 
@@ -279,11 +280,33 @@ def select_triggers(config: ControllerConfig) -> frozenset[SnapshotTrigger]:
 
 async def run_controller(config: ControllerConfig, kube: KubeConfig, options: Options) -> None:
     """Run a controller against one API server until SIGTERM or SIGINT."""
-    clock = SystemClock()
+    with _stop_signals() as stop:
+        await _run_connected(config, kube, options, stop)
+    logger.info("stopped")
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[asyncio.Event]:
+    """Give what SIGTERM and SIGINT set; after the block they do nothing any more.
+
+    Not the loop's own handlers: it takes them away with itself, and a second signal while Python
+    ends would belie the exit code.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    for number in _STOP_SIGNALS:
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    try:
+        yield stop
+    finally:
+        for number in _STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+
+async def _run_connected(
+    config: ControllerConfig, kube: KubeConfig, options: Options, stop: asyncio.Event
+) -> None:
+    clock = SystemClock()
     agent = f"{COMPONENT_NAME}/{VERSION}"
     client = KubeClient(
         kube,
@@ -303,7 +326,6 @@ async def run_controller(config: ControllerConfig, kube: KubeConfig, options: Op
             election=build_election(lease_client, clock, kube, options),
         )
         await controller.run(stop)
-    logger.info("stopped")
 
 
 def build_election(

@@ -29,8 +29,8 @@ from framework.clock import Clock, Random, UidSource
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from localcluster.apiserver.auth import url_with_token
-from localcluster.apiserver.cel import MissingExtraError
+from localcluster.apiserver.front.auth import url_with_token
+from localcluster.apiserver.schemas.cel import MissingExtraError
 from localcluster.apiserver.server import ApiServer, ServerError
 from localcluster.apiserver.storage import Storage
 from localcluster.kubelet.kubelet import Kubelet
@@ -156,7 +156,8 @@ class LocalCluster:
         return self.kubelet.network_note
 
     async def _start_parts(self, stack: contextlib.AsyncExitStack) -> None:
-        storage = Storage(self._clock, self._uids)
+        # Plain HTTP has no certificate, but manifests made for a cluster mount it.
+        storage = Storage(self._clock, self._uids, root_certificate="")
         try:
             _create(storage, CUSTOM_RESOURCE_DEFINITIONS, build_crd())
         except MissingExtraError as e:

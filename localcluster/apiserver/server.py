@@ -19,13 +19,13 @@ from typing import Self
 from aiohttp import web
 
 from framework.clock import Clock
-from localcluster.apiserver.auth import BearerTokens
-from localcluster.apiserver.errors import StatusError
-from localcluster.apiserver.payloads import MAX_BODY_BYTES
-from localcluster.apiserver.podlogs import PodLogSource
-from localcluster.apiserver.routes import Routes, status_answer
+from localcluster.apiserver.front.auth import BearerTokens
+from localcluster.apiserver.front.payloads import MAX_BODY_BYTES
+from localcluster.apiserver.front.pod_logs import PodLogSource
+from localcluster.apiserver.front.routes import Routes, status_answer
+from localcluster.apiserver.front.watches import WatchStream
+from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.storage import Storage
-from localcluster.apiserver.watches import WatchStream
 
 logger = logging.getLogger(__name__)
 

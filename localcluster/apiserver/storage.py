@@ -13,23 +13,27 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from framework.clock import Clock, UidSource
-from localcluster.apiserver import errors, objects, patches, selectors, writes
-from localcluster.apiserver.builtins import (
+from localcluster.apiserver.bodies import patches
+from localcluster.apiserver.engine import selectors, writes
+from localcluster.apiserver.engine.collection import Collector
+from localcluster.apiserver.engine.deletion import Deleter
+from localcluster.apiserver.engine.history import Watch, WatchEvent
+from localcluster.apiserver.engine.patching import Patcher
+from localcluster.apiserver.engine.root_certificate import RootCertificate
+from localcluster.apiserver.engine.selectors import Selector
+from localcluster.apiserver.engine.state import State
+from localcluster.apiserver.engine.subresources import Subresources
+from localcluster.apiserver.kinds.strategies import Strategies
+from localcluster.apiserver.model import errors, objects
+from localcluster.apiserver.model.builtins import (
     BUILTIN_TYPES,
+    CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     NAMESPACES,
 )
-from localcluster.apiserver.collection import Collector
-from localcluster.apiserver.deletion import Deleter
-from localcluster.apiserver.errors import Object, StatusError
-from localcluster.apiserver.history import Watch, WatchEvent
-from localcluster.apiserver.options import DeleteOptions, WriteOptions
-from localcluster.apiserver.patching import Patcher
-from localcluster.apiserver.registry import Registry, ResourceType
-from localcluster.apiserver.selectors import Selector
-from localcluster.apiserver.state import State
-from localcluster.apiserver.strategies import Strategies
-from localcluster.apiserver.subresources import Subresources
+from localcluster.apiserver.model.errors import Object, StatusError
+from localcluster.apiserver.model.options import DeleteOptions, WriteOptions
+from localcluster.apiserver.model.registry import Registry, ResourceType
 
 __all__ = [
     "DeleteOptions",
@@ -71,9 +75,13 @@ class Storage:
         uids: UidSource,
         *,
         history_limit: int = HISTORY_LIMIT,
+        root_certificate: str | None = None,
         dumped: Object | None = None,
     ) -> None:
-        """Start with the namespaces every cluster has, or with what was ``dumped``."""
+        """Start with the namespaces every cluster has, or with what was ``dumped``.
+
+        Every namespace gets the ``root_certificate``, if it is not None, in a ConfigMap.
+        """
         start = 0 if dumped is None else int(dumped["resourceVersion"])
         self.registry = Registry(BUILTIN_TYPES)
         self._state = State(clock, uids, self.registry, history_limit, start)
@@ -83,11 +91,17 @@ class Storage:
         self._patcher = Patcher(self._state, self._writer)
         self._collector = Collector(self._state, self._deleter, self._strategies.of)
         self._subresources = Subresources(self._state, self._writer, self._deleter)
+        self._root_certificate: RootCertificate | None = None
+        if root_certificate is not None:
+            self._root_certificate = RootCertificate(
+                self._state, self._writer, self._strategies.of(CONFIG_MAPS), root_certificate
+            )
         if dumped is not None:
             self._load(dumped)
             return
         for name in INITIAL_NAMESPACES:
             self.create(NAMESPACES, None, {"metadata": {"name": name}})
+        self.collect_garbage()
 
     def _load(self, dumped: Object) -> None:
         # Definitions first: the types of custom objects have to be known.
@@ -307,20 +321,24 @@ class Storage:
         return watch
 
     def collect_garbage(self) -> int:
-        """Collect until nothing is due; return the number of writes."""
+        """Collect, and publish the certificate, until nothing is due; return how many writes."""
         before = self.resource_version
-        while self._collector.step():
+        while self.collect_garbage_once():
             pass
         return self.resource_version - before
 
     def collect_garbage_once(self) -> bool:
         """Do one step of collection; tell whether anything was written."""
-        return self._collector.step()
+        if self._collector.step():
+            return True
+        return self._root_certificate is not None and self._root_certificate.step()
 
     @property
     def has_garbage(self) -> bool:
         """Whether a step of collection has anything to look at."""
-        return bool(self._state.attention)
+        if self._state.attention:
+            return True
+        return self._root_certificate is not None and self._root_certificate.is_due
 
     def dump(self) -> Object:
         """Return the whole state as JSON; the log of writes is not part of it."""

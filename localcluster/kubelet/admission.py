@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from framework.kube.resources import Object
-from localcluster.apiserver.quantities import parse_quantity
+from localcluster.apiserver.model.quantities import parse_quantity
 from localcluster.kubelet.fields import list_containers
 
 _DEFAULT_SCHEDULER = "default-scheduler"

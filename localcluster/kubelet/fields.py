@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from framework.kube.resources import Object
-from localcluster.apiserver.quantities import parse_quantity
+from localcluster.apiserver.model.quantities import parse_quantity
 
 _SUBSCRIPT = re.compile(r"metadata\.(?P<field>labels|annotations)\['(?P<key>[^']+)'\]\Z")
 

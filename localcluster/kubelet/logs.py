@@ -15,7 +15,7 @@ from pathlib import Path
 
 from framework.clock import Clock
 from framework.kube.resources import Object
-from localcluster.apiserver.errors import StatusError
+from localcluster.apiserver.model.errors import StatusError
 
 _CHUNK_BYTES = 256 * 1024
 _FOLLOW_SECONDS = 0.05

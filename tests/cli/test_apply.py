@@ -18,6 +18,7 @@ from framework.kube.resources import (
     Resource,
 )
 from localcluster.cluster import ClusterOptions, LocalCluster
+from tests.support.gang import MADE_BY_TESTS
 
 pytestmark = pytest.mark.local
 
@@ -51,7 +52,8 @@ def configmap(name: str, value: str) -> Manifest:
 
 
 async def list_names(client: KubeClient, resource: Resource) -> list[str]:
-    return [item["metadata"]["name"] for item in (await client.list(resource, "default"))["items"]]
+    listed = await client.list(resource, "default", field_selector=MADE_BY_TESTS)
+    return [item["metadata"]["name"] for item in listed["items"]]
 
 
 async def test_apply_creates_everything(client: KubeClient) -> None:

@@ -39,6 +39,10 @@ class Kind:
     async def get(self, name: str = "one") -> Object:
         return (await self._api.send("GET", f"{self._base}/{name}")).ok()
 
+    async def list(self) -> list[Object]:
+        items: list[Object] = (await self._api.send("GET", self._base)).ok()["items"]
+        return items
+
     async def patch(
         self, patch: object, name: str = "one", *, content: str = MERGE, status: bool = False
     ) -> Answer:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.contract.apiclient import GROUP, JSON_PATCH, TABLE, Api, Object
+from tests.contract.definitions import define, defined
 
 
 def widget(name: str = "one", *, size: Any = 1, **spec: Any) -> Object:
@@ -317,3 +318,54 @@ async def test_resource_of_another_kind_is_invalid(api: Api) -> None:
     answer = await api.create("widgets", {**widget(), "kind": "Gadget"})
 
     assert answer.refused(422, "Invalid").fields == ["kind"]
+
+
+async def test_stored_object_is_read_by_the_newer_schema(api: Api) -> None:
+    old = {"type": "integer"}
+    plain = {"type": "object", "properties": {"code": {"type": "string"}, "old": old}}
+    newer = {
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "enum": ["a"]},
+            "level": {"type": "integer", "default": 3},
+            "rest": {
+                "type": "object",
+                "default": {},
+                "properties": {"flag": {"type": "boolean", "default": True}},
+            },
+        },
+    }
+    wanted = {"code": "a", "level": 3, "rest": {"flag": True}}
+    async with defined(api, define(plain)) as gauge:
+        created = (await gauge.create(gauge.build(spec={"code": "a", "old": 1}))).ok()
+        await gauge.tighten(newer, refused={"code": "b"})
+
+        got = await gauge.get()
+        (listed,) = await gauge.list()
+        patched = (await gauge.patch({"metadata": {"labels": {"x": "y"}}})).ok()
+        plain_again = {"type": "object", "properties": {"code": {"type": "string", "enum": ["c"]}}}
+        await gauge.tighten(plain_again, refused={"code": "a"})
+        kept = await gauge.get()
+
+    assert got["spec"] == listed["spec"] == patched["spec"] == wanted
+    # To be read otherwise is no change.
+    assert got["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
+    assert patched["metadata"]["generation"] == 1
+    assert kept["spec"] == {"code": "a"}
+
+
+async def test_changed_default_is_read_where_nothing_was_written(api: Api) -> None:
+    def levelled(default: int, *codes: str) -> Object:
+        code = {"type": "string", "enum": list(codes)}
+        level = {"type": "integer", "default": default}
+        return {"type": "object", "properties": {"code": code, "level": level}}
+
+    code = {"type": "object", "properties": {"code": {"type": "string"}}}
+    async with defined(api, define(code)) as gauge:
+        (await gauge.create(gauge.build(spec={"code": "a"}))).ok()
+        await gauge.tighten(levelled(3, "a"), refused={"code": "b"})
+        first = await gauge.get()
+        await gauge.tighten(levelled(4, "b"), refused={"code": "a"})
+        second = await gauge.get()
+
+    assert (first["spec"]["level"], second["spec"]["level"]) == (3, 4)

@@ -82,6 +82,32 @@ async def test_gated_pod_cannot_have_a_node(api: Api) -> None:
     assert answer.refused(422, "Invalid").causes == {("FieldValueForbidden", "spec.nodeName")}
 
 
+async def test_gated_pod_says_so_until_it_is_bound(api: Api) -> None:
+    created = (await api.create("pods", _with_spec(schedulingGates=[{"name": "a"}]))).ok()
+    (condition,) = created["status"]["conditions"]
+    plain = (await api.create("pods", pod("plain"))).ok()
+
+    assert condition.pop("lastTransitionTime") >= created["metadata"]["creationTimestamp"]
+    assert condition == {
+        "lastProbeTime": None,
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
+    assert "conditions" not in plain["status"]
+
+    opened = (await api.patch("pods", "one", {"spec": {"schedulingGates": None}})).ok()
+    # That is left to the scheduler.
+    assert [item["reason"] for item in opened["status"]["conditions"]] == ["SchedulingGated"]
+    body = {"metadata": {"name": "one"}, "target": {"kind": "Node", "name": "n1"}}
+    assert (await api.send("POST", api.path("pods", "one", "binding"), body)).status == 201
+    bound = (await api.get("pods", "one")).ok()
+    assert [(item["type"], item["status"]) for item in bound["status"]["conditions"]] == [
+        ("PodScheduled", "True")
+    ]
+
+
 @pytest.mark.parametrize(
     ("policy", "stored"),
     [("Always", "Always"), ("Never", None), ("OnFailure", None)],

@@ -1,6 +1,7 @@
 """The demo as a user runs it: one command, a table of five Succeeded Tasks, nothing left."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -76,6 +77,21 @@ def check_table(output: str) -> None:
 
 def test_demo_ends_with_five_succeeded_tasks(home: Path) -> None:
     run_demo(home)
+
+
+@pytest.mark.parametrize("mode", ["sidecar", "wrapper"])
+def test_demo_with_injected_agents_succeeds(home: Path, mode: str) -> None:
+    # framework inject --rendezvous MODE examples/gang.yaml | framework run --local -
+    run_demo(home, wrapper=lambda command: inject_before(command, mode))
+    started = {path.name for path in (home / "cluster" / "logs").glob("*/*.log")}
+    assert started == {"barrier.log", "rendezvous.log", "train.log"}
+
+
+def inject_before(command: list[str], mode: str) -> list[str]:
+    """Make the shell's line that has agents injected into the command's file."""
+    framework, *options, file = command
+    inject = shlex.join([framework, "inject", "--rendezvous", mode, file])
+    return ["sh", "-c", f"{inject} | {shlex.join([framework, *options, '-'])}"]
 
 
 def test_demo_with_path_replacement_succeeds(home: Path) -> None:

@@ -8,6 +8,7 @@ from framework.kube.errors import NotFoundError
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
 from tests.support.gang import (
     BARRIER,
+    MADE_BY_TESTS,
     MAIN,
     NAMESPACE,
     Change,
@@ -48,7 +49,8 @@ async def check_nothing_left(world: GangCluster, framework: Object) -> None:
     for pod in PODS_OF_GANG:
         assert "terminated" in await world.read_log(pod), f"{pod} got no SIGTERM"
     assert (await world.client.list(PODS, NAMESPACE))["items"] == []
-    assert (await world.client.list(CONFIGMAPS, NAMESPACE))["items"] == []
+    left = await world.client.list(CONFIGMAPS, NAMESPACE, field_selector=MADE_BY_TESTS)
+    assert left["items"] == []
 
 
 def is_deleted(name: str) -> Callable[[Change], bool]:

@@ -23,7 +23,7 @@ from framework.kube.resources import (
     NODES,
     Object,
 )
-from localcluster.apiserver import cel
+from localcluster.apiserver.schemas import cel
 from localcluster.cluster import (
     NAME,
     ClusterOptions,

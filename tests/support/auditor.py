@@ -13,7 +13,7 @@ from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_po
 from framework.api.states import FRAMEWORK_COMPLETING, TASK_ENDED, FrameworkState, TaskState
 from framework.api.types import Framework, FrameworkStatus, TaskStatus
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
-from localcluster.apiserver.history import WatchEvent
+from localcluster.apiserver.engine.history import WatchEvent
 from localcluster.apiserver.storage import Storage
 from tests.support.invariants import check_step
 from tests.support.storageclient import Request, find_type

@@ -25,6 +25,8 @@ from localcluster.kubelet.logs import KeptLog
 from localcluster.kubelet.sandbox import Isolation
 
 NAMESPACE = "default"
+MADE_BY_TESTS = "metadata.name!=kube-root-ca.crt"
+"""Selects what no cluster has by itself."""
 WAIT_SECONDS = 25.0
 BARRIER = "barrier"
 MAIN = "main"
@@ -365,7 +367,13 @@ async def open_gang_cluster(
         for resource in (FRAMEWORKS, CONFIGMAPS, PODS):
             sink = _Sink(resource, world.take)
             listwatch = ListWatch(
-                client, resource, sink, clock=clock, random=random, namespace=NAMESPACE
+                client,
+                resource,
+                sink,
+                clock=clock,
+                random=random,
+                namespace=NAMESPACE,
+                field_selector=MADE_BY_TESTS,
             )
             watches.append(tasks.create_task(listwatch.run(), name=f"watch {resource.plural}"))
             await listwatch.synced.wait()

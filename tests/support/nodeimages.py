@@ -1,21 +1,42 @@
-"""The images that the node of tests gets: ours, Kubernetes' pause, and a training image.
+"""The images that the node of tests gets: ours, Kubernetes' pause, and training images.
 
-Called by ``tests.support.realnode``, outside its namespaces: building needs the network.
+Called by ``tests.support.realnode``, outside its namespaces: building needs the network. What was
+built from the same sources is taken again.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
+from tests.consumers.install import STACKS, PythonStack, explain_missing, find_python
+from tests.support.frameworkcrd import ROOT
 from tests.support.kubebinaries import MissingPrerequisiteError
+from tools.imagearchive import ImageArchive
 from tools.images import ImageError, Tool, build_images, choose_tool
 
 PAUSE_IMAGE = "localhost/pause:1"
 # The base, under the name that the examples give their training image.
 TRAINING_IMAGE = "docker.io/library/python:3.12-slim"
-_PAUSE_SOURCE = Path(__file__).parent.parent / "node" / "pause.go"
+# The base and a training stack that `python -m tests.consumers.install` has installed.
+STACK = "jax"
+STACK_IMAGE = "localhost/jax:1"
+_PAUSE_SOURCE = ROOT / "tests" / "node" / "pause.go"
+# What the three images are made of.
+_SOURCES = (
+    "LICENSE",
+    "barrier",
+    "controller",
+    "framework",
+    "images",
+    "rendezvous",
+    "tools/images.py",
+)
+# Not needed to train.
+_LEFT_OUT = ("pip", "pip-*", "setuptools", "setuptools-*", "pkg_resources", "tests", "__pycache__")
 
 
 def find_cache() -> Path:
@@ -33,15 +54,84 @@ def prepare_images() -> dict[str, Path]:
     cache.mkdir(parents=True, exist_ok=True)
     try:
         tool = choose_tool(os.environ)
-        archives = build_images(tool, output=cache)
+        images = _build_ours(tool, cache)
     except ImageError as e:
         raise MissingPrerequisiteError(str(e)) from e
-    pause = _build_pause(tool, cache)
-    return {
-        **{f"docker.io/{name}": path for name, path in archives.items()},
-        PAUSE_IMAGE: pause,
-        TRAINING_IMAGE: cache / "base.tar",
-    }
+    base = cache / "base.tar"
+    images |= {PAUSE_IMAGE: _build_pause(tool, cache), TRAINING_IMAGE: base}
+    stack = _build_stack(tool, cache, base)
+    return images if stack is None else {**images, STACK_IMAGE: stack}
+
+
+def _build_ours(tool: Tool, cache: Path) -> dict[str, Path]:
+    """Build our three images, unless those of the same sources are there."""
+    stamp = cache / "images.stamp"
+    digest = _digest_files(_list_sources())
+    if stamp.exists():
+        kept, *lines = stamp.read_text().splitlines()
+        images = {name: Path(path) for name, path in (line.split(" ", 1) for line in lines)}
+        if kept == digest and all(path.exists() for path in [cache / "base.tar", *images.values()]):
+            return images
+    stamp.unlink(missing_ok=True)
+    built = build_images(tool, output=cache)
+    images = {f"docker.io/{name}": path for name, path in built.items()}
+    stamp.write_text("\n".join([digest, *(f"{name} {path}" for name, path in images.items())]))
+    return images
+
+
+def _list_sources() -> list[Path]:
+    tops = [ROOT / name for name in _SOURCES]
+    files = [path for top in tops for path in ([top] if top.is_file() else top.rglob("*"))]
+    return sorted(path for path in files if path.is_file() and path.suffix != ".pyc")
+
+
+def _digest_files(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.relative_to(ROOT)}\0{path.stat().st_mode}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _build_stack(tool: Tool, cache: Path, base: Path) -> Path | None:
+    """Build an image of a training stack; None, and a line, where that cannot be."""
+    python = find_python(STACK)
+    if python is None:
+        print(f"no training stack: {explain_missing(STACK)}", flush=True)
+        return None
+    packages = next(python.parent.parent.glob("lib/python3.*/site-packages"))
+    version = packages.parent.name
+    interpreters = {f"usr/bin/{version}", f"usr/local/bin/{version}"}
+    if not interpreters & set(ImageArchive(base).list_sizes()):
+        print(f"no training stack: {STACK} is for {version}, and the base has another", flush=True)
+        return None
+    recipe = STACKS[STACK]
+    assert isinstance(recipe, PythonStack)
+    archive, stamp = cache / f"{STACK}.tar", cache / f"{STACK}.stamp"
+    digest = f"{recipe.digest} {hashlib.sha256(base.read_bytes()).hexdigest()}"
+    if not archive.exists() or not stamp.exists() or stamp.read_text() != digest:
+        stamp.unlink(missing_ok=True)
+        _save_stack(tool, packages, base, archive)
+        stamp.write_text(digest)
+    return archive
+
+
+def _save_stack(tool: Tool, packages: Path, base: Path, archive: Path) -> None:
+    """Build base + packages; hard links, because it is half a gigabyte."""
+    (base_image,) = ImageArchive(base).read_names()
+    with tempfile.TemporaryDirectory(dir=archive.parent) as name:
+        folder = Path(name)
+        ignore = shutil.ignore_patterns(*_LEFT_OUT)
+        shutil.copytree(packages, folder / "packages", copy_function=_link, ignore=ignore)
+        (folder / "Dockerfile").write_text(
+            f"FROM {base_image}\nCOPY packages /opt/stack\nENV PYTHONPATH=/opt/stack\n"
+        )
+        _build_and_save(tool, STACK_IMAGE, folder, archive)
+
+
+def _link(source: str, target: str) -> str:
+    os.link(source, target)
+    return target
 
 
 def _build_pause(tool: Tool, cache: Path) -> Path:
@@ -60,7 +150,11 @@ def _build_pause(tool: Tool, cache: Path) -> Path:
         (folder / "Dockerfile").write_text(
             'FROM scratch\nCOPY pause /pause\nUSER 65535:65535\nENTRYPOINT ["/pause"]\n'
         )
-        subprocess.run(tool.build([f"--tag={PAUSE_IMAGE}"], 0, folder), check=True)
-    archive.unlink(missing_ok=True)
-    subprocess.run(tool.save(PAUSE_IMAGE, archive), check=True)
+        _build_and_save(tool, PAUSE_IMAGE, folder, archive)
     return archive
+
+
+def _build_and_save(tool: Tool, image: str, folder: Path, archive: Path) -> None:
+    subprocess.run(tool.build([f"--tag={image}"], 0, folder), check=True, stdout=subprocess.DEVNULL)
+    archive.unlink(missing_ok=True)
+    subprocess.run(tool.save(image, archive), check=True)

@@ -2,63 +2,130 @@
 
 Called by ``tests.support.realnode``. Whatever the command leaves behind (containers, shims, mounts,
 bridges, firewall rules) ends with it, however it ends: the kernel takes a namespace down with its
-first process. Control groups are the exception: those made meanwhile are removed.
+first process. What it writes under /run, /var and /etc goes to a memory file system. Its own folder
+and control groups are removed at the end, or by the next one if this one was killed: both have
+names of their own and are looked at only by who holds the folder's lock.
 """
 
+import ctypes
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.kubebinaries import MissingPrerequisiteError
 
+# Below the top, so that a node this machine may be itself is never meant.
+CGROUP = "frameworkbarrier-node"
 _INSIDE_ENV = "FRAMEWORKBARRIER_OWN_SPACE"
 _CGROUPS = Path("/sys/fs/cgroup")
-# Those that a kubelet and containerd make at the top.
-_CGROUP_NAMES = ("kubepods", "k8s.io", "system.slice/kubelet")
+# Where the programs of a node write whatever folder they are given.
+_SHADOWED = ("/run", "/var", "/etc")
+_UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+_PR_SET_PDEATHSIG = 1
+_EMPTY_SECONDS = 10.0
+# The folder's name in there: short, because names of sockets have at most 108 characters.
+_TEMPORARY = Path("/run/space")
+_LIBC = ctypes.CDLL(None)
 
 
 def is_inside() -> bool:
     """Tell whether this process runs in such namespaces already."""
-    return os.environ.get(_INSIDE_ENV) == "1"
+    return _INSIDE_ENV in os.environ
 
 
-def run_inside(command: Sequence[str]) -> int:
-    """Run a command in new namespaces; give its exit code.
+def run_inside(command: Sequence[str], home: Path, cgroup: str = CGROUP) -> int:
+    """Run a command in new namespaces, its temporary files below `home`; give its exit code.
 
     Raises:
-        MissingPrerequisiteError: this machine does not let us.
+        MissingPrerequisiteError: this machine does not let us, or one runs already.
     """
     if os.geteuid() != 0:
         raise MissingPrerequisiteError("a node needs root")
     if shutil.which("unshare") is None:
         raise MissingPrerequisiteError("unshare not found: install the package util-linux")
-    if any(_find_cgroups()):
-        raise MissingPrerequisiteError("this machine is a Kubernetes node itself (kubepods exists)")
-    unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    probe = subprocess.run([*_UNSHARE, "true"], capture_output=True, text=True, check=False)
+    if probe.returncode != 0:
+        raise MissingPrerequisiteError(f"no namespaces can be made here: {probe.stderr.strip()}")
     init = [sys.executable, "-m", "tests.support.ownspace", *command]
-    try:
+    with _claim(home, cgroup) as folder:
+        # Ends with us, however we end; and the namespaces with it.
         return subprocess.run(
-            [*unshare, *init], env={**os.environ, _INSIDE_ENV: "1"}, check=False
+            [*_UNSHARE, *init],
+            env={**os.environ, _INSIDE_ENV: str(folder)},
+            check=False,
+            preexec_fn=_die_with_parent,
         ).returncode
-    finally:
-        for folder in _find_cgroups():
-            folder.rmdir()
 
 
-def _find_cgroups() -> list[Path]:
-    """List the control groups of containers, the innermost first."""
-    tops = [top / name for top in (_CGROUPS, *_CGROUPS.glob("*")) for name in _CGROUP_NAMES]
+@contextmanager
+def _claim(home: Path, cgroup: str) -> Iterator[Path]:
+    """Give an empty folder that is ours alone, and empty control groups; remove both."""
+    home.mkdir(parents=True, exist_ok=True)
+    folder = home / "space"
+    with (home / "space.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MissingPrerequisiteError("a node of these tests runs already") from None
+        _remove(folder, cgroup)
+        (folder / "tmp").mkdir(parents=True)
+        try:
+            for top in _list_hierarchies():
+                (top / cgroup).mkdir()
+        except OSError as e:
+            raise MissingPrerequisiteError(f"no control groups can be made here: {e}") from e
+        try:
+            yield folder
+        finally:
+            _remove(folder, cgroup)
+
+
+def _remove(folder: Path, cgroup: str) -> None:
+    """Remove what a space consists of, ours or one that was killed."""
+    for group in find_cgroups(cgroup):
+        _wait_until_empty(group)
+        group.rmdir()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_until_empty(group: Path) -> None:
+    """Give the kernel a moment: the members ended with their namespace and are not reaped yet."""
+    deadline = time.monotonic() + _EMPTY_SECONDS
+    while time.monotonic() < deadline and (group / "cgroup.procs").read_text().strip():
+        time.sleep(0.1)
+
+
+def _list_hierarchies() -> list[Path]:
+    """List where control groups are made: one place, or one for each controller (version 1)."""
+    tops = [_CGROUPS, *_CGROUPS.glob("*")]
+    return [
+        top
+        for top in tops
+        if not top.is_symlink() and os.path.ismount(top) and (top / "cgroup.procs").exists()
+    ]
+
+
+def find_cgroups(cgroup: str = CGROUP) -> list[Path]:
+    """List the control groups of a space, the innermost first."""
+    tops = [top / cgroup for top in _list_hierarchies()]
     found = [folder for top in tops if top.is_dir() for folder in (top, *top.rglob("*/"))]
     return sorted(found, key=lambda folder: len(folder.parts), reverse=True)
 
 
 def be_init(command: Sequence[str]) -> int:
     """Run a command as the first process of its namespace does: reap what others orphan."""
-    child = subprocess.Popen(command)
+    folder = Path(os.environ[_INSIDE_ENV])
+    _shadow(folder / "shadow")
+    _TEMPORARY.mkdir()
+    _mount("--bind", str(folder / "tmp"), str(_TEMPORARY))
+    child = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(_TEMPORARY)})
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, _frame: child.send_signal(received))
     while True:
@@ -67,6 +134,27 @@ def be_init(command: Sequence[str]) -> int:
             code = os.waitstatus_to_exitcode(status)
             child.returncode = code
             return code if code >= 0 else 128 - code
+
+
+def _shadow(folder: Path) -> None:
+    """Let what is written into some folders of the machine be seen in here only."""
+    folder.mkdir()
+    _mount("-t", "tmpfs", "tmpfs", str(folder))
+    for name in _SHADOWED:
+        upper, work = folder / f"upper{name}", folder / f"work{name}"
+        upper.mkdir(parents=True)
+        work.mkdir(parents=True)
+        _mount("-t", "overlay", "overlay", "-o", f"lowerdir={name},upperdir={upper},workdir={work}",
+               name)  # fmt: skip
+
+
+def _mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True)
+
+
+def _die_with_parent() -> None:
+    """Have the kernel kill this process with its parent. Runs between fork and exec."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

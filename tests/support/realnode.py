@@ -36,8 +36,8 @@ from tests.support.kubebinaries import (
     find_programs,
 )
 from tests.support.kubepki import issue_certificate
-from tests.support.nodeimages import PAUSE_IMAGE, prepare_images
-from tests.support.ownspace import is_inside, run_inside
+from tests.support.nodeimages import PAUSE_IMAGE, find_cache, prepare_images
+from tests.support.ownspace import CGROUP, is_inside, run_inside
 
 NODE_NAME = "node1"
 NODE_ADDRESS = "10.250.0.1"
@@ -166,6 +166,7 @@ class RealNode:
             "tlsPrivateKeyFile": str(pki.folder / "kubelet.key"),
             "containerRuntimeEndpoint": f"unix://{self.folder / 'containerd.sock'}",
             "cgroupDriver": "cgroupfs",
+            "cgroupRoot": f"/{CGROUP}",
             "failCgroupV1": False,
             "failSwapOn": False,
             "oomScoreAdj": 0,
@@ -314,7 +315,8 @@ def run(command: list[str]) -> int:
         find_programs(os.environ, (*CONTROL_PLANE, *NODE), build=True)
         images = {name: str(path) for name, path in prepare_images().items()}
         os.environ[IMAGES_ENV] = json.dumps(images)
-        return run_inside([sys.executable, "-m", __spec__.name, "run", "--", *command])
+        node = [sys.executable, "-m", __spec__.name, "run", "--", *command]
+        return run_inside(node, find_cache())
     except MissingPrerequisiteError as e:
         print(f"SKIPPED: {e}", flush=True)
         return 0

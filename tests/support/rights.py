@@ -137,7 +137,7 @@ class AuditLog:
 
 
 def _is_refused(event: dict[str, Any]) -> bool:
-    """Tell a refusal by the authorizer from that of a namespace which is going away: 403 as well."""
+    """Tell a refusal by the authorizer from 403 of admission, or of a namespace that goes away."""
     decision: str = event["annotations"]["authorization.k8s.io/decision"]
     return decision == "forbid"
 

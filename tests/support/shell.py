@@ -20,7 +20,7 @@ from controller.worker import Worker
 from controller.workqueue import WorkQueue
 from controller.writer import Writer
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
-from localcluster.apiserver.errors import StatusError
+from localcluster.apiserver.model.errors import StatusError
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire
 from tests.support.storageclient import (
     Fate,

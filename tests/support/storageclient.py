@@ -21,13 +21,13 @@ from framework.kube.client import KubeClient, PatchContent, WatchEvent
 from framework.kube.errors import UnreachableError, build_api_error
 from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS as CUSTOM_RESOURCE
 from framework.kube.resources import Object, Resource
-from localcluster.apiserver.builtins import CUSTOM_RESOURCE_DEFINITIONS
-from localcluster.apiserver.discovery import Discovery
-from localcluster.apiserver.errors import StatusError
-from localcluster.apiserver.options import DeleteOptions
-from localcluster.apiserver.registry import ResourceType
-from localcluster.apiserver.selectors import Selector
+from localcluster.apiserver.engine.selectors import Selector
+from localcluster.apiserver.model.builtins import CUSTOM_RESOURCE_DEFINITIONS
+from localcluster.apiserver.model.errors import StatusError
+from localcluster.apiserver.model.options import DeleteOptions
+from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.storage import Storage
+from localcluster.apiserver.views.discovery import Discovery
 from tests.support.builders import AT
 from tests.support.frameworkcrd import CRD_FILE
 

@@ -13,6 +13,7 @@ from cli.authoring.injection import InjectionError, InjectionOptions, Rendezvous
 from cli.authoring.rules import Surroundings, lint
 from framework.api.codec import decode_framework
 from framework.api.validation import validate_framework
+from framework.version import VERSION
 from tests.support.frameworkcrd import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -124,6 +125,23 @@ def test_inject_adds_the_agents_asked_for(rendezvous: Rendezvous, expected: list
 
     assert [container["name"] for container in spec["initContainers"]] == expected
     assert all(":" in container["image"] for container in spec["initContainers"])
+
+
+def test_inject_gives_a_version_to_our_images_and_leaves_the_originals() -> None:
+    def get_image(image: str) -> str:
+        framework = build()
+        spec = framework["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
+        spec["initContainers"] = [{"name": "barrier", "image": image}]
+        injected: str = get_spec(inject(framework, InjectionOptions()))["initContainers"][0][
+            "image"
+        ]
+        return injected
+
+    assert get_image("team/framework-barrier") == f"team/framework-barrier:{VERSION}"
+    assert get_image("team/framework-barrier:1") == "team/framework-barrier:1"
+    # It is published as `latest`, and in no version of ours.
+    original = "frameworkcontroller/frameworkbarrier"
+    assert get_image(original) == original
 
 
 def test_inject_token_is_mounted_where_an_agent_runs_and_nowhere_else() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from framework.clock import ManualClock
 from framework.kube.resources import Object
-from localcluster.apiserver.errors import StatusError
+from localcluster.apiserver.model.errors import StatusError
 from localcluster.kubelet.logs import LogStore
 
 START = datetime(2030, 1, 1, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localcluster.apiserver.protobuf import UnknownKindError, decode_envelope
+from localcluster.apiserver.front.protobuf import UnknownKindError, decode_envelope
 
 
 def _field(number: int, content: bytes) -> bytes:

@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 
 from framework.clock import SequentialUids, SystemClock
-from localcluster.apiserver import forms
-from localcluster.apiserver.auth import url_with_token
-from localcluster.apiserver.errors import StatusError
+from localcluster.apiserver.front.auth import url_with_token
+from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.server import ApiServer, PortInUseError
 from localcluster.apiserver.storage import Storage, Watch
+from localcluster.apiserver.views import forms
 from tests.contract.apiclient import TABLE, Api, Object, config_map, owned_by, pod
 from tests.localcluster.server.conftest import TOKEN, Running
 

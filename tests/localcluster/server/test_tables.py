@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from localcluster.apiserver import builtins
-from localcluster.apiserver.registry import PrinterColumn, ResourceType
-from localcluster.apiserver.tables import find_printer, render_table
+from localcluster.apiserver.model import builtins
+from localcluster.apiserver.model.registry import PrinterColumn, ResourceType
+from localcluster.apiserver.views.tables import find_printer, render_table
 
 NOW = datetime(2026, 11, 21, 8, 14, 52, tzinfo=UTC)
 CREATED = "2026-11-21T08:14:51Z"

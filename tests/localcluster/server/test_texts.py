@@ -2,25 +2,25 @@
 
 import pytest
 
-from localcluster.apiserver.auth import BearerTokens, url_with_token
-from localcluster.apiserver.durations import format_seconds
-from localcluster.apiserver.errors import StatusError
-from localcluster.apiserver.jsonpath import JsonPathError, find_values
-from localcluster.apiserver.negotiation import (
-    Form,
-    choose_form,
-    media_name,
-    wants_aggregated_discovery,
-)
-from localcluster.apiserver.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
-from localcluster.apiserver.payloads import decode_object, decode_patch
-from localcluster.apiserver.podlogs import choose_container
-from localcluster.apiserver.targets import (
+from localcluster.apiserver.bodies.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
+from localcluster.apiserver.front.auth import BearerTokens, url_with_token
+from localcluster.apiserver.front.payloads import decode_object, decode_patch
+from localcluster.apiserver.front.pod_logs import choose_container
+from localcluster.apiserver.front.targets import (
     Target,
     parse_target,
     read_flag,
     read_number,
     read_resource_version,
+)
+from localcluster.apiserver.model.errors import StatusError
+from localcluster.apiserver.views.durations import format_seconds
+from localcluster.apiserver.views.jsonpath import JsonPathError, find_values
+from localcluster.apiserver.views.negotiation import (
+    Form,
+    choose_form,
+    media_name,
+    wants_aggregated_discovery,
 )
 
 MINUTE, HOUR, DAY = 60, 3600, 86400

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from framework.clock import ManualClock, SequentialUids
-from localcluster.apiserver import builtins
-from localcluster.apiserver.forms import EventEncoder, FormOptions, Renderer
+from localcluster.apiserver.front.watches import WatchOptions, WatchStream
+from localcluster.apiserver.model import builtins
 from localcluster.apiserver.storage import Selector, Storage
-from localcluster.apiserver.watches import WatchOptions, WatchStream
+from localcluster.apiserver.views.forms import EventEncoder, FormOptions, Renderer
 
 pytestmark = pytest.mark.looptime
 

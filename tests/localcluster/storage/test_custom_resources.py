@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from localcluster.apiserver.errors import Object
+from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.storage import DeleteOptions, StatusError, Storage, WriteOptions
 from tests.localcluster.storage.worlds import GROUP, NAMESPACE, World, definition, widget
 

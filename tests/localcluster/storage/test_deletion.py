@@ -2,8 +2,8 @@
 
 import pytest
 
-from localcluster.apiserver.errors import Object
-from localcluster.apiserver.history import Watch
+from localcluster.apiserver.engine.history import Watch
+from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.storage import DeleteOptions, Selector, StatusError
 from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, owned_by, pod
 

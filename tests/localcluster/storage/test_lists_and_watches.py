@@ -2,7 +2,7 @@
 
 import pytest
 
-from localcluster.apiserver.selectors import Selector
+from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.storage import StatusError
 from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, pod
 

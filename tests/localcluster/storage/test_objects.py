@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from localcluster.apiserver.errors import Object
+from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.storage import StatusError, Storage, WriteOptions
 from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, pod
 

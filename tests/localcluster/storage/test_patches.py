@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from localcluster.apiserver.errors import Object
-from localcluster.apiserver.patches import (
+from localcluster.apiserver.bodies.patches import (
     APPLY_PATCH,
     JSON_PATCH,
     MERGE_PATCH,
@@ -13,8 +12,9 @@ from localcluster.apiserver.patches import (
     apply_json_patch,
     apply_merge_patch,
 )
+from localcluster.apiserver.bodies.strategic import apply_strategic_patch
+from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.storage import StatusError, WriteOptions
-from localcluster.apiserver.strategic import apply_strategic_patch
 from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, definition, pod, widget
 
 

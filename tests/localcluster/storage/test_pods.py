@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from localcluster.apiserver.errors import Object
-from localcluster.apiserver.quantities import canonical_quantity
+from localcluster.apiserver.model.errors import Object
+from localcluster.apiserver.model.quantities import canonical_quantity
 from localcluster.apiserver.storage import StatusError
 from tests.localcluster.storage.worlds import NAMESPACE, World, pod
 

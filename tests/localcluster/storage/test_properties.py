@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localcluster.apiserver.errors import Object
-from localcluster.apiserver.history import DELETED
-from localcluster.apiserver.selectors import Selector
+from localcluster.apiserver.engine.history import DELETED
+from localcluster.apiserver.engine.selectors import Selector
+from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.storage import DeleteOptions, StatusError
 from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, owned_by
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from localcluster.apiserver.cel import CelError, Expression, escape_name, to_cel
-from localcluster.apiserver.correlation import Correlation
-from localcluster.apiserver.errors import Object, StatusError
+from localcluster.apiserver.model.errors import Object, StatusError
+from localcluster.apiserver.schemas.cel import CelError, Expression, escape_name, to_cel
+from localcluster.apiserver.schemas.correlation import Correlation
 from tests.localcluster.storage.worlds import World, definition
 
 RULES = "x-kubernetes-validations"
@@ -128,7 +128,7 @@ from localcluster.apiserver.storage import Storage
 storage = Storage(SystemClock(), SystemUids())
 [rt] = [t for t in storage.registry.all() if t.plural == "configmaps"]
 assert "cel_expr_python.cel" not in sys.modules
-from localcluster.apiserver.cel import Expression
+from localcluster.apiserver.schemas.cel import Expression
 Expression("self == 1", {"type": "integer"}, "bool", is_optional=False)
 assert "cel_expr_python.cel" in sys.modules
 """

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from framework.clock import ManualClock, SequentialUids
-from localcluster.apiserver.errors import Object
-from localcluster.apiserver.patches import MERGE_PATCH
-from localcluster.apiserver.registry import ResourceType
+from localcluster.apiserver.bodies.patches import MERGE_PATCH
+from localcluster.apiserver.model.errors import Object
+from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.storage import Selector, Storage, Watch
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -1,0 +1,162 @@
+"""JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7386), on copies.
+
+Called by ``storage``; the strategic merge patch and server-side apply are in ``strategic`` and
+``apply``.
+"""
+
+from typing import Any
+
+from localcluster.apiserver.model import errors
+from localcluster.apiserver.model.errors import Object
+from localcluster.apiserver.model.objects import copy_json
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+MAX_OPERATIONS = 10_000
+
+
+def apply_merge_patch(target: Any, patch: Any) -> Any:
+    """Return the target with a merge patch applied; parts not named are shared."""
+    if not isinstance(patch, dict):
+        return copy_json(patch)
+    merged: Object = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = apply_merge_patch(merged.get(key), value)
+    return merged
+
+
+def apply_json_patch(document: Object, operations: Any) -> Any:
+    """Return the document with all operations applied, or none of them.
+
+    Raises:
+        StatusError: 400 for a malformed patch, 413 for a huge one, 422 where it does not apply.
+    """
+    if not isinstance(operations, list):
+        raise errors.bad_request("error decoding patch: a JSON patch is a list of operations")
+    if len(operations) > MAX_OPERATIONS:
+        message = (
+            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, "
+            f"got {len(operations)}"
+        )
+        raise errors.too_large(message)
+    root = {"": copy_json(document)}
+    for operation in operations:
+        _apply_operation(root, operation)
+    return root[""]
+
+
+def _unappliable(why: str) -> errors.StatusError:
+    message = f"the server rejected our request due to an error in our request: {why}"
+    return errors.StatusError(422, "Invalid", message, {})
+
+
+def _apply_operation(root: Object, operation: Any) -> None:
+    name, path = _read_operation(operation)
+    if name in ("add", "replace", "test"):
+        # A value left out is null.
+        value = copy_json(operation.get("value"))
+        {"add": _add, "replace": _replace, "test": _test}[name](root, path, value)
+    elif name == "remove":
+        _remove(root, path)
+    elif name in ("move", "copy"):
+        origin = operation.get("from")
+        if origin is None:
+            raise _unappliable(f"{name} operation does not apply: it has no from")
+        if name == "move" and path.startswith(origin + "/"):
+            raise _unappliable("move into itself")
+        value = copy_json(_lookup(root, origin, name))
+        if name == "move":
+            _remove(root, origin)
+        _add(root, path, value)
+    else:
+        raise _unappliable(f"unexpected operation kind: {name}")
+
+
+def _read_operation(operation: Any) -> tuple[str, str]:
+    """Return name and path of an operation."""
+    if not isinstance(operation, dict):
+        raise errors.bad_request("error decoding patch: an operation is an object")
+    for key in ("op", "path", "from"):
+        if not isinstance(operation.get(key, ""), str):
+            raise errors.bad_request(f"error decoding patch: {key} of an operation is a string")
+    name = operation.get("op", "")
+    if "path" not in operation:
+        raise _unappliable(f"{name} operation does not apply: it has no path")
+    return name, operation["path"]
+
+
+def _tokens(path: str) -> list[str]:
+    if path and not path.startswith("/"):
+        raise _unappliable(f"path does not start with a slash: {path}")
+    return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")]
+
+
+def _parent(root: Object, path: str, name: str) -> tuple[Any, str]:
+    *parents, last = _tokens(path)
+    node: Any = root
+    for token in parents:
+        node = _child(node, token, path, name)
+    return node, last
+
+
+def _child(node: Any, token: str, path: str, name: str) -> Any:
+    if isinstance(node, dict) and token in node:
+        return node[token]
+    if isinstance(node, list):
+        return node[_index(node, token, path, name)]
+    raise _unappliable(f"{name} operation does not apply: doc is missing path: {path}")
+
+
+def _index(node: list[Any], token: str, path: str, name: str, *, last: int = -1) -> int:
+    limit = len(node) + last
+    if not token.isdecimal() or int(token) > limit or (len(token) > 1 and token[0] == "0"):
+        raise _unappliable(f"{name} operation does not apply: invalid array index: {path}")
+    return int(token)
+
+
+def _lookup(root: Object, path: str, name: str) -> Any:
+    node, last = _parent(root, path, name)
+    return _child(node, last, path, name)
+
+
+def _add(root: Object, path: str, value: Any) -> None:
+    node, last = _parent(root, path, "add")
+    if isinstance(node, dict):
+        node[last] = value
+    elif isinstance(node, list):
+        index = len(node) if last == "-" else _index(node, last, path, "add", last=0)
+        node.insert(index, value)
+    else:
+        raise _unappliable(f"add operation does not apply: doc is missing path: {path}")
+
+
+def _replace(root: Object, path: str, value: Any) -> None:
+    node, last = _parent(root, path, "replace")
+    if isinstance(node, dict):
+        # The API server's library lets a member be replaced that is not there.
+        node[last] = value
+    else:
+        _child(node, last, path, "replace")
+        node[int(last)] = value
+
+
+def _remove(root: Object, path: str) -> None:
+    _lookup(root, path, "remove")
+    node, last = _parent(root, path, "remove")
+    del node[last if isinstance(node, dict) else int(last)]
+
+
+def _test(root: Object, path: str, value: Any) -> None:
+    node, last = _parent(root, path, "test")
+    if isinstance(node, dict) and last not in node:
+        found = None
+    else:
+        found = _child(node, last, path, "test")
+    if found != value or isinstance(found, bool) != isinstance(value, bool):
+        raise _unappliable(f"testing value {path} failed: test failed")

@@ -1,0 +1,168 @@
+"""Strategic merge patch for the built-in kinds.
+
+Lists whose field has a merge key in ``wire_types`` are joined by that key, lists of primitives with
+a merge strategy as sets, all others are replaced. Directives: ``$patch``, ``$retainKeys``,
+``$setElementOrder/FIELD`` and ``$deleteFromPrimitiveList/FIELD``, which kubectl sends.
+"""
+
+from typing import Any
+
+from localcluster.apiserver.bodies.wire import FieldType, struct_types
+from localcluster.apiserver.model import errors
+from localcluster.apiserver.model.errors import Object
+from localcluster.apiserver.model.objects import copy_json
+
+_PATCH = "$patch"
+_RETAIN = "$retainKeys"
+_ORDER = "$setElementOrder/"
+_DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
+_DIRECTIVES = (_PATCH, _RETAIN)
+
+
+def apply_strategic_patch(type_name: str, target: Object, patch: Object) -> Object:
+    """Return the target with the patch applied; parts not named are shared.
+
+    Raises:
+        StatusError: 400 for a patch that cannot be understood.
+    """
+    return _merge_struct(type_name, target, patch)
+
+
+def _merge_struct(type_name: str | None, target: Object, patch: Object) -> Object:
+    directive = patch.get(_PATCH)
+    if directive == "replace":
+        replaced: Object = _plain({key: value for key, value in patch.items() if key != _PATCH})
+        return replaced
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise errors.bad_request(f"unknown patch type: {directive}")
+    fields = struct_types().get(type_name or "", {})
+    merged = _retained(target, patch)
+    for key, value in patch.items():
+        if key in _DIRECTIVES or key.startswith("$"):
+            continue
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merge_field(fields.get(key), key, merged.get(key), value, patch)
+    _apply_list_directives(fields, merged, patch)
+    return merged
+
+
+def _apply_list_directives(fields: dict[str, FieldType], merged: Object, patch: Object) -> None:
+    for key, value in patch.items():
+        if key.startswith(_DELETE_PRIMITIVES):
+            _delete_primitives(merged, key.removeprefix(_DELETE_PRIMITIVES), value)
+        elif key.startswith(_ORDER):
+            name = key.removeprefix(_ORDER)
+            if isinstance(merged.get(name), list) and name not in patch:
+                merged[name] = _ordered(fields.get(name), merged[name], merged[name], value)
+
+
+def _retained(target: Object, patch: Object) -> Object:
+    retained = patch.get(_RETAIN)
+    if retained is None:
+        return dict(target)
+    return {key: value for key, value in target.items() if key in retained}
+
+
+def _merge_field(
+    field: FieldType | None, name: str, current: Any, value: Any, patch: Object
+) -> Any:
+    if isinstance(value, dict):
+        base = current if isinstance(current, dict) else {}
+        inner = field.name if field is not None and field.code == "struct" else None
+        if field is not None and field.item is not None and field.item.code == "struct":
+            return _merge_map(field.item, base, value)
+        return _merge_struct(inner, base, value)
+    if not isinstance(value, list) or field is None or field.merge_key is None:
+        return _plain(value)
+    present = current if isinstance(current, list) else []
+    if field.merge_key:
+        merged = _merge_items(field, present, value)
+    else:
+        merged = [*present, *(item for item in value if item not in present)]
+    return _ordered(field, merged, present, patch.get(_ORDER + name, value))
+
+
+def _merge_map(item: FieldType, target: Object, patch: Object) -> Object:
+    merged = dict(target)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            below = merged.get(key)
+            base = below if isinstance(below, dict) else {}
+            merged[key] = _merge_struct(item.name, base, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _merge_items(field: FieldType, current: list[Any], patch: list[Any]) -> list[Any]:
+    if any(isinstance(item, dict) and item == {_PATCH: "replace"} for item in patch):
+        return [_plain(item) for item in patch if item != {_PATCH: "replace"}]
+    key = str(field.merge_key)
+    inner = field.item.name if field.item is not None else None
+    merged = list(current)
+    for item in patch:
+        if not isinstance(item, dict) or key not in item:
+            message = f"map: {errors.render_value(item)} does not contain declared merge key: {key}"
+            raise errors.StatusError(500, "", message)
+        found = [i for i, old in enumerate(merged) if old.get(key) == item[key]]
+        if item.get(_PATCH) == "delete":
+            merged = [old for old in merged if old.get(key) != item[key]]
+        elif found:
+            merged[found[0]] = _merge_struct(inner, merged[found[0]], item)
+        else:
+            merged.append(_plain(item))
+    return merged
+
+
+def _plain(value: Any) -> Any:
+    """Copy a part of a patch that replaces or adds: without directives and without nulls."""
+    if isinstance(value, dict):
+        return {
+            key: _plain(item)
+            for key, item in value.items()
+            if item is not None and not key.startswith("$")
+        }
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return copy_json(value)
+
+
+def _ordered(
+    field: FieldType | None, merged: list[Any], before: list[Any], order: Any
+) -> list[Any]:
+    """Sort merged items: those of the patch by its order, among the others by the order before.
+
+    An item of the patch comes first unless an other one stood before it.
+    """
+    key = field.merge_key if field is not None else None
+
+    def ranks_of(items: list[Any]) -> dict[str, int]:
+        return {_identity(item, key): rank for rank, item in enumerate(items)}
+
+    wanted, stood = ranks_of(order if isinstance(order, list) else []), ranks_of(before)
+    named = [item for item in merged if _identity(item, key) in wanted]
+    named.sort(key=lambda item: wanted[_identity(item, key)])
+    others = [item for item in merged if _identity(item, key) not in wanted]
+    result: list[Any] = []
+    for item in named:
+        rank = stood.get(_identity(item, key), -1)
+        while others and stood[_identity(others[0], key)] < rank:
+            result.append(others.pop(0))
+        result.append(item)
+    return result + others
+
+
+def _identity(item: Any, key: str | None) -> str:
+    return errors.render_value(item.get(key) if key and isinstance(item, dict) else item)
+
+
+def _delete_primitives(merged: Object, name: str, unwanted: Any) -> None:
+    current = merged.get(name)
+    if isinstance(current, list) and isinstance(unwanted, list):
+        merged[name] = [item for item in current if item not in unwanted]

@@ -1,0 +1,301 @@
+"""Decoding of built-in kinds as the API server's Go types do it.
+
+``storage`` passes every body of a built-in kind through ``decode``: a value of the wrong JSON type
+is an error, an unknown field is dropped and reported, a null is the same as an absent field. The
+table of fields is in ``wire_types``.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from localcluster.apiserver.bodies.wire_types import WIRE_TYPES
+from localcluster.apiserver.model import objects
+from localcluster.apiserver.model.errors import Object, quote
+from localcluster.apiserver.model.quantities import QUANTITY_ERROR, canonical_quantity
+
+
+class MapKey(str):
+    """A key of a map in a path: messages of the Go decoder leave it out."""
+
+    __slots__ = ()
+
+
+Path = tuple[Any, str | int] | None
+"""Where a value stands: its parent's path and its own name; joined only for messages."""
+
+
+class DecodeError(Exception):
+    """A body that cannot be read as its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldType:
+    """The JSON form of one field."""
+
+    code: str
+    """s i l f b q t m B x *, ``list``, ``map`` or ``struct``."""
+    name: str = ""
+    """The struct's name."""
+    item: "FieldType | None" = None
+    merge_key: str | None = None
+    """Strategic merge: None replaces a list, "" joins primitives, else the key of the items."""
+    retains_keys: bool = False
+
+
+def _parse_code(code: str) -> FieldType:
+    if code.endswith("~"):
+        inner = _parse_code(code[:-1])
+        return FieldType(inner.code, inner.name, inner.item, inner.merge_key, retains_keys=True)
+    if code.startswith("["):
+        listed, _, key = code.rpartition("]")
+        item = _parse_code(listed[1:])
+        return FieldType("list", item=item, merge_key=key[1:] if key else None)
+    if code.startswith("{"):
+        return FieldType("map", item=_parse_code(code[1:-1]))
+    if len(code) > 1:
+        return FieldType("struct", name=code)
+    return FieldType(code)
+
+
+@cache
+def struct_types() -> dict[str, dict[str, FieldType]]:
+    """Return every struct's fields by their names."""
+    found: dict[str, dict[str, FieldType]] = {}
+    fields: dict[str, FieldType] = {}
+    for line in WIRE_TYPES.strip().splitlines():
+        words = line.split()
+        if not line.startswith(" "):
+            fields = found.setdefault(words.pop(0), {})
+        for word in words:
+            name, _, code = word.partition(":")
+            fields[name] = _parse_code(code)
+    return found
+
+
+def join_path(path: Path) -> str:
+    """Write a path as field errors do: ``spec.containers[0].name``."""
+    parts: list[str] = []
+    while path is not None:
+        path, name = path
+        parts.append(f"[{name}]" if isinstance(name, int) else f".{name}")
+    return "".join(reversed(parts)).removeprefix(".")
+
+
+def _go_path(path: Path) -> str:
+    parts: list[str] = []
+    while path is not None:
+        path, name = path
+        if not isinstance(name, (int, MapKey)):
+            parts.append(name)
+    return ".".join(reversed(parts))
+
+
+class Decoder:
+    """One reading of one body; collects the unknown fields it meets."""
+
+    def __init__(self) -> None:
+        """Start with no unknown field seen."""
+        self.unknown: list[str] = []
+
+    def decode(self, name: str, value: Any, path: Path = None) -> Object:
+        """Return the value as the struct ``name``: known fields only, no nulls.
+
+        Raises:
+            DecodeError: If a value has another JSON type than its field.
+        """
+        if not isinstance(value, dict):
+            raise _mismatch(value, name, path, FieldType("struct", name))
+        fields = struct_types()[name]
+        decoded: Object = {}
+        for key, item in value.items():
+            field = fields.get(key)
+            if field is None:
+                if not (key == "managedFields" and name == "ObjectMeta"):
+                    self.unknown.append(join_path((path, key)))
+            elif item is not None:
+                convert = _SCALARS.get(field.code)
+                if convert is None:
+                    decoded[key] = self._compound(field, item, (path, key), name)
+                else:
+                    decoded[key] = convert(item, field, (path, key), name)
+        return decoded
+
+    def _convert(self, field: FieldType, value: Any, path: Path, struct: str) -> Any:
+        convert = _SCALARS.get(field.code)
+        if convert is None:
+            return self._compound(field, value, path, struct)
+        return convert(value, field, path, struct)
+
+    def _compound(self, field: FieldType, value: Any, path: Path, struct: str) -> Any:
+        if field.code == "struct":
+            if not isinstance(value, dict):
+                raise _mismatch(value, struct, path, field)
+            return self.decode(field.name, value, path)
+        item = field.item
+        if item is None:
+            return objects.copy_json(value)
+        if field.code == "map":
+            if not isinstance(value, dict):
+                raise _mismatch(value, struct, path, field)
+            return {
+                key: _zero(item)
+                if below is None
+                else self._convert(item, below, (path, MapKey(key)), struct)
+                for key, below in value.items()
+            }
+        if not isinstance(value, list):
+            raise _mismatch(value, struct, path, field)
+        return [
+            _zero(item) if below is None else self._convert(item, below, (path, index), struct)
+            for index, below in enumerate(value)
+        ]
+
+
+def _zero(field: FieldType) -> Any:
+    if field.code == "struct":
+        return {}
+    return {"s": "", "q": "0", "i": 0, "l": 0, "b": False, "B": ""}.get(field.code)
+
+
+def _go_type(field: FieldType) -> str:
+    simple = {
+        "s": "string",
+        "i": "int32",
+        "l": "int64",
+        "f": "float64",
+        "b": "bool",
+        "q": "resource.Quantity",
+        "t": "string",
+        "m": "string",
+        "B": "string",
+        "x": "intstr.IntOrString",
+        "struct": f"v1.{field.name}",
+    }
+    if field.item is not None:
+        prefix = "[]" if field.code == "list" else "map[string]"
+        return prefix + ("uint8" if field.item.code == "B" else _go_type(field.item))
+    return simple.get(field.code, "interface {}")
+
+
+def _json_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _mismatch(value: Any, struct: str, path: Path, field: FieldType) -> DecodeError:
+    found = _json_type(value)
+    if found == "number" and field.code in ("i", "l"):
+        found += f" {value}"
+    where = f"Go struct field {struct}.{_go_path(path)}" if path else "Go value"
+    return DecodeError(f"json: cannot unmarshal {found} into {where} of type {_go_type(field)}")
+
+
+def _string(value: Any, field: FieldType, path: Path, struct: str) -> str:
+    if not isinstance(value, str):
+        raise _mismatch(value, struct, path, field)
+    return value
+
+
+def _boolean(value: Any, field: FieldType, path: Path, struct: str) -> bool:
+    if not isinstance(value, bool):
+        raise _mismatch(value, struct, path, field)
+    return value
+
+
+def _integer(value: Any, field: FieldType, path: Path, struct: str) -> int:
+    bits = 31 if field.code == "i" else 63
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if (
+        not isinstance(value, int)
+        or isinstance(value, bool)
+        or not -(1 << bits) <= value < 1 << bits
+    ):
+        raise _mismatch(value, struct, path, field)
+    return value
+
+
+def _number(value: Any, field: FieldType, path: Path, struct: str) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise _mismatch(value, struct, path, field)
+    return value
+
+
+def _int_or_string(value: Any, field: FieldType, path: Path, struct: str) -> int | str:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise _mismatch(value, struct, path, field)
+    return value
+
+
+def _quantity(value: Any, _field: FieldType, _path: Path, _struct: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise DecodeError(QUANTITY_ERROR)
+    try:
+        return canonical_quantity(str(value))
+    except ValueError as error:
+        raise DecodeError(QUANTITY_ERROR) from error
+
+
+_SECONDS_END = len("2006-01-02T15:04:05")
+
+
+def _time(value: Any, field: FieldType, path: Path, struct: str) -> str:
+    text = _string(value, field, path, struct)
+    layout = (
+        "2006-01-02T15:04:05.000000Z07:00" if field.code == "m" else "2006-01-02T15:04:05Z07:00"
+    )
+    try:
+        moment = objects.parse_time(text)
+    except ValueError as error:
+        message = f'parsing time {quote(text)} as "{layout}": cannot parse {quote(text)} as "2006"'
+        raise DecodeError(message) from error
+    fraction = re.search(r"[zZ+-]|\Z|\.\d{6}(?!\d)", text[_SECONDS_END:])
+    if field.code == "m" and (fraction is None or not fraction.group().startswith(".")):
+        rest = text[_SECONDS_END:]
+        message = (
+            f'parsing time {quote(text)} as "{layout}": cannot parse {quote(rest)} as ".000000"'
+        )
+        raise DecodeError(message)
+    if field.code == "m":
+        return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return objects.format_time(moment)
+
+
+def _base64(value: Any, field: FieldType, path: Path, struct: str) -> str:
+    text = _string(value, field, path, struct)
+    try:
+        base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        bad = re.search(r"[^A-Za-z0-9+/=]", text)
+        position = bad.start() if bad else len(text)
+        raise DecodeError(f"illegal base64 data at input byte {position}") from error
+    return text
+
+
+def _anything(value: Any, _field: FieldType, _path: Path, _struct: str) -> Any:
+    return objects.copy_json(value)
+
+
+_SCALARS: dict[str, Callable[[Any, FieldType, Path, str], Any]] = {
+    "s": _string,
+    "b": _boolean,
+    "i": _integer,
+    "l": _integer,
+    "f": _number,
+    "q": _quantity,
+    "t": _time,
+    "m": _time,
+    "B": _base64,
+    "x": _int_or_string,
+    "*": _anything,
+}

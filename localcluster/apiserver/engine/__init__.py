@@ -1,0 +1,1 @@
+"""The laws of the store, whatever the kind: versions, watches, writes, deletion, collection."""

@@ -1,0 +1,178 @@
+"""The objects themselves, the version counter and the log: every write goes through it.
+
+The rooms of the engine (writes, deletion, garbage collection) share one ``State``. It knows no
+rules of kinds; it keeps the index of owners and remembers which objects the garbage collector has
+to look at again.
+"""
+
+from collections.abc import Callable
+
+from framework.clock import Clock, UidSource
+from localcluster.apiserver.engine.history import Change, History
+from localcluster.apiserver.model import objects
+from localcluster.apiserver.model.errors import Object
+from localcluster.apiserver.model.objects import ObjectKey
+from localcluster.apiserver.model.registry import Registry, TypeKey
+
+Reference = tuple[TypeKey, ObjectKey]
+"""One stored object, whatever version its type is served in."""
+
+NAMESPACES_KEY: TypeKey = ("", "namespaces")
+
+
+class State:
+    """Everything the API server holds."""
+
+    def __init__(
+        self, clock: Clock, uids: UidSource, registry: Registry, history_limit: int, start: int = 0
+    ) -> None:
+        """Start empty, at resource version ``start``."""
+        self.clock = clock
+        self.uids = uids
+        self.registry = registry
+        self.resource_version = start
+        self.history = History(history_limit, start)
+        self.attention: dict[Reference, None] = {}
+        """Objects whose collection has to be decided anew, in order of the causes."""
+        self.absent_owners: set[str] = set()
+        """UIDs of owners seen to vanish while something still named them."""
+        self.observers: list[Callable[[Change], None]] = []
+        """Called for every write before watches see it."""
+        self._objects: dict[TypeKey, dict[ObjectKey, Object]] = {}
+        self._dependents: dict[str, dict[Reference, None]] = {}
+        self._written: dict[Reference, Object] = {}
+        """What was written of objects that ``read_anew`` shows otherwise."""
+
+    def find(self, type_key: TypeKey, key: ObjectKey) -> Object | None:
+        """Return the stored object, which must not be changed; None when absent."""
+        return self._objects.get(type_key, {}).get(key)
+
+    def all_of(self, type_key: TypeKey) -> dict[ObjectKey, Object]:
+        """Return all objects of a type; neither the map nor they may be changed."""
+        return self._objects.get(type_key, {})
+
+    def types_held(self) -> list[TypeKey]:
+        """Return the types of which objects are stored."""
+        return [key for key, held in self._objects.items() if held]
+
+    def dependents_of(self, uid: str) -> list[Reference]:
+        """Return the objects that name this UID as an owner."""
+        return list(self._dependents.get(uid, ()))
+
+    def commit(self, type_key: TypeKey, key: ObjectKey, after: Object) -> Object:
+        """Write an object; return it as stored, with its new resource version.
+
+        What ``after`` holds becomes the storage's own and must not be changed afterwards.
+        """
+        version = str(self.resource_version + 1)
+        stored = {**after, "metadata": {**after["metadata"], "resourceVersion": version}}
+        self._write((type_key, key), stored)
+        return stored
+
+    def remove(self, type_key: TypeKey, key: ObjectKey) -> None:
+        """Take an object away."""
+        self._write((type_key, key), None)
+
+    def _write(self, reference: Reference, after: Object | None) -> None:
+        type_key, key = reference
+        held = self._objects.setdefault(type_key, {})
+        before = held.get(key)
+        self._written.pop(reference, None)
+        self.resource_version += 1
+        if after is None:
+            held.pop(key, None)
+        else:
+            held[key] = after
+        self._index(reference, before, after)
+        self._note(reference, before, after)
+        change = Change(type_key, key, before, after, self.resource_version)
+        for observer in self.observers:
+            observer(change)
+        self.history.append(change)
+
+    def at(self, type_key: TypeKey, resource_version: int) -> dict[ObjectKey, Object]:
+        """Return the objects of a type as they were at an older version.
+
+        Raises:
+            StatusError: 410 when the log does not reach back so far.
+        """
+        then = dict(self.all_of(type_key))
+        for change in reversed(self.history.since(resource_version, type_key)):
+            if change.before is None:
+                then.pop(change.object_key, None)
+            else:
+                then[change.object_key] = change.before
+        return then
+
+    def load(self, type_key: TypeKey, obj: Object) -> None:
+        """Put in an object of a dump: it keeps its version and is not logged."""
+        key = objects.object_key(obj)
+        self._objects.setdefault(type_key, {})[key] = obj
+        self._index((type_key, key), None, obj)
+        self.attention[type_key, key] = None
+        version = int(obj["metadata"]["resourceVersion"])
+        for observer in self.observers:
+            observer(Change(type_key, key, None, obj, version))
+
+    def read_anew(self, type_key: TypeKey, read: Callable[[Object], Object]) -> None:
+        """Show all objects of a type as ``read`` gives what was written; that is no write."""
+        held = self._objects.get(type_key, {})
+        for key, shown in held.items():
+            written = self._written.setdefault((type_key, key), shown)
+            held[key] = read(written)
+
+    def _index(self, reference: Reference, before: Object | None, after: Object | None) -> None:
+        was = _owner_uids(before)
+        now = _owner_uids(after)
+        if was == now:
+            return
+        for uid in was:
+            if uid not in now:
+                held = self._dependents[uid]
+                held.pop(reference, None)
+                if not held:
+                    del self._dependents[uid]
+                    self.absent_owners.discard(uid)
+        for uid in now:
+            self._dependents.setdefault(uid, {})[reference] = None
+
+    def _note(self, reference: Reference, before: Object | None, after: Object | None) -> None:
+        latest = after if after is not None else before
+        if latest is None:
+            return
+        namespace = reference[1][0]
+        metadata = latest["metadata"]
+        if after is None:
+            self._note_removal(metadata, namespace)
+        elif metadata.get("ownerReferences") or metadata.get("deletionTimestamp"):
+            self.attention[reference] = None
+            if metadata.get("deletionTimestamp"):
+                self.attention.update(dict.fromkeys(self._dependents.get(metadata["uid"], ())))
+        if before is not None:
+            self._note_owners(before, namespace)
+
+    def _note_removal(self, metadata: Object, namespace: str) -> None:
+        dependents = self._dependents.get(metadata["uid"])
+        if dependents:
+            self.absent_owners.add(metadata["uid"])
+            self.attention.update(dict.fromkeys(dependents))
+        if namespace:
+            owner = self.find(NAMESPACES_KEY, ("", namespace))
+            if owner is not None and objects.is_terminating(owner):
+                self.attention[NAMESPACES_KEY, ("", namespace)] = None
+
+    def _note_owners(self, before: Object, namespace: str) -> None:
+        for owner in objects.owners_of(before):
+            group, _, version = owner["apiVersion"].rpartition("/")
+            rt = self.registry.find_kind(owner["apiVersion"], owner["kind"])
+            if rt is None:
+                rt = self.registry.find_group_kind(group if version else "", owner["kind"])
+            if rt is not None:
+                key = (namespace if rt.namespaced else "", owner["name"])
+                self.attention[rt.key, key] = None
+
+
+def _owner_uids(obj: Object | None) -> tuple[str, ...]:
+    if obj is None:
+        return ()
+    return tuple(owner["uid"] for owner in obj["metadata"].get("ownerReferences") or ())

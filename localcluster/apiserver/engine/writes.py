@@ -1,0 +1,301 @@
+"""The way of a create, an update or a patched object into the store.
+
+``storage`` calls it with a resolved resource type. The order of the checks is kube-apiserver's:
+decode, defaults, namespace, preparation by the kind, metadata rules, validation, then the write.
+"""
+
+import json
+from typing import Any
+
+from localcluster.apiserver.bodies import reading
+from localcluster.apiserver.engine.state import NAMESPACES_KEY, State
+from localcluster.apiserver.engine.strategy import Strategy
+from localcluster.apiserver.model import errors, metadata, objects
+from localcluster.apiserver.model.errors import Object
+from localcluster.apiserver.model.objects import ObjectKey
+from localcluster.apiserver.model.options import WriteOptions
+from localcluster.apiserver.model.registry import ResourceType
+
+MAX_OBJECT_BYTES = 3 * 1024 * 1024 // 2
+_NAME_ATTEMPTS = 8
+
+
+def key_of(rt: ResourceType, namespace: str | None, name: str) -> ObjectKey:
+    """Return the key of an object of a type.
+
+    Raises:
+        StatusError: 400 when a namespaced type is asked for without a namespace.
+    """
+    if not rt.namespaced:
+        return "", name
+    if not namespace:
+        raise errors.bad_request("an empty namespace may not be set when a resource name is used")
+    return namespace, name
+
+
+class Writer:
+    """Creates and changes objects of one state."""
+
+    def __init__(self, state: State) -> None:
+        """Write into ``state``."""
+        self._state = state
+
+    def create(
+        self,
+        strategy: Strategy,
+        namespace: str | None,
+        body: Any,
+        options: WriteOptions,
+    ) -> Object:
+        """Store a new object and return it, as stored."""
+        rt = strategy.rt
+        obj = reading.read_body(rt, body, options)
+        strategy.apply_defaults(obj)
+        self._place(rt, namespace, obj)
+        self._stamp(rt, obj)
+        strategy.prepare_create(obj)
+        causes = metadata.create_faults(rt, obj) + strategy.create_faults(obj)
+        if causes:
+            raise errors.invalid(rt, obj["metadata"].get("name", ""), causes)
+        key = objects.object_key(obj)
+        if self._state.find(rt.key, key) is not None:
+            raise errors.already_exists(rt, key[1])
+        _check_size(obj)
+        if options.dry_run:
+            return obj
+        return self._state.commit(rt.key, key, obj)
+
+    def _place(self, rt: ResourceType, namespace: str | None, obj: Object) -> None:
+        meta = obj["metadata"]
+        given = meta.get("namespace", "")
+        wanted = (namespace or "") if rt.namespaced else ""
+        if rt.namespaced and not wanted:
+            raise errors.bad_request("namespace is required for this resource")
+        if given and given != wanted:
+            raise _namespace_mismatch()
+        meta.pop("namespace", None)
+        if not wanted:
+            return
+        meta["namespace"] = wanted
+        owner = self._state.find(NAMESPACES_KEY, ("", wanted))
+        if owner is None:
+            message = f"namespaces {errors.quote(wanted)} not found"
+            details = {"name": wanted, "kind": "namespaces"}
+            raise errors.StatusError(404, "NotFound", message, details)
+        if objects.is_terminating(owner):
+            raise _namespace_terminating(rt, meta.get("name", ""), wanted)
+
+    def _stamp(self, rt: ResourceType, obj: Object) -> None:
+        meta = obj["metadata"]
+        if meta.get("resourceVersion"):
+            message = "resourceVersion should not be set on objects to be created"
+            raise errors.StatusError(500, "", message)
+        for name in _SERVER_FIELDS:
+            meta.pop(name, None)
+        meta["uid"] = self._state.uids.new_uid()
+        meta["creationTimestamp"] = objects.format_time(self._state.clock.now())
+        base = meta.get("generateName")
+        if base and not meta.get("name"):
+            meta["name"] = self._free_name(rt, meta.get("namespace", ""), base, meta["uid"])
+
+    def _free_name(self, rt: ResourceType, namespace: str, base: str, uid: str) -> str:
+        name = ""
+        for attempt in range(_NAME_ATTEMPTS):
+            name = metadata.generate_name(base, uid, attempt)
+            if self._state.find(rt.key, (namespace, name)) is None:
+                break
+        return name
+
+    def update(
+        self,
+        strategy: Strategy,
+        key: ObjectKey,
+        body: Any,
+        options: WriteOptions,
+        subresource: str | None,
+    ) -> Object:
+        """Replace an object, or one subresource of it; return it as stored."""
+        rt = strategy.rt
+        if rt.creates_on_update and not subresource and self._state.find(rt.key, key) is None:
+            return self.create(strategy, key[0] or None, body, options)
+        old = self.find(rt, key)
+        new = reading.read_body(rt, body, options)
+        _check_identity(rt, key, new)
+        uid = new["metadata"].get("uid")
+        if uid and uid != old["metadata"]["uid"]:
+            raise uid_conflict(rt, key, uid, old["metadata"]["uid"])
+        version = new["metadata"].get("resourceVersion")
+        if not version or version == "0":
+            if not rt.allows_unconditional_update:
+                raise _version_required(rt, key[1])
+            new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        return self.replace(strategy, old, new, options, subresource)
+
+    def find(self, rt: ResourceType, key: ObjectKey) -> Object:
+        """Return the stored object.
+
+        Raises:
+            StatusError: 404 when it is absent.
+        """
+        found = self._state.find(rt.key, key)
+        if found is None:
+            raise errors.not_found(rt, key[1])
+        return present(rt, found)
+
+    def revise(
+        self,
+        strategy: Strategy,
+        old: Object,
+        patched: Any,
+        options: WriteOptions,
+        subresource: str | None,
+    ) -> Object:
+        """Store the outcome of a patch of ``old``."""
+        rt = strategy.rt
+        new = reading.read_patched(rt, patched, options)
+        _check_identity(rt, objects.object_key(old), new)
+        if not new["metadata"].get("resourceVersion"):
+            new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        return self.replace(strategy, old, new, options, subresource)
+
+    def replace(
+        self,
+        strategy: Strategy,
+        old: Object,
+        new: Object,
+        options: WriteOptions,
+        subresource: str | None,
+    ) -> Object:
+        """Write ``new`` over ``old`` after all rules of an update.
+
+        Raises:
+            StatusError: 409 for another version, 422 for a broken rule.
+        """
+        rt = strategy.rt
+        key = objects.object_key(old)
+        if new["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]:
+            raise errors.conflict(rt, key[1])
+        strategy.apply_defaults(new)
+        metadata.carry_over(old, new)
+        if subresource == "status":
+            strategy.prepare_status(new, old)
+            causes = strategy.status_faults
+        else:
+            strategy.prepare_update(new, old)
+            causes = strategy.update_faults
+        found = metadata.update_faults(rt, old, new) + causes(new, old)
+        if found:
+            raise errors.invalid(rt, key[1], found)
+        return self.settle(rt, key, old, new, dry_run=options.dry_run)
+
+    def settle(
+        self, rt: ResourceType, key: ObjectKey, old: Object, new: Object, *, dry_run: bool
+    ) -> Object:
+        """Write a checked change: nothing if equal, the removal if it lets the object go."""
+        if is_same(old, new):
+            return old
+        if may_go(old, new):
+            if not dry_run:
+                self._state.remove(rt.key, key)
+            return new
+        _check_size(new)
+        return new if dry_run else self._state.commit(rt.key, key, new)
+
+
+_SERVER_FIELDS = (
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+    "managedFields",
+    "resourceVersion",
+)
+
+
+def is_same(old: Object, new: Object) -> bool:
+    """Tell whether two objects are equal as JSON; Python alone takes 1, 1.0 and True as equal."""
+    return new == old and json.dumps(new, sort_keys=True) == json.dumps(old, sort_keys=True)
+
+
+def may_go(old: Object, new: Object) -> bool:
+    """Tell whether a change lets an object go whose deletion waited for its finalizers only."""
+    if objects.finalizers_of(new) or not objects.is_terminating(old):
+        return False
+    if get_namespace_finalizers(new):
+        return False
+    return not old["metadata"].get("deletionGracePeriodSeconds")
+
+
+def get_namespace_finalizers(obj: Object) -> list[str]:
+    """Return ``spec.finalizers`` of a Namespace, nothing for other kinds."""
+    if obj.get("kind") != "Namespace" or obj.get("apiVersion") != "v1":
+        return []
+    return list(objects.get_path(obj, "spec", "finalizers") or ())
+
+
+def present(rt: ResourceType, obj: Object) -> Object:
+    """Return a stored object in the version of the type it is asked for; parts are shared."""
+    if obj["apiVersion"] == rt.api_version:
+        return obj
+    return {**obj, "apiVersion": rt.api_version}
+
+
+def uid_conflict(rt: ResourceType, key: ObjectKey, given: str, actual: str) -> errors.StatusError:
+    """Return 409: the request is for another object of this name."""
+    place = "/".join(part for part in ("/registry", rt.group, rt.plural, *key) if part)
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object "
+        f"meta: {actual}"
+    )
+    return errors.conflict(rt, key[1], why)
+
+
+def _check_identity(rt: ResourceType, key: ObjectKey, new: Object) -> None:
+    meta = new["metadata"]
+    if meta.get("name", "") != key[1]:
+        message = (
+            f"the name of the object ({meta.get('name', '')}) does not match the name on the URL "
+            f"({key[1]})"
+        )
+        raise errors.bad_request(message)
+    if not rt.namespaced:
+        meta.pop("namespace", None)
+        return
+    if meta.get("namespace", key[0]) != key[0]:
+        raise _namespace_mismatch()
+    meta["namespace"] = key[0]
+
+
+def _namespace_mismatch() -> errors.StatusError:
+    return errors.bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request"
+    )
+
+
+def _namespace_terminating(rt: ResourceType, name: str, namespace: str) -> errors.StatusError:
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    error = errors.forbidden(rt, name, why)
+    text = f"namespace {namespace} is being terminated"
+    error.causes = [errors.Cause("NamespaceTerminating", "metadata.namespace", text)]
+    return error
+
+
+def _version_required(rt: ResourceType, name: str) -> errors.StatusError:
+    cause = errors.Cause(
+        "FieldValueInvalid",
+        "metadata.resourceVersion",
+        "Invalid value: 0: must be specified for an update",
+    )
+    error = errors.invalid(rt, name, [cause])
+    # The real server has no kind at hand here and names the resource instead.
+    error.message = error.message.replace(
+        errors.qualified_kind(rt), errors.qualified_resource(rt), 1
+    )
+    error.details = {**(error.details or {}), "kind": rt.plural}
+    return error
+
+
+def _check_size(obj: Object) -> None:
+    if objects.json_size(obj) > MAX_OBJECT_BYTES:
+        raise errors.too_large()

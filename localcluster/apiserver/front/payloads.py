@@ -1,0 +1,177 @@
+"""What clients send: JSON and YAML into values, with errors that name what is wrong.
+
+Called by ``verbs``. Whether the object is a good one is the storage's to say.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from localcluster.apiserver.bodies.patches import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+)
+from localcluster.apiserver.front.protobuf import UnknownKindError, decode_envelope
+from localcluster.apiserver.model.errors import (
+    Object,
+    StatusError,
+    bad_request,
+    too_large,
+    unsupported_media_type,
+)
+from localcluster.apiserver.views.negotiation import media_name
+
+MAX_BODY_BYTES = 3 * 1024 * 1024
+_JSON = "application/json"
+_YAML = "application/yaml"
+_PROTOBUF = "application/vnd.kubernetes.protobuf"
+_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as the API server reads it: times stay text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def decode_object(body: bytes, content_type: str, kind: str) -> Object:
+    """Return the object of a body in JSON or YAML.
+
+    Args:
+        body: What the client sent.
+        content_type: The header; without one JSON is assumed.
+        kind: What the body should be, for the message.
+
+    Raises:
+        StatusError: 400, it cannot be read or is no object; 415, it is of another type.
+    """
+    media = media_name(content_type) or _JSON
+    if media not in {_JSON, _YAML, _PROTOBUF}:
+        raise _unknown_format()
+    problem = f"the object provided is unrecognized (must be of type {kind}): "
+    try:
+        decoded = decode_envelope(body) if media == _PROTOBUF else _decode(body, media == _YAML)
+    except UnknownKindError as error:
+        raise _unknown_format() from error
+    except ValueError as error:
+        raise bad_request(f"{problem}couldn't get version/kind; {error}") from error
+    if not isinstance(decoded, dict):
+        raise bad_request(
+            f"{problem}couldn't get version/kind; json parse error: the body is no object"
+        )
+    return decoded
+
+
+def decode_patch(body: bytes, content_type: str) -> tuple[Any, str]:
+    """Return a patch and its type.
+
+    Raises:
+        StatusError: 400, it cannot be read; 415, it is of a type that is no patch.
+    """
+    media = media_name(content_type)
+    if media not in _PATCHES:
+        raise unsupported_media_type(
+            "the body of the request was in an unknown format - accepted media types include: "
+            + ", ".join(_PATCHES)
+        )
+    try:
+        patch = _decode(body, media == APPLY_PATCH)
+    except ValueError as error:
+        raise bad_request(f"error decoding patch: {error}") from error
+    if media != JSON_PATCH and not isinstance(patch, dict):
+        raise bad_request("error decoding patch: json: a patch of this type is an object")
+    return patch, media
+
+
+def find_duplicates(body: bytes, content_type: str) -> list[str]:
+    """Return the paths of the fields that a JSON document has twice."""
+    media = media_name(content_type) or _JSON
+    if media != _JSON and media not in _PATCHES[:3]:
+        return []
+    try:
+        document = json.loads(body, object_pairs_hook=_Members)
+    except (ValueError, RecursionError):
+        # Told by who decodes it.
+        return []
+    return list(_walk_duplicates(document, ""))
+
+
+class _Members(list[tuple[str, Any]]):
+    """A JSON object with all it has, also twice."""
+
+
+def _walk_duplicates(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, _Members):
+        seen: set[str] = set()
+        for name, item in value:
+            where = f"{path}.{name}" if path else name
+            if name in seen:
+                yield where
+            seen.add(name)
+            yield from _walk_duplicates(item, where)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _walk_duplicates(item, f"{path}[{index}]")
+
+
+def _unknown_format() -> StatusError:
+    return unsupported_media_type(
+        "the body of the request was in an unknown format"
+        f" - accepted media types include: {_JSON}, {_YAML}"
+    )
+
+
+def body_too_large() -> StatusError:
+    """Return 413 for a body above the limit."""
+    return too_large(f"Request entity too large: limit is {MAX_BODY_BYTES}")
+
+
+def _decode(body: bytes, is_yaml: bool) -> Any:  # noqa: FBT001 - private
+    """Return the value of a body.
+
+    Raises:
+        ValueError: It is malformed; the message says where.
+    """
+    if is_yaml:
+        return _decode_yaml(body)
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        shown = body[:40].decode("utf-8", "replace") or "<empty>"
+        raise ValueError(f"json parse error: {error} ({shown})") from error
+    except RecursionError as error:
+        raise ValueError("json parse error: nested too deeply") from error
+
+
+def _decode_yaml(body: bytes) -> Any:
+    try:
+        return _with_text_keys(yaml.load(body, _Loader))  # noqa: S506 - built on the safe loader
+    except yaml.YAMLError as error:
+        text = re.sub(r"\s+", " ", str(error))
+        raise ValueError(f"yaml parse error: {text}") from error
+    except RecursionError as error:
+        raise ValueError("yaml parse error: nested too deeply") from error
+
+
+def _with_text_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_key_text(key): _with_text_keys(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_text_keys(item) for item in value]
+    return value
+
+
+def _key_text(key: object) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return str(key)

@@ -1,0 +1,81 @@
+"""Where ``GET pods/NAME/log`` gets its bytes: a seam that the kubelet fills.
+
+Called by ``routes``. Files and processes are the kubelet's; without one the answer is an error.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
+
+from localcluster.apiserver.front.targets import read_flag, read_number
+from localcluster.apiserver.model.errors import StatusError, bad_request
+
+
+class PodLogSource(Protocol):
+    """Gives the output of containers."""
+
+    def stream(  # noqa: PLR0913 - one argument for each option of the API
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        follow: bool,
+        tail_lines: int | None,
+        since_seconds: int | None,
+        previous: bool,
+        timestamps: bool,
+        limit_bytes: int | None,
+    ) -> AsyncIterator[bytes]:
+        """Give the log in pieces; with ``follow`` until the container has ended.
+
+        Implemented as an async generator. It may raise StatusError before its first piece.
+        """
+        ...
+
+
+def choose_container(pod: dict[str, Any], wanted: str | None) -> str:
+    """Return the container whose log is asked for.
+
+    Raises:
+        StatusError: 400, there are several and none is named, or there is none of that name.
+    """
+    spec, name = pod.get("spec") or {}, pod["metadata"]["name"]
+    kinds = ("initContainers", "containers", "ephemeralContainers")
+    known = [str(container["name"]) for kind in kinds for container in spec.get(kind) or ()]
+    if wanted is not None and wanted in known:
+        return wanted
+    if wanted is not None:
+        raise bad_request(f"container {wanted} is not valid for pod {name}")
+    mains = [str(container["name"]) for container in spec.get("containers") or ()]
+    if len(mains) == 1:
+        return mains[0]
+    choice = " ".join(mains)
+    text = f"a container name must be specified for pod {name}, choose one of: [{choice}]"
+    inits = " ".join(str(container["name"]) for container in spec.get("initContainers") or ())
+    raise bad_request(f"{text} or one of the init containers: [{inits}]" if inits else text)
+
+
+def open_log(
+    source: PodLogSource | None, pod: dict[str, Any], query: Mapping[str, str]
+) -> AsyncIterator[bytes]:
+    """Start reading a container's log as the query options say.
+
+    Raises:
+        StatusError: 400, a bad option or container; 501, there is no source.
+    """
+    metadata = pod["metadata"]
+    container = choose_container(pod, query.get("container") or None)
+    if source is None:
+        text = "this server has no kubelet, so there are no container logs"
+        raise StatusError(501, "NotImplemented", text)
+    return source.stream(
+        metadata["namespace"],
+        metadata["name"],
+        container,
+        follow=read_flag(query, "follow"),
+        tail_lines=read_number(query, "tailLines"),
+        since_seconds=read_number(query, "sinceSeconds"),
+        previous=read_flag(query, "previous"),
+        timestamps=read_flag(query, "timestamps"),
+        limit_bytes=read_number(query, "limitBytes"),
+    )

@@ -1,0 +1,168 @@
+"""What a request is about: its path and its query options.
+
+Called by ``routes``. Pure text work; whether the object exists is the storage's to say.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from localcluster.apiserver.model.errors import Object, StatusError, bad_request
+
+_CORE_PREFIX = ("api",)
+_GROUP_PREFIX = ("apis",)
+_FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+_VERSION_MATCHES = ("", "Exact", "NotOlderThan")
+_PROPAGATIONS = ("Foreground", "Background", "Orphan")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The resource, object and subresource a path names."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str | None = None
+    name: str | None = None
+    subresource: str | None = None
+
+
+def parse_target(path: str) -> Target | None:
+    """Return what ``path`` (still percent-encoded) names; None if it is no resource path."""
+    parts = tuple(unquote(part) for part in path.strip("/").split("/"))
+    if parts[:1] == _CORE_PREFIX:
+        group, version, rest = "", parts[1:2], parts[2:]
+    elif parts[:1] == _GROUP_PREFIX:
+        group, version, rest = "".join(parts[1:2]), parts[2:3], parts[3:]
+    else:
+        return None
+    if not version or not rest or not all(parts):
+        return None
+    namespace = None
+    # /namespaces/NAME/status is the Namespace's own; /namespaces/NAME/pods is inside of it.
+    is_inside = bool(rest[2:]) and rest[2] not in ("status", "finalize")
+    if rest[0] == "namespaces" and is_inside:
+        namespace, rest = rest[1], rest[2:]
+    if rest[3:]:
+        return None
+    plural, name, subresource = (*rest, None, None)[:3]
+    return Target(group, version[0], str(plural), namespace, name, subresource)
+
+
+def read_flag(query: Mapping[str, str], key: str) -> bool:
+    """Return a boolean option; present without a value it is true."""
+    # kube-apiserver takes any word but these for true, and the key without a value as well.
+    return key in query and query[key].lower() not in {"false", "0"}
+
+
+def read_number(query: Mapping[str, str], key: str) -> int | None:
+    """Return a whole-number option, None if it is absent or empty.
+
+    Raises:
+        StatusError: 400, it is no number.
+    """
+    value = query.get(key)
+    if not value:
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        raise bad_request(f'{key}: parsing "{value}": invalid syntax') from None
+
+
+def read_resource_version(query: Mapping[str, str]) -> int | None:
+    """Return the resourceVersion option, None if it is unset.
+
+    Raises:
+        StatusError: It is no number (500, as kube-apiserver says it).
+    """
+    value = query.get("resourceVersion")
+    if not value:
+        return None
+    if not value.isascii() or not value.isdecimal():
+        text = f'resourceVersion: Invalid value: "{value}": strconv.ParseUint: parsing'
+        raise StatusError(500, "InternalError", f'{text} "{value}": invalid syntax')
+    return int(value)
+
+
+def read_dry_run(values: list[str], kind: str) -> bool:
+    """Return whether nothing is to be stored.
+
+    Raises:
+        StatusError: 422, a value other than All.
+    """
+    for value in values:
+        if value != "All":
+            raise invalid_option(kind, "dryRun", value, ("All",))
+    return bool(values)
+
+
+def check_field_validation(value: str, kind: str) -> str:
+    """Return the fieldValidation option if it is a known one.
+
+    Raises:
+        StatusError: 422, an unknown one.
+    """
+    if value not in _FIELD_VALIDATIONS:
+        raise invalid_option(kind, "fieldValidation", value, _FIELD_VALIDATIONS)
+    return value or "Warn"
+
+
+def check_version_match(query: Mapping[str, str], version: int | None) -> str:
+    """Return the resourceVersionMatch option if it fits the resourceVersion.
+
+    Raises:
+        StatusError: 422, it does not.
+    """
+    match = query.get("resourceVersionMatch", "")
+    field = "resourceVersionMatch"
+    if match not in _VERSION_MATCHES:
+        raise invalid_option("ListOptions", field, match, ("Exact", "NotOlderThan", ""))
+    if match and not query.get("resourceVersion"):
+        why = f"{field} is forbidden unless resourceVersion is provided"
+        raise forbidden_option("ListOptions", field, why)
+    if match == "Exact" and version == 0:
+        why = f'{field} "exact" is forbidden for resourceVersion "0"'
+        raise forbidden_option("ListOptions", field, why)
+    return match
+
+
+def check_propagation(value: object) -> str | None:
+    """Return the propagationPolicy option if it is a known one.
+
+    Raises:
+        StatusError: 422, an unknown one.
+    """
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or value not in _PROPAGATIONS:
+        raise invalid_option("DeleteOptions", "propagationPolicy", value, (*_PROPAGATIONS, "nil"))
+    return value
+
+
+def invalid_option(kind: str, field: str, value: object, supported: tuple[str, ...]) -> StatusError:
+    """Return 422 for an option outside its known values."""
+    known = ", ".join(f'"{item}"' for item in supported)
+    text = f'Unsupported value: "{value}": supported values: {known}'
+    return _invalid_options(kind, field, "FieldValueNotSupported", text)
+
+
+def forbidden_option(kind: str, field: str, why: str) -> StatusError:
+    """Return 422 for an option that may not be set together with the others."""
+    return _invalid_options(kind, field, "FieldValueForbidden", f"Forbidden: {why}")
+
+
+def missing_option(kind: str, field: str, why: str) -> StatusError:
+    """Return 422 for an option that must be set."""
+    return _invalid_options(kind, field, "FieldValueRequired", f"Required value: {why}")
+
+
+def _invalid_options(kind: str, field: str, cause: str, text: str) -> StatusError:
+    details: Object = {
+        "group": "meta.k8s.io",
+        "kind": kind,
+        "causes": [{"reason": cause, "message": text, "field": field}],
+    }
+    message = f'{kind}.meta.k8s.io "" is invalid: {field}: {text}'
+    return StatusError(422, "Invalid", message, details)

@@ -1,0 +1,93 @@
+"""Custom objects: validated by their CRD's schema, with an optional status subresource.
+
+``strategies`` makes one per served version. Pruning and defaults come before (``bodies``). What an
+update leaves as it is may break the schema: definitions become stricter while objects are stored.
+"""
+
+from functools import cached_property
+
+from localcluster.apiserver.engine.collection import DEFINITIONS_KEY
+from localcluster.apiserver.engine.state import State
+from localcluster.apiserver.engine.strategy import Strategy, keep_field
+from localcluster.apiserver.model import errors, objects
+from localcluster.apiserver.model.errors import Cause, Object
+from localcluster.apiserver.model.registry import ResourceType
+from localcluster.apiserver.schemas import rules, validation
+from localcluster.apiserver.schemas.correlation import Correlation
+from localcluster.apiserver.schemas.list_types import duplicate_faults
+
+
+class CustomStrategy(Strategy):
+    """Rules of one custom type in one version."""
+
+    def __init__(self, rt: ResourceType, state: State) -> None:
+        """Serve objects of ``rt``."""
+        super().__init__(rt)
+        self._state = state
+
+    def prepare_create(self, obj: Object) -> None:
+        """Drop a status that has its own subresource.
+
+        Raises:
+            StatusError: 405 while the definition is being deleted.
+        """
+        name = f"{self.rt.plural}.{self.rt.group}"
+        definition = self._state.find(DEFINITIONS_KEY, ("", name))
+        if definition is not None and objects.is_terminating(definition):
+            message = "create not allowed while custom resource definition is terminating"
+            raise errors.StatusError(405, "MethodNotAllowed", message)
+        super().prepare_create(obj)
+
+    def is_new_generation(self, new: Object, old: Object) -> bool:
+        """Tell whether anything but metadata (and a status subresource) changed."""
+        ignored = {"metadata", "status"} if self.rt.has_status else {"metadata"}
+        return any(new.get(name) != old.get(name) for name in (set(new) | set(old)) - ignored)
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        """Keep all of the old object but its status."""
+        for name in (set(new) | set(old)) - {"status"}:
+            keep_field(new, old, name)
+
+    def create_faults(self, obj: Object) -> list[Cause]:
+        """Check a new object against the schema, then against the rules."""
+        if self.rt.schema is None:
+            return []
+        found = validation.object_faults(obj, self.rt.schema)
+        return self._with_rules(found + duplicate_faults(obj, self.rt.schema), obj, None)
+
+    def update_faults(self, new: Object, old: Object) -> list[Cause]:
+        """Check what changed."""
+        if self.rt.schema is None:
+            return []
+        held = Correlation(new, old, self.rt.schema)
+        found = validation.object_faults(new, self.rt.schema, held)
+        return self._with_rules(found + self._new_duplicates(new, old), new, held)
+
+    def status_faults(self, new: Object, old: Object) -> list[Cause]:
+        """Check the status against the schema; the rules do not tell it apart."""
+        if self.rt.schema is None:
+            return []
+        held = Correlation(new, old, self.rt.schema)
+        found = self._status_faults(new, held)
+        return self._with_rules(found + self._new_duplicates(new, old), new, held)
+
+    def _status_faults(self, new: Object, held: Correlation) -> list[Cause]:
+        declared = ((self.rt.schema or {}).get("properties") or {}).get("status")
+        if "status" not in new or declared is None:
+            return []
+        return validation.value_faults(new["status"], declared, "status", held.key("status"))
+
+    def _new_duplicates(self, new: Object, old: Object) -> list[Cause]:
+        found = duplicate_faults(new, self.rt.schema or {})
+        return [] if found and duplicate_faults(old, self.rt.schema or {}) else found
+
+    def _with_rules(self, found: list[Cause], new: Object, held: Correlation | None) -> list[Cause]:
+        if self._rules is None:
+            return found
+        if rules.is_blocking(found):
+            return [*found, rules.unchecked_fault()]
+        return found + rules.rule_faults(self._rules, new, held)
+
+    @cached_property
+    def _rules(self) -> rules.RuleTree | None:
+        return None if self.rt.schema is None else rules.compile_object(self.rt.schema)

@@ -1,0 +1,300 @@
+"""What makes a Pod spec valid: the part of the API server's rules users run into.
+
+Called by ``pods`` for new Pods and for changed specs, after defaults.
+"""
+
+from localcluster.apiserver.kinds.plain import port_faults
+from localcluster.apiserver.model import errors, names
+from localcluster.apiserver.model.errors import (
+    Cause,
+    Object,
+    duplicate,
+    invalid_value,
+    missing_reference,
+    not_allowed,
+    not_supported,
+    required,
+)
+from localcluster.apiserver.model.metadata import label_faults
+from localcluster.apiserver.model.quantities import parse_quantity
+
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
+_OPERATORS = ("", "Equal", "Exists")
+_EFFECTS = ("", "NoExecute", "NoSchedule", "PreferNoSchedule")
+_HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
+_SOURCES = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "secretKeyRef")
+_PLAIN_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+
+
+def pod_faults(obj: Object) -> list[Cause]:
+    """Check the spec of a Pod."""
+    spec = obj["spec"]
+    volumes, found = _volume_faults(spec.get("volumes") or [])
+    found += _policy_faults(spec)
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        detail = "cannot be set until all schedulingGates have been cleared"
+        found.append(not_allowed("spec.nodeName", detail))
+    containers = spec.get("containers") or []
+    if not containers:
+        found.append(required("spec.containers"))
+    seen: set[str] = set()
+    for kind, listed in (
+        ("containers", containers),
+        ("initContainers", spec.get("initContainers")),
+    ):
+        for index, container in enumerate(listed or ()):
+            path = f"spec.{kind}[{index}]"
+            found += _container_faults(container, path, volumes, is_init=kind != "containers")
+            name = container.get("name", "")
+            if name and name in seen:
+                found.append(duplicate(f"{path}.name", name))
+            seen.add(name)
+    return found
+
+
+def _policy_faults(spec: Object) -> list[Cause]:
+    found = _enum_faults(spec, "restartPolicy", _RESTART_POLICIES, "spec")
+    found += _enum_faults(spec, "dnsPolicy", _DNS_POLICIES, "spec")
+    for name in ("hostname", "subdomain"):
+        if spec.get(name):
+            path = f"spec.{name}"
+            found += [invalid_value(path, spec[name], f) for f in names.label_faults(spec[name])]
+    for name in ("nodeName", "serviceAccountName", "priorityClassName", "schedulerName"):
+        if spec.get(name):
+            path = f"spec.{name}"
+            faults = names.subdomain_faults(spec[name])
+            found += [invalid_value(path, spec[name], fault) for fault in faults]
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and deadline < 1:
+        detail = "must be between 1 and 2147483647, inclusive"
+        found.append(invalid_value("spec.activeDeadlineSeconds", deadline, detail))
+    found += label_faults(spec.get("nodeSelector") or {}, "spec.nodeSelector")
+    return found + _toleration_faults(spec.get("tolerations") or [])
+
+
+def _toleration_faults(tolerations: list[Object]) -> list[Cause]:
+    found: list[Cause] = []
+    for index, toleration in enumerate(tolerations):
+        path = f"spec.tolerations[{index}]"
+        if not toleration.get("key") and toleration.get("operator") != "Exists":
+            detail = (
+                "operator must be Exists when `key` is empty, which means "
+                '"match all values and all keys"'
+            )
+            operator = toleration.get("operator", "")
+            found.append(invalid_value(f"{path}.operator", operator, detail))
+        if toleration.get("value") and toleration.get("operator") == "Exists":
+            detail = "value must be empty when `operator` is 'Exists'"
+            found.append(invalid_value(f"{path}.operator", toleration["value"], detail))
+        effect = toleration.get("effect", "")
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            found.append(invalid_value(f"{path}.effect", effect, detail))
+        found += _enum_faults(toleration, "operator", _OPERATORS, path)
+        found += _enum_faults(toleration, "effect", _EFFECTS, path)
+    return found
+
+
+def _enum_faults(obj: Object, name: str, known: tuple[str, ...], path: str) -> list[Cause]:
+    value = obj.get(name, "")
+    if value in known or (not value and name != "restartPolicy"):
+        return []
+    return [not_supported(f"{path}.{name}", value, [item for item in known if item])]
+
+
+def _volume_faults(volumes: list[Object]) -> tuple[dict[str, Object], list[Cause]]:
+    known: dict[str, Object] = {}
+    found: list[Cause] = []
+    for index, volume in enumerate(volumes):
+        path = f"spec.volumes[{index}]"
+        name = volume.get("name", "")
+        if not name:
+            found.append(required(f"{path}.name"))
+        else:
+            faults = names.label_faults(name)
+            found += [invalid_value(f"{path}.name", name, fault) for fault in faults]
+        if name in known:
+            found.append(duplicate(f"{path}.name", name))
+        known[name] = volume
+        sources = [key for key, value in volume.items() if key != "name" and value is not None]
+        if len(sources) > 1:
+            detail = "may not specify more than 1 volume type"
+            found += [not_allowed(f"{path}.{source}", detail) for source in sources[1:]]
+        found += _source_faults(volume, path)
+    return known, found
+
+
+def _source_faults(volume: Object, path: str) -> list[Cause]:
+    checks = (
+        ("configMap", "name"),
+        ("secret", "secretName"),
+        ("hostPath", "path"),
+        ("persistentVolumeClaim", "claimName"),
+    )
+    return [
+        required(f"{path}.{kind}.{name}")
+        for kind, name in checks
+        if volume.get(kind) is not None and not volume[kind].get(name)
+    ]
+
+
+def _container_faults(
+    container: Object, path: str, volumes: dict[str, Object], *, is_init: bool
+) -> list[Cause]:
+    name = container.get("name", "")
+    found: list[Cause] = []
+    if not name:
+        found.append(required(f"{path}.name"))
+    else:
+        found += [invalid_value(f"{path}.name", name, f) for f in names.label_faults(name)]
+    image = container.get("image", "")
+    if not image:
+        found.append(required(f"{path}.image"))
+    elif image != image.strip():
+        detail = "must not have leading or trailing whitespace"
+        found.append(invalid_value(f"{path}.image", image, detail))
+    found += _enum_faults(container, "imagePullPolicy", _PULL_POLICIES, path)
+    found += _enum_faults(container, "terminationMessagePolicy", _MESSAGE_POLICIES, path)
+    found += _container_policy_faults(container, path, is_init=is_init)
+    found += _port_list_faults(container.get("ports") or [], f"{path}.ports")
+    found += _env_faults(container.get("env") or [], f"{path}.env")
+    found += _mount_faults(container.get("volumeMounts") or [], f"{path}.volumeMounts", volumes)
+    return found + _resource_faults(container.get("resources") or {}, f"{path}.resources")
+
+
+def _container_policy_faults(container: Object, path: str, *, is_init: bool) -> list[Cause]:
+    policy = container.get("restartPolicy")
+    found: list[Cause] = []
+    is_sidecar = is_init and policy == "Always"
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        probe = container.get(name)
+        if probe is None:
+            continue
+        if is_init and not is_sidecar:
+            detail = "may not be set for init containers without restartPolicy=Always"
+            found.append(not_allowed(f"{path}.{name}", detail))
+        found += _handler_faults(probe, f"{path}.{name}")
+        if name != "readinessProbe" and probe.get("successThreshold") != 1:
+            value = probe.get("successThreshold")
+            found.append(invalid_value(f"{path}.{name}.successThreshold", value, "must be 1"))
+    if is_init and not is_sidecar and container.get("lifecycle") is not None:
+        detail = "may not be set for init containers without restartPolicy=Always"
+        found.append(not_allowed(f"{path}.lifecycle", detail))
+    return found
+
+
+def _handler_faults(probe: Object, path: str) -> list[Cause]:
+    handlers = [name for name in _HANDLERS if probe.get(name) is not None]
+    if not handlers:
+        return [required(path, "must specify a handler type")]
+    detail = "may not specify more than 1 handler type"
+    return [not_allowed(f"{path}.{name}", detail) for name in handlers[1:]]
+
+
+def _port_list_faults(ports: list[Object], path: str) -> list[Cause]:
+    found: list[Cause] = []
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        where = f"{path}[{index}]"
+        number = port.get("containerPort", 0)
+        if not number:
+            found.append(required(f"{where}.containerPort"))
+        else:
+            found += port_faults(f"{where}.containerPort", number)
+        found += _enum_faults(port, "protocol", _PROTOCOLS, where)
+        name = port.get("name")
+        if name and name in seen:
+            found.append(duplicate(f"{where}.name", name))
+        seen.add(name or "")
+    return found
+
+
+def _env_faults(variables: list[Object], path: str) -> list[Cause]:
+    found: list[Cause] = []
+    for index, variable in enumerate(variables):
+        where = f"{path}[{index}]"
+        name = variable.get("name", "")
+        if not name:
+            found.append(required(f"{where}.name"))
+        else:
+            found += [invalid_value(f"{where}.name", name, f) for f in names.env_name_faults(name)]
+        source = variable.get("valueFrom")
+        if source is None:
+            continue
+        if variable.get("value"):
+            detail = "may not be specified when `value` is not empty"
+            found.append(invalid_value(f"{where}.valueFrom", "", detail))
+        given = [kind for kind in _SOURCES if source.get(kind) is not None]
+        if not given:
+            listed = ", ".join(f"`{kind}`" for kind in _SOURCES)
+            detail = f"must specify one of: {listed}"
+            found.append(invalid_value(f"{where}.valueFrom", "", detail))
+        elif len(given) > 1:
+            detail = "may not have more than one field specified at a time"
+            found.append(invalid_value(f"{where}.valueFrom", "", detail))
+    return found
+
+
+def _mount_faults(mounts: list[Object], path: str, volumes: dict[str, Object]) -> list[Cause]:
+    found: list[Cause] = []
+    seen: set[str] = set()
+    for index, mount in enumerate(mounts):
+        where = f"{path}[{index}]"
+        name, target = mount.get("name", ""), mount.get("mountPath", "")
+        if not name:
+            found.append(required(f"{where}.name"))
+        if name not in volumes:
+            found.append(missing_reference(f"{where}.name", name))
+        if not target:
+            found.append(required(f"{where}.mountPath"))
+        elif target in seen:
+            found.append(invalid_value(f"{where}.mountPath", target, "must be unique"))
+        seen.add(target)
+        found += _sub_path_faults(mount, where)
+    return found
+
+
+def _sub_path_faults(mount: Object, path: str) -> list[Cause]:
+    sub = mount.get("subPath", "")
+    if sub.startswith("/"):
+        return [invalid_value(f"{path}.subPath", sub, "must be a relative path")]
+    if ".." in sub.split("/"):
+        return [invalid_value(f"{path}.subPath", sub, "must not contain '..'")]
+    if sub and mount.get("subPathExpr"):
+        detail = "subPathExpr and subPath are mutually exclusive"
+        return [invalid_value(f"{path}.subPathExpr", mount["subPathExpr"], detail)]
+    return []
+
+
+def _resource_faults(resources: Object, path: str) -> list[Cause]:
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    found: list[Cause] = []
+    for kind, amounts in (("limits", limits), ("requests", requests)):
+        for name, amount in amounts.items():
+            where = f"{path}.{kind}[{name}]"
+            found += _resource_name_faults(name, f"{path}.{kind}")
+            if parse_quantity(amount) < 0:
+                found.append(invalid_value(where, amount, "must be greater than or equal to 0"))
+    for name, amount in requests.items():
+        limit = limits.get(name)
+        if limit is not None and parse_quantity(amount) > parse_quantity(limit):
+            detail = f"must be less than or equal to {name} limit of {limit}"
+            found.append(invalid_value(f"{path}.requests", amount, detail))
+    return found
+
+
+def _resource_name_faults(name: str, path: str) -> list[Cause]:
+    where = f"{path}[{name}]"
+    faults = names.qualified_name_faults(name)
+    if faults:
+        return [invalid_value(where, name, fault) for fault in faults]
+    if "/" in name or name in _PLAIN_RESOURCES or name.startswith("hugepages-"):
+        return []
+    return [
+        errors.invalid_value(where, name, "must be a standard resource type or fully qualified"),
+        errors.invalid_value(where, name, "must be a standard resource for containers"),
+    ]

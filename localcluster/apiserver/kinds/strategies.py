@@ -1,0 +1,56 @@
+"""Which strategy serves a resource type.
+
+``storage`` asks once per request; a strategy is made when its type is first seen.
+"""
+
+from localcluster.apiserver.engine.state import State
+from localcluster.apiserver.engine.strategy import Strategy
+from localcluster.apiserver.kinds.crds import Definitions, DefinitionStrategy
+from localcluster.apiserver.kinds.customs import CustomStrategy
+from localcluster.apiserver.kinds.plain import (
+    ConfigMapStrategy,
+    EventStrategy,
+    LeaseStrategy,
+    NamespaceStrategy,
+    PriorityClassStrategy,
+    SecretStrategy,
+    ServiceStrategy,
+)
+from localcluster.apiserver.kinds.pods import PodStrategy
+from localcluster.apiserver.model.registry import ResourceType
+
+
+class Strategies:
+    """The strategies of one state."""
+
+    def __init__(self, state: State) -> None:
+        """Serve the types of ``state``'s registry and keep it in step with its CRDs."""
+        self._state = state
+        self._definitions = Definitions(state)
+        self._made: dict[ResourceType, Strategy] = {}
+        state.observers.append(self._definitions.observe)
+
+    def of(self, rt: ResourceType) -> Strategy:
+        """Return the strategy of a type."""
+        found = self._made.get(rt)
+        if found is None:
+            found = self._made[rt] = self._make(rt)
+        return found
+
+    def _make(self, rt: ResourceType) -> Strategy:
+        if rt.is_custom:
+            return CustomStrategy(rt, self._state)
+        if rt.plural == "customresourcedefinitions":
+            return DefinitionStrategy(rt, self._state)
+        if rt.plural == "pods":
+            return PodStrategy(rt, self._state)
+        kinds: dict[str, type[Strategy]] = {
+            "configmaps": ConfigMapStrategy,
+            "secrets": SecretStrategy,
+            "services": ServiceStrategy,
+            "namespaces": NamespaceStrategy,
+            "events": EventStrategy,
+            "leases": LeaseStrategy,
+            "priorityclasses": PriorityClassStrategy,
+        }
+        return kinds.get(rt.plural, Strategy)(rt)

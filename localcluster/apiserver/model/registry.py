@@ -1,0 +1,141 @@
+"""Which resource types the API server serves: the built-in ones and those of CRDs.
+
+The storage registers types as CustomResourceDefinitions come and go; the HTTP front asks for the
+type of each request and builds discovery from all of them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from localcluster.apiserver.model.errors import Object
+
+TypeKey = tuple[str, str]
+"""(group, plural): all versions of a type share one set of objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrinterColumn:
+    """One column of the table form of a list."""
+
+    name: str
+    type: str
+    json_path: str
+    description: str = ""
+    format: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleFields:
+    """Where the scale subresource of a CRD finds its numbers."""
+
+    spec_replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    label_selector: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResourceType:
+    """One resource in one version; compared by identity."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    singular: str = ""
+    list_kind: str = ""
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    """Names such as ``status``; the front adds its own (``log``)."""
+    is_custom: bool = False
+    printer_columns: tuple[PrinterColumn, ...] = ()
+    wire_type: str | None = None
+    """Name in ``wire_types`` of a built-in kind."""
+    schema: Object | None = None
+    """openAPIV3Schema of a custom kind."""
+    scale: ScaleFields | None = None
+    selectable_fields: tuple[str, ...] = ()
+    """Field selector paths besides metadata.name and metadata.namespace."""
+    has_generation: bool = False
+    """metadata.generation is kept for this kind."""
+    allows_unconditional_update: bool = True
+    """PUT without a resourceVersion is taken."""
+    creates_on_update: bool = False
+    """PUT of an absent object creates it."""
+    returns_deleted: bool = False
+    """DELETE at once answers with the object, not with a Status."""
+    deprecated: bool = False
+    deprecation_warning: str = ""
+    storage_version: bool = True
+    """Of a CRD's versions this is the one listed as stored."""
+    collects_garbage: bool = True
+    """Deletion honours propagation policies (events do not)."""
+    preserves_unknown: bool = field(default=False)
+    """A CRD without pruning."""
+
+    @property
+    def key(self) -> TypeKey:
+        """Return what names the type whatever its version."""
+        return self.group, self.plural
+
+    @property
+    def api_version(self) -> str:
+        """Return the ``apiVersion`` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def has_status(self) -> bool:
+        """Tell whether status is a subresource."""
+        return "status" in self.subresources
+
+
+class Registry:
+    """All resource types now served."""
+
+    def __init__(self, types: Iterable[ResourceType]) -> None:
+        """Start with built-in types, which are never taken away."""
+        self._types: dict[tuple[str, str, str], ResourceType] = {}
+        self._by_kind: dict[tuple[str, str], ResourceType] = {}
+        for rt in types:
+            self._add(rt)
+
+    def _add(self, rt: ResourceType) -> None:
+        self._types[rt.group, rt.version, rt.plural] = rt
+        self._by_kind[rt.api_version, rt.kind] = rt
+
+    def find(self, group: str, version: str, plural: str) -> ResourceType | None:
+        """Return the type served at a path, None when there is none."""
+        return self._types.get((group, version, plural))
+
+    def find_kind(self, api_version: str, kind: str) -> ResourceType | None:
+        """Return the type of an object's apiVersion and kind, None when there is none."""
+        return self._by_kind.get((api_version, kind))
+
+    def find_group_kind(self, group: str, kind: str) -> ResourceType | None:
+        """Return any served version of a kind, None when there is none."""
+        for rt in self._types.values():
+            if rt.group == group and rt.kind == kind:
+                return rt
+        return None
+
+    def all(self) -> list[ResourceType]:
+        """Return all types in the order in which they were registered."""
+        return list(self._types.values())
+
+    def stored(self) -> Mapping[TypeKey, ResourceType]:
+        """Return one version of each type: the one in which its objects are stored."""
+        found: dict[TypeKey, ResourceType] = {}
+        for rt in self._types.values():
+            if rt.key not in found or rt.storage_version:
+                found[rt.key] = rt
+        return found
+
+    def replace_custom(self, group: str, plural: str, types: Iterable[ResourceType]) -> None:
+        """Serve exactly these versions of one custom type; none takes it away."""
+        for rt in [item for item in self._types.values() if item.key == (group, plural)]:
+            del self._types[rt.group, rt.version, rt.plural]
+            self._by_kind.pop((rt.api_version, rt.kind), None)
+        for rt in types:
+            self._add(rt)

@@ -1,0 +1,114 @@
+"""Structural schemas of CRDs: dropping unknown fields, defaults, and nulls that may not be.
+
+``bodies`` applies these to custom objects before they are validated (``schema``). Objects are
+changed in place: they are fresh copies of a request's body.
+"""
+
+from typing import Any
+
+from localcluster.apiserver.model.errors import Object
+from localcluster.apiserver.model.objects import copy_json
+
+PRESERVE_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
+EMBEDDED_RESOURCE = "x-kubernetes-embedded-resource"
+_TYPE_FIELDS = ("apiVersion", "kind", "metadata")
+
+
+def prune_root(obj: Object, schema: Object) -> list[str]:
+    """Drop the fields a schema does not know; return their paths."""
+    unknown: list[str] = []
+    _prune(obj, schema, "", unknown, kept=_TYPE_FIELDS)
+    return unknown
+
+
+def find_unknown(value: Any, schema: Object) -> list[str]:
+    """Drop what a schema does not know from one value; return the paths."""
+    unknown: list[str] = []
+    _prune(value, schema, "", unknown)
+    return unknown
+
+
+def _prune(
+    value: Any, schema: Object, path: str, unknown: list[str], kept: tuple[str, ...] = ()
+) -> None:
+    if isinstance(value, dict):
+        _prune_map(value, schema, path, unknown, kept)
+    elif isinstance(value, list):
+        items = schema.get("items")
+        if isinstance(items, dict):
+            for index, item in enumerate(value):
+                _prune(item, items, f"{path}[{index}]", unknown)
+
+
+def _prune_map(
+    value: Object, schema: Object, path: str, unknown: list[str], kept: tuple[str, ...]
+) -> None:
+    properties = schema.get("properties") or {}
+    additional = schema.get("additionalProperties")
+    if schema.get(EMBEDDED_RESOURCE):
+        kept = _TYPE_FIELDS
+    for name in list(value):
+        if name in kept:
+            continue
+        below = f"{path}.{name}" if path else name
+        if name in properties:
+            _prune(value[name], properties[name], below, unknown)
+        elif isinstance(additional, dict):
+            _prune(value[name], additional, below, unknown)
+        elif not schema.get(PRESERVE_UNKNOWN) and not additional:
+            unknown.append(below)
+            del value[name]
+
+
+def apply_root_defaults(obj: Object, schema: Object) -> None:
+    """Set defaults, then drop nulls that are neither allowed nor defaulted."""
+    hidden = {name: obj.pop(name) for name in _TYPE_FIELDS if name in obj}
+    apply_defaults(obj, schema)
+    drop_nulls(obj, schema)
+    obj.update(hidden)
+
+
+def apply_defaults(value: Any, schema: Object) -> None:
+    """Set absent fields, and nulls that may not be null, to their defaults."""
+    if isinstance(value, dict):
+        properties = schema.get("properties") or {}
+        for name, prop in properties.items():
+            if prop.get("default") is not None and (
+                name not in value or _is_wrong_null(value[name], prop)
+            ):
+                value[name] = copy_json(prop["default"])
+        additional = schema.get("additionalProperties")
+        for name in value:
+            prop = properties.get(name, additional)
+            if isinstance(prop, dict):
+                if _is_wrong_null(value[name], prop):
+                    value[name] = copy_json(prop.get("default"))
+                apply_defaults(value[name], prop)
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        items = schema["items"]
+        for index, item in enumerate(value):
+            if _is_wrong_null(item, items):
+                value[index] = copy_json(items.get("default"))
+            apply_defaults(value[index], items)
+
+
+def drop_nulls(value: Any, schema: Object) -> None:
+    """Drop fields that are null though their schema does not allow it."""
+    if isinstance(value, dict):
+        properties = schema.get("properties") or {}
+        additional = schema.get("additionalProperties")
+        for name in list(value):
+            prop = properties.get(name, additional)
+            if not isinstance(prop, dict):
+                continue
+            if _is_wrong_null(value[name], prop):
+                del value[name]
+            else:
+                drop_nulls(value[name], prop)
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        for item in value:
+            drop_nulls(item, schema["items"])
+
+
+def _is_wrong_null(value: Any, schema: Object) -> bool:
+    return value is None and not schema.get("nullable")

@@ -1,0 +1,260 @@
+"""Validation of custom objects by the structural schema of their CRD.
+
+``customs`` calls it after pruning and defaults, ``definitions`` for the defaults themselves.
+The messages are those of the API server, which names the JSON path twice. Not here: duplicates in
+lists (``list_types``) and CEL rules (``rules``).
+"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from localcluster.apiserver.model import errors, objects
+from localcluster.apiserver.model.errors import Cause, Object
+from localcluster.apiserver.schemas.correlation import Correlation
+from localcluster.apiserver.schemas.structural import EMBEDDED_RESOURCE, PRESERVE_UNKNOWN
+
+INT_OR_STRING = "x-kubernetes-int-or-string"
+_INT32 = 31
+_INT64 = 63
+
+
+def object_faults(obj: Object, schema: Object, held: Correlation | None = None) -> list[Cause]:
+    """Check a whole custom object; of metadata only what the schema says of it.
+
+    Args:
+        obj: The object, pruned and with its defaults.
+        schema: Its structural schema.
+        held: Its correlation with the object it replaces, None for a new one. What is wrong with
+            a value that the update leaves as it is, is tolerated.
+    """
+    body = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
+    return value_faults(body, _without_required_type(schema), "", held)
+
+
+def _without_required_type(schema: Object) -> Object:
+    known = [name for name in schema.get("required") or () if name not in ("apiVersion", "kind")]
+    return {**schema, "required": known}
+
+
+def value_faults(
+    value: Any, schema: Object, path: str, held: Correlation | None = None
+) -> list[Cause]:
+    """Check one value; ``held`` as in ``object_faults``."""
+    if value is None and schema.get("nullable"):
+        return []
+    found = list(_faults(value, schema, path, held))
+    if found and held is not None and held.is_equal():
+        return []
+    return found
+
+
+def _faults(value: Any, schema: Object, path: str, held: Correlation | None) -> Iterator[Cause]:
+    wrong_type = _type_fault(value, schema, path)
+    if wrong_type is not None:
+        yield wrong_type
+        return
+    yield from _combination_faults(value, schema, path)
+    yield from _enum_faults(value, schema, path)
+    if isinstance(value, dict):
+        yield from _map_faults(value, schema, path, held)
+    elif isinstance(value, list):
+        yield from _list_faults(value, schema, path, held)
+    elif isinstance(value, str):
+        yield from _string_faults(value, schema, path)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield from _number_faults(value, schema, path)
+
+
+def json_type(value: Any) -> str:
+    """Return the JSON Schema name of a value's type."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() and abs(value) < 1 << _INT64 else "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _in_body(path: str) -> str:
+    return f"{path} in body"
+
+
+def _type_fault(value: Any, schema: Object, path: str) -> Cause | None:
+    found = json_type(value)
+    if schema.get(INT_OR_STRING):
+        allowed: tuple[str, ...] = ("integer", "string")
+    elif schema.get("type"):
+        allowed = (schema["type"],)
+    else:
+        return None
+    if found in allowed or (found == "integer" and allowed == ("number",)):
+        return None
+    quoted = errors.quote(found)
+    text = f"{_in_body(path)} must be of type {','.join(allowed)}: {quoted}"
+    return Cause("FieldValueTypeInvalid", path or "<nil>", f"Invalid value: {quoted}: {text}")
+
+
+def _invalid(path: str, value: Any, rule: str) -> Cause:
+    return errors.invalid_value(path or "<nil>", value, f"{_in_body(path)} {rule}")
+
+
+def _combination_faults(value: Any, schema: Object, path: str) -> Iterator[Cause]:
+    for branch in schema.get("allOf") or ():
+        yield from value_faults(value, branch, path)
+    any_of = schema.get("anyOf")
+    if any_of and not any(_is_valid(value, branch, path) for branch in any_of):
+        yield _unmet(path, "must validate at least one schema (anyOf)")
+        yield from value_faults(value, any_of[0], path)
+    one_of = schema.get("oneOf")
+    if one_of:
+        count = sum(_is_valid(value, branch, path) for branch in one_of)
+        if count != 1:
+            met = "none valid" if count == 0 else f"{count} valid alternatives"
+            yield _unmet(path, f"must validate one and only one schema (oneOf). Found {met}")
+        if count == 0:
+            yield from value_faults(value, one_of[0], path)
+    unwanted = schema.get("not")
+    if unwanted is not None and _is_valid(value, unwanted, path):
+        yield _unmet(path, "must not validate the schema (not)")
+
+
+def _unmet(path: str, rule: str) -> Cause:
+    return errors.invalid_value("<nil>", "", f"{errors.quote(path)} {rule}")
+
+
+def _is_valid(value: Any, schema: Object, path: str) -> bool:
+    return not value_faults(value, schema, path)
+
+
+def _enum_faults(value: Any, schema: Object, path: str) -> Iterator[Cause]:
+    allowed = schema.get("enum")
+    if allowed is None or any(_is_equal(value, item) for item in allowed):
+        return
+    known = [item if isinstance(item, str) else errors.render_value(item) for item in allowed]
+    yield errors.not_supported(path or "<nil>", value, known)
+
+
+def _is_equal(left: Any, right: Any) -> bool:
+    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _map_faults(
+    value: Object, schema: Object, path: str, held: Correlation | None
+) -> Iterator[Cause]:
+    for name in schema.get("required") or ():
+        if name not in value:
+            yield errors.required(_join(path, name))
+    least, most = schema.get("minProperties"), schema.get("maxProperties")
+    if least is not None and len(value) < least:
+        yield _invalid(path, len(value), f"should have at least {least} properties")
+    if most is not None and len(value) > most:
+        yield _too_many(path, len(value), most)
+    properties = schema.get("properties") or {}
+    additional = schema.get("additionalProperties")
+    for name, item in value.items():
+        below = properties.get(name, additional)
+        if isinstance(below, dict):
+            known = None if held is None else held.key(name)
+            yield from value_faults(item, below, _join(path, name), known)
+        elif additional is False and not schema.get(PRESERVE_UNKNOWN) and name not in properties:
+            yield errors.not_allowed(_join(path, name), "unknown field")
+    if schema.get(EMBEDDED_RESOURCE):
+        yield from _embedded_faults(value, path)
+
+
+def _embedded_faults(value: Object, path: str) -> Iterator[Cause]:
+    for name in ("apiVersion", "kind"):
+        if not value.get(name):
+            yield errors.required(_join(path, name))
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _too_many(path: str, count: int, most: int) -> Cause:
+    noun = "item" if most == 1 else "items"
+    return Cause("FieldValueTooMany", path, f"Too many: {count}: must have at most {most} {noun}")
+
+
+def _list_faults(
+    value: list[Any], schema: Object, path: str, held: Correlation | None
+) -> Iterator[Cause]:
+    least, most = schema.get("minItems"), schema.get("maxItems")
+    if least is not None and len(value) < least:
+        yield _invalid(path, len(value), f"should have at least {least} items")
+    if most is not None and len(value) > most:
+        yield _too_many(path, len(value), most)
+    if schema.get("uniqueItems") and len({errors.render_value(item) for item in value}) < len(
+        value
+    ):
+        yield _invalid(path, value, "shouldn't contain duplicates")
+    items = schema.get("items")
+    if isinstance(items, dict):
+        for index, item in enumerate(value):
+            known = None if held is None else held.item(index)
+            yield from value_faults(item, items, f"{path}[{index}]", known)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(text: str) -> re.Pattern[str]:
+    # Go's $ is only the end of the text; Python's also matches before a last line feed.
+    return re.compile(re.sub(r"(?<!\\)\$\Z", r"\\Z", text))
+
+
+def _string_faults(value: str, schema: Object, path: str) -> Iterator[Cause]:
+    # The first of these that fails is the only one told.
+    least, most = schema.get("minLength"), schema.get("maxLength")
+    pattern = schema.get("pattern")
+    if most is not None and len(value) > most:
+        yield errors.too_long(path, most)
+    elif least is not None and len(value) < least:
+        yield _invalid(path, value, f"should be at least {least} chars long")
+    elif pattern and not _pattern(pattern).search(value):
+        yield _invalid(path, value, f"should match '{pattern}'")
+    if schema.get("format") == "date-time" and not _is_time(value):
+        text = f"{_in_body(path)} must be of type date-time: {errors.quote(value)}"
+        message = f"Invalid value: {errors.quote(value)}: {text}"
+        yield Cause("FieldValueTypeInvalid", path, message)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        objects.parse_time(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _number_faults(value: float, schema: Object, path: str) -> Iterator[Cause]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None:
+        if schema.get("exclusiveMinimum"):
+            if value <= least:
+                yield _invalid(path, value, f"should be greater than {least}")
+        elif value < least:
+            yield _invalid(path, value, f"should be greater than or equal to {least}")
+    if most is not None:
+        if schema.get("exclusiveMaximum"):
+            if value >= most:
+                yield _invalid(path, value, f"should be less than {most}")
+        elif value > most:
+            yield _invalid(path, value, f"should be less than or equal to {most}")
+    factor = schema.get("multipleOf")
+    if factor and value % factor:
+        yield _invalid(path, value, f"should be a multiple of {factor}")
+    yield from _format_faults(value, schema, path)
+
+
+def _format_faults(value: float, schema: Object, path: str) -> Iterator[Cause]:
+    bits = {"int32": _INT32, "int64": _INT64}.get(schema.get("format", ""))
+    if bits is not None and not -(1 << bits) <= value < 1 << bits:
+        rule = f"must be of type {schema['format']}: {errors.quote(str(value))}"
+        yield _invalid(path, value, rule)

@@ -1,0 +1,195 @@
+"""Discovery documents: which groups, versions and resources the server has.
+
+Called by ``routes`` for /api, /apis and below, each time anew, as CRDs come and go. Both forms are
+here: the aggregated one that current clients ask for, and the plain lists of old ones. Pure.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from localcluster.apiserver.model.errors import Object
+from localcluster.apiserver.model.registry import ResourceType
+
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+ACCESS_REVIEW_GROUP = "authorization.k8s.io"
+_WITHOUT_COLLECTION_DELETE = frozenset({("", "namespaces")})
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """What a subresource takes and answers, where that differs from its parent."""
+
+    verbs: tuple[str, ...]
+    group: str | None = None
+    version: str | None = None
+    kind: str | None = None
+
+
+SUBRESOURCES = {
+    "status": Subresource(("get", "patch", "update")),
+    "scale": Subresource(("get", "patch", "update"), "autoscaling", "v1", "Scale"),
+    "log": Subresource(("get",)),
+    "finalize": Subresource(("update",)),
+    "binding": Subresource(("create",), kind="Binding"),
+    "eviction": Subresource(("create",), "policy", "v1", "Eviction"),
+    "ephemeralcontainers": Subresource(("get", "patch", "update")),
+    "resize": Subresource(("get", "patch", "update")),
+}
+
+ACCESS_REVIEW = ResourceType(
+    ACCESS_REVIEW_GROUP,
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    "selfsubjectaccessreview",
+    namespaced=False,
+)
+"""Not stored: it is a question. The front answers it."""
+
+
+class Discovery:
+    """The documents for one state of the registry."""
+
+    def __init__(self, types: Iterable[ResourceType]) -> None:
+        """Describe ``types``, and the reviews the front answers itself."""
+        self._groups: dict[str, dict[str, list[ResourceType]]] = {}
+        for rt in (*types, ACCESS_REVIEW):
+            self._groups.setdefault(rt.group, {}).setdefault(rt.version, []).append(rt)
+
+    def api_versions(self, address: str) -> Object:
+        """Return /api: the versions of the core group."""
+        return {
+            "kind": "APIVersions",
+            "versions": list(self._groups.get("", {})),
+            "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+        }
+
+    def group_list(self) -> Object:
+        """Return /apis: all named groups."""
+        groups = [self._group(name) for name in self._groups if name]
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+    def group(self, name: str) -> Object | None:
+        """Return /apis/NAME, None if there is no such group."""
+        if not name or name not in self._groups:
+            return None
+        return {"kind": "APIGroup", "apiVersion": "v1", **self._group(name)}
+
+    def _group(self, name: str) -> Object:
+        versions = [
+            {"groupVersion": f"{name}/{version}", "version": version}
+            for version in self._groups[name]
+        ]
+        return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+    def resource_list(self, group: str, version: str) -> Object | None:
+        """Return /api/v1 or /apis/GROUP/VERSION, None if it is not served."""
+        types = self._groups.get(group, {}).get(version)
+        if types is None:
+            return None
+        resources: list[Object] = []
+        for rt in types:
+            resources += [_resource(rt), *_subresources(rt)]
+        return {
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": f"{group}/{version}" if group else version,
+            "resources": sorted(resources, key=lambda resource: str(resource["name"])),
+        }
+
+    def aggregated(self, *, core: bool, version: str) -> Object:
+        """Return all resources of /api (the core group) or of /apis in one document."""
+        return {
+            "kind": "APIGroupDiscoveryList",
+            "apiVersion": f"apidiscovery.k8s.io/{version}",
+            "metadata": {},
+            "items": [
+                {
+                    "metadata": {"name": name} if name else {},
+                    "versions": [
+                        {
+                            "version": served,
+                            "resources": [_aggregated_resource(rt) for rt in types],
+                            "freshness": "Current",
+                        }
+                        for served, types in versions.items()
+                    ],
+                }
+                for name, versions in self._groups.items()
+                if (not name) == core
+            ],
+        }
+
+
+def verbs_of(rt: ResourceType) -> tuple[str, ...]:
+    """Return what can be done with a resource."""
+    if rt is ACCESS_REVIEW:
+        return ("create",)
+    if rt.key in _WITHOUT_COLLECTION_DELETE:
+        return tuple(verb for verb in VERBS if verb != "deletecollection")
+    return VERBS
+
+
+def subresources_of(rt: ResourceType) -> tuple[str, ...]:
+    """Return the names of a resource's subresources, the front's own included."""
+    own = ("log",) if rt.key == ("", "pods") else ()
+    return tuple(sorted((*rt.subresources, *own)))
+
+
+def _resource(rt: ResourceType) -> Object:
+    resource: Object = {
+        "name": rt.plural,
+        "singularName": rt.singular,
+        "namespaced": rt.namespaced,
+        "kind": rt.kind,
+        "verbs": list(verbs_of(rt)),
+    }
+    if rt.short_names:
+        resource["shortNames"] = list(rt.short_names)
+    if rt.categories:
+        resource["categories"] = list(rt.categories)
+    return resource
+
+
+def _subresources(rt: ResourceType) -> Iterator[Object]:
+    for name in subresources_of(rt):
+        known = SUBRESOURCES[name]
+        described: Object = {
+            "name": f"{rt.plural}/{name}",
+            "singularName": "",
+            "namespaced": rt.namespaced,
+            "kind": known.kind or rt.kind,
+            "verbs": list(known.verbs),
+        }
+        if known.group:
+            described |= {"group": known.group, "version": known.version}
+        yield described
+
+
+def _aggregated_resource(rt: ResourceType) -> Object:
+    resource: Object = {
+        "resource": rt.plural,
+        "responseKind": {"group": rt.group, "version": rt.version, "kind": rt.kind},
+        "scope": "Namespaced" if rt.namespaced else "Cluster",
+        "singularResource": rt.singular,
+        "verbs": list(verbs_of(rt)),
+    }
+    if rt.short_names:
+        resource["shortNames"] = list(rt.short_names)
+    if rt.categories:
+        resource["categories"] = list(rt.categories)
+    subresources = [
+        {
+            "subresource": name,
+            "responseKind": {
+                "group": known.group or rt.group,
+                "version": known.version or rt.version,
+                "kind": known.kind or rt.kind,
+            },
+            "verbs": list(known.verbs),
+        }
+        for name, known in ((name, SUBRESOURCES[name]) for name in subresources_of(rt))
+    ]
+    if subresources:
+        resource["subresources"] = subresources
+    return resource

@@ -1,0 +1,157 @@
+"""How objects, lists and watch events leave the server: whole, as metadata, as a table.
+
+Called by ``routes`` and ``watches`` with the form that ``negotiation`` found. Pure; the time for
+ages comes in. Encoded events are kept for the other watches that send the same form.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from framework.clock import Clock
+from localcluster.apiserver.engine.history import WatchEvent
+from localcluster.apiserver.model.errors import Object, StatusError
+from localcluster.apiserver.model.registry import ResourceType
+from localcluster.apiserver.views.negotiation import Form
+from localcluster.apiserver.views.tables import find_printer, partial_metadata, render_table
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+_CACHED_EVENTS = 256
+
+encode_json = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class FormOptions:
+    """The form a client asked for."""
+
+    form: Form = Form.OBJECT
+    include_object: str = "Metadata"
+    """What a table row carries: None, Metadata or Object."""
+
+
+class Renderer:
+    """Brings the objects of one type into one form."""
+
+    def __init__(self, rt: ResourceType, options: FormOptions, clock: Clock) -> None:
+        """Render objects of ``rt``."""
+        self.rt = rt
+        self.options = options
+        self._clock = clock
+
+    def render_object(self, item: Object) -> Object:
+        """Return one object in the form.
+
+        Raises:
+            StatusError: 406, the form is one of lists.
+        """
+        self.check_renders_objects()
+        form = self.options.form
+        if form is Form.TABLE:
+            version = (item.get("metadata") or {}).get("resourceVersion", "")
+            return self._table([item], {"resourceVersion": version})
+        return partial_metadata(item) if form is Form.METADATA else item
+
+    def check_renders_objects(self) -> None:
+        """Refuse a form of lists where single objects are sent.
+
+        Raises:
+            StatusError: 406.
+        """
+        if self.options.form is Form.METADATA_LIST:
+            raise _not_acceptable(
+                "you requested PartialObjectMetadataList, but the requested object is not a list"
+                f" ({self.rt.kind})"
+            )
+
+    def render_list(self, items: Sequence[Object], metadata: Object) -> Object:
+        """Return a list in the form.
+
+        Raises:
+            StatusError: 406, the form is one of single objects.
+        """
+        form = self.options.form
+        if form is Form.METADATA:
+            raise _not_acceptable(
+                "you requested PartialObjectMetadata, but the requested object is a list"
+                f" ({self.rt.list_kind})"
+            )
+        if form is Form.TABLE:
+            return self._table(items, metadata)
+        if form is Form.METADATA_LIST:
+            return {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+                "items": [partial_metadata(item) for item in items],
+            }
+        return {
+            "kind": self.rt.list_kind,
+            "apiVersion": self.rt.api_version,
+            "metadata": metadata,
+            "items": [self._list_item(item) for item in items],
+        }
+
+    def _list_item(self, item: Object) -> Object:
+        # Items of built-in lists carry no kind, those of custom ones do; clients must cope.
+        if self.rt.is_custom:
+            return item
+        return {key: value for key, value in item.items() if key not in ("kind", "apiVersion")}
+
+    def _table(self, items: Sequence[Object], metadata: Object) -> Object:
+        table = render_table(find_printer(self.rt), items, metadata, self._clock.now())
+        if self.options.include_object == "Object":
+            for row, item in zip(table["rows"], items, strict=True):
+                row["object"] = item
+        elif self.options.include_object == "None":
+            for row in table["rows"]:
+                row["object"] = None
+        return table
+
+    def bookmark(self, resource_version: int, *, ends_initial_events: bool = False) -> bytes:
+        """Return the line of a BOOKMARK event."""
+        metadata: Object = {"resourceVersion": str(resource_version)}
+        if ends_initial_events:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        item = {"kind": self.rt.kind, "apiVersion": self.rt.api_version, "metadata": metadata}
+        return event_line("BOOKMARK", self.render_object(item))
+
+
+class EventEncoder:
+    """Encodes each event once for all watches that send it in the same form."""
+
+    def __init__(self) -> None:
+        """Start with nothing encoded."""
+        self._lines: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
+
+    def encode(self, renderer: Renderer, event: WatchEvent) -> bytes:
+        """Return the line of ``event``."""
+        if renderer.options.form is Form.TABLE:
+            # A table holds ages, which differ from one moment to the next.
+            return event_line(event.type, renderer.render_object(event.object))
+        key = (
+            renderer.rt.api_version,
+            event.resource_version,
+            event.type,
+            renderer.options.form,
+            (event.object.get("metadata") or {}).get("uid"),
+        )
+        line = self._lines.get(key)
+        if line is None:
+            line = event_line(event.type, renderer.render_object(event.object))
+            self._lines[key] = line
+            if len(self._lines) > _CACHED_EVENTS:
+                self._lines.popitem(last=False)
+        return line
+
+
+def event_line(kind: str, item: Object) -> bytes:
+    """Return one line of a watch."""
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), encode_json(item))
+
+
+def _not_acceptable(message: str) -> StatusError:
+    return StatusError(406, "NotAcceptable", message)

@@ -1,0 +1,250 @@
+"""OpenAPI documents: the v3 index, a v3 one for each group and version, and an empty v2 one.
+
+Called by ``routes``. Clients read three things out of them: whether PATCH takes ``fieldValidation``
+(apply), the merge keys of built-in lists (apply), and the schemas (explain). Descriptions of
+built-in fields are not here; those of CRDs come from their schemas. Pure, and cached by the types
+described. The v2 document is empty: clients read it only where v3 had no answer, and take an
+empty one for "unknown kind".
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import msgspec
+
+from localcluster.apiserver.bodies.wire import FieldType, struct_types
+from localcluster.apiserver.model.errors import Object
+from localcluster.apiserver.model.registry import ResourceType
+from localcluster.apiserver.views.discovery import SUBRESOURCES, subresources_of
+
+KUBERNETES_VERSION = "v1.34.0"
+"""The version this server stands for."""
+_REFERENCE = "#/components/schemas/"
+_WRITE_OPTIONS = ("dryRun", "fieldManager", "fieldValidation")
+_LIST_OPTIONS = (
+    "allowWatchBookmarks",
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+    "watch",
+)
+_SCALARS: dict[str, Object] = {
+    "s": {"type": "string"},
+    "i": {"type": "integer", "format": "int32"},
+    "l": {"type": "integer", "format": "int64"},
+    "f": {"type": "number", "format": "double"},
+    "b": {"type": "boolean"},
+    "q": {"type": "string"},
+    "t": {"type": "string", "format": "date-time"},
+    "m": {"type": "string", "format": "date-time"},
+    "B": {"type": "string", "format": "byte"},
+    "x": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+    "*": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+}
+
+
+def build_index(types: Iterable[ResourceType]) -> Object:
+    """Return /openapi/v3: where each document is; the address changes with the content."""
+    paths = {}
+    for (group, version), served in _by_group_version(types).items():
+        path = f"apis/{group}/{version}" if group else f"api/{version}"
+        digest = hashlib.sha256(encode_document(served)).hexdigest()[:32].upper()
+        paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+    return {"paths": paths}
+
+
+def find_document(types: Iterable[ResourceType], path: str) -> bytes | None:
+    """Return the encoded document of ``api/VERSION`` or ``apis/GROUP/VERSION``, None if unknown."""
+    group, _, version = path.partition("/")[2].rpartition("/")
+    if path.startswith("apis/") != bool(group):
+        return None
+    served = _by_group_version(types).get((group, version))
+    return None if served is None else encode_document(served)
+
+
+def _by_group_version(
+    types: Iterable[ResourceType],
+) -> dict[tuple[str, str], tuple[ResourceType, ...]]:
+    found: dict[tuple[str, str], tuple[ResourceType, ...]] = {}
+    for rt in types:
+        key = (rt.group, rt.version)
+        found[key] = (*found.get(key, ()), rt)
+    return found
+
+
+@lru_cache(maxsize=64)
+def encode_document(types: tuple[ResourceType, ...]) -> bytes:
+    """Return the document of one group and version, encoded."""
+    paths: Object = {}
+    schemas: Object = {}
+    for rt in types:
+        paths |= dict(_paths(rt))
+        schemas |= _type_schemas(rt)
+    schemas |= _struct_schemas("ObjectMeta")
+    document = {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": KUBERNETES_VERSION},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+    return msgspec.json.encode(document)
+
+
+def encode_v2_protobuf() -> bytes:
+    """Return an OpenAPI v2 document without content in the protobuf form clients ask for."""
+    info = _length_delimited(1, b"Kubernetes") + _length_delimited(2, KUBERNETES_VERSION.encode())
+    paths = _length_delimited(8, b"")
+    return _length_delimited(1, b"2.0") + _length_delimited(2, info) + paths
+
+
+def build_v2() -> Object:
+    """Return the same document for JSON."""
+    info = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
+    return {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}
+
+
+def _length_delimited(number: int, content: bytes) -> bytes:
+    """Return a protobuf field of wire type 2; all of ours are shorter than 128 bytes."""
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+# --- paths ---------------------------------------------------------------------------------------
+
+
+def _paths(rt: ResourceType) -> Iterator[tuple[str, Object]]:
+    base = f"/apis/{rt.group}/{rt.version}" if rt.group else f"/api/{rt.version}"
+    inside = f"{base}/namespaces/{{namespace}}/{rt.plural}"
+    collection = inside if rt.namespaced else f"{base}/{rt.plural}"
+    parameters = [_parameter("namespace", "path")] if rt.namespaced else []
+    if rt.namespaced:
+        yield f"{base}/{rt.plural}", {"get": _operation(rt, "list", _LIST_OPTIONS)}
+    yield (
+        collection,
+        {
+            "get": _operation(rt, "list", _LIST_OPTIONS),
+            "post": _operation(rt, "post", _WRITE_OPTIONS),
+            "delete": _operation(rt, "deletecollection", _LIST_OPTIONS),
+            "parameters": parameters,
+        },
+    )
+    parameters = [_parameter("name", "path"), *parameters]
+    yield (
+        f"{collection}/{{name}}",
+        {
+            "get": _operation(rt, "get", ("resourceVersion",)),
+            "put": _operation(rt, "put", _WRITE_OPTIONS),
+            "patch": _operation(rt, "patch", (*_WRITE_OPTIONS, "force")),
+            "delete": _operation(rt, "delete", ("dryRun", "gracePeriodSeconds")),
+            "parameters": parameters,
+        },
+    )
+    for name in subresources_of(rt):
+        verbs = SUBRESOURCES[name].verbs
+        methods = {"create": "post", "update": "put"}
+        operations = {
+            methods.get(verb, verb): _operation(rt, methods.get(verb, verb), _WRITE_OPTIONS)
+            for verb in verbs
+        }
+        yield f"{collection}/{{name}}/{name}", {**operations, "parameters": parameters}
+
+
+def _parameter(name: str, place: str) -> Object:
+    parameter: Object = {"name": name, "in": place, "schema": {"type": "string"}}
+    if place == "path":
+        parameter["required"] = True
+    return parameter
+
+
+def _operation(rt: ResourceType, action: str, options: Iterable[str]) -> Object:
+    content = {"application/json": {"schema": {"$ref": _REFERENCE + _type_name(rt)}}}
+    return {
+        "parameters": [_parameter(option, "query") for option in options],
+        "responses": {"200": {"description": "OK", "content": content}},
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": {
+            "group": rt.group,
+            "version": rt.version,
+            "kind": rt.kind,
+        },
+    }
+
+
+# --- schemas -------------------------------------------------------------------------------------
+
+
+def _type_name(rt: ResourceType) -> str:
+    if not rt.is_custom and rt.wire_type:
+        return _struct_name(rt.wire_type)
+    return ".".join((*reversed(rt.group.split(".")), rt.version, rt.kind))
+
+
+def _struct_name(struct: str) -> str:
+    return f"io.k8s.{struct}"
+
+
+def _type_schemas(rt: ResourceType) -> Object:
+    kinds = [{"group": rt.group, "version": rt.version, "kind": rt.kind}]
+    if not rt.is_custom and rt.wire_type:
+        schemas = _struct_schemas(rt.wire_type)
+        name = _struct_name(rt.wire_type)
+        return {**schemas, name: {**schemas[name], "x-kubernetes-group-version-kind": kinds}}
+    schema = dict(rt.schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+    schema["properties"] = {
+        "apiVersion": {"type": "string", "description": "The version of this object's schema."},
+        "kind": {"type": "string", "description": "The kind of this object."},
+        **(schema.get("properties") or {}),
+        "metadata": {"allOf": [{"$ref": _REFERENCE + _struct_name("ObjectMeta")}]},
+    }
+    return {_type_name(rt): {**schema, "x-kubernetes-group-version-kind": kinds}}
+
+
+@lru_cache(maxsize=256)
+def _struct_schemas(struct: str) -> dict[str, Object]:
+    """Return the schemas of a struct and of all it refers to."""
+    found: dict[str, Object] = {}
+    wanted = [struct]
+    while wanted:
+        current = wanted.pop()
+        if _struct_name(current) in found:
+            continue
+        fields = struct_types()[current]
+        found[_struct_name(current)] = {
+            "type": "object",
+            "properties": {name: _field_schema(field) for name, field in fields.items()},
+        }
+        wanted += [name for field in fields.values() for name in _referred(field)]
+    return found
+
+
+def _referred(field: FieldType) -> Iterator[str]:
+    if field.code == "struct" and field.name in struct_types():
+        yield field.name
+    if field.item is not None:
+        yield from _referred(field.item)
+
+
+def _field_schema(field: FieldType) -> Object:
+    if field.code == "struct":
+        schema: Object = {"allOf": [{"$ref": _REFERENCE + _struct_name(field.name)}]}
+    elif field.item is not None and field.code == "map":
+        schema = {"type": "object", "additionalProperties": _field_schema(field.item)}
+    elif field.item is not None:
+        schema = {"type": "array", "items": _field_schema(field.item)}
+    else:
+        schema = dict(_SCALARS[field.code])
+    strategies = []
+    if field.merge_key is not None:
+        strategies.append("merge")
+        if field.merge_key:
+            schema["x-kubernetes-patch-merge-key"] = field.merge_key
+    if field.retains_keys:
+        strategies.append("retainKeys")
+    if strategies:
+        schema["x-kubernetes-patch-strategy"] = ",".join(strategies)
+    return schema
