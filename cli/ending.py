@@ -32,8 +32,10 @@ def _keep_wait(line: TaskLine, before: TaskLine | None) -> TaskLine:
 def _build_headline(before: GangView, cause: str) -> str:
     waiting = [line for line in before.tasks if line.is_waiting]
     text = f"stopped by {cause}"
+    if not before.tasks:
+        return f"{text}; the gang never started: {before.note or 'it has no Tasks'}"
     if not waiting:
-        return text if before.tasks else f"{text}; the gang never started: {before.note}"
+        return text
     has_started = any(line.is_running for line in before.tasks)
     text += "; " if has_started else "; the gang never started: "
     verb = "waits" if len(waiting) == 1 else "wait"

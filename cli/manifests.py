@@ -213,7 +213,7 @@ def _check_framework(manifest: Manifest) -> list[str]:
         raise FieldErrors(errors)
     return [
         f"{manifest.source}: {path}: unknown field, ignored by the controller"
-        for path in _list_unknown(framework)
+        for path in list_unknown_fields(framework)
     ]
 
 
@@ -271,7 +271,8 @@ def _get_list(value: Any, *keys: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _list_unknown(framework: Framework) -> Iterator[str]:
+def list_unknown_fields(framework: Framework) -> Iterator[str]:
+    """List the paths of fields that nobody reads; Pod templates are passed on as they are."""
     spec = framework.spec
     yield from (f"spec.{key}" for key in spec.extra)
     yield from (f"spec.retryPolicy.{key}" for key in spec.retry_policy.extra)

@@ -20,10 +20,16 @@ Name = tuple[ObjectKind, str]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A status the server does not take, of the spec of that generation, and what it said."""
+    """A status the server does not take, of one Framework's generation, and what it said."""
 
+    uid: str
     generation: int
     message: str
+
+    def is_of(self, framework: Framework) -> bool:
+        """Tell whether a status decided from this Framework's spec would be refused again."""
+        meta = framework.metadata
+        return (meta.uid, meta.generation) == (self.uid, self.generation)
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from controller.core.actions import (
     Verb,
 )
 from controller.core.object_templates import build_configmap, build_pod
+from controller.core.settings import LONGEST_WAIT_SECONDS
 from controller.core.snapshot import Failure
 from controller.entry import Entry
 from controller.fence import OPEN, Fence
@@ -273,10 +274,11 @@ class Executor:
             code, message = error.status, error.message
             # The form of the Go original, whose users find it in the diagnostics.
             body = _render_error(error)
-            delay = max(delay, error.retry_after_seconds or 0)
-        not_before = self._clock.now() + timedelta(seconds=delay)
+            delay = max(delay, min(error.retry_after_seconds or 0, LONGEST_WAIT_SECONDS))
+        now = self._clock.now()
+        not_before = now + timedelta(seconds=delay)
         _drop_superseded(entry, key)
-        entry.failures[key] = Failure(code, message, body, count, not_before)
+        entry.failures[key] = Failure(code, message, body, count, not_before, now)
         logger.warning(
             "action failed",
             extra={"framework": entry.key, **_describe(action), "error": str(error), "try": count},

@@ -95,12 +95,15 @@ class Store:
         entry = self._open(name_key(wire))
         if entry is None or not _is_newer_framework(entry, wire):
             return
+        if read_meta(wire).get("uid") in self._gone:
+            return
         self._take_framework(entry, wire)
         self._on_change(entry.key)
 
     def remove_framework(self, wire: Object) -> None:
         """Take a Framework's end; garbage collection does the rest."""
         entry = self._entries.get(name_key(wire))
+        self._note_gone(str(read_meta(wire).get("uid")))
         if entry is None:
             return
         known = entry.framework
@@ -123,7 +126,7 @@ class Store:
             seen.add(name_key(wire))
             self.apply_framework(wire)
         for entry in [e for e in self._entries.values() if e.key not in seen]:
-            self.drop_framework(entry)
+            self._drop(entry)
 
     def record_status(self, entry: Entry, wire: Object, status: FrameworkStatus) -> None:
         """Take what the server returned for our own status write.
@@ -160,7 +163,12 @@ class Store:
         self._on_change(entry.key)
 
     def drop_framework(self, entry: Entry) -> None:
-        """Take certainty that the Framework is gone."""
+        """Take certainty that the Framework is gone; a watch that is behind brings none back."""
+        if entry.framework is not None:
+            self._note_gone(entry.framework.metadata.uid)
+        self._drop(entry)
+
+    def _drop(self, entry: Entry) -> None:
         entry.framework = None
         entry.fault = None
         entry.wire_status = None
@@ -197,7 +205,9 @@ class Store:
         entry.is_diverged = wire.get("status") != entry.wire_status
 
     def _forget_outcomes(self, entry: Entry) -> None:
-        """Forget what became of the actions for another Framework of this name."""
+        """Forget what became of the actions for another Framework of this name, and was told."""
+        entry.blocked = None
+        entry.changed_at = None
         for kind, name in entry.unconfirmed:
             # No watch shows these, so none would ever say that they are gone.
             self._discard(entry, kind, name)

@@ -13,7 +13,7 @@ from datetime import datetime
 from controller.core.actions import Action
 from controller.core.decide import decide
 from controller.core.decision import Decision
-from controller.core.settings import Settings
+from controller.core.settings import LONGEST_WAIT_SECONDS, Settings
 from controller.entry import Entry, Refusal
 from controller.executor import Executor
 from controller.fence import OPEN, Fence
@@ -48,8 +48,6 @@ _RETRY_STEP_SECONDS = 0.005
 _LAST_WRITERS = 16
 # A status the server refused for good is tried again at most so rarely, until the spec changes.
 _REFUSED_MAX_SECONDS = 60.0
-# As long as the server asks us to wait, but not for ever.
-_MAX_WAIT_SECONDS = 300.0
 
 
 class Worker:
@@ -221,7 +219,10 @@ class Worker:
     def _find_pause(self, entry: Entry) -> float:
         """Find for how long nothing is to be decided yet."""
         framework, refusal = entry.framework, entry.refusal
-        if framework and refusal and framework.metadata.generation != refusal.generation:
+        if framework is None and entry.fault is None:
+            # It is gone: there is nothing to wait for, and one of its name may come.
+            return 0.0
+        if framework and refusal and not refusal.is_of(framework):
             return 0.0
         return self._next_decision_at.get(entry.key, 0.0) - self._clock.monotonic()
 
@@ -314,7 +315,7 @@ class Worker:
         self._queue.add_after(key, backoff.next_bound_seconds())
         entry = self._store.find(key)
         if entry is not None and entry.retry_after_seconds:
-            wait = min(entry.retry_after_seconds, _MAX_WAIT_SECONDS)
+            wait = min(entry.retry_after_seconds, LONGEST_WAIT_SECONDS)
             entry.retry_after_seconds = 0.0
             self._next_decision_at[key] = self._clock.monotonic() + wait
 

@@ -99,7 +99,8 @@ class Writer:
             entry.needs_refresh = True
             _note_wait(entry, e)
             if is_refusal(e):
-                entry.refusal = Refusal(framework.metadata.generation, str(e))
+                meta = framework.metadata
+                entry.refusal = Refusal(meta.uid, meta.generation, str(e))
             logger.warning("status not written", extra={"framework": entry.key, "error": str(e)})
             return False
         self._count(_STATUS, "update", None, started)
@@ -200,11 +201,14 @@ class Writer:
         return True
 
     async def _read(self, entry: Entry) -> Object | None:
+        asked = _read_uid(entry)
         try:
             return await self._client.get(FRAMEWORKS, entry.namespace, entry.name)
         except KubeError as e:
             if isinstance(e, NotFoundError) and e.is_object_missing:
-                self._store.drop_framework(entry)
+                # Not another of its name, which the watch showed before the answer came.
+                if _read_uid(entry) == asked:
+                    self._store.drop_framework(entry)
                 return None
             _note_wait(entry, e)
             # Also while the CRD is away or being replaced, which is nobody's deletion.
@@ -265,6 +269,10 @@ class Writer:
         if isinstance(error, ConflictError):
             self._metrics.count_conflict(resource)
         self._metrics.count_answer(resource, verb, error, self._clock.monotonic() - started)
+
+
+def _read_uid(entry: Entry) -> str | None:
+    return entry.framework.metadata.uid if entry.framework else None
 
 
 def _note_wait(entry: Entry, error: KubeError) -> None:

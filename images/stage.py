@@ -12,6 +12,7 @@ import compileall
 import os
 import py_compile
 import shutil
+import stat
 import subprocess
 import sys
 import tomllib
@@ -54,6 +55,7 @@ def main(arguments: list[str]) -> None:
     (home / "__main__.py").write_text(_MAIN.format(program=contents["program"]))
     _compile(home, root)
     _write_launcher(root, contents["program"])
+    _open_to_all(root)
     _forget_times(root)
 
 
@@ -111,6 +113,13 @@ def _write_launcher(root: Path, program: str) -> None:
     launcher.parent.mkdir(parents=True)
     launcher.write_text(_LAUNCHER.format(home=_HOME, program=program))
     launcher.chmod(0o755)
+
+
+def _open_to_all(root: Path) -> None:
+    """Let the image's user read everything, whatever the umask of who made the checkout."""
+    for path in [root, *root.rglob("*")]:
+        is_program = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
+        path.chmod(0o755 if is_program else 0o644)
 
 
 def _forget_times(root: Path) -> None:

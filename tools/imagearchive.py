@@ -24,6 +24,12 @@ class ImageArchive:
             config: dict[str, Any] = json.load(_open(archive, _read_manifest(archive)["Config"]))
             return config
 
+    def read_names(self) -> list[str]:
+        """Read the names, with tags, under which the image was saved."""
+        with tarfile.open(self._path) as archive:
+            names: list[str] = _read_manifest(archive)["RepoTags"] or []
+            return names
+
     def read_size(self) -> int:
         """Add up the layers, uncompressed, in bytes."""
         with tarfile.open(self._path) as archive:
@@ -69,5 +75,5 @@ def _read_manifest(archive: tarfile.TarFile) -> dict[str, Any]:
 def _open(archive: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:
     stream = archive.extractfile(member)
     if stream is None:
-        raise ValueError(f"{archive.name}: {member} is no file")
+        raise ValueError(f"{member} is no file")
     return stream

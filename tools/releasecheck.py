@@ -15,6 +15,7 @@ import tempfile
 import venv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from framework.version import VERSION
 from tools.imagearchive import ImageArchive
@@ -117,24 +118,22 @@ def _check_programs(wheel: Path, environment: Path) -> Iterator[str]:
 
 
 def _check_images(folder: Path) -> Iterator[str]:
-    """Build the images twice, and compare their layers."""
+    """Build the images twice; compare their layers, users, labels and entry points."""
     try:
         tool = choose_tool(os.environ)
-        layers = [_build_layers(tool, folder / name) for name in ("once", "twice")]
+        configs = [_build_configs(tool, folder / name) for name in ("once", "twice")]
     except ImageError as e:
         yield f"images: {e}"
         return
     for name in NAMES:
-        if layers[0][name] != layers[1][name]:
+        if configs[0][name] != configs[1][name]:
             yield f"image framework-{name}: two builds of one commit differ"
 
 
-def _build_layers(tool: Tool, output: Path) -> dict[str, list[str]]:
+def _build_configs(tool: Tool, output: Path) -> dict[str, dict[str, Any]]:
+    """Build the images; give their configs, which name the layers by their digests."""
     build_images(tool, output=output)
-    return {
-        name: ImageArchive(output / f"framework-{name}.tar").read_config()["rootfs"]["diff_ids"]
-        for name in NAMES
-    }
+    return {name: ImageArchive(output / f"framework-{name}.tar").read_config() for name in NAMES}
 
 
 def _hash(path: Path) -> str:

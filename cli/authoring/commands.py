@@ -46,7 +46,8 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
     """Write a file's objects with the agents in its Frameworks.
 
     Raises:
-        CliError: the file is faulty, or its Pods cannot take the agents; nothing is written.
+        CliError: the file is faulty, its Pods cannot take the agents, or the output cannot be
+            written.
     """
     objects: list[Object] = []
     for document in read_objects([file]):
@@ -62,7 +63,7 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
     if output is None:
         sys.stdout.write(text)
     else:
-        Path(output).write_text(text, encoding="utf-8")
+        _write(output, text)
         click.echo(f"{output}: {len(objects)} objects; {_SOURCE_HINT}", err=True)
     return ExitCode.SUCCEEDED
 
@@ -85,6 +86,16 @@ def lint_files(files: Sequence[str], around: Surroundings, *, as_json: bool) -> 
         for line in _render(found):
             click.echo(line)
     return ExitCode.FAILED if found else ExitCode.SUCCEEDED
+
+
+def _write(file: str, text: str) -> None:
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as e:
+        raise CliError(
+            ExitCode.USAGE,
+            f"{file}: cannot be written: {e.strerror}; give a file in a directory that exists",
+        ) from e
 
 
 def _tell_what_changes(framework: Object) -> None:

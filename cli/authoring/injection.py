@@ -16,6 +16,7 @@ from cli.authoring.templates import (
     AGENT_IMAGES,
     BARRIER_IMAGES,
     INSTALLED_AGENT,
+    OUR_IMAGES,
     RENDEZVOUS_IMAGES,
     ContainerTemplate,
     RoleTemplate,
@@ -202,8 +203,8 @@ def _complete_agent(container: ContainerTemplate, volume: str) -> None:
     """Give a container of ours what it lacks: a version, a volume, and least rights."""
     body = container.body
     name = get_image_name(body["image"])
-    if body["image"].rpartition("/")[2] == name:
-        # Nothing of ours is published as `latest`.
+    if name in OUR_IMAGES and body["image"].rpartition("/")[2] == name:
+        # Nothing of ours is published as `latest`; the original's barrier is.
         body["image"] = f"{body['image']}:{VERSION}"
     _add_mount(body, volume, constants.WORKING_DIR)
     body.setdefault("resources", copy.deepcopy(_RESOURCES))

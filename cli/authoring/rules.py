@@ -17,13 +17,17 @@ from cli.authoring.templates import (
     RoleTemplate,
     list_roles,
 )
+from cli.manifests import list_unknown_fields
 from framework.api import constants
+from framework.api.codec import decode_framework
+from framework.api.fielderrors import FieldErrors
 from framework.kube.resources import Object
 
 _INJECT = "let `framework inject` add it"
 _ADDRESSES = re.compile(r"\bFB_([A-Z0-9]+)_ADDRESSES\b")
 _RDZV_ID_FLAG = re.compile(r"--rdzv[-_]id(?:=|\s+)(\S+)")
 _SLOTTED_FORMATS = frozenset({"openmpi", "hydra", "deepspeed", "horovod", "horovodrun"})
+_AGENT_FILE = re.compile(r"\S*/(?:injector\.sh|current/env\.sh)\b")
 _GPU = re.compile(r"(^|[./])gpu$")
 _ENDING_SETTING = "FB_SIDECAR_END"
 
@@ -106,6 +110,22 @@ def shared_volume(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[F
             f"no container mounts {path}: none sees what the agents write",
             f"mount the agents' volume there; {_INJECT}",
         )
+
+
+def missing_agent(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+    """Find commands that read what no agent known here writes."""
+    containers = role.list_containers()
+    if any(c.is_agent for c in containers):
+        return
+    for container in containers:
+        read = _AGENT_FILE.search(" ".join(container.list_words()))
+        if read:
+            yield warning(
+                "missing-agent",
+                container.path,
+                f"reads {read.group()}, and no container is an agent that writes it",
+                f"look at the spelling of initContainers and of the agent's image, or {_INJECT}",
+            )
 
 
 def missing_port(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
@@ -248,6 +268,7 @@ RULES: tuple[Rule, ...] = (
     restart_policy,
     service_account,
     shared_volume,
+    missing_agent,
     missing_port,
     missing_slots,
     elastic_restarts,
@@ -260,13 +281,26 @@ RULES: tuple[Rule, ...] = (
 
 
 def lint(framework: Object, around: Surroundings) -> list[Finding]:
-    """Find what would not work, role by role."""
-    return [
-        finding
-        for role in list_roles(framework)
-        for rule in RULES
-        for finding in rule(framework, role, around)
-    ]
+    """Find what would not work: in the Framework, then role by role."""
+    found = list(_find_unknown_fields(framework))
+    for role in list_roles(framework):
+        for rule in RULES:
+            found += rule(framework, role, around)
+    return found
+
+
+def _find_unknown_fields(framework: Object) -> Iterator[Finding]:
+    try:
+        paths = list(list_unknown_fields(decode_framework(framework)))
+    except FieldErrors:
+        return  # What cannot be read is told by who loads the file.
+    for path in paths:
+        yield warning(
+            "unknown-field",
+            path,
+            "nobody reads this field; the API server drops it",
+            "look at its spelling, upper and lower case too (docs/api.md)",
+        )
 
 
 def _asks_dns_only(container: ContainerTemplate) -> bool:

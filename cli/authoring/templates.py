@@ -10,6 +10,8 @@ from typing import Any
 
 from framework.kube.resources import Object
 
+OUR_IMAGES = frozenset({"framework-barrier", "framework-rendezvous"})
+# The second is the original's.
 BARRIER_IMAGES = frozenset({"framework-barrier", "frameworkbarrier"})
 RENDEZVOUS_IMAGES = frozenset({"framework-rendezvous"})
 AGENT_IMAGES = BARRIER_IMAGES | RENDEZVOUS_IMAGES

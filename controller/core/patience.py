@@ -59,6 +59,9 @@ def _is_start_patient(draft: Draft) -> bool:
 def _is_only_success_new(draft: Draft, wanted: Roster, published: Roster) -> bool:
     if (wanted.phase, wanted.leaving) != (published.phase, published.leaving):
         return False
+    if wanted.complete and not published.complete:
+        # A success may be the last that was missing: whoever waits is released by it.
+        return False
     if [role.name for role in wanted.roles] != [role.name for role in published.roles]:
         return False
     drafts = {role.name: role for role in draft.roles}

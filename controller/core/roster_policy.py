@@ -5,14 +5,14 @@ Pod cache and what was published last. Source: DESIGN, "The roster".
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from controller.core import claims, drain, retention
 from controller.core.decision import Publication
 from controller.core.draft import Draft, RoleDraft
 from controller.core.patience import is_generation_patient
 from controller.core.progress import build_progress, find_last_look
-from controller.core.settings import ROSTER_DEBOUNCE_SECONDS
+from controller.core.settings import PROGRESS_LADDER_SECONDS, ROSTER_DEBOUNCE_SECONDS
 from framework.api import roster
 from framework.api.pods import ConfigMapView, PodPhase, PodView
 from framework.api.roster import CompletedTask, Member, Progress, RoleRoster, Roster
@@ -88,7 +88,9 @@ def _is_publishing(draft: Draft) -> bool:
 
 def _is_debounced(draft: Draft) -> bool:
     last = draft.snapshot.published.published_at
-    return last is not None and not draft.has_elapsed(last, ROSTER_DEBOUNCE_SECONDS)
+    if last is None or draft.is_clock_behind(last):
+        return False
+    return not draft.has_elapsed(last, ROSTER_DEBOUNCE_SECONDS)
 
 
 def _decide_progress(
@@ -100,19 +102,24 @@ def _decide_progress(
     base = incomplete_since or configmap.creation_time or draft.snapshot.now
     look, next_look = find_last_look(base, draft.snapshot.now)
     draft.wake(next_look)
-    is_due = look is not None and (published.looked_at is None or published.looked_at < look)
-    if not is_due:
+    if look is None or not _is_older(draft, published.looked_at, look):
         publication = None if published.is_announced else _publish(configmap, None, "")
         return RosterOutcome(publication)
     progress = build_progress(draft)
     text = roster.encode_progress(progress)
     is_known = text == published.progress and published.is_announced
     publication = None
-    if not is_known and _is_any_pod_started(draft):
+    # At the first look Pods may have no node yet, and so no barrier that would read it.
+    is_first_look = look <= base + timedelta(seconds=PROGRESS_LADDER_SECONDS[0])
+    if not is_known and (_is_any_pod_started(draft) or not is_first_look):
         publication = _publish(configmap, None, text)
     return RosterOutcome(
         publication, is_patient=True, looked_at=draft.snapshot.now, progress=progress
     )
+
+
+def _is_older(draft: Draft, looked_at: datetime | None, look: datetime) -> bool:
+    return looked_at is None or looked_at < look or draft.is_clock_behind(looked_at)
 
 
 def _is_any_pod_started(draft: Draft) -> bool:

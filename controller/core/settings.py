@@ -7,6 +7,8 @@ from framework.api.completion import CompletionCodeRule
 
 # FRAMEWORK, "absence": an own create that no watch confirmed is looked at after this long.
 CONFIRMATION_SECONDS = 5.0
+# As long as the server asks us to wait, but not for ever.
+LONGEST_WAIT_SECONDS = 300.0
 # DESIGN, "The roster": generations after the first edge are at least this far apart.
 ROSTER_DEBOUNCE_SECONDS = 0.2
 # DESIGN, "The roster": ages at which the progress of an incomplete gang is looked at, then every

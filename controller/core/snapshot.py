@@ -17,13 +17,14 @@ from framework.api.types import Framework
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An action that failed: HTTP code (0: no answer), texts, how often, when again."""
+    """An action that failed: HTTP code (0: no answer), texts, how often, when again, and when."""
 
     code: int
     message: str
     body: str
     count: int
     not_before: datetime
+    failed_at: datetime | None = None
 
     @property
     def is_unknown(self) -> bool:

@@ -8,9 +8,10 @@ import pytest
 from framework.api import codec
 from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object
 from localcluster.apiserver.model.errors import StatusError
+from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
 from tests.support.shell import KEY, Shell, refuse
-from tests.support.storageclient import Fate
+from tests.support.storageclient import Fate, Request
 
 pytestmark = pytest.mark.looptime
 
@@ -128,7 +129,7 @@ async def test_unreadable_status_gets_the_condition_and_keeps_the_rest() -> None
     rt = shell.type(FRAMEWORKS)
     shell.storage.patch(rt, NAMESPACE, FRAMEWORK, poison, MERGE, subresource="status")
     poisoned = shell.get(FRAMEWORKS, FRAMEWORK)
-    shell.store.drop_framework(shell.entry)
+    shell.store.replace_frameworks([])
     shell.show()
     before = len(shell.sent())
     await run(shell, 60.0)
@@ -188,3 +189,41 @@ async def test_undecidable_framework_gets_a_condition_and_an_event(
 @pytest.mark.parametrize("wire", [{}, {"conditions": []}, {"conditions": [{"type": "Blocked"}]}])
 def test_status_of_nothing_but_conditions_is_none_yet(wire: Object) -> None:
     assert codec.decode_status(wire) is None
+
+
+def refuse_statuses(shell: Shell) -> None:
+    def draw(request: Request) -> Fate:
+        is_ours = (request.verb, request.resource) == ("replace", FRAMEWORKS)
+        is_refused = is_ours and "state" in request.body["status"]
+        return refuse(422, "Invalid") if is_refused else Fate()
+
+    shell.network.draw_fate = draw  # type: ignore[method-assign]
+
+
+def delete_framework(shell: Shell) -> None:
+    shell.storage.delete(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK, DeleteOptions())
+
+
+async def test_framework_made_anew_does_not_wait_for_the_refusal_of_the_one_before() -> None:
+    shell = Shell()
+    shell.create_framework()
+    refuse_statuses(shell)
+    await run(shell, 200.0)
+    shell.network.draw_fate = lambda _: Fate()  # type: ignore[method-assign, assignment]
+    delete_framework(shell)
+    shell.show()
+    await run(shell, 1.0)
+    shell.create_framework()
+    await run(shell, 3.0)
+    assert shell.names(CONFIGMAPS) == [f"{FRAMEWORK}-attempt"]
+
+
+async def test_framework_made_anew_is_told_the_same_refusal_again() -> None:
+    shell = Shell()
+    shell.create_framework()
+    refuse_statuses(shell)
+    await run(shell, 200.0)
+    delete_framework(shell)
+    shell.create_framework()
+    await run(shell, 3.0)
+    assert find_blocked(shell)["reason"] == "StatusRefused"

@@ -351,3 +351,11 @@ async def test_action_sent_while_its_decision_was_written_is_not_sent_again() ->
     shell.executor.submit(KEY, [action])
     await asyncio.sleep(1)
     assert len(shell.client.sent) == sent
+
+
+async def test_wait_the_server_asks_for_is_bounded() -> None:
+    shell = Shell()
+    shell.network.expect("create", CONFIGMAPS, refuse(429, "TooManyRequests", retry_after=10**12))
+    shell.create_framework()
+    await shell.run(400.0)
+    assert shell.names(CONFIGMAPS) == [CONFIGMAP[1]]

@@ -38,3 +38,30 @@ def test_end_of_the_last_configmap_leaves_the_next_of_its_name() -> None:
     assert entry.configmap is not None
     assert entry.configmap.uid == "next"
     assert entry.unconfirmed == {}
+
+
+def test_framework_that_was_seen_deleted_is_not_brought_back_by_an_older_event() -> None:
+    store = open_store()
+    store.remove_framework(build_framework_wire())
+    store.apply_framework(build_framework_wire())
+    entry = store.find(KEY)
+    assert entry is not None
+    assert entry.framework is None
+
+
+def test_framework_that_a_live_get_missed_is_not_brought_back_by_a_late_watch() -> None:
+    store = open_store()
+    entry = store.find(KEY)
+    assert entry is not None
+    store.drop_framework(entry)
+    store.apply_framework(build_framework_wire())
+    assert entry.framework is None
+
+
+def test_framework_of_a_storage_that_was_restored_is_taken_though_it_was_deleted() -> None:
+    store = open_store()
+    store.remove_framework(build_framework_wire())
+    store.replace_frameworks([build_framework_wire()], is_reset=True)
+    entry = store.find(KEY)
+    assert entry is not None
+    assert entry.framework is not None

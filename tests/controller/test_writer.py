@@ -1,5 +1,6 @@
 """What a failed write means: nothing may rely on a status whose fate is unknown."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -208,3 +209,17 @@ async def test_failed_publication_is_to_be_tried_again() -> None:
     published.network.expect("patch", CONFIGMAPS, refuse(500))
     assert not await published.writer.publish(published.entry, publication(published))
     assert published.entry.published.roster is None
+
+
+async def test_framework_made_anew_while_a_get_was_answered_is_not_taken_for_gone() -> None:
+    shell = Shell()
+    shell.create_framework()
+    await shell.run(1.0)
+    shell.entry.needs_refresh = True
+    shell.storage.delete(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK, DeleteOptions())
+    shell.network.expect("get", FRAMEWORKS, Fate(downlink_seconds=2.0))
+    reading = asyncio.create_task(shell.writer.refresh(shell.entry))
+    await asyncio.sleep(1.0)
+    shell.create_framework()
+    assert not await reading
+    assert shell.entry.framework is not None

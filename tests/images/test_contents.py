@@ -116,3 +116,16 @@ def test_stage_forgets_times_so_that_equal_input_gives_equal_bytes(tmp_path: Pat
     load_stage()._forget_times(tmp_path)
 
     assert {path.stat().st_mtime for path in (file, file.parent, tmp_path)} == {0.0}
+
+
+def test_stage_lets_the_images_user_read_what_only_its_owner_could(tmp_path: Path) -> None:
+    file, program = tmp_path / "folder" / "file", tmp_path / "folder" / "program"
+    file.parent.mkdir()
+    for path, mode in ((file, 0o600), (program, 0o700), (file.parent, 0o700)):
+        path.touch()
+        path.chmod(mode)
+
+    load_stage()._open_to_all(tmp_path)
+
+    modes = [path.stat().st_mode & 0o777 for path in (file, program, file.parent)]
+    assert modes == [0o644, 0o755, 0o755]

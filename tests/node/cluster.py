@@ -60,9 +60,11 @@ class Cluster:
             "label", "namespace", name, f"pod-security.kubernetes.io/enforce={pod_security}"
         )
 
-    def deploy_controller(self) -> None:
-        """Apply deploy/base as docs/install.md says, and wait for the rollout."""
+    def deploy(self) -> None:
+        """Apply what docs/install.md says, and wait for the rollout."""
         self.kubectl("apply", "--server-side", "-k", str(ROOT / "deploy" / "base"))
+        for folder in ("admission", "network"):
+            self.kubectl("apply", "-k", str(ROOT / "deploy" / folder))
         self.kubectl(
             *("rollout", "status", "deployment/framework-controller"),
             *(f"--namespace={SYSTEM_NAMESPACE}", f"--timeout={WAIT_SECONDS:g}s"),

@@ -19,11 +19,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """The node, with deploy/base applied and its controller ready."""
+    """The node, with controller, admission and network policies as docs/install.md says."""
     found = open_cluster(os.environ)
     if found is None:
         pytest.skip("no node: run these tests with `make test-node`")
-    found.deploy_controller()
+    found.deploy()
     return found
 
 

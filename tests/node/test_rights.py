@@ -22,6 +22,7 @@ CONTROLLER_UNUSED = {
     Right(constants.GROUP, "frameworks/finalizers", "update"): FINALIZERS,
     Right("", "configmaps/finalizers", "update"): FINALIZERS,
     Right(constants.GROUP, "frameworks", "delete"): "after frameworkCompletedRetainSec: 30 days",
+    Right(constants.GROUP, "frameworks", "get"): "when the answer to a status write was lost",
     Right("", "configmaps", "get"): "when a watch has missed something",
     Right("", "pods", "get"): "when a watch has missed something",
     Right("", "events", "patch"): "when an event happens again",
@@ -53,7 +54,7 @@ def test_controller_was_refused_nothing_and_has_no_spare_right(cluster: Cluster)
 
 
 def test_agents_were_refused_nothing_and_have_no_spare_right(cluster: Cluster) -> None:
-    log = open_log(cluster, "system:serviceaccount:team-*:frameworkbarrier-*")
+    log = open_log(cluster, "system:serviceaccount:team-*:frameworkbarrier*")
     granted = expand_rules(
         inject(build_gang("any", 1, drain={"timeoutSec": 60}), InjectionOptions())
     )

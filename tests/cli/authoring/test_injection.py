@@ -235,6 +235,24 @@ def test_inject_command_faulty_file_says_where_and_writes_nothing(tmp_path: Any)
     assert not target.exists()
 
 
+def test_inject_command_output_that_cannot_be_written_is_named(tmp_path: Any) -> None:
+    source, target = tmp_path / "in.yaml", tmp_path / "no such directory" / "out.yaml"
+    source.write_text(yaml.safe_dump(build()))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "inject", str(source), "-o", str(target)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: {target}: cannot be written: No such file or directory; "
+        "give a file in a directory that exists\n"
+    )
+
+
 def test_inject_command_says_what_does_not_stay_as_it_was() -> None:
     framework = build()
     framework["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["restartPolicy"] = "OnFailure"

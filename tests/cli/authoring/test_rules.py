@@ -86,7 +86,24 @@ def add_drain(framework: dict[str, Any]) -> None:
     get_spec([framework])["initContainers"].pop()
 
 
+def misspell_agents(framework: dict[str, Any]) -> None:
+    spec = get_spec([framework])
+    spec["containers"][0]["args"] = [". /mnt/frameworkbarrier/injector.sh && train"]
+    spec["initContainer"] = spec.pop("initContainers")
+
+
+def misspell_role_field(framework: dict[str, Any]) -> None:
+    get_role(framework)["tasknumber"] = 2
+
+
+def misspell_spec_field(framework: dict[str, Any]) -> None:
+    framework["spec"]["retryPolicy"] = {"maxRetries": 2}
+
+
 FAULTS: list[tuple[str, Change, str]] = [
+    ("missing-agent", misspell_agents, f"{SPEC}.containers[0]"),
+    ("unknown-field", misspell_role_field, "spec.taskRoles[0].tasknumber"),
+    ("unknown-field", misspell_spec_field, "spec.retryPolicy.maxRetries"),
     ("restart-policy", set_restart_policy, f"{SPEC}.restartPolicy"),
     ("service-account", drop_account, f"{SPEC}.serviceAccountName"),
     ("service-account", drop_token, f"{SPEC}.initContainers[0].volumeMounts"),
@@ -211,5 +228,6 @@ def test_lint_command_exit_codes_and_json(tmp_path: Path) -> None:
 def test_docs_list_every_rule() -> None:
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE))
+    assert {rule for rule, _, _ in FAULTS} <= documented
 
     assert {rule.__name__.replace("_", "-") for rule in RULES} <= documented

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from controller.core.actions import ObjectKind
 from controller.core.decide import decide
 from controller.core.decision import Decision
 from controller.core.snapshot import PublishedRoster
+from framework.api.completion import complete_succeeded_pod
 from framework.api.states import TaskState
 from framework.api.types import (
     CompletionPolicySpec,
@@ -86,6 +88,31 @@ def test_stop_is_written_at_once() -> None:
 def test_pod_that_left_the_roster_without_success_is_told_at_once() -> None:
     decision = decide_on("Failed", "Running")
     assert decision.publication is not None
+    assert decision.is_urgent
+
+
+def test_success_that_was_the_last_missing_releases_at_once() -> None:
+    old = build_role_roster(number=2)
+    old = old._replace(members=old.members[1:])
+    published = replace(PUBLISHED, roster=build_roster(old, complete=False))
+    # Its Pod is gone now; as long as it was there, nobody else could be told to go.
+    ended = complete_succeeded_pod(build_pod(phase="Succeeded"))
+    first = build_task(TaskState.ATTEMPT_DELETING)
+    first = replace(first, attempt_status=replace(first.attempt_status, completion_status=ended))
+    waiting = build_task(TaskState.ATTEMPT_PREPARING, index=1)
+    decision = decide(
+        build_snapshot(
+            build_spec(build_role(number=2)),
+            build_status(build_role_status(tasks=(first, waiting))),
+            pods=[build_pod(index=1, phase="Pending")],
+            published=published,
+            live={(ObjectKind.POD, first.attempt_status.pod_name): ""},
+        ),
+        SETTINGS,
+    )
+    assert decision.publication is not None
+    assert decision.publication.roster is not None
+    assert decision.publication.roster.complete
     assert decision.is_urgent
 
 

@@ -1,0 +1,23 @@
+"""The gang's NetworkPolicy, after the command its file gives to the reader."""
+
+import re
+
+import yaml
+
+from tests.support.frameworkcrd import ROOT
+
+FOLDER = ROOT / "deploy" / "agents" / "network"
+
+
+def test_gang_policy_after_the_command_in_its_file_selects_the_gangs_pods() -> None:
+    command = (FOLDER / "kustomization.yaml").read_text(encoding="utf-8").splitlines()[0]
+    replaced = re.search(r"sed 's/(\w+)/gang/g'", command)
+    assert replaced is not None
+    text = (FOLDER / "networkpolicy.yaml").read_text(encoding="utf-8")
+
+    policy = yaml.safe_load(text.replace(replaced[1], "gang"))
+
+    selector = {"matchLabels": {"FC_FRAMEWORK_NAME": "gang"}}
+    assert policy["metadata"]["name"] == "frameworkbarrier-gang"
+    assert policy["spec"]["podSelector"] == selector
+    assert policy["spec"]["ingress"] == [{"from": [{"podSelector": selector}]}]

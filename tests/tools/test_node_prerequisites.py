@@ -1,0 +1,118 @@
+"""On a machine that cannot run a node, `make test-node` says why in one line and succeeds."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.support import nodeimages, realnode
+from tests.support.kubebinaries import MissingPrerequisiteError
+from tests.support.realnode import PACKAGES, check_machine
+from tools.images import Tool
+
+
+def build_path(folder: Path, names: Iterable[str]) -> str:
+    """A folder with programs of these names, as the whole PATH."""
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\nexit 1\n")
+        (folder / name).chmod(0o755)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "package"),
+    [("containerd", "containerd"), ("runc", "runc"), ("ip", "iproute2"), ("nsenter", "util-linux")],
+)
+def test_check_machine_names_the_package_of_a_missing_program(
+    lacking: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", build_path(tmp_path / "bin", set(PACKAGES) - {lacking}))
+    monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path)
+
+    with pytest.raises(MissingPrerequisiteError) as e:
+        check_machine()
+
+    assert str(e.value) == f"install the packages {package}"
+
+
+def test_check_machine_with_everything_is_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", build_path(tmp_path / "bin", PACKAGES))
+    monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path)
+
+    check_machine()
+
+
+def run_and_read(capsys: pytest.CaptureFixture[str]) -> str:
+    """Run the harness as `make test-node` does; give its only line."""
+    code = realnode.run(["false"])
+
+    out, err = capsys.readouterr()
+    (line,) = out.splitlines()
+    assert (code, err) == (0, "")
+    return line
+
+
+def test_run_without_containerd_skips_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", build_path(tmp_path / "bin", set(PACKAGES) - {"containerd", "ctr"}))
+    monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path)
+
+    assert run_and_read(capsys) == "SKIPPED: install the packages containerd"
+
+
+def test_run_without_an_image_tool_skips_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", build_path(tmp_path / "bin", PACKAGES))
+    monkeypatch.delenv("CONTAINER_TOOL", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path)
+    monkeypatch.setattr(realnode, "find_programs", lambda *_, **__: {})
+
+    line = run_and_read(capsys)
+
+    assert line.startswith("SKIPPED: no docker, podman or buildah that works: install one")
+
+
+def test_run_as_an_ordinary_user_skips_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(realnode, "check_machine", lambda: None)
+    monkeypatch.setattr(realnode, "find_programs", lambda *_, **__: {})
+    monkeypatch.setattr(realnode, "prepare_images", dict)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert run_and_read(capsys) == "SKIPPED: a node needs root"
+
+
+def test_images_of_the_same_sources_are_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, cache = tmp_path / "source", tmp_path / "cache"
+    cache.mkdir()
+    source.write_text("one")
+    built: list[str] = []
+
+    def build(_tool: object, *, output: Path) -> dict[str, Path]:
+        built.append(source.read_text())
+        for name in ("base.tar", "app.tar"):
+            (output / name).touch()
+        return {"team/app:1": output / "app.tar"}
+
+    monkeypatch.setattr(nodeimages, "build_images", build)
+    monkeypatch.setattr(nodeimages, "ROOT", tmp_path)
+    monkeypatch.setattr(nodeimages, "_SOURCES", ("source",))
+    tool = Tool("none")
+
+    first = nodeimages._build_ours(tool, cache)
+    again = nodeimages._build_ours(tool, cache)
+    source.write_text("two")
+    nodeimages._build_ours(tool, cache)
+
+    assert first == again == {"docker.io/team/app:1": cache / "app.tar"}
+    assert built == ["one", "two"]
