@@ -108,4 +108,5 @@ def test_config_doc_example_is_valid(tmp_path: Path) -> None:
 def test_readme_snippet_is_valid_yaml() -> None:
     (snippet,) = re.findall(r"```yaml\n(.*?)```", read("README.md"), re.DOTALL)
     (document,) = load_documents(snippet, "README.md")
-    assert set(document.value) == {"initContainers", "containers", "volumes"}
+    assert document.value["serviceAccountName"] == "frameworkbarrier"
+    assert {"initContainers", "containers", "volumes"} < set(document.value)

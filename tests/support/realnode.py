@@ -344,6 +344,10 @@ root = "{{folder}}/containerd"
 state = "{{folder}}/containerd-state"
 [grpc]
   address = "{{folder}}/containerd.sock"
+# No collection of garbage: one at the start takes layers of an import that is under way.
+[plugins."io.containerd.gc.v1.scheduler"]
+  startup_delay = "24h"
+  mutation_threshold = 0
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE_IMAGE}"
   # Without CAP_SYS_RESOURCE nobody may lower the score.
