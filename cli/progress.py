@@ -127,7 +127,8 @@ def build_view(world: World, now: datetime | None = None) -> GangView:
     except FieldErrors as e:
         return GangView(world.name, "Unreadable", 0, f"its status cannot be read: {e}", ())
     if status is None:
-        return GangView(world.name, "New", 0, "waits for a controller; if this lasts: does framework-controller run?", ())
+        note = "waits for a controller; if this lasts: does framework-controller run?"
+        return GangView(world.name, "New", 0, note, ())
     gang = _explain_gang(world, status)
     tasks = tuple(
         _build_line(TaskKey(role.name, task.index), task, world, gang, now)
