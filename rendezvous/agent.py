@@ -5,9 +5,10 @@ thread; everything that takes time is bounded. The decisions are in ``selection`
 renderers.
 """
 
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from framework.agent.clock import AgentClock
+from framework.agent.gang import NAMES
 from framework.api.naming import TaskKey
 from framework.api.roster import Leaving, Roster
 from rendezvous.acknowledge import Acknowledger
@@ -132,6 +133,7 @@ class Agent:
         if obstacle or (shown is not None and _is_lesser(sight, shown)):
             self._show_wait(obstacle or "the API server does not show the ConfigMap any more")
         elif self._has_applied and shown is not None and not is_news(sight, shown):
+            self._reach.forget()
             self._adopt(sight, shown)
         elif self._setup.clock.monotonic() >= self._next_apply_at:
             # Before, nothing is done: the newest that is known then will be shown.
@@ -149,20 +151,12 @@ class Agent:
 
     def _apply(self, sight: Sight) -> None:
         """Show a generation, tell of it, acknowledge it: in this order."""
-        if self._shown is not None and not is_news(sight, self._shown):
-            if not sight.roster.is_same_gang(self._shown.roster):
-                return  # the server's cache lags behind what an agent before this one has shown
-            # In force already, by an agent before this one.
-            shown = adopt_source(sight, self._shown)
-        else:
-            shown = number_sight(sight, self._shown, self._writer.find_last_number())
-        rendering = self._render(shown.roster)
-        if rendering is None:
+        with self._writer.alone():
+            is_new, rendering = self._put_in_force(sight)
+        shown = self._shown
+        if rendering is None or shown is None:
             return
-        is_new = self._shown is None or shown.number != self._shown.number
-        if is_new:
-            self._writer.write(shown, rendering.files, rendering.fixed_files)
-        self._shown, self.env = shown, rendering.env
+        self.env = rendering.env
         self._has_applied, self._refused = True, None
         self._next_apply_at = self._setup.clock.monotonic() + self._setup.settings.debounce_seconds
         if is_new:
@@ -171,6 +165,30 @@ class Agent:
         self._acknowledge(shown)
         if is_new:
             self._writer.settle()
+
+    def _put_in_force(self, sight: Sight) -> Tuple[bool, Optional[Rendering]]:
+        """Write a generation, unless another agent has; None if it is not to be shown."""
+        known = self._find_in_force()
+        if known is not None and not is_news(sight, known):
+            if not sight.roster.is_same_gang(known.roster):
+                return False, None  # the server's cache lags behind what another agent has shown
+            # In force already, by an agent before this one or beside it.
+            shown = adopt_source(sight, known)
+        else:
+            shown = number_sight(sight, known, self._writer.find_last_number())
+        rendering = self._render(shown.roster)
+        is_new = known is None or shown.number != known.number
+        if rendering is not None:
+            if is_new:
+                self._writer.write(shown, rendering.files, rendering.fixed_files)
+            self._shown = shown
+        return is_new, rendering
+
+    def _find_in_force(self) -> Optional[Shown]:
+        """Find what is shown, by this agent or another one of the Pod."""
+        if self._shown is not None and self._writer.find_last_number() == self._shown.number:
+            return self._shown
+        return self._restore() or self._shown
 
     def _render(self, roster: Roster) -> Optional[Rendering]:
         setup = self._setup
@@ -232,10 +250,12 @@ class Agent:
     def _restore(self) -> Optional[Shown]:
         """Take over what lies in the volume, if it is of this Pod's attempt."""
         shown = self._writer.read_shown()
-        instance_uid = self._setup.target.identity.instance_uid
-        if shown is None or (instance_uid and shown.roster.instance_uid != instance_uid):
-            return None
-        return shown
+        own = self._setup.target.identity.instance_uid
+        if shown is None or not own:
+            return shown
+        # DNS knows no attempts.
+        is_own = shown.source == NAMES or shown.roster.instance_uid == own
+        return shown if is_own else None
 
     def _restore_notified(self) -> Optional[Roster]:
         if self._shown is None:

@@ -104,8 +104,12 @@ class Children:
             pause = min(2 * pause, _LOOK_SECONDS)
 
     def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
-        """Send a signal to a child that was not reaped yet."""
-        with self._changed:
+        """Send a signal to a child that was not reaped yet.
+
+        One that has become another user (sudo) may not be signalled; its end is awaited all the
+        same.
+        """
+        with self._changed, contextlib.suppress(PermissionError):
             if pid in self._awaited and pid not in self._codes:
                 os.kill(pid, number)
 

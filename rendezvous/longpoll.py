@@ -90,6 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             after = int(query.get("after", ["0"])[0])
             seconds = float(query.get("timeout", [str(_DEFAULT_TIMEOUT_SECONDS)])[0])
+            if seconds != seconds:  # noqa: PLR0124  (nan, which no wait takes)
+                raise ValueError
         except ValueError:
             self.send_error(400, "after and timeout are numbers")
             return

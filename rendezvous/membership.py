@@ -194,8 +194,10 @@ def _find_own(roles: Tuple[RoleView, ...], identity: Identity) -> Optional[Peer]
     fingerprint = fingerprint_uid(identity.pod_uid) if identity.pod_uid else ""
     for role in roles:
         for peer in role.peers if role.name == identity.role else ():
-            # Another Pod's entry is one that this Pod replaces or that replaces this Pod.
-            if peer.index == identity.index and fingerprint in {"", peer.fingerprint}:
+            # Another Pod's entry is one that this Pod replaces or that replaces this Pod. DNS
+            # knows no Pods.
+            is_same = not fingerprint or peer.fingerprint in {"", fingerprint}
+            if peer.index == identity.index and is_same:
                 return peer
     return None
 

@@ -194,10 +194,14 @@ class Subscription(threading.Thread):
             if new.generation > self._seen.generation or new.attempt != self._seen.attempt:
                 change = compute_change(self._seen, new)
                 self._seen = new
-                try:
-                    self._callback(change)
-                except Exception:  # noqa: BLE001  (of the user's; the next change is told, too)
-                    traceback.print_exc()
+                if change.added or change.removed or change.moved:
+                    self._tell(change)
+
+    def _tell(self, change: Change) -> None:
+        try:
+            self._callback(change)
+        except Exception:  # noqa: BLE001  (of the user's; the next change is told, too)
+            traceback.print_exc()
 
 
 def compute_change(before: Roster, after: Roster) -> Change:
@@ -274,8 +278,9 @@ class _Hub(threading.Thread):
                 arrival = _Arrival((wire["role"], wire["index"], wire["pod"]), wire["token"])
                 if wire["attempt"] != roster().attempt:
                     raise ValueError("of another attempt")
+                hash(arrival)  # what is no key would end this thread, and with it every barrier
                 self._arrive(connection, wire["name"], arrival)
-            except (OSError, ValueError, KeyError, TypeError):
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 self._drop(connection)
 
     def _arrive(self, connection: socket.socket, name: str, arrival: _Arrival) -> None:

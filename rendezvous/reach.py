@@ -31,6 +31,10 @@ class Reach:
         self._prober = Prober(clock)
         self._since: Optional[float] = None
 
+    def forget(self) -> None:
+        """Wait for nobody any more: whoever was waited for did not stay."""
+        self._since = None
+
     def find_obstacle(self, before: Roster, after: Roster) -> str:
         """Say who is waited for; "" when the generation may be shown.
 

@@ -11,18 +11,22 @@ Called by ``agent``. Layout of the directory::
 A kill at any point leaves the old generation or the new one in force. What it leaves lying about
 has names that nobody reads, and goes away at the next write. At least one generation besides the
 current one is kept: somebody may be reading it, and discover_hosts.sh falls back to it.
+
+A Pod may have two agents on one volume (a sidecar beside the wrapper), so each writes ``alone``.
 """
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import re
 import shutil
 import stat
 import threading
-from typing import Dict, List, Mapping, NamedTuple, Optional
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional
 
+from framework.agent.clock import AgentClock
 from framework.agent.files import write_atomically
 from framework.api.roster import RosterError, decode_roster, encode_roster
 from rendezvous.renderers.rendered import RenderedFile
@@ -33,9 +37,16 @@ NOTIFIED_FILE = ".notified"
 STATE_FILE = ".agent.json"
 _GENERATION = re.compile(r"gen-([1-9][0-9]{0,17})\Z")
 _TOLD = re.compile(r"([0-9]{1,18}) leaving=([!-~]{0,40}) completing=(?:0|(1))\n\Z")
-_LEFTOVER = re.compile(r"\.(new|old|link)-[0-9a-f]{12}\Z|.*\.[0-9a-f]{12}\.tmp\Z")
+# Not those of the barrier and the wrapper, who may be writing them just now, without our lock.
+_LEFTOVER = re.compile(
+    r"\.(new|old|link)-[0-9a-f]{12}\Z"
+    r"|(?!injector\.sh|framework\.json|FB_|\.running).*\.[0-9a-f]{12}\.tmp\Z"
+)
 _MAX_TOLD_BYTES = 256
 _MAX_STATE_BYTES = 16 * 1024 * 1024
+# A writer takes some milliseconds; whoever holds the lock for longer is none.
+_LOCK_TRIES = 1000
+_LOCK_PAUSE_SECONDS = 0.005
 
 
 class Told(NamedTuple):
@@ -64,6 +75,22 @@ class Writer:
         os.mkdir(probe)
         os.rmdir(probe)
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other agents of the Pod from writing meanwhile, by a lock on the directory.
+
+        Where a file system has no locks, there is none.
+        """
+        descriptor = -1
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            _lock(descriptor)
+        try:
+            yield
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
     def write(
         self, shown: Shown, files: Mapping[str, RenderedFile], fixed: Mapping[str, RenderedFile]
     ) -> None:
@@ -85,7 +112,8 @@ class Writer:
             OSError: The disk is broken.
         """
         _sync(self._directory)
-        self._clean()
+        with self.alone():
+            self._clean()
 
     def read_shown(self) -> Optional[Shown]:
         """Read what is in force; None if nothing is, or nobody knows what."""
@@ -110,7 +138,8 @@ class Writer:
             OSError: It cannot be written.
         """
         text = f"{told.generation} leaving={told.leaving} completing={int(told.completing)}\n"
-        write_atomically(self._get_path(NOTIFIED_FILE), text.encode(), 0o444)
+        with self.alone():
+            write_atomically(self._get_path(NOTIFIED_FILE), text.encode(), 0o444)
 
     def find_last_number(self) -> int:
         """Find the number of the generation in force, whoever wrote it; 0 if there is none."""
@@ -218,6 +247,17 @@ class Writer:
 
     def _get_path(self, name: str) -> str:
         return os.path.join(self._directory, name)
+
+
+def _lock(descriptor: int) -> None:
+    clock = AgentClock()
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            clock.sleep(_LOCK_PAUSE_SECONDS)
+        else:
+            return
 
 
 def _encode_state(shown: Shown) -> RenderedFile:

@@ -2,6 +2,7 @@
 
 import random
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from framework.agent.clock import AgentClock
+from framework.agent.gang import NAMES
 from framework.api.roster import PHASE_COMPLETING, Leaving, Roster, fingerprint_uid
 from rendezvous.agent import Agent, Setup
 from rendezvous.membership import Identity
@@ -181,6 +183,58 @@ def test_restarted_agent_tells_nothing_twice(world: World, is_shown: bool) -> No
     assert world.events == told
 
 
+def test_restarted_agent_of_a_source_without_attempts_tells_nothing_twice(world: World) -> None:
+    world.source.sight = Sight(gang(2, 0)._replace(instance_uid=""), NAMES)
+    world.agent.turn()
+    world.start()
+    world.agent.turn()
+    assert world.events == [("changed", 0, 1)]
+    assert (world.volume / "current").readlink().name == "gen-1"
+
+
+def test_second_agent_of_a_volume_shows_no_generation_twice(world: World, tmp_path: Path) -> None:
+    beside = World(tmp_path, Settings())
+    for generation in (1, 2):
+        for agent in (world, beside):
+            agent.take(gang(generation + 1, generation))
+            agent.settle()
+            assert (tmp_path / "current").readlink().name == f"gen-{generation}"
+    assert world.events == beside.events == [("changed", 0, 1), ("changed", 1, 2)]
+    assert beside.acknowledged == [1, 2]
+
+
+def test_second_agent_that_lags_behind_shows_nothing_older(world: World, tmp_path: Path) -> None:
+    beside = World(tmp_path, Settings())
+    world.take(gang(2, 1))
+    world.settle()
+    world.take(gang(4, 3))
+    beside.take(gang(3, 2))
+    assert beside.events == []
+    assert (tmp_path / "current").readlink().name == "gen-3"
+    beside.take(gang(4, 3))
+    assert beside.acknowledged == [3]
+
+
+def test_two_agents_at_once_leave_no_reader_without_a_generation(tmp_path: Path) -> None:
+    worlds = [World(tmp_path, Settings(debounce_seconds=0.0)) for _ in range(2)]
+    worlds[0].take(gang(2, 1))
+
+    def follow(world: World) -> None:
+        for generation in range(1, 41):
+            world.take(gang(generation % 7 + 1, generation))
+
+    threads = [threading.Thread(target=follow, args=(world,)) for world in worlds]
+    for thread in threads:
+        thread.start()
+    numbers = []
+    while any(thread.is_alive() for thread in threads):
+        numbers.append(Writer(str(tmp_path)).find_last_number())
+        assert (tmp_path / "current" / "env.sh").stat().st_size or numbers[-1] == 0
+    assert numbers == sorted(numbers)
+    assert Writer(str(tmp_path)).find_last_number() == 40
+    assert [world.agent.generation for world in worlds] == [40, 40]
+
+
 def test_restarted_agent_of_a_completing_attempt_still_ends_its_command(world: World) -> None:
     world.take(gang(3, 1)._replace(phase=PHASE_COMPLETING))
     world.start()
@@ -281,6 +335,21 @@ def test_member_that_never_answers_is_shown_at_the_deadline(
     careful.publish(servers.build(4, 3))
     careful.settle(2.0)
     assert careful.events == [("changed", 0, 1), ("changed", 1, 3)]
+
+
+def test_member_that_comes_after_one_that_gave_up_has_the_whole_time(
+    careful: World, servers: Servers
+) -> None:
+    careful.take(servers.build(2, 1))
+    careful.publish(servers.build(3, 2))
+    careful.settle(2.0)
+    careful.publish(servers.build(2, 3))
+    careful.settle(60.0)
+    careful.publish(servers.build(3, 4))
+    careful.settle(20.0)
+    assert careful.events == [("changed", 0, 1)]
+    careful.settle(15.0)
+    assert careful.events == [("changed", 0, 1), ("changed", 1, 4)]
 
 
 def test_member_that_goes_away_is_taken_out_at_once(careful: World, servers: Servers) -> None:

@@ -31,6 +31,7 @@ def test_render_by_dns_where_every_right_is_missing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     peers = json.loads((volume / "current" / "peers.json").read_text())
     assert "10.0.0.3" in json.dumps(peers)
+    assert peers["own"]["isMember"]
 
 
 def test_render_with_a_bad_size_ends_with_210(tmp_path: Path) -> None:

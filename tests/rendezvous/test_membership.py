@@ -66,6 +66,14 @@ def test_view_of_an_unknown_pod_uid_finds_the_entry_by_index() -> None:
     assert view.rank == 1
 
 
+def test_view_of_a_source_without_pod_uids_finds_the_entry_by_index() -> None:
+    role = build_role("worker", 2)
+    members = tuple(member._replace(fingerprint="") for member in role.members)
+    view = see(build_roster(role._replace(members=members)), index=1)
+    assert view.own is not None
+    assert view.rank == 1
+
+
 def test_completed_tasks_are_no_peers() -> None:
     completed = (CompletedTask(0, "Succeeded", "10.0.0.99"),)
     view = see(build_roster(build_role("worker", [1, 2], completed=completed)), index=1)

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +21,7 @@ import pytest
 from framework.agent.clock import AgentClock
 from rendezvous.children import Children, StartError
 from rendezvous.diff import Diff, compute_diff
-from rendezvous.longpoll import Changes
+from rendezvous.longpoll import Changes, serve
 from rendezvous.notify import (
     CHANGED,
     COMPLETING,
@@ -235,3 +237,10 @@ def test_children_keep_codes_from_whoever_reaps(tmp_path: Path) -> None:
     assert children.take_code(pids[0]) is None
     with pytest.raises(StartError):
         children.start([str(tmp_path / "missing")], os.environ)
+
+
+@pytest.mark.parametrize("query", ["timeout=nan", "timeout=soon", "after=x"])
+def test_long_poll_of_what_is_no_number_is_refused(query: str) -> None:
+    port = serve(("127.0.0.1", 0), Changes())
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/changes?{query}", timeout=10)

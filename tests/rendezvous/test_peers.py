@@ -20,6 +20,7 @@ from rendezvous.registry import render_all
 from rendezvous.selection import PUBLISHED, Shown
 from rendezvous.writer import Writer
 from tests.rendezvous.gangs import (
+    INSTANCE,
     build_gang,
     build_options,
     build_role,
@@ -88,6 +89,22 @@ def test_on_change_calls_with_each_change_in_order(volume: Path) -> None:
     subscription.stop()
     subscription.join(WAIT_SECONDS)
     assert seen.empty()
+
+
+def test_on_change_is_not_called_where_nobody_came_went_or_moved(volume: Path) -> None:
+    write(volume, build_gang(2))
+    seen: queue.Queue[peers.Change] = queue.Queue()
+    subscription = peers.on_change(seen.put)
+    (role,) = build_gang(2).roles
+    same = build_gang(2)._replace(generation=2, roles=(role._replace(running=not role.running),))
+    write(volume, same)
+    # The thread must have had the time to see it.
+    with pytest.raises(queue.Empty):
+        seen.get(timeout=0.3)
+    write(volume, build_gang(3)._replace(generation=3))
+    assert [peer.index for peer in seen.get(timeout=WAIT_SECONDS).added] == [2]
+    subscription.stop()
+    subscription.join(WAIT_SECONDS)
 
 
 def test_on_change_goes_on_after_a_callback_that_fails(
@@ -307,15 +324,29 @@ def test_barrier_lets_go_who_missed_the_word(members: list[Member]) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
-    "line", [b"\n", b"{}\n", b"[1]\n", b"\xff\n", b'{"attempt": "another"}\n', b"x" * 5000]
+    "line",
+    [
+        b"\n",
+        b"{}\n",
+        b"[1]\n",
+        b"\xff\n",
+        b'{"attempt": "another"}\n',
+        b"x" * 5000,
+        b"[" * 4000 + b"\n",
+        json.dumps(
+            {"name": "e", "token": "t", "attempt": INSTANCE, "role": [], "index": 0, "pod": ""}
+        ).encode()
+        + b"\n",
+    ],
 )
 def test_barrier_hangs_up_on_strangers(members: list[Member], line: bytes) -> None:
     members[0].show(build_local_gang([0, 1], 1))
     members[0].come("epoch")
-    with connect(members[0]) as connection:
-        connection.sendall(line)
-        with contextlib.suppress(ConnectionResetError):
-            assert connection.recv(16) == b""
+    for _ in range(2):  # and goes on to serve
+        with connect(members[0]) as connection:
+            connection.sendall(line)
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(16) == b""
 
 
 def connect(member: Member) -> socket.socket:

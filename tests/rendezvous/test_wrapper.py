@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from framework.agent.clock import AgentClock
 from framework.api.roster import (
     PHASE_COMPLETING,
     CompletedTask,
@@ -20,6 +21,7 @@ from framework.api.roster import (
     Roster,
     fingerprint_uid,
 )
+from rendezvous.children import Children
 from rendezvous.ending import WrapperEnding
 from tests.rendezvous.agents import (
     AgentProcess,
@@ -438,3 +440,14 @@ def test_wrapper_exits_at_once_when_its_command_does(gang: Gang) -> None:
         for pid in children:
             if Path(f"/proc/{pid}").exists():
                 os.killpg(pid, signal.SIGKILL)
+
+
+def test_child_that_may_not_be_signalled_is_still_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_pid: int, _number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    children = Children(AgentClock())
+    pid = children.start(["sh", "-c", "read line; exit 3"], dict(os.environ), b"go\n")
+    monkeypatch.setattr("os.kill", refuse)
+    children.kill(pid)
+    assert children.wait(pid, 10.0) == 3

@@ -39,6 +39,18 @@ def write(volume: Path, number: int) -> None:
     writer.settle()
 
 
+def test_settle_removes_what_killed_writers_left_but_nobody_elses_work(tmp_path: Path) -> None:
+    ours = [".new-0123456789ab", ".link-0123456789ab", ".notified.0123456789ab.tmp"]
+    others = [
+        "injector.sh.0123456789ab.tmp", "framework.json.0123456789ab.tmp",
+        "FB_WORKER_IPS.0123456789ab.tmp", ".running.0123456789ab.tmp", "model.tmp",
+    ]  # fmt: skip
+    for name in ours + others:
+        (tmp_path / name).touch()
+    write(tmp_path, 1)
+    assert {path.name for path in tmp_path.iterdir()} == {"current", "gen-1", "script.sh", *others}
+
+
 def read_whole(volume: Path) -> int:
     """Read the generation in force; fail if it is not whole. 0: there is none."""
     current = volume / "current"
