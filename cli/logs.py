@@ -18,6 +18,7 @@ import click
 
 from cli.display import silence
 from cli.exitcodes import CliError, ExitCode
+from cli.invocation import build_command
 from cli.logerrors import explain_container, explain_framework, explain_task
 from cli.session import explained, find_cluster, open_client
 from framework.api import constants
@@ -82,7 +83,27 @@ def print_logs(options: LogOptions) -> ExitCode:
     labels = options.build_labels()
     if options.directory is not None:
         return _run(_print_kept(options, labels, Path(options.directory)))
-    return _run(_print_live(options, labels, find_cluster(options.kubeconfig)))
+    config = None
+    try:
+        config = find_cluster(options.kubeconfig)
+        return _run(_print_live(options, labels, config))
+    except CliError as e:
+        if config is not None and e.exit_code is not ExitCode.UNREACHABLE:
+            raise
+        raise CliError(e.exit_code, *e.lines, _explain_kept(options, labels)) from e
+
+
+def _explain_kept(options: LogOptions, labels: Mapping[str, str]) -> str:
+    """Say how to read what a local cluster that is down has kept."""
+    from cli.local import find_state_directory
+
+    default = find_state_directory(None)
+    is_kept = bool(_list_kept(default, options.namespace or "default", labels))
+    directory = str(default) if is_kept else "DIR"
+    target = [options.name] if options.task is None else [options.name, options.task]
+    namespace = ["-n", options.namespace] if options.namespace else []
+    command = build_command("logs", *target, *namespace, "--directory", directory)
+    return f"logs of a local cluster stay after its end; to read them: `{command}`"
 
 
 def _run(printing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
@@ -211,10 +232,9 @@ async def _print_kept(options: LogOptions, labels: dict[str, str], directory: Pa
     store = LogStore(directory / "logs", SystemClock())
     printer = _Printer(has_prefix=len(kept) > 1)
     is_complete = True
+    attempts = {log.annotations.get(constants.FRAMEWORK_ATTEMPT_ID) for log in kept}
     for log in kept:
-        attempt = log.annotations.get(constants.TASK_ATTEMPT_ID, "0")
-        title = f"{_name_task(log.labels)} {log.container}"
-        title = f"{title} attempt {attempt}" if attempt != "0" else title
+        title = _name_kept(log, with_framework_attempt=len(attempts) > 1)
         chunks = store.stream(
             log.namespace,
             log.pod,
@@ -280,6 +300,14 @@ def _sort_key(pod: Object) -> tuple[str, int]:
 
 def _name_task(labels: Mapping[str, str]) -> str:
     return f"{labels.get(constants.TASKROLE_NAME)}/{labels.get(constants.TASK_INDEX)}"
+
+
+def _name_kept(log: KeptLog, *, with_framework_attempt: bool) -> str:
+    title = f"{_name_task(log.labels)} {log.container}"
+    if with_framework_attempt:
+        title += f" framework-attempt {log.annotations.get(constants.FRAMEWORK_ATTEMPT_ID, '?')}"
+    attempt = log.annotations.get(constants.TASK_ATTEMPT_ID, "0")
+    return f"{title} attempt {attempt}" if attempt != "0" else title
 
 
 class _Printer:

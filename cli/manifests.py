@@ -101,10 +101,7 @@ def load_manifests(
     problems += _find_duplicates(found)
     frameworks = tuple(m for m in found if m.resource is resources.FRAMEWORKS)
     if not problems and not frameworks:
-        problems.append(
-            f"{', '.join(files)}: no Framework in it: give a file with an object of kind "
-            f"{constants.FRAMEWORK_KIND}, apiVersion {constants.API_VERSION}"
-        )
+        problems.append(explain_no_framework(files))
     if problems:
         raise CliError(ExitCode.USAGE, *problems)
     order = {resource: index for index, resource in enumerate(SUPPORTING)}
@@ -115,16 +112,24 @@ def load_manifests(
     return Manifests(tuple(supporting), frameworks, tuple(warnings))
 
 
-def read_objects(files: Sequence[str]) -> list[Object]:
+def explain_no_framework(files: Sequence[str]) -> str:
+    """Say that there is nothing to run in these files."""
+    return (
+        f"{', '.join(files)}: no Framework in it: give a file with an object of kind "
+        f"{constants.FRAMEWORK_KIND}, apiVersion {constants.API_VERSION}"
+    )
+
+
+def read_objects(files: Sequence[str]) -> list[tuple[str, Object]]:
     """Read the objects of all files, of whatever kind; each Framework among them is valid.
 
-    Called by ``cli.authoring``, which applies nothing.
+    Called by ``cli.authoring``, which applies nothing. With each object comes where it stands.
 
     Raises:
         CliError: with every fault of every file.
     """
     problems: list[str] = []
-    objects: list[Object] = []
+    objects: list[tuple[str, Object]] = []
     for source, document in _read_all(files, problems):
         body = document.value
         try:
@@ -132,7 +137,9 @@ def read_objects(files: Sequence[str]) -> list[Object]:
                 raise _fault("", "must be an object with apiVersion, kind, metadata and spec")
             if body.get("kind") == constants.FRAMEWORK_KIND:
                 _check_framework(_read_manifest(document, source, None, "default"))
-            objects.append(body)
+            elif body.get("apiVersion") == constants.API_VERSION:
+                raise _fault("kind", f"is {body.get('kind')!r}; write {constants.FRAMEWORK_KIND}")
+            objects.append((source, body))
         except FieldErrors as e:
             problems += [f"{source}: {error}" for error in e.errors]
     if problems:

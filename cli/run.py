@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli.apply import apply_all
+from cli.authoring.rules import find_refused_templates
 from cli.display import Display
 from cli.ending import keep_waits
 from cli.exitcodes import CliError, ExitCode
@@ -110,6 +111,10 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
     display = Display()
     for warning in manifests.warnings:
         display.say(f"warning: {warning}")
+    for manifest in manifests.frameworks:
+        for fault in find_refused_templates(manifest.body):
+            place = f"{manifest.source}: {fault.path}"
+            display.say(f"warning: {place}: {fault.message}; {fault.fix}")
     interrupt = Interrupt()
     with interrupt.caught():
         async with _open_target(options, config) as target, open_client(target.config) as client:

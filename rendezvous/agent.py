@@ -35,6 +35,7 @@ from rendezvous.selection import (
     number_sight,
 )
 from rendezvous.settings import Settings, Target
+from rendezvous.strays import list_foreign_roles
 from rendezvous.writer import Told, Writer
 
 _LONGEST_LOOK_SECONDS = 1.0
@@ -51,6 +52,8 @@ class Setup(NamedTuple):
     plugins: Mapping[str, Renderer]
     reporter: Reporter
     clock: AgentClock
+    named_roles: Mapping[str, List[str]] = {}
+    """The roles that each setting names."""
 
 
 class Agent:
@@ -119,6 +122,8 @@ class Agent:
             self._acknowledger.flush()
 
     def _take(self, sight: Sight) -> None:
+        for line in list_foreign_roles(self._setup.named_roles, sight.roster):
+            self._setup.reporter.say_once(line, "warning")
         try:
             self._show(sight)
         finally:

@@ -38,6 +38,7 @@ from rendezvous.refusal import RefusedError
 from rendezvous.report import Reporter
 from rendezvous.settings import SETTINGS, Settings, Target, parse_settings, parse_target
 from rendezvous.sidecar import Sidecar
+from rendezvous.strays import list_misspelt, list_named_roles
 from rendezvous.wrapper import Wrapper
 from rendezvous.writer import Writer
 
@@ -259,9 +260,17 @@ class Program:
         known = [setting.annotation for setting in (*OPTIONS, *SETTINGS)]
         for name in list_unknown(annotations, known):
             self._reporter.say(f"annotation {name}: there is no such setting", "warning")
+        for line in list_misspelt(env, [setting.env_name for setting in (*OPTIONS, *SETTINGS)]):
+            self._reporter.say(line, "warning")
         options, settings, target = self._parse(env, flags, annotations, directory)
         return Setup(
-            settings, options, target, load_plugins(options.plugins), self._reporter, self._clock
+            settings,
+            options,
+            target,
+            load_plugins(options.plugins),
+            self._reporter,
+            self._clock,
+            list_named_roles(options, env),
         )
 
     @staticmethod

@@ -4,12 +4,16 @@ Called by ``tools.images`` and tests/images. Nothing is unpacked onto the disk. 
 files here: no Dockerfile of ours removes one.
 """
 
+import gzip
 import json
+import os
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 class ImageArchive:
@@ -33,7 +37,7 @@ class ImageArchive:
     def read_size(self) -> int:
         """Add up the layers, uncompressed, in bytes."""
         with tarfile.open(self._path) as archive:
-            return sum(archive.getmember(name).size for name in _read_manifest(archive)["Layers"])
+            return sum(_measure(archive, name) for name in _read_manifest(archive)["Layers"])
 
     def read_files(self, is_wanted: Callable[[str], bool]) -> dict[str, bytes]:
         """Read the files whose path, without the leading slash, is wanted."""
@@ -70,6 +74,17 @@ def _open_layer(archive: tarfile.TarFile, name: str) -> Iterator[tarfile.TarFile
 def _read_manifest(archive: tarfile.TarFile) -> dict[str, Any]:
     manifest: dict[str, Any] = json.load(_open(archive, "manifest.json"))[0]
     return manifest
+
+
+def _measure(archive: tarfile.TarFile, name: str) -> int:
+    """Give a layer's size; docker with containerd's image store keeps them compressed."""
+    stream = _open(archive, name)
+    is_compressed = stream.read(2) == _GZIP_MAGIC
+    stream.seek(0)
+    if is_compressed:
+        with gzip.open(stream) as layer:
+            return layer.seek(0, os.SEEK_END)
+    return stream.seek(0, os.SEEK_END)
 
 
 def _open(archive: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:

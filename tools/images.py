@@ -41,8 +41,14 @@ class Tool:
 
     name: str
 
-    def build(self, options: Sequence[str], timestamp: int, folder: Path) -> list[str]:
-        """Compose the command that builds what `options` say in this folder."""
+    def build(
+        self, options: Sequence[str], timestamp: int, folder: Path, *, is_fresh: bool = False
+    ) -> list[str]:
+        """Compose the command that builds what `options` say in this folder.
+
+        A fresh build takes no layer of an earlier one.
+        """
+        options = [*(["--no-cache"] if is_fresh else []), *options]
         if self.name == "docker":
             return [
                 *("docker", "build", "--quiet", f"--build-arg=SOURCE_DATE_EPOCH={timestamp}"),
@@ -116,6 +122,7 @@ def build_images(
     offline: bool = False,
     tag: str = VERSION,
     names: Sequence[str] = NAMES,
+    is_fresh: bool = False,
 ) -> dict[str, Path]:
     """Build the named images; give each one's archive by its full name.
 
@@ -130,7 +137,7 @@ def build_images(
         archives = {}
         for name in names:
             image = f"{REPOSITORY}{name}:{tag}"
-            _build_one(tool, name, image, base_image)
+            _build_one(tool, name, image, base_image, is_fresh=is_fresh)
             archive = _save(tool, image, output / f"framework-{name}.tar")
             contents = ImageArchive(archive)
             sbom = render_sbom(f"framework-{name}", VERSION, contents)
@@ -143,7 +150,7 @@ def build_images(
     return archives
 
 
-def _build_one(tool: Tool, name: str, image: str, base: str) -> None:
+def _build_one(tool: Tool, name: str, image: str, base: str, *, is_fresh: bool) -> None:
     options = [
         f"--file=images/{name}/Dockerfile",
         f"--build-arg=BASE_IMAGE={base}",
@@ -151,7 +158,7 @@ def _build_one(tool: Tool, name: str, image: str, base: str) -> None:
         f"--build-arg=REVISION={_git('rev-parse', 'HEAD') or 'unknown'}",
         f"--tag={image}",
     ]
-    _run(tool.build(options, _read_commit_time(), Path()))
+    _run(tool.build(options, _read_commit_time(), Path(), is_fresh=is_fresh))
 
 
 @contextmanager

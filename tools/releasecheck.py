@@ -131,8 +131,11 @@ def _check_images(folder: Path) -> Iterator[str]:
 
 
 def _build_configs(tool: Tool, output: Path) -> dict[str, dict[str, Any]]:
-    """Build the images; give their configs, which name the layers by their digests."""
-    build_images(tool, output=output)
+    """Build the images; give their configs, which name the layers by their digests.
+
+    Docker and podman would take the second build's layers from the first one's.
+    """
+    build_images(tool, output=output, is_fresh=True)
     return {name: ImageArchive(output / f"framework-{name}.tar").read_config() for name in NAMES}
 
 

@@ -5,17 +5,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import click
-import yaml
 
 from cli.authoring.findings import Finding
-from cli.authoring.injection import InjectionError, InjectionOptions, inject
+from cli.authoring.injection import InjectionError, InjectionOptions, inject_all
 from cli.authoring.rules import Surroundings, lint
 from cli.authoring.templates import list_roles
+from cli.authoring.yamltext import render_yaml
 from cli.exitcodes import CliError, ExitCode
-from cli.manifests import read_objects
+from cli.manifests import explain_no_framework, read_objects
 from framework.api import constants
 from framework.kube.resources import Object
 
@@ -25,21 +25,12 @@ _SOURCE_HINT = (
 )
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes as kubectl does: in the given order, without anchors, texts of many lines as such."""
+class _Place(NamedTuple):
+    """A finding, and where the Framework stands in the user's files."""
 
-    def ignore_aliases(self, data: Any) -> bool:
-        """Repeat what is there twice."""
-        del data
-        return True
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _represent_text)
+    file: str
+    framework: str
+    finding: Finding
 
 
 def inject_file(file: str, options: InjectionOptions, output: str | None) -> ExitCode:
@@ -49,17 +40,17 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
         CliError: the file is faulty, its Pods cannot take the agents, or the output cannot be
             written.
     """
-    objects: list[Object] = []
-    for document in read_objects([file]):
-        try:
-            if _is_framework(document):
-                _tell_what_changes(document)
-                objects += inject(document, options)
-            else:
-                objects.append(document)
-        except InjectionError as e:
-            raise CliError(ExitCode.USAGE, f"{file}: {e}") from e
-    text = yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
+    documents = [document for _, document in read_objects([file])]
+    if not any(_is_framework(document) for document in documents):
+        raise CliError(ExitCode.USAGE, explain_no_framework([file]))
+    try:
+        objects = inject_all(documents, options)
+    except InjectionError as e:
+        raise CliError(ExitCode.USAGE, f"{file}: {e}") from e
+    for document in documents:
+        if _is_framework(document):
+            _tell_what_changes(document)
+    text = render_yaml(objects)
     if output is None:
         sys.stdout.write(text)
     else:
@@ -72,16 +63,23 @@ def lint_files(files: Sequence[str], around: Surroundings, *, as_json: bool) -> 
     """Print what would not work in the files' Frameworks; FAILED if there is anything.
 
     Raises:
-        CliError: a file is faulty.
+        CliError: a file is faulty, or there is no Framework in any.
     """
+    objects = read_objects(files)
+    frameworks = [(source, document) for source, document in objects if _is_framework(document)]
+    if not frameworks:
+        raise CliError(ExitCode.USAGE, explain_no_framework(files))
     found = [
-        (str(document["metadata"]["name"]), finding)
-        for document in read_objects(files)
-        if _is_framework(document)
+        _Place(source, str(document["metadata"]["name"]), finding)
+        for source, document in frameworks
         for finding in lint(document, around)
     ]
     if as_json:
-        click.echo(json.dumps([{"framework": name, **asdict(item)} for name, item in found]))
+        items = [
+            {"file": place.file, "framework": place.framework, **asdict(place.finding)}
+            for place in found
+        ]
+        click.echo(json.dumps(items))
     else:
         for line in _render(found):
             click.echo(line)
@@ -114,9 +112,10 @@ def _is_framework(document: Object) -> bool:
     return document.get("kind") == constants.FRAMEWORK_KIND
 
 
-def _render(found: Sequence[tuple[str, Finding]]) -> Iterator[str]:
-    for name, finding in found:
-        yield f"{finding.severity}: {name}: {finding.path}: {finding.message}"
+def _render(found: Sequence[_Place]) -> Iterator[str]:
+    for place in found:
+        finding = place.finding
+        yield f"{finding.severity}: {place.file}: {finding.path}: {finding.message}"
         yield f"  fix: {finding.fix}  [{finding.rule}]"
     if not found:
         yield "nothing found"

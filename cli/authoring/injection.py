@@ -7,7 +7,7 @@ those of deploy/agents/one-framework (a test compares the two).
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -20,7 +20,9 @@ from cli.authoring.templates import (
     RENDEZVOUS_IMAGES,
     ContainerTemplate,
     RoleTemplate,
+    get_account,
     get_image_name,
+    get_mount_path,
     list_roles,
 )
 from framework.api import constants
@@ -71,6 +73,48 @@ class InjectionOptions:
     """Every container as Pod Security's level `restricted` demands."""
 
 
+def inject_all(documents: Sequence[Object], options: InjectionOptions) -> list[Object]:
+    """Build the objects to apply of a file: its own, and what its Frameworks need.
+
+    An object of ours that an earlier injection left in the file is written anew; one of the
+    user's own stays.
+
+    Raises:
+        InjectionError: a role cannot take the agents.
+    """
+    frameworks = [body.get("kind") == constants.FRAMEWORK_KIND for body in documents]
+    built = [
+        inject(document, options) if is_framework else [document]
+        for document, is_framework in zip(documents, frameworks, strict=True)
+    ]
+    ours = {_identify(body) for bodies in built if len(bodies) > 1 for body in bodies[:-1]}
+    theirs = {
+        _identify(document)
+        for document, is_framework in zip(documents, frameworks, strict=True)
+        if not is_framework and not _is_ours(document)
+    }
+    objects: list[Object] = []
+    for bodies, is_framework in zip(built, frameworks, strict=True):
+        left_out = theirs if is_framework else ours - theirs
+        objects += [body for body in bodies if _identify(body) not in left_out]
+    return objects
+
+
+def _identify(body: Object) -> tuple[object, ...]:
+    metadata = body.get("metadata") or {}
+    return (
+        body.get("apiVersion"),
+        body.get("kind"),
+        metadata.get("namespace"),
+        metadata.get("name"),
+    )
+
+
+def _is_ours(body: Object) -> bool:
+    labels = (body.get("metadata") or {}).get("labels") or {}
+    return _LABELS.items() <= labels.items()
+
+
 def inject(framework: Object, options: InjectionOptions) -> list[Object]:
     """Build the objects to apply: account, rights, Service if asked for, then the Framework.
 
@@ -96,17 +140,22 @@ def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOption
     spec = role.pod_spec
     # Any other restarts an agent in place, and its exit code never reaches the controller.
     spec["restartPolicy"] = "Never"
-    spec.setdefault("serviceAccountName", _get_account(framework, role))
-    spec.setdefault("automountServiceAccountToken", False)
-    volume = _find_volume(role)
+    spec["serviceAccountName"] = _get_account(framework, role)
+    _default(spec, "automountServiceAccountToken", value=False)
+    mount = _find_mount(role)
+    if mount is None:
+        mount = {"name": VOLUME, "mountPath": constants.WORKING_DIR}
+        _check_volume(role, VOLUME, "emptyDir")
+    _check_volume(role, TOKEN_VOLUME, "projected")
     for container in _add_agents(role, options):
-        _complete_agent(container, volume)
+        _complete_agent(container, mount)
+    token = {"name": TOKEN_VOLUME, "mountPath": constants.SERVICE_ACCOUNT_DIR, "readOnly": True}
     for container in role.list_containers():
         if not container.is_init:
-            _add_mount(container.body, volume, constants.WORKING_DIR)
+            _add_mount(container.body, mount)
         if container.is_agent:
-            _add_mount(container.body, TOKEN_VOLUME, constants.SERVICE_ACCOUNT_DIR, read_only=True)
-    _add_volume(spec, {"name": volume, "emptyDir": {}})
+            _add_mount(container.body, token)
+    _add_volume(spec, {"name": mount["name"], "emptyDir": {}})
     _add_volume(spec, _build_token_volume())
     if options.dns:
         _name_pods(framework, role)
@@ -117,22 +166,30 @@ def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOption
 def _name_pods(framework: Object, role: RoleTemplate) -> None:
     """Give the Pods the names that the barrier asks DNS for (BARRIER_DNS_NAME's default)."""
     name = framework["metadata"]["name"]
-    longest = f"{name}-{role.name}-{role.body.get('taskNumber', 1) - 1}"
+    if not name[0].isalpha():
+        raise InjectionError(
+            f"metadata.name: {name} begins with a digit, and the name of a Service with a letter: "
+            "give the Framework such a name, or leave out --dns"
+        )
+    longest = f"{name}-{role.name}-{max(role.body.get('taskNumber') or 1, 1) - 1}"
     if len(longest) > _MAX_LABEL:
         raise InjectionError(
             f"{role.spec_path}.hostname: {longest} has {len(longest)} characters, and a name in "
             f"DNS at most {_MAX_LABEL}: shorten the name of the Framework or of the role, or leave "
             "out --dns"
         )
-    role.pod_spec.setdefault("hostname", f"{{{{{constants.POD_NAME}}}}}")
-    role.pod_spec.setdefault("subdomain", name)
+    _default(role.pod_spec, "hostname", f"{{{{{constants.POD_NAME}}}}}")
+    _default(role.pod_spec, "subdomain", name)
+    if role.pod_spec.get("hostNetwork"):
+        # Such a Pod asks the node's DNS otherwise, which knows no Service.
+        _default(role.pod_spec, "dnsPolicy", "ClusterFirstWithHostNet")
 
 
 def _silence(role: RoleTemplate) -> None:
     """Let no agent acknowledge where nobody waits for it: the right to is not given either."""
     for container in role.list_containers():
         if container.is_agent and container.image_name not in BARRIER_IMAGES:
-            env = container.body.setdefault("env", [])
+            env = _default(container.body, "env", [])
             if "FB_ACKNOWLEDGE" not in container.get_env():
                 env.append({"name": "FB_ACKNOWLEDGE", "value": "off"})
 
@@ -148,6 +205,7 @@ def _add_agents(role: RoleTemplate, options: InjectionOptions) -> list[Container
         if options.rendezvous is Rendezvous.WRAPPER:
             _wrap(role)
     spec = role.pod_spec
+    _check_names(role, added)
     if added:
         spec["initContainers"] = [*(spec.get("initContainers") or []), *added]
     return [c for c in role.list_containers() if c.image_name in AGENT_IMAGES]
@@ -185,7 +243,9 @@ def _build_sidecar(image: str) -> Object:
 
 def _wrap(role: RoleTemplate) -> None:
     """Let the first container start its command through the agent in the volume."""
-    main = next(c for c in role.list_containers() if not c.is_init)
+    main = next((c for c in role.list_containers() if not c.is_init), None)
+    if main is None:
+        return  # A role without Tasks may have a template without containers.
     command = main.body.get("command")
     if not command:
         raise InjectionError(
@@ -194,62 +254,92 @@ def _wrap(role: RoleTemplate) -> None:
         )
     agent = f"{constants.WORKING_DIR}{INSTALLED_AGENT}"
     main.body["command"] = ["python3", agent, "run", "--", *command]
-    metadata = role.body["task"]["pod"].setdefault("metadata", {})
-    annotations = metadata.setdefault("annotations", {})
-    annotations.setdefault(constants.WRAPPER_ANNOTATION, "true")
+    metadata = _default(role.body["task"]["pod"], "metadata", {})
+    annotations = _default(metadata, "annotations", {})
+    _default(annotations, constants.WRAPPER_ANNOTATION, "true")
 
 
-def _complete_agent(container: ContainerTemplate, volume: str) -> None:
+def _check_names(role: RoleTemplate, added: list[Object]) -> None:
+    """Refuse two containers of one name, as the API server would for each Pod."""
+    taken = {c.name: c for c in role.list_containers()}
+    for container in added:
+        if container["name"] in taken:
+            raise InjectionError(
+                f"{taken[container['name']].path}.name: {container['name']} is what the agent is "
+                "to be called, and two containers of a Pod cannot have one name: give yours "
+                "another; an agent of ours is known by its image's name, framework-"
+                f"{container['name']}"
+            )
+
+
+def _complete_agent(container: ContainerTemplate, mount: Object) -> None:
     """Give a container of ours what it lacks: a version, a volume, and least rights."""
     body = container.body
     name = get_image_name(body["image"])
     if name in OUR_IMAGES and body["image"].rpartition("/")[2] == name:
         # Nothing of ours is published as `latest`; the original's barrier is.
         body["image"] = f"{body['image']}:{VERSION}"
-    _add_mount(body, volume, constants.WORKING_DIR)
-    body.setdefault("resources", copy.deepcopy(_RESOURCES))
-    context = body.setdefault("securityContext", {})
-    context.setdefault("runAsNonRoot", True)
-    context.setdefault("runAsUser", USER_ID)
-    context.setdefault("readOnlyRootFilesystem", True)
+    _add_mount(body, mount)
+    _default(body, "resources", copy.deepcopy(_RESOURCES))
+    context = _default(body, "securityContext", {})
+    _default(context, "runAsNonRoot", value=True)
+    _default(context, "runAsUser", USER_ID)
+    _default(context, "readOnlyRootFilesystem", value=True)
     _restrict_container(context)
-    context.setdefault("seccompProfile", {"type": "RuntimeDefault"})
+    _default(context, "seccompProfile", {"type": "RuntimeDefault"})
 
 
 def _restrict(role: RoleTemplate) -> None:
-    pod = role.pod_spec.setdefault("securityContext", {})
-    pod.setdefault("runAsNonRoot", True)
-    pod.setdefault("runAsUser", USER_ID)
-    pod.setdefault("seccompProfile", {"type": "RuntimeDefault"})
+    pod = _default(role.pod_spec, "securityContext", {})
+    _default(pod, "runAsNonRoot", value=True)
+    _default(pod, "runAsUser", USER_ID)
+    _default(pod, "seccompProfile", {"type": "RuntimeDefault"})
     for container in role.list_containers():
-        _restrict_container(container.body.setdefault("securityContext", {}))
+        _restrict_container(_default(container.body, "securityContext", {}))
 
 
 def _restrict_container(context: Object) -> None:
-    context.setdefault("allowPrivilegeEscalation", False)
-    context.setdefault("capabilities", {"drop": ["ALL"]})
+    _default(context, "allowPrivilegeEscalation", value=False)
+    _default(_default(context, "capabilities", {}), "drop", ["ALL"])
 
 
-def _find_volume(role: RoleTemplate) -> str:
-    """Name the volume that is mounted where the agents write; ours if there is none."""
+def _default(body: Object, key: str, value: Any) -> Any:
+    """Set what is absent or null, which are one to the API server; give what is there then."""
+    if body.get(key) is None:
+        body[key] = value
+    return body[key]
+
+
+def _find_mount(role: RoleTemplate) -> Object | None:
+    """Give the mount where the agents write, to repeat in the other containers."""
     for container in role.list_containers():
         for mount in container.body.get("volumeMounts") or []:
-            if mount.get("mountPath") == constants.WORKING_DIR:
-                return str(mount.get("name"))
-    return VOLUME
+            if get_mount_path(mount) == constants.WORKING_DIR:
+                kept = {key: mount[key] for key in ("subPath", "subPathExpr") if mount.get(key)}
+                return {"name": mount.get("name"), "mountPath": constants.WORKING_DIR, **kept}
+    return None
+
+
+def _check_volume(role: RoleTemplate, name: str, source: str) -> None:
+    """Refuse a volume of the user's that only has the name of ours."""
+    for volume in role.list_volumes():
+        if volume.get("name") == name and volume.keys() - {"name"} and source not in volume:
+            raise InjectionError(
+                f"{role.spec_path}.volumes: {name} is the name of the agents' own volume, of type "
+                f"{source}: give yours another"
+            )
 
 
 def _add_volume(spec: Object, volume: Object) -> None:
-    volumes = spec.setdefault("volumes", [])
+    volumes = _default(spec, "volumes", [])
     if not any(item.get("name") == volume["name"] for item in volumes):
         volumes.append(volume)
 
 
-def _add_mount(container: Object, volume: str, path: str, *, read_only: bool = False) -> None:
-    mounts = container.setdefault("volumeMounts", [])
-    if not any(mount.get("mountPath") == path for mount in mounts):
-        mount: Object = {"name": volume, "mountPath": path}
-        mounts.append({**mount, "readOnly": True} if read_only else mount)
+def _add_mount(container: Object, mount: Object) -> None:
+    mounts = _default(container, "volumeMounts", [])
+    if not any(get_mount_path(item) == mount["mountPath"] for item in mounts):
+        mounts.append(dict(mount))
 
 
 def _build_token_volume() -> Object:
@@ -277,8 +367,7 @@ def _build_image(program: str, options: InjectionOptions) -> str:
 
 
 def _get_account(framework: Object, role: RoleTemplate) -> str:
-    own = role.pod_spec.get("serviceAccountName")
-    return str(own or ACCOUNT_PREFIX + framework["metadata"]["name"])
+    return get_account(role) or ACCOUNT_PREFIX + str(framework["metadata"]["name"])
 
 
 def _build_rights(framework: Object, accounts: list[str], *, drains: bool) -> Iterator[Object]:

@@ -1,11 +1,23 @@
-"""Fields of a Pod template that the Go original drops without a word. Pure.
+"""Fields of a Framework that the Go original drops without a word. Pure.
 
-Called by ``rules``. Its go.mod has k8s.io/api v0.16.15, and a template goes through those types: a
-field that is younger than Kubernetes 1.16 is gone. Here it is kept.
+Called by ``rules``. Its types know none of this project's extensions. Its go.mod has k8s.io/api
+v0.16.15, and a template goes through those types: a field that is younger than Kubernetes 1.16 is
+gone. Here it is kept.
 """
 
 from collections.abc import Iterator, Mapping
 
+from framework.api import constants
+
+# Below the Framework's spec, and below a role -> what is lost with it.
+_SPEC_FIELDS: Mapping[str, str] = {
+    constants.COMPLETED_POD_POLICY_FIELD: "what becomes of completed Pods",
+}
+_ROLE_FIELDS: Mapping[str, str] = {
+    constants.ABSENT_TASK_INDICES_FIELD: "the gaps, so that these Tasks run",
+    constants.DRAIN_FIELD: "the drain, so that Pods leave at once",
+    constants.MIN_MEMBER_COUNT_FIELD: "the quorum, so that the whole gang is waited for",
+}
 # Below a Pod's spec -> what is lost with it.
 _POD_FIELDS: Mapping[str, str] = {
     "hostUsers": "the Pod's user namespace",
@@ -28,8 +40,18 @@ _CONTAINER_FIELDS: Mapping[str, str] = {
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
+def list_spec_fields(spec: object, path: str) -> Iterator[tuple[str, str]]:
+    """List the fields of a Framework's own spec that would be dropped, and what is lost."""
+    yield from _list_present(spec, path, _SPEC_FIELDS)
+
+
+def list_role_fields(role: Mapping[str, object], path: str) -> Iterator[tuple[str, str]]:
+    """List the fields of a role, its Pod template apart."""
+    yield from _list_present(role, path, _ROLE_FIELDS)
+
+
 def list_dropped(spec: Mapping[str, object], path: str) -> Iterator[tuple[str, str]]:
-    """List each field that would be dropped: its path, and what is lost."""
+    """List each field of a Pod template's spec that would be dropped, and what is lost."""
     yield from _list_present(spec, path, _POD_FIELDS)
     yield from _list_present(
         spec.get("securityContext"), f"{path}.securityContext", _SECURITY_FIELDS

@@ -4,17 +4,21 @@ Called by ``commands``. One function is one rule; its name is what users see. do
 them, and a test holds the two together.
 """
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from cli.authoring.findings import Finding, error, warning
-from cli.authoring.originalfields import list_dropped
+from cli.authoring.originalfields import list_dropped, list_role_fields, list_spec_fields
 from cli.authoring.templates import (
     BARRIER_IMAGES,
     RENDEZVOUS_IMAGES,
     ContainerTemplate,
     RoleTemplate,
+    get_account,
+    get_mount_path,
     list_roles,
 )
 from cli.manifests import list_unknown_fields
@@ -45,6 +49,24 @@ class Surroundings:
 Rule = Callable[[Object, RoleTemplate, Surroundings], Iterator[Finding]]
 
 
+def pod_template(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+    """Find containers for which the API server refuses the Pod."""
+    for container in role.list_containers():
+        for key in ("name", "image"):
+            value = container.body.get(key)
+            if not isinstance(value, str) or not value:
+                misspelt = get_close_matches(key, map(str, container.body), n=1, cutoff=0.8)
+                is_there = not misspelt or misspelt[0] == key
+                yield error(
+                    "pod-template",
+                    f"{container.path}.{key}",
+                    f"is {'no text' if value else 'missing'}: the API server refuses the Pod",
+                    f"write `{key}: ...`" if is_there else f"write `{key}` for `{misspelt[0]}`",
+                )
+        for key in ("command", "args"):
+            yield from _find_no_texts(container.body.get(key), f"{container.path}.{key}")
+
+
 def restart_policy(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
     """Find an agent whose exit code the kubelet keeps to itself."""
     policy = role.pod_spec.get("restartPolicy", "Always")
@@ -64,7 +86,7 @@ def service_account(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator
     agents = [c for c in role.list_containers() if c.is_agent and not _asks_dns_only(c)]
     if not agents:
         return
-    if not role.pod_spec.get("serviceAccountName"):
+    if not get_account(role):
         yield error(
             "service-account",
             f"{role.spec_path}.serviceAccountName",
@@ -132,6 +154,9 @@ def missing_port(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Fi
     """Find addresses that are read without a port being set."""
     for container in role.list_containers():
         text, env = " ".join(container.list_words()), container.get_env()
+        # The rendezvous agent sets addresses with their ports; what a ConfigMap sets is not here.
+        if container.is_wrapped or "current/env.sh" in text or container.body.get("envFrom"):
+            continue
         for name in sorted(set(_ADDRESSES.findall(text))):
             variable = f"FB_{name}_PORT"
             if variable not in env and variable not in text and "FB_PORTS" not in env:
@@ -162,18 +187,27 @@ def missing_slots(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[F
 
 def elastic_restarts(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
     """Find elastic torchrun that gives up at the first departure."""
-    for container in role.list_containers():
-        env = container.get_env()
-        if env.get("PET_MAX_RESTARTS") == "0" and (
-            ":" in env.get("PET_NNODES", "") or env.get("FB_TORCH_MODE") == "elastic"
-        ):
-            yield error(
-                "elastic-restarts",
-                f"{container.path}.env",
-                "PET_MAX_RESTARTS is 0: elastic torchrun takes each node that leaves for a failed "
-                "worker, so that the first one ends the job",
-                "leave it out (100 is written), or give a number above the departures to expect",
-            )
+    containers = role.list_containers()
+    environments = [container.get_env() for container in containers]
+    is_elastic = any(
+        ":" in env.get("PET_NNODES", "") or env.get("FB_TORCH_MODE") == "elastic"
+        for env in environments
+    )
+    # Its rendezvous counts no departure as a restart.
+    is_counted = not any(env.get("FB_TORCH_BACKEND") == "framework" for env in environments)
+    if not (is_elastic and is_counted):
+        return
+    for container, env in zip(containers, environments, strict=True):
+        for name in ("PET_MAX_RESTARTS", "FB_TORCH_MAX_RESTARTS"):
+            if env.get(name) == "0":
+                yield error(
+                    "elastic-restarts",
+                    f"{container.path}.env",
+                    f"{name} is 0: elastic torchrun takes each node that leaves for a failed "
+                    "worker, so that the first one ends the job",
+                    "leave it out (100 is the default), or give a number above the departures to "
+                    "expect",
+                )
 
 
 def fixed_rdzv_id(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
@@ -196,13 +230,11 @@ def fixed_rdzv_id(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[F
 def dropped_field(_: Object, role: RoleTemplate, around: Surroundings) -> Iterator[Finding]:
     """Find what the Go original would drop without a word."""
     if around.for_original:
-        for path, lost in list_dropped(role.pod_spec, role.spec_path):
-            yield error(
-                "dropped-field",
-                path,
-                f"the Go original drops it: lost is {lost}",
-                "leave it out for that controller, or use this project's controller",
-            )
+        dropped = [
+            *list_role_fields(role.body, role.path),
+            *list_dropped(role.pod_spec, role.spec_path),
+        ]
+        yield from (_report_dropped(path, lost) for path, lost in dropped)
 
 
 def endless_sidecar(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
@@ -265,6 +297,7 @@ def unheard_drain(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[F
 
 
 RULES: tuple[Rule, ...] = (
+    pod_template,
     restart_policy,
     service_account,
     shared_volume,
@@ -283,10 +316,38 @@ RULES: tuple[Rule, ...] = (
 def lint(framework: Object, around: Surroundings) -> list[Finding]:
     """Find what would not work: in the Framework, then role by role."""
     found = list(_find_unknown_fields(framework))
+    if around.for_original:
+        dropped = list_spec_fields(framework.get("spec"), "spec")
+        found += [_report_dropped(path, lost) for path, lost in dropped]
     for role in list_roles(framework):
         for rule in RULES:
             found += rule(framework, role, around)
     return found
+
+
+def find_refused_templates(framework: Object) -> list[Finding]:
+    """Find what of the Pod templates no API server takes. Called by ``cli.run``, too."""
+    roles = list_roles(framework)
+    return [found for role in roles for found in pod_template(framework, role, Surroundings())]
+
+
+def _find_no_texts(words: object, path: str) -> Iterator[Finding]:
+    """Find what is no word of a command; YAML reads an unquoted true or 8080 as something else."""
+    refused = "the API server refuses the Pod"
+    if words is None:
+        return
+    if not isinstance(words, list):
+        yield error("pod-template", path, f"is no list: {refused}", "write [word, word, ...]")
+        return
+    for index, word in enumerate(words):
+        if not isinstance(word, str):
+            shown = json.dumps(word, default=str)
+            yield error(
+                "pod-template",
+                f"{path}[{index}]",
+                f"{shown} is no text: {refused}",
+                "put it into quotes",
+            )
 
 
 def _find_unknown_fields(framework: Object) -> Iterator[Finding]:
@@ -303,6 +364,15 @@ def _find_unknown_fields(framework: Object) -> Iterator[Finding]:
         )
 
 
+def _report_dropped(path: str, lost: str) -> Finding:
+    return error(
+        "dropped-field",
+        path,
+        f"the Go original drops it: lost is {lost}",
+        "leave it out for that controller, or use this project's controller",
+    )
+
+
 def _asks_dns_only(container: ContainerTemplate) -> bool:
     """Tell whether a barrier goes by names alone and needs no token."""
     env = container.get_env()
@@ -311,7 +381,7 @@ def _asks_dns_only(container: ContainerTemplate) -> bool:
 
 def _has_mount(container: ContainerTemplate, path: str) -> bool:
     mounts = container.body.get("volumeMounts") or []
-    return any(mount.get("mountPath") == path for mount in mounts)
+    return any(get_mount_path(mount) == path.rstrip("/") for mount in mounts)
 
 
 def _find_working_dir(containers: list[ContainerTemplate]) -> str:

@@ -118,6 +118,17 @@ def get_image_name(image: object) -> str:
     return str(image or "").partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
+def get_account(role: RoleTemplate) -> str:
+    """Return the service account, which has two fields for historical reasons, or nothing."""
+    spec = role.pod_spec
+    return str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "")
+
+
+def get_mount_path(mount: Mapping[str, Any]) -> str:
+    """Return where a volume is mounted: a slash at the end makes no difference."""
+    return str(mount.get("mountPath", "")).rstrip("/")
+
+
 def _get(value: Any, *keys: str) -> Any:
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None

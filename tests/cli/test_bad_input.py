@@ -203,6 +203,76 @@ def test_logs_with_a_directory_without_them_says_so() -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"])
+def test_lint_files_without_a_framework_is_an_error(text: str) -> None:
+    Path("f.yaml").write_text(text)
+    result = call("lint", "f.yaml")
+    assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
+    assert result.stderr.startswith("error: f.yaml: no Framework in it: give a file with")
+
+
+@pytest.mark.parametrize("command", ["lint", "inject"])
+def test_framework_whose_kind_is_misspelt_is_an_error(command: str) -> None:
+    Path("f.yaml").write_text(FRAMEWORK.replace("kind: Framework", "kind: framework"))
+    result = call(command, "f.yaml")
+    assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
+    assert result.stderr == "error: f.yaml: kind: is 'framework'; write Framework\n"
+
+
+def test_run_of_a_container_without_image_warns_before_it_applies(closed_port: int) -> None:
+    Path("f.yaml").write_text(FRAMEWORK.replace("image:", "imagee:"))
+    kubeconfig = write_kubeconfig(f"http://127.0.0.1:{closed_port}")
+    result = call("run", "f.yaml", "--kubeconfig", kubeconfig)
+    assert result.exit_code == ExitCode.UNREACHABLE
+    assert (
+        "warning: f.yaml: spec.taskRoles[0].task.pod.spec.containers[0].image: is missing: "
+        "the API server refuses the Pod; write `image` for `imagee`\n"
+    ) in result.output
+
+
+def keep_log(root: Path, uid: str, framework_attempt: str) -> None:
+    labels = {"FC_FRAMEWORK_NAME": "gang", "FC_TASKROLE_NAME": "worker", "FC_TASK_INDEX": "0"}
+    pod = {
+        "metadata": {
+            "namespace": "default",
+            "name": "p",
+            "uid": uid,
+            "labels": labels,
+            "annotations": {"FC_FRAMEWORK_ATTEMPT_ID": framework_attempt},
+        },
+        "spec": {"containers": [{"name": "train"}]},
+    }
+    store = LogStore(root / "logs", SystemClock())
+    store.register_pod(pod)
+    path = store.open_log(pod, "train")
+    path.write_text(f"2026-01-01T00:00:00.0Z stdout F at {framework_attempt}\n")
+
+
+def test_logs_of_several_framework_attempts_tell_them_apart(home: Path) -> None:
+    for attempt in ("0", "1"):
+        keep_log(home / "state", f"u{attempt}", attempt)
+    result = call("logs", "gang", "--directory", "state")
+    assert sorted(result.stdout.splitlines()) == [
+        "[worker/0 train framework-attempt 0] at 0",
+        "[worker/0 train framework-attempt 1] at 1",
+    ]
+
+
+def test_logs_of_a_cluster_that_is_down_names_its_directory(home: Path) -> None:
+    keep_log(home / "frameworkbarrier", "u", "0")
+    result = call("logs", "gang")
+    assert result.exit_code == ExitCode.USAGE
+    command = f"framework logs gang --directory {home / 'frameworkbarrier'}"
+    assert f"to read them: `{command}`" in result.stderr
+    assert call("logs", "gang", "--directory", str(home / "frameworkbarrier")).stdout == "at 0\n"
+
+
+def test_logs_without_any_cluster_names_the_option() -> None:
+    result = call("logs", "gang", "worker")
+    assert result.exit_code == ExitCode.USAGE
+    assert "to read them: `framework logs gang worker --directory DIR`" in result.stderr
+
+
 @pytest.fixture
 def kept(home: Path) -> None:
     """Logs of gang: worker/0 and worker/1, each with a barrier and a container train."""

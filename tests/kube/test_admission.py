@@ -224,7 +224,7 @@ def open_account(policed: Policed, name: str, verbs: str) -> JsonHttp:
     namespace = policed.path.rpartition("/")[2]
     words = ("create", "-n", namespace)
     run_kubectl(policed.access, *words, "serviceaccount", name)
-    rights = (f"--verb={verbs}", "--resource=pods,configmaps")
+    rights = (f"--verb={verbs}", "--resource=pods,pods/status,configmaps")
     run_kubectl(policed.access, *words, "role", name, *rights)
     subject = f"--serviceaccount={namespace}:{name}"
     run_kubectl(policed.access, *words, "rolebinding", name, f"--role={name}", subject)
@@ -265,6 +265,8 @@ def test_others_may_change_all_but_the_identity(policed: Policed, editor: JsonHt
         (OWN, "pods", "labels", None),
         (OWN, "pods", "annotations", "other"),
         (OWN, "pods", "annotations", None),
+        (f"{OWN}/status", "pods", "labels", "other"),
+        (f"{OWN}/status", "pods", "annotations", "other"),
         ("gang-attempt", "configmaps", "labels", "other"),
         ("gang-attempt", "configmaps", "labels", None),
         ("gang-attempt", "configmaps", "annotations", "new"),

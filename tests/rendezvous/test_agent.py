@@ -83,7 +83,8 @@ class World:
         """Start an agent, as after a kill of the one before."""
         identity = Identity("worker", 0, get_uid("worker", 0), INSTANCE)
         target = Target("default", "job", "job-attempt", "", "job-worker-0", identity)
-        setup = Setup(self.settings, Options(), target, {}, Reporter({}), self.clock)
+        named = {"FB_PORTS": ["worker", "wroker"]}
+        setup = Setup(self.settings, Options(), target, {}, Reporter({}), self.clock, named)
         self.agent = Agent(
             setup,
             self.source,  # type: ignore[arg-type]
@@ -125,6 +126,16 @@ def leave(roster: Roster, generation: int) -> Roster:
     rest = role._replace(members=role.members[1:], wanted=role.wanted - 1, minimum=1)
     entry = Leaving("worker", 0, fingerprint_uid(get_uid("worker", 0)), generation, DEADLINE)
     return roster._replace(generation=generation, roles=(rest,), leaving=(entry,))
+
+
+def test_role_that_the_gang_lacks_is_warned_of_once(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (1, 2):
+        world.take(gang(2, number))
+        world.settle()
+    warning = "rendezvous: warning: FB_PORTS: the gang has no role 'wroker'; it has worker\n"
+    assert capsys.readouterr().err.count(warning) == 1
 
 
 def test_first_change_is_told_at_once_and_the_newest_after_the_debounce(world: World) -> None:

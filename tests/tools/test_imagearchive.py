@@ -1,5 +1,7 @@
 """A docker archive is read without being unpacked."""
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,16 @@ def test_read_config_and_names_are_those_of_the_image(archive: ImageArchive) -> 
 
 def test_read_size_is_the_sum_of_the_layers_uncompressed(archive: ImageArchive) -> None:
     assert archive.read_size() == len(build_tar(BASE)) + len(build_tar({"opt/app.py": b"print()"}))
+
+
+def test_read_size_of_compressed_layers_is_what_they_unpack_to(tmp_path: Path) -> None:
+    layer = build_tar(BASE)
+    manifest = [{"Config": "config.json", "RepoTags": None, "Layers": ["blobs/layer"]}]
+    files = {"manifest.json": json.dumps(manifest).encode(), "blobs/layer": gzip.compress(layer)}
+    path = tmp_path / "image.tar"
+    path.write_bytes(build_tar(files))
+
+    assert ImageArchive(path).read_size() == len(layer)
 
 
 def test_list_sizes_has_the_files_of_all_layers_and_no_folders(archive: ImageArchive) -> None:

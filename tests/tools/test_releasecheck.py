@@ -1,8 +1,11 @@
 """The changelog tells users about the version that is to be released."""
 
+from pathlib import Path
+
 import pytest
 
 from framework.version import VERSION
+from tools.images import Tool
 from tools.releasecheck import check_changelog
 
 UNRELEASED = "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- a thing\n"
@@ -30,3 +33,10 @@ def test_check_changelog_finds_what_is_missing(text: str, expected: list[str]) -
 
     assert len(problems) == len(expected)
     assert all(part in problem for part, problem in zip(expected, problems, strict=True))
+
+
+@pytest.mark.parametrize("name", ["docker", "podman", "buildah"])
+def test_build_of_a_release_takes_nothing_of_an_earlier_one(name: str) -> None:
+    # Else the second of two builds is the first one again, and always equal to it.
+    assert "--no-cache" in Tool(name).build(["--tag=app"], 0, Path(), is_fresh=True)
+    assert "--no-cache" not in Tool(name).build(["--tag=app"], 0, Path())

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.authoring.injection import InjectionError, InjectionOptions, Rendezvous, inject
+from cli.authoring.injection import (
+    InjectionError,
+    InjectionOptions,
+    Rendezvous,
+    inject,
+    inject_all,
+)
 from cli.authoring.rules import Surroundings, lint
 from framework.api.codec import decode_framework
 from framework.api.validation import validate_framework
@@ -287,3 +293,150 @@ def test_inject_dns_name_that_is_too_long_is_refused() -> None:
 
     with pytest.raises(InjectionError, match=r"hostname: n+-worker-1 has 69 characters"):
         inject(framework, InjectionOptions(dns=True))
+
+
+def set_nulls(spec: dict[str, Any]) -> None:
+    spec |= {"volumes": None, "initContainers": None, "securityContext": None}
+    spec |= {"serviceAccountName": "", "automountServiceAccountToken": None}
+    spec["containers"][0] |= {"volumeMounts": None, "securityContext": None, "env": None}
+
+
+@pytest.mark.parametrize("rendezvous", list(Rendezvous))
+def test_inject_nulls_are_as_good_as_nothing(rendezvous: Rendezvous) -> None:
+    options = InjectionOptions(rendezvous=rendezvous, dns=True, restricted=True)
+    plain, framework = build(), build(taskNumber=None)
+    set_nulls(get_spec([framework]))
+    framework["spec"]["taskRoles"][0]["task"]["pod"]["metadata"] = {"annotations": None}
+
+    found, expected = inject(framework, options), inject(plain, options)
+
+    assert found[:-1] == expected[:-1]
+    assert lint(found[-1], Surroundings()) == []
+    spec, wanted = get_spec(found), get_spec(expected)
+    # A variable list of null is one too.
+    spec["containers"][0] = {k: v for k, v in spec["containers"][0].items() if v is not None}
+    assert spec == wanted
+
+
+def test_inject_account_by_its_old_field_stays() -> None:
+    framework = build()
+    get_spec([framework])["serviceAccount"] = "mine"
+
+    objects = inject(framework, InjectionOptions())
+
+    assert get_spec(objects)["serviceAccountName"] == "mine"
+    assert "ServiceAccount" not in [body["kind"] for body in objects]
+    del get_spec(objects)["serviceAccountName"]
+    assert lint(objects[-1], Surroundings()) == []
+
+
+def test_inject_mounts_the_same_part_of_a_volume_everywhere() -> None:
+    framework = build()
+    spec = get_spec([framework])
+    spec["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+    spec["containers"][0]["volumeMounts"] = [
+        {"name": "scratch", "mountPath": "/mnt/frameworkbarrier/", "subPath": "peers"}
+    ]
+
+    found = get_spec(inject(framework, InjectionOptions()))
+
+    for container in [*found["initContainers"], *found["containers"]]:
+        (mount,) = (m for m in container["volumeMounts"] if m["name"] == "scratch")
+        assert mount["subPath"] == "peers"
+        assert mount["mountPath"].rstrip("/") == "/mnt/frameworkbarrier"
+        assert "frameworkbarrier-volume" not in {m["name"] for m in container["volumeMounts"]}
+
+
+@pytest.mark.parametrize("name", ["frameworkbarrier-volume", "frameworkbarrier-token"])
+def test_inject_volume_of_another_kind_with_our_name_is_refused(name: str) -> None:
+    framework = build()
+    get_spec([framework])["volumes"] = [{"name": name, "configMap": {"name": "settings"}}]
+
+    with pytest.raises(InjectionError, match=f"volumes: {name} is the name"):
+        inject(framework, InjectionOptions())
+
+
+def test_inject_container_of_the_users_with_an_agents_name_is_refused() -> None:
+    framework = build()
+    get_spec([framework])["containers"].append({"name": "rendezvous", "image": "etcd:3"})
+
+    with pytest.raises(InjectionError, match=r"containers\[1\]\.name: rendezvous"):
+        inject(framework, InjectionOptions())
+
+
+def test_inject_restricted_drops_capabilities_where_one_is_added() -> None:
+    framework = build()
+    get_spec([framework])["containers"][0]["securityContext"] = {
+        "capabilities": {"add": ["NET_BIND_SERVICE"]}
+    }
+
+    spec = get_spec(inject(framework, InjectionOptions(restricted=True)))
+
+    assert spec["containers"][0]["securityContext"]["capabilities"] == {
+        "add": ["NET_BIND_SERVICE"],
+        "drop": ["ALL"],
+    }
+
+
+def test_inject_wrapper_passes_over_a_role_without_containers() -> None:
+    framework = build(taskNumber=0)
+    get_spec([framework])["containers"] = []
+
+    assert inject(framework, InjectionOptions(rendezvous=Rendezvous.WRAPPER))
+
+
+def test_inject_dns_name_no_service_may_have_is_refused() -> None:
+    framework = build()
+    framework["metadata"]["name"] = "3d"
+
+    with pytest.raises(InjectionError, match=r"metadata\.name: 3d begins with a digit"):
+        inject(framework, InjectionOptions(dns=True))
+
+
+def test_inject_dns_on_the_nodes_network_asks_the_clusters_dns() -> None:
+    framework = build()
+    get_spec([framework])["hostNetwork"] = True
+
+    spec = get_spec(inject(framework, InjectionOptions(dns=True)))
+
+    assert spec["dnsPolicy"] == "ClusterFirstWithHostNet"
+
+
+def test_inject_all_of_its_own_output_changes_nothing() -> None:
+    options = InjectionOptions(dns=True)
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}}
+    second = build()
+    second["metadata"]["name"] = "second"
+
+    once = inject_all([other, build(), second], options)
+
+    assert inject_all(once, options) == once
+
+
+def test_inject_all_keeps_an_object_of_the_users_own_with_the_name_of_ours() -> None:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "job"},
+        "spec": {"clusterIP": "None", "selector": {"app": "mine"}},
+    }
+
+    objects = inject_all([service, build()], InjectionOptions(dns=True))
+
+    assert [body for body in objects if body["kind"] == "Service"] == [service]
+
+
+def test_inject_command_without_a_framework_says_so() -> None:
+    # As `kubectl get frameworks -o yaml` writes them.
+    listed = {"apiVersion": "v1", "kind": "List", "items": [build()]}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "inject", "-"],
+        input=yaml.safe_dump(listed),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no Framework in it" in done.stderr

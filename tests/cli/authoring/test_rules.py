@@ -100,7 +100,28 @@ def misspell_spec_field(framework: dict[str, Any]) -> None:
     framework["spec"]["retryPolicy"] = {"maxRetries": 2}
 
 
+def misspell_image(framework: dict[str, Any]) -> None:
+    container = get_spec([framework])["containers"][0]
+    container["imagee"] = container.pop("image")
+
+
+def drop_name(framework: dict[str, Any]) -> None:
+    del get_spec([framework])["containers"][0]["name"]
+
+
+def command_a_bool(framework: dict[str, Any]) -> None:
+    get_spec([framework])["containers"][0]["command"] = ["sh", True]
+
+
+def give_args_as_text(framework: dict[str, Any]) -> None:
+    get_spec([framework])["containers"][0]["args"] = "-c train"
+
+
 FAULTS: list[tuple[str, Change, str]] = [
+    ("pod-template", misspell_image, f"{SPEC}.containers[0].image"),
+    ("pod-template", drop_name, f"{SPEC}.containers[0].name"),
+    ("pod-template", command_a_bool, f"{SPEC}.containers[0].command[1]"),
+    ("pod-template", give_args_as_text, f"{SPEC}.containers[0].args"),
     ("missing-agent", misspell_agents, f"{SPEC}.containers[0]"),
     ("unknown-field", misspell_role_field, "spec.taskRoles[0].tasknumber"),
     ("unknown-field", misspell_spec_field, "spec.retryPolicy.maxRetries"),
@@ -205,6 +226,62 @@ def test_lint_shapes_that_validation_judges_do_not_stop_it() -> None:
     assert lint(framework, Surroundings(for_original=True, quota=["cpu"])) == []
 
 
+@pytest.mark.parametrize(
+    "container",
+    [
+        # What the rendezvous agent writes and sets has the ports in it.
+        {"command": ["sh", "-c", ". /mnt/frameworkbarrier/current/env.sh; t $FB_WORKER_ADDRESSES"]},
+        {
+            "command": ["python3", "/mnt/frameworkbarrier/agent/rendezvous.pyz", "run", "--"],
+            "args": ["sh", "-c", "t $FB_WORKER_ADDRESSES"],
+        },
+        {
+            "command": ["sh", "-c", ". injector.sh; t $FB_WORKER_ADDRESSES"],
+            "envFrom": [{"configMapRef": {"name": "ports"}}],
+        },
+    ],
+)
+def test_lint_port_that_comes_from_elsewhere_is_not_missed(container: dict[str, Any]) -> None:
+    framework = build_injected()
+    get_spec([framework])["containers"][0] |= container
+
+    assert "missing-port" not in {found.rule for found in lint(framework, Surroundings())}
+
+
+def test_lint_elastic_settings_in_two_containers_are_seen_together() -> None:
+    framework = build_injected()
+    spec = get_spec([framework])
+    spec["initContainers"][1]["env"].append({"name": "FB_TORCH_MODE", "value": "elastic"})
+    spec["initContainers"][1]["env"].append({"name": "FB_TORCH_MAX_RESTARTS", "value": "0"})
+
+    (found,) = lint(framework, Surroundings())
+
+    assert (found.rule, found.path) == ("elastic-restarts", f"{SPEC}.initContainers[1].env")
+
+
+def test_lint_for_the_original_finds_the_fields_it_does_not_know() -> None:
+    framework = build(minMemberCount=1, drain={"timeoutSec": 1}, absentTaskIndices=[1])
+    framework["spec"]["completedPodPolicy"] = "Retain"
+
+    found = lint(framework, Surroundings(for_original=True))
+
+    assert {item.path for item in found if item.rule == "dropped-field"} == {
+        "spec.completedPodPolicy",
+        "spec.taskRoles[0].absentTaskIndices",
+        "spec.taskRoles[0].drain",
+        "spec.taskRoles[0].minMemberCount",
+    }
+
+
+def test_lint_image_misspelt_offers_the_word_that_stands_there() -> None:
+    framework = build()
+    misspell_image(framework)
+
+    (found,) = lint(framework, Surroundings())
+
+    assert found.fix == "write `image` for `imagee`"
+
+
 def test_lint_command_exit_codes_and_json(tmp_path: Path) -> None:
     faulty = build_injected()
     set_restart_policy(faulty)
@@ -220,9 +297,11 @@ def test_lint_command_exit_codes_and_json(tmp_path: Path) -> None:
     assert run(good_file) == (0, "nothing found\n")
     code, text = run(good_file, bad_file)
     assert code == 1
-    assert text.startswith(f"error: job: {SPEC}.restartPolicy: is OnFailure")
+    assert text.startswith(f"error: {bad_file}: {SPEC}.restartPolicy: is OnFailure")
     code, text = run("--json", bad_file)
-    assert (code, [item["rule"] for item in json.loads(text)]) == (1, ["restart-policy"])
+    (item,) = json.loads(text)
+    assert (code, item["rule"]) == (1, "restart-policy")
+    assert (item["file"], item["framework"]) == (str(bad_file), "job")
 
 
 def test_docs_list_every_rule() -> None:

@@ -1,0 +1,22 @@
+"""The entry point: ``framework``, ``kubectl-framework`` and ``python -m cli``.
+
+Loading the command line takes its time, and a Ctrl-C may well fall into it: here it ends the
+program as it does later. Nothing else belongs here.
+"""
+
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Load and run the command line."""
+    try:
+        from cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Writes objects as YAML that kubectl reads as they were. Pure. Called by ``commands``."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from framework.kube.resources import Object
+
+_WIDTH = 100
+# Line breaks to YAML 1.1, and to Go's reader, where they stand in a plain or quoted text.
+_OTHER_BREAKS = re.compile("[\x85\u2028\u2029]")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes as kubectl does: in the given order, without anchors, texts of many lines as such."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Repeat what is there twice."""
+        del data
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = None
+    if _OTHER_BREAKS.search(text):
+        style = '"'
+    elif "\n" in text:
+        style = "|"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+# What Go's reader takes for a boolean or a number and Python's for text: it gets quotes.
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^[yYnN]$"), list("yYnN"))
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?([0-9._]+([eE][-+0-9_]+)?|[0_]+[bBoOxX][0-9a-fA-F_]+)$"),
+    list("-+.0123456789"),
+)
+
+
+def render_yaml(objects: Sequence[Object]) -> str:
+    """Render the objects, one document each."""
+    text: str = yaml.dump_all(
+        objects, Dumper=_Dumper, sort_keys=False, width=_WIDTH, allow_unicode=True
+    )
+    return text

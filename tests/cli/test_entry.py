@@ -1,0 +1,33 @@
+"""The entry point: a Ctrl-C while the command line is still being loaded."""
+
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from cli.__main__ import main
+from cli.exitcodes import ExitCode
+from framework.version import VERSION
+
+
+class Interrupted(ModuleType):
+    """A module while whose loading somebody presses Ctrl-C."""
+
+    def __getattr__(self, name: str) -> object:
+        raise KeyboardInterrupt
+
+
+def test_main_interrupted_while_loading_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cli.main", Interrupted("cli.main"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == ExitCode.INTERRUPTED
+    assert ended.value.__suppress_context__
+
+
+def test_module_runs_as_the_command_does() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"framework {VERSION}\n")
