@@ -83,7 +83,7 @@ class World:
         """Start an agent, as after a kill of the one before."""
         identity = Identity("worker", 0, get_uid("worker", 0), INSTANCE)
         target = Target("default", "job", "job-attempt", "", "job-worker-0", identity)
-        named = {"FB_PORTS": ["worker", "wroker"]}
+        named = {"FB_PORTS": ["worker", "wurker"]}
         setup = Setup(self.settings, Options(), target, {}, Reporter({}), self.clock, named)
         self.agent = Agent(
             setup,
@@ -134,7 +134,7 @@ def test_role_that_the_gang_lacks_is_warned_of_once(
     for number in (1, 2):
         world.take(gang(2, number))
         world.settle()
-    warning = "rendezvous: warning: FB_PORTS: the gang has no role 'wroker'; it has worker\n"
+    warning = "rendezvous: warning: FB_PORTS: the gang has no role 'wurker'; it has worker\n"
     assert capsys.readouterr().err.count(warning) == 1
 
 

@@ -33,10 +33,10 @@ def test_variables_that_are_known_ours_or_the_users_own_are_not_told() -> None:
 
 
 def test_roles_that_the_gang_lacks_are_told_with_those_it_has() -> None:
-    env = {"FB_PORTS": "wroker=2222,worker=2223", "FB_SLOTS": "8", "FB_ROLES": "chef=chief"}
+    env = {"FB_PORTS": "wurker=2222,worker=2223", "FB_SLOTS": "8", "FB_ROLES": "chef=chief"}
     named = list_named_roles(parse_options(env), env)
     assert list(list_foreign_roles(named, build_gang(2))) == [
-        "FB_PORTS: the gang has no role 'wroker'; it has worker",
+        "FB_PORTS: the gang has no role 'wurker'; it has worker",
         "FB_ROLES: the gang has no role 'chef'; it has worker",
     ]
 
