@@ -145,7 +145,9 @@ class AgentProcess:
         self.process.wait()
         self._thread.join(timeout=5)
         assert self.process.stdout is not None
-        self.process.stdout.close()
+        # What a killed agent has left behind may hold the other end: closing would wait for it.
+        if not self._thread.is_alive():
+            self.process.stdout.close()
 
     def _collect(self) -> None:
         assert self.process.stdout is not None

@@ -252,12 +252,12 @@ def test_wrapper_restarts_into_a_place_without_leftovers(gang: Gang) -> None:
     script = (
         f"{SHOW}; for i in 1 2; do "
         f"setsid sh -c 'echo $$ >>{left}; (sleep 1000 & sleep 1000)' & done; "
-        f'while [ "$(wc -l <{left})" -lt 2 ]; do sleep 0.01; done; echo ready; exec sleep 1000'
+        f'while [ "$(wc -l <{left})" -lt 2 ]; do sleep 0.01; done; echo workers-started; exec sleep 1000'
     )
     again = f"if [ $FB_GENERATION = 1 ]; then {script}; fi; {SHOW}; exec sleep 1000"
     flags = ("--on-change", "restart")
     with run_agent(gang.env, "run", *flags, "--", "sh", "-c", again) as agent:
-        agent.wait_for("ready")
+        agent.wait_for("workers-started")
         pids = [int(line) for line in left.read_text().split()]
         assert all(Path(f"/proc/{pid}").exists() for pid in pids)
         gang.publish(3, 2)
