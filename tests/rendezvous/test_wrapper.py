@@ -252,7 +252,8 @@ def test_wrapper_restarts_into_a_place_without_leftovers(gang: Gang) -> None:
     script = (
         f"{SHOW}; for i in 1 2; do "
         f"setsid sh -c 'echo $$ >>{left}; (sleep 1000 & sleep 1000)' & done; "
-        f'while [ "$(wc -l <{left})" -lt 2 ]; do sleep 0.01; done; echo workers-started; exec sleep 1000'
+        f'while [ "$(wc -l <{left})" -lt 2 ]; do sleep 0.01; done; '
+        "echo workers-started; exec sleep 1000"
     )
     again = f"if [ $FB_GENERATION = 1 ]; then {script}; fi; {SHOW}; exec sleep 1000"
     flags = ("--on-change", "restart")
