@@ -137,12 +137,17 @@ class Agent:
         self._is_held = False
         if obstacle or (shown is not None and _is_lesser(sight, shown)):
             self._show_wait(obstacle or "the API server does not show the ConfigMap any more")
-        elif self._has_applied and shown is not None and not is_news(sight, shown):
+        elif shown is not None and self._is_settled(sight, shown):
             self._reach.forget()
             self._adopt(sight, shown)
         elif self._setup.clock.monotonic() >= self._next_apply_at:
             # Before, nothing is done: the newest that is known then will be shown.
             self._apply_reachable(sight)
+
+    def _is_settled(self, sight: Sight, shown: Shown) -> bool:
+        """Tell whether there is nothing to do: no news, and no other agent has come further."""
+        is_seen = self._has_applied and not is_news(sight, shown)
+        return is_seen and self._writer.find_last_number() <= shown.number
 
     def _apply_reachable(self, sight: Sight) -> None:
         obstacle = ""

@@ -118,7 +118,9 @@ class Writer:
     def read_shown(self) -> Optional[Shown]:
         """Read what is in force; None if nothing is, or nobody knows what."""
         name = self._read_current()
-        return self._read_state(name) if name else None
+        shown = self._read_state(name) if name else None
+        is_overtaken = shown is None and self._read_link() != name
+        return self.read_shown() if is_overtaken else shown
 
     def read_generation(self, number: int) -> Optional[Shown]:
         """Read an older generation, if it is still there."""
@@ -221,12 +223,20 @@ class Writer:
         return [name for name in names if _GENERATION.match(name)]
 
     def _read_current(self) -> str:
+        name = self._read_link()
+        while name and not os.path.isdir(self._get_path(name)):
+            # Either nobody's work, or newer ones came into force and this one was removed.
+            before, name = name, self._read_link()
+            if name == before:
+                return ""
+        return name
+
+    def _read_link(self) -> str:
         try:
             name = os.readlink(self._get_path(CURRENT))
         except OSError:
             return ""
-        is_there = _GENERATION.match(name) and os.path.isdir(self._get_path(name))
-        return name if is_there else ""
+        return name if _GENERATION.match(name) else ""
 
     def _read_state(self, name: str) -> Optional[Shown]:
         text = self._read_text(os.path.join(name, STATE_FILE), _MAX_STATE_BYTES)

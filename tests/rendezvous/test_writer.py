@@ -1,6 +1,7 @@
 """The writer: whatever kills it, and whenever, a reader finds one whole generation."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,30 @@ def test_settle_removes_what_killed_writers_left_but_nobody_elses_work(tmp_path:
         (tmp_path / name).touch()
     write(tmp_path, 1)
     assert {path.name for path in tmp_path.iterdir()} == {"current", "gen-1", "script.sh", *others}
+
+
+def test_reader_whose_generation_is_removed_just_now_finds_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between reading the link and looking at what it names, two newer ones come into force."""
+    write(tmp_path, 1)
+    real = os.readlink
+
+    def read_and_fall_behind(path: str) -> str:
+        link = real(path)
+        monkeypatch.setattr(os, "readlink", real)
+        write(tmp_path, 2)
+        write(tmp_path, 3)
+        return link
+
+    monkeypatch.setattr(os, "readlink", read_and_fall_behind)
+    assert Writer(str(tmp_path)).find_last_number() == 3
+
+
+def test_link_to_a_generation_that_is_gone_counts_as_none(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    shutil.rmtree(tmp_path / "gen-1")
+    assert Writer(str(tmp_path)).find_last_number() == 0
 
 
 def read_whole(volume: Path) -> int:
