@@ -140,10 +140,8 @@ def look_up_unconfirmed(draft: Draft) -> None:
     """Ask for a live GET of own creates that no watch has shown for too long."""
     for (kind, name), since in draft.snapshot.unconfirmed.items():
         due = since + timedelta(seconds=CONFIRMATION_SECONDS)
-        if due <= draft.snapshot.now or draft.is_clock_behind(since):
+        if draft.has_waited(since, due):
             look_up(draft, kind, name, "created, but not seen in the watch")
-        else:
-            draft.wake(due)
 
 
 def _is_adoptable_configmap(draft: Draft, configmap: ConfigMapView) -> bool:

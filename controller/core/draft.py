@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from controller.core.actions import Action, ActionKey, ObjectKind, Verb
 from controller.core.decision import Event, EventType, ObjectSnapshot
 from controller.core.settings import Settings
-from controller.core.snapshot import Failure, Snapshot
+from controller.core.snapshot import Snapshot
 from framework.api import states
 from framework.api.naming import TaskKey
 from framework.api.states import FrameworkState, TaskState
@@ -190,15 +190,10 @@ class Draft:
         if key in self.snapshot.in_flight:
             return False
         failure = self.snapshot.failures.get(key)
-        if failure is not None and self._must_wait(failure):
-            self.wake(failure.not_before)
+        if failure is not None and not self.has_waited(failure.failed_at, failure.not_before):
             return False
         self.actions.append(action)
         return True
-
-    def _must_wait(self, failure: Failure) -> bool:
-        is_early = self.snapshot.now < failure.not_before
-        return is_early and not self.is_clock_behind(failure.failed_at)
 
     def drop_creates(self) -> None:
         """Take back what this pass wanted to create: the attempt ends instead."""
@@ -213,12 +208,16 @@ class Draft:
         if self.wake_at is None or at < self.wake_at:
             self.wake_at = at
 
-    def is_clock_behind(self, known: datetime | None) -> bool:
-        """Tell whether the clock was set back behind a time we took from it ourselves.
+    def has_waited(self, start: datetime | None, due: datetime) -> bool:
+        """Tell whether a wait of our own, begun at ``start``, is over; else ask to be woken then.
 
-        A wait of our own that began then is over: it would last until the clock has caught up.
+        It is over, too, when the clock was set back behind its start: it would last until the
+        clock has caught up.
         """
-        return known is not None and self.snapshot.now < known
+        if due <= self.snapshot.now or (start is not None and self.snapshot.now < start):
+            return True
+        self.wake(due)
+        return False
 
     def has_elapsed(self, start: datetime, seconds: float) -> bool:
         """Tell whether ``seconds`` have passed since ``start``; else ask to be woken then."""

@@ -88,9 +88,9 @@ def _is_publishing(draft: Draft) -> bool:
 
 def _is_debounced(draft: Draft) -> bool:
     last = draft.snapshot.published.published_at
-    if last is None or draft.is_clock_behind(last):
+    if last is None:
         return False
-    return not draft.has_elapsed(last, ROSTER_DEBOUNCE_SECONDS)
+    return not draft.has_waited(last, last + timedelta(seconds=ROSTER_DEBOUNCE_SECONDS))
 
 
 def _decide_progress(
@@ -102,7 +102,7 @@ def _decide_progress(
     base = incomplete_since or configmap.creation_time or draft.snapshot.now
     look, next_look = find_last_look(base, draft.snapshot.now)
     draft.wake(next_look)
-    if look is None or not _is_older(draft, published.looked_at, look):
+    if look is None or not _is_older(published.looked_at, look, draft.snapshot.now):
         publication = None if published.is_announced else _publish(configmap, None, "")
         return RosterOutcome(publication)
     progress = build_progress(draft)
@@ -118,8 +118,9 @@ def _decide_progress(
     )
 
 
-def _is_older(draft: Draft, looked_at: datetime | None, look: datetime) -> bool:
-    return looked_at is None or looked_at < look or draft.is_clock_behind(looked_at)
+def _is_older(looked_at: datetime | None, look: datetime, now: datetime) -> bool:
+    # What lies in the future was before the clock was set back.
+    return looked_at is None or not look <= looked_at <= now
 
 
 def _is_any_pod_started(draft: Draft) -> bool:
