@@ -69,7 +69,7 @@ _namespace_option = click.option(
     cls=_Program,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(VERSION, "-V", "--version", message="framework %(version)s")
+@click.version_option(VERSION, "-V", "--version", message="%(version)s")
 def main() -> None:
     """Run gangs of training Pods: on a Kubernetes cluster, or on this machine with --local."""
     # Progress says what matters; warnings of a watch that reconnects would tear the display.
@@ -322,10 +322,8 @@ def status(*, directory: str | None) -> None:
 
 @main.command(short_help="Print the version.")
 def version() -> None:
-    """Print the version of this program and of the Python that runs it."""
-    import platform
-
-    click.echo(f"framework {VERSION} (Python {platform.python_version()})")
+    """Print the version, as `--version` does."""
+    click.echo(VERSION)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.exitcodes import CliError, ExitCode
+from cli.templates import list_roles
 from framework.api import constants
 from framework.api.codec import decode_framework
 from framework.api.fielderrors import FieldError, FieldErrors
@@ -256,26 +257,13 @@ def _check_local(manifest: Manifest) -> None:
     if manifest.resource is not resources.FRAMEWORKS:
         return
     errors = [
-        FieldError(f"{path}.persistentVolumeClaim", _NO_CLAIMS)
-        for path, volume in _walk_volumes(manifest.body)
-        if "persistentVolumeClaim" in volume
+        FieldError(f"{volume.path}.persistentVolumeClaim", _NO_CLAIMS)
+        for role in list_roles(manifest.body)
+        for volume in role.list_volumes()
+        if "persistentVolumeClaim" in volume.body
     ]
     if errors:
         raise FieldErrors(errors)
-
-
-def _walk_volumes(body: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Go through the volumes of all Pod templates; what has another form is judged elsewhere."""
-    for i, role in enumerate(_get_list(body, "spec", "taskRoles")):
-        for j, volume in enumerate(_get_list(role, "task", "pod", "spec", "volumes")):
-            if isinstance(volume, dict):
-                yield f"spec.taskRoles[{i}].task.pod.spec.volumes[{j}]", volume
-
-
-def _get_list(value: Any, *keys: str) -> list[Any]:
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, list) else []
 
 
 def list_unknown_fields(framework: Framework) -> Iterator[str]:

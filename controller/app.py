@@ -362,7 +362,7 @@ def build_election(
 @click.option("--health-port", default=8080, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--log-format", default="text", type=click.Choice([f.value for f in LogFormat]))
 @click.option("--log-level", default="info", show_default=True)
-@click.version_option(VERSION)
+@click.version_option(VERSION, message="%(version)s")
 def main(  # noqa: PLR0913 one parameter per option
     config_path: str | None,
     kubeconfig: str | None,

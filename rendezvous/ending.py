@@ -14,7 +14,7 @@ from framework.agent.clock import AgentClock
 from framework.agent.health import Health
 from framework.agent.permission import Permission
 from framework.agent.watch import ObjectWatch
-from framework.api import constants
+from framework.api import constants, images
 from rendezvous.notify import find_processes, list_processes
 from rendezvous.settings import (
     END_AUTO,
@@ -30,7 +30,12 @@ ENDED_FILE = ".ended"
 RUNNING_FILE = ".running"
 _SETTLED_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
-_PROGRAMS = ("framework-rendezvous", "rendezvous.pyz", "rendezvous")
+# What a command or an image is called that runs this program.
+_NAMES = (
+    images.RENDEZVOUS,
+    images.IMAGE_PREFIX + images.RENDEZVOUS,
+    os.path.basename(images.INSTALLED_AGENT),
+)
 
 
 class EndingError(Exception):
@@ -271,12 +276,12 @@ def find_own_container(pod: Mapping[str, Any], name: str) -> str:
     found = []
     for container in _list_containers(pod, "initContainers", "containers"):
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
-        image = str(container.get("image") or "").partition("@")[0].rpartition("/")[2]
-        programs = {os.path.basename(str(word)) for word in words} | {image.partition(":")[0]}
+        names = {os.path.basename(str(word)) for word in words}
+        names.add(images.get_image_name(str(container.get("image") or "")))
         if name:
             is_own = container.get("name") == name
         else:
-            is_own = "watch" in words and not programs.isdisjoint(_PROGRAMS)
+            is_own = "watch" in words and not names.isdisjoint(_NAMES)
         if is_own:
             found.append(str(container.get("name")))
     if len(found) != 1:

@@ -10,11 +10,11 @@ import zipfile
 from typing import Dict, Iterator, Tuple
 
 from framework.agent.files import write_atomically
+from framework.api.images import INSTALLED_AGENT
 from framework.version import VERSION
 
-AGENT_DIRECTORY = "agent"
-SITE_DIRECTORY = "agent/site"
-ZIPAPP = "agent/rendezvous.pyz"
+AGENT_DIRECTORY = os.path.dirname(INSTALLED_AGENT)
+SITE_DIRECTORY = AGENT_DIRECTORY + "/site"
 # What training code imports: on its PYTHONPATH, so nothing of ours may hide a module of theirs.
 SITE_MODULES = ("peers.py", "peers_tensorflow.py", "peers_torchrun.py")
 # By this torchrun finds its rendezvous handler, as if it had been installed by pip.
@@ -28,6 +28,7 @@ _FILES = (
     "framework/version.py",
     "framework/api/__init__.py",
     "framework/api/constants.py",
+    "framework/api/images.py",
     "framework/api/naming.py",
     "framework/api/roster.py",
 )
@@ -54,7 +55,7 @@ def install(directory: str) -> None:
         path = os.path.join(directory, _METADATA_DIRECTORY, name)
         write_atomically(path, text.encode(), _READABLE)
     # Last: where it is, everything is.
-    write_atomically(os.path.join(directory, ZIPAPP), build_zipapp(sources), _READABLE)
+    write_atomically(os.path.join(directory, INSTALLED_AGENT), build_zipapp(sources), _READABLE)
 
 
 def build_zipapp(sources: Dict[str, bytes]) -> bytes:
@@ -92,6 +93,6 @@ def read_sources() -> Iterator[Tuple[str, bytes]]:
 def find_directory(path: str) -> str:
     """Find the volume from where the zipapp lies in it; "" if this is none."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(path)))
-    if os.path.isfile(root) and root.endswith("/" + ZIPAPP):
-        return root[: -len("/" + ZIPAPP)] or "/"
+    if os.path.isfile(root) and root.endswith("/" + INSTALLED_AGENT):
+        return root[: -len("/" + INSTALLED_AGENT)] or "/"
     return ""

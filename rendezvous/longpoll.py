@@ -5,6 +5,7 @@ neither signalled nor restarted, in any language. Only this Pod can reach it.
 """
 
 import json
+import math
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -90,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             after = int(query.get("after", ["0"])[0])
             seconds = float(query.get("timeout", [str(_DEFAULT_TIMEOUT_SECONDS)])[0])
-            if seconds != seconds:  # noqa: PLR0124  (nan, which no wait takes)
+            if math.isnan(seconds):  # no wait takes it
                 raise ValueError
         except ValueError:
             self.send_error(400, "after and timeout are numbers")
@@ -106,5 +107,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 the base's
         """Say nothing: the log is for the gang."""

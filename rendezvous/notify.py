@@ -144,7 +144,7 @@ class PostNotifier:
                     break
                 head += part
         words = head.decode("latin-1").split(" ", 2)
-        if len(words) < 2 or not words[0].startswith("HTTP/"):  # noqa: PLR2004
+        if not words[0].startswith("HTTP/") or not words[1:]:
             raise ValueError("no HTTP answer")
         return words[1].strip()
 

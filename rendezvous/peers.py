@@ -114,7 +114,7 @@ def roster() -> Roster:
     raise FileNotFoundError(f"{current}/peers.json: has the rendezvous agent written it?")
 
 
-def wait(min: int = 1, timeout: Optional[float] = None) -> Roster:  # noqa: A002
+def wait(min: int = 1, timeout: Optional[float] = None) -> Roster:  # noqa: A002  (reads well: min=4)
     """Wait until at least ``min`` compute together; ``timeout`` is in seconds.
 
     Raises:

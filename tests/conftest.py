@@ -4,6 +4,7 @@ Virtual time is asked for test by test with ``@pytest.mark.looptime``; all other
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -53,6 +54,17 @@ def idle_event_loop() -> Iterator[None]:
     asyncio.set_event_loop(loop)
     yield
     loop.close()
+
+
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    """Give each test the root logger as it was: a program run in this process sets up its own."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
 
 
 @pytest.fixture(scope="session")

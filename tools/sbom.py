@@ -43,7 +43,7 @@ def render_sbom(name: str, version: str, archive: ImageArchive) -> str:
         _NAMESPACE, "\n".join([name, version, *(str(item.purl) for item in components)])
     )
     # The library stamps the hour; an SBOM of equal bytes is worth more.
-    bom.metadata.timestamp = None  # type: ignore[assignment]
+    bom.metadata.timestamp = None  # type: ignore[assignment]  # its type forbids that
     return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=2)
 
 

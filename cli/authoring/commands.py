@@ -12,10 +12,10 @@ import click
 from cli.authoring.findings import Finding
 from cli.authoring.injection import InjectionError, InjectionOptions, inject_all
 from cli.authoring.rules import Surroundings, lint
-from cli.authoring.templates import list_roles
 from cli.authoring.yamltext import render_yaml
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import explain_no_framework, read_objects
+from cli.templates import list_roles
 from framework.api import constants
 from framework.kube.resources import Object
 

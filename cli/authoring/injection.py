@@ -12,20 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from cli.authoring.templates import (
-    AGENT_IMAGES,
-    BARRIER_IMAGES,
-    INSTALLED_AGENT,
-    OUR_IMAGES,
-    RENDEZVOUS_IMAGES,
+from cli.templates import (
     ContainerTemplate,
     RoleTemplate,
     get_account,
-    get_image_name,
     get_mount_path,
     list_roles,
 )
-from framework.api import constants
+from framework.api import constants, images
 from framework.kube.resources import Object
 from framework.version import VERSION
 
@@ -39,6 +33,7 @@ _LABELS = {
     "app.kubernetes.io/name": "frameworkbarrier",
     "app.kubernetes.io/part-of": "frameworkbarrier",
 }
+_AGENTS = frozenset({images.BARRIER, images.RENDEZVOUS})
 # An agent's own: 20 MB of memory; little else but waiting.
 _RESOURCES = {
     "requests": {"cpu": "10m", "memory": "32Mi"},
@@ -188,7 +183,7 @@ def _name_pods(framework: Object, role: RoleTemplate) -> None:
 def _silence(role: RoleTemplate) -> None:
     """Let no agent acknowledge where nobody waits for it: the right to is not given either."""
     for container in role.list_containers():
-        if container.is_agent and container.image_name not in BARRIER_IMAGES:
+        if container.is_agent and container.program != images.BARRIER:
             env = _default(container.body, "env", [])
             if "FB_ACKNOWLEDGE" not in container.get_env():
                 env.append({"name": "FB_ACKNOWLEDGE", "value": "off"})
@@ -196,11 +191,11 @@ def _silence(role: RoleTemplate) -> None:
 
 def _add_agents(role: RoleTemplate, options: InjectionOptions) -> list[ContainerTemplate]:
     """Put in the agents that are missing; list all that run one of our images."""
-    present = {c.image_name for c in role.list_containers()}
+    present = {c.program for c in role.list_containers()}
     added: list[Object] = []
-    if not present & BARRIER_IMAGES and options.rendezvous is not Rendezvous.WRAPPER:
-        added.append({"name": "barrier", "image": _build_image("barrier", options)})
-    if not present & RENDEZVOUS_IMAGES:
+    if images.BARRIER not in present and options.rendezvous is not Rendezvous.WRAPPER:
+        added.append({"name": images.BARRIER, "image": _build_image(images.BARRIER, options)})
+    if images.RENDEZVOUS not in present:
         added += _build_rendezvous(options)
         if options.rendezvous is Rendezvous.WRAPPER:
             _wrap(role)
@@ -208,28 +203,27 @@ def _add_agents(role: RoleTemplate, options: InjectionOptions) -> list[Container
     _check_names(role, added)
     if added:
         spec["initContainers"] = [*(spec.get("initContainers") or []), *added]
-    return [c for c in role.list_containers() if c.image_name in AGENT_IMAGES]
+    return [c for c in role.list_containers() if c.program in _AGENTS]
 
 
 def _build_rendezvous(options: InjectionOptions) -> list[Object]:
-    image = _build_image("rendezvous", options)
+    image = _build_image(images.RENDEZVOUS, options)
+    container: Object = {"name": images.RENDEZVOUS, "image": image}
     match options.rendezvous:
         case Rendezvous.NONE:
             return []
         case Rendezvous.INIT:
-            return [{"name": "rendezvous", "image": image, "args": ["render"]}]
+            return [{**container, "args": ["render"]}]
         case Rendezvous.WRAPPER:
-            return [{"name": "rendezvous", "image": image, "args": ["install"]}]
+            return [{**container, "args": ["install"]}]
         case Rendezvous.SIDECAR:
-            return [_build_sidecar(image)]
+            return [{**container, **_build_sidecar()}]
 
 
-def _build_sidecar(image: str) -> Object:
+def _build_sidecar() -> Object:
     """Build a native sidecar; the training container waits for its first generation."""
     written = f"{constants.WORKING_DIR}/current/env.sh"
     return {
-        "name": "rendezvous",
-        "image": image,
         "args": ["watch"],
         "restartPolicy": "Always",
         "env": [{"name": "FB_SIDECAR_END", "value": "native"}],
@@ -252,7 +246,7 @@ def _wrap(role: RoleTemplate) -> None:
             f"{main.path}.command: is missing, so that there is nothing for the wrapper to run: "
             "write the image's entry point there, or take --rendezvous sidecar"
         )
-    agent = f"{constants.WORKING_DIR}{INSTALLED_AGENT}"
+    agent = f"{constants.WORKING_DIR}/{images.INSTALLED_AGENT}"
     main.body["command"] = ["python3", agent, "run", "--", *command]
     metadata = _default(role.body["task"]["pod"], "metadata", {})
     annotations = _default(metadata, "annotations", {})
@@ -267,18 +261,16 @@ def _check_names(role: RoleTemplate, added: list[Object]) -> None:
             raise InjectionError(
                 f"{taken[container['name']].path}.name: {container['name']} is what the agent is "
                 "to be called, and two containers of a Pod cannot have one name: give yours "
-                "another; an agent of ours is known by its image's name, framework-"
-                f"{container['name']}"
+                "another; an agent of ours is known by its image's name, "
+                f"{images.IMAGE_PREFIX}{container['name']}"
             )
 
 
 def _complete_agent(container: ContainerTemplate, mount: Object) -> None:
     """Give a container of ours what it lacks: a version, a volume, and least rights."""
     body = container.body
-    name = get_image_name(body["image"])
-    if name in OUR_IMAGES and body["image"].rpartition("/")[2] == name:
-        # Nothing of ours is published as `latest`; the original's barrier is.
-        body["image"] = f"{body['image']}:{VERSION}"
+    if images.is_unversioned(container.image):
+        body["image"] = f"{container.image}:{VERSION}"
     _add_mount(body, mount)
     _default(body, "resources", copy.deepcopy(_RESOURCES))
     context = _default(body, "securityContext", {})
@@ -323,7 +315,8 @@ def _find_mount(role: RoleTemplate) -> Object | None:
 def _check_volume(role: RoleTemplate, name: str, source: str) -> None:
     """Refuse a volume of the user's that only has the name of ours."""
     for volume in role.list_volumes():
-        if volume.get("name") == name and volume.keys() - {"name"} and source not in volume:
+        body = volume.body
+        if body.get("name") == name and body.keys() - {"name"} and source not in body:
             raise InjectionError(
                 f"{role.spec_path}.volumes: {name} is the name of the agents' own volume, of type "
                 f"{source}: give yours another"
@@ -363,7 +356,7 @@ def _build_token_volume() -> Object:
 
 
 def _build_image(program: str, options: InjectionOptions) -> str:
-    return f"{options.registry.rstrip('/')}/framework-{program}:{VERSION}"
+    return f"{options.registry.rstrip('/')}/{images.IMAGE_PREFIX}{program}:{VERSION}"
 
 
 def _get_account(framework: Object, role: RoleTemplate) -> str:
@@ -377,9 +370,10 @@ def _build_rights(framework: Object, accounts: list[str], *, drains: bool) -> It
         yield _build_object(framework, "v1", "ServiceAccount", name)
     yield from _build_role(framework, name, _build_rules(framework), accounts)
     if drains:
-        # One annotation of its own Pod: deploy/agents/admission sees to that.
+        # One annotation of its own Pod: deploy/admission sees to that. No Framework's name holds a
+        # colon: with a dash this would be the Role of the Framework `NAME-drain`.
         rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
-        yield from _build_role(framework, f"{name}-drain", [rule], accounts)
+        yield from _build_role(framework, f"{name}:drain", [rule], accounts)
 
 
 def _build_rules(framework: Object) -> list[Object]:

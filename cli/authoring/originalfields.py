@@ -7,6 +7,7 @@ gone. Here it is kept.
 
 from collections.abc import Iterator, Mapping
 
+from cli.templates import ContainerTemplate, RoleTemplate
 from framework.api import constants
 
 # Below the Framework's spec, and below a role -> what is lost with it.
@@ -33,6 +34,7 @@ _SECURITY_FIELDS: Mapping[str, str] = {
     "seccompProfile": "the seccomp profile, so that Pod Security's `restricted` refuses the Pod",
     "supplementalGroupsPolicy": "the policy of groups",
 }
+_VOLUME_FIELDS: Mapping[str, str] = {"ephemeral": "the volume"}
 _CONTAINER_FIELDS: Mapping[str, str] = {
     "resizePolicy": "resizing in place",
     "restartPolicy": "what makes it a native sidecar: as an init container it never ends",
@@ -45,27 +47,22 @@ def list_spec_fields(spec: object, path: str) -> Iterator[tuple[str, str]]:
     yield from _list_present(spec, path, _SPEC_FIELDS)
 
 
-def list_role_fields(role: Mapping[str, object], path: str) -> Iterator[tuple[str, str]]:
-    """List the fields of a role, its Pod template apart."""
-    yield from _list_present(role, path, _ROLE_FIELDS)
-
-
-def list_dropped(spec: Mapping[str, object], path: str) -> Iterator[tuple[str, str]]:
-    """List each field of a Pod template's spec that would be dropped, and what is lost."""
+def list_role_fields(role: RoleTemplate) -> Iterator[tuple[str, str]]:
+    """List the fields of a role and of its Pod template's spec that would be dropped."""
+    yield from _list_present(role.body, role.path, _ROLE_FIELDS)
+    spec, path = role.pod_spec, role.spec_path
     yield from _list_present(spec, path, _POD_FIELDS)
     yield from _list_present(
         spec.get("securityContext"), f"{path}.securityContext", _SECURITY_FIELDS
     )
-    for index, volume in enumerate(_get_list(spec, "volumes")):
-        if isinstance(volume, dict) and "ephemeral" in volume:
-            yield f"{path}.volumes[{index}].ephemeral", "the volume"
-    for key in ("initContainers", "containers"):
-        for index, container in enumerate(_get_list(spec, key)):
-            if isinstance(container, dict):
-                yield from _list_of_container(container, f"{path}.{key}[{index}]")
+    for volume in role.list_volumes():
+        yield from _list_present(volume.body, volume.path, _VOLUME_FIELDS)
+    for container in role.list_containers():
+        yield from _list_container_fields(container)
 
 
-def _list_of_container(container: Mapping[str, object], path: str) -> Iterator[tuple[str, str]]:
+def _list_container_fields(template: ContainerTemplate) -> Iterator[tuple[str, str]]:
+    container, path = template.body, template.path
     yield from _list_present(container, path, _CONTAINER_FIELDS)
     yield from _list_present(
         container.get("securityContext"), f"{path}.securityContext", _SECURITY_FIELDS
@@ -80,8 +77,3 @@ def _list_of_container(container: Mapping[str, object], path: str) -> Iterator[t
 def _list_present(value: object, path: str, fields: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if isinstance(value, dict):
         yield from ((f"{path}.{name}", lost) for name, lost in fields.items() if name in value)
-
-
-def _get_list(value: Mapping[str, object], key: str) -> list[object]:
-    found = value.get(key)
-    return found if isinstance(found, list) else []

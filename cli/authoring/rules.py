@@ -11,18 +11,16 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from cli.authoring.findings import Finding, error, warning
-from cli.authoring.originalfields import list_dropped, list_role_fields, list_spec_fields
-from cli.authoring.templates import (
-    BARRIER_IMAGES,
-    RENDEZVOUS_IMAGES,
+from cli.authoring.originalfields import list_role_fields, list_spec_fields
+from cli.manifests import list_unknown_fields
+from cli.templates import (
     ContainerTemplate,
     RoleTemplate,
     get_account,
     get_mount_path,
     list_roles,
 )
-from cli.manifests import list_unknown_fields
-from framework.api import constants
+from framework.api import constants, images
 from framework.api.codec import decode_framework
 from framework.api.fielderrors import FieldErrors
 from framework.kube.resources import Object
@@ -230,19 +228,14 @@ def fixed_rdzv_id(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[F
 def dropped_field(_: Object, role: RoleTemplate, around: Surroundings) -> Iterator[Finding]:
     """Find what the Go original would drop without a word."""
     if around.for_original:
-        dropped = [
-            *list_role_fields(role.body, role.path),
-            *list_dropped(role.pod_spec, role.spec_path),
-        ]
-        yield from (_report_dropped(path, lost) for path, lost in dropped)
+        yield from (_report_dropped(path, lost) for path, lost in list_role_fields(role))
 
 
 def endless_sidecar(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
     """Find a sidecar that would keep its Pod from completing."""
     containers = role.list_containers()
     for container in containers:
-        is_watch = container.image_name in RENDEZVOUS_IMAGES and "watch" in container.list_words()
-        if not is_watch or container.is_native_sidecar:
+        if not _is_watch(container) or container.is_native_sidecar:
             continue
         if container.is_init:
             yield error(
@@ -282,10 +275,7 @@ def missing_requests(_: Object, role: RoleTemplate, around: Surroundings) -> Ite
 
 def unheard_drain(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
     """Find a drain that nobody in the Pod knows of."""
-    has_agent = any(
-        c.is_wrapped or (c.image_name in RENDEZVOUS_IMAGES and "watch" in c.list_words())
-        for c in role.list_containers()
-    )
+    has_agent = any(c.is_wrapped or _is_watch(c) for c in role.list_containers())
     if role.body.get(constants.DRAIN_FIELD) and not has_agent:
         yield warning(
             "unheard-drain",
@@ -376,7 +366,12 @@ def _report_dropped(path: str, lost: str) -> Finding:
 def _asks_dns_only(container: ContainerTemplate) -> bool:
     """Tell whether a barrier goes by names alone and needs no token."""
     env = container.get_env()
-    return container.image_name in BARRIER_IMAGES and constants.BARRIER_EXPECT_ENV in env
+    return container.program == images.BARRIER and constants.BARRIER_EXPECT_ENV in env
+
+
+def _is_watch(container: ContainerTemplate) -> bool:
+    """Tell whether it is a sidecar of ours, or would be one."""
+    return container.program == images.RENDEZVOUS and "watch" in container.list_words()
 
 
 def _has_mount(container: ContainerTemplate, path: str) -> bool:

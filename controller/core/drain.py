@@ -15,6 +15,9 @@ from framework.api.roster import Leaving, Roster, fingerprint_uid
 from framework.api.types import ExecutionType, TaskStatus
 from framework.api.wire import format_time
 
+# Of a generation's number; a longer one is a text of somebody else's, and costly to read.
+_MAX_DIGITS = 9
+
 
 def set_deadline(draft: Draft, role: RoleDraft, task: TaskStatus) -> datetime | None:
     """Set until when a Task marked now may drain; None: it need not."""
@@ -99,4 +102,4 @@ def _has_agent(pod: PodView) -> bool:
 
 def _read_acknowledged(pod: PodView) -> int:
     text = pod.annotations[constants.ACKNOWLEDGED_GENERATION_ANNOTATION]
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else 0

@@ -134,8 +134,8 @@ class PluginToken:
         command = self._spec["command"]
         try:
             async with asyncio.timeout(_PLUGIN_TIMEOUT_SECONDS):
-                provider = ExecProvider(_PluginSpec(self._spec))  # type: ignore[no-untyped-call]
-                status = await provider.run()  # type: ignore[no-untyped-call]
+                provider = ExecProvider(_PluginSpec(self._spec))  # type: ignore[no-untyped-call]  # theirs
+                status = await provider.run()  # type: ignore[no-untyped-call]  # theirs
         except (ConfigException, OSError, TimeoutError, KeyError, TypeError) as e:
             raise TokenUnavailableError(
                 f"credential plugin {command!r} failed: {str(e) or type(e).__name__}"

@@ -26,6 +26,8 @@ import msgspec
 
 from framework.kube.resources import Object
 
+_FIRST_SERVER_ERROR = HTTPStatus.INTERNAL_SERVER_ERROR
+
 _MESSAGE_LIMIT = 1000
 
 
@@ -98,7 +100,8 @@ class ApiError(KubeError):
     @property
     def is_transient(self) -> bool:
         """Tell whether the server asks for patience rather than for another request."""
-        return self.status == HTTPStatus.TOO_MANY_REQUESTS or self.status >= 500  # noqa: PLR2004
+        is_busy = self.status == HTTPStatus.TOO_MANY_REQUESTS
+        return is_busy or self.status >= _FIRST_SERVER_ERROR
 
 
 class BadRequestError(ApiError):
@@ -211,7 +214,7 @@ def build_event_error(status_object: Object, *, method: str, path: str) -> ApiEr
 def _select_class(status: int, reason: str) -> type[ApiError]:
     if status == HTTPStatus.CONFLICT and reason == "AlreadyExists":
         return AlreadyExistsError
-    if status >= 500:  # noqa: PLR2004 first of the server's errors
+    if status >= _FIRST_SERVER_ERROR:
         return ServerError
     return _CLASSES.get(status, ApiError)
 

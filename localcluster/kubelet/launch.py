@@ -8,17 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from framework.api.constants import TERMINATION_LOG
+from framework.api.images import starts_installed_agent
 from framework.kube.resources import Object
 from localcluster.kubelet.container_process import LaunchSpec
 from localcluster.kubelet.environment import Sources, build_environment, list_env_references
 from localcluster.kubelet.expansion import expand
 from localcluster.kubelet.fields import PodFacts
-from localcluster.kubelet.images import (
-    build_argv,
-    explain_unknown_image,
-    find_entrypoint,
-    is_installed_agent,
-)
+from localcluster.kubelet.images import build_argv, explain_unknown_image, find_entrypoint
 from localcluster.kubelet.machine import Machine
 from localcluster.kubelet.path_replacement import PathReplacement
 from localcluster.kubelet.pod_directory import PodDirectory
@@ -92,7 +88,7 @@ def build_launch(container: Object, setup: PodSetup, sources: Sources) -> Launch
     env = machine.build_base_environment(setup.hostname)
     if find_entrypoint(image) is not None:
         env |= machine.build_agent_environment(api_address, termination_path)
-    elif is_installed_agent(argv):
+    elif starts_installed_agent(argv):
         env |= machine.build_access_environment(api_address)
     spec = LaunchSpec(
         argv=argv,

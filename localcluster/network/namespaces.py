@@ -23,8 +23,7 @@ from localcluster.network.pod_network import NetworkError, OpenNamespace, Stream
 
 API_PORT = 6443
 DNS_PORT = 53
-# Of the Pods' network, which nobody else can reach.
-ANYWHERE = "0.0.0.0"  # noqa: S104
+ANYWHERE = "0.0.0.0"  # noqa: S104 of the Pods' network, which nobody else can reach
 
 
 class NamespaceNetwork:

@@ -320,13 +320,6 @@ def test_logs_without_container_leaves_out_init_containers() -> None:
     assert (result.exit_code, result.stdout) == (0, "train 0\n")
 
 
-def test_version_names_program_and_python() -> None:
-    result = call("version")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("framework 0.")
-    assert "Python 3." in result.stdout
-
-
 def test_help_of_run_lists_the_exit_codes() -> None:
     text = " ".join(call("run", "--help").stdout.split())
     for code in ExitCode:

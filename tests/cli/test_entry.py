@@ -1,4 +1,4 @@
-"""The entry point: a Ctrl-C while the command line is still being loaded."""
+"""The entry point: a Ctrl-C while the command line is still being loaded, and the version."""
 
 import subprocess
 import sys
@@ -26,8 +26,20 @@ def test_main_interrupted_while_loading_ends_quietly(monkeypatch: pytest.MonkeyP
     assert ended.value.__suppress_context__
 
 
-def test_module_runs_as_the_command_does() -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cli", "--version"],
+        ["cli", "-V"],
+        ["cli", "version"],
+        ["controller", "--version"],
+        ["barrier", "--version"],
+        ["rendezvous", "--version"],
+    ],
+    ids=" ".join,
+)
+def test_every_program_prints_its_version_and_nothing_else(words: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "cli", "--version"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", *words], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (0, f"framework {VERSION}\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{VERSION}\n", "")

@@ -170,6 +170,19 @@ def test_load_manifests_for_a_local_cluster_refuses_volume_claims(load: Load) ->
     assert len(load_manifests(["f.yaml"], namespace=None, default_namespace="x").supporting) == 1
 
 
+def test_load_manifests_counts_what_has_another_form_as_the_file_does(load: Load) -> None:
+    del load
+    volumes = "volumes: [text, {name: v, persistentVolumeClaim: {claimName: c}}]"
+    text = FRAMEWORK.replace("restartPolicy: Never", f"restartPolicy: Never\n          {volumes}")
+    text = text.replace("taskRoles:\n", "taskRoles:\n  - text\n  - {name: empty}\n")
+    Path("f.yaml").write_text(text)
+    with pytest.raises(CliError) as caught:
+        load_manifests(["f.yaml"], namespace=None, default_namespace="x", is_local=True)
+    (line,) = caught.value.lines
+    place = "spec.taskRoles[2].task.pod.spec.volumes[1].persistentVolumeClaim"
+    assert line.startswith(f"f.yaml: {place}: is not served")
+
+
 def test_load_manifests_tells_unreadable_fields_and_broken_rules_together(load: Load) -> None:
     text = FRAMEWORK.replace("taskNumber: 1", 'taskNumber: "2"')
     lines = refuse(load, text.replace("worker", "Worker-1").replace("gang", "Gang"))

@@ -66,7 +66,7 @@ async def test_refused_status_is_told_and_tried_seldom(fate: Fate) -> None:
             is_ours = (request.verb, request.resource) == ("replace", FRAMEWORKS)
             return fate if is_ours and "state" in request.body["status"] else Fate()
 
-    shell.network.draw_fate = Refusing()  # type: ignore[method-assign]
+    shell.network.draw_fate = Refusing()  # type: ignore[method-assign]  # as this test wants it
     await run(shell, 600.0)
     blocked = find_blocked(shell)
     assert (blocked["status"], blocked["reason"]) == ("True", "StatusRefused")
@@ -197,7 +197,7 @@ def refuse_statuses(shell: Shell) -> None:
         is_refused = is_ours and "state" in request.body["status"]
         return refuse(422, "Invalid") if is_refused else Fate()
 
-    shell.network.draw_fate = draw  # type: ignore[method-assign]
+    shell.network.draw_fate = draw  # type: ignore[method-assign]  # as this test wants it
 
 
 def delete_framework(shell: Shell) -> None:
@@ -209,7 +209,7 @@ async def test_framework_made_anew_does_not_wait_for_the_refusal_of_the_one_befo
     shell.create_framework()
     refuse_statuses(shell)
     await run(shell, 200.0)
-    shell.network.draw_fate = lambda _: Fate()  # type: ignore[method-assign, assignment]
+    shell.network.draw_fate = lambda _: Fate()  # type: ignore[method-assign, assignment]  # the same
     delete_framework(shell)
     shell.show()
     await run(shell, 1.0)

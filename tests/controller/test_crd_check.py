@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from controller.crd_check import CrdError, CrdGuard, check_crd, find_problem
+from framework.kube.client import KubeClient
 from framework.kube.errors import KubeError, UnreachableError, build_api_error
 
 pytestmark = pytest.mark.looptime
@@ -39,8 +40,12 @@ def unreachable() -> KubeError:
     return UnreachableError("reset", method="GET", path="/apis")
 
 
+def as_client(server: Server) -> KubeClient:
+    return cast("KubeClient", server)  # only get_raw is needed
+
+
 async def check(server: Server, seconds: float = 10) -> None:
-    await check_crd(server, seconds)  # type: ignore[arg-type]  # only get_raw is needed
+    await check_crd(as_client(server), seconds)
 
 
 async def test_server_with_frameworks_and_status_passes() -> None:
@@ -69,19 +74,19 @@ async def test_server_that_is_away_is_waited_for_without_end() -> None:
 
 
 async def test_server_that_does_not_tell_is_trusted() -> None:
-    assert await find_problem(Server(error(403))) == ""  # type: ignore[arg-type]
+    assert await find_problem(as_client(Server(error(403)))) == ""
 
 
 @pytest.mark.parametrize("answer", [b"no json", b"[]", b'{"resources": [1, null]}', b"{}"])
 async def test_unreadable_discovery_names_nothing(answer: bytes) -> None:
-    problem = await find_problem(Server(answer))  # type: ignore[arg-type]
+    problem = await find_problem(as_client(Server(answer)))
     assert "does not serve" in problem
 
 
 async def test_guard_stops_acting_and_begins_again() -> None:
     recovered: list[bool] = []
     server = Server(("frameworks",), ("frameworks",), GOOD)
-    guard = CrdGuard(server, lambda: recovered.append(True))  # type: ignore[arg-type]
+    guard = CrdGuard(as_client(server), lambda: recovered.append(True))
     task = asyncio.create_task(guard.run())
     assert guard.holds()
     guard.suspect()
@@ -96,7 +101,7 @@ async def test_guard_stops_acting_and_begins_again() -> None:
 
 async def test_guard_looks_by_itself_and_ignores_a_server_that_is_away() -> None:
     server = Server(unreachable(), ("frameworks",))
-    guard = CrdGuard(server, lambda: None)  # type: ignore[arg-type]
+    guard = CrdGuard(as_client(server), lambda: None)
     task = asyncio.create_task(guard.run())
     await asyncio.sleep(61)
     assert guard.holds()

@@ -425,7 +425,9 @@ async def test_storage_restored_from_a_backup_is_taken_as_it_is(world: World) ->
 # --- the CRD -------------------------------------------------------------------------------------
 
 
-async def test_paths_that_are_not_found_for_a_while_are_no_deletion(world: World) -> None:
+async def test_paths_that_are_not_found_for_a_while_are_no_deletion(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = world.start(is_elected=False)
     await world.create()
     await world.wait_for("two Pods", lambda: len(world.list_pods()) == 2, seconds=1)
@@ -438,8 +440,8 @@ async def test_paths_that_are_not_found_for_a_while_are_no_deletion(world: World
             raise build_api_error(404, b"404 page not found", method="GET", path=str(request))
         return await original(request, call, timeout_seconds)
 
-    program.client._send = refuse  # type: ignore[method-assign]
-    await world.set_pods("Succeeded")
-    await asyncio.sleep(5)
-    program.client._send = original  # type: ignore[method-assign]
+    with monkeypatch.context() as patch:
+        patch.setattr(program.client, "_send", refuse)
+        await world.set_pods("Succeeded")
+        await asyncio.sleep(5)
     await world.wait_for("end", lambda: world.read_status()["state"] == "Completed", seconds=15)

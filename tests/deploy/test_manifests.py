@@ -154,6 +154,22 @@ def test_controller_may_write_no_spec_and_read_no_secret() -> None:
     assert not {"create", "update", "patch"} & set(frameworks["verbs"])
 
 
+def test_agents_objects_of_any_frameworks_in_one_namespace_never_share_a_name() -> None:
+    folders = {
+        "namespace": [""],
+        "drain": [""],
+        "one-framework": ["gang", "gang-drain", "drain"],
+        "one-framework-drain": ["gang", "drain"],
+    }
+    names = [
+        (body["kind"], body["metadata"]["name"].replace("FRAMEWORK_NAME", framework))
+        for folder, frameworks in folders.items()
+        for framework in frameworks
+        for body in load(DEPLOY / "agents" / folder / "rbac.yaml")
+    ]
+    assert len(set(names)) == len(names)
+
+
 @pytest.mark.parametrize("variant", ["namespace", "one-framework"])
 def test_agents_role_only_reads_the_roster_and_the_framework(variant: str) -> None:
     role = find("Role", load(DEPLOY / "agents" / variant / "rbac.yaml"))

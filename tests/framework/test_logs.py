@@ -3,23 +3,12 @@
 import io
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
 from framework.logs import REDACTED, LogFormat, configure_logging
 
 logger = logging.getLogger("framework.test")
-
-
-@pytest.fixture(autouse=True)
-def keep_root_logger() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
 
 
 def write(log_format: str, message: str, extra: dict[str, object], **kwargs: bool) -> str:

@@ -213,7 +213,7 @@ def test_agent_of_a_gang_that_does_not_drain_may_patch_nothing(policed: Policed)
     policed.admin.request(
         "DELETE",
         policed.path.replace("/api/v1", "/apis/rbac.authorization.k8s.io/v1")
-        + f"/rolebindings/{ACCOUNT}-drain",
+        + f"/rolebindings/{ACCOUNT}:drain",
     )
     agent = policed.open_agent()
     wait_until(lambda: policed.patch(agent, OWN, acknowledge())[0] == 403)

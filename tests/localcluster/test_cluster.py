@@ -243,7 +243,7 @@ async def create_framework(client: KubeClient, name: str) -> None:
 async def wait_for_status(client: KubeClient, name: str) -> None:
     """Wait until a controller has seen the Framework."""
     async with asyncio.timeout(30):
-        while not (await client.get(FRAMEWORKS, "default", name)).get("status"):  # noqa: ASYNC110
+        while not (await client.get(FRAMEWORKS, "default", name)).get("status"):  # noqa: ASYNC110 another process
             await asyncio.sleep(0.05)
 
 

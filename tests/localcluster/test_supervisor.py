@@ -58,7 +58,7 @@ def count_ups(log: Path) -> int:
 async def wait_until(condition: Callable[[], bool]) -> None:
     """Poll: what another process does sets no event."""
     async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
+        while not condition():  # noqa: ASYNC110 another process
             await asyncio.sleep(0.01)
 
 

@@ -110,9 +110,7 @@ def end(code: int) -> dict[str, Any]:
     ],
 )
 def test_pod_is_done_when_nothing_else_runs_again(
-    policy: str,
-    states: list[dict[str, Any]],
-    is_done: bool,  # noqa: FBT001
+    policy: str, states: list[dict[str, Any]], *, is_done: bool
 ) -> None:
     statuses = [{"name": f"c{i}", "state": state} for i, state in enumerate(states)]
     statuses.append({"name": "agent", "state": RUNNING})

@@ -1,7 +1,6 @@
 """What travels into users' images: small, reproducible, and at home on old Pythons."""
 
 import ast
-import os
 import subprocess
 import sys
 import zipfile
@@ -9,29 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from rendezvous.install import ZIPAPP, build_zipapp, find_directory, install, read_sources
+from framework.api.images import INSTALLED_AGENT
+from rendezvous.install import build_zipapp, find_directory, install, read_sources
 from tests.rendezvous.agents import Publisher, run_agent
 from tests.rendezvous.gangs import build_gang
 from tests.support.controlplane import Access
+from tests.support.oldpython import find_old_python
 
-OLD_PYTHON = "3.7"
 TOO_NEW = {"Protocol", "Literal", "Final", "TypedDict", "TypeAlias", "Self"}
-ALLOWED = ("framework.agent.", "framework.api.constants", "framework.api.naming",
-           "framework.api.roster", "framework.version")  # fmt: skip
+ALLOWED = ("framework.agent.", "framework.api.constants", "framework.api.images",
+           "framework.api.naming", "framework.api.roster", "framework.version")  # fmt: skip
 MAX_BYTES = 200_000
-
-
-def find_old_python() -> str:
-    """Find a Python of the oldest version there is: of $PYTHON37, of the PATH, or pyenv's."""
-    places = [os.environ.get("PYTHON37", "")]
-    places += [f"{folder}/python{OLD_PYTHON}" for folder in os.environ["PATH"].split(":")]
-    places += map(str, Path.home().glob(f".pyenv/versions/{OLD_PYTHON}.*/bin/python"))
-    for place in places:
-        if place and os.access(place, os.X_OK):
-            ran = subprocess.run([place, "--version"], capture_output=True, text=True, check=False)
-            if f"Python {OLD_PYTHON}." in ran.stdout:
-                return place
-    pytest.skip(f"no Python {OLD_PYTHON}: install one, or name it by PYTHON37")
 
 
 SOURCES = {name: content for name, content in read_sources() if content.strip()}
@@ -52,7 +39,7 @@ def test_zipapp_file_is_written_for_python_3_7(name: str) -> None:
 
 def test_zipapp_holds_the_agent_and_nothing_else(tmp_path: Path) -> None:
     install(str(tmp_path))
-    path = tmp_path / ZIPAPP
+    path = tmp_path / INSTALLED_AGENT
     names = zipfile.ZipFile(path).namelist()
     assert all(n.startswith(("rendezvous/", "framework/agent/", "framework/api/"))
                for n in names if n.count("/") > 1)  # fmt: skip
@@ -79,10 +66,11 @@ def test_zipapp_runs_by_itself_on_any_python(which: str, api: Access, tmp_path: 
     script = (
         f"{python} -W error -c 'import peers; print(peers.wait(min=3).rank, peers.roster().size)'"
     )
-    command = (python, "-W", "error", "-I", str(volume / ZIPAPP))
+    command = (python, "-W", "error", "-I", str(volume / INSTALLED_AGENT))
     with run_agent(env, "run", "--", "sh", "-c", script, command=command) as agent:
         assert agent.wait() == 0, agent.text
     assert agent.text.splitlines()[-1] == "1 3"
     # It can put itself into another volume, unchanged.
     subprocess.run([*command, "install", "--directory", str(tmp_path / "next")], check=True)
-    assert (tmp_path / "next" / ZIPAPP).read_bytes() == (volume / ZIPAPP).read_bytes()
+    copied = tmp_path / "next" / INSTALLED_AGENT
+    assert copied.read_bytes() == (volume / INSTALLED_AGENT).read_bytes()

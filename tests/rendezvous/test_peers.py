@@ -152,7 +152,7 @@ def test_roster_says_that_one_who_computes_has_succeeded(volume: Path) -> None:
 def test_compute_change_finds_a_replaced_pod() -> None:
     def parse(fingerprint: str) -> peers.Roster:
         peer = peers.Peer("worker", 0, 0, "10.0.0.1", 2222, fingerprint)
-        return peers.Roster(1, "a", "worker", 0, 0, True, False, False, (peer,))  # noqa: FBT003
+        return peers.Roster(1, "a", "worker", 0, 0, True, False, False, (peer,))  # noqa: FBT003 a tuple's
 
     change = peers.compute_change(parse("aaaaaaaa"), parse("bbbbbbbb"))
     assert [peer.index for peer in change.moved] == [0]

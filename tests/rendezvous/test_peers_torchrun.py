@@ -277,7 +277,9 @@ def test_replaced_rank_zero_takes_the_store_with_it(world: World) -> None:
     world.show("0", "1")
     world.train("0", "1")
     del world.stores.served["10.0.0.0", 29400]
-    world.get("1")._round.control.store.is_gone = True  # type: ignore[union-attr]
+    current = world.get("1")._round
+    assert current is not None
+    current.control.store.is_gone = True
     assert world.look("1") == {"1": 0}, "while the gang is the same it may only be slow"
     world.show("0b", "1")
     assert world.look("1") == {"1": 1}

@@ -1,7 +1,6 @@
 """All formats of one generation, what is left out and why, users' own renderers, size."""
 
 import ast
-import shutil
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from rendezvous.registry import BUILT_IN, render_all
 from rendezvous.renderers.env_files import MAX_TOTAL_BYTES, MAX_VALUE_BYTES, fit_environment
 from rendezvous.renderers.rendered import Rendered, RenderedFile
 from tests.rendezvous.gangs import IPV6, build_gang, build_options, build_role, build_roster, see
+from tests.support.oldpython import find_old_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -241,22 +241,10 @@ def test_file_of_the_zipapp_is_python_3_7_and_imports_the_standard_library_only(
             )
 
 
-def find_old_python() -> str | None:
-    pyenv = Path.home() / ".pyenv" / "versions"
-    candidates = [shutil.which("python3.7"), *map(str, pyenv.glob("3.7.*/bin/python"))]
-    for path in filter(None, candidates):
-        ran = subprocess.run([path, "-V"], capture_output=True, check=False)
-        if ran.returncode == 0:
-            return path
-    return None
-
-
 def test_rendering_on_the_oldest_python_gives_the_same_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     python = find_old_python()
-    if python is None:
-        pytest.skip("Python 3.7 is not installed: pyenv install 3.7")
     script = (
         "import sys, hashlib\n"
         "from framework.api.roster import decode_roster\n"

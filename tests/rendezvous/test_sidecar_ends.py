@@ -84,7 +84,7 @@ def test_notification_that_hangs_is_killed_and_the_others_are_told(gang: Gang) -
         for number in (1, 2, 3):
             gang.publish(1 + number, number)
             gang.wait_for_generation(number)
-            wait_until("kill", lambda: agent.text.count("killed after 0.3 s") == number)  # noqa: B023
+            wait_until("kill", lambda: agent.text.count("killed after 0.3 s") == number)  # noqa: B023 called at once
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/changes?after=0") as answer:
             seen = json.load(answer)
     assert [change["generation"] for change in seen["changes"]] == [1, 2, 3]
@@ -138,7 +138,7 @@ def test_sidecar_killed_again_and_again_shows_only_whole_and_newer_generations(g
             with run_agent(gang.env, *NATIVE) as agent:
                 # From while it starts to after it has told of the generation.
                 if number % 5:
-                    wait_until("sight", lambda: gang.read_current() > before)  # noqa: B023
+                    wait_until("sight", lambda: gang.read_current() > before)  # noqa: B023 called at once
                     time.sleep((number % 5 - 1) * 0.01)
                 agent.process.kill()
         gang.publish(count_members(KILLS + 2), KILLS + 2)

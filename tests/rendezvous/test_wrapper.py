@@ -211,7 +211,7 @@ def test_process_is_told_within_100_ms(gang: Gang) -> None:
             loads.append(count_waiting_programs())
             started = time.monotonic()
             gang.publish(3 - number % 2, number)
-            wait_until("signal", lambda: agent.text.count("told ") == number - 1)  # noqa: B023
+            wait_until("signal", lambda: agent.text.count("told ") == number - 1)  # noqa: B023 called at once
             seconds.append(float(agent.text.rsplit("told ", 1)[1].split()[0]) - started)
     median = statistics.median(seconds)
     print(f"told after {median * 1000:.0f} ms, {statistics.mean(loads):.1f} others want a core")
@@ -300,7 +300,7 @@ def test_wrapper_asks_its_command_to_end_once(gang: Gang, first: str) -> None:
 
 
 @pytest.mark.parametrize("drains", [True, False], ids=["drained", "removed"])
-def test_wrapper_does_not_restart_a_command_that_leaves(gang: Gang, drains: bool) -> None:  # noqa: FBT001
+def test_wrapper_does_not_restart_a_command_that_leaves(gang: Gang, *, drains: bool) -> None:
     uid = gang.publisher.create_pod("worker", 0)
     gang.env["FC_POD_UID"] = uid
     role = build_role("worker", 4)

@@ -25,7 +25,7 @@ class ScriptedLife(Simulation):
         super().__init__(0)
         self.crashes = crashes
         self.writes = 0
-        self.network.draw_fate = self._draw_fate  # type: ignore[method-assign]
+        self.network.draw_fate = self._draw_fate  # type: ignore[method-assign]  # as this life wants it
 
     def _draw_fate(self, request: Request) -> Fate:
         self._judge(request)

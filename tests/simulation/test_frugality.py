@@ -34,8 +34,8 @@ class PlainLife(Simulation):
         self.tasks, self.pace = tasks, pace
         self.requests: Counter[tuple[str, str]] = Counter()
         self.conflicts = 0
-        self.network.draw_fate = self._draw_fate  # type: ignore[method-assign]
-        self.network.note = self._note_answer  # type: ignore[method-assign]
+        self.network.draw_fate = self._draw_fate  # type: ignore[method-assign]  # as this life wants it
+        self.network.note = self._note_answer  # type: ignore[method-assign]  # as this life wants it
 
     @property
     def status_writes(self) -> int:
@@ -134,7 +134,7 @@ async def test_slow_life_takes_a_few_more_for_who_is_missing(tasks: int, pace: f
 @pytest.mark.looptime
 async def test_configmap_without_pods_goes_without_the_garbage_collector() -> None:
     life = PlainLife(2, 0.0)
-    life.collect_garbage = lambda: None  # type: ignore[method-assign]
+    life.collect_garbage = lambda: None  # type: ignore[method-assign]  # as this life wants it
     framework = await life.live()
     assert framework["status"]["state"] == FrameworkState.COMPLETED
     assert not life.storage.list(life._type(CONFIGMAPS), NAMESPACE).items

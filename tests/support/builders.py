@@ -5,10 +5,12 @@ Wire dicts are what an API server stores (``build_*_wire``); the others are the 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from framework.api import codec, constants
+from framework.api.completion import complete_framework, complete_task
 from framework.api.naming import build_configmap_name, build_instance_uid, build_pod_name
 from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
 from framework.api.roster import (
@@ -22,10 +24,12 @@ from framework.api.roster import (
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
     Framework,
+    FrameworkAttemptCompletionStatus,
     FrameworkAttemptStatus,
     FrameworkSpec,
     FrameworkStatus,
     ObjectMeta,
+    TaskAttemptCompletionStatus,
     TaskAttemptStatus,
     TaskRoleSpec,
     TaskRoleStatus,
@@ -175,6 +179,22 @@ def build_task(
     return TaskStatus(**(defaults | fields))
 
 
+def build_unaddressed_task(index: int = 0) -> TaskStatus:
+    """A Task whose Pod has no address yet."""
+    attempt = build_task_attempt(index=index, pod_ip="")
+    return build_task(TaskState.ATTEMPT_PREPARING, index=index, attempt_status=attempt)
+
+
+def end_task(
+    task: TaskStatus, completion: TaskAttemptCompletionStatus | int = 0, **attempt: Any
+) -> TaskStatus:
+    """The Task with the completion of its attempt; a predefined code stands for its own."""
+    if isinstance(completion, int):
+        completion = complete_task(completion, "x")
+    ended = replace(task.attempt_status, completion_status=completion, **attempt)
+    return replace(task, attempt_status=ended)
+
+
 def build_role_status(
     name: str = "worker",
     number: int = 1,
@@ -213,6 +233,16 @@ def build_status(
         "attempt_status": build_attempt(*(roles or (build_role_status(),))),
     }
     return FrameworkStatus(**(defaults | fields))
+
+
+def end_attempt(
+    status: FrameworkStatus, completion: FrameworkAttemptCompletionStatus | int, **attempt: Any
+) -> FrameworkStatus:
+    """The status with the completion of its attempt; a predefined code stands for its own."""
+    if isinstance(completion, int):
+        completion = complete_framework(completion, "x")
+    ended = replace(status.attempt_status, completion_status=completion, **attempt)
+    return replace(status, attempt_status=ended)
 
 
 def build_status_wire(*roles: TaskRoleStatus, **fields: Any) -> Wire:
@@ -312,6 +342,11 @@ def build_pod_wire(
 def build_pod(role: str = "worker", index: int = 0, phase: str = "Running", **kw: Any) -> PodView:
     """The view of such a Pod."""
     return parse_pod(build_pod_wire(role, index, phase, **kw))
+
+
+def build_pods(*phases: str) -> list[PodView]:
+    """The views of the first Tasks' Pods, one for each phase."""
+    return [build_pod(index=index, phase=phase) for index, phase in enumerate(phases)]
 
 
 def build_configmap_wire(annotations: Mapping[str, str] | None = None, **fields: Any) -> Wire:

@@ -35,8 +35,15 @@ from framework.api.pods import (
     parse_configmap,
     parse_pod,
 )
+from framework.api.roster import Roster
 from framework.api.types import FrameworkSpec, FrameworkStatus, TaskStatus
-from tests.support.builders import at, build_framework, build_status
+from tests.support.builders import (
+    at,
+    build_framework,
+    build_role_roster,
+    build_roster,
+    build_status,
+)
 from tests.support.builders import build_configmap as build_configmap_view
 
 SETTINGS = Settings()
@@ -75,6 +82,12 @@ def build_draft(
     return Draft(build_snapshot(spec, status, **fields), settings, status)
 
 
+def build_published(roster: Roster | None = None, seconds: float = 50) -> PublishedRoster:
+    """What was published ``seconds`` after AT; without a roster, that of two Tasks that run."""
+    roster = roster or build_roster(build_role_roster(number=2, running=True))
+    return PublishedRoster(roster=roster, is_announced=True, published_at=at(seconds))
+
+
 def build_failure(code: int = 500, message: str = "no", seconds: float = 0, **kw: Any) -> Failure:
     """A failed action that may be tried again ``seconds`` after NOW."""
     defaults: dict[str, Any] = {"body": "", "count": 1}
@@ -106,6 +119,17 @@ def answer_conditions(snapshot: Snapshot) -> Snapshot:
         observed_generation=decided.observed_generation,
     )
     return replace(snapshot, framework=replace(snapshot.framework, status=status))
+
+
+def step(snapshot: Snapshot, settings: Settings = SETTINGS) -> Decision:
+    """Decide when what only informs is written already: a status is written for its machines."""
+    return decide(answer_conditions(snapshot), settings)
+
+
+def get_code(status: FrameworkStatus | TaskStatus) -> int | None:
+    """The code with which the attempt ended."""
+    completion = status.attempt_status.completion_status
+    return None if completion is None else completion.code
 
 
 def list_keys(actions: Iterable[Action]) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from framework.api import crd
+from tests.support.oldpython import find_old_python
 from tools import manifests
 
 ROOT = Path(__file__).parent.parent.parent
@@ -16,23 +17,12 @@ ZIPAPP_FILES = [
     ROOT / "framework" / "__init__.py",
     *(
         ROOT / "framework" / "api" / f"{name}.py"
-        for name in ("__init__", "constants", "naming", "roster")
+        for name in ("__init__", "constants", "images", "naming", "roster")
     ),
     *sorted((ROOT / "framework" / "agent").rglob("*.py")),
 ]
 # The older Pythons of users' images, where this machine has them.
-OLD_PYTHONS = ("python3.7", "python3.8")
-
-
-def find_python(name: str) -> str:
-    """Find an interpreter that really runs: a version switcher's stub may not."""
-    try:
-        done = subprocess.run([name, "-c", ""], capture_output=True, check=False)
-    except OSError:
-        done = None
-    if done is None or done.returncode != 0:
-        pytest.skip(f"{name} not found: install it to run the agents' files in it")
-    return name
+OLD_PYTHONS = ("3.7", "3.8")
 
 
 @pytest.mark.parametrize("path", ZIPAPP_FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -40,15 +30,15 @@ def test_zipapp_file_is_python_37(path: Path) -> None:
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 7))
 
 
-@pytest.mark.parametrize("interpreter", OLD_PYTHONS)
-def test_zipapp_files_are_importable_in_old_python(interpreter: str) -> None:
+@pytest.mark.parametrize("version", OLD_PYTHONS)
+def test_zipapp_files_are_importable_in_old_python(version: str) -> None:
     modules = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for path in ZIPAPP_FILES
     ]
     program = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
     done = subprocess.run(
-        [find_python(interpreter), "-B", "-W", "error", "-c", program, *modules],
+        [find_old_python(version), "-B", "-W", "error", "-c", program, *modules],
         cwd=ROOT,
         capture_output=True,
         text=True,

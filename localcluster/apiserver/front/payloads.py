@@ -60,7 +60,9 @@ def decode_object(body: bytes, content_type: str, kind: str) -> Object:
         raise _unknown_format()
     problem = f"the object provided is unrecognized (must be of type {kind}): "
     try:
-        decoded = decode_envelope(body) if media == _PROTOBUF else _decode(body, media == _YAML)
+        decoded = (
+            decode_envelope(body) if media == _PROTOBUF else _decode(body, is_yaml=media == _YAML)
+        )
     except UnknownKindError as error:
         raise _unknown_format() from error
     except ValueError as error:
@@ -85,7 +87,7 @@ def decode_patch(body: bytes, content_type: str) -> tuple[Any, str]:
             + ", ".join(_PATCHES)
         )
     try:
-        patch = _decode(body, media == APPLY_PATCH)
+        patch = _decode(body, is_yaml=media == APPLY_PATCH)
     except ValueError as error:
         raise bad_request(f"error decoding patch: {error}") from error
     if media != JSON_PATCH and not isinstance(patch, dict):
@@ -136,7 +138,7 @@ def body_too_large() -> StatusError:
     return too_large(f"Request entity too large: limit is {MAX_BODY_BYTES}")
 
 
-def _decode(body: bytes, is_yaml: bool) -> Any:  # noqa: FBT001 - private
+def _decode(body: bytes, *, is_yaml: bool) -> Any:
     """Return the value of a body.
 
     Raises:

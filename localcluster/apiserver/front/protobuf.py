@@ -143,7 +143,7 @@ def _value(field: _Field, kind: str) -> Any:
 
 def _content(field: _Field) -> bytes:
     if isinstance(field.content, int):
-        raise ValueError(f"protobuf parse error: field {field.number} is a number")  # noqa: TRY004
+        raise ValueError(f"protobuf parse error: field {field.number} is a number")  # noqa: TRY004 of what was sent
     return field.content
 
 

@@ -193,6 +193,16 @@ def test_inject_rights_are_those_of_deploy(*, drains: bool) -> None:
     assert inject(framework, InjectionOptions())[:-1] == shipped
 
 
+def test_inject_objects_of_two_frameworks_never_share_a_name() -> None:
+    draining, neighbour = build(drain={"timeoutSec": 30}), build()
+    neighbour["metadata"]["name"] = "job-drain"
+
+    objects = inject_all([draining, neighbour], InjectionOptions())
+
+    names = [(body["kind"], body["metadata"]["name"]) for body in objects]
+    assert len(set(names)) == len(names)
+
+
 def test_inject_agents_that_nobody_waits_for_do_not_acknowledge() -> None:
     def get_setting(framework: dict[str, Any]) -> list[str]:
         spec = get_spec(inject(framework, InjectionOptions()))

@@ -1,7 +1,5 @@
 """When an attempt is over, and with whose completion: FRAMEWORK, "Spec"."""
 
-from dataclasses import replace
-
 import pytest
 
 from controller.core.completion_policy import Completion, find_trigger
@@ -19,7 +17,7 @@ from framework.api.types import (
     TaskRoleStatus,
     TaskStatus,
 )
-from tests.support.builders import at, build_role, build_spec, build_status, build_task
+from tests.support.builders import at, build_role, build_spec, build_status, build_task, end_task
 from tests.support.worlds import build_draft
 
 FAILED = CompletionType("Failed", ())
@@ -33,8 +31,7 @@ def ended(role: str, index: int, code: int, seconds: float = 0, **fields: object
         if code == 0
         else TaskAttemptCompletionStatus(code, "Phrase", FAILED, f"exit {code}")
     )
-    attempt = replace(task.attempt_status, completion_status=completion)
-    return replace(task, attempt_status=attempt)
+    return end_task(task, completion)
 
 
 def running(role: str, index: int) -> TaskStatus:

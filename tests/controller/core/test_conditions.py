@@ -23,6 +23,7 @@ from tests.support.builders import (
     build_spec,
     build_status,
     build_task,
+    end_attempt,
 )
 from tests.support.worlds import NOW, SETTINGS, build_failure, build_snapshot
 
@@ -96,9 +97,9 @@ def test_missing_tasks_are_not_named_before_the_first_step() -> None:
     ("code", "reason"), [(0, "Succeeded"), (-210, "Failed")], ids=["succeeded", "failed"]
 )
 def test_completed_framework_says_how_it_ended(code: int, reason: str) -> None:
-    attempt = build_attempt(completion_status=complete_framework(code, "why"), completion_time=AT)
     status = build_status(state=FrameworkState.ATTEMPT_COMPLETED)
-    told = conditions(status=replace(status, attempt_status=attempt), pods=[], configmap=None)
+    status = end_attempt(status, complete_framework(code, "why"), completion_time=AT)
+    told = conditions(status=status, pods=[], configmap=None)
     assert (told["Completed"].status, told["Completed"].reason) == ("True", reason)
     assert told["Completed"].message.endswith("why")
     assert told["GangReady"].reason == "NoGang"

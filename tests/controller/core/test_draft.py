@@ -1,6 +1,7 @@
 """The draft: shares what does not change, moves along the tables, remembers when to wake."""
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -118,10 +119,10 @@ def test_wake_keeps_the_earliest_time() -> None:
     ],
 )
 def test_elapsed_time_is_told_or_waited_for(
-    start: object, seconds: float, expected: object, wake_at: object
+    start: datetime, seconds: float, expected: object, wake_at: object
 ) -> None:
     draft = build_draft()
-    assert draft.has_elapsed(start, seconds) is expected  # type: ignore[arg-type]
+    assert draft.has_elapsed(start, seconds) is expected
     assert draft.wake_at == wake_at
 
 

@@ -1,16 +1,14 @@
-"""The Framework's machine, driven through ``decide``: FRAMEWORK, "State machines"."""
+"""The Framework's machine, driven through ``decide``: FRAMEWORK, "State machines".
+
+From its creation until its attempt is to end; what follows is in test_framework_end.
+"""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Propagation, Verb
-from controller.core.decide import decide
-from controller.core.decision import Decision, SnapshotTrigger
-from controller.core.settings import Settings
-from controller.core.snapshot import Snapshot
-from framework.api.completion import complete_framework, complete_task
+from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Verb
 from framework.api.pods import ConfigMapView, OwnerView
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
@@ -18,9 +16,7 @@ from framework.api.types import (
     ExecutionType,
     FrameworkSpec,
     FrameworkStatus,
-    RetryPolicySpec,
     RetryPolicyStatus,
-    TaskSpec,
 )
 from tests.support.builders import (
     CONFIGMAP_UID,
@@ -33,15 +29,16 @@ from tests.support.builders import (
     build_spec,
     build_status,
     build_task,
+    end_task,
 )
 from tests.support.worlds import (
     NOW,
-    SETTINGS,
-    answer_conditions,
     build_snapshot,
+    get_code,
     get_status,
     get_task,
     list_keys,
+    step,
 )
 
 S = FrameworkState
@@ -51,10 +48,6 @@ CREATE = ActionKey(Verb.CREATE, CONFIGMAP, NAME, "f0000000-0000-4000-8000-000000
 GONE = {(CONFIGMAP, NAME): ""}
 STOP = build_spec(execution_type=ExecutionType.STOP)
 TERMINATING = at(90)
-
-
-def step(snapshot: Snapshot, settings: Settings = SETTINGS) -> Decision:
-    return decide(answer_conditions(snapshot), settings)
 
 
 def pending(attempt_id: int = 0, **fields: Any) -> FrameworkStatus:
@@ -67,37 +60,6 @@ def pending(attempt_id: int = 0, **fields: Any) -> FrameworkStatus:
 
 def in_state(state: FrameworkState, task: TaskState = TaskState.ATTEMPT_RUNNING) -> FrameworkStatus:
     return build_status(build_role_status(state=task), state=state)
-
-
-def ended(code: int = -300, delay: int | None = None, **fields: Any) -> FrameworkStatus:
-    """A Framework whose attempt is over and persisted."""
-    done = build_task(TaskState.COMPLETED, completion_time=at(50))
-    attempt = replace(done.attempt_status, completion_status=complete_task(0, "x"))
-    role = build_role_status(tasks=(replace(done, attempt_status=attempt),))
-    completion = (
-        complete_framework(-100, "x")
-        if code == -100
-        else replace(
-            complete_framework(-100, "x"), code=code, type=complete_framework(-300, "").type
-        )
-    )
-    if code in (200, 201, 210):
-        completion = complete_framework(code, "x")
-    status = build_status(role, state=S.ATTEMPT_COMPLETED, transition_time=at(50))
-    status = replace(
-        status,
-        attempt_status=replace(
-            status.attempt_status, completion_status=completion, completion_time=at(50)
-        ),
-        retry_policy_status=RetryPolicyStatus(0, 0, delay),
-        observed_generation=1,
-    )
-    return replace(status, **fields)
-
-
-def code(status: FrameworkStatus) -> int | None:
-    completion = status.attempt_status.completion_status
-    return None if completion is None else completion.code
 
 
 # --- creating ------------------------------------------------------------------------------------
@@ -170,7 +132,7 @@ def test_stop_before_creation_ends_the_attempt_after_a_live_get() -> None:
     assert list_keys(unsure.actions) == [("get", NAME)]
     status = get_status(step(build_snapshot(STOP, pending(), live=GONE)))
     assert status.state is S.COMPLETED
-    assert code(status) == -210
+    assert get_code(status) == -210
     task = get_task(status)
     assert task.state is TaskState.COMPLETED
     assert task.attempt_status.completion_status is not None
@@ -182,6 +144,15 @@ def test_stop_before_creation_waits_for_a_create_that_is_under_way() -> None:
     decision = step(snapshot)
     assert not decision.actions
     assert (decision.status or pending()).state is S.ATTEMPT_CREATION_PENDING
+
+
+def test_configmap_of_a_stranger_is_left_alone_after_stop() -> None:
+    foreign = replace(build_configmap(), owner=OwnerView("Deployment", "x", "y"))
+    decision = step(
+        build_snapshot(STOP, pending(), configmap=foreign, live={(CONFIGMAP, NAME): "u"})
+    )
+    assert get_status(decision).state is S.COMPLETED
+    assert not decision.actions
 
 
 # --- observing the ConfigMap ---------------------------------------------------------------------
@@ -212,7 +183,7 @@ def test_configmap_known_to_be_gone_completes_every_task_in_one_write(
 ) -> None:
     status = get_status(step(build_snapshot(status=in_state(state), configmap=None, live=GONE)))
     assert status.state is S.COMPLETED
-    assert code(status) == -100
+    assert get_code(status) == -100
     assert get_task(status).state is TaskState.COMPLETED
 
 
@@ -220,7 +191,7 @@ def test_stop_while_the_created_configmap_is_gone_counts_as_stop() -> None:
     snapshot = build_snapshot(
         STOP, in_state(S.ATTEMPT_CREATION_REQUESTED), configmap=None, live=GONE
     )
-    assert code(get_status(step(snapshot))) == -210
+    assert get_code(get_status(step(snapshot))) == -210
 
 
 @pytest.mark.parametrize(
@@ -232,7 +203,7 @@ def test_configmap_that_a_stranger_deletes_ends_the_attempt_but_not_yet_its_task
     configmap = replace(build_configmap(), deletion_time=TERMINATING)
     snapshot = build_snapshot(status=in_state(state), configmap=configmap, pods=[build_pod()])
     status = get_status(step(snapshot))
-    assert (status.state, code(status)) == (S.ATTEMPT_DELETING, -100)
+    assert (status.state, get_code(status)) == (S.ATTEMPT_DELETING, -100)
     assert get_task(status).attempt_status.completion_status is None
 
 
@@ -254,10 +225,7 @@ def test_tasks_in_any_state_end_with_the_configmap() -> None:
     for index, state in enumerate(states):
         task = build_task(state, index=index)
         if state is TaskState.ATTEMPT_COMPLETED:
-            attempt = replace(task.attempt_status, completion_status=complete_task(201, "x"))
-            task = replace(
-                task, attempt_status=attempt, retry_policy_status=RetryPolicyStatus(0, 0, 30)
-            )
+            task = replace(end_task(task, 201), retry_policy_status=RetryPolicyStatus(0, 0, 30))
         tasks.append(task)
     status = build_status(build_role_status(tasks=tuple(tasks)), state=S.ATTEMPT_DELETING)
     spec = build_spec(build_role(number=len(tasks)))
@@ -267,6 +235,23 @@ def test_tasks_in_any_state_end_with_the_configmap() -> None:
         assert task.state is TaskState.COMPLETED
         assert task.attempt_status.completion_status is not None
         assert task.retry_policy_status.retry_delay_seconds is None
+
+
+def test_foreign_configmap_that_took_the_name_gets_no_roster() -> None:
+    foreign: ConfigMapView = replace(build_configmap(), uid="theirs", owner=None)
+    snapshot = build_snapshot(
+        status=in_state(S.ATTEMPT_RUNNING), configmap=foreign, pods=[build_pod()]
+    )
+    assert step(snapshot).publication is None
+
+
+def test_end_of_the_attempt_waits_for_pods_that_are_on_their_way() -> None:
+    create = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/0")
+    fields: dict[str, Any] = {"configmap": None, "live": GONE}
+    status = in_state(S.ATTEMPT_PREPARING, TaskState.ATTEMPT_CREATION_PENDING)
+    waiting = step(build_snapshot(status=status, in_flight=frozenset({create}), **fields))
+    assert (waiting.status, waiting.actions) == (None, ())
+    assert get_status(step(build_snapshot(status=status, **fields))).state is S.COMPLETED
 
 
 # --- running -------------------------------------------------------------------------------------
@@ -292,7 +277,7 @@ def test_framework_does_not_run_for_a_task_that_goes() -> None:
 def test_stop_completes_the_attempt_whatever_its_tasks_do() -> None:
     decision = step(build_snapshot(STOP, in_state(S.ATTEMPT_RUNNING), pods=[build_pod()]))
     status = get_status(decision)
-    assert (status.state, code(status)) == (S.ATTEMPT_DELETION_PENDING, -210)
+    assert (status.state, get_code(status)) == (S.ATTEMPT_DELETION_PENDING, -210)
     task = get_task(status)
     assert task.state is TaskState.ATTEMPT_RUNNING
     assert task.attempt_status.completion_status is not None
@@ -311,15 +296,14 @@ def test_configmap_is_deleted_by_uid_and_without_a_propagation_policy() -> None:
 
 
 def test_policy_that_a_user_changed_triggers() -> None:
-    done = build_task(TaskState.COMPLETED, completion_time=at(5))
-    attempt = replace(done.attempt_status, completion_status=complete_task(0, "x"))
-    tasks = (replace(done, attempt_status=attempt), build_task(index=1))
+    done = end_task(build_task(TaskState.COMPLETED, completion_time=at(5)))
+    tasks = (done, build_task(index=1))
     policy = CompletionPolicySpec(min_succeeded_task_count=1)
     spec = build_spec(build_role(number=2, completion_policy=policy))
     status = build_status(build_role_status(tasks=tasks))
     decided = get_status(step(build_snapshot(spec, status, pods=[build_pod(index=1)])))
     assert decided.state is S.ATTEMPT_DELETION_PENDING
-    assert code(decided) == 0
+    assert get_code(decided) == 0
 
 
 def test_framework_without_tasks_rests() -> None:
@@ -343,165 +327,3 @@ def test_nothing_relies_on_a_configmap_that_is_another() -> None:
     decision = step(build_snapshot(STOP, in_state(S.ATTEMPT_RUNNING), configmap=other))
     assert list_keys(decision.actions) == [("get", NAME)]
     assert decision.publication is None
-
-
-# --- the attempt's end ---------------------------------------------------------------------------
-
-
-def test_end_without_a_retry_is_one_write() -> None:
-    decided = get_status(
-        step(build_snapshot(status=in_state(S.ATTEMPT_DELETING), configmap=None, live=GONE))
-    )
-    assert decided.state is S.COMPLETED
-    assert decided.completion_time == decided.attempt_status.completion_time == NOW
-
-
-def test_end_is_persisted_before_its_retry() -> None:
-    spec = build_spec(retry_policy=RetryPolicySpec(max_retry_count=1))
-    snapshot = build_snapshot(spec, in_state(S.ATTEMPT_DELETING), configmap=None, live=GONE)
-    decision = step(snapshot)
-    assert get_status(decision).state is S.ATTEMPT_COMPLETED
-    assert decision.is_unfinished
-    assert not decision.actions
-
-
-def test_retry_rebuilds_everything_from_the_current_spec() -> None:
-    spec = build_spec(
-        build_role("new", 2),
-        retry_policy=RetryPolicySpec(max_retry_count=1),
-    )
-    decision = step(build_snapshot(spec, ended(), configmap=None, live=GONE))
-    status = get_status(decision)
-    assert status.state is S.ATTEMPT_CREATION_PENDING
-    assert status.retry_policy_status == RetryPolicyStatus(1, 1, None)
-    assert status.attempt_status.id == 1
-    assert [role.name for role in status.attempt_status.task_roles] == ["new"]
-    assert status.attempt_status.configmap_uid is None
-    assert [s.trigger for s in decision.snapshots] == [SnapshotTrigger.FRAMEWORK_RETRY]
-    assert list_keys(decision.actions) == [("create", NAME)]
-
-
-def test_transient_conflict_waits_for_a_drawn_delay() -> None:
-    spec = build_spec(retry_policy=RetryPolicySpec(fancy_retry_policy=True))
-    decision = step(build_snapshot(spec, ended(201), configmap=None))
-    delay = get_status(decision).retry_policy_status.retry_delay_seconds
-    assert delay is not None
-    assert 60 <= delay <= 900
-    assert decision.wake_at == at(50 + delay)
-    again = step(build_snapshot(spec, get_status(decision), configmap=None))
-    assert again.status is None
-    assert again.wake_at == decision.wake_at
-
-
-def test_transient_failure_is_retried_at_once_and_not_counted() -> None:
-    spec = build_spec(retry_policy=RetryPolicySpec(fancy_retry_policy=True))
-    status = get_status(step(build_snapshot(spec, ended(200), configmap=None)))
-    assert status.retry_policy_status == RetryPolicyStatus(1, 0, None)
-
-
-def test_scheduled_retry_runs_when_its_time_has_come() -> None:
-    spec = build_spec(retry_policy=RetryPolicySpec(fancy_retry_policy=True))
-    waiting = step(build_snapshot(spec, ended(201, 51), configmap=None))
-    assert (waiting.status, waiting.wake_at) == (None, at(101))
-    status = get_status(step(build_snapshot(spec, ended(201, 50), configmap=None)))
-    assert status.attempt_status.id == 1
-
-
-def test_stop_makes_a_scheduled_retry_run_at_once_and_ends_the_next_attempt() -> None:
-    spec = build_spec(
-        execution_type=ExecutionType.STOP, retry_policy=RetryPolicySpec(fancy_retry_policy=True)
-    )
-    first = step(build_snapshot(spec, ended(201, 600), configmap=None))
-    assert get_status(first).attempt_status.id == 1
-    assert list_keys(first.actions) == [("get", NAME)]
-    status = get_status(step(build_snapshot(spec, get_status(first), configmap=None, live=GONE)))
-    assert (status.state, code(status)) == (S.COMPLETED, -210)
-    assert status.attempt_status.id == 1
-
-
-def test_scheduled_retry_is_executed_though_the_policy_has_changed_its_mind() -> None:
-    assert get_status(step(build_snapshot(status=ended(201, 10), configmap=None))).attempt_status.id
-
-
-def test_completed_attempt_without_a_retry_completes() -> None:
-    assert get_status(step(build_snapshot(status=ended(), configmap=None))).state is S.COMPLETED
-
-
-def test_deletion_of_the_framework_lets_a_retry_rest() -> None:
-    spec = build_spec(retry_policy=RetryPolicySpec(max_retry_count=1))
-    snapshot = build_snapshot(spec, ended(), configmap=None, metadata={"deletion_time": at(60)})
-    decision = step(snapshot)
-    assert get_status(decision).state is S.ATTEMPT_CREATION_PENDING
-    assert not decision.actions
-
-
-# --- retention -----------------------------------------------------------------------------------
-
-
-def completed() -> FrameworkStatus:
-    return replace(ended(), state=S.COMPLETED, completion_time=at(50))
-
-
-def test_completed_framework_is_deleted_in_the_foreground_after_its_time() -> None:
-    settings = Settings(completed_retain_seconds=50)
-    decision = step(build_snapshot(status=completed(), configmap=None), settings)
-    action = decision.actions[0]
-    assert isinstance(action, DeleteObject)
-    assert (action.kind, action.propagation) == (ObjectKind.FRAMEWORK, Propagation.FOREGROUND)
-    assert action.uid == "f0000000-0000-4000-8000-000000000000"
-    assert [s.trigger for s in decision.snapshots] == [SnapshotTrigger.FRAMEWORK_DELETION]
-    assert decision.status is None
-
-
-def test_completed_framework_is_kept_until_then() -> None:
-    settings = Settings(completed_retain_seconds=51)
-    decision = step(build_snapshot(status=completed(), configmap=None), settings)
-    assert (decision.actions, decision.wake_at) == ((), at(101))
-
-
-@pytest.mark.parametrize(
-    ("settings", "metadata"),
-    [
-        pytest.param(Settings(completed_retain_seconds=None), {}, id="kept_for_ever"),
-        pytest.param(
-            Settings(completed_retain_seconds=0), {"deletion_time": at(60)}, id="deleted_already"
-        ),
-    ],
-)
-def test_completed_framework_rests(settings: Settings, metadata: dict[str, Any]) -> None:
-    snapshot = build_snapshot(status=completed(), configmap=None, metadata=metadata)
-    decision = step(snapshot, settings)
-    assert (decision.status, decision.actions, decision.wake_at) == (None, (), None)
-
-
-def test_completed_framework_is_not_changed_by_its_spec() -> None:
-    template = TaskSpec(pod_graceful_deletion_timeout_seconds=5)
-    spec = build_spec(build_role(number=7, task=template), build_role("more"))
-    decision = step(build_snapshot(spec, completed(), configmap=None, metadata={"generation": 1}))
-    assert decision.status is None
-
-
-def test_configmap_of_a_stranger_is_left_alone_after_stop() -> None:
-    foreign = replace(build_configmap(), owner=OwnerView("Deployment", "x", "y"))
-    decision = step(
-        build_snapshot(STOP, pending(), configmap=foreign, live={(CONFIGMAP, NAME): "u"})
-    )
-    assert get_status(decision).state is S.COMPLETED
-    assert not decision.actions
-
-
-def test_foreign_configmap_that_took_the_name_gets_no_roster() -> None:
-    foreign: ConfigMapView = replace(build_configmap(), uid="theirs", owner=None)
-    snapshot = build_snapshot(
-        status=in_state(S.ATTEMPT_RUNNING), configmap=foreign, pods=[build_pod()]
-    )
-    assert step(snapshot).publication is None
-
-
-def test_end_of_the_attempt_waits_for_pods_that_are_on_their_way() -> None:
-    create = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/0")
-    fields: dict[str, Any] = {"configmap": None, "live": GONE}
-    status = in_state(S.ATTEMPT_PREPARING, TaskState.ATTEMPT_CREATION_PENDING)
-    waiting = step(build_snapshot(status=status, in_flight=frozenset({create}), **fields))
-    assert (waiting.status, waiting.actions) == (None, ())
-    assert get_status(step(build_snapshot(status=status, **fields))).state is S.COMPLETED

@@ -8,7 +8,6 @@ import pytest
 from controller.core.actions import ObjectKind
 from controller.core.decide import decide
 from controller.core.decision import Decision
-from controller.core.snapshot import PublishedRoster
 from framework.api.completion import complete_succeeded_pod
 from framework.api.states import TaskState
 from framework.api.types import (
@@ -21,6 +20,7 @@ from framework.api.types import (
 )
 from tests.support.builders import (
     build_pod,
+    build_pods,
     build_role,
     build_role_roster,
     build_role_status,
@@ -28,25 +28,20 @@ from tests.support.builders import (
     build_spec,
     build_status,
     build_task,
-    build_task_attempt,
+    build_unaddressed_task,
+    end_task,
 )
-from tests.support.worlds import NOW, SETTINGS, build_snapshot
+from tests.support.worlds import SETTINGS, build_published, build_snapshot
 
 POLICY = "completion_policy"
-TWO_RUNNING = (build_task(), build_task(index=1))
-PUBLISHED = PublishedRoster(
-    roster=build_roster(build_role_roster(number=2, running=True)),
-    is_announced=True,
-    published_at=NOW.replace(year=2025),
-)
 
 
 def decide_on(*phases: str, spec: FrameworkSpec | None = None, **role: Any) -> Decision:
     """Decide on a gang of two that ran, when its Pods are in these phases."""
     spec = spec or build_spec(build_role(number=2, **role))
-    pods = [build_pod(index=index, phase=phase) for index, phase in enumerate(phases)]
-    status = build_status(build_role_status(tasks=TWO_RUNNING))
-    return decide(build_snapshot(spec, status, pods=pods, published=PUBLISHED), SETTINGS)
+    status = build_status(build_role_status(number=2))
+    snapshot = build_snapshot(spec, status, pods=build_pods(*phases), published=build_published())
+    return decide(snapshot, SETTINGS)
 
 
 def retried(count: int) -> TaskSpec:
@@ -94,18 +89,16 @@ def test_pod_that_left_the_roster_without_success_is_told_at_once() -> None:
 def test_success_that_was_the_last_missing_releases_at_once() -> None:
     old = build_role_roster(number=2)
     old = old._replace(members=old.members[1:])
-    published = replace(PUBLISHED, roster=build_roster(old, complete=False))
     # Its Pod is gone now; as long as it was there, nobody else could be told to go.
-    ended = complete_succeeded_pod(build_pod(phase="Succeeded"))
-    first = build_task(TaskState.ATTEMPT_DELETING)
-    first = replace(first, attempt_status=replace(first.attempt_status, completion_status=ended))
+    succeeded = complete_succeeded_pod(build_pod(phase="Succeeded"))
+    first = end_task(build_task(TaskState.ATTEMPT_DELETING), succeeded)
     waiting = build_task(TaskState.ATTEMPT_PREPARING, index=1)
     decision = decide(
         build_snapshot(
             build_spec(build_role(number=2)),
             build_status(build_role_status(tasks=(first, waiting))),
             pods=[build_pod(index=1, phase="Pending")],
-            published=published,
+            published=build_published(build_roster(old, complete=False)),
             live={(ObjectKind.POD, first.attempt_status.pod_name): ""},
         ),
         SETTINGS,
@@ -118,11 +111,9 @@ def test_success_that_was_the_last_missing_releases_at_once() -> None:
 
 def decide_on_first_roster(role: TaskRoleSpec) -> Decision:
     """Decide when the one Pod of a gang has its address and does not run yet."""
-    attempt = build_task_attempt(pod_ip="")
-    task = replace(build_task(TaskState.ATTEMPT_PREPARING), attempt_status=attempt)
-    status = build_status(build_role_status(tasks=(task,)))
-    pods = [build_pod(phase="Pending")]
-    return decide(build_snapshot(build_spec(role), status, pods=pods), SETTINGS)
+    status = build_status(build_role_status(tasks=(build_unaddressed_task(),)))
+    snapshot = build_snapshot(build_spec(role), status, pods=build_pods("Pending"))
+    return decide(snapshot, SETTINGS)
 
 
 def test_address_is_written_with_what_follows_when_nothing_waits_in_the_pod() -> None:

@@ -1,5 +1,6 @@
 """Which generation the attempt's ConfigMap shall carry: DESIGN, "The roster"."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,7 +10,6 @@ import pytest
 from controller.core.draft import Draft
 from controller.core.roster_policy import RosterOutcome, decide_roster
 from controller.core.snapshot import PublishedRoster
-from framework.api.completion import complete_task
 from framework.api.pods import PodView
 from framework.api.roster import Roster
 from framework.api.states import FrameworkState, TaskState
@@ -20,6 +20,7 @@ from tests.support.builders import (
     at,
     build_configmap,
     build_pod,
+    build_pods,
     build_role,
     build_role_roster,
     build_role_status,
@@ -27,56 +28,46 @@ from tests.support.builders import (
     build_spec,
     build_status,
     build_task,
-    build_task_attempt,
+    build_unaddressed_task,
+    end_task,
 )
-from tests.support.worlds import NOW, build_draft
+from tests.support.worlds import NOW, build_draft, build_published
 
 ANNOUNCED = PublishedRoster(is_announced=True, looked_at=NOW)
 
 
 def completed(index: int, code: int = 0) -> TaskStatus:
-    task = build_task(TaskState.COMPLETED, index=index)
-    attempt = replace(task.attempt_status, completion_status=complete_task(code, "x"))
-    return replace(task, attempt_status=attempt)
+    return end_task(build_task(TaskState.COMPLETED, index=index), code)
 
 
 def gang(
     *tasks: TaskStatus,
     spec: TaskRoleSpec | None = None,
     published: PublishedRoster = ANNOUNCED,
-    pods: tuple[PodView, ...] | None = None,
+    pods: Iterable[PodView] | None = None,
     state: FrameworkState = FrameworkState.ATTEMPT_PREPARING,
     **fields: Any,
 ) -> Draft:
     """A gang of two, each with its Pod, unless said otherwise."""
     tasks = tasks or (build_task(), build_task(index=1))
     if pods is None:
-        pods = (build_pod(), build_pod(index=1))
+        pods = build_pods("Running", "Running")
     status = build_status(build_role_status(tasks=tasks), state=state)
     role = spec or build_role(number=len(tasks))
     fields.setdefault("configmap", replace(build_configmap(), creation_time=AT))
     return build_draft(build_spec(role), status, pods=pods, published=published, **fields)
 
 
-def published(generation: int = 1, seconds: float = 50, **role: Any) -> PublishedRoster:
-    """What was published ``seconds`` after AT: the whole gang, unless said otherwise."""
-    fields: dict[str, Any] = {"running": True, **role}
-    roster = build_roster(build_role_roster(number=2, **fields), generation=generation)
-    return PublishedRoster(roster=roster, is_announced=True, published_at=at(seconds))
+def published(generation: int = 1, seconds: float = 50) -> PublishedRoster:
+    """What was published of the whole gang ``seconds`` after AT."""
+    roster = build_roster(build_role_roster(number=2, running=True), generation=generation)
+    return build_published(roster, seconds)
 
 
 def get_roster(outcome: RosterOutcome) -> Roster:
     assert outcome.publication is not None, "nothing is published"
     assert outcome.publication.roster is not None, "no roster is published"
     return outcome.publication.roster
-
-
-def unaddressed(index: int) -> TaskStatus:
-    return build_task(
-        TaskState.ATTEMPT_PREPARING,
-        index=index,
-        attempt_status=build_task_attempt(index=index, pod_ip=""),
-    )
 
 
 def test_complete_gang_gets_its_first_generation() -> None:
@@ -97,17 +88,15 @@ def test_equal_gang_is_not_published_again() -> None:
 @pytest.mark.parametrize(
     ("tasks", "pods"),
     [
-        pytest.param((build_task(), unaddressed(1)), None, id="a_member_without_an_address"),
+        pytest.param(
+            (build_task(), build_unaddressed_task(1)), None, id="a_member_without_an_address"
+        ),
         pytest.param(
             (build_task(), build_task(TaskState.ATTEMPT_CREATION_PENDING, index=1)),
             (build_pod(),),
             id="a_member_without_a_pod",
         ),
-        pytest.param(
-            None,
-            (build_pod(), build_pod(index=1, phase="Failed")),
-            id="a_member_that_ended",
-        ),
+        pytest.param(None, build_pods("Running", "Failed"), id="a_member_that_ended"),
         pytest.param(
             None,
             (
@@ -172,16 +161,15 @@ def test_absent_indexes_are_told_and_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pods", "expected"),
+    ("phases", "expected"),
     [
-        pytest.param((build_pod(), build_pod(index=1)), True, id="all_run"),
-        pytest.param(
-            (build_pod(), build_pod(index=1, phase="Pending")), False, id="one_is_pending"
-        ),
+        pytest.param(("Running", "Running"), True, id="all_run"),
+        pytest.param(("Running", "Pending"), False, id="one_is_pending"),
     ],
 )
-def test_running_is_one_flag_a_role(pods: tuple[PodView, ...], *, expected: bool) -> None:
-    assert get_roster(decide_roster(gang(pods=pods))).roles[0].running is expected
+def test_running_is_one_flag_a_role(phases: tuple[str, ...], *, expected: bool) -> None:
+    roster = get_roster(decide_roster(gang(pods=build_pods(*phases))))
+    assert roster.roles[0].running is expected
 
 
 def test_role_that_left_the_spec_is_not_in_the_roster() -> None:
@@ -266,9 +254,8 @@ def test_progress_is_looked_at_once_a_step_of_the_ladder() -> None:
 
 
 def test_progress_ladder_begins_anew_when_a_published_gang_turns_incomplete() -> None:
-    incomplete = published(2, 97, members=build_role_roster(number=1).members, running=False)
-    assert incomplete.roster is not None
-    known = replace(incomplete, roster=incomplete.roster._replace(complete=False))
+    role = build_role_roster(number=2, members=build_role_roster(number=1).members)
+    known = build_published(build_roster(role, generation=2, complete=False), seconds=97)
     draft = gang(published=known, pods=(build_pod(),))
     outcome = decide_roster(draft)
     assert outcome.looked_at == NOW

@@ -1,6 +1,6 @@
 """Tasks, roles and absent indexes follow the spec: FRAMEWORK, "Scaling"."""
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,7 +10,7 @@ from controller.core.draft import Draft
 from controller.core.scaling import refresh_timeouts, scale
 from framework.api.completion import DELETE_TASK_REQUESTED, complete_task
 from framework.api.states import FRAMEWORK_FROZEN, FrameworkState, TaskState
-from framework.api.types import FrameworkSpec, TaskRoleSpec, TaskSpec, TaskStatus
+from framework.api.types import FrameworkSpec, TaskRoleSpec, TaskRoleStatus, TaskSpec, TaskStatus
 from tests.support.builders import (
     build_framework,
     build_role,
@@ -18,19 +18,19 @@ from tests.support.builders import (
     build_spec,
     build_status,
     build_task,
+    end_task,
 )
 from tests.support.worlds import NOW, build_draft
 
 
-def draft_of(spec: FrameworkSpec, *roles: object, **kw: object) -> Draft:
-    return build_draft(spec, build_status(*roles), **kw)  # type: ignore[arg-type]
+def draft_of(spec: FrameworkSpec, *roles: TaskRoleStatus, **fields: Any) -> Draft:
+    return build_draft(spec, build_status(*roles), **fields)
 
 
 def leaving(index: int, state: TaskState = TaskState.COMPLETED) -> TaskStatus:
     """A Task marked as deletionPending."""
     task = build_task(state, index=index, deletion_pending=True, completion_time=NOW)
-    completion = complete_task(DELETE_TASK_REQUESTED, "gone")
-    return replace(task, attempt_status=replace(task.attempt_status, completion_status=completion))
+    return end_task(task, DELETE_TASK_REQUESTED)
 
 
 def shape(draft: Draft, role: int = 0) -> list[str]:
@@ -65,9 +65,8 @@ def test_scale_down_marks_the_highest_indexes_and_keeps_state_and_time() -> None
 
 
 def test_scale_down_keeps_a_completion_that_is_known() -> None:
-    task = build_task(TaskState.ATTEMPT_DELETION_PENDING, index=1)
     known = complete_task(0, "Pod succeeded")
-    task = replace(task, attempt_status=replace(task.attempt_status, completion_status=known))
+    task = end_task(build_task(TaskState.ATTEMPT_DELETION_PENDING, index=1), known)
     role = build_role_status(tasks=(build_task(), task))
     draft = draft_of(build_spec(build_role(number=1)), role)
     assert scale(draft)

@@ -13,13 +13,11 @@ from controller.core.drain import is_draining, list_leaving
 from controller.core.framework_machine import sync_framework
 from controller.core.retention import has_live_wrapper
 from controller.core.settings import Settings
-from controller.core.snapshot import PublishedRoster
 from controller.core.task_machine import sync_task
 from framework.api import constants
 from framework.api.completion import (
     CONTAINER_TRANSIENT_FAILED,
     complete_framework,
-    complete_task,
 )
 from framework.api.pods import PodView
 from framework.api.roster import Leaving, fingerprint_uid
@@ -33,10 +31,10 @@ from framework.api.types import (
 )
 from tests.support.builders import (
     at,
-    build_attempt,
     build_configmap,
     build_ended,
     build_pod,
+    build_pods,
     build_role,
     build_role_roster,
     build_role_status,
@@ -45,11 +43,14 @@ from tests.support.builders import (
     build_status,
     build_task,
     build_task_attempt,
+    end_attempt,
+    end_task,
 )
 from tests.support.worlds import (
     SETTINGS,
     build_draft,
     build_failure,
+    build_published,
     build_snapshot,
     get_status,
     get_task,
@@ -106,9 +107,7 @@ def test_pod_waits_for_the_uid_of_the_configmap_to_be_persisted() -> None:
 def test_configmap_is_deleted_only_when_the_end_of_that_very_one_is_persisted(
     *, is_recorded: bool
 ) -> None:
-    completion = complete_framework(-210, "stop")
-    draft = build_draft(status=build_status(state=S.ATTEMPT_DELETION_PENDING))
-    draft.update_attempt(completion_status=completion)
+    draft = build_draft(status=end_attempt(build_status(state=S.ATTEMPT_DELETION_PENDING), -210))
     configmap = build_configmap()
     if not is_recorded:
         draft.update_attempt(configmap_uid="another")
@@ -121,15 +120,12 @@ def test_configmap_is_deleted_only_when_the_end_of_that_very_one_is_persisted(
 
 def test_pod_is_deleted_only_when_the_end_of_that_very_pod_is_persisted() -> None:
     ended = build_pod(phase="Succeeded")
-    done = complete_task(0, "x")
-    attempt = build_task_attempt(completion_status=done)
-    task = build_task(T.ATTEMPT_DELETION_PENDING, attempt_status=attempt)
+    task = end_task(build_task(T.ATTEMPT_DELETION_PENDING))
     for uid, is_settled in ((ended.uid, True), ("another", False)):
         status = build_status(build_role_status(tasks=(task,)))
         draft = build_draft(status=status, pods=[replace(ended, uid=uid)])
         (role,) = draft.roles
-        changed = replace(task, attempt_status=replace(attempt, pod_uid=uid))
-        sync_task(draft, role, draft.put(role, changed))
+        sync_task(draft, role, draft.put(role, end_task(task, pod_uid=uid)))
         (action,) = draft.actions
         assert action.is_settled is is_settled
 
@@ -194,9 +190,7 @@ def test_delay_of_nothing_is_never_persisted() -> None:
     completion = replace(complete_framework(-100, "x"), code=201)
     conflict = replace(completion.type, attributes=("Transient", "Conflict"))
     completion = replace(completion, type=conflict)
-    status = build_status(state=S.ATTEMPT_DELETING)
-    attempt = replace(status.attempt_status, completion_status=completion)
-    status = replace(status, attempt_status=attempt)
+    status = end_attempt(build_status(state=S.ATTEMPT_DELETING), completion)
     gone = {(ObjectKind.CONFIGMAP, "gang-attempt"): ""}
     spec = build_spec(retry_policy=RetryPolicySpec(fancy_retry_policy=True))
     for low, expected in ((0, None), (5, 5)):
@@ -245,7 +239,7 @@ def drain(peer: PodView | None, *, is_peer_leaving: bool = False, leaver: Any = 
         build_spec(build_role(drain=DrainSpec(1000))),
         build_status(build_role_status(tasks=(peer_task, leaving_task))),
         pods=[pod, *([peer] if peer else [])],
-        published=PublishedRoster(roster, is_announced=True),
+        published=build_published(roster),
     )
     (role,) = draft.roles
     return is_draining(draft, role, role.tasks[1], pod)
@@ -289,13 +283,12 @@ def test_drain_waits_for_the_leavers_own_agent() -> None:
 
 @pytest.mark.parametrize("is_leaving", [True, False])
 def test_framework_does_not_run_by_a_task_that_is_scaled_down(*, is_leaving: bool) -> None:
-    completion = complete_task(-230, "x") if is_leaving else None
-    attempt = build_task_attempt(index=1, completion_status=completion)
-    last = build_task(index=1, attempt_status=attempt, deletion_pending=is_leaving)
+    last = build_task(index=1, deletion_pending=is_leaving)
+    last = end_task(last, -230) if is_leaving else last
     tasks = (build_task(T.ATTEMPT_PREPARING), last)
     status = build_status(build_role_status(tasks=tasks), state=S.ATTEMPT_PREPARING)
     spec = build_spec(build_role(number=1 if is_leaving else 2))
-    pods = [build_pod(phase="Pending"), build_pod(index=1)]
+    pods = build_pods("Pending", "Running")
     written = decide(build_snapshot(spec, status, pods=pods), SETTINGS).status
     assert written is not None
     assert written.state is (S.ATTEMPT_PREPARING if is_leaving else S.ATTEMPT_RUNNING)
@@ -348,42 +341,34 @@ def test_only_a_live_wrapper_waits_to_be_told(
 
 def end_retained(*tasks: TaskStatus, pods: Any = (), **fields: Any) -> Decision:
     """The last attempt of a Framework that keeps its Pods is at its end, and that is persisted."""
-    completion = complete_framework(-210, "stop")
     status = build_status(build_role_status(tasks=tasks), state=S.ATTEMPT_DELETION_PENDING)
-    status = replace(
-        status, attempt_status=replace(status.attempt_status, completion_status=completion)
-    )
+    status = end_attempt(status, -210)
     spec = build_spec(build_role(number=len(tasks)), completed_pod_policy=CompletedPodPolicy.RETAIN)
     return decide(build_snapshot(spec, status, pods=pods, **fields), SETTINGS)
 
 
-def end_task(state: TaskState, index: int, *, has_pod: bool = True) -> TaskStatus:
-    fields: dict[str, Any] = {} if has_pod else dict.fromkeys(("pod_uid", "instance_uid", "pod_ip"))
+def ended(state: TaskState, index: int = 0) -> TaskStatus:
+    """A Task that ended with its attempt; while its Pod's creation is pending, it has none."""
     end = at(5) if state is T.COMPLETED else None
-    completion = complete_task(-220, "x")
-    attempt = build_task_attempt(
-        index=index, completion_status=completion, completion_time=end, **fields
-    )
-    return build_task(state, index=index, attempt_status=attempt)
+    return end_task(build_task(state, index=index), -220, completion_time=end)
 
 
 def test_retained_attempt_ends_with_a_task_that_never_had_a_pod() -> None:
-    kept = build_pod(phase="Succeeded")
-    tasks = (end_task(T.COMPLETED, 0), end_task(T.ATTEMPT_CREATION_PENDING, 1, has_pod=False))
-    status = get_status(end_retained(*tasks, pods=[kept]))
+    tasks = (ended(T.COMPLETED), ended(T.ATTEMPT_CREATION_PENDING, 1))
+    status = get_status(end_retained(*tasks, pods=build_pods("Succeeded")))
     assert status.state is S.COMPLETED
     assert {task.state for _, task in status.attempt_status.walk_tasks()} == {T.COMPLETED}
 
 
 def test_retained_attempt_waits_for_a_create_that_is_under_way() -> None:
     create = ActionKey(Verb.CREATE, POD, "gang-worker-1", "task-worker-1/0")
-    tasks = (end_task(T.COMPLETED, 0), end_task(T.ATTEMPT_CREATION_PENDING, 1, has_pod=False))
+    tasks = (ended(T.COMPLETED), ended(T.ATTEMPT_CREATION_PENDING, 1))
     decision = end_retained(*tasks, in_flight=frozenset({create}))
     assert (decision.status or build_status()).state is not S.COMPLETED
 
 
 def test_retained_attempt_ends_though_a_pod_that_was_kept_is_gone() -> None:
-    status = get_status(end_retained(end_task(T.COMPLETED, 0)))
+    status = get_status(end_retained(ended(T.COMPLETED)))
     assert status.state is S.COMPLETED
 
 
@@ -392,7 +377,7 @@ def test_retained_attempt_ends_only_when_a_pod_not_seen_is_known_to_be_gone(
     *, is_gone: bool
 ) -> None:
     live = {(POD, NAME): ""} if is_gone else {}
-    decision = end_retained(end_task(T.ATTEMPT_RUNNING, 0), live=live)
+    decision = end_retained(ended(T.ATTEMPT_RUNNING), live=live)
     state = (decision.status or build_status(state=S.ATTEMPT_DELETION_PENDING)).state
     assert (state is S.COMPLETED) is is_gone
 
@@ -408,9 +393,7 @@ def test_only_a_failed_pod_is_matched(phase: str, expected: int) -> None:
 
 
 def test_retained_attempt_at_its_end_keeps_pods_that_ended() -> None:
-    attempt = build_task_attempt(completion_status=complete_task(-220, "x"))
-    task = build_task(T.ATTEMPT_RUNNING, attempt_status=attempt)
-    decision = end_retained(task, pods=[build_pod(phase="Succeeded")])
+    decision = end_retained(ended(T.ATTEMPT_RUNNING), pods=build_pods("Succeeded"))
     assert [a.key.name for a in decision.actions if a.key.verb is Verb.DELETE] == []
     assert get_task(get_status(decision)).state is T.COMPLETED
 
@@ -419,15 +402,14 @@ def test_roster_of_a_gang_that_stops_shows_nobody_leaving() -> None:
     leaving = build_task(index=1, deletion_pending=True, drain_deadline_time=at(1000))
     role = build_role_status(tasks=(build_task(), leaving))
     published = build_roster(build_role_roster("worker", 2), generation=7)
-    pods = [build_pod(), build_pod(index=1)]
+    pods = build_pods("Running", "Running")
     for metadata, expected in (({}, 1), ({"deletion_time": at(1)}, 0)):
         draft = build_draft(status=build_status(role), pods=pods, metadata=metadata)
         assert len(list(list_leaving(draft, published))) == expected
 
 
 def test_marked_task_that_is_completed_waits_for_the_tail_without_a_pod() -> None:
-    done = end_task(T.COMPLETED, 1)
-    done = replace(done, deletion_pending=True)
+    done = replace(ended(T.COMPLETED, 1), deletion_pending=True)
     tail = build_task(index=2, deletion_pending=True)
     pods = [build_pod(), build_pod(index=2)]
     status = build_status(build_role_status(tasks=(build_task(), done, tail)))
@@ -457,12 +439,8 @@ def test_configmap_of_an_empty_attempt_goes_at_once_only_when_no_attempt_follows
     retries: int, expected: Propagation | None
 ) -> None:
     role = build_role_status(tasks=(build_task(T.COMPLETED),))
-    attempt = replace(
-        build_attempt(role), completion_status=complete_framework(CONTAINER_TRANSIENT_FAILED, "x")
-    )
-    status = replace(
-        build_status(role, state=FrameworkState.ATTEMPT_DELETION_PENDING), attempt_status=attempt
-    )
+    status = build_status(role, state=S.ATTEMPT_DELETION_PENDING)
+    status = end_attempt(status, CONTAINER_TRANSIENT_FAILED)
     policy = RetryPolicySpec(fancy_retry_policy=False, max_retry_count=retries)
     decision = decide(build_snapshot(build_spec(retry_policy=policy), status), SETTINGS)
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Verb
-from controller.core.decide import decide
-from controller.core.decision import Decision, SnapshotTrigger
+from controller.core.decision import SnapshotTrigger
 from controller.core.snapshot import Snapshot
 from framework.api.completion import complete_task
 from framework.api.pods import PodView
@@ -30,16 +29,17 @@ from tests.support.builders import (
     build_status,
     build_task,
     build_task_attempt,
+    end_task,
 )
 from tests.support.worlds import (
     NOW,
-    SETTINGS,
-    answer_conditions,
     build_failure,
     build_snapshot,
+    get_code,
     get_status,
     get_task,
     list_keys,
+    step,
 )
 
 T = TaskState
@@ -69,10 +69,6 @@ def world(
     return build_snapshot(build_spec(role), status, pods=(*pods, build_pod(index=1)), **fields)
 
 
-def step(snapshot: Snapshot) -> Decision:
-    return decide(answer_conditions(snapshot), SETTINGS)
-
-
 def after(snapshot: Snapshot) -> TaskStatus:
     """The Task after one decision, as it was when nothing is written."""
     decision = step(snapshot)
@@ -82,17 +78,15 @@ def after(snapshot: Snapshot) -> TaskStatus:
     return get_task(status)
 
 
-def code(task: TaskStatus) -> int | None:
-    completion = task.attempt_status.completion_status
-    return None if completion is None else completion.code
-
-
 def completed_attempt(number: int = 7, **fields: Any) -> TaskStatus:
     """A Task whose attempt is over and persisted, with an exit code."""
     task = build_task(T.ATTEMPT_COMPLETED, **fields)
-    completion = replace(complete_task(-300, "x"), code=number)
-    attempt = replace(task.attempt_status, completion_status=completion, completion_time=at(50))
-    return replace(task, attempt_status=attempt)
+    return end_task(task, replace(complete_task(-300, "x"), code=number), completion_time=at(50))
+
+
+def asked_to_go(state: TaskState) -> TaskStatus:
+    """A Task that is scaled away."""
+    return end_task(build_task(state, deletion_pending=True), -230)
 
 
 # --- creating ------------------------------------------------------------------------------------
@@ -161,7 +155,7 @@ def test_permanent_creation_error_completes_after_a_live_get(http: int, expected
     assert list_keys(unsure.actions) == [("get", NAME)]
     task = after(world(build_task(T.ATTEMPT_CREATION_PENDING), failures=failures, live=GONE))
     assert task.state is T.COMPLETED
-    assert (code(task), task.attempt_status.pod_uid) == (expected, None)
+    assert (get_code(task), task.attempt_status.pod_uid) == (expected, None)
 
 
 def test_creation_error_goes_to_the_retry_policy() -> None:
@@ -201,7 +195,7 @@ def test_created_pod_is_adopted_and_its_phase_followed_in_one_write(
 def test_terminating_pod_is_adopted_and_counted_in_one_write() -> None:
     pod = build_pod(metadata=TERMINATING)
     task = after(world(build_task(T.ATTEMPT_CREATION_PENDING), pod))
-    assert (task.state, code(task)) == (T.ATTEMPT_DELETING, -101)
+    assert (task.state, get_code(task)) == (T.ATTEMPT_DELETING, -101)
 
 
 def test_fields_of_the_pod_are_refreshed_and_never_cleared() -> None:
@@ -238,12 +232,12 @@ def test_missing_pod_is_not_believed_without_a_live_get() -> None:
 @pytest.mark.parametrize("live", ["", "another"], ids=["nothing_there", "another_one_there"])
 def test_pod_known_to_be_gone_completes_the_attempt(live: str) -> None:
     task = after(world(build_task(), live={(POD, NAME): live}))
-    assert (task.state, code(task)) == (T.COMPLETED, -101)
+    assert (task.state, get_code(task)) == (T.COMPLETED, -101)
 
 
 def test_pod_that_a_stranger_deletes_is_followed_to_its_end() -> None:
     task = after(world(build_task(), build_pod(metadata=TERMINATING)))
-    assert (task.state, code(task)) == (T.ATTEMPT_DELETING, -101)
+    assert (task.state, get_code(task)) == (T.ATTEMPT_DELETING, -101)
     assert not step(world(task, build_pod(metadata=TERMINATING))).actions
 
 
@@ -251,7 +245,7 @@ def test_finished_pod_is_deleted_only_with_its_completion_persisted() -> None:
     pod = build_pod(phase="Failed", containers=[build_ended(code=9)])
     decision = step(world(build_task(), pod))
     task = get_task(get_status(decision))
-    assert (task.state, code(task)) == (T.ATTEMPT_DELETION_PENDING, 9)
+    assert (task.state, get_code(task)) == (T.ATTEMPT_DELETION_PENDING, 9)
     assert list_keys(decision.actions) == [("delete", NAME)]
     assert decision.actions[0].key.identity == pod.uid
     assert not decision.actions[0].is_settled
@@ -261,30 +255,20 @@ def test_finished_pod_is_deleted_only_with_its_completion_persisted() -> None:
 
 
 def test_finished_pod_keeps_the_completion_that_was_set_before() -> None:
-    going = build_task(
-        deletion_pending=True,
-        attempt_status=build_task_attempt(completion_status=complete_task(-230, "asked")),
-    )
     pod = build_pod(phase="Failed", containers=[build_ended(code=9)])
-    assert code(after(world(going, pod))) == -230
+    assert get_code(after(world(asked_to_go(T.ATTEMPT_RUNNING), pod))) == -230
 
 
 def test_task_that_goes_has_its_pod_deleted_whether_it_runs_or_not() -> None:
     for phase in ("Pending", "Running"):
-        completion = complete_task(-230, "asked")
-        attempt = build_task_attempt(completion_status=completion)
-        going = build_task(T.ATTEMPT_PREPARING, deletion_pending=True, attempt_status=attempt)
-        decision = step(world(going, build_pod(phase=phase)))
+        decision = step(world(asked_to_go(T.ATTEMPT_PREPARING), build_pod(phase=phase)))
         # Index 0 is wanted: it goes only because it was marked before.
         assert get_task(get_status(decision)).state is T.ATTEMPT_DELETION_PENDING
         assert ("delete", NAME) in list_keys(decision.actions)
 
 
 def test_task_that_goes_before_its_pod_is_known_ends_after_a_live_get() -> None:
-    attempt = build_task_attempt(
-        pod_uid=None, instance_uid=None, completion_status=complete_task(-230, "asked")
-    )
-    going = build_task(T.ATTEMPT_CREATION_PENDING, deletion_pending=True, attempt_status=attempt)
+    going = asked_to_go(T.ATTEMPT_CREATION_PENDING)
     assert list_keys(step(world(going)).actions) == [("get", NAME)]
     decision = step(world(going, live=GONE))
     assert get_task(get_status(decision)).state is T.COMPLETED
@@ -292,11 +276,7 @@ def test_task_that_goes_before_its_pod_is_known_ends_after_a_live_get() -> None:
 
 
 def test_task_that_goes_adopts_its_pod_first_then_deletes_it() -> None:
-    attempt = build_task_attempt(
-        pod_uid=None, instance_uid=None, completion_status=complete_task(-230, "asked")
-    )
-    going = build_task(T.ATTEMPT_CREATION_PENDING, deletion_pending=True, attempt_status=attempt)
-    decision = step(world(going, build_pod(phase="Pending")))
+    decision = step(world(asked_to_go(T.ATTEMPT_CREATION_PENDING), build_pod(phase="Pending")))
     task = get_task(get_status(decision))
     assert (task.state, task.attempt_status.pod_uid) == (T.ATTEMPT_DELETION_PENDING, "pod-worker-0")
     assert ("delete", NAME) in list_keys(decision.actions)
@@ -314,8 +294,7 @@ def test_cache_behind_the_persisted_deletion_is_waited_for(phase: str) -> None:
 
 
 def deleting() -> TaskStatus:
-    attempt = build_task_attempt(completion_status=complete_task(-101, "x"))
-    return build_task(T.ATTEMPT_DELETING, attempt_status=attempt)
+    return end_task(build_task(T.ATTEMPT_DELETING), -101)
 
 
 def test_pod_is_never_forced_away_without_a_timeout() -> None:
@@ -355,19 +334,14 @@ def test_retry_is_executed_once_the_end_is_persisted() -> None:
 
 
 def test_retry_that_is_not_accountable_counts_only_in_total() -> None:
-    task = completed_attempt()
-    completion = replace(complete_task(200, "x"))
-    attempt = replace(task.attempt_status, completion_status=completion)
     retry = RetryPolicySpec(fancy_retry_policy=True)
-    after_retry = after(world(replace(task, attempt_status=attempt), retry=retry))
+    after_retry = after(world(end_task(completed_attempt(), 200), retry=retry))
     assert after_retry.retry_policy_status == RetryPolicyStatus(1, 0, None)
 
 
 def test_transient_conflict_of_a_task_is_retried_without_a_delay() -> None:
-    task = completed_attempt()
-    attempt = replace(task.attempt_status, completion_status=complete_task(201, "x"))
     retry = RetryPolicySpec(fancy_retry_policy=True)
-    assert after(world(replace(task, attempt_status=attempt), retry=retry)).attempt_status.id == 1
+    assert after(world(end_task(completed_attempt(), 201), retry=retry)).attempt_status.id == 1
 
 
 def test_scheduled_retry_waits_for_its_delay_from_the_transition() -> None:
@@ -396,7 +370,7 @@ def test_scale_down_makes_a_scheduled_retry_run_at_once_and_end_with_its_code() 
     )
     task = after(world(scheduled, live=GONE))
     assert task.attempt_status.id == 1
-    assert (task.state, code(task)) == (T.COMPLETED, -230)
+    assert (task.state, get_code(task)) == (T.COMPLETED, -230)
 
 
 @pytest.mark.parametrize("state", [FrameworkState.ATTEMPT_DELETING])
@@ -422,7 +396,7 @@ def test_completion_of_a_task_completes_the_framework_in_the_same_write() -> Non
     decided = get_status(step(snapshot))
     assert decided.state is FrameworkState.ATTEMPT_DELETION_PENDING
     assert get_task(decided).state is T.COMPLETED
-    assert code(get_task(decided, 1)) == -220
+    assert get_code(get_task(decided, 1)) == -220
 
 
 def test_no_pod_is_created_in_the_pass_that_ends_the_attempt() -> None:
@@ -439,10 +413,7 @@ def test_no_pod_is_created_in_the_pass_that_ends_the_attempt() -> None:
 
 
 def test_role_gone_from_the_spec_neither_creates_nor_retries() -> None:
-    attempt = build_task_attempt(
-        pod_uid=None, instance_uid=None, completion_status=complete_task(-230, "asked")
-    )
-    pending = build_task(T.ATTEMPT_CREATION_PENDING, deletion_pending=True, attempt_status=attempt)
+    pending = asked_to_go(T.ATTEMPT_CREATION_PENDING)
     status = build_status(build_role_status("ps"), build_role_status(tasks=(pending,)))
     snapshot = build_snapshot(
         build_spec(build_role("ps")), status, pods=[build_pod("ps")], live=GONE

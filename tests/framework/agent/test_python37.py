@@ -6,13 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-API_MODULES = ("__init__", "constants", "naming", "roster")
+API_MODULES = ("__init__", "constants", "images", "naming", "roster")
 FILES = [
     *sorted((ROOT / "framework" / "agent").glob("*.py")),
-    *(
-        ROOT / "framework" / "api" / f"{n}.py"
-        for n in ("__init__", "constants", "naming", "roster")
-    ),
+    *(ROOT / "framework" / "api" / f"{name}.py" for name in API_MODULES),
 ]
 TOO_NEW = {"Protocol", "Literal", "Final", "TypedDict", "TypeAlias", "Self"}
 ZIPAPP_MODULES = ("framework.agent.", "framework.api.constants", "framework.api.naming")

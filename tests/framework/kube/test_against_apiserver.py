@@ -13,7 +13,7 @@ from framework.kube.listwatch import ListWatch
 from framework.kube.resources import CONFIGMAPS, PODS, Object
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
-from tests.framework.kube.test_listwatch import Mirror
+from tests.framework.kube.following import Mirror
 
 
 def configmap(name: str) -> Object:

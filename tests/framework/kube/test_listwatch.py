@@ -2,22 +2,15 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from framework.kube import errors
-from framework.kube.client import KubeClient
-from framework.kube.config import KubeConfig
-from framework.kube.listwatch import ListWatch
-from framework.kube.resources import PODS, Object
+from framework.kube.resources import Object
 from tests.framework.kube.conftest import Bench
+from tests.framework.kube.following import bookmark, change, running
 from tests.framework.kube.scripted import (
     Reply,
-    ScriptedServer,
     Seen,
     event_line,
     pod,
@@ -26,108 +19,6 @@ from tests.framework.kube.scripted import (
     status_object,
     stream,
 )
-
-
-class NoWait:
-    """Jitter of nothing, so that tests on real sockets wait for events only."""
-
-    def uniform(self, low: float, high: float) -> float:  # noqa: ARG002 the interface's
-        return low
-
-
-class Mirror:
-    """A sink that keeps name -> version, and what it was told."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, str] = {}
-        self.whole: list[Object] = []
-        self.calls: list[str] = []
-        self._changed = asyncio.Condition()
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def replace(self, items: list[Object], resource_version: str) -> None:
-        self.objects = {o["metadata"]["name"]: o["metadata"]["resourceVersion"] for o in items}
-        self.whole += items
-        self._note(f"replace@{resource_version}")
-
-    def apply(self, event_type: str, obj: Object) -> None:
-        name, version = obj["metadata"]["name"], obj["metadata"]["resourceVersion"]
-        if event_type == "DELETED":
-            self.objects.pop(name, None)
-        else:
-            self.objects[name] = version
-        self.whole.append(obj)
-        self._note(f"{event_type} {name}@{version}")
-
-    def bookmark(self, resource_version: str) -> None:
-        self._note(f"bookmark@{resource_version}")
-
-    def _note(self, call: str) -> None:
-        self.calls.append(call)
-        task = asyncio.get_running_loop().create_task(self._wake(), name="wake")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _wake(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
-
-    async def wait_for(self, *calls: str) -> None:
-        await self.wait_until(lambda: self.calls == list(calls))
-
-    async def wait_until(self, holds: Callable[[], bool]) -> None:
-        async with self._changed:
-            await self._changed.wait_for(holds)
-
-
-class Run:
-    """A ListWatch at work on a scripted server."""
-
-    def __init__(self, server: ScriptedServer, client: KubeClient, bench: Bench, **kw: Any) -> None:
-        self.server = server
-        self.mirror = Mirror()
-        self.states: list[bool] = []
-        self.listwatch = ListWatch(
-            client,
-            PODS,
-            self.mirror,
-            clock=bench.clock,
-            random=NoWait(),
-            on_connection=self.states.append,
-            **kw,
-        )
-
-    def requests(self) -> list[str]:
-        """What was asked for, in short: list, probe (one object) or watch@version."""
-        return [_name(seen) for seen in self.server.seen]
-
-
-def _name(seen: Seen) -> str:
-    if "watch" in seen.query:
-        return f"watch@{seen.query['resourceVersion']}"
-    return "probe" if seen.query.get("limit") == "1" else "list"
-
-
-@asynccontextmanager
-async def running(bench: Bench, *replies: Reply, **options: Any) -> AsyncIterator[Run]:
-    server, client = await bench.start(*replies)
-    run = Run(server, client, bench, **options)
-    task = asyncio.create_task(run.listwatch.run(), name="listwatch")
-    try:
-        yield run
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-def change(name: str, version: int, event_type: str = "MODIFIED") -> bytes:
-    return event_line(event_type, pod(name, version))
-
-
-def bookmark(version: int) -> bytes:
-    return event_line("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(version)}})
-
 
 # --- a server in good health ---------------------------------------------------------------------
 
@@ -381,133 +272,3 @@ async def test_any_cuts_of_a_random_history_end_in_the_same_state(bench: Bench, 
         await run.server.wait_for_requests(len(replies))
         await run.mirror.wait_until(lambda: run.mirror.objects == expected)
         assert run.mirror.calls.count("replace@10") == 1
-
-
-# --- waits, in virtual time ----------------------------------------------------------------------
-
-
-class Longest:
-    """Jitter that always draws the longest wait."""
-
-    def uniform(self, low: float, high: float) -> float:  # noqa: ARG002 the interface's
-        return high
-
-
-class Times:
-    """A client that fails as told, and the times at which it was asked."""
-
-    def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.client = KubeClient(KubeConfig(server="http://h"), user_agent="t", clock=bench.clock)
-        self.at: list[float] = []
-        self.watched_at: list[float] = []
-        self._monkeypatch = monkeypatch
-
-    async def run(
-        self,
-        fail: Callable[[int], Exception | None],
-        seconds: float,
-        *,
-        watch_error: Exception | None = None,
-    ) -> ListWatch:
-        loop = asyncio.get_running_loop()
-        begin = loop.time()
-
-        async def list_pages(*_: object, **__: object) -> AsyncIterator[tuple[Object, bool]]:
-            self.at.append(round(loop.time() - begin, 3))
-            error = fail(len(self.at))
-            if error is not None:
-                raise error
-            yield {"metadata": {"resourceVersion": "1"}, "items": []}, True
-
-        async def watch(*_: object, **__: object) -> AsyncIterator[tuple[str, Object]]:
-            self.watched_at.append(round(loop.time() - begin, 3))
-            if watch_error is not None:
-                raise watch_error
-            for never in list[tuple[str, Object]]():
-                yield never
-
-        self._monkeypatch.setattr(self.client, "list_pages", list_pages)
-        self._monkeypatch.setattr(self.client, "watch", watch)
-        clock = self.client._transport._clock
-        listwatch = ListWatch(self.client, PODS, Mirror(), clock=clock, random=Longest())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await listwatch.run()
-        return listwatch
-
-
-def unreachable(_: int) -> Exception:
-    return errors.UnreachableError("refused", method="GET", path="/x", maybe_applied=False)
-
-
-@pytest.mark.looptime
-async def test_server_away_is_tried_with_growing_then_even_waits(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = Times(bench, monkeypatch)
-    listwatch = await times.run(unreachable, 300)
-    waits = [round(b - a, 3) for a, b in pairwise(times.at)]
-    assert waits[:6] == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0]
-    assert set(waits[6:]) == {5.0}
-    assert not listwatch.is_connected
-
-
-@pytest.mark.looptime
-async def test_waits_begin_anew_after_a_success(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = Times(bench, monkeypatch)
-    fail = {1: unreachable(0), 2: unreachable(0), 3: unreachable(0)}
-    await times.run(fail.get, 3)
-    # Three failures wait 0.2, 0.4, 0.8; then the list works, and its watch ends at once.
-    assert times.at == [0, 0.2, 0.6, 1.4]
-    assert times.watched_at == [1.4, 1.6, 2.0, 2.8]
-
-
-@pytest.mark.looptime
-async def test_watch_refused_after_every_list_is_no_busy_loop(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = Times(bench, monkeypatch)
-    denied = errors.build_api_error(403, b"", method="GET", path="/x")
-    listwatch = await times.run(lambda _: None, 60, watch_error=denied)
-    assert times.at[:5] == [0, 0.2, 0.6, 1.4, 3.0]
-    assert len(times.at) < 20
-    assert listwatch.synced.is_set()
-    assert not listwatch.is_connected
-
-
-@pytest.mark.looptime
-async def test_server_asking_for_patience_gets_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def busy(_: int) -> Exception:
-        return errors.build_api_error(429, b"", method="GET", path="/x", retry_after="9")
-
-    times = Times(bench, monkeypatch)
-    await times.run(busy, 40)
-    assert times.at == [0, 9, 18, 27, 36]
-
-
-@pytest.mark.looptime
-async def test_watch_refused_as_gone_after_every_list_is_no_busy_loop(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = Times(bench, monkeypatch)
-    gone = errors.build_api_error(410, b"", method="GET", path="/x")
-    await times.run(lambda _: None, 60, watch_error=gone)
-    assert times.at[:2] == [0, 0]
-    assert len(times.at) < 20
-    assert times.at[-1] - times.at[-2] == pytest.approx(5.0)
-
-
-@pytest.mark.looptime
-async def test_watch_that_always_ends_at_once_is_no_busy_loop(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = Times(bench, monkeypatch)
-    listwatch = await times.run(lambda _: None, 60)
-    assert times.at == [0]
-    assert times.watched_at[:4] == [0, 0.2, 0.6, 1.4]
-    assert len(times.watched_at) < 20
-    assert listwatch.is_connected

@@ -10,6 +10,7 @@ import pytest
 from framework.kube.errors import GoneError, build_api_error
 from framework.kube.listwatch import ListWatch
 from framework.kube.resources import PODS, Object, Resource
+from tests.framework.kube.following import LongestWait
 from tests.support.storageclient import LoopClock, Network, StorageClient, open_storage
 
 pytestmark = pytest.mark.looptime
@@ -55,15 +56,10 @@ class Sink:
         raise AssertionError("nothing is looked at for so long")
 
 
-class NoJitter:
-    def uniform(self, low: float, high: float) -> float:
-        return high
-
-
 async def follow(*versions: int) -> list[str]:
     sink = Sink()
     client = BehindClient(*versions)
-    watch = ListWatch(client, PODS, sink, clock=LoopClock(), random=NoJitter())
+    watch = ListWatch(client, PODS, sink, clock=LoopClock(), random=LongestWait())
     running = asyncio.create_task(watch.run(), name="watch")
     await asyncio.sleep(15)
     running.cancel()

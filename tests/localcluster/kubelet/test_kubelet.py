@@ -132,12 +132,14 @@ async def test_kubelet_restarted_pod_begun_before_is_failed_and_not_run_again(
     assert [log.container for log in logs] == ["main"]
 
 
-async def test_kubelet_pod_deleted_while_it_was_away_is_finished(tmp_path: Path) -> None:
+async def test_kubelet_pod_deleted_while_it_was_away_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serve() as (client, url):
         async with run_node(client, url, tmp_path) as first:
             await first.create(build_pod("p", build_container("sleep 600")))
             await first.wait_for_phase("p", "Running")
-            first.kubelet._writes.delete = ignore  # type: ignore[method-assign]
+            monkeypatch.setattr(first.kubelet._writes, "delete", ignore)
             await first.delete("p")
             await first.wait_for("p", is_marked)
             await asyncio.gather(*first.kubelet._tasks)

@@ -1,5 +1,7 @@
 """Deletion: preconditions, grace, finalizers, owners, namespaces."""
 
+from typing import Any
+
 import pytest
 
 from localcluster.apiserver.engine.history import Watch
@@ -10,9 +12,8 @@ from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, owne
 HOLD = {"finalizers": ["example.com/hold"]}
 
 
-def delete(world: World, plural: str, name: str, **options: object) -> Object:
-    wanted = DeleteOptions(**options)  # type: ignore[arg-type]
-    return world.storage.delete(world.type(plural), NAMESPACE, name, wanted)
+def delete(world: World, plural: str, name: str, **options: Any) -> Object:
+    return world.storage.delete(world.type(plural), NAMESPACE, name, DeleteOptions(**options))
 
 
 def told(watch: Watch) -> list[tuple[str, str]]:

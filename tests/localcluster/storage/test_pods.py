@@ -169,7 +169,9 @@ def test_wrong_types_in_a_pod_are_bad_requests(world: World, spec: Object, text:
         ({"tolerations": []}, False),
     ],
 )
-def test_only_some_of_a_pods_spec_may_change(world: World, change: Object, allowed: bool) -> None:  # noqa: FBT001
+def test_only_some_of_a_pods_spec_may_change(
+    world: World, change: Object, *, allowed: bool
+) -> None:
     world.create("pods", pod("p"))
     if allowed:
         assert world.merge("pods", "p", {"spec": change})["metadata"]["generation"] == 2
@@ -227,7 +229,8 @@ def test_ended_container_lives_again_only_by_its_restart_policy(
     policy: str,
     before: Object,
     after: Object,
-    allowed: bool,  # noqa: FBT001
+    *,
+    allowed: bool,
 ) -> None:
     world.create("pods", pod("p", restartPolicy=policy))
     world.merge("pods", "p", {"status": {"containerStatuses": [before]}}, "status")

@@ -1,22 +1,15 @@
 """Walks the Pod templates of a Framework as it stands in a user's file. Pure.
 
-Called by ``injection`` and ``rules``. A part of another form than Kubernetes wants is passed over:
-judging the form is validation's job.
+Called by ``manifests`` and ``authoring``. A part of another form than Kubernetes wants is passed
+over: judging the form is validation's job. Each part comes with its place in the user's file.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from framework.api import images
 from framework.kube.resources import Object
-
-OUR_IMAGES = frozenset({"framework-barrier", "framework-rendezvous"})
-# The second is the original's.
-BARRIER_IMAGES = frozenset({"framework-barrier", "frameworkbarrier"})
-RENDEZVOUS_IMAGES = frozenset({"framework-rendezvous"})
-AGENT_IMAGES = BARRIER_IMAGES | RENDEZVOUS_IMAGES
-# What starts the agent that `install` puts into the volume.
-INSTALLED_AGENT = "/agent/rendezvous.pyz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +26,14 @@ class ContainerTemplate:
         return str(self.body.get("name", ""))
 
     @property
-    def image_name(self) -> str:
-        """The last part of the image's repository: ``framework-barrier``."""
-        return get_image_name(self.body.get("image"))
+    def image(self) -> str:
+        """Its image, or nothing."""
+        return str(self.body.get("image") or "")
+
+    @property
+    def program(self) -> str | None:
+        """Our program that its image runs (``framework.api.images``), or none."""
+        return images.find_program(self.image)
 
     @property
     def is_native_sidecar(self) -> bool:
@@ -45,13 +43,14 @@ class ContainerTemplate:
     @property
     def is_wrapped(self) -> bool:
         """Tell whether the agent from the volume is what it starts."""
-        return any(INSTALLED_AGENT in word for word in self.list_words())
+        return images.starts_installed_agent(self.list_words())
 
     @property
     def is_agent(self) -> bool:
         """Tell whether it needs a token to look at its gang."""
-        installs = self.image_name in RENDEZVOUS_IMAGES and "install" in self.list_words()
-        return self.is_wrapped or (self.image_name in AGENT_IMAGES and not installs)
+        if self.program == images.RENDEZVOUS and "install" not in self.list_words():
+            return True
+        return self.is_wrapped or self.program == images.BARRIER
 
     def list_words(self) -> list[str]:
         """List the words of ``command`` and ``args``."""
@@ -67,12 +66,19 @@ class ContainerTemplate:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeTemplate:
+    """One volume of a role's Pods. ``path`` is its place in the Framework."""
+
+    path: str
+    body: Object
+
+
+@dataclass(frozen=True, slots=True)
 class RoleTemplate:
     """One task role. ``path`` is its place in the Framework."""
 
     path: str
     body: Object
-    pod_metadata: Object
     pod_spec: Object
 
     @property
@@ -94,9 +100,13 @@ class RoleTemplate:
             if isinstance(body, dict)
         ]
 
-    def list_volumes(self) -> list[Object]:
+    def list_volumes(self) -> list[VolumeTemplate]:
         """List the Pod's volumes."""
-        return [item for item in _get_list(self.pod_spec, "volumes") if isinstance(item, dict)]
+        return [
+            VolumeTemplate(f"{self.spec_path}.volumes[{index}]", body)
+            for index, body in enumerate(_get_list(self.pod_spec, "volumes"))
+            if isinstance(body, dict)
+        ]
 
 
 def list_roles(framework: Object) -> Iterator[RoleTemplate]:
@@ -104,18 +114,7 @@ def list_roles(framework: Object) -> Iterator[RoleTemplate]:
     for index, role in enumerate(_get_list(framework, "spec", "taskRoles")):
         spec = _get(role, "task", "pod", "spec")
         if isinstance(spec, dict):
-            metadata = _get(role, "task", "pod", "metadata")
-            yield RoleTemplate(
-                f"spec.taskRoles[{index}]",
-                role,
-                metadata if isinstance(metadata, dict) else {},
-                spec,
-            )
-
-
-def get_image_name(image: object) -> str:
-    """Return ``barrier`` of ``registry:5000/team/barrier:v1@sha256:...``."""
-    return str(image or "").partition("@")[0].rpartition("/")[2].partition(":")[0]
+            yield RoleTemplate(f"spec.taskRoles[{index}]", role, spec)
 
 
 def get_account(role: RoleTemplate) -> str:

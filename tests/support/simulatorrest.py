@@ -1,0 +1,116 @@
+"""What must be reached when a simulation has come to its rest: I8, and what P8 says of the spec.
+
+Called by the simulator. Computed from what is stored and what the auditor saw.
+"""
+
+import base64
+from collections.abc import Iterator
+
+from framework.api import constants
+from framework.api.roster import decode_roster, fingerprint_uid
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import ExecutionType, Framework, FrameworkStatus, TaskStatus
+from framework.kube.resources import Object
+from tests.support.auditor import Auditor
+
+Key = tuple[str, int]
+
+
+def list_unreached(
+    framework: Framework | None, configmap: Object | None, auditor: Auditor
+) -> Iterator[str]:
+    """List what is not as it must be.
+
+    Args:
+        framework: as it is stored, if it is.
+        configmap: that of its attempt, if there is one.
+        auditor: knows the Pods and ConfigMaps that are left.
+    """
+    if framework is None:
+        yield from _list_leftovers(auditor, "without a Framework")
+        return
+    status = framework.status
+    if status is None:
+        yield "P8: no status"
+        return
+    is_held = framework.spec.execution_type is ExecutionType.CREATE or (
+        framework.metadata.deletion_time is not None
+    )
+    if status.state is FrameworkState.COMPLETED or (
+        is_held and status.state is FrameworkState.ATTEMPT_CREATION_PENDING
+    ):
+        yield from _list_leftovers(auditor, "of a finished attempt")
+        return
+    if framework.spec.execution_type is ExecutionType.STOP:
+        yield f"P8: stopped, but {status.state}"
+    yield from _check_tasks(framework, status, auditor)
+    yield from _check_roster(_find_alive(status), configmap)
+
+
+def _list_leftovers(auditor: Auditor, whose: str) -> Iterator[str]:
+    if list(auditor.walk_owned_pods()):
+        yield f"I8: Pods {whose}"
+    if auditor.configmaps:
+        yield f"I8: a ConfigMap {whose}"
+
+
+def _find_tasks(status: FrameworkStatus) -> dict[Key, TaskStatus]:
+    return {
+        (role.name, task.index): task
+        for role, task in status.attempt_status.walk_tasks()
+        if not task.deletion_pending
+    }
+
+
+def _find_alive(status: FrameworkStatus) -> dict[Key, TaskStatus]:
+    tasks = _find_tasks(status)
+    return {key: task for key, task in tasks.items() if task.state is not TaskState.COMPLETED}
+
+
+def _check_tasks(framework: Framework, status: FrameworkStatus, auditor: Auditor) -> Iterator[str]:
+    """The Tasks are those of the spec; each is completed, or runs in its own Pod."""
+    wanted = {
+        (role.name, index)
+        for role in framework.spec.task_roles
+        for index in range(role.task_number)
+        if index not in role.absent
+    }
+    tasks, alive = _find_tasks(status), _find_alive(status)
+    if set(tasks) != wanted:
+        yield f"P8: wanted {wanted}, but have {set(tasks)}"
+    for key, task in sorted(alive.items(), key=lambda item: item[0]):
+        if task.state is not TaskState.ATTEMPT_RUNNING:
+            yield f"P8: {key} rests in {task.state}"
+    claimed = {task.attempt_status.pod_uid for task in alive.values()}
+    actual = {pod.uid for pod in auditor.walk_owned_pods()}
+    if actual != claimed:
+        yield f"P8: Pods {actual}, but claimed {claimed}"
+    resting = {FrameworkState.ATTEMPT_RUNNING}
+    if not alive:
+        resting.add(FrameworkState.ATTEMPT_PREPARING)
+    if status.state not in resting:
+        yield f"P8: rests in {status.state}"
+
+
+def _check_roster(members: dict[Key, TaskStatus], configmap: Object | None) -> Iterator[str]:
+    """The published roster names exactly the members, and is complete; if anyone reads it."""
+    if not members:
+        return
+    stored = ((configmap or {}).get("binaryData") or {}).get(constants.ROSTER_KEY)
+    if not stored:
+        yield "P8: no roster is published"
+        return
+    roster = decode_roster(base64.b64decode(stored))
+    if not roster.complete:
+        yield "P8: the roster is not complete"
+    told = {
+        (role.name, member.index): (member.addresses[0], member.fingerprint)
+        for role in roster.roles
+        for member in role.members
+    }
+    known = {
+        key: (task.attempt_status.pod_ip, fingerprint_uid(task.attempt_status.pod_uid or ""))
+        for key, task in members.items()
+    }
+    if told != known:
+        yield f"P8: the roster tells {told}, known are {known}"
