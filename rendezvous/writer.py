@@ -73,7 +73,8 @@ class Writer:
         os.makedirs(self._directory, exist_ok=True)
         probe = self._get_path(".new-" + os.urandom(6).hex())
         os.mkdir(probe)
-        os.rmdir(probe)
+        with contextlib.suppress(FileNotFoundError):  # another agent has tidied up
+            os.rmdir(probe)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

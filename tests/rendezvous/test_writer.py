@@ -70,6 +70,19 @@ def test_reader_whose_generation_is_removed_just_now_finds_the_next(
     assert Writer(str(tmp_path)).find_last_number() == 3
 
 
+def test_agent_that_starts_while_another_one_cleans_finds_the_volume_writable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.mkdir
+
+    def clean_behind(path: str, *mode: int) -> None:
+        real(path, *mode)
+        shutil.rmtree(path)
+
+    monkeypatch.setattr(os, "mkdir", clean_behind)
+    Writer(str(tmp_path)).prepare()
+
+
 def test_link_to_a_generation_that_is_gone_counts_as_none(tmp_path: Path) -> None:
     write(tmp_path, 1)
     shutil.rmtree(tmp_path / "gen-1")
