@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import yaml
 
 from framework.clock import SystemClock
@@ -24,7 +25,11 @@ from tests.consumers.stacks import require_python
 
 CHECKOUT = Path(__file__).parents[2]
 STACKS = CHECKOUT / "examples" / "stacks"
-RUN_SECONDS = 240
+# These bound a hang, on a slow machine too: the slowest example needs about a minute. The sooner
+# one tells more: a line that does not come, then the end of the run, then the test's own limit.
+LINE_SECONDS = 300.0
+RUN_SECONDS = 480
+_END_SECONDS = 120.0
 _LOOK_SECONDS = 0.2
 # What the kubelet writes before each line of a container.
 _PREFIX = re.compile(r"^\S+ std(out|err) [FP] ", re.MULTILINE)
@@ -36,8 +41,13 @@ class Example:
 
     name: str
     directory: Path
-    program: "subprocess.Popen[str]"
-    output: str = field(default="")
+    program: "subprocess.Popen[bytes]"
+    report: Path
+
+    @property
+    def output(self) -> str:
+        """What ``framework run`` has written so far."""
+        return self.report.read_text(errors="replace")
 
     def read_log(self, task: str, container: str = "train") -> str:
         """Read what the newest Pod of a Task (``worker/0``) has written so far; "" before."""
@@ -48,9 +58,9 @@ class Example:
         )
         return _read_log(found[-1]) if found else ""
 
-    def wait_for_log(self, task: str, pattern: str, timeout: float = 90) -> "re.Match[str]":
+    def wait_for_log(self, task: str, pattern: str) -> "re.Match[str]":
         """Wait until a Task has written a line that matches."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + LINE_SECONDS
         while True:
             match = re.search(pattern, self.read_log(task), re.MULTILINE)
             if match is not None:
@@ -81,10 +91,12 @@ class Example:
         async with KubeClient(config, user_agent="tests", clock=SystemClock()) as client:
             await client.delete(PODS, "default", pod, grace_seconds=0)
 
-    def finish(self, timeout: float = RUN_SECONDS) -> int:
-        """Wait for its end and return the exit code of ``framework run``."""
-        self.output += self.program.communicate(timeout=timeout)[0]
-        return self.program.returncode
+    def finish(self) -> int:
+        """Wait for its end and return the exit code of ``framework run``, which has a timeout."""
+        try:
+            return self.program.wait(RUN_SECONDS + _END_SECONDS)
+        except subprocess.TimeoutExpired:
+            pytest.fail(self.explain("it did not end by its timeout"))
 
     def explain(self, what: str) -> str:
         """Say what went wrong, with the last lines of every log."""
@@ -112,20 +124,27 @@ def start_example(
     (name,) = [d["metadata"]["name"] for d in documents if d["kind"] == "Framework"]
     work = directory / "cluster"
     command = [sys.executable, "-m", "cli.main", "run", "--local", "--directory", str(work)]
-    program = subprocess.Popen(
-        [*command, "--timeout", f"{RUN_SECONDS}s", str(copy)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=CHECKOUT,
-        env={**os.environ, "PATH": os.pathsep.join([*map(str, path), build_path(python)])},
-    )
+    report = directory / "output"
+    # A file: nobody reads a pipe while the example runs.
+    with report.open("wb") as output:
+        program = subprocess.Popen(
+            [*command, "--timeout", f"{RUN_SECONDS}s", str(copy)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=CHECKOUT,
+            env={**os.environ, "PATH": os.pathsep.join([*map(str, path), build_path(python)])},
+        )
+    example = Example(name, work, program, report)
     try:
-        yield Example(name, work, program)
+        yield example
     finally:
         if program.poll() is None:
             program.terminate()
-        program.communicate(timeout=60)
+        try:
+            program.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            pytest.fail(example.explain("it did not end when it was asked to"))
 
 
 def _read_log(path: Path) -> str:

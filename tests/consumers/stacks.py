@@ -4,8 +4,10 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -17,6 +19,11 @@ from tests.rendezvous.gangs import IPV4, IPV6, build_gang, build_options, see
 COUNTS = (1, 2, 100)
 FAMILIES = (IPV4, IPV6)
 ANSWER = "answer: "
+# Bounds a hang: the slowest of these programs needs a tenth of it. Less than the limit of a test,
+# because only this one tells what the program has written.
+HANG_SECONDS = 240.0
+_END_SECONDS = 10.0
+_TOLD = 3000
 
 
 def require_python(stack: str) -> Path:
@@ -35,6 +42,62 @@ def require_program(stack: str, program: str) -> str:
     return path
 
 
+def run_program(
+    command: list[str],
+    directory: Path,
+    env: Mapping[str, str] | None = None,
+    timeout: float = HANG_SECONDS,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, whatever it is; one without an end fails with what it wrote.
+
+    It writes to files: processes that outlive it would keep its pipes open.
+    """
+    with _open_output() as out, _open_output() as err:
+        program = subprocess.Popen(
+            command, cwd=directory, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+        )
+        try:
+            program.wait(timeout)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"no end in {timeout:g} s: {explain(_stop(program, out, err))}")
+        return _collect(program, out, err)
+
+
+def explain(ran: "subprocess.CompletedProcess[str]") -> str:
+    """Say for a log of CI what a program was, how it ended and what it wrote last."""
+    return (
+        f"{ran.args}: exit code {ran.returncode}\n"
+        f"--- stdout\n{ran.stdout[-_TOLD:]}\n--- stderr\n{ran.stderr[-_TOLD:]}"
+    )
+
+
+def _open_output() -> IO[str]:
+    return tempfile.TemporaryFile("w+", errors="replace")
+
+
+def _stop(
+    program: "subprocess.Popen[bytes]", out: IO[str], err: IO[str]
+) -> "subprocess.CompletedProcess[str]":
+    """End a program that hangs, kindly first: a launcher then ends what it has started."""
+    program.terminate()
+    try:
+        program.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        program.kill()
+        program.wait()
+    return _collect(program, out, err)
+
+
+def _collect(
+    program: "subprocess.Popen[bytes]", out: IO[str], err: IO[str]
+) -> "subprocess.CompletedProcess[str]":
+    texts = []
+    for file in (out, err):
+        file.seek(0)
+        texts.append(file.read())
+    return subprocess.CompletedProcess(program.args, program.returncode, *texts)
+
+
 def ask(stack: str, script: str, directory: Path, env: dict[str, str] | None = None) -> Any:
     """Run a script in a stack's Python; it calls ``answer(value)``, which is returned.
 
@@ -49,18 +112,11 @@ def ask(stack: str, script: str, directory: Path, env: dict[str, str] | None = N
         f"def main():\n{body}"
         "if __name__ == '__main__':\n    main()\n"
     )
-    ran = subprocess.run(
-        [str(python), str(path)],
-        cwd=directory,
-        env={**os.environ, **(env or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    (line,) = [line for line in ran.stdout.splitlines() if line.startswith(ANSWER)]
-    return json.loads(line.removeprefix(ANSWER))
+    ran = run_program([str(python), str(path)], directory, {**os.environ, **(env or {})})
+    assert ran.returncode == 0, explain(ran)
+    lines = [line for line in ran.stdout.splitlines() if line.startswith(ANSWER)]
+    assert len(lines) == 1, explain(ran)
+    return json.loads(lines[0].removeprefix(ANSWER))
 
 
 def write_volume(

@@ -18,14 +18,19 @@ def check_training(example: Example, hosts: list[str]) -> None:
     """Every host ran one process, and all hold the same, right weights."""
     log = example.read_log("launcher/0")
     ran = re.findall(rf"^rank (\d) of {len(hosts)} on (\S+)$", log, re.MULTILINE)
-    assert sorted(ran) == [(str(rank), f"{example.name}-{host}") for rank, host in enumerate(hosts)]
-    assert STEP.findall(log)[0] > "5"
-    assert STEP.findall(log)[-1] == "0.00000"
-    assert re.search(r"^off by 0\.0\d+, the same everywhere: True$", log, re.MULTILINE)
+    started = [(str(rank), f"{example.name}-{host}") for rank, host in enumerate(hosts)]
+    assert sorted(ran) == started, example.explain("other ranks")
+    losses = STEP.findall(log)
+    assert losses, example.explain("no steps")
+    assert losses[0] > "5"
+    assert losses[-1] == "0.00000"
+    end = re.search(r"^off by 0\.0\d+, the same everywhere: True$", log, re.MULTILINE)
+    assert end is not None, example.explain("no end")
     tasks = re.findall(r"^(\S+/\d) +(\w+) +0 ", example.output, re.MULTILINE)
     workers = [task for task, state in tasks if state == "Stopped"]
-    assert workers == [host.replace("-", "/") for host in hosts if host.startswith("worker")]
-    assert ("launcher/0", "Succeeded") in tasks
+    others = [host.replace("-", "/") for host in hosts if host.startswith("worker")]
+    assert workers == others, example.output
+    assert ("launcher/0", "Succeeded") in tasks, example.output
 
 
 def add_secret(text: str) -> str:

@@ -12,8 +12,9 @@ def test_torchrun_processes_average_their_gradients(tmp_path: Path) -> None:
     example = run_example("torchrun-ddp.yaml", "torch", tmp_path)
     for rank in range(3):
         log = example.read_log(f"worker/{rank}")
-        assert f"rank {rank} of 3\n" in log
-        assert re.search(r"^off by 0\.00\d\d, the same everywhere: True$", log, re.MULTILINE)
+        assert f"rank {rank} of 3\n" in log, example.explain("other ranks")
+        end = re.search(r"^off by 0\.00\d\d, the same everywhere: True$", log, re.MULTILINE)
+        assert end is not None, example.explain("another end")
 
 
 def read_starts(example: Example, task: str) -> list[tuple[int, int, int]]:
@@ -73,7 +74,9 @@ def test_torchrun_goes_on_with_the_successor_of_a_lost_pod(index: int, tmp_path:
         example.delete_pod(f"worker/{index}")
         example.wait_for_log(other, r"^world 2 .*\n(.*\n)*^world 2 rank \d: from step [1-9]")
         assert example.finish() == 0, example.explain("it failed")
-    (_, first, before), (world, second, after) = read_starts(example, other)
+    starts = read_starts(example, other)
+    assert len(starts) == 2, example.explain("not two starts")
+    (_, first, before), (world, second, after) = starts
     assert (world, first, before) == (2, 0, 0)
     # The successor, of rank 0 too, was given the state of the one who was there.
     assert [start[:2] for start in read_starts(example, f"worker/{index}")] == [(2, second)]

@@ -1,7 +1,7 @@
 """JAX with the variables rendered for it: what it makes of them, and gangs that really form."""
 
 import shutil
-import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,10 @@ from tests.consumers.stacks import (
     COUNTS,
     FAMILIES,
     ask,
+    explain,
     list_addresses,
     require_python,
+    run_program,
     write_volume,
 )
 from tests.rendezvous.gangs import IPV6, build_gang, build_role, build_roster
@@ -83,19 +85,13 @@ def test_jax_processes_find_one_another(address: str, tmp_path: Path) -> None:
     python = require_python("jax")
     bring_peers(tmp_path)
     (tmp_path / "form.py").write_text(FORM)
-    started = []
-    for index in (0, 1):
-        rendering = write_volume(
-            tmp_path, build_local_gang(address), index=index, jax_coordinator_port="28476"
-        )
-        started.append(
-            subprocess.Popen(
-                [str(python), "form.py"],
-                cwd=tmp_path,
-                env={**rendering.env, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(tmp_path)},
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        )
-    said = [process.communicate(timeout=120)[0].splitlines()[-1] for process in started]
-    assert said == ["[0, [0, 1]]", "[1, [0, 1]]"]
+    gang = build_local_gang(address)
+    settings = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(tmp_path)}
+    envs = [
+        write_volume(tmp_path, gang, index=index, jax_coordinator_port="28476").env | settings
+        for index in (0, 1)
+    ]
+    with ThreadPoolExecutor() as pool:
+        ran = list(pool.map(lambda env: run_program([str(python), "form.py"], tmp_path, env), envs))
+    said = [done.stdout.splitlines()[-1:] for done in ran]
+    assert said == [["[0, [0, 1]]"], ["[1, [0, 1]]"]], "\n".join(map(explain, ran))

@@ -1,7 +1,6 @@
 """ssh, the resolver, readers of dotenv files and shells read what is written for them."""
 
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,15 @@ import pytest
 
 from rendezvous.refusal import RefusedError
 from rendezvous.renderers.env_files import fit_environment, render_env_files
-from tests.consumers.stacks import COUNTS, FAMILIES, ask, list_addresses, write_volume
+from tests.consumers.stacks import (
+    COUNTS,
+    FAMILIES,
+    ask,
+    explain,
+    list_addresses,
+    run_program,
+    write_volume,
+)
 from tests.consumers.stacks import require_program as require
 from tests.rendezvous.gangs import build_gang
 from tests.rendezvous.hostile import SHELLS, draw_texts, find_shell
@@ -17,9 +24,8 @@ from tests.rendezvous.hostile import SHELLS, draw_texts, find_shell
 
 def read_ssh(path: Path, host: str) -> dict[str, str]:
     ssh = require("sshd", "ssh")
-    ran = subprocess.run(
-        [ssh, "-G", "-F", str(path), host], capture_output=True, text=True, check=True
-    )
+    ran = run_program([ssh, "-G", "-F", str(path), host], path.parent)
+    assert ran.returncode == 0, explain(ran)
     return dict(line.split(" ", 1) for line in ran.stdout.splitlines() if " " in line)
 
 
@@ -75,14 +81,11 @@ def test_shells_export_every_variable(name: str, count: int, family: str, tmp_pa
     rendering = write_volume(tmp_path, build_gang(count, family))
     env = shutil.which("env")
     assert env is not None
-    ran = subprocess.run(
-        [*find_shell(name), "-euc", f". {tmp_path}/current/env.sh && exec {env} -0"],
-        env={"PATH": "/nonexistent"},
-        executable=shutil.which(find_shell(name)[0]),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    program, *arguments = find_shell(name)
+    shell = [str(shutil.which(program)), *arguments]
+    command = [*shell, "-euc", f". {tmp_path}/current/env.sh && exec {env} -0"]
+    ran = run_program(command, tmp_path, {"PATH": "/nonexistent"})
+    assert ran.returncode == 0, explain(ran)
     seen = dict(entry.split("=", 1) for entry in ran.stdout.removesuffix("\0").split("\0"))
     assert seen.items() >= rendering.env.items()
     assert ran.stderr == ""
@@ -104,13 +107,11 @@ def test_resolver_finds_every_member_by_the_hosts_block(
         "sh",
     ]
     mounted.append(str(tmp_path / "current" / "etc-hosts"))
-    probe = subprocess.run([*mounted, "true"], capture_output=True, check=False)
-    if probe.returncode:
+    if run_program([*mounted, "true"], tmp_path).returncode:
         pytest.skip("user namespaces are not allowed here")
     names = [f"job-worker-{i}{end}" for i in (0, count - 1) for end in ("", ".job")]
-    ran = subprocess.run(
-        [*mounted, "getent", "ahosts", *names], capture_output=True, text=True, check=True
-    )
+    ran = run_program([*mounted, "getent", "ahosts", *names], tmp_path)
+    assert ran.returncode == 0, explain(ran)
     found = [line.split()[0] for line in ran.stdout.splitlines() if "STREAM" in line]
     addresses = list_addresses(count, family)
     assert found == [addresses[0]] * 2 + [addresses[-1]] * 2

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.leader import DEFAULT_LEASE_NAME
+from controller.leader import DEFAULT_LEASE_NAME, LeaseTimes
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
+from tests.e2e.pace import measure_slowness
 from tests.support.builders import build_framework_wire, build_role_wire
 from tests.support.childprocess import ChildProcess
 from tests.support.controlplane import Access
@@ -20,7 +21,10 @@ from tests.support.jsonhttp import JsonHttp
 pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
 
 NAMESPACE = "default"
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 30.0
+# docs/operations.md: 8 s after a SIGKILL, of which the Lease takes what no machine can shorten.
+KILLED_SECONDS = 8.0
+ASKED_SECONDS = 1.0
 
 
 class Pair:
@@ -88,23 +92,32 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 def test_leader_killed_is_followed_within_8_seconds(pair: Pair) -> None:
     leader, standby = pair.open()
+    slowness = measure_slowness()
     os.kill(leader.pid, signal.SIGKILL)
     killed_at = time.monotonic()
     pair.create("after")
     pair.wait_for("Pods", lambda: len(pair.list_pods("after")) == 3)
-    assert time.monotonic() - killed_at <= 8
+    seconds = time.monotonic() - killed_at
+    slowness = max(slowness, measure_slowness())
+    lease_seconds = LeaseTimes().lease_seconds
+    assert seconds <= lease_seconds + (KILLED_SECONDS - lease_seconds) * slowness
     assert pair.find_leader() == standby.pid
     assert len(pair.list_pods("before")) == 3
 
 
 def test_leader_asked_to_stop_is_followed_within_a_second(pair: Pair) -> None:
     leader, standby = pair.open()
+    slowness = measure_slowness()
     os.kill(leader.pid, signal.SIGTERM)
     asked_at = time.monotonic()
     # Made by whoever is there: the one that stops must not begin it and leave it half done.
     pair.create("after")
     pair.wait_for("Pods", lambda: len(pair.list_pods("after")) == 3)
-    assert time.monotonic() - asked_at <= 1
+    seconds = time.monotonic() - asked_at
+    slowness = max(slowness, measure_slowness())
+    assert seconds <= ASKED_SECONDS * slowness
+    # However slow: it was handed over, nobody waited for the Lease to run out.
+    assert seconds < LeaseTimes().lease_seconds
     assert leader.terminate() == 0
     pair.wait_for("leader", lambda: pair.find_leader() == standby.pid)
 

@@ -18,7 +18,10 @@ from tests.support.frameworkcrd import ROOT
 from tests.support.realnode import FOLDER_ENV
 
 SYSTEM_NAMESPACE = "frameworkbarrier-system"
-WAIT_SECONDS = 120.0
+# Both only bound a hang, on a slow machine too. A wait that ends tells what the cluster looked
+# like, a test that is ended does not.
+WAIT_SECONDS = 240.0
+TEST_SECONDS = 900
 T = TypeVar("T")
 
 

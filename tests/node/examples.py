@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.node.cluster import Cluster
+from tests.node.cluster import WAIT_SECONDS, Cluster
 from tests.support.frameworkcrd import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -45,11 +45,11 @@ def inject_example(
 
 
 def run_example(
-    cluster: Cluster, namespace: str, injected: Injected, seconds: int = 120
+    cluster: Cluster, namespace: str, injected: Injected
 ) -> "subprocess.CompletedProcess[str]":
     """Run it to its end."""
     _create_account(cluster, namespace, injected)
-    run = ("run", "--namespace", namespace, "--timeout", f"{seconds}s", "-")
+    run = ("run", "--namespace", namespace, "--timeout", f"{WAIT_SECONDS:g}s", "-")
     return cluster.framework(*run, text=injected.text)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.examples.commandline import read_outcome
 from tests.examples.test_examples import LASTING, OUTCOMES
-from tests.node.cluster import Cluster
+from tests.node.cluster import TEST_SECONDS, Cluster
 from tests.node.examples import (
     EXAMPLES,
     Injected,
@@ -21,7 +21,7 @@ from tests.node.examples import (
 )
 from tests.node.gangs import list_pods
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.node, pytest.mark.timeout(TEST_SECONDS)]
 
 # They wait for most of their time: several at once, as many as two cores bear.
 AT_ONCE = 3
@@ -31,7 +31,7 @@ SLOWEST = "fail-permanent.yaml"
 WAITING = ("coscheduling", "hived", "kueue")
 FETCH = """\
 import sys, urllib.request, time
-for _ in range(50):
+for _ in range(300):
     try:
         print(urllib.request.urlopen("http://service/", timeout=5).read().decode().strip())
         break

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.cluster import SYSTEM_NAMESPACE, Cluster
+from tests.node.cluster import SYSTEM_NAMESPACE, TEST_SECONDS, WAIT_SECONDS, Cluster
 from tests.node.gangs import (
     apply_gang,
     build_gang,
@@ -18,7 +18,7 @@ from tests.node.gangs import (
 )
 from tests.support.frameworkcrd import ROOT
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.node, pytest.mark.timeout(TEST_SECONDS)]
 
 EXAMPLES = ROOT / "examples"
 KUBELET_STOP_SECONDS = 60.0
@@ -32,7 +32,7 @@ def test_gang_with_barrier_and_native_sidecar_injected_succeeds(
     manifest = injected.stdout
 
     linted = cluster.framework("lint", "-", text=manifest)
-    run = ("run", "--namespace", namespace, "--timeout", "120s", "-")
+    run = ("run", "--namespace", namespace, "--timeout", f"{WAIT_SECONDS:g}s", "-")
     done = cluster.framework(*run, text=manifest)
 
     assert (linted.returncode, linted.stdout) == (0, "nothing found\n")
@@ -84,18 +84,17 @@ def test_pod_deleted_by_hand_is_retried_and_waits_for_nobody_gone(
 def test_scale_in_with_drain_tells_the_leaver_before_its_pod_is_deleted(
     cluster: Cluster, namespace: str
 ) -> None:
-    gang = build_gang("drained", 3, drain={"timeoutSec": 60})
+    # Its deadline is far behind that of every wait here: the leaver goes by acknowledgement.
+    gang = build_gang("drained", 3, drain={"timeoutSec": 3600})
     apply_gang(cluster, namespace, gang)
     wait_until_training(cluster, namespace, 3)
 
     scale = [{"op": "replace", "path": "/spec/taskRoles/0/taskNumber", "value": 2}]
     patch = ("patch", "framework", "drained", "--namespace", namespace, "--type=json")
-    started = time.monotonic()
     cluster.kubectl(*patch, "-p", json.dumps(scale))
     after = wait_until_training(cluster, namespace, 2)
 
     assert sorted(after) == ["drained-worker-0", "drained-worker-1"]
-    assert time.monotonic() - started < 50, "the drain ended by its deadline"
     acknowledged = [
         int(pod["metadata"]["annotations"]["frameworkbarrier.io/acknowledged-generation"])
         for pod in after.values()
@@ -131,7 +130,7 @@ def test_kubelet_stopped_for_a_minute_costs_no_pod(cluster: Cluster, namespace: 
         time.sleep(KUBELET_STOP_SECONDS)
     finally:
         cluster.signal_kubelet(signal.SIGCONT)
-    ready = ("wait", "--for=condition=Ready", "node/node1", "--timeout=60s")
+    ready = ("wait", "--for=condition=Ready", "node/node1", f"--timeout={WAIT_SECONDS:g}s")
     cluster.kubectl(*ready)
     during = list_pods(cluster, namespace)
     for name in before:

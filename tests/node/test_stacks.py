@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from tests.node.cluster import Cluster
+from tests.node.cluster import TEST_SECONDS, Cluster
 from tests.node.examples import EXAMPLES, inject_example, run_example
 from tests.support.nodeimages import STACK_IMAGE
 from tests.support.realnode import IMAGES_ENV
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.node, pytest.mark.timeout(TEST_SECONDS)]
 
 
 def test_jax_trains_with_its_gradients_averaged_over_pods(cluster: Cluster, namespace: str) -> None:
@@ -24,7 +24,7 @@ def test_jax_trains_with_its_gradients_averaged_over_pods(cluster: Cluster, name
         "executionType: Start", "executionType: Start\n  completedPodPolicy: Retain"
     )
 
-    done = run_example(cluster, namespace, injected._replace(text=text), seconds=240)
+    done = run_example(cluster, namespace, injected._replace(text=text))
 
     assert injected.linted.stdout == "nothing found\n"
     assert done.returncode == 0, done.stdout + done.stderr + cluster.describe(namespace)

@@ -1,0 +1,29 @@
+"""What a log of CI tells of a program that failed; needs no stack."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.consumers.stacks import explain, run_program
+
+HANG = "echo half; echo way >&2; exec sleep 600"
+
+
+def test_program_without_an_end_fails_with_what_it_wrote(tmp_path: Path) -> None:
+    with pytest.raises(pytest.fail.Exception) as failed:
+        run_program(["sh", "-c", HANG], tmp_path, timeout=3)
+    for part in ("no end in 3 s", "stdout\nhalf\n", "stderr\nway\n"):
+        assert part in str(failed.value)
+
+
+def test_program_that_failed_is_explained_by_code_and_both_outputs(tmp_path: Path) -> None:
+    ran = run_program(["sh", "-c", "echo out; echo err >&2; exit 3"], tmp_path)
+    for part in ("exit code 3", "stdout\nout\n", "stderr\nerr\n"):
+        assert part in explain(ran)
+
+
+def test_program_is_over_while_what_it_started_still_writes(tmp_path: Path) -> None:
+    (tmp_path / "gate").touch()
+    script = "while [ -e gate ]; do sleep 0.1; done & echo over"
+    assert run_program(["sh", "-c", script], tmp_path).stdout == "over\n"
+    (tmp_path / "gate").unlink()
