@@ -4,7 +4,6 @@ Called by ``__main__`` and the console script ``framework-barrier``. Start-up ti
 targets, so nothing is imported here that the passing barrier does not need.
 """
 
-import contextlib
 import gc
 import os
 import signal
@@ -14,8 +13,8 @@ from types import FrameType
 from typing import NoReturn
 
 from barrier.config import Config, ConfigError, load_config
-from barrier.decision import Fail, Pass
-from barrier.release import ReleaseError, check_working_dir, release
+from barrier.decision import Fail
+from barrier.release import ReleaseError, prepare_injector, release
 from barrier.report import (
     Reporter,
     add_progress,
@@ -28,7 +27,8 @@ from framework.agent.access import AccessError
 from framework.agent.clock import AgentClock
 from framework.agent.discovery import load_access_unless_dns
 from framework.agent.exitcodes import ExitCode
-from framework.agent.following import open_sources
+from framework.agent.files import PreparedFile
+from framework.agent.following import Sources, open_sources
 from framework.agent.termination import write_termination_message
 from framework.api import constants
 from framework.api.roster import Progress, Roster
@@ -78,6 +78,7 @@ class Run:
         self._clock = clock
         self._started_at = clock.monotonic()
         self._reporter = Reporter(self._started_at, 10.0, is_json=False)
+        self._sources: Sources | None = None
         self._termination_log = env.get(constants.TERMINATION_LOG_ENV) or constants.TERMINATION_LOG
 
     def run(self) -> int:
@@ -86,6 +87,11 @@ class Run:
             return self._run()
         except SignalledError as e:
             return self._end_by_signal(e.number)
+
+    def close(self) -> None:
+        """Close the connections. A program leaves them to its end, which closes them at once."""
+        if self._sources is not None:
+            self._sources.close()
 
     def _run(self) -> int:
         try:
@@ -105,19 +111,25 @@ class Run:
         self._reporter = Reporter(
             self._started_at, config.interval_seconds, is_json=config.is_json_log
         )
-        check_working_dir(config.working_dir)
+        injector_file = prepare_injector(config.working_dir)
+        try:
+            return self._wait_and_release(config, injector_file)
+        finally:
+            injector_file.discard()
+
+    def _wait_and_release(self, config: Config, injector_file: PreparedFile) -> Roster | Fail:
         self._greet(config)
         access = load_access_unless_dns(self._env, may_use_dns=config.expected is not None)
         if access is None:
             self._reporter.say("no token for the API server, so DNS alone is asked")
         is_attempt_aware = config.identity is not None
         sources = open_sources(access, self._clock, config.gang, is_attempt_aware=is_attempt_aware)
-        with contextlib.closing(sources):
-            decision = Waiting(config, self._clock, sources, self._reporter).wait()
-            if isinstance(decision, Pass):
-                release(config, self._clock, sources.frameworks, decision, self._reporter)
-                return decision.roster
-        return decision
+        self._sources = sources
+        decision = Waiting(config, self._clock, sources, self._reporter).wait()
+        if isinstance(decision, Fail):
+            return decision
+        release(config, self._clock, sources.frameworks, decision, self._reporter, injector_file)
+        return decision.roster
 
     def _greet(self, config: Config) -> None:
         framework = f"Framework {config.namespace}/{config.framework}"
@@ -173,7 +185,7 @@ def _raise_signalled(number: int, _frame: FrameType | None) -> NoReturn:
     raise SignalledError(number)
 
 
-def run(arguments: list[str], env: Mapping[str, str], clock: AgentClock) -> int:
+def run(arguments: list[str], barrier: Run) -> int:
     """Run the program; return its exit code."""
     if arguments in (["--help"], ["-h"]):
         sys.stdout.write(_USAGE)
@@ -187,14 +199,16 @@ def run(arguments: list[str], env: Mapping[str, str], clock: AgentClock) -> int:
     # As PID 1 of its container the barrier would not even notice SIGTERM without a handler.
     signal.signal(signal.SIGTERM, _raise_signalled)
     signal.signal(signal.SIGINT, _raise_signalled)
-    return Run(env, clock).run()
+    return barrier.run()
 
 
 def main() -> NoReturn:
     """Run as a program."""
     # It lives shortly and leaves no cycles; at the release every millisecond counts a gang's times.
     gc.set_threshold(_GARBAGE_THRESHOLD)
-    code = run(sys.argv[1:], os.environ, AgentClock())
+    # Kept by name, so that not even its connections are taken apart before the end.
+    barrier = Run(os.environ, AgentClock())
+    code = run(sys.argv[1:], barrier)
     sys.stdout.flush()
     # Without tearing the interpreter down: a gang's barriers all end at one moment on one machine.
     os._exit(code)

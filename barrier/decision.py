@@ -112,6 +112,8 @@ def list_missing(roster: Roster, reasons: tuple[Missing, ...]) -> tuple[Missing,
     known = {(m.role, m.index): m.reason for m in reasons}
     missing = []
     for role in roster.roles:
+        if role.ready >= role.wanted:
+            continue
         present = {m.index for m in role.members} | {c.index for c in role.completed}
         present.update(role.absent)
         missing += [

@@ -43,34 +43,41 @@ def render_injector(roster: Roster, directory: str) -> Injector:
     if fault:
         raise InjectorError(fault)
     lists: dict[str, bytes] = {}
+    ips: list[str] = []
+    addresses: list[str] = []
+    for role in roster.roles:
+        listed = _list_addresses(role)
+        ips += _render_ips(role, listed, directory, lists)
+        addresses += _render_addresses(role, listed, directory)
     lines = [
         "#!/bin/bash",
         "",
         "echo ./injector.sh: Start to inject environment variables",
         "",
+        *ips,
+        "",
+        *addresses,
+        "",
+        "echo ./injector.sh: Succeeded to inject environment variables",
+        "",
     ]
-    for role in roster.roles:
-        lines += _render_ips(role, directory, lists)
-    lines.append("")
-    for role in roster.roles:
-        lines += _render_addresses(role, directory)
-    lines += ["", "echo ./injector.sh: Succeeded to inject environment variables", ""]
     return Injector("\n".join(lines).encode(), lists)
 
 
-def _render_ips(role: RoleRoster, directory: str, lists: dict[str, bytes]) -> list[str]:
-    name, value = f"FB_{role.name.upper()}_IPS", ",".join(_list_addresses(role))
+def _render_ips(
+    role: RoleRoster, addresses: list[str], directory: str, lists: dict[str, bytes]
+) -> list[str]:
+    name, value = f"FB_{role.name.upper()}_IPS", ",".join(addresses)
     if len(value) <= MAX_VARIABLE_BYTES:
         return _export(name, value)
     lists[name] = value.encode() + b"\n"
     return _export(f"{name}_FILE", _quote(f"{directory}/{name}"))
 
 
-def _render_addresses(role: RoleRoster, directory: str) -> list[str]:
+def _render_addresses(role: RoleRoster, addresses: list[str], directory: str) -> list[str]:
     name, port = f"FB_{role.name.upper()}_ADDRESSES", f"${{FB_{role.name.upper()}_PORT}}"
-    addresses = _list_addresses(role)
-    value = ",".join(f"{address}:{port}" for address in addresses)
-    length = sum(len(address) + _LONGEST_PORT + 1 for address in addresses)
+    value = f":{port},".join(addresses) + (f":{port}" if addresses else "")
+    length = sum(map(len, addresses)) + len(addresses) * (_LONGEST_PORT + 1)
     if length <= MAX_VARIABLE_BYTES:
         return _export(name, value)
     # The port is known only to who sources this, so that one writes the list, by a builtin (no
@@ -90,7 +97,7 @@ def _render_addresses(role: RoleRoster, directory: str) -> list[str]:
 def _list_addresses(role: RoleRoster) -> list[str]:
     addresses = {member.index: member.addresses[0] for member in role.members}
     addresses.update((task.index, task.address) for task in role.completed if task.address)
-    return [addresses[index] for index in sorted(addresses)]
+    return [address for _, address in sorted(addresses.items())]
 
 
 def _export(name: str, value: str) -> list[str]:

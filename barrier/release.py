@@ -13,7 +13,7 @@ from barrier.injector import INJECTOR_MODE, LIST_MODE, InjectorError, render_inj
 from barrier.report import Reporter
 from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode
-from framework.agent.files import write_atomically
+from framework.agent.files import PreparedFile, write_atomically
 from framework.agent.framework_roster import FrameworkView
 from framework.agent.gang import NAMES, PUBLISHED, READ
 from framework.agent.health import Health, SourceState
@@ -56,24 +56,17 @@ class ReleaseError(Exception):
         self.fail = fail
 
 
-def check_working_dir(path: str) -> None:
-    """Make the directory if need be and check that files can be written there.
+def prepare_injector(directory: str) -> PreparedFile:
+    """Make the directory if need be, and injector.sh's file in it while there is time.
 
     Raises:
-        ReleaseError: They cannot; found out before the wait, not after it.
+        ReleaseError: They cannot be made; found out before the wait, not after it.
     """
     try:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(directory, exist_ok=True)
+        return PreparedFile(os.path.join(directory, constants.INJECTOR_FILE), INJECTOR_MODE)
     except OSError as e:
-        raise _cannot_write(path, e) from e
-    if os.access(path, os.W_OK | os.X_OK):
-        return
-    probe = os.path.join(path, f".{os.urandom(6).hex()}.tmp")
-    try:
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        os.unlink(probe)
-    except OSError as e:
-        raise _cannot_write(path, e) from e  # which tells a read-only volume from a wrong owner
+        raise _cannot_write(directory, e) from e
 
 
 def wants_framework_json(config: Config, tasks: int, *, is_published: bool) -> bool:
@@ -92,6 +85,7 @@ def release(
     frameworks: Frameworks | None,
     passed: Pass,
     reporter: Reporter,
+    injector_file: PreparedFile,
 ) -> None:
     """Write the files for a gang that is there: injector.sh last, as the original does.
 
@@ -109,7 +103,7 @@ def release(
     for name, content in injector.lists.items():
         _write(config.working_dir, name, content, LIST_MODE)
         reporter.say(f"{name} is too long to export: ${name}_FILE names a file with the list")
-    _write(config.working_dir, constants.INJECTOR_FILE, injector.script, INJECTOR_MODE)
+    _fill_injector(config.working_dir, injector_file, injector.script)
 
 
 def _obtain_framework(
@@ -197,6 +191,16 @@ def _explain(state: SourceState) -> Fail:
     if state.health in {Health.FORBIDDEN, Health.NOT_FOUND}:
         return Fail(ExitCode.PERMANENT, state.health.reason, message)
     return Fail(ExitCode.UNKNOWN, state.health.reason, message)
+
+
+def _fill_injector(directory: str, file: PreparedFile, script: bytes) -> None:
+    try:
+        file.fill(script)
+    except FileNotFoundError:
+        # Somebody has emptied the volume since the file was made.
+        _write(directory, constants.INJECTOR_FILE, script, INJECTOR_MODE)
+    except OSError as e:
+        raise _cannot_write(directory, e) from e
 
 
 def _write(directory: str, name: str, content: bytes, mode: int) -> None:

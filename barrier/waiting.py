@@ -4,7 +4,7 @@ Called by ``app``. One thread, no callbacks: everything that takes time is bound
 ends it by an exception. What is decided is in ``decision``; what is done after, in ``release``.
 """
 
-from barrier.config import Config
+from barrier.config import AUTO_FRAMEWORK_JSON_TASKS, Config
 from barrier.decision import (
     Decision,
     Fail,
@@ -29,6 +29,7 @@ from framework.agent.gang import (
 )
 from framework.agent.health import Health
 from framework.agent.probes import Prober
+from framework.api.roster import Progress
 
 _LONGEST_LOOK_SECONDS = 5.0
 # While something is wrong, deadlines that depend on it are looked at this often.
@@ -55,7 +56,7 @@ class Waiting:
         self._started_at = clock.monotonic()
         self._first_sight: FirstSight | None = None
         self._prober = Prober(clock)
-        self._is_prepared = False
+        self._prepared_for: Progress | None = None
         self._cycle = ""
         self._next_cycle_check_at = self._started_at
 
@@ -105,14 +106,20 @@ class Waiting:
             self._prober.attempt(wait.probes, _PROBE_ROUND_SECONDS)
 
     def _prepare_release(self) -> None:
-        """While there is time, connect for what is read after the release."""
+        """While there is time, connect for what is read after the release.
+
+        A kube-apiserver closes after 32 s what was never used, so small gangs connect anew as they
+        come nearer to being complete; for large ones that would cost the server too much.
+        """
         configmap = get_own_configmap(self._follower.knowledge, self._config.gang)
-        total = configmap.progress.total if configmap and configmap.progress else None
-        if self._is_prepared or total is None or self._frameworks is None:
+        progress = None if configmap is None else configmap.progress
+        before, frameworks = self._prepared_for, self._frameworks
+        if frameworks is None or progress is None or progress == before:
             return
-        self._is_prepared = True
-        if wants_framework_json(self._config, total, is_published=True):
-            self._frameworks.prepare()
+        self._prepared_for = progress
+        is_due = before is None or progress.total <= AUTO_FRAMEWORK_JSON_TASKS
+        if is_due and wants_framework_json(self._config, progress.total, is_published=True):
+            frameworks.prepare()
 
     def _check_cycle_when_due(self) -> None:
         """Look once whether the other roles' barriers wait for this Pod's role, too."""

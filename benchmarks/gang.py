@@ -77,6 +77,9 @@ class Bench:
         """Build the environment of a Pod's barrier as its kubelet would."""
         folder = self._folder / pod.metadata.name
         folder.mkdir(exist_ok=True)
+        # A kubelet makes the file before it starts the container.
+        termination_log = folder / "termination-log"
+        termination_log.touch()
         host, _, port = self._access.url.rpartition("//")[2].rpartition(":")
         return {
             **build_env(),
@@ -85,7 +88,7 @@ class Bench:
             "KUBERNETES_SERVICE_PORT": port,
             constants.SERVICE_ACCOUNT_DIR_ENV: str(self.account),
             constants.WORKING_DIR_ENV: str(folder),
-            constants.TERMINATION_LOG_ENV: str(folder / "termination-log"),
+            constants.TERMINATION_LOG_ENV: str(termination_log),
             constants.BARRIER_FRAMEWORK_JSON_ENV: framework_json,
         }
 

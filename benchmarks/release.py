@@ -5,20 +5,24 @@ Run by people::
     python -m benchmarks.release 10 50 100 1000 --repeat 3
 
 Up to ``--processes`` barriers are real processes; in a larger gang the rest are watches that a
-driver opens exactly as a barrier does, and that count as released when the roster arrives.
+driver opens exactly as a barrier does, and that count as released when the roster arrives. A
+process has ended when its pidfd says so: from then on whoever started it, a kubelet's runtime too,
+may take its exit code. Linux only.
 """
 
 import argparse
 import asyncio
 import os
 import statistics
+import subprocess
 import sys
 from contextlib import aclosing
+from pathlib import Path
 from urllib.parse import quote
 
 from benchmarks.fakenode import Pod
 from benchmarks.gang import Bench
-from benchmarks.measuring import describe_machine, read_metric
+from benchmarks.measuring import describe_machine, read_machine, read_metric
 from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.clock import SystemClock
@@ -57,28 +61,50 @@ class Release:
         self._mode = mode
         self._clock = SystemClock()
         self._limit = asyncio.Semaphore(_STARTERS)
+        self._cpu_before: dict[int, float] = {}
         self.ended_at: list[float] = []
+        self.cpu_seconds: list[float] = []
+        """What each process took after the release."""
 
     async def run_barrier(self, pod: Pod) -> None:
         """Run a barrier to its end."""
         env = self._bench.build_env(pod, self._mode)
         async with self._limit:
-            child = await asyncio.create_subprocess_exec(
-                *self._bench.build_command(),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
+            # By subprocess, because asyncio asks each of its children at the end of any of them.
+            child = await asyncio.to_thread(
+                subprocess.Popen,
+                self._bench.build_command(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 env=env,
             )
+        self._cpu_before[child.pid] = 0.0
         try:
-            code = await child.wait()
+            self.ended_at.append(await self._wait_for_end(child.pid))
+            self.cpu_seconds.append(read_cpu(child.pid) - self._cpu_before[child.pid])
         finally:
-            if child.returncode is None:
+            if child.poll() is None:
                 child.kill()
-                await child.wait()
-        self.ended_at.append(self._clock.monotonic())
+            code = child.wait()
         if code != 0:
             raise RuntimeError(f"the barrier of {pod.metadata.name} ended with {code}")
+
+    async def _wait_for_end(self, pid: int) -> float:
+        """Wait until a process has ended, which leaves it to be reaped; tell when that was."""
+        ended: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+        def note() -> None:
+            if not ended.done():
+                ended.set_result(self._clock.monotonic())
+
+        descriptor = os.pidfd_open(pid)
+        asyncio.get_running_loop().add_reader(descriptor, note)
+        try:
+            return await ended
+        finally:
+            asyncio.get_running_loop().remove_reader(descriptor)
+            os.close(descriptor)
 
     async def watch_roster(self) -> None:
         """Watch the attempt ConfigMap by name, as a barrier does, until it has a roster."""
@@ -97,9 +123,21 @@ class Release:
 
     async def release(self, pod: Pod) -> tuple[float, float]:
         """Give the last Pod its address; tell when that was sent and when it was answered."""
+        for pid in self._cpu_before:
+            self._cpu_before[pid] = read_cpu(pid)
         sent_at = self._clock.monotonic()
         await self._bench.start_pods([pod])
         return sent_at, self._clock.monotonic()
+
+
+def read_cpu(pid: int) -> float:
+    """Read the CPU seconds of a process of one thread, which may have ended; finer than ticks."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9
+
+
+def describe_cpu(seconds: list[float]) -> str:
+    """Render the median of what the barriers took."""
+    return f"{statistics.median(seconds) * 1000:.2f} ms" if seconds else "-"
 
 
 async def measure(bench: Bench, framework: str, size: int, mode: str, processes: int) -> None:
@@ -116,11 +154,14 @@ async def measure(bench: Bench, framework: str, size: int, mode: str, processes:
         for number in range(size - len(real)):
             tasks.create_task(release.watch_roster(), name=f"watch-{number}")
         await wait_for_watches(bench, open_before + size)
+        busy = read_machine().busy_seconds
         sent_at, answered_at = await release.release(last)
+    busy = read_machine().busy_seconds - busy
     waits = sorted(at - sent_at for at in release.ended_at)
     print(
         f"{size:6} {mode:>7}  processes {len(real):4}  PATCH answered {answered_at - sent_at:.3f} s"
-        f"  first {waits[0]:.3f}  p50 {statistics.median(waits):.3f}  last {waits[-1]:.3f} s",
+        f"  first {waits[0]:.3f}  p50 {statistics.median(waits):.3f}  last {waits[-1]:.3f} s"
+        f"  cpu: machine {busy:.2f} s, a barrier {describe_cpu(release.cpu_seconds)}",
         flush=True,
     )
 

@@ -57,8 +57,8 @@ class Access(NamedTuple):
         if not self.token_file:
             return self.token
         try:
-            with open(self.token_file, encoding="utf-8") as file:
-                return file.read().strip()
+            with open(self.token_file, "rb", buffering=0) as file:
+                return file.read().decode().strip()
         except (OSError, UnicodeDecodeError):
             return self.token  # in the middle of a rotation: the next request reads again
 

@@ -5,6 +5,7 @@ memory than all the rest of an agent. Not here: redirects, proxies, what a statu
 """
 
 import json
+import select
 import socket
 import zlib
 from typing import Any, Dict, NamedTuple, Optional
@@ -260,9 +261,13 @@ class Connection:
     def open(self) -> None:
         """Connect ahead of the first request, so that it need not wait for that.
 
+        A connection that the server has closed since is replaced.
+
         Raises:
             UnreachableError: It cannot; a request may try again.
         """
+        if self._socket is not None and _is_closed_by_peer(self._socket):
+            self.close()
         if self._socket is None:
             try:
                 self._connect()
@@ -282,10 +287,9 @@ class Connection:
 
     def _connect(self) -> None:
         access = self._access
-        # As bytes, because a str would make the resolver load the IDNA codec.
-        host = access.host.encode("ascii") if access.host.isascii() else access.host
         timeout = self._clock.to_machine(self._timeout_seconds)
-        plain = socket.create_connection((host, access.port), timeout)  # type: ignore[arg-type]
+        address = (_encode_host(access.host), access.port)
+        plain = socket.create_connection(address, timeout)
         self._socket = plain
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if not access.tls:
@@ -295,7 +299,8 @@ class Connection:
             context = access.build_tls_context()
         except AccessError as e:
             raise UnreachableError(str(e)) from e
-        self._socket = context.wrap_socket(plain, server_hostname=access.server_name or access.host)
+        name = _encode_host(access.server_name or access.host)
+        self._socket = context.wrap_socket(plain, server_hostname=name)
 
     def _render_request(self, method: str, path: str, body: Optional[bytes]) -> bytes:
         lines = [
@@ -339,6 +344,19 @@ class Connection:
             self.close()
             raise UnreachableError(f"{self._access.address}: {e}") from e
         return bytes(received)
+
+
+def _encode_host(host: str) -> Any:
+    """Give a host as bytes where it is ASCII: a str makes resolver and TLS load the IDNA codec."""
+    return host.encode("ascii") if host.isascii() else host
+
+
+def _is_closed_by_peer(opened: Any) -> bool:
+    """Tell it without reading: a TLS session's ticket may lie in the buffer, unread."""
+    poller = select.poll()
+    # Where the system cannot tell (it is Linux that can), the next request finds out.
+    poller.register(opened, getattr(select, "POLLRDHUP", 0))
+    return bool(poller.poll(0))
 
 
 def _gunzip(blob: bytes) -> bytes:

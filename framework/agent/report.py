@@ -51,4 +51,6 @@ def render_missing(progress: Progress) -> str:
 
 def make_printable(text: str) -> str:
     """Replace control characters: texts of the API server go to somebody's terminal."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "?" for c in text)

@@ -32,14 +32,18 @@ def write_termination_message(path: str, fields: Dict[str, Any]) -> bool:
     """Write the message; tell whether it worked. An agent does not fail for want of it.
 
     The file exists in a Pod, as a mount that cannot be renamed over, so it is opened for writing
-    in place; elsewhere it does not exist and is not created.
+    in place; elsewhere it does not exist and is not created. A kubelet makes it empty, and it is
+    cut only if it is not: a file that was cut is sent to the disk when it is closed (ext4), and a
+    gang's agents would all wait for that at one moment.
     """
     try:
-        flags = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(path, flags)
     except OSError:
         return False
     try:
+        if os.fstat(descriptor).st_size:
+            os.ftruncate(descriptor, 0)
         os.write(descriptor, render_termination_message(fields))
     except OSError:
         return False

@@ -318,15 +318,17 @@ def _role_from_wire(wire: Dict[str, Any]) -> RoleRoster:
     fingerprints = _typed(wire["fingerprints"], str)
     if len(addresses) != len(indexes) or len(fingerprints) != FINGERPRINT_LENGTH * len(indexes):
         raise RosterError("columns of role {!r} differ in length".format(wire["name"]))
-    more, attempt_ids = wire["moreAddresses"], wire["attemptIDs"]
+    # Sparse: most gangs have none of either, and all agents of a gang decode at one moment.
+    more, attempt_ids = _typed(wire["moreAddresses"], dict), _typed(wire["attemptIDs"], dict)
+    cuts = range(0, len(fingerprints), FINGERPRINT_LENGTH)
     members = tuple(
         Member(
             index,
-            (addresses[i], *_texts(more.get(str(index), []))),
-            fingerprints[i * FINGERPRINT_LENGTH : (i + 1) * FINGERPRINT_LENGTH],
-            _typed(attempt_ids.get(str(index), 0), int),
+            (address, *_texts(more.get(str(index), []))) if more else (address,),
+            fingerprints[cut : cut + FINGERPRINT_LENGTH],
+            _typed(attempt_ids.get(str(index), 0), int) if attempt_ids else 0,
         )
-        for i, index in enumerate(indexes)
+        for index, address, cut in zip(indexes, addresses, cuts)
     )
     completed = tuple(
         CompletedTask(int(index), _typed(state, str), _typed(address, str))

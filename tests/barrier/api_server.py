@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import json
 import queue
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -200,7 +201,7 @@ def make_framework(*tasks: dict[str, Any], number: int | None = None) -> dict[st
 class ApiServer:
     """The server's script: change the fields at any time, put watch events into ``events``."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self._framework: dict[str, Any] | None = make_framework()
         self._framework_changed = threading.Condition()
         self._version = 7
@@ -214,12 +215,15 @@ class ApiServer:
         self.requests: queue.Queue[str] = queue.Queue()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.script = self
+        self._scheme = "http" if context is None else "https"
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def framework(self) -> dict[str, Any] | None:
@@ -367,8 +371,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def run_api_server() -> Iterator[ApiServer]:
-    server = ApiServer()
+def run_api_server(context: ssl.SSLContext | None = None) -> Iterator[ApiServer]:
+    server = ApiServer(context)
     try:
         yield server
     finally:

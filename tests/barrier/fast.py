@@ -59,5 +59,9 @@ def run_barrier(env: Mapping[str, str]) -> tuple[int, float]:
     """Run it to its end: (exit code, its own seconds)."""
     clock = FastClock()
     started_at = clock.monotonic()
-    code = Run(env, clock).run()
+    barrier = Run(env, clock)
+    try:
+        code = barrier.run()
+    finally:
+        barrier.close()
     return code, clock.monotonic() - started_at

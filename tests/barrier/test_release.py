@@ -1,5 +1,7 @@
 """What happens between the decision and the files."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +9,12 @@ import pytest
 
 from barrier.config import Config, load_config
 from barrier.decision import Pass
-from barrier.release import ReleaseError, check_working_dir, release, wants_framework_json
+from barrier.release import ReleaseError, prepare_injector, release, wants_framework_json
 from barrier.report import Reporter
 from framework.agent.exitcodes import ExitCode
 from framework.agent.framework_roster import FrameworkView, build_view
 from framework.agent.gang import PUBLISHED
 from framework.agent.health import Health, SourceState
-from framework.api.roster import Roster
 from tests.barrier.api_server import make_framework, make_roster, make_task
 from tests.barrier.test_decision import ENV
 from tests.barrier.test_waiting import VirtualClock
@@ -58,12 +59,19 @@ def make_config(tmp_path: Path, **env: str) -> Config:
 
 
 def run_release(
-    config: Config, frameworks: ScriptedFrameworks, roster: Roster | None = None
+    config: Config,
+    frameworks: ScriptedFrameworks,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
     clock = VirtualClock()
     reporter = Reporter(0.0, 10.0, is_json=False)
-    passed = Pass(roster or make_roster(), PUBLISHED)
-    release(config, clock, frameworks, passed, reporter)
+    passed = Pass(make_roster(), PUBLISHED)
+    injector_file = prepare_injector(config.working_dir)
+    try:
+        meanwhile()
+        release(config, clock, frameworks, passed, reporter, injector_file)
+    finally:
+        injector_file.discard()
 
 
 def test_release_cache_lags_asks_for_the_newest(tmp_path: Path) -> None:
@@ -136,14 +144,35 @@ def test_wants_framework_json_auto_is_for_small_gangs_or_without_a_roster(tmp_pa
     assert wants_framework_json(asked, 101, is_published=True)
 
 
-def test_release_volume_broken_names_the_directory(tmp_path: Path) -> None:
-    config = make_config(tmp_path, BARRIER_WORKING_DIR=str(tmp_path / "gone"))
+def test_release_volume_gone_meanwhile_names_the_directory(tmp_path: Path) -> None:
+    volume = tmp_path / "gone"
+    config = make_config(tmp_path, BARRIER_WORKING_DIR=str(volume))
     with pytest.raises(ReleaseError) as caught:
-        run_release(config, ScriptedFrameworks(make_framework()))
+        run_release(config, ScriptedFrameworks(make_framework()), lambda: shutil.rmtree(volume))
     assert caught.value.fail.exit_code is ExitCode.UNKNOWN
-    assert str(tmp_path / "gone") in caught.value.fail.message
+    assert str(volume) in caught.value.fail.message
 
 
-def test_check_working_dir_missing_is_made(tmp_path: Path) -> None:
-    check_working_dir(str(tmp_path / "a" / "b"))
-    assert (tmp_path / "a" / "b").is_dir()
+def test_release_volume_emptied_meanwhile_writes_both_files(tmp_path: Path) -> None:
+    def empty() -> None:
+        for path in tmp_path.iterdir():
+            path.unlink()
+
+    run_release(make_config(tmp_path), ScriptedFrameworks(make_framework()), empty)
+    assert list_names(tmp_path) == ["framework.json", "injector.sh"]
+    assert (tmp_path / "injector.sh").stat().st_mode & 0o777 == 0o755
+
+
+def test_prepare_injector_directory_missing_is_made(tmp_path: Path) -> None:
+    injector_file = prepare_injector(str(tmp_path / "a" / "b"))
+    assert not (tmp_path / "a" / "b" / "injector.sh").exists()
+    injector_file.discard()
+    assert list_names(tmp_path / "a" / "b") == []
+
+
+def test_prepare_injector_no_directory_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ReleaseError) as caught:
+        prepare_injector(str(tmp_path / "file"))
+    assert caught.value.fail.exit_code is ExitCode.UNKNOWN
+    assert str(tmp_path / "file") in caught.value.fail.message

@@ -16,6 +16,7 @@ from framework.agent.framework_roster import FrameworkView, build_view
 from framework.agent.health import Health, SourceState, advance
 from framework.agent.permission import Permission
 from framework.agent.sources import AttemptConfigMap, parse_configmap
+from framework.api.roster import Progress
 from tests.barrier.api_server import make_configmap, make_framework, make_roster
 from tests.barrier.test_decision import ENV, QUORUM
 
@@ -51,6 +52,7 @@ class World:
         self.framework_next: dict[str, Any] | None = None
         self.is_review_denied: bool | None = True
         self.reads: list[float] = []
+        self.prepared_at: list[float] = []
         self.retry_after_seconds = 0.0
         self.configmaps = _ConfigMaps(self)
         self.frameworks = _Frameworks(self)
@@ -111,7 +113,7 @@ class _Frameworks(_Watched):
         pass
 
     def prepare(self) -> None:
-        pass
+        self._world.prepared_at.append(self._world.clock.now - 1000.0)
 
     def read(self, *, is_cached: bool = True) -> None:
         assert is_cached
@@ -161,6 +163,24 @@ def test_wait_api_lost_at_the_end_exits_1() -> None:
     assert isinstance(decision, Fail)
     assert decision.exit_code is ExitCode.UNKNOWN
     assert world.reads, "the Framework was tried too"
+
+
+@pytest.mark.parametrize(
+    ("total", "times"),
+    [pytest.param(100, [0.5, 40.5], id="small"), pytest.param(101, [0.5], id="large")],
+)
+def test_wait_connects_for_the_release_anew_while_the_gang_comes_nearer(
+    total: int, times: list[float]
+) -> None:
+    """The API server closes a connection that nobody uses, long before a slow gang is there."""
+
+    def script(world: World, now: float) -> None:
+        configmap = parse_configmap(make_configmap(missing="Pending"))
+        ready = 1 if now <= 40.0 else 2
+        world.configmap = configmap._replace(progress=Progress(ready, total, ()))
+
+    _, _, world = wait(script, BARRIER_CHECK_TIMEOUT_SEC="60", BARRIER_FRAMEWORK_JSON="on")
+    assert world.prepared_at == times
 
 
 def test_wait_framework_gone_exits_210_after_30_seconds() -> None:

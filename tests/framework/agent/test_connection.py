@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import select
 import shutil
 import socket
 import ssl
@@ -254,6 +255,34 @@ def test_open_ahead_makes_the_next_request_wait_for_no_connection() -> None:
         number = connection.get_file_number()
         assert connection.fetch("GET", "/a").body == b"{}"
         assert connection.get_file_number() == number
+
+
+def test_open_after_the_server_closed_it_connects_anew() -> None:
+    """A kube-apiserver closes a connection after 32 s on which no request came."""
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    with serve([], [reply]) as (_, connection):
+        connection.open()
+        select.select([connection.get_file_number()], [], [], 5.0)
+        connection.open()
+        # Unlike ``fetch`` this tries one connection only.
+        assert connection.start("GET", "/a").status == 200
+
+
+def test_open_again_over_tls_keeps_a_connection_with_an_unread_ticket(certificate: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    server = RawServer([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"], context=context)
+    access = Access("127.0.0.1", server.port, tls=True, ca_file=str(certificate / "cert.pem"))
+    connection = Connection(access, AgentClock(), 5.0)
+    try:
+        connection.open()
+        assert select.select([connection.get_file_number()], [], [], 5.0)[0], "the ticket"
+        connection.open()
+        # The server takes one connection, so a second would wait in vain.
+        assert connection.start("GET", "/a").status == 200
+    finally:
+        connection.close()
+        server.close()
 
 
 def test_fetch_tls_stranger_is_refused(certificate: Path, tmp_path: Path) -> None:

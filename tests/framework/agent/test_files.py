@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from framework.agent.exitcodes import ExitCode
-from framework.agent.files import write_atomically
+from framework.agent.files import PreparedFile, write_atomically
 from framework.agent.termination import render_termination_message, write_termination_message
 
 
@@ -53,6 +53,25 @@ def test_write_atomically_interrupted_leaves_nothing(
     assert (tmp_path / "f").read_text() == "old"
 
 
+def test_prepared_file_appears_when_it_is_filled(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("old")
+    prepared = PreparedFile(str(path), 0o755)
+    assert path.read_text() == "old"
+    prepared.fill(b"new")
+    prepared.discard()
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o7777 == 0o755
+    assert os.listdir(tmp_path) == ["f"]  # noqa: PTH208
+
+
+def test_prepared_file_discarded_leaves_nothing(tmp_path: Path) -> None:
+    prepared = PreparedFile(str(tmp_path / "f"), 0o644)
+    prepared.discard()
+    prepared.discard()
+    assert os.listdir(tmp_path) == []  # noqa: PTH208
+
+
 def test_render_termination_message_is_bounded_json() -> None:
     missing = [{"role": "worker", "index": i, "reason": "\u2028" * 200} for i in range(10)]
     fields = {"exitCode": 201, "message": "é" * 9000, "missing": missing}
@@ -66,6 +85,25 @@ def test_write_termination_message_absent_file_is_not_made(tmp_path: Path) -> No
     assert not (tmp_path / "log").exists()
     (tmp_path / "log").write_text("something much longer than before")
     assert write_termination_message(str(tmp_path / "log"), {"a": 1})
+    assert json.loads((tmp_path / "log").read_text()) == {"a": 1}
+
+
+def test_write_termination_message_empty_file_is_not_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ext4 sends a file that was cut to the disk when it is closed: much of a gang's release."""
+    (tmp_path / "log").touch()
+    opened_with: list[int] = []
+    real_open = os.open
+
+    def note_flags(path: str, flags: int) -> int:
+        opened_with.append(flags)
+        return real_open(path, flags)
+
+    monkeypatch.setattr(os, "open", note_flags)
+    monkeypatch.delattr(os, "ftruncate")
+    assert write_termination_message(str(tmp_path / "log"), {"a": 1})
+    assert [flags & os.O_TRUNC for flags in opened_with] == [0]
     assert json.loads((tmp_path / "log").read_text()) == {"a": 1}
 
 

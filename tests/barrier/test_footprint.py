@@ -1,0 +1,57 @@
+"""What a passing barrier loads: its resident set is what a gang's release takes longest to free."""
+
+import re
+import ssl
+from pathlib import Path
+
+from tests.barrier.api_server import make_configmap, make_roster, run_api_server
+from tests.barrier.conftest import Starter
+from tests.framework.agent.test_connection import make_certificate
+
+# Each costs memory and time in every Pod of a gang, for something that a passing barrier needs not.
+NEEDLESS = {
+    "asyncio",
+    "concurrent",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "email",
+    "encodings.idna",
+    "gzip",
+    "http",
+    "inspect",
+    "ipaddress",
+    "kubernetes",
+    "logging",
+    "queue",
+    "random",
+    "stringprep",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "traceback",
+    "unicodedata",
+    "urllib",
+    "uuid",
+    "yaml",
+    "framework.agent.kubeconfig",
+    "framework.api.codec",
+    "framework.api.gojson",
+    "framework.api.types",
+    "framework.kube",
+}
+
+
+def test_passing_barrier_over_tls_loads_nothing_needless(start: Starter, tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path / "tls")
+    (tmp_path / "account" / "ca.crt").write_bytes((certificate / "cert.pem").read_bytes())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    with run_api_server(context) as server:
+        server.add(make_configmap(make_roster()))
+        barrier = start(KUBE_APISERVER_ADDRESS=server.address, PYTHONPROFILEIMPORTTIME="1")
+        assert barrier.wait() == 0
+    loaded = set(re.findall(r"^import time:.*\| +(\S+)$", barrier.text, re.MULTILINE))
+    assert {"ssl", "barrier.app"} <= loaded
+    parents = {name.rpartition(".")[0] for name in loaded}
+    assert not (loaded | parents) & NEEDLESS
