@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import NoReturn
 
@@ -82,18 +82,11 @@ class Run:
         self._termination_log = env.get(constants.TERMINATION_LOG_ENV) or constants.TERMINATION_LOG
 
     def run(self) -> int:
-        """Run to the exit code."""
-        try:
-            return self._run()
-        except SignalledError as e:
-            return self._end_by_signal(e.number)
+        """Run to the exit code.
 
-    def close(self) -> None:
-        """Close the connections. A program leaves them to its end, which closes them at once."""
-        if self._sources is not None:
-            self._sources.close()
-
-    def _run(self) -> int:
+        Raises:
+            SignalledError: A signal came; ``end_by_signal`` says so.
+        """
         try:
             passed = self._pass()
         except ConfigError as e:
@@ -105,6 +98,21 @@ class Run:
         except ReleaseError as e:
             return self._fail(e.fail)
         return self._fail(passed) if isinstance(passed, Fail) else self._succeed(passed)
+
+    def end_by_signal(self, number: int) -> int:
+        """Say which signal ended it; return its exit code."""
+        name = signal.Signals(number).name
+        self._reporter.say(f"ended by {name}", "error")
+        waited = self._clock.monotonic() - self._started_at
+        code = _SIGNAL_EXIT_BASE + number
+        fields = build_termination_fields(code, name, f"ended by {name}", waited, 0)
+        write_termination_message(self._termination_log, fields)
+        return code
+
+    def close(self) -> None:
+        """Close the connections. A program leaves them to its end, which closes them at once."""
+        if self._sources is not None:
+            self._sources.close()
 
     def _pass(self) -> Roster | Fail:
         config = load_config(self._env)
@@ -168,21 +176,15 @@ class Run:
         write_termination_message(self._termination_log, add_progress(fields, fail.progress))
         return fail.exit_code.value
 
-    def _end_by_signal(self, number: int) -> int:
-        name = signal.Signals(number).name
-        self._reporter.say(f"ended by {name}", "error")
-        waited = self._clock.monotonic() - self._started_at
-        code = _SIGNAL_EXIT_BASE + number
-        fields = build_termination_fields(code, name, f"ended by {name}", waited, 0)
-        write_termination_message(self._termination_log, fields)
-        return code
-
 
 def _raise_signalled(number: int, _frame: FrameType | None) -> NoReturn:
-    # One is enough: a second would interrupt the way out.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _heed_signals(signal.SIG_IGN)  # one is enough: a second would interrupt the way out
     raise SignalledError(number)
+
+
+def _heed_signals(handler: Callable[[int, FrameType | None], NoReturn] | signal.Handlers) -> None:
+    signal.signal(signal.SIGTERM, handler)
+    signal.signal(signal.SIGINT, handler)
 
 
 def run(arguments: list[str], barrier: Run) -> int:
@@ -196,10 +198,14 @@ def run(arguments: list[str], barrier: Run) -> int:
     if arguments:
         sys.stderr.write(f"barrier: unknown argument {arguments[0]!r}\n{_USAGE}")
         return _USAGE_EXIT
-    # As PID 1 of its container the barrier would not even notice SIGTERM without a handler.
-    signal.signal(signal.SIGTERM, _raise_signalled)
-    signal.signal(signal.SIGINT, _raise_signalled)
-    return barrier.run()
+    try:
+        # As PID 1 of its container the barrier would not even notice SIGTERM without a handler.
+        _heed_signals(_raise_signalled)
+        code = barrier.run()
+        _heed_signals(signal.SIG_IGN)  # what it has said of its end holds
+    except SignalledError as e:
+        return barrier.end_by_signal(e.number)
+    return code
 
 
 def main() -> NoReturn:

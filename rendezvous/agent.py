@@ -146,8 +146,10 @@ class Agent:
 
     def _is_settled(self, sight: Sight, shown: Shown) -> bool:
         """Tell whether there is nothing to do: no news, and no other agent has come further."""
-        is_seen = self._has_applied and not is_news(sight, shown)
-        return is_seen and self._writer.find_last_number() <= shown.number
+        if not self._has_applied or is_news(sight, shown):
+            return False
+        is_overtaken = self._writer.find_last_number() > shown.number
+        return not is_overtaken or self._restore() is None  # None: by nobody of ours
 
     def _apply_reachable(self, sight: Sight) -> None:
         obstacle = ""

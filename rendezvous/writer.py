@@ -28,7 +28,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 from framework.agent.clock import AgentClock
 from framework.agent.files import write_atomically
-from framework.api.roster import RosterError, decode_roster, encode_roster
+from framework.api.roster import decode_roster, encode_roster
 from rendezvous.renderers.rendered import RenderedFile
 from rendezvous.selection import Shown
 
@@ -118,10 +118,12 @@ class Writer:
 
     def read_shown(self) -> Optional[Shown]:
         """Read what is in force; None if nothing is, or nobody knows what."""
-        name = self._read_current()
-        shown = self._read_state(name) if name else None
-        is_overtaken = shown is None and self._read_link() != name
-        return self.read_shown() if is_overtaken else shown
+        while True:
+            name = self._read_current()
+            shown = self._read_state(name) if name else None
+            # Else newer ones came into force and this one was removed meanwhile.
+            if shown is not None or self._read_current() == name:
+                return shown
 
     def read_generation(self, number: int) -> Optional[Shown]:
         """Read an older generation, if it is still there."""
@@ -245,7 +247,7 @@ class Writer:
             state = json.loads(text)
             roster = decode_roster(base64.b64decode(state["roster"]))
             return Shown(roster, str(state["source"]), int(state["sourceGeneration"]))
-        except (RosterError, ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None  # written by nobody of ours: as if nothing were there
 
     def _read_text(self, name: str, limit: int) -> str:

@@ -71,8 +71,8 @@ class InjectionOptions:
 def inject_all(documents: Sequence[Object], options: InjectionOptions) -> list[Object]:
     """Build the objects to apply of a file: its own, and what its Frameworks need.
 
-    An object of ours that an earlier injection left in the file is written anew; one of the
-    user's own stays.
+    An object of ours that an earlier injection left in the file is written anew, or left out if
+    nobody needs it any more; one of the user's own stays.
 
     Raises:
         InjectionError: a role cannot take the agents.
@@ -83,6 +83,10 @@ def inject_all(documents: Sequence[Object], options: InjectionOptions) -> list[O
         for document, is_framework in zip(documents, frameworks, strict=True)
     ]
     ours = {_identify(body) for bodies in built if len(bodies) > 1 for body in bodies[:-1]}
+    for document, is_framework in zip(documents, frameworks, strict=True):
+        if is_framework:
+            # Also the right to drain, of a Framework that drains no more.
+            ours |= {_identify(body) for body in _build_rights(document, [], drains=True)}
     theirs = {
         _identify(document)
         for document, is_framework in zip(documents, frameworks, strict=True)

@@ -197,7 +197,7 @@ class Connection:
             while head.status // 100 == 1:
                 head = self._read_head(deadline)
             self._body = BodyDecoder(head)
-        except OSError as e:
+        except (OSError, ValueError) as e:  # ValueError: no host can have such a name
             self.close()
             raise UnreachableError(f"{self._access.address}: {e}") from e
         except UnreachableError:
@@ -271,8 +271,7 @@ class Connection:
         if self._socket is None:
             try:
                 self._connect()
-            except OSError as e:
-                self.close()
+            except (OSError, ValueError) as e:
                 raise UnreachableError(f"{self._access.address}: {e}") from e
 
     def get_file_number(self) -> int:
@@ -290,17 +289,22 @@ class Connection:
         timeout = self._clock.to_machine(self._timeout_seconds)
         address = (_encode_host(access.host), access.port)
         plain = socket.create_connection(address, timeout)
-        self._socket = plain
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if not access.tls:
-            return
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # Kept only when it is whole: what goes over it holds the token.
+            self._socket = self._secure(plain) if access.tls else plain
+        except BaseException:
+            plain.close()
+            raise
+
+    def _secure(self, plain: socket.socket) -> Any:
         try:
             # Built anew for each connection: the CA may have been rotated.
-            context = access.build_tls_context()
+            context = self._access.build_tls_context()
         except AccessError as e:
             raise UnreachableError(str(e)) from e
-        name = _encode_host(access.server_name or access.host)
-        self._socket = context.wrap_socket(plain, server_hostname=name)
+        name = _encode_host(self._access.server_name or self._access.host)
+        return context.wrap_socket(plain, server_hostname=name)
 
     def _render_request(self, method: str, path: str, body: Optional[bytes]) -> bytes:
         lines = [
@@ -347,8 +351,8 @@ class Connection:
 
 
 def _encode_host(host: str) -> Any:
-    """Give a host as bytes where it is ASCII: a str makes resolver and TLS load the IDNA codec."""
-    return host.encode("ascii") if host.isascii() else host
+    """Give a host as DNS has it: a str makes resolver and TLS load the IDNA codec always."""
+    return host.encode("ascii" if host.isascii() else "idna")
 
 
 def _is_closed_by_peer(opened: Any) -> bool:

@@ -33,9 +33,10 @@ class PreparedFile:
         """
         self._path = path
         self._temporary = f"{path}.{os.urandom(6).hex()}.tmp"
+        self._descriptor = -1
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._descriptor = os.open(self._temporary, flags, 0o600)
         try:
+            self._descriptor = os.open(self._temporary, flags, 0o600)
             os.fchmod(self._descriptor, mode)
         except BaseException:
             self.discard()

@@ -4,6 +4,7 @@ By a faster clock where a fault lasts for long. Rows of the fault matrix are nam
 """
 
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -168,6 +169,7 @@ KILLER = (
 import os, signal, sys
 left = int(sys.argv[1])
 is_after = sys.argv[2] == "after"
+number = signal.Signals[sys.argv[3]]
 def wrap(name):
     real = getattr(os, name)
     def call(*args, **kwargs):
@@ -175,10 +177,10 @@ def wrap(name):
         is_ours = name != "open" or ".tmp" in str(args[0])
         left -= is_ours
         if left == 0 and is_ours and not is_after:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
         result = real(*args, **kwargs)
         if left == 0 and is_ours and is_after:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), number)
         return result
     setattr(os, name, call)
 for name in CALLS:
@@ -188,6 +190,11 @@ from barrier.app import main
 main()
 """
 )
+
+
+def run_killer(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-c", KILLER, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, check=False)
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -200,13 +207,7 @@ def test_killed_at_every_call_on_the_volume_leaves_whole_files(
     whole: dict[str, bytes] = {}
     work = tmp_path / "work"
     for number in range(1, 2 * len(CALLS) + 2):
-        done = subprocess.run(
-            [sys.executable, "-c", KILLER, str(number), moment],
-            cwd=ROOT,
-            env=env,
-            capture_output=True,
-            check=False,
-        )
+        done = run_killer(env, str(number), moment, "SIGKILL")
         for file in work.iterdir():
             if not file.name.endswith(".tmp"):
                 assert file.read_bytes() == whole.setdefault(file.name, file.read_bytes())
@@ -216,6 +217,49 @@ def test_killed_at_every_call_on_the_volume_leaves_whole_files(
         assert done.returncode == -9
     assert number == 2 * len(CALLS) + 1, "it was killed at each call, and ends by itself then"
     assert sorted(whole) == ["framework.json", "injector.sh"]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_terminated_at_every_call_on_the_volume_leaves_nothing_half_made(
+    server: ApiServer, env: dict[str, str], tmp_path: Path, moment: str
+) -> None:
+    server.framework = make_framework()
+    server.forbidden = {"configmaps"}
+    for number in range(1, 2 * len(CALLS) + 2):
+        done = run_killer(env, str(number), moment, "SIGTERM")
+        assert list((tmp_path / "work").glob("*.tmp")) == []
+        assert json.loads((tmp_path / "termination").read_text())["exitCode"] == done.returncode
+        if done.returncode == 0:
+            break
+        assert done.returncode == 143
+    assert number == 2 * len(CALLS) + 1, "it was ended at each call, and ends by itself then"
+
+
+TERMINATED_AT = """
+import os, signal, sys
+import barrier.app as app
+owner, name = {"start": (app.Run, "run"), "end": (os, "_exit")}[sys.argv[1]]
+real = getattr(owner, name)
+def call(*args):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return real(*args)
+setattr(owner, name, call)
+sys.argv = ["barrier"]
+app.main()
+"""
+
+
+@pytest.mark.parametrize(("moment", "code"), [("start", 143), ("end", 0)])
+def test_terminated_at_the_edges_ends_as_it_says(
+    server: ApiServer, env: dict[str, str], tmp_path: Path, moment: str, code: int
+) -> None:
+    """Before anything was done, and after everything was: no traceback, no other exit code."""
+    server.add(make_configmap(make_roster()))
+    command = [sys.executable, "-c", TERMINATED_AT, moment]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code
+    assert json.loads((tmp_path / "termination").read_text())["exitCode"] == code
 
 
 def build_mount(options: str, target: Path) -> tuple[str, ...]:

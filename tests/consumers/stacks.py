@@ -60,6 +60,9 @@ def run_program(
             program.wait(timeout)
         except subprocess.TimeoutExpired:
             pytest.fail(f"no end in {timeout:g} s: {explain(_stop(program, out, err))}")
+        except BaseException:  # the test itself is ended: by its limit, or by whoever started it
+            _stop(program, out, err)
+            raise
         return _collect(program, out, err)
 
 

@@ -1,5 +1,7 @@
 """What a log of CI tells of a program that failed; needs no stack."""
 
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -25,5 +27,25 @@ def test_program_that_failed_is_explained_by_code_and_both_outputs(tmp_path: Pat
 def test_program_is_over_while_what_it_started_still_writes(tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
     script = "while [ -e gate ]; do sleep 0.1; done & echo over"
-    assert run_program(["sh", "-c", script], tmp_path).stdout == "over\n"
-    (tmp_path / "gate").unlink()
+    try:
+        assert run_program(["sh", "-c", script], tmp_path).stdout == "over\n"
+    finally:
+        (tmp_path / "gate").unlink()
+
+
+def test_program_of_a_test_that_is_ended_is_ended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    real = subprocess.Popen.wait
+
+    def interrupt(program: "subprocess.Popen[bytes]", timeout: float | None = None) -> int:
+        if started:
+            return real(program, timeout)
+        started.append(program)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_program(["sleep", "600"], tmp_path)
+    assert started[0].returncode == -signal.SIGTERM

@@ -240,6 +240,21 @@ def test_agent_that_lagged_behind_the_other_catches_up_with_the_same_gang(
     assert world.events == [("changed", 0, 1)]
 
 
+def test_generation_that_no_agent_wrote_is_nothing_to_catch_up_with(
+    world: World, tmp_path: Path
+) -> None:
+    """A process of the Pod may write into the volume; the API server shall not hear of it."""
+    world.take(gang(2, 1))
+    (tmp_path / "gen-9").mkdir()
+    (tmp_path / "current").unlink()
+    (tmp_path / "current").symlink_to("gen-9")
+    world.settle(60)
+    assert world.acknowledged == [1]
+    world.take(gang(3, 2))
+    assert (tmp_path / "current").readlink().name == "gen-10"
+    assert world.acknowledged == [1, 2]
+
+
 def test_two_agents_at_once_leave_no_reader_without_a_generation(tmp_path: Path) -> None:
     worlds = [World(tmp_path, Settings(debounce_seconds=0.0)) for _ in range(2)]
     worlds[0].take(gang(2, 1))

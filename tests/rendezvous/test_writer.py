@@ -1,6 +1,7 @@
 """The writer: whatever kills it, and whenever, a reader finds one whole generation."""
 
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -87,6 +88,46 @@ def test_link_to_a_generation_that_is_gone_counts_as_none(tmp_path: Path) -> Non
     write(tmp_path, 1)
     shutil.rmtree(tmp_path / "gen-1")
     assert Writer(str(tmp_path)).find_last_number() == 0
+    assert Writer(str(tmp_path)).read_shown() is None
+
+
+def test_reader_whose_generation_is_removed_before_its_state_is_read_finds_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between finding the generation in force and reading it, two newer ones come into force."""
+    write(tmp_path, 1)
+    real = os.path.isdir
+
+    def look_and_fall_behind(path: str) -> bool:
+        is_there = real(path)
+        monkeypatch.setattr(os.path, "isdir", real)
+        write(tmp_path, 2)
+        write(tmp_path, 3)
+        return is_there
+
+    monkeypatch.setattr(os.path, "isdir", look_and_fall_behind)
+    assert Writer(str(tmp_path)).read_shown() == build_shown(3)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(r".+", "[" * 100_000, id="too deep"),
+        pytest.param(r".+", "[]", id="a list"),
+        pytest.param(r'"sourceGeneration": 1', '"sourceGeneration": Infinity', id="endless"),
+        pytest.param(r'"sourceGeneration": 1', '"sourceGeneration": null', id="no number"),
+    ],
+)
+def test_state_that_is_nobodys_of_ours_counts_as_none(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    write(tmp_path, 1)
+    path = tmp_path / "gen-1" / ".agent.json"
+    text, count = re.subn(before, after, path.read_text())
+    path.unlink()
+    path.write_text(text)
+    assert count == 1
+    assert Writer(str(tmp_path)).read_shown() is None
 
 
 def read_whole(volume: Path) -> int:

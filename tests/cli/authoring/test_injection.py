@@ -203,6 +203,22 @@ def test_inject_objects_of_two_frameworks_never_share_a_name() -> None:
     assert len(set(names)) == len(names)
 
 
+def test_inject_again_takes_back_the_right_to_drain_where_nobody_drains_any_more() -> None:
+    objects = inject_all([build(drain={"timeoutSec": 30})], InjectionOptions())
+    assert "frameworkbarrier-job:drain" in {body["metadata"]["name"] for body in objects}
+    del objects[-1]["spec"]["taskRoles"][0]["drain"]
+
+    again = inject_all(objects, InjectionOptions())
+
+    kinds = [(body["kind"], body["metadata"]["name"]) for body in again]
+    assert kinds == [
+        ("ServiceAccount", "frameworkbarrier-job"),
+        ("Role", "frameworkbarrier-job"),
+        ("RoleBinding", "frameworkbarrier-job"),
+        ("Framework", "job"),
+    ]
+
+
 def test_inject_agents_that_nobody_waits_for_do_not_acknowledge() -> None:
     def get_setting(framework: dict[str, Any]) -> list[str]:
         spec = get_spec(inject(framework, InjectionOptions()))

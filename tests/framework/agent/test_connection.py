@@ -297,6 +297,48 @@ def test_fetch_tls_stranger_is_refused(certificate: Path, tmp_path: Path) -> Non
         fetch_over_tls(certificate, broken)
 
 
+def test_open_without_a_readable_ca_leaves_no_connection_in_the_clear(tmp_path: Path) -> None:
+    """What connects ahead may fail unheard; the token must not follow without TLS."""
+    server = RawServer([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"])
+    missing = str(tmp_path / "ca.crt")
+    access = Access("127.0.0.1", server.port, tls=True, token="secret", ca_file=missing)
+    connection = Connection(access, AgentClock(), 5.0)
+    try:
+        for connect in (connection.open, lambda: connection.fetch("GET", "/a")):
+            with pytest.raises(UnreachableError, match=r"ca\.crt"):
+                connect()
+            assert connection.get_file_number() == -1
+    finally:
+        connection.close()
+        server.close()
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("host", "server_name"),
+    [
+        pytest.param("\u00fc" * 70, "", id="host too long"),
+        pytest.param("\udcff", "", id="host of no text"),
+        pytest.param("127.0.0.1", "\u00fc" * 70, id="name too long"),
+        pytest.param("127.0.0.1", ".kube", id="name with a leading dot"),
+    ],
+)
+def test_name_that_no_host_can_have_is_unreachable(
+    certificate: Path, host: str, server_name: str
+) -> None:
+    ca_file = str(certificate / "cert.pem")
+    server = RawServer([], [])
+    access = Access(host, server.port, tls=True, ca_file=ca_file, server_name=server_name)
+    connection = Connection(access, AgentClock(), 5.0)
+    try:
+        for connect in (connection.open, lambda: connection.fetch("GET", "/a")):
+            with pytest.raises(UnreachableError):
+                connect()
+            assert connection.get_file_number() == -1
+    finally:
+        server.close()
+
+
 def test_fetch_tls_unverified_only_when_asked_for(certificate: Path) -> None:
     access = Access("127.0.0.1", 0, tls=True, verify=False)
     assert fetch_over_tls(certificate, access) == b"{}"
