@@ -26,7 +26,7 @@ async def apply_all(client: KubeClient, manifests: Manifests, *, replaces: bool)
     """Apply everything and return the Frameworks as stored, in the order of the files.
 
     Raises:
-        CliError: a Framework exists and may not be replaced.
+        CliError: a Framework exists and may not be replaced, or there is no such namespace.
         KubeError: the server refused; nothing of ours is left.
     """
     await _clear_names(client, manifests.frameworks, replaces=replaces)
@@ -36,7 +36,7 @@ async def apply_all(client: KubeClient, manifests: Manifests, *, replaces: bool)
             await _apply_supporting(client, manifest, undos)
         created = []
         for manifest in manifests.frameworks:
-            stored = await _create(client, manifest)
+            stored = await _create_framework(client, manifest)
             undos.append(_build_deletion(client, manifest, stored))
             created.append(stored)
     except BaseException:
@@ -74,7 +74,7 @@ def _check_served(error: NotFoundError) -> None:
     if error.body is not None and details.get("name"):
         return
     raise CliError(
-        ExitCode.FAILED,
+        ExitCode.USAGE,
         "this cluster does not know Frameworks: install the CRD (deploy/base/crd.yaml) and the "
         "controller, or run on this machine with --local",
     ) from error
@@ -99,22 +99,37 @@ async def _wait_gone(client: KubeClient, manifest: Manifest) -> None:
                 await asyncio.sleep(_POLL_SECONDS)
     except TimeoutError as e:
         raise CliError(
-            ExitCode.FAILED,
+            ExitCode.USAGE,
             f"{manifest.title}: the old one is not gone after {_GONE_SECONDS:.0f} s; look at its "
             "Pods' finalizers and at the controller",
         ) from e
 
 
-async def _create(client: KubeClient, manifest: Manifest) -> Object:
+async def _create_framework(client: KubeClient, manifest: Manifest) -> Object:
     try:
-        return await client.create(manifest.resource, manifest.namespace, manifest.body)
+        return await _create(client, manifest)
     except AlreadyExistsError as e:
         raise CliError(ExitCode.USAGE, _explain_existing(manifest)) from e
 
 
+async def _create(client: KubeClient, manifest: Manifest) -> Object:
+    try:
+        return await client.create(manifest.resource, manifest.namespace, manifest.body)
+    except NotFoundError as e:
+        details = (e.body or {}).get("details") or {}
+        if details.get("kind") != NAMESPACES.plural:
+            raise
+        raise CliError(
+            ExitCode.USAGE,
+            f"{manifest.source}: metadata.namespace: there is no namespace "
+            f"{manifest.namespace!r}: create it (kubectl create namespace {manifest.namespace}), "
+            "or take another one with --namespace",
+        ) from e
+
+
 async def _apply_supporting(client: KubeClient, manifest: Manifest, undos: list[_Undo]) -> None:
     try:
-        stored = await client.create(manifest.resource, manifest.namespace, manifest.body)
+        stored = await _create(client, manifest)
     except AlreadyExistsError:
         if manifest.resource is NAMESPACES:
             return

@@ -24,6 +24,8 @@ _STYLES = {
     "Pending": "yellow",
     "Retrying": "yellow",
 }
+# Without a note they say no more than the line of the gang.
+_PLAIN_STATES = frozenset({"Waiting", "Ending"})
 _HEADER = ("TASK", "STATE", "ATTEMPT", "CODE", "NOTE")
 # Above so many Tasks a terminal shows a count for each state, and the Tasks that need a look.
 _MANY_TASKS = 40
@@ -124,8 +126,7 @@ class Display:
         text = _describe(gang.state, gang.attempt, gang.note)
         self._print_change(gang.name, "", row, elapsed_seconds, text)
         for line in gang.tasks:
-            if line.state == "Waiting" and not line.note:
-                # It says no more than the line before it.
+            if line.state in _PLAIN_STATES and not line.note:
                 continue
             row = (line.state, str(line.attempt), line.note)
             text = _describe(line.state, line.attempt, line.note)

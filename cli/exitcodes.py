@@ -12,9 +12,9 @@ class ExitCode(IntEnum):
     """For ``run``: a Framework failed, was stopped or deleted. For ``lint``: something was found.
     Else: what was asked for is not there."""
     USAGE = 2
-    """Bad usage or input; nothing was applied."""
+    """Bad usage or input, or a cluster that it does not fit; nothing was applied."""
     UNREACHABLE = 3
-    """The API server cannot be reached, or does not let us in."""
+    """The API server cannot be reached, does not let us in, or fails."""
     TIMEOUT = 4
     """``--timeout`` passed; the Frameworks were stopped."""
     INTERRUPTED = 130

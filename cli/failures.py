@@ -17,7 +17,8 @@ from framework.kube.resources import PODS, Object
 
 logger = logging.getLogger(__name__)
 
-_LINES = 15
+SHOWN_LINES = 15
+"""How much of the end of a log is shown."""
 _TIMEOUT_SECONDS = 5.0
 
 
@@ -77,17 +78,17 @@ class FailureLogs:
         namespace, name = metadata["namespace"], metadata["name"]
         if self._kept is not None:
             pieces = self._kept.stream(
-                namespace, name, container, tail_lines=_LINES, uid=metadata["uid"]
+                namespace, name, container, tail_lines=SHOWN_LINES, uid=metadata["uid"]
             )
             return _split(b"".join([piece async for piece in pieces]))
         path = PODS.path(namespace, name, "log")
-        query = urlencode({"container": container, "tailLines": _LINES})
+        query = urlencode({"container": container, "tailLines": SHOWN_LINES})
         raw = await self._client.get_raw(f"{path}?{query}", timeout_seconds=_TIMEOUT_SECONDS)
         return _split(raw)
 
 
 def _split(raw: bytes) -> list[str]:
-    return raw.decode("utf-8", "replace").splitlines()[-_LINES:]
+    return raw.decode("utf-8", "replace").splitlines()[-SHOWN_LINES:]
 
 
 def find_failed_container(pod: Object) -> str | None:

@@ -99,18 +99,24 @@ def start_cluster(options: UpOptions) -> ExitCode:
     directory = find_state_directory(options.directory)
     running = read_state(directory)
     if running is not None:
-        down = _build_down(options)
-        raise CliError(
-            ExitCode.USAGE,
-            f"--directory: a local cluster runs already (process {running.pid}, "
-            f"{running.directory}): use it, stop it with `{down}`, or name another",
-        )
+        raise CliError(ExitCode.USAGE, _explain_running(running, options))
     if options.detach:
         return _start_detached(options, directory)
     try:
         return asyncio.run(_keep_cluster(options, directory))
     except asyncio.CancelledError:
         return ExitCode.INTERRUPTED
+
+
+def _explain_running(running: ClusterState, options: UpOptions) -> str:
+    """Say that there is one; of --directory only to those who gave it."""
+    text = (
+        f"a local cluster runs already (process {running.pid}, {running.directory}): "
+        f"use it, stop it with `{_build_down(options)}`, or"
+    )
+    if options.directory is None:
+        return f"{text} start another with --directory DIR"
+    return f"--directory: {text} name another"
 
 
 def _build_down(options: UpOptions) -> str:
@@ -185,7 +191,7 @@ async def open_local_cluster(directory: Path, *, options: UpOptions) -> AsyncIte
     except LocalClusterError as e:
         raise CliError(ExitCode.USAGE, str(e)) from e
     except PartFailedError as e:
-        raise CliError(ExitCode.FAILED, str(e)) from e
+        raise CliError(ExitCode.UNREACHABLE, str(e)) from e
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from a local cluster, which keeps them in files.
 import asyncio
 import re
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -232,9 +233,7 @@ async def _print_kept(options: LogOptions, labels: dict[str, str], directory: Pa
     store = LogStore(directory / "logs", SystemClock())
     printer = _Printer(has_prefix=len(kept) > 1)
     is_complete = True
-    attempts = {log.annotations.get(constants.FRAMEWORK_ATTEMPT_ID) for log in kept}
-    for log in kept:
-        title = _name_kept(log, with_framework_attempt=len(attempts) > 1)
+    for log, title in zip(kept, _name_all(kept), strict=True):
         chunks = store.stream(
             log.namespace,
             log.pod,
@@ -300,6 +299,22 @@ def _sort_key(pod: Object) -> tuple[str, int]:
 
 def _name_task(labels: Mapping[str, str]) -> str:
     return f"{labels.get(constants.TASKROLE_NAME)}/{labels.get(constants.TASK_INDEX)}"
+
+
+def _name_all(kept: Sequence[KeptLog]) -> list[str]:
+    """Name logs so that each has its own name.
+
+    A Task that was scaled away and came back, or whose Framework was replaced, begins again at
+    attempt 0 with another Pod: the Pod's start tells them apart, and its UID if that does not.
+    """
+    attempts = {log.annotations.get(constants.FRAMEWORK_ATTEMPT_ID) for log in kept}
+    titles = [_name_kept(log, with_framework_attempt=len(attempts) > 1) for log in kept]
+    starts = [f" since {log.started_at:%H:%M:%S} UTC" for log in kept]
+    for endings in (starts, [f", Pod {log.uid}" for log in kept]):
+        counts = Counter(titles)
+        pairs = zip(titles, endings, strict=True)
+        titles = [title + ending * (counts[title] > 1) for title, ending in pairs]
+    return titles
 
 
 def _name_kept(log: KeptLog, *, with_framework_attempt: bool) -> str:

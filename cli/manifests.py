@@ -4,6 +4,7 @@ Called by ``cli.run`` and ``cli.authoring``. Reads files, talks to no server.
 """
 
 import copy
+import difflib
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from cli.exitcodes import CliError, ExitCode
 from cli.templates import list_roles
 from framework.api import constants
 from framework.api.codec import decode_framework
+from framework.api.crd import build_schema
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.types import Framework
 from framework.api.validation import validate_framework
@@ -40,6 +42,7 @@ SUPPORTING = (
 )
 _NO_CLAIMS = "is not served by a local cluster: use an emptyDir or hostPath volume"
 _BY_KIND = {(r.api_version, r.kind): r for r in (*SUPPORTING, resources.FRAMEWORKS)}
+_BY_FOLDED_KIND = {(version, kind.casefold()): r for (version, kind), r in _BY_KIND.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,9 @@ def _find_resource(body: Mapping[str, Any]) -> Resource:
         return found
     if kind == constants.FRAMEWORK_KIND:
         raise _fault("apiVersion", f"is {api_version!r}; write {constants.API_VERSION}")
+    meant = _BY_FOLDED_KIND.get((str(api_version), str(kind).casefold().removesuffix("s")))
+    if meant is not None:
+        raise _fault("kind", f"is {kind!r}; write {meant.kind}")
     known = ", ".join(resource.kind for _, resource in sorted(_BY_KIND.items()))
     raise _fault(
         "kind",
@@ -220,7 +226,7 @@ def _check_framework(manifest: Manifest) -> list[str]:
     if errors:
         raise FieldErrors(errors)
     return [
-        f"{manifest.source}: {path}: unknown field, ignored by the controller"
+        f"{manifest.source}: {path}: unknown field, ignored by the controller{_ask(path)}"
         for path in list_unknown_fields(framework)
     ]
 
@@ -278,6 +284,26 @@ def list_unknown_fields(framework: Framework) -> Iterator[str]:
         yield from (f"{path}.frameworkAttemptCompletionPolicy.{key}" for key in policy.extra)
         yield from (f"{path}.task.{key}" for key in role.task.extra)
         yield from (f"{path}.task.retryPolicy.{key}" for key in role.task.retry_policy.extra)
+
+
+def suggest_field(path: str) -> str | None:
+    """Suggest what a field that nobody reads was meant to be; None if nothing is near.
+
+    Args:
+        path: as ``list_unknown_fields`` gives it.
+    """
+    *steps, last = path.replace("[", ".[").split(".")
+    schema: Object = build_schema()
+    for step in steps:
+        schema = schema["items"] if step.startswith("[") else schema["properties"][step]
+    by_folded = {name.casefold(): name for name in schema["properties"]}
+    near = difflib.get_close_matches(last.casefold(), by_folded, n=1)
+    return by_folded[near[0]] if near else None
+
+
+def _ask(path: str) -> str:
+    meant = suggest_field(path)
+    return f"; did you mean {meant}?" if meant else ""
 
 
 def _find_duplicates(found: Sequence[Manifest]) -> Iterator[str]:

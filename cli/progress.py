@@ -3,18 +3,22 @@
 Called by ``cli.display`` and ``cli.run``. Pure: objects in, views out.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from cli.words import explain_diagnostics
-from framework.api import constants
+from cli.reasons import (
+    explain_blocked,
+    explain_no_tasks,
+    explain_pod,
+    explain_restarts,
+    find_running_init,
+    read_progress,
+)
+from cli.words import explain_diagnostics, find_cut_message
 from framework.api.codec import decode_status
 from framework.api.fielderrors import FieldErrors
 from framework.api.naming import TaskKey, build_pod_name
-from framework.api.pods import PodPhase, explain_waiting, parse_pod
 from framework.api.states import TASK_ALIVE, FrameworkState, TaskState
 from framework.api.types import (
     FrameworkAttemptCompletionStatus,
@@ -56,6 +60,8 @@ class TaskLine:
     code: int | None = None
     """Completion code of its last attempt."""
     diagnostics: str = ""
+    message: tuple[str, Sequence[str]] | None = None
+    """A container and the lines it left at its end, if ``diagnostics`` has not all of them."""
     is_culprit: bool = False
     """It failed by itself, not because the gang ended."""
     is_waiting: bool = False
@@ -63,6 +69,8 @@ class TaskLine:
     is_in_init: bool = False
     """It waits in an init container, as the barrier is one."""
     is_running: bool = False
+    is_restarting: bool = False
+    """One of its containers ended and was started again; ``note`` says how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +84,28 @@ class GangView:
     tasks: tuple[TaskLine, ...]
     is_completed: bool = False
     is_succeeded: bool = False
+    is_blocked: bool = False
+    """The controller cannot go on; ``note`` says why."""
     unguarded_roles: frozenset[str] = frozenset()
     """Roles whose failed Tasks fail no Framework: no minFailedTaskCount is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What is the same for all Tasks of a view."""
+
+    world: World
+    gang: str
+    """For whom an init container that waits for the gang waits."""
+    missing: Mapping[TaskKey, str]
+    """Why Tasks are not in their place, as the controller says it of the first ones."""
+    is_ending: bool
+    """The attempt is over, and its Tasks go."""
+    now: datetime | None
+
+    def find_pod(self, key: TaskKey) -> Object | None:
+        """Find the Pod of a Task; None if it is not there, or not known."""
+        return (self.world.pods or {}).get(build_pod_name(self.world.name, key.role, key.index))
 
 
 # The gang ended, or somebody stopped it: says nothing about the Task itself.
@@ -88,8 +116,8 @@ _INHERITED_CODES = {
 }
 # The original's phrase for an exit code that no rule names.
 _UNNAMED_PHRASE = "ContainerUnrecognizedFailed"
-# What every container goes through.
-_ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
+# How the controller says that it is about to create a Pod.
+_NOT_CREATED = frozenset({"", "Pod is not created yet"})
 _RESULTS = {True: "Succeeded", False: "Failed"}
 # The words for a user; Completed has its result instead.
 _WORDS = {
@@ -116,8 +144,8 @@ def build_view(world: World, now: datetime | None = None) -> GangView:
 
     Args:
         world: what is known.
-        now: count down to the next attempt from here; None for the time of day at which it comes,
-            which does not change every second.
+        now: count down to the next attempt from here, and count restarts; None for the time of
+            day at which it comes, and for words that stay the same at every restart.
     """
     wire = world.framework
     if wire is None:
@@ -125,13 +153,15 @@ def build_view(world: World, now: datetime | None = None) -> GangView:
     try:
         status = decode_status(wire.get("status"))
     except FieldErrors as e:
-        return GangView(world.name, "Unreadable", 0, f"its status cannot be read: {e}", ())
+        note = explain_blocked(wire) or f"its status cannot be read: {e}"
+        return GangView(world.name, "Unreadable", 0, _shorten(note), ())
     if status is None:
-        note = "waits for a controller; if this lasts: does framework-controller run?"
-        return GangView(world.name, "New", 0, note, ())
-    gang = _explain_gang(world, status)
+        note = explain_blocked(wire)
+        note = note or "waits for a controller; if this lasts: does framework-controller run?"
+        return GangView(world.name, "New", 0, _shorten(note), ())
+    scene = _build_scene(world, status, now)
     tasks = tuple(
-        _build_line(TaskKey(role.name, task.index), task, world, gang, now)
+        _build_line(TaskKey(role.name, task.index), task, scene)
         for role in status.attempt_status.task_roles
         for task in role.tasks
         if not (task.deletion_pending and task.state is TaskState.COMPLETED)
@@ -148,6 +178,7 @@ def build_view(world: World, now: datetime | None = None) -> GangView:
         tasks=tasks,
         is_completed=is_completed,
         is_succeeded=is_succeeded,
+        is_blocked=bool(_explain_blocked(status, wire)),
         unguarded_roles=_list_unguarded(wire),
     )
 
@@ -169,9 +200,19 @@ def _list_unguarded(wire: Object) -> frozenset[str]:
     return frozenset(unguarded)
 
 
-def _build_line(
-    key: TaskKey, task: TaskStatus, world: World, gang: str, now: datetime | None
-) -> TaskLine:
+def _build_scene(world: World, status: FrameworkStatus, now: datetime | None) -> _Scene:
+    missing, total = read_progress(world.configmap)
+    is_over = status.attempt_status.completion_status is not None
+    return _Scene(
+        world=world,
+        gang=_explain_gang(missing, total, status),
+        missing=missing,
+        is_ending=is_over and status.state is not FrameworkState.COMPLETED,
+        now=now,
+    )
+
+
+def _build_line(key: TaskKey, task: TaskStatus, scene: _Scene) -> TaskLine:
     completion = task.attempt_status.completion_status
     is_completed = task.state is TaskState.COMPLETED
     is_culprit = (
@@ -179,17 +220,24 @@ def _build_line(
         and completion.type.is_failed
         and completion.code not in _INHERITED_CODES
     )
+    is_waiting, is_running = task.state in _WAITING, task.state is TaskState.ATTEMPT_RUNNING
+    goes_along = scene.is_ending and (is_waiting or is_running)
+    pod = scene.find_pod(key) or {}
     return TaskLine(
         key=key,
-        state=_name_state(task.state.value, completion if is_completed else None),
+        state="Ending"
+        if goes_along
+        else _name_state(task.state.value, completion if is_completed else None),
         attempt=task.attempt_status.id,
-        note=_shorten(_explain_task(key, task, world, gang, now)),
+        note="" if goes_along else _shorten(_explain_task(key, task, scene)),
         code=None if completion is None else completion.code,
         diagnostics="" if completion is None else explain_diagnostics(completion.diagnostics),
+        message=None if completion is None else find_cut_message(completion.diagnostics),
         is_culprit=is_culprit,
-        is_waiting=task.state in _WAITING,
-        is_in_init=_find_running_init(_find_pod(key, world) or {}) is not None,
-        is_running=task.state is TaskState.ATTEMPT_RUNNING,
+        is_waiting=is_waiting and not goes_along,
+        is_in_init=find_running_init(pod) is not None,
+        is_running=is_running,
+        is_restarting=is_running and not goes_along and bool(explain_restarts(pod, counts=False)),
     )
 
 
@@ -205,62 +253,51 @@ def _explain_end(completion: _Completion) -> str:
     return cause if is_told else f"{completion.phrase}: {cause}"
 
 
-def _explain_task(
-    key: TaskKey, task: TaskStatus, world: World, gang: str, now: datetime | None
-) -> str:
+def _explain_task(key: TaskKey, task: TaskStatus, scene: _Scene) -> str:
     completion = task.attempt_status.completion_status
     ended = "" if completion is None else _explain_end(completion)
     match task.state:
         case TaskState.ATTEMPT_CREATION_PENDING:
-            return "waits for its Pod to be created"
+            reason = scene.missing.get(key, "")
+            return "waits for its Pod to be created" if reason in _NOT_CREATED else reason
         case TaskState.ATTEMPT_CREATION_REQUESTED | TaskState.ATTEMPT_PREPARING:
-            return _explain_pod(key, world, gang)
+            return _explain_waiting(key, scene)
         case TaskState.ATTEMPT_RUNNING:
-            return "leaves the gang" if task.deletion_pending else ""
+            return "leaves the gang" if task.deletion_pending else _explain_restarts(key, scene)
         case TaskState.COMPLETED:
             return "" if completion is None or completion.type.is_succeeded else ended
         case TaskState.ATTEMPT_COMPLETED:
             delay = task.retry_policy_status.retry_delay_seconds or 0
-            return f"{ended}; next attempt {_name_next(task.transition_time, delay, now)}"
+            return f"{ended}; next attempt {_name_next(task.transition_time, delay, scene.now)}"
         case _:
             is_failure = completion is not None and completion.type.is_failed
             return f"{ended}; its Pod goes away" if is_failure else "its Pod goes away"
 
 
-def _explain_pod(key: TaskKey, world: World, gang: str) -> str:
-    if world.pods is None:
-        return gang
-    pod = _find_pod(key, world)
+def _explain_waiting(key: TaskKey, scene: _Scene) -> str:
+    if scene.world.pods is None:
+        return scene.gang
+    pod = scene.find_pod(key)
     if pod is None:
         return "waits for its Pod"
-    initializing = _find_running_init(pod)
-    if initializing is not None:
-        return f"{initializing}: {gang}" if gang else f"{initializing} runs"
-    view = parse_pod(pod)
-    if view.phase is not PodPhase.PENDING:
-        # The Task's state is about to say so.
-        return ""
-    has_trouble = any(c.waiting and c.waiting[0] not in _ORDINARY_WAITS for c in view.containers)
-    text = explain_waiting(view) if has_trouble or not view.pod_ip else "its containers start"
-    warning = (world.warnings or {}).get(view.uid)
-    return f"{text}; {warning}" if warning and warning not in text else text
+    warning = (scene.world.warnings or {}).get(str(pod["metadata"].get("uid")))
+    return _explain_restarts(key, scene) or explain_pod(pod, scene.gang, warning)
 
 
-def _find_pod(key: TaskKey, world: World) -> Object | None:
-    return (world.pods or {}).get(build_pod_name(world.name, key.role, key.index))
+def _explain_restarts(key: TaskKey, scene: _Scene) -> str:
+    pod = scene.find_pod(key)
+    return "" if pod is None else explain_restarts(pod, counts=scene.now is not None)
 
 
-def _find_running_init(pod: Object) -> str | None:
-    statuses = (pod.get("status") or {}).get("initContainerStatuses") or ()
-    for status in statuses:
-        if "running" in (status.get("state") or {}):
-            return str(status.get("name"))
-    return None
+def _explain_gang(reported: Mapping[TaskKey, str], total: int, status: FrameworkStatus) -> str:
+    """Say for whom an init container that waits for the gang waits.
 
-
-def _explain_gang(world: World, status: FrameworkStatus) -> str:
-    """Say for whom an init container that waits for the gang waits."""
-    missing, total = _read_progress(world.configmap)
+    Args:
+        reported: who is missing, and why, as the controller has said.
+        total: how many Tasks it counted then.
+        status: to count by if it has said nothing yet.
+    """
+    missing = dict(reported)
     if not missing:
         tasks = [
             (TaskKey(role.name, task.index), task)
@@ -268,41 +305,33 @@ def _explain_gang(world: World, status: FrameworkStatus) -> str:
             if not task.deletion_pending
         ]
         total = len(tasks)
-        missing = [
-            (key, "")
+        missing = {
+            key: ""
             for key, task in tasks
             if task.state in TASK_ALIVE | {TaskState.ATTEMPT_CREATION_PENDING}
             and not task.attempt_status.pod_ip
-        ]
+        }
     if not missing:
         return ""
     shown = [
-        f"{key} ({reason})" if reason else str(key) for key, reason in missing[:_SHOWN_MISSING]
+        f"{key} ({reason})" if reason else str(key)
+        for key, reason in list(missing.items())[:_SHOWN_MISSING]
     ]
     more = f" and {len(missing) - _SHOWN_MISSING} more" if len(missing) > _SHOWN_MISSING else ""
     return f"the gang of {total} lacks {', '.join(shown)}{more}"
-
-
-def _read_progress(configmap: Object | None) -> tuple[list[tuple[TaskKey, str]], int]:
-    """Read the progress annotation; what cannot be read counts as nothing said."""
-    annotations = ((configmap or {}).get("metadata") or {}).get("annotations") or {}
-    try:
-        progress: Any = json.loads(annotations.get(constants.PROGRESS_ANNOTATION) or "null")
-        missing = [
-            (TaskKey(str(entry["role"]), int(entry["index"])), str(entry.get("reason") or ""))
-            for entry in progress["missing"]
-        ]
-        return missing, int(progress["total"])
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return [], 0
 
 
 def _explain_framework(status: FrameworkStatus, wire: Object, now: datetime | None) -> str:
     completion = status.attempt_status.completion_status
     if (wire.get("metadata") or {}).get("deletionTimestamp"):
         return "is being deleted"
+    blocked = _explain_blocked(status, wire)
+    if blocked:
+        return _shorten(blocked)
     if completion is None:
-        return ""
+        # Its Tasks are listed once its ConfigMap is there.
+        is_pending = status.state is FrameworkState.ATTEMPT_CREATION_PENDING
+        return "" if is_pending else explain_no_tasks(wire)
     if completion.type.is_succeeded:
         return ""
     ended = _explain_end(completion)
@@ -314,6 +343,12 @@ def _explain_framework(status: FrameworkStatus, wire: Object, now: datetime | No
         key = TaskKey(trigger.task_role_name, trigger.task_index)
         return _shorten(f"decided by {key}: {_explain_trigger(key, status) or ended}")
     return _shorten(ended)
+
+
+def _explain_blocked(status: FrameworkStatus, wire: Object) -> str:
+    if status.state is FrameworkState.COMPLETED:
+        return ""
+    return explain_blocked(wire, creates=status.attempt_status.completion_status is None)
 
 
 def _explain_trigger(key: TaskKey, status: FrameworkStatus) -> str:

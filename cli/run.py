@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from cli.apply import apply_all
@@ -16,9 +17,9 @@ from cli.authoring.rules import find_refused_templates
 from cli.display import Display
 from cli.ending import keep_waits
 from cli.exitcodes import CliError, ExitCode
-from cli.failures import FailureLogs, KeptLogs
+from cli.failures import SHOWN_LINES, FailureLogs, KeptLogs
 from cli.follow import Follower
-from cli.invocation import build_command
+from cli.invocation import build_command, build_export
 from cli.manifests import Manifests, load_manifests
 from cli.outage import GIVE_UP_SECONDS, Outage
 from cli.progress import GangView, build_view, list_culprits
@@ -70,6 +71,8 @@ class _Target:
     logs_directory: Path | None = None
     """Where a local cluster leaves the logs."""
     kept_logs: KeptLogs | None = None
+    kubeconfig: Path | None = None
+    """What other programs reach a local cluster by."""
     note: str = ""
     """What will not work on it."""
 
@@ -118,9 +121,8 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
     interrupt = Interrupt()
     with interrupt.caught():
         async with _open_target(options, config) as target, open_client(target.config) as client:
-            if target.note:
-                display.say(f"note: {target.note}")
-            with explained(target.config):
+            _introduce(display, target)
+            with explained(target.config, refused=ExitCode.USAGE):
                 failure_logs = FailureLogs(client, target.kept_logs)
                 run = _Run(client, failure_logs, display, interrupt, options)
                 code = await run.follow(
@@ -135,6 +137,17 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
     return code
 
 
+def _introduce(display: Display, target: _Target) -> None:
+    """Say where a local cluster is, for those who want to look at it or to change its gang."""
+    if target.kubeconfig is not None:
+        display.say(
+            f"local cluster in {target.logs_directory}; to reach it from another shell:\n"
+            f"  {build_export('KUBECONFIG', str(target.kubeconfig))}"
+        )
+    if target.note:
+        display.say(f"note: {target.note}")
+
+
 @asynccontextmanager
 async def _open_target(options: RunOptions, config: KubeConfig | None) -> AsyncIterator[_Target]:
     if config is not None:
@@ -147,7 +160,9 @@ async def _open_target(options: RunOptions, config: KubeConfig | None) -> AsyncI
     local = UpOptions(isolation=options.isolation, network=options.network)
     async with open_local_cluster(directory, options=local) as cluster:
         note = await cluster.ready()
-        yield _Target(cluster.kube_config, cluster.directory, cluster.logs, note)
+        yield _Target(
+            cluster.kube_config, cluster.directory, cluster.logs, cluster.kubeconfig_path, note
+        )
 
 
 class _Run:
@@ -220,9 +235,10 @@ class _Run:
                 self._done.set()
             await wait_any(self._changed, timeout_seconds=_TICK_SECONDS)
 
-    def _build_views(self) -> list[GangView]:
+    def _build_views(self, now: datetime | None = None) -> list[GangView]:
         # In a pipe, a count-down would be a line each second.
-        now = self._clock.now() if self._display.is_live else None
+        if now is None and self._display.is_live:
+            now = self._clock.now()
         return [build_view(follower.build_world(), now) for follower in self._followers]
 
     async def _wait_for_end(self) -> ExitCode | None:
@@ -243,7 +259,8 @@ class _Run:
             f"{self._explain_stop(cause)}: stopping the Frameworks and waiting for their Pods; "
             "Ctrl-C (again) leaves at once"
         )
-        self._before_stop = self._build_views()
+        # With a clock: the table at the end has room for what changes all the time.
+        self._before_stop = self._build_views(self._clock.now())
         if not all([await self._stop(follower) for follower in self._followers]):
             self._display.say("leaving at once: what was not stopped goes on in the cluster")
             return ExitCode.UNREACHABLE
@@ -315,11 +332,12 @@ class _Run:
             self._display.say(f"\n{view.name} {line.key}: {line.note or line.state}")
             if line.diagnostics not in line.note:
                 self._display.say(f"  {line.diagnostics}")
+            # Where the log went with the Pod, its end may have been kept as a message.
             kept = self._failure_logs.get(view.name, line.key)
-            if kept is not None and kept[1]:
-                container, lines = kept
+            container, lines = kept if kept is not None and kept[1] else (line.message or ("", ()))
+            if lines:
                 self._display.say(f"  last lines of container {container}:")
-                for text in lines:
-                    self._display.say(f"    {text}")
+            for text in lines[-SHOWN_LINES:]:
+                self._display.say(f"    {text}")
         if len(culprits) > _SHOWN_FAILURES:
             self._display.say(f"\n{len(culprits) - _SHOWN_FAILURES} more Tasks failed")

@@ -90,8 +90,13 @@ async def open_client(config: KubeConfig) -> AsyncIterator[KubeClient]:
 
 
 @contextmanager
-def explained(config: KubeConfig) -> Iterator[None]:
-    """Turn errors of the API into those of the command line."""
+def explained(config: KubeConfig, *, refused: ExitCode = ExitCode.FAILED) -> Iterator[None]:
+    """Turn errors of the API into those of the command line.
+
+    Args:
+        config: the server's address is told.
+        refused: exit code if the server answers, lets us in, and says no to what was asked for.
+    """
     try:
         yield
     except UnreachableError as e:
@@ -107,7 +112,8 @@ def explained(config: KubeConfig) -> Iterator[None]:
             "ask for the right, or use the kubeconfig of a user who has it",
         ) from e
     except ApiError as e:
-        code = ExitCode.USAGE if e.status in {400, 422} else ExitCode.FAILED
+        code = ExitCode.USAGE if e.status in {400, 422} else refused
+        code = ExitCode.UNREACHABLE if e.is_transient else code
         raise CliError(code, f"{e.method} {e.path}: {e.message or e.reason}") from e
     except KubeError as e:
         raise CliError(ExitCode.UNREACHABLE, str(e)) from e

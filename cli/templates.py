@@ -48,18 +48,30 @@ class ContainerTemplate:
     @property
     def is_agent(self) -> bool:
         """Tell whether it needs a token to look at its gang."""
-        if self.program == images.RENDEZVOUS and "install" not in self.list_words():
-            return True
-        return self.is_wrapped or self.program == images.BARRIER
+        return self.is_rendezvous or self.program == images.BARRIER
+
+    @property
+    def is_installer(self) -> bool:
+        """Tell whether it puts the agent into the volume, for other containers to start."""
+        return self.program == images.RENDEZVOUS and "install" in self.list_words()
+
+    @property
+    def is_rendezvous(self) -> bool:
+        """Tell whether it follows the gang and writes the peers' files."""
+        return self.is_wrapped or (self.program == images.RENDEZVOUS and not self.is_installer)
 
     def list_words(self) -> list[str]:
         """List the words of ``command`` and ``args``."""
         return [str(word) for key in ("command", "args") for word in _get_list(self.body, key)]
 
+    def list_mounts(self) -> list[Object]:
+        """List the mounts of volumes."""
+        return [m for m in _get_list(self.body, "volumeMounts") if isinstance(m, dict)]
+
     def get_env(self) -> dict[str, str]:
         """Map the variables with a plain value to it, all others to an empty text."""
         return {
-            str(item.get("name")): str(item.get("value", ""))
+            str(item.get("name")): "" if item.get("value") is None else str(item["value"])
             for item in _get_list(self.body, "env")
             if isinstance(item, dict)
         }
@@ -91,6 +103,23 @@ class RoleTemplate:
         """Where the Pod's spec stands."""
         return f"{self.path}.task.pod.spec"
 
+    @property
+    def annotations(self) -> Mapping[str, Any]:
+        """The Pod's annotations."""
+        found = _get(self.body, "task", "pod", "metadata", "annotations")
+        return found if isinstance(found, Mapping) else {}
+
+    def get_counts(self) -> dict[str, int]:
+        """Map the counts of the completion policy that are given to their numbers."""
+        counts = _get(self.body, "frameworkAttemptCompletionPolicy")
+        given = counts.items() if isinstance(counts, Mapping) else ()
+        return {str(name): count for name, count in given if isinstance(count, int)}
+
+    def get_max_retry_count(self) -> int:
+        """Return how often its Tasks are retried."""
+        count = _get(self.body, "task", "retryPolicy", "maxRetryCount")
+        return count if isinstance(count, int) else 0
+
     def list_containers(self) -> list[ContainerTemplate]:
         """List the init containers, then the containers."""
         return [
@@ -115,6 +144,16 @@ def list_roles(framework: Object) -> Iterator[RoleTemplate]:
         spec = _get(role, "task", "pod", "spec")
         if isinstance(spec, dict):
             yield RoleTemplate(f"spec.taskRoles[{index}]", role, spec)
+
+
+def is_open(text: str) -> bool:
+    """Tell whether a part of it is known only in the cluster: ``$(NAME)``, ``{{FC_NAME}}``."""
+    return "$(" in text or "{{" in text
+
+
+def list_role_names(framework: Object) -> list[str]:
+    """List the names of all roles, with a Pod template or without."""
+    return [str(_get(role, "name") or "") for role in _get_list(framework, "spec", "taskRoles")]
 
 
 def get_account(role: RoleTemplate) -> str:

@@ -12,6 +12,9 @@ from typing import Any
 _REFUSED = "Failed to create Pod: "
 # What aiohttp adds to the address, and what it wraps around the system's own words.
 _TLS_NOISE = re.compile(r" ssl:(?:default|None|True|False|<[^>]*>)")
+_HAS_WORDS = re.compile(r"\w")
+# Characters of a termination message that is shown whole.
+_SHORT_MESSAGE = 120
 # Reasons that say no more than that the container is not all right.
 _PLAIN_REASONS = frozenset({"", "Error", "Completed"})
 
@@ -27,6 +30,22 @@ def explain_diagnostics(diagnostics: str) -> str:
         return f"Pod refused: {message}" if message else diagnostics
     parts = list(_walk_parts(found))
     return "; ".join(parts) or diagnostics
+
+
+def find_cut_message(diagnostics: str) -> tuple[str, list[str]] | None:
+    """Find the termination message of which ``explain_diagnostics`` says the last line only.
+
+    Returns:
+        The container and the lines of its message; None if all has been said.
+    """
+    found = _find_object(diagnostics)
+    containers = [] if found is None else found.get("containers")
+    for container in containers if isinstance(containers, list) else ():
+        message = str(container.get("message") or "") if isinstance(container, dict) else ""
+        lines = [line.rstrip() for line in message.splitlines() if line.strip()]
+        if len(lines) > 1 and "; ".join(_explain_message(message)) in lines:
+            return str(container.get("name")), lines
+    return None
 
 
 def strip_noise(message: str) -> str:
@@ -65,6 +84,19 @@ def _explain_container(container: Mapping[str, Any]) -> str:
     else:
         text = f"{name} failed"
     reason, message = str(container.get("reason") or ""), str(container.get("message") or "")
-    shown = [] if reason in _PLAIN_REASONS else [reason]
-    shown += [message.strip()] if message.strip() else []
+    shown = ([] if reason in _PLAIN_REASONS else [reason]) + _explain_message(message)
     return f"{text} ({': '.join(shown)})" if shown else text
+
+
+def _explain_message(message: str) -> list[str]:
+    """Take from a termination message what names the cause."""
+    agents = _find_object(message) if message.startswith("{") else None
+    if agents is not None and agents.get("message"):
+        parts = (str(agents.get("reason") or ""), str(agents["message"]))
+        return [part for part in parts if part]
+    lines = [stripped for line in message.splitlines() if (stripped := line.strip())]
+    whole = "; ".join(lines)
+    if len(whole) <= _SHORT_MESSAGE:
+        return [whole] if whole else []
+    # The end of a log: a stack trace has the cause in its last line, rulers may follow.
+    return [next((line for line in reversed(lines) if _HAS_WORDS.search(line)), lines[-1])]

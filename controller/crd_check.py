@@ -26,7 +26,14 @@ from framework.kube.errors import ForbiddenError, KubeError, NotFoundError
 
 logger = logging.getLogger(__name__)
 
-_REMEDY = "apply deploy/base/crd.yaml of this release (kubectl apply --server-side -f crd.yaml)"
+# Forced: whoever made the CRD that is there owns its versions, and the API server lets nobody else
+# change them by an ordinary server-side apply.
+_REMEDY = (
+    "apply deploy/base/crd.yaml of this release "
+    "(kubectl apply --server-side --force-conflicts -f crd.yaml)"
+)
+# The Go original puts its own back at each of its starts.
+_REMEDY_FOR_UNFIT = f"stop the controller that put its own there, and {_REMEDY}"
 _PAUSE_SECONDS = 1.0
 # A changed CRD shows at once by a write that fails; this is for when nothing is written.
 _PERIOD_SECONDS = 60.0
@@ -43,7 +50,7 @@ async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
     Raises:
         CrdError: It has no status subresource, or is still missing after ``timeout_seconds``.
     """
-    waited = 0.0
+    waited, told = 0.0, ""
     while True:
         try:
             problem = await find_problem(client)
@@ -54,8 +61,10 @@ async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
         if not problem:
             return
         if waited >= timeout_seconds or problem == _NO_STATUS:
-            raise CrdError(f"{problem}: {_REMEDY}")
-        logger.warning("waiting for the CRD", extra={"problem": problem})
+            raise CrdError(_add_remedy(problem))
+        if problem != told:
+            logger.warning("waiting for the CRD", extra={"problem": _add_remedy(problem)})
+            told = problem
         await asyncio.sleep(_PAUSE_SECONDS)
         waited += _PAUSE_SECONDS
 
@@ -113,12 +122,17 @@ class CrdGuard:
             # Who cannot be asked has not changed: the list-watches tell that it is away.
             logger.debug("CRD not checked", extra={"error": str(e)})
             return
-        before, self.problem = self.problem, f"{problem}: {_REMEDY}" if problem else ""
+        before, self.problem = self.problem, _add_remedy(problem) if problem else ""
         if self.problem and self.problem != before:
             logger.error("not acting", extra={"problem": self.problem})
         if before and not self.problem:
             logger.info("the CRD is right again")
             self._on_recovery()
+
+
+def _add_remedy(problem: str) -> str:
+    remedy = _REMEDY_FOR_UNFIT if problem == _NO_STATUS else _REMEDY
+    return f"{problem}: {remedy}"
 
 
 def _read_names(answer: bytes) -> set[str]:

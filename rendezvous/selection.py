@@ -6,12 +6,14 @@ roster has numbers of its own; what is read from the Framework has none and is n
 that also a change of source only ever counts up.
 """
 
-from typing import NamedTuple, Optional, Union
+from itertools import islice
+from typing import Iterator, NamedTuple, Optional, Union
 
 from framework.agent import gang
 from framework.agent.framework_roster import FrameworkView
 from framework.agent.report import render_missing
 from framework.agent.sources import AttemptConfigMap
+from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.roster import PHASE_COMPLETING, Leaving, Progress, Roster, fingerprint_uid
 from rendezvous.membership import Identity
 
@@ -72,8 +74,7 @@ def find_obstacle(roster: Roster, identity: Identity, *, was_member: bool) -> st
     go on without it.
     """
     if not gang.is_complete(roster):
-        missing = roster.wanted - roster.ready
-        return f"{roster.ready}/{roster.wanted} Tasks are there, {missing} are missing"
+        return _describe_incomplete(roster, was_member=was_member)
     if was_member or is_member(roster, identity) or find_leaving(roster, identity) is not None:
         return ""
     return f"{identity.role}/{identity.index} is not in it with this Pod yet"
@@ -131,6 +132,33 @@ def number_sight(sight: Sight, shown: Optional[Shown], last_number: int) -> Show
     number = max(sight.roster.generation, floor)
     roster = sight.roster._replace(generation=number)
     return Shown(roster, sight.source, sight.roster.generation)
+
+
+def _describe_incomplete(roster: Roster, *, was_member: bool) -> str:
+    """Say who is not there.
+
+    Of a gang that was complete before, a Task may have succeeded and not be concluded yet: the
+    roster cannot tell it from one whose next Pod is on its way.
+    """
+    text = f"{roster.ready}/{roster.wanted} Tasks are there"
+    listed = list(islice(_walk_missing(roster), PROGRESS_MAX_MISSING))
+    if not listed:
+        return f"{text}, and the controller does not call the gang complete yet"
+    names = ", ".join(listed)
+    more = roster.wanted - roster.ready - len(listed)
+    if more > 0:
+        names = f"{names} and {more} more"
+    return f"{text} ({'ended or starting' if was_member else 'missing'}: {names})"
+
+
+def _walk_missing(roster: Roster) -> Iterator[str]:
+    """Walk the wanted Tasks that are neither members nor completed."""
+    for role in roster.roles:
+        known = {member.index for member in role.members} | set(role.absent)
+        known.update(completed.index for completed in role.completed)
+        for index in range(role.wanted + len(role.absent)):
+            if index not in known:
+                yield f"{role.name}/{index}"
 
 
 def _describe_progress(progress: Optional[Progress]) -> str:

@@ -11,18 +11,13 @@ import click
 
 from cli.authoring.findings import Finding
 from cli.authoring.injection import InjectionError, InjectionOptions, inject_all
-from cli.authoring.rules import Surroundings, lint
+from cli.authoring.rules import Surroundings, find_what_injection_leaves, lint
 from cli.authoring.yamltext import render_yaml
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import explain_no_framework, read_objects
 from cli.templates import list_roles
-from framework.api import constants
+from framework.api import constants, images
 from framework.kube.resources import Object
-
-_SOURCE_HINT = (
-    "your commands find their peers with `. /mnt/frameworkbarrier/injector.sh` or "
-    "`. /mnt/frameworkbarrier/current/env.sh` (docs/barrier.md, docs/rendezvous.md)"
-)
 
 
 class _Place(NamedTuple):
@@ -50,12 +45,16 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
     for document in documents:
         if _is_framework(document):
             _tell_what_changes(document)
+    frameworks = [body for body in objects if _is_framework(body)]
+    for framework in frameworks:
+        for left in find_what_injection_leaves(framework):
+            click.echo(f"warning: {left.path}: {left.message}; {left.fix}", err=True)
     text = render_yaml(objects)
     if output is None:
         sys.stdout.write(text)
     else:
         _write(output, text)
-        click.echo(f"{output}: {len(objects)} objects; {_SOURCE_HINT}", err=True)
+        click.echo(f"{output}: {len(objects)} objects; {_explain_peers(frameworks)}", err=True)
     return ExitCode.SUCCEEDED
 
 
@@ -106,6 +105,20 @@ def _tell_what_changes(framework: Object) -> None:
                 "of the agents are for the controller, which retries Tasks by their retryPolicy",
                 err=True,
             )
+
+
+def _explain_peers(frameworks: Sequence[Object]) -> str:
+    """Say how commands find their peers with the agents that are there."""
+    roles = [role for framework in frameworks for role in list_roles(framework)]
+    containers = [container for role in roles for container in role.list_containers()]
+    ways = []
+    if any(c.program == images.BARRIER for c in containers):
+        ways.append(f"with `. {constants.WORKING_DIR}/{constants.INJECTOR_FILE}` (docs/barrier.md)")
+    if any(c.is_rendezvous and not c.is_wrapped for c in containers):
+        ways.append(f"with `. {constants.WORKING_DIR}/current/env.sh` (docs/rendezvous.md)")
+    if any(c.is_wrapped for c in containers):
+        ways.append("in their environment, under `run` (docs/rendezvous.md)")
+    return f"your commands find their peers {' or '.join(ways)}" if ways else "no role has a Pod"
 
 
 def _is_framework(document: Object) -> bool:

@@ -4,14 +4,14 @@ Called by ``commands``. One function is one rule; its name is what users see. do
 them, and a test holds the two together.
 """
 
-import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
+from cli.authoring.agentrules import agent_settings, missing_agent, missing_slots
 from cli.authoring.findings import Finding, error, warning
 from cli.authoring.originalfields import list_role_fields, list_spec_fields
+from cli.authoring.podrules import pod_template, restart_policy
 from cli.manifests import list_unknown_fields
 from cli.templates import (
     ContainerTemplate,
@@ -28,9 +28,6 @@ from framework.kube.resources import Object
 _INJECT = "let `framework inject` add it"
 _ADDRESSES = re.compile(r"\bFB_([A-Z0-9]+)_ADDRESSES\b")
 _RDZV_ID_FLAG = re.compile(r"--rdzv[-_]id(?:=|\s+)(\S+)")
-_SLOTTED_FORMATS = frozenset({"openmpi", "hydra", "deepspeed", "horovod", "horovodrun"})
-_AGENT_FILE = re.compile(r"\S*/(?:injector\.sh|current/env\.sh)\b")
-_GPU = re.compile(r"(^|[./])gpu$")
 _ENDING_SETTING = "FB_SIDECAR_END"
 
 
@@ -45,38 +42,6 @@ class Surroundings:
 
 
 Rule = Callable[[Object, RoleTemplate, Surroundings], Iterator[Finding]]
-
-
-def pod_template(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
-    """Find containers for which the API server refuses the Pod."""
-    for container in role.list_containers():
-        for key in ("name", "image"):
-            value = container.body.get(key)
-            if not isinstance(value, str) or not value:
-                misspelt = get_close_matches(key, map(str, container.body), n=1, cutoff=0.8)
-                is_there = not misspelt or misspelt[0] == key
-                yield error(
-                    "pod-template",
-                    f"{container.path}.{key}",
-                    f"is {'no text' if value else 'missing'}: the API server refuses the Pod",
-                    f"write `{key}: ...`" if is_there else f"write `{key}` for `{misspelt[0]}`",
-                )
-        for key in ("command", "args"):
-            yield from _find_no_texts(container.body.get(key), f"{container.path}.{key}")
-
-
-def restart_policy(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
-    """Find an agent whose exit code the kubelet keeps to itself."""
-    policy = role.pod_spec.get("restartPolicy", "Always")
-    if policy == "Never" or not any(c.is_agent for c in role.list_containers()):
-        return
-    yield error(
-        "restart-policy",
-        f"{role.spec_path}.restartPolicy",
-        f"is {policy}: the kubelet restarts an agent that ends with 201 or 210 in place, so that "
-        "the controller never learns of it and the Pod waits for ever",
-        "write `restartPolicy: Never`; Tasks are retried by their retryPolicy",
-    )
 
 
 def service_account(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
@@ -132,22 +97,6 @@ def shared_volume(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[F
         )
 
 
-def missing_agent(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
-    """Find commands that read what no agent known here writes."""
-    containers = role.list_containers()
-    if any(c.is_agent for c in containers):
-        return
-    for container in containers:
-        read = _AGENT_FILE.search(" ".join(container.list_words()))
-        if read:
-            yield warning(
-                "missing-agent",
-                container.path,
-                f"reads {read.group()}, and no container is an agent that writes it",
-                f"look at the spelling of initContainers and of the agent's image, or {_INJECT}",
-            )
-
-
 def missing_port(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
     """Find addresses that are read without a port being set."""
     for container in role.list_containers():
@@ -165,22 +114,6 @@ def missing_port(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Fi
                     "ends with `:`",
                     f"`export {variable}=...` before injector.sh is sourced",
                 )
-
-
-def missing_slots(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
-    """Find host files that offer one slot on Pods with several GPUs."""
-    containers = role.list_containers()
-    gpus = max((_count_gpus(c) for c in containers), default=0)
-    for container in containers:
-        env = container.get_env()
-        formats = set(env.get("FB_FORMATS", "").split(","))
-        if gpus > 1 and formats & _SLOTTED_FORMATS and "FB_SLOTS" not in env:
-            yield warning(
-                "missing-slots",
-                f"{container.path}.env",
-                f"FB_SLOTS is not set: the host files offer one slot a Pod, which has {gpus} GPUs",
-                f'write `- {{name: FB_SLOTS, value: "{gpus}"}}`',
-            )
 
 
 def elastic_restarts(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
@@ -223,6 +156,25 @@ def fixed_rdzv_id(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[F
                 "leave it out (PET_RDZV_ID of the agent has the attempt in it), or write "
                 f"`$({constants.FRAMEWORK_ATTEMPT_INSTANCE_UID})`",
             )
+
+
+def uncounted_failures(framework: Object, role: RoleTemplate, _: Surroundings) -> Iterator[Finding]:
+    """Find gangs that succeed although all of their Tasks fail."""
+    name = "minFailedTaskCount"
+    counted = [r for r in list_roles(framework) if r.get_counts().get(name, 0) > 0]
+    # -1 says that failures are not to count; what is retried for ever never fails.
+    is_wanted = role.get_counts().get(name, 0) < 0
+    is_endless = role.get_max_retry_count() < 0
+    has_agent = any(c.is_agent for c in role.list_containers())
+    if has_agent and not (counted or is_wanted or is_endless):
+        yield warning(
+            "uncounted-failures",
+            f"{role.path}.frameworkAttemptCompletionPolicy.{name}",
+            "no failure of a Task counts: the others wait for it, and when all have failed, the "
+            "Framework has succeeded",
+            f"write `frameworkAttemptCompletionPolicy: {{{name}: 1, minSucceededTaskCount: -1}}`, "
+            f"or {name}: -1 if it is meant so",
+        )
 
 
 def dropped_field(_: Object, role: RoleTemplate, around: Surroundings) -> Iterator[Finding]:
@@ -294,6 +246,8 @@ RULES: tuple[Rule, ...] = (
     missing_agent,
     missing_port,
     missing_slots,
+    agent_settings,
+    uncounted_failures,
     elastic_restarts,
     fixed_rdzv_id,
     dropped_field,
@@ -321,23 +275,15 @@ def find_refused_templates(framework: Object) -> list[Finding]:
     return [found for role in roles for found in pod_template(framework, role, Surroundings())]
 
 
-def _find_no_texts(words: object, path: str) -> Iterator[Finding]:
-    """Find what is no word of a command; YAML reads an unquoted true or 8080 as something else."""
-    refused = "the API server refuses the Pod"
-    if words is None:
-        return
-    if not isinstance(words, list):
-        yield error("pod-template", path, f"is no list: {refused}", "write [word, word, ...]")
-        return
-    for index, word in enumerate(words):
-        if not isinstance(word, str):
-            shown = json.dumps(word, default=str)
-            yield error(
-                "pod-template",
-                f"{path}[{index}]",
-                f"{shown} is no text: {refused}",
-                "put it into quotes",
-            )
+def find_what_injection_leaves(framework: Object) -> list[Finding]:
+    """Find what no agent mends: called by ``commands`` with the Framework that has them."""
+    around = Surroundings()
+    return [
+        found
+        for role in list_roles(framework)
+        for rule in (missing_agent, uncounted_failures)
+        for found in rule(framework, role, around)
+    ]
 
 
 def _find_unknown_fields(framework: Object) -> Iterator[Finding]:
@@ -375,8 +321,7 @@ def _is_watch(container: ContainerTemplate) -> bool:
 
 
 def _has_mount(container: ContainerTemplate, path: str) -> bool:
-    mounts = container.body.get("volumeMounts") or []
-    return any(get_mount_path(mount) == path.rstrip("/") for mount in mounts)
+    return any(get_mount_path(m) == path.rstrip("/") for m in container.list_mounts())
 
 
 def _find_working_dir(containers: list[ContainerTemplate]) -> str:
@@ -384,12 +329,6 @@ def _find_working_dir(containers: list[ContainerTemplate]) -> str:
         if container.is_agent:
             return container.get_env().get(constants.WORKING_DIR_ENV) or constants.WORKING_DIR
     return constants.WORKING_DIR
-
-
-def _count_gpus(container: ContainerTemplate) -> int:
-    limits: Mapping[str, object] = (container.body.get("resources") or {}).get("limits") or {}
-    counts = [str(value) for name, value in limits.items() if _GPU.search(name)]
-    return sum(int(count) for count in counts if count.isdigit())
 
 
 def _can_end(container: ContainerTemplate, role: RoleTemplate) -> bool:

@@ -118,9 +118,15 @@ def _augment_container(container: Any, env: list[Object]) -> Any:
         return container
     return {
         **container,
-        "env": [*env, *_list(container.get("env"))],
+        "env": _prepend(env, container.get("env")),
         "terminationMessagePolicy": container.get("terminationMessagePolicy") or _FALLBACK_TO_LOGS,
     }
+
+
+def _prepend(ours: list[Object], theirs: Any) -> Any:
+    if theirs is None or isinstance(theirs, (list, tuple)):
+        return [*ours, *_list(theirs)]
+    return theirs  # for the API server to refuse: without it the Pod would run as nobody wants it
 
 
 def _build_owner(framework: Framework) -> Object:

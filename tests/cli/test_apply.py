@@ -103,5 +103,26 @@ async def test_apply_that_the_server_refuses_changes_everything_back(client: Kub
 
 async def test_apply_without_the_crd_says_what_to_install(client: KubeClient) -> None:
     await client.delete(CUSTOM_RESOURCE_DEFINITIONS, None, constants.FRAMEWORK_CRD_NAME)
-    with pytest.raises(CliError, match=r"does not know Frameworks: install the CRD .*--local"):
+    remedy = r"does not know Frameworks: install the CRD .*--local"
+    with pytest.raises(CliError, match=remedy) as caught:
         await apply_all(client, Manifests((), (framework("a"),), ()), replaces=False)
+    assert caught.value.exit_code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize("resource", [CONFIGMAPS, FRAMEWORKS])
+async def test_apply_to_a_namespace_that_is_missing_says_how_to_make_it(
+    client: KubeClient, resource: Resource
+) -> None:
+    body = build(resource, "a", {"spec": {"taskRoles": []}} if resource is FRAMEWORKS else {}).body
+    body["metadata"]["namespace"] = "absent"
+    manifest = Manifest(resource, "absent", "a", body, "f.yaml")
+    manifests = (
+        Manifests((), (manifest,), ()) if resource is FRAMEWORKS else Manifests((manifest,), (), ())
+    )
+    with pytest.raises(CliError) as caught:
+        await apply_all(client, manifests, replaces=False)
+    assert caught.value.exit_code is ExitCode.USAGE
+    assert str(caught.value) == (
+        "f.yaml: metadata.namespace: there is no namespace 'absent': create it "
+        "(kubectl create namespace absent), or take another one with --namespace"
+    )

@@ -1,5 +1,6 @@
 """What a user gets for bad input: field, remedy, the documented exit code; nothing half-applied."""
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from click.testing import CliRunner, Result
 from cli.exitcodes import ExitCode
 from cli.main import main
 from framework.clock import SystemClock
+from localcluster.cluster import LocalCluster, PartFailedError
 from localcluster.kubelet.logs import LogStore
 
 FRAMEWORK = """\
@@ -181,6 +183,21 @@ def test_local_up_with_a_port_in_use_names_it(taken_port: int) -> None:
     assert f"--port: port {taken_port} on 127.0.0.1 is in use: choose another" in result.stderr
 
 
+def test_run_whose_local_cluster_fails_is_no_failed_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise PartFailedError("the controller ended")
+
+    monkeypatch.setattr(LocalCluster, "__aenter__", fail)
+    Path("f.yaml").write_text(FRAMEWORK)
+    result = call("run", "--local", "--directory", "state", "f.yaml")
+    assert (result.exit_code, result.stderr) == (
+        ExitCode.UNREACHABLE,
+        "error: the controller ended\n",
+    )
+
+
 def test_local_up_in_a_file_says_so(home: Path) -> None:
     (home / "file").touch()
     result = call("local", "up", "--directory", "file")
@@ -271,6 +288,33 @@ def test_logs_without_any_cluster_names_the_option() -> None:
     result = call("logs", "gang", "worker")
     assert result.exit_code == ExitCode.USAGE
     assert "to read them: `framework logs gang worker --directory DIR`" in result.stderr
+
+
+def test_logs_of_several_pods_of_one_attempt_tell_them_apart(home: Path) -> None:
+    for uid in ("first", "second"):
+        keep_log(home / "state", uid, "0")
+        metadata = home / "state" / "logs" / f"default_p_{uid}" / "pod.json"
+        whose = json.loads(metadata.read_text())
+        hour = 10 if uid == "first" else 11
+        metadata.write_text(json.dumps({**whose, "startedAt": f"2026-01-01T{hour}:00:00+00:00"}))
+    result = call("logs", "gang", "--directory", "state")
+    assert result.stdout.splitlines() == [
+        "[worker/0 train since 10:00:00 UTC] at 0",
+        "[worker/0 train since 11:00:00 UTC] at 0",
+    ]
+
+
+def test_logs_of_several_pods_of_one_second_tell_them_apart(home: Path) -> None:
+    for uid in ("0first", "1second"):
+        keep_log(home / "state", uid, "0")
+        metadata = home / "state" / "logs" / f"default_p_{uid}" / "pod.json"
+        whose = json.loads(metadata.read_text())
+        metadata.write_text(json.dumps({**whose, "startedAt": "2026-01-01T10:00:00+00:00"}))
+    result = call("logs", "gang", "--directory", "state")
+    assert result.stdout.splitlines() == [
+        "[worker/0 train since 10:00:00 UTC, Pod 0first] at 0",
+        "[worker/0 train since 10:00:00 UTC, Pod 1second] at 0",
+    ]
 
 
 @pytest.fixture

@@ -53,6 +53,20 @@ def test_update_in_a_pipe_leaves_out_tasks_that_wait_without_a_reason() -> None:
     ]
 
 
+def test_update_in_a_pipe_leaves_out_tasks_that_end_with_their_gang() -> None:
+    stream = io.StringIO()
+    display = Display(stream)
+    for state in ("Running", "Ending", "Stopped"):
+        display.update([gang(line(0, state), state=state)], 0.0, None)
+    assert stream.getvalue().splitlines() == [
+        "    0.0s  gang  Running",
+        "    0.0s  worker/0  Running",
+        "    0.0s  gang  Ending",
+        "    0.0s  gang  Stopped",
+        "    0.0s  worker/0  Stopped",
+    ]
+
+
 def test_show_table_puts_first_what_failed_by_itself() -> None:
     stream = io.StringIO()
     culprit = TaskLine(TaskKey("worker", 1), "Failed", 0, "x", code=1, is_culprit=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.exitcodes import CliError, ExitCode
-from cli.manifests import Manifests, load_manifests
+from cli.manifests import Manifests, load_manifests, suggest_field
 from framework.kube.resources import FRAMEWORKS
 
 FRAMEWORK = """
@@ -142,9 +142,10 @@ def test_load_manifests_with_one_object_twice_names_both_places(load: Load) -> N
 def test_load_manifests_with_unknown_fields_warns_of_each(load: Load) -> None:
     text = FRAMEWORK.replace("taskNumber: 1", "taskNumber: 1\n    taskNumbr: 2")
     manifests = load(text.replace("spec:\n  task", "spec:\n  executiontype: Start\n  task"))
+    ignored = "unknown field, ignored by the controller"
     assert manifests.warnings == (
-        "0.yaml: spec.executiontype: unknown field, ignored by the controller",
-        "0.yaml: spec.taskRoles[0].taskNumbr: unknown field, ignored by the controller",
+        f"0.yaml: spec.executiontype: {ignored}; did you mean executionType?",
+        f"0.yaml: spec.taskRoles[0].taskNumbr: {ignored}; did you mean taskNumber?",
     )
 
 
@@ -191,3 +192,28 @@ def test_load_manifests_tells_unreadable_fields_and_broken_rules_together(load: 
         "metadata.name",
         "spec.taskRoles[0].name",
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("spec.taskroles", "taskRoles"),
+        ("spec.retryPolicy.maxRetries", "maxRetryCount"),
+        ("spec.taskRoles[2].frameworkAttemptCompletionPolicy.minFailedTasks", "minFailedTaskCount"),
+        ("spec.taskRoles[0].task.retrypolicy", "retryPolicy"),
+        ("spec.taskRoles[0].colour", None),
+        ("spec.taskNumber", None),
+    ],
+)
+def test_suggest_field_takes_the_nearest_of_that_place(path: str, name: str | None) -> None:
+    assert suggest_field(path) == name
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("kind: framework", "Framework"), ("kind: Frameworks", "Framework")]
+)
+def test_load_manifests_with_a_kind_in_the_wrong_case_says_how_it_is_written(
+    load: Load, wrong: str, right: str
+) -> None:
+    (line,) = refuse(load, FRAMEWORK.replace("kind: Framework", wrong))
+    assert line == f"0.yaml: kind: is {wrong[6:]!r}; write {right}"

@@ -58,10 +58,16 @@ def framework(
     state: str = "AttemptPreparing",
     ended: Object | None = None,
     retry_delay: int | None = None,
+    blocked: str | None = None,
 ) -> Object:
+    conditions = [{"type": "GangReady", "status": "False", "reason": "NoGang"}]
+    if blocked is not None:
+        answer = {"status": "True", "reason": "NameTaken", "message": blocked}
+        conditions.append({"type": "Blocked", **answer})
     return {
         "metadata": {"name": "gang", "namespace": "default", "uid": "u"},
         "status": {
+            "conditions": conditions,
             "startTime": TIME,
             "state": state,
             "transitionTime": TIME,
@@ -294,3 +300,156 @@ def test_view_with_a_long_reason_cuts_it() -> None:
     (note,) = notes(view(framework(task(0, "AttemptPreparing")), pods)).values()
     assert len(note) == 200
     assert "\n" not in note
+
+
+def build_progress(*reasons: str) -> Object:
+    missing = [{"role": "worker", "index": i, "reason": r} for i, r in enumerate(reasons)]
+    progress = json.dumps({"ready": 0, "total": len(missing), "missing": missing})
+    return {"metadata": {"annotations": {constants.PROGRESS_ANNOTATION: progress}}}
+
+
+def test_view_of_a_task_whose_pod_cannot_be_created_says_why() -> None:
+    gang = framework(*(task(i, "AttemptCreationPending") for i in range(3)))
+    refusal = 'Pod cannot be created: pods "gang-worker-0" is forbidden: exceeded quota: q'
+    configmap = build_progress(refusal, "Pod is not created yet")
+    assert notes(view(gang, {}, configmap=configmap)) == {
+        "worker/0": "Pod cannot be created: exceeded quota: q",
+        "worker/1": "waits for its Pod to be created",
+        "worker/2": "waits for its Pod to be created",
+    }
+
+
+def test_view_of_a_blocked_framework_says_by_what() -> None:
+    message = 'Pod p cannot be created: pods "p" is forbidden: why'
+    gang = framework(task(0, "AttemptCreationPending"), blocked=message)
+    shown = view(gang, {})
+    assert (shown.state, shown.note) == ("Waiting", "blocked: Pod p cannot be created: why")
+    assert shown.is_blocked
+
+
+def test_view_of_a_completed_framework_is_not_blocked_any_more() -> None:
+    done = framework(state="Completed", ended=completion(7), blocked="Pod p")
+    shown = view(done)
+    assert (shown.note, shown.is_blocked) == ("Phrase: diagnosed 7", False)
+
+
+@pytest.mark.parametrize(
+    ("reason", "note"),
+    [("NameTaken", "Phrase: diagnosed 7"), ("StatusRefused", "blocked: why")],
+)
+def test_view_of_an_attempt_that_is_over_leaves_out_what_it_could_not_create(
+    reason: str, note: str
+) -> None:
+    gang = framework(state="AttemptDeletionPending", ended=completion(7), blocked="why")
+    gang["status"]["conditions"][1]["reason"] = reason
+    assert view(gang).note == note
+
+
+@pytest.mark.parametrize(("stored", "state"), [({}, "New"), ({"state": 7}, "Unreadable")])
+def test_view_of_a_framework_that_the_controller_cannot_read_says_why(
+    stored: Object, state: str
+) -> None:
+    condition = {"type": "Blocked", "status": "True", "reason": "UnreadableFramework"}
+    status = {**stored, "conditions": [{**condition, "message": "spec.taskRoles: is no list"}]}
+    shown = view({"metadata": {"name": "gang"}, "status": status})
+    assert (shown.state, shown.note) == (state, "blocked: spec.taskRoles: is no list")
+
+
+@pytest.mark.parametrize(
+    ("spec", "note"),
+    [
+        ({"taskRoles": [{"name": "a", "taskNumber": 0}, {"name": "b"}]},
+         "it has no Tasks: no role has a taskNumber above 0"),
+        ({"taskRoles": []}, "it has no Tasks: spec.taskRoles is empty"),
+        ({}, "it has no Tasks: spec.taskRoles is empty"),
+        ({"taskRoles": [{"name": "a", "taskNumber": 1}]}, ""),
+    ],
+    ids=["no-number", "no-roles", "no-field", "about-to-come"],
+)  # fmt: skip
+def test_view_of_a_framework_without_tasks_says_so(spec: Object, note: str) -> None:
+    shown = view({**framework(), "spec": spec})
+    assert (shown.state, shown.note) == ("Waiting", note)
+
+
+def container(
+    code: int | None, *, restarts: int = 0, state: str = "running", reason: str = ""
+) -> Object:
+    states: dict[str, Object] = {
+        "running": {"running": {}},
+        "waiting": {"waiting": {"reason": reason, "message": "back-off 10s restarting"}},
+        "terminated": {"terminated": {"exitCode": 0}},
+    }
+    last = {} if code is None else {"terminated": {"exitCode": code}}
+    return {"name": "train", "restartCount": restarts, "state": states[state], "lastState": last}
+
+
+def crashing(status: Object, policy: str, kind: str = "containerStatuses") -> dict[str, Object]:
+    name, body = pod(0, phase="Running", podIP="127.64.0.1", **{kind: [status]})
+    body["spec"]["restartPolicy"] = policy
+    return {name: body}
+
+
+BACK_OFF = container(3, restarts=6, state="waiting", reason="CrashLoopBackOff")
+
+
+@pytest.mark.parametrize(
+    ("status", "policy", "note"),
+    [
+        (BACK_OFF, "Always", "CrashLoopBackOff, 6 restarts, exited with 3"),
+        (BACK_OFF, "OnFailure", "CrashLoopBackOff, 6 restarts, exited with 3"),
+        (container(0, restarts=1), "Always", "1 restart, exited with 0"),
+        (container(3, restarts=1, state="terminated"), "OnFailure", ""),
+        (container(None), "Always", ""),
+    ],
+    ids=["back-off", "on-failure", "runs-again", "ended-well", "first-run"],
+)  # fmt: skip
+def test_view_of_a_task_that_restarts_says_so(status: Object, policy: str, note: str) -> None:
+    shown = view(framework(task(0, "AttemptRunning")), crashing(status, policy))
+    note = note and f"train: {note}; restartPolicy is {policy}: write Never"
+    assert [(line.state, line.note, line.is_restarting) for line in shown.tasks] == [
+        ("Running", note, bool(note))
+    ]
+
+
+def test_view_without_a_clock_says_the_same_at_each_restart() -> None:
+    again = container(3, restarts=7)
+    shown = [
+        build_view(World("gang", "default", gang, None, crashing(status, "Always")))
+        for gang in [framework(task(0, "AttemptRunning"))]
+        for status in (BACK_OFF, again)
+    ]
+    expected = "train restarts, exited with 3; restartPolicy is Always: write Never"
+    assert [notes(each) for each in shown] == [{"worker/0": expected}] * 2
+
+
+def test_view_of_an_init_container_that_restarts_says_so() -> None:
+    pods = crashing({**BACK_OFF, "name": "barrier"}, "Always", "initContainerStatuses")
+    pods["gang-worker-0"]["status"]["phase"] = "Pending"
+    assert notes(view(framework(task(0, "AttemptPreparing")), pods))["worker/0"] == (
+        "barrier: CrashLoopBackOff, 6 restarts, exited with 3; restartPolicy is Always: write Never"
+    )
+
+
+def test_view_of_a_sidecar_that_restarts_gives_no_wrong_advice() -> None:
+    pods = crashing({**BACK_OFF, "name": "side"}, "Never", "initContainerStatuses")
+    pods["gang-worker-0"]["spec"]["initContainers"] = [{"name": "side", "restartPolicy": "Always"}]
+    assert notes(view(framework(task(0, "AttemptRunning")), pods))["worker/0"] == (
+        "side: CrashLoopBackOff, 6 restarts, exited with 3"
+    )
+
+
+def test_view_while_the_framework_ends_says_of_no_task_that_it_waits() -> None:
+    tasks = [
+        task(0, "AttemptPreparing"),
+        task(1, "AttemptRunning"),
+        task(2, "AttemptCreationPending"),
+        task(3, "Completed", ended=completion(7)),
+    ]
+    ending = framework(*tasks, state="AttemptDeletionPending", ended=completion(-210))
+    shown = view(ending, crashing(BACK_OFF, "Always"))
+    assert [(line.state, line.note) for line in shown.tasks] == [
+        ("Ending", ""),
+        ("Ending", ""),
+        ("Ending", ""),
+        ("Failed", "Phrase: diagnosed 7"),
+    ]

@@ -141,6 +141,38 @@ def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
     assert find_processes(str(tmp_path / "state")) == []
 
 
+def test_run_local_says_at_once_how_another_shell_reaches_it(tmp_path: Path) -> None:
+    state = tmp_path / "my state"
+    file = write(tmp_path / "f.yaml", build_role("w", 1, "exec sleep 600"))
+    with start("run", "--local", "--directory", str(state), file) as program:
+        output = read_until(program, r"w/0 +Running")
+        assert f"local cluster in {state}; to reach it from another shell:\n" in output
+        (variable,) = re.findall(r"^  export KUBECONFIG='(.*)'$", output, re.MULTILINE)
+        code, output = call("logs", "gang", "w/0", KUBECONFIG=variable)
+        assert (code, output) == (0, "")
+        program.send_signal(signal.SIGINT)
+        output = finish(program)
+    assert program.returncode == ExitCode.INTERRUPTED, output
+
+
+def test_run_of_a_gang_that_crashes_again_and_again_says_so(tmp_path: Path) -> None:
+    role = build_role("worker", 1, "exit 3").replace(
+        "restartPolicy: Never", "restartPolicy: Always"
+    )
+    code, output = call(
+        "run", "--local", "--timeout", "15s", "--directory", str(tmp_path / "state"),
+        write(tmp_path / "f.yaml", role),
+    )  # fmt: skip
+    assert code == ExitCode.TIMEOUT, output
+    told = "exited with 3; restartPolicy is Always: write Never"
+    lines = [line for line in output.splitlines() if re.match(r" +[\d.]+s  worker/0 ", line)]
+    restarts = [line for line in lines if told in line]
+    assert [line.partition("worker/0")[2] for line in restarts] == [
+        f"  Running: main restarts, {told}"
+    ], output
+    assert re.search(rf"worker/0 +Stopped .* main: .*[12] restarts?, {told}\n", output)
+
+
 def test_run_past_its_timeout_stops_and_says_why_it_waited(tmp_path: Path) -> None:
     stuck = build_role("gpu", 1, "true").replace(
         "image: busybox", "image: busybox, resources: {limits: {example.com/gpu: 1}}"
@@ -231,7 +263,18 @@ def test_local_status_says_where(cluster: dict[str, str]) -> None:
 def test_local_up_twice_refuses(cluster: dict[str, str]) -> None:
     code, output = call("local", "up", **cluster)
     assert code == ExitCode.USAGE
-    assert "a local cluster runs already (process" in output
+    assert output.startswith("error: a local cluster runs already (process")
+    assert "or start another with --directory DIR" in output
+
+
+def test_run_in_a_namespace_that_is_missing_is_no_failed_training(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    code, output = call(
+        "run", "-n", "absent", write(tmp_path / "f.yaml", build_role("w", 1, "true")), **cluster
+    )
+    assert code == ExitCode.USAGE, output
+    assert "kubectl create namespace absent" in output
 
 
 def test_run_of_a_framework_that_exists_refuses_until_replace(
@@ -243,6 +286,20 @@ def test_run_of_a_framework_that_exists_refuses_until_replace(
     assert code == ExitCode.USAGE
     assert "a Framework 'gang' exists in namespace default: delete it (kubectl delete" in output
     assert call("run", "--replace", file, **cluster)[0] == 0
+
+
+def test_run_of_a_task_with_a_stack_trace_names_its_cause_and_shows_the_end(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    script = "seq 1000 1100; echo KeyError: 7; exit 1"
+    role = build_role("w", 1, script).replace(
+        "image: busybox", "image: busybox, terminationMessagePolicy: FallbackToLogsOnError"
+    )
+    code, output = call("run", "--replace", write(tmp_path / "f.yaml", role), **cluster)
+    assert code == ExitCode.FAILED, output
+    assert re.search(r"w/0 +Failed +0 +1 +main exited with 1 \(KeyError: 7\)\n", output)
+    *_, last = output.partition("last lines of container main:\n")
+    assert last.split() == [*map(str, range(1087, 1101)), "KeyError:", "7"]
 
 
 def test_logs_of_a_running_task_follows_to_its_end(cluster: dict[str, str], tmp_path: Path) -> None:

@@ -1,6 +1,16 @@
+import json
+
 import pytest
 
-from cli.words import explain_diagnostics, strip_noise
+from cli.words import explain_diagnostics, find_cut_message, strip_noise
+
+LONG = ("a frame of the stack, and another one " * 6).strip()
+
+
+def pod_failed(code: int, message: str) -> str:
+    """Write the diagnostics of a Pod whose container left this message."""
+    container = {"name": "main", "code": code, "reason": "Error", "message": message}
+    return f"Pod failed: x: {json.dumps({'containers': [container]})}"
 
 
 @pytest.mark.parametrize(
@@ -25,11 +35,58 @@ from cli.words import explain_diagnostics, strip_noise
         ("Pod failed: PodPattern matched: {}", "Pod failed: PodPattern matched: {}"),
         ("Failed to create Pod: timed out {", "Failed to create Pod: timed out {"),
         ("User has requested to stop", "User has requested to stop"),
+        (
+            pod_failed(1, "Traceback (most recent call last):\n" + LONG + "\nKeyError: 7\n  \n==="),
+            "main exited with 1 (KeyError: 7)",
+        ),
+        (pod_failed(1, "first\n\nsecond\n"), "main exited with 1 (first; second)"),
+        (pod_failed(1, LONG), f"main exited with 1 ({LONG})"),
+        (pod_failed(1, "=" * 200), f"main exited with 1 ({'=' * 200})"),
+        (
+            pod_failed(
+                210,
+                '{"exitCode":210,"reason":"BadConfig","message":"FB_MEMBERS: no role x",'
+                '"waitedSeconds":0.1}',
+            ),
+            "main exited with 210 (BadConfig: FB_MEMBERS: no role x)",
+        ),
+        (pod_failed(1, '{"loss": 3}'), 'main exited with 1 ({"loss": 3})'),
     ],
-    ids=["exit", "signal", "pod", "refused", "empty", "broken", "plain"],
+    ids=[
+        "exit",
+        "signal",
+        "pod",
+        "refused",
+        "empty",
+        "broken",
+        "plain",
+        "log",
+        "short",
+        "one-line",
+        "no-words",
+        "agent",
+        "json",
+    ],
 )
 def test_explain_diagnostics_says_it_in_words(diagnostics: str, words: str) -> None:
     assert explain_diagnostics(diagnostics) == words
+
+
+def test_find_cut_message_gives_what_explain_diagnostics_leaves_out() -> None:
+    message = f"Traceback:\n  {LONG}\n\nKeyError: 7\n===\n"
+    assert find_cut_message(pod_failed(1, message)) == (
+        "main",
+        ["Traceback:", f"  {LONG}", "KeyError: 7", "==="],
+    )
+
+
+@pytest.mark.parametrize(
+    "diagnostics",
+    ["plain", "x: {}", pod_failed(1, LONG), pod_failed(1, "a\nb"), pod_failed(1, "")],
+    ids=["plain", "empty", "one-line", "short", "none"],
+)
+def test_find_cut_message_of_what_is_said_whole_gives_nothing(diagnostics: str) -> None:
+    assert find_cut_message(diagnostics) is None
 
 
 def test_strip_noise_leaves_the_address() -> None:

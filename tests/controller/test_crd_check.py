@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from typing import Any, cast
 
 import pytest
@@ -13,6 +14,7 @@ from framework.kube.errors import KubeError, UnreachableError, build_api_error
 pytestmark = pytest.mark.looptime
 
 GOOD = ("frameworks", "frameworks/status")
+REMEDY = "kubectl apply --server-side --force-conflicts -f crd.yaml"
 
 
 class Server:
@@ -69,6 +71,26 @@ async def test_missing_crd_is_waited_for_then_refused() -> None:
     assert asyncio.get_running_loop().time() - started == pytest.approx(5)
 
 
+async def test_missing_crd_is_told_once_with_the_remedy_and_again_when_it_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    await check(Server(*[error(404)] * 5, *[()] * 2, GOOD), 60)
+    missing, other = [str(vars(record)["problem"]) for record in caplog.records]
+    assert "is not installed" in missing
+    assert REMEDY in missing
+    assert "does not serve v1" in other
+
+
+@pytest.mark.parametrize("served", [("frameworks",), ()])
+async def test_remedy_overrides_the_fields_of_whoever_made_the_crd(served: tuple[str, ...]) -> None:
+    with pytest.raises(CrdError) as refused:
+        await check(Server(served), 1)
+    assert REMEDY in str(refused.value)
+    is_unfit = "frameworks" in served
+    assert ("stop the controller that put its own there" in str(refused.value)) is is_unfit
+
+
 async def test_server_that_is_away_is_waited_for_without_end() -> None:
     await check(Server(*[unreachable()] * 500, error(503), GOOD), 5)
 
@@ -93,6 +115,7 @@ async def test_guard_stops_acting_and_begins_again() -> None:
     await asyncio.sleep(0.5)
     assert not guard.holds()
     assert "status" in guard.problem
+    assert REMEDY in guard.problem
     await asyncio.sleep(3)
     assert guard.holds()
     assert recovered == [True]

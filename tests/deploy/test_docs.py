@@ -114,6 +114,31 @@ def test_extensions_are_in_the_list_of_differences() -> None:
         assert f"`{name}`" in read_section(MIGRATION, "What is different")
 
 
+def test_take_away_finds_all_that_agents_were_granted() -> None:
+    section = read_section((DOCS / "install.md").read_text(encoding="utf-8"), "Take it away")
+    found = re.search(r"kubectl delete (\S+) --all-namespaces \\\n +-l (\S+)=(\S+)", section)
+    assert found is not None
+    kinds, key, value = found.groups()
+    files = (manifests.DEPLOY / "agents").glob("*/*.yaml")
+    granted = [
+        body
+        for path in files
+        for body in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        if body["kind"] != "Kustomization"
+    ]
+    assert {body["kind"].lower() for body in granted} <= set(kinds.split(","))
+    assert {body["metadata"]["labels"][key] for body in granted} == {value}
+
+
+def test_pages_on_a_crd_of_others_apply_it_over_another_field_manager() -> None:
+    # After a replace, as migration.md has it, an apply without force ends with a conflict.
+    upgrade = (DOCS / "upgrade.md").read_text(encoding="utf-8")
+    lost = next(line for line in OPERATIONS.splitlines() if "lost its status subresource" in line)
+    command = "kubectl apply --server-side --force-conflicts -f deploy/base/crd.yaml"
+    assert command in upgrade
+    assert command in lost
+
+
 def test_retention_in_the_docs_is_the_default() -> None:
     days = ControllerConfig().framework_completed_retain_seconds // 86400
     assert f"{days} days by default" in OPERATIONS

@@ -2,11 +2,13 @@
 
 import re
 
+import pytest
 import yaml
 
 from tests.support.frameworkcrd import ROOT
 
 FOLDER = ROOT / "deploy" / "agents" / "network"
+PAGES = ("docs/security.md", "deploy/agents/README.md")
 
 
 def test_gang_policy_after_the_command_in_its_file_selects_the_gangs_pods() -> None:
@@ -21,3 +23,9 @@ def test_gang_policy_after_the_command_in_its_file_selects_the_gangs_pods() -> N
     assert policy["metadata"]["name"] == "frameworkbarrier-gang"
     assert policy["spec"]["podSelector"] == selector
     assert policy["spec"]["ingress"] == [{"from": [{"podSelector": selector}]}]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_that_names_the_policy_gives_the_command(page: str) -> None:
+    command = (FOLDER / "kustomization.yaml").read_text(encoding="utf-8").splitlines()[0]
+    assert command.removeprefix("# ") in (ROOT / page).read_text(encoding="utf-8")

@@ -87,9 +87,33 @@ class Stage:
         listed = await self.kube.list(PODS, self.namespace, label_selector=selector)
         return sorted(listed["items"], key=lambda pod: str(pod["metadata"]["name"]))
 
+    async def wait_until_ready(self, count: int) -> None:
+        """Watch until so many of the Framework's Pods are ready: their servers answer."""
+        events = self.kube.watch(
+            PODS,
+            self.namespace,
+            label_selector=f"{constants.FRAMEWORK_NAME}={self.name}",
+            timeout_seconds=END_SECONDS,
+            read_deadline_seconds=2 * END_SECONDS,
+            bookmarks=False,
+        )
+        ready: set[str] = set()
+        async with contextlib.aclosing(events):
+            async for event, pod in events:
+                is_ready = event != "DELETED" and _is_ready(pod)
+                (ready.add if is_ready else ready.discard)(pod["metadata"]["uid"])
+                if len(ready) == count:
+                    return
+        raise AssertionError(f"{len(ready)} of {count} Pods of {self.name} are ready")
+
     async def delete_pod(self, role: str, index: int) -> None:
         with contextlib.suppress(NotFoundError):
             await self.kube.delete(PODS, self.namespace, f"{self.name}-{role}-{index}")
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return {"Ready": "True"}.items() <= {c["type"]: c["status"] for c in conditions}.items()
 
 
 def list_tasks(status: Object) -> list[Object]:

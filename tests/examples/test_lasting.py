@@ -62,6 +62,7 @@ async def test_service_is_served_and_never_given_up(kube: KubeClient) -> None:
     await stage.delete_pod("server", 1)
 
     tasks = await stage.wait_for_tasks(is_task_1_replaced)
+    await stage.wait_until_ready(2)  # a server that runs may not listen yet
     client = Stage(kube, "default", [build_client([t["attemptStatus"]["podIP"] for t in tasks])])
     await client.apply()
     status = await client.wait_for(lambda status: status["state"] == "Completed")

@@ -274,6 +274,8 @@ async def test_barrier_with_its_shipped_role_is_refused_nothing(
     tmp_path: Path,
 ) -> None:
     account, objects = agent_role
+    for role in gang["spec"]["taskRoles"]:
+        role["task"]["pod"]["spec"]["serviceAccountName"] = account
     granted = expand_rules(objects)
     folder = write_account_folder(access, tmp_path, namespace, account)
     audit = AuditLog.open(access, namespace, account)

@@ -30,6 +30,7 @@ GANG_FILE = ROOT / "examples" / "gang.yaml"
 END_SECONDS = 60
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 HELD_TASK = "worker-3"
+ACCOUNT = "frameworkbarrier"
 
 
 class Barriers:
@@ -116,13 +117,15 @@ def account(access_folder: Path, http: JsonHttp, control_plane: Access, namespac
     binding = {
         "metadata": {"name": "barrier"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "barrier"},
-        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}],
     }
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    status, answer = http.request("POST", accounts, {"metadata": {"name": ACCOUNT}})
+    assert status == 201, answer
     for plural, body in (("roles", role), ("rolebindings", binding)):
         status, answer = http.request("POST", f"{RBAC}/{namespace}/{plural}", body)
         assert status == 201, answer
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token"
-    status, answer = http.request("POST", path, {"spec": {}})
+    status, answer = http.request("POST", f"{accounts}/{ACCOUNT}/token", {"spec": {}})
     assert status == 201, answer
     (access_folder / "token").write_text(answer["status"]["token"])
     (access_folder / "namespace").write_text(namespace)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.node.cluster import SYSTEM_NAMESPACE, TEST_SECONDS, WAIT_SECONDS, Cluster
+from tests.node.examples import inject_example, run_example
 from tests.node.gangs import (
     apply_gang,
     build_gang,
@@ -27,15 +28,11 @@ KUBELET_STOP_SECONDS = 60.0
 def test_gang_with_barrier_and_native_sidecar_injected_succeeds(
     cluster: Cluster, namespace: str
 ) -> None:
-    injected = cluster.framework("inject", "--restricted", str(EXAMPLES / "gang.yaml"))
-    assert injected.returncode == 0, injected.stderr
-    manifest = injected.stdout
+    injected = inject_example(cluster, EXAMPLES / "gang.yaml")
 
-    linted = cluster.framework("lint", "-", text=manifest)
-    run = ("run", "--namespace", namespace, "--timeout", f"{WAIT_SECONDS:g}s", "-")
-    done = cluster.framework(*run, text=manifest)
+    done = run_example(cluster, namespace, injected)
 
-    assert (linted.returncode, linted.stdout) == (0, "nothing found\n")
+    assert (injected.linted.returncode, injected.linted.stdout) == (0, "nothing found\n")
     assert done.returncode == 0, done.stdout + done.stderr + cluster.describe(namespace)
     status = read_status(cluster, namespace, "gang")
     assert status["attemptStatus"]["completionStatus"]["code"] == 0

@@ -4,7 +4,15 @@ import pytest
 
 from framework.agent.framework_roster import FrameworkView
 from framework.agent.sources import AttemptConfigMap
-from framework.api.roster import Leaving, Missing, Progress, Roster, fingerprint_uid
+from framework.api.roster import (
+    STATE_SUCCEEDED,
+    CompletedTask,
+    Leaving,
+    Missing,
+    Progress,
+    Roster,
+    fingerprint_uid,
+)
 from rendezvous.membership import Identity
 from rendezvous.selection import (
     PUBLISHED,
@@ -84,9 +92,35 @@ def test_select_sight_prefers_what_it_is_given_of_the_framework() -> None:
 
 def test_find_obstacle_names_what_is_missing() -> None:
     quorum = build_roster(build_role("worker", 2)._replace(wanted=4, minimum=3))
-    assert "2/4 Tasks are there, 2 are missing" in find_obstacle(quorum, OWN, was_member=True)
+    waiting = find_obstacle(quorum, OWN, was_member=False)
+    assert waiting == "2/4 Tasks are there (missing: worker/2, worker/3)"
     claimed = build_gang(2)._replace(complete=False)
     assert find_obstacle(claimed, OWN, was_member=True)
+    assert "missing" not in find_obstacle(claimed, OWN, was_member=False)
+
+
+def test_find_obstacle_completed_and_absent_tasks_are_not_named() -> None:
+    worker = build_role("worker", [0, 3])._replace(
+        wanted=4, minimum=4, absent=(1,), completed=(CompletedTask(4, STATE_SUCCEEDED, ""),)
+    )
+    roster = build_roster(build_role("ps", 1), worker)
+    assert find_obstacle(roster, OWN, was_member=False) == (
+        "4/5 Tasks are there (missing: worker/2)"
+    )
+
+
+def test_find_obstacle_gang_that_was_whole_is_not_called_incomplete() -> None:
+    # A peer's Pod has succeeded, and the controller has not concluded its Task yet.
+    ended = build_roster(build_role("worker", 1)._replace(wanted=2, minimum=2))
+    assert find_obstacle(ended, OWN, was_member=True) == (
+        "1/2 Tasks are there (ended or starting: worker/1)"
+    )
+
+
+def test_find_obstacle_of_a_huge_gang_names_ten() -> None:
+    role = build_role("worker", 1)._replace(wanted=10_000, minimum=10_000)
+    message = find_obstacle(build_roster(role), OWN, was_member=False)
+    assert message.endswith("worker/9, worker/10 and 9989 more)")
     assert not find_obstacle(build_gang(2), OWN, was_member=False)
 
 

@@ -46,7 +46,7 @@ def build(**role: Any) -> dict[str, Any]:
                     "task": {
                         "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
                         "podGracefulDeletionTimeoutSec": 600,
-                        "pod": {"spec": {"containers": [container]}},
+                        "pod": {"spec": {"restartPolicy": "Never", "containers": [container]}},
                     },
                     **role,
                 }
@@ -301,6 +301,53 @@ def test_inject_command_says_what_does_not_stay_as_it_was() -> None:
         "spec.taskRoles[0].task.pod.spec.restartPolicy: Never instead of OnFailure" in done.stderr
     )
     assert get_spec(list(yaml.safe_load_all(done.stdout)))["restartPolicy"] == "Never"
+
+
+@pytest.mark.parametrize(
+    ("rendezvous", "told"),
+    [
+        ("none", ["injector.sh"]),
+        ("init", ["injector.sh", "current/env.sh"]),
+        ("sidecar", ["injector.sh", "current/env.sh"]),
+        ("wrapper", ["in their environment"]),
+    ],
+)
+def test_inject_command_tells_of_the_ways_to_peers_that_are_there(
+    rendezvous: str, told: list[str], tmp_path: Any
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(build()))
+    command = [sys.executable, "-m", "cli.main", "inject", str(file)]
+
+    done = subprocess.run(
+        [*command, "--rendezvous", rendezvous, "-o", str(tmp_path / "out.yaml")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    ways = ["injector.sh", "current/env.sh", "in their environment"]
+    assert [way for way in ways if way in done.stderr] == told
+    assert "warning" not in done.stderr
+
+
+def test_inject_command_warns_of_what_no_agent_mends() -> None:
+    framework = build(frameworkAttemptCompletionPolicy={})
+    get_spec([framework])["containers"][0]["args"] = [". /mnt/frameworkbarrier/current/env.sh"]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "inject", "--rendezvous", "none", "-"],
+        input=yaml.safe_dump(framework),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert [line.split(": ")[:2] for line in done.stderr.splitlines()] == [
+        ["warning", "spec.taskRoles[0].task.pod.spec.containers[0]"],
+        ["warning", "spec.taskRoles[0].frameworkAttemptCompletionPolicy.minFailedTaskCount"],
+    ]
+    assert list(yaml.safe_load_all(done.stdout))
 
 
 def test_inject_dns_names_each_pod_as_the_barrier_asks_for_it() -> None:

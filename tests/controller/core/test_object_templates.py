@@ -263,6 +263,14 @@ def test_malformed_template_is_left_to_the_server_to_refuse(template: Any) -> No
     json.dumps(pod)
 
 
+@pytest.mark.parametrize("env", [{"A": "b"}, "A=b", 1])
+def test_env_of_another_form_is_left_to_the_server_to_refuse(env: Any) -> None:
+    """Not dropped: the Pod would run without the user's variables."""
+    container = {"name": "main", "image": "x", "env": env}
+    pod = render({"spec": {"containers": [container]}})
+    assert pod["spec"]["containers"][0]["env"] == env
+
+
 def test_tuples_of_a_template_become_lists() -> None:
     pod = render({"spec": {"containers": ({"name": "main", "args": ("a",)},)}})
     assert pod["spec"]["containers"][0]["args"] == ["a"]

@@ -1,0 +1,111 @@
+"""How a container calls an agent: its words, and the settings it gives. Pure.
+
+Called by ``agentrules``. Words and settings are read by the agents' own parsers. What is known only
+in the cluster (``$(NAME)``, ``{{FC_NAME}}``, ``valueFrom``) is no setting here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from barrier.config import Config, ConfigError, load_config
+from cli.templates import ContainerTemplate, RoleTemplate, is_open
+from framework.api import constants, images
+from rendezvous.app import Arguments, UsageError, parse_arguments
+from rendezvous.options import Options, OptionsError, Problem, parse_options
+from rendezvous.settings import parse_settings
+
+_PROGRAM_NAME = images.IMAGE_PREFIX + images.RENDEZVOUS
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A rendezvous agent as a container calls it."""
+
+    arguments: Arguments | None
+    """Its command line; None: a shell's or another program's business, or wrong."""
+    fault: str
+    """What is wrong with the command line."""
+    env: dict[str, str]
+    options: Options | None
+    """What is rendered; None: there is a problem."""
+    problems: tuple[Problem, ...]
+
+    @property
+    def flags(self) -> dict[str, str]:
+        """The flags, keyed by the settings' names."""
+        return self.arguments.flags if self.arguments else {}
+
+    @property
+    def is_installing(self) -> bool:
+        """Tell whether it reads no settings."""
+        return self.arguments is not None and self.arguments.command == "install"
+
+
+def read_call(container: ContainerTemplate) -> Call:
+    """Read how a container calls the rendezvous agent."""
+    words, env = _find_words(container), read_settings(container)
+    arguments, fault = None, ""
+    if words is not None and words not in (["--help"], ["-h"], ["--version"]):
+        try:
+            arguments = parse_arguments(words)
+        except UsageError as e:
+            fault = str(e)
+    flags = arguments.flags if arguments else {}
+    flags = {name: text for name, text in flags.items() if not is_open(text)}
+    options: Options | None = None
+    problems: list[Problem] = []
+    try:
+        options = parse_options(env, flags)
+    except OptionsError as e:
+        problems += e.problems
+    try:
+        parse_settings(env, flags)
+    except OptionsError as e:
+        problems += e.problems
+    return Call(arguments, fault, env, options, tuple(problems))
+
+
+def read_settings(container: ContainerTemplate) -> dict[str, str]:
+    """Map a container's variables that have a value here to it."""
+    env = container.get_env()
+    return {name: text for name, text in env.items() if text and not is_open(text)}
+
+
+def load_barrier_config(container: ContainerTemplate, role: RoleTemplate) -> Config:
+    """Read a barrier's settings, in a Pod as the controller makes them.
+
+    Raises:
+        ConfigError: With every fault found.
+    """
+    identity = {
+        constants.FRAMEWORK_NAMESPACE: "default",
+        constants.FRAMEWORK_NAME: "framework",
+        constants.CONFIGMAP_NAME: "framework-attempt",
+        constants.FRAMEWORK_ATTEMPT_INSTANCE_UID: "0_uid",
+        constants.CONFIGMAP_UID: "uid",
+        constants.TASKROLE_NAME: role.name,
+        constants.TASK_INDEX: "0",
+        constants.TASK_ATTEMPT_ID: "0",
+        constants.POD_UID: "uid",
+    }
+    return load_config({**read_settings(container), **identity})
+
+
+def list_barrier_faults(container: ContainerTemplate, role: RoleTemplate) -> Iterator[str]:
+    """Go through what is wrong with a barrier's settings, each with its remedy."""
+    try:
+        load_barrier_config(container, role)
+    except ConfigError as e:
+        # A bad name of a role is told by who loads the file.
+        yield from (fault for fault in e.faults if constants.TASKROLE_NAME not in fault)
+
+
+def _find_words(container: ContainerTemplate) -> list[str] | None:
+    """Find the agent's own words; None where a shell or another program puts them together."""
+    words = container.list_words()
+    if container.is_wrapped:
+        agents = [i for i, w in enumerate(words) if w.endswith("/" + images.INSTALLED_AGENT)]
+        return words[agents[0] + 1 :] if agents else None
+    if not container.body.get("command"):
+        return words
+    return words[1:] if words and words[0].rpartition("/")[2] == _PROGRAM_NAME else None

@@ -1,0 +1,281 @@
+"""Agents that would not do what is expected: who writes what, and with which settings. Pure.
+
+Called by ``rules``, which has all others.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from barrier.config import ConfigError
+from cli.authoring.agentcalls import (
+    Call,
+    list_barrier_faults,
+    load_barrier_config,
+    read_call,
+)
+from cli.authoring.findings import Finding, error, warning
+from cli.templates import (
+    ContainerTemplate,
+    RoleTemplate,
+    get_mount_path,
+    list_role_names,
+    list_roles,
+)
+from framework.api import constants, images
+from framework.kube.resources import Object
+from rendezvous.app import INSTALL, RENDER, RUN, WATCH
+from rendezvous.options import OPTIONS
+from rendezvous.registry import BUILT_IN
+from rendezvous.settings import SETTINGS
+from rendezvous.strays import list_misspelt, list_named_roles
+
+_SETTING_NAMES = [setting.env_name for setting in (*OPTIONS, *SETTINGS)]
+_COMMANDS = (RENDER, WATCH, RUN, INSTALL)
+_SLOTTED_FORMATS = frozenset({"openmpi", "hydra", "deepspeed", "horovod", "horovodrun"})
+_GPU = re.compile(r"(^|[./])gpu$")
+_INJECTOR = re.compile(r"\S*/" + re.escape(constants.INJECTOR_FILE) + r"(?!\w)")
+_ENV_FILE = re.compile(r"\S*/current/env\.sh\b")
+# Where a command begins: a word of its own, or in a shell's script.
+_COMMAND_START = r"(?:^|[\n;&|({]\s*|\b(?:exec|then|do|else|time|env)\s+)(?:\S*/)?"
+_HOST_LAUNCHER = re.compile(_COMMAND_START + r"(mpirun|mpiexec|horovodrun|deepspeed)(?=\s|$)")
+_TORCHRUN = re.compile(_COMMAND_START + r"(torchrun)(?=\s|$)|(torch\.distributed\.run)\b")
+_OWN_HOSTS = re.compile(
+    r"(?:^|\s)(?:-H|-f|--?host(?:s|file)?|--?machinefile)[ =]+(?!\S*(?:FB_|/current/))\S"
+)
+_OWN_COUNTS = re.compile(
+    r"(?:^|\s)(?:-N|-ppn|-perhost|--?n?pernode|--oversubscribe|--map-by|--num_gpus)\b"
+)
+_OWN_PROCESSES = re.compile(r"--(?:nproc[-_]per[-_]node|standalone)\b")
+
+
+class _AgentFile(NamedTuple):
+    """A file that only an agent writes."""
+
+    pattern: "re.Pattern[str]"
+    writer: str
+    is_written: bool
+
+
+def missing_agent(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
+    """Find commands that read what no agent known here writes."""
+    containers = role.list_containers()
+    for container in containers:
+        text = " ".join(container.list_words())
+        for file in _list_agent_files(containers):
+            read = file.pattern.search(text)
+            if read and not file.is_written:
+                yield warning(
+                    "missing-agent",
+                    container.path,
+                    f"reads {read.group()}, and no container is an agent that writes it: "
+                    f"{file.writer}",
+                    "look at the spelling of initContainers and of the agent's image, or let "
+                    "`framework inject` add it (--rendezvous sidecar, its default)",
+                )
+        # Also by an image of another name: what it is told is enough.
+        is_installed = any(c.is_init and "install" in c.list_words() for c in containers)
+        if container.is_wrapped and not is_installed:
+            yield from _report_no_installer(container, role)
+
+
+def agent_settings(framework: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
+    """Find words and settings with which an agent ends with 210, and such as it does not know."""
+    names = list_role_names(framework)
+    for container in role.list_containers():
+        if container.program == images.BARRIER:
+            yield from _judge_barrier(container, role, names)
+        elif container.program == images.RENDEZVOUS or container.is_wrapped:
+            yield from _judge_rendezvous(container, names)
+
+
+def missing_slots(framework: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
+    """Find one process a Pod on Pods with several GPUs."""
+    containers = role.list_containers()
+    text = "\n".join(word for c in containers if _has_variables(c) for word in _list_own_words(c))
+    # Launchers start processes in all Pods, torchrun in its own.
+    on_torchrun = _count_gpus([role]) if _find_torchrun(text) else 0
+    on_hosts = _count_gpus([*list_roles(framework)]) if _finds_hosts(text) else 0
+    for agent in containers:
+        if not agent.is_rendezvous:
+            continue
+        call = read_call(agent)
+        if call.fault:
+            continue
+        formats = _SLOTTED_FORMATS.intersection(call.env.get("FB_FORMATS", "").split(","))
+        gpus = max(on_hosts, _count_gpus([role]) if formats else 0)
+        if not _is_given(role, agent, call, "slots"):
+            if gpus > 1:
+                yield _report_slots(agent, "the host files offer one slot a Pod", gpus)
+            elif on_torchrun > 1 and not _is_given(role, agent, call, "torch_nproc"):
+                yield _report_slots(agent, "torchrun starts one process a Pod", on_torchrun)
+
+
+def _list_agent_files(containers: list[ContainerTemplate]) -> list[_AgentFile]:
+    has_barrier = any(c.program == images.BARRIER for c in containers)
+    has_rendezvous = any(c.is_rendezvous for c in containers)
+    return [
+        _AgentFile(_INJECTOR, "it is the barrier's (image framework-barrier)", has_barrier),
+        _AgentFile(
+            _ENV_FILE,
+            "it is that of `render`, `watch` and `run` (image framework-rendezvous)",
+            has_rendezvous,
+        ),
+    ]
+
+
+def _report_no_installer(container: ContainerTemplate, role: RoleTemplate) -> Iterator[Finding]:
+    """Report an agent that is to come from an empty volume; an image may bring its own."""
+    empty = {v.body.get("name") for v in role.list_volumes() if "emptyDir" in v.body}
+    for mount in container.list_mounts():
+        agent = f"{get_mount_path(mount)}/{images.INSTALLED_AGENT}"
+        if mount.get("name") in empty and any(agent in word for word in container.list_words()):
+            yield warning(
+                "missing-agent",
+                container.path,
+                f"starts {agent}, and no container puts it there",
+                "look at the spelling of initContainers and of the agent's image: an init "
+                "container of framework-rendezvous with `args: [install]`",
+            )
+
+
+def _judge_barrier(
+    container: ContainerTemplate, role: RoleTemplate, names: list[str]
+) -> Iterator[Finding]:
+    path = f"{container.path}.env"
+    for fault in list_barrier_faults(container, role):
+        message, _, remedy = fault.rpartition("; ")
+        yield error(
+            "agent-settings",
+            path,
+            f"{message or fault}: the barrier ends with 210",
+            remedy or "correct it (docs/barrier.md)",
+        )
+    try:
+        requirements = load_barrier_config(container, role).requirements
+    except ConfigError:
+        return
+    for requirement in requirements:
+        if requirement.role not in names:
+            yield error(
+                "agent-settings",
+                path,
+                f"{constants.BARRIER_REQUIRE_ENV}: {requirement} is about no role of this gang: "
+                "the barrier ends with 210",
+                f"its roles are: {', '.join(names)}",
+            )
+
+
+def _judge_rendezvous(container: ContainerTemplate, names: list[str]) -> Iterator[Finding]:
+    call = read_call(container)
+    words_path = f"{container.path}.{'args' if container.body.get('args') else 'command'}"
+    if call.fault:
+        yield error(
+            "agent-settings",
+            words_path,
+            f"{call.fault}: the rendezvous agent ends with 210",
+            _find_remedy(call.fault),
+        )
+    if call.is_installing:
+        return
+    path = f"{container.path}.env"
+    for problem in call.problems:
+        yield error(
+            "agent-settings",
+            words_path if problem.name.startswith("--") else path,
+            f"{problem.name}={problem.value!r:.100}: {problem.reason}: the agent ends with 210",
+            problem.remedy,
+        )
+    for line in list_misspelt(call.env, _SETTING_NAMES):
+        message, _, question = line.partition("; ")
+        yield warning("agent-settings", path, message, question)
+    yield from _judge_names(call, path, names)
+
+
+def _judge_names(call: Call, path: str, names: list[str]) -> Iterator[Finding]:
+    """Judge roles and formats that settings name."""
+    if call.options is None:
+        return
+    for setting, roles in list_named_roles(call.options, call.env).items():
+        for role in roles:
+            if role not in names:
+                yield warning(
+                    "agent-settings",
+                    path,
+                    f"{setting}: the gang has no role {role!r}",
+                    f"its roles are: {', '.join(names)}",
+                )
+    for name in call.options.formats or ():
+        # A plugin of the image may have any other name.
+        close = [] if name in BUILT_IN else get_close_matches(name, BUILT_IN, n=1, cutoff=0.75)
+        if close:
+            yield warning(
+                "agent-settings",
+                path,
+                f"FB_FORMATS: {name} is no built-in format, and the agent ends with 210 if no "
+                "plugin renders it",
+                f"write {close[0]}, if that is meant",
+            )
+
+
+def _find_remedy(fault: str) -> str:
+    quoted = re.search(r"unknown command '(.*)'", fault)
+    close = get_close_matches(quoted.group(1), _COMMANDS, n=1) if quoted else []
+    if close:
+        return f"write `{close[0]}`"
+    return "write render, watch, install or `run -- COMMAND` (docs/rendezvous.md)"
+
+
+def _report_slots(agent: ContainerTemplate, consequence: str, gpus: int) -> Finding:
+    return warning(
+        "missing-slots",
+        f"{agent.path}.env",
+        f"FB_SLOTS is not set: {consequence}, which has {gpus} GPUs",
+        f'write `- {{name: FB_SLOTS, value: "{gpus}"}}` ("1" if one process uses them all)',
+    )
+
+
+def _has_variables(container: ContainerTemplate) -> bool:
+    """Tell whether its command gets the agents' variables."""
+    return container.is_wrapped or any("/current/" in word for word in container.list_words())
+
+
+def _list_own_words(container: ContainerTemplate) -> list[str]:
+    """List a command's first word, scripts and the rest on one line, without the wrapper."""
+    words = container.list_words()
+    if container.is_wrapped and "--" in words:
+        words = words[words.index("--") + 1 :]
+    scripts = [word for word in words if "\n" in word or " " in word]
+    return [" ".join(words), *scripts]
+
+
+def _find_torchrun(text: str) -> bool:
+    return bool(_TORCHRUN.search(text)) and not _OWN_PROCESSES.search(text)
+
+
+def _finds_hosts(text: str) -> bool:
+    chosen = _OWN_HOSTS.search(text) or _OWN_COUNTS.search(text)
+    return bool(_HOST_LAUNCHER.search(text)) and not chosen
+
+
+def _is_given(role: RoleTemplate, agent: ContainerTemplate, call: Call, name: str) -> bool:
+    """Tell whether the user chose a setting, here or where lint cannot see it."""
+    (option,) = (option for option in OPTIONS if option.name == name)
+    return bool(
+        name in call.flags
+        or option.env_name in agent.get_env()
+        or option.annotation in role.annotations
+        or agent.body.get("envFrom")
+    )
+
+
+def _count_gpus(roles: list[RoleTemplate]) -> int:
+    """Count the GPUs of the container that has most."""
+    return max((_count_own(c) for role in roles for c in role.list_containers()), default=0)
+
+
+def _count_own(container: ContainerTemplate) -> int:
+    limits: Mapping[str, object] = (container.body.get("resources") or {}).get("limits") or {}
+    counts = [str(value) for name, value in limits.items() if _GPU.search(name)]
+    return sum(int(count) for count in counts if count.isdigit())

@@ -1,0 +1,152 @@
+"""What no API server takes in a Pod template, and what its kubelet keeps from the controller. Pure.
+
+Called by ``rules``, which has all others. The API server judges a template with each Pod, so its
+refusal comes late and in a status; most of what stands here is YAML that reads as another type.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from cli.authoring.findings import Finding, error, warning
+from cli.templates import ContainerTemplate, RoleTemplate, is_open
+from framework.api import constants
+from framework.kube.resources import Object
+
+_REFUSED = "the API server refuses the Pod"
+_QUOTES = "put it into quotes"
+_COUNTS = ("minFailedTaskCount", "minSucceededTaskCount")
+
+
+def pod_template(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
+    """Find parts of another form than Kubernetes wants, and volumes that are not there."""
+    selector = role.pod_spec.get("nodeSelector")
+    yield from _find_no_text_map(selector, f"{role.spec_path}.nodeSelector")
+    volumes = [str(volume.body.get("name", "")) for volume in role.list_volumes()]
+    for container in role.list_containers():
+        for key in ("name", "image"):
+            yield from _find_no_word(container, key)
+        for key in ("command", "args"):
+            yield from _find_no_texts(container.body.get(key), f"{container.path}.{key}")
+        yield from _find_no_variables(container)
+        yield from _find_no_mounts(container, volumes)
+
+
+def restart_policy(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
+    """Find exit codes that the kubelet keeps to itself."""
+    policy = role.pod_spec.get("restartPolicy") or "Always"
+    if policy == "Never":
+        return
+    path = f"{role.spec_path}.restartPolicy"
+    if any(c.is_agent for c in role.list_containers()):
+        yield error(
+            "restart-policy",
+            path,
+            f"is {policy}: the kubelet restarts an agent that ends with 201 or 210 in place, so "
+            "that the controller never learns of it and the Pod waits for ever",
+            "write `restartPolicy: Never`; Tasks are retried by their retryPolicy",
+        )
+        return
+    counts = role.get_counts()
+    given = " and ".join(name for name in _COUNTS if counts.get(name, 0) > 0)
+    # Another attempt after every completion is a service; a deadline completes also these Pods.
+    is_service = role.get_max_retry_count() == constants.EXTENDED_UNLIMITED
+    is_ended = role.pod_spec.get("activeDeadlineSeconds") is not None
+    if policy == "Always" and given and not is_service and not is_ended:
+        word = "is Always" if role.pod_spec.get("restartPolicy") else "is missing, which is Always"
+        yield warning(
+            "restart-policy",
+            path,
+            f"{word}: the kubelet starts each container that ends again, so that no Task ever "
+            f"completes, and {given} never counts one",
+            "write `restartPolicy: Never`; Tasks are retried by their retryPolicy (a service that "
+            "never ends: leave out frameworkAttemptCompletionPolicy)",
+        )
+
+
+def _find_no_word(container: ContainerTemplate, key: str) -> Iterator[Finding]:
+    value = container.body.get(key)
+    if isinstance(value, str) and value:
+        return
+    misspelt = get_close_matches(key, map(str, container.body), n=1, cutoff=0.8)
+    is_there = not misspelt or misspelt[0] == key
+    yield error(
+        "pod-template",
+        f"{container.path}.{key}",
+        f"is {'no text' if value else 'missing'}: {_REFUSED}",
+        f"write `{key}: ...`" if is_there else f"write `{key}` for `{misspelt[0]}`",
+    )
+
+
+def _find_no_texts(words: object, path: str) -> Iterator[Finding]:
+    """Find what is no word of a command; YAML reads an unquoted true or 8080 as something else."""
+    if words is None:
+        return
+    if not isinstance(words, list):
+        yield error("pod-template", path, f"is no list: {_REFUSED}", "write [word, word, ...]")
+        return
+    for index, word in enumerate(words):
+        yield from _find_no_text(word, f"{path}[{index}]")
+
+
+def _find_no_text(value: object, path: str) -> Iterator[Finding]:
+    if not isinstance(value, str):
+        shown = json.dumps(value, default=str)
+        yield error("pod-template", path, f"{shown} is no text: {_REFUSED}", _QUOTES)
+
+
+def _find_no_text_map(texts: object, path: str) -> Iterator[Finding]:
+    if texts is None:
+        return
+    if not isinstance(texts, Mapping):
+        yield error("pod-template", path, f"is no map: {_REFUSED}", "write {key: value, ...}")
+        return
+    for key, value in texts.items():
+        if value is not None:
+            yield from _find_no_text(value, f"{path}[{key}]")
+
+
+def _find_no_variables(container: ContainerTemplate) -> Iterator[Finding]:
+    form = "write `- {name: NAME, value: TEXT}` for each variable"
+    for path, variable in _list_maps(container, "env"):
+        if path.endswith(".env"):
+            yield error("pod-template", path, f"is no list: {_REFUSED}", form)
+            continue
+        if not isinstance(variable, Mapping):
+            yield error("pod-template", path, f"is no variable: {_REFUSED}", form)
+            continue
+        name, value = variable.get("name"), variable.get("value")
+        if not isinstance(name, str) or not name:
+            kind = "missing" if name is None or name == "" else "no text"
+            yield error("pod-template", f"{path}.name", f"is {kind}: {_REFUSED}", form)
+        if value is not None:
+            yield from _find_no_text(value, f"{path}.value")
+
+
+def _find_no_mounts(container: ContainerTemplate, volumes: list[str]) -> Iterator[Finding]:
+    form = "write `- {name: VOLUME, mountPath: /PATH}` for each"
+    for path, mount in _list_maps(container, "volumeMounts"):
+        if not isinstance(mount, Mapping):
+            yield error("pod-template", path, f"is no mount: {_REFUSED}", form)
+            continue
+        if not mount.get("mountPath"):
+            yield error("pod-template", f"{path}.mountPath", f"is missing: {_REFUSED}", form)
+        name = str(mount.get("name") or "")
+        if name not in volumes and not is_open(name):
+            close = get_close_matches(name, volumes, n=1)
+            yield error(
+                "pod-template",
+                f"{path}.name",
+                f"the Pod has no volume {name!r}: {_REFUSED}",
+                f"write `{close[0]}`" if close else "add it to `volumes` of the Pod's spec",
+            )
+
+
+def _list_maps(container: ContainerTemplate, key: str) -> Iterator[tuple[str, object]]:
+    """Go through a list of maps; one that is no list stands for an entry that is no map."""
+    entries = container.body.get(key)
+    path = f"{container.path}.{key}"
+    if isinstance(entries, list):
+        yield from ((f"{path}[{index}]", entry) for index, entry in enumerate(entries))
+    elif entries is not None:
+        yield path, None

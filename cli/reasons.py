@@ -1,0 +1,142 @@
+"""Why a Task does not run, read from the objects round it: its Pod, the progress, a condition.
+
+Called by ``cli.progress``. Pure: objects in, a few words out.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from framework.api import constants
+from framework.api.naming import TaskKey
+from framework.api.pods import PodPhase, explain_waiting, parse_pod
+from framework.kube.resources import Object
+
+# What every container goes through.
+_ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
+_BLOCKED = "Blocked"
+_CREATIONS = frozenset({"NameTaken", "CreationRefused"})
+_POD_NAME = re.compile(r'pods "[^"]*" (?:is forbidden: )?')
+# Kubernetes' own default.
+_ALWAYS = "Always"
+
+
+def explain_blocked(framework: Object, *, creates: bool = True) -> str:
+    """Say what keeps the controller from going on; "" if nothing does.
+
+    Args:
+        framework: as stored.
+        creates: what cannot be created is still wanted; an attempt that is over wants no more.
+    """
+    status = framework.get("status")
+    conditions = status.get(constants.CONDITIONS_FIELD) if isinstance(status, dict) else None
+    for condition in conditions if isinstance(conditions, list) else ():
+        if not isinstance(condition, dict) or condition.get("type") != _BLOCKED:
+            continue
+        reason = condition.get("reason")
+        if condition.get("status") == "True" and (creates or reason not in _CREATIONS):
+            return f"blocked: {_strip_name(str(condition.get('message') or reason))}"
+    return ""
+
+
+def explain_no_tasks(framework: Object) -> str:
+    """Say why a Framework has no Tasks; "" if it asks for some."""
+    spec = framework.get("spec")
+    if not isinstance(spec, dict):
+        return ""
+    roles = spec.get("taskRoles") or ()
+    if any(role.get("taskNumber") for role in roles):
+        return ""
+    cause = "no role has a taskNumber above 0" if roles else "spec.taskRoles is empty"
+    return f"it has no Tasks: {cause}"
+
+
+def read_progress(configmap: Object | None) -> tuple[dict[TaskKey, str], int]:
+    """Read who is missing, each with the reason, and of how many in all.
+
+    What cannot be read counts as nothing said.
+    """
+    annotations = ((configmap or {}).get("metadata") or {}).get("annotations") or {}
+    try:
+        progress: Any = json.loads(annotations.get(constants.PROGRESS_ANNOTATION) or "null")
+        missing = {
+            TaskKey(str(entry["role"]), int(entry["index"])): _strip_name(
+                str(entry.get("reason") or "")
+            )
+            for entry in progress["missing"]
+        }
+        return missing, int(progress["total"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}, 0
+
+
+def _strip_name(message: str) -> str:
+    """Leave out how the API server calls the Pod: who reads this knows which one is meant."""
+    return _POD_NAME.sub("", message)
+
+
+def explain_pod(pod: Object, gang: str, warning: str | None) -> str:
+    """Say what a Pod waits for whose containers do not run yet.
+
+    Args:
+        pod: as stored.
+        gang: for whom an init container that waits for the gang waits.
+        warning: message of the newest Warning event of the Pod.
+    """
+    initializing = find_running_init(pod)
+    if initializing is not None:
+        return f"{initializing}: {gang}" if gang else f"{initializing} runs"
+    view = parse_pod(pod)
+    if view.phase is not PodPhase.PENDING:
+        # The Task's state is about to say so.
+        return ""
+    has_trouble = any(c.waiting and c.waiting[0] not in _ORDINARY_WAITS for c in view.containers)
+    text = explain_waiting(view) if has_trouble or not view.pod_ip else "its containers start"
+    return f"{text}; {warning}" if warning and warning not in text else text
+
+
+def find_running_init(pod: Object) -> str | None:
+    """Find the init container that runs now."""
+    statuses = (pod.get("status") or {}).get("initContainerStatuses") or ()
+    for status in statuses:
+        if "running" in (status.get("state") or {}):
+            return str(status.get("name"))
+    return None
+
+
+def explain_restarts(pod: Object, *, counts: bool) -> str:
+    """Say that a container is started again and again; "" if none is.
+
+    The controller sees no end of it: to Kubernetes the Pod is Running.
+
+    Args:
+        pod: as stored.
+        counts: say how often and what it does now, which changes with each restart.
+    """
+    found = next(_find_restarting(pod), None)
+    if found is None:
+        return ""
+    status, policy = found
+    name, restarts = str(status.get("name")), int(status.get("restartCount") or 0)
+    text = f"{name} restarts"
+    if counts:
+        waiting = ((status.get("state") or {}).get("waiting") or {}).get("reason")
+        shown = [] if not waiting or waiting in _ORDINARY_WAITS else [str(waiting)]
+        shown.append(f"{restarts} restart{'s' * (restarts != 1)}")
+        text = f"{name}: {', '.join(shown)}"
+    code = status["lastState"]["terminated"].get("exitCode")
+    remedy = f"; restartPolicy is {policy}: write Never" if policy else ""
+    return f"{text}, exited with {code}{remedy}"
+
+
+def _find_restarting(pod: Object) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Find containers that ended before, and the Pod's restartPolicy if that is the cause."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    policy = str(spec.get("restartPolicy") or _ALWAYS)
+    sidecars = {c.get("name") for c in spec.get("initContainers") or () if c.get("restartPolicy")}
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
+            is_over = "terminated" in (container.get("state") or {})
+            if (container.get("lastState") or {}).get("terminated") and not is_over:
+                yield container, "" if container.get("name") in sidecars else policy

@@ -1,0 +1,115 @@
+"""`framework lint` of Pod templates: what no API server takes, and what its kubelet restarts."""
+
+from typing import Any
+
+import pytest
+
+from cli.authoring.rules import Surroundings, find_refused_templates, lint
+from tests.cli.authoring.test_injection import build, get_spec
+
+SPEC = "spec.taskRoles[0].task.pod.spec"
+MAIN = f"{SPEC}.containers[0]"
+
+
+def find_places(framework: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(finding.rule, finding.path) for finding in lint(framework, Surroundings())]
+
+
+@pytest.mark.parametrize(
+    ("container", "path", "fix"),
+    [
+        ({"env": [{"name": "X", "value": 29501}]}, "env[0].value", "put it into quotes"),
+        ({"env": [{"name": "X", "value": True}]}, "env[0].value", "put it into quotes"),
+        ({"env": {"A": "b"}}, "env", "write `- {name: NAME, value: TEXT}` for each variable"),
+        ({"env": ["A=b"]}, "env[0]", "write `- {name: NAME, value: TEXT}` for each variable"),
+        ({"env": [{"value": "b"}]}, "env[0].name", "write `- {name: NAME, value: TEXT}` for each"),
+        (
+            {"volumeMounts": [{"name": "lost", "mountPath": "/lost"}]},
+            "volumeMounts[0].name",
+            "add it to `volumes` of the Pod's spec",
+        ),
+        (
+            {"volumeMounts": [{"name": "scrtch", "mountPath": "/lost"}]},
+            "volumeMounts[0].name",
+            "write `scratch`",
+        ),
+        ({"volumeMounts": [{"name": "scratch"}]}, "volumeMounts[0].mountPath", "write `- {name:"),
+        ({"volumeMounts": {"scratch": "/tmp"}}, "volumeMounts", "write `- {name:"),
+    ],
+)
+def test_lint_container_that_the_api_server_refuses_is_found(
+    container: dict[str, Any], path: str, fix: str
+) -> None:
+    framework = build()
+    spec = get_spec([framework])
+    spec["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+    spec["containers"][0] |= container
+
+    (found,) = lint(framework, Surroundings())
+
+    assert (found.rule, found.path) == ("pod-template", f"{MAIN}.{path}")
+    assert found.fix.startswith(fix)
+    assert find_refused_templates(framework) == [found]
+
+
+@pytest.mark.parametrize(
+    ("selector", "path"), [({"zone": 2}, "nodeSelector[zone]"), (["a"], "nodeSelector")]
+)
+def test_lint_node_selector_that_the_api_server_refuses_is_found(selector: Any, path: str) -> None:
+    framework = build()
+    get_spec([framework])["nodeSelector"] = selector
+
+    assert find_places(framework) == [("pod-template", f"{SPEC}.{path}")]
+
+
+def test_lint_container_that_the_api_server_takes_is_left_alone() -> None:
+    framework = build()
+    spec = get_spec([framework])
+    spec["volumes"] = [{"name": "scratch", "emptyDir": {}}, {"name": "of-worker"}]
+    spec["nodeSelector"] = None
+    spec["containers"][0] |= {
+        "env": [
+            {"name": "A", "value": "29501"},
+            {"name": "B"},
+            {"name": "C", "value": None},
+            {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        ],
+        "volumeMounts": [
+            {"name": "scratch", "mountPath": "/scratch"},
+            {"name": "of-{{FC_TASKROLE_NAME}}", "mountPath": "/own"},
+        ],
+    }
+
+    assert find_places(framework) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "role", "spec", "is_found"),
+    [
+        (None, {}, {}, True),
+        ("Always", {}, {}, True),
+        ("Always", {"minFailedTaskCount": -1, "minSucceededTaskCount": 1}, {}, True),
+        ("Never", {}, {}, False),
+        # Its successes complete it, and its failures are retried where they are.
+        ("OnFailure", {}, {}, False),
+        ("Always", {"minFailedTaskCount": -1}, {}, False),
+        # Completes for all that.
+        ("Always", {}, {"activeDeadlineSeconds": 60}, False),
+    ],
+)
+def test_lint_restarts_that_keep_tasks_from_completing_are_found(
+    policy: str | None, role: dict[str, int], spec: dict[str, Any], *, is_found: bool
+) -> None:
+    framework = build(**({"frameworkAttemptCompletionPolicy": role} if role else {}))
+    get_spec([framework]).update(spec, restartPolicy=policy)
+
+    expected = [("restart-policy", f"{SPEC}.restartPolicy")] if is_found else []
+    assert find_places(framework) == expected
+
+
+def test_lint_service_is_restarted_in_place_or_by_the_controller() -> None:
+    framework = build()
+    framework["spec"]["taskRoles"][0]["task"]["retryPolicy"]["maxRetryCount"] = -2
+    get_spec([framework])["restartPolicy"] = "Always"
+
+    assert find_places(framework) == []
