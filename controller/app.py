@@ -201,6 +201,8 @@ class Controller:
         await check_crd(self._client, self._config.crd_established_check_timeout_seconds)
         if self._elector is not None:
             self._store.follow()
+        else:
+            self._store.expect_late_writes()
         async with asyncio.TaskGroup() as tasks:
             self._informers.start(tasks)
             tasks.create_task(self._guard.run(), name="crd-guard")

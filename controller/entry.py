@@ -3,6 +3,7 @@
 Made and kept by ``store``; read by the observer, the executor, the worker and the writer.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -41,7 +42,8 @@ class Entry:
     ``retry_after_seconds``: for so long the server asked us to wait. ``refusal``: the last
     status decided cannot be stored. ``blocked``: reason and message of the condition that was
     written because no decision can be. ``sent``: what was sent since the last decision, which
-    therefore did not know of it.
+    therefore did not know of it. ``births``: how often somebody of a name may have come; an answer
+    says nothing of who came since it was asked for.
     """
 
     namespace: str
@@ -63,6 +65,7 @@ class Entry:
     failures: dict[ActionKey, Failure] = field(default_factory=dict)
     unconfirmed: dict[Name, datetime] = field(default_factory=dict)
     end_versions: dict[str, int] = field(default_factory=dict)
+    births: Counter[Name] = field(default_factory=Counter)
     status_written_at: float | None = None
     changed_at: float | None = None
     addressed_at: float | None = None

@@ -30,7 +30,8 @@ from controller.fence import OPEN, Fence
 from controller.lanes import Lanes
 from controller.metrics import Metrics
 from controller.store import Store
-from framework.api import gojson
+from framework.api import gojson, naming
+from framework.api.types import Framework
 from framework.clock import Clock
 from framework.kube.client import KubeClient
 from framework.kube.errors import (
@@ -140,6 +141,7 @@ class Executor:
             if action.key.verb is Verb.CREATE:
                 # What was known of the name is so no longer.
                 entry.live.pop((action.key.kind, action.key.name), None)
+                entry.births[action.key.kind, action.key.name] += 1
             self._idle.clear()
             name = f"{action.key.verb}-{key}-{action.key.name}"
             self._tasks.create_task(self._run(entry, action), name=name)
@@ -203,6 +205,7 @@ class Executor:
 
     async def _delete(self, entry: Entry, action: DeleteObject) -> None:
         resource = _RESOURCES[action.kind]
+        births = entry.births[action.kind, action.name]
         started = self._clock.monotonic()
         try:
             left = await self._client.delete(
@@ -225,14 +228,26 @@ class Executor:
             left = None
         else:
             self._count(action.key, None, started)
+        if left is not None and not _goes_on(left, action.uid):
+            left = None
         if action.kind is ObjectKind.FRAMEWORK:
-            return
-        if left is None or not _goes_on(left, action.uid):
+            self._record_framework(entry, action.uid, left)
+        elif left is not None:
+            self._store.record_terminating(entry, action.kind, left)
+            if action.grace_seconds == 0:
+                raise HeldError(f"{action.kind} {action.name} is held by a finalizer")
+        elif entry.births[action.kind, action.name] == births:
             self._store.record_absent(entry, action.kind, action.name, action.uid)
-            return
-        self._store.record_terminating(entry, action.kind, left)
-        if action.grace_seconds == 0:
-            raise HeldError(f"{action.kind} {action.name} is held by a finalizer")
+
+    def _record_framework(self, entry: Entry, uid: str, left: Object | None) -> None:
+        """Take what became of a Framework: until it is known, its deletion would be asked for.
+
+        The watch may be behind.
+        """
+        if left is not None:
+            self._store.apply_framework(left)
+        elif entry.framework is not None and entry.framework.metadata.uid == uid:
+            self._store.drop_framework(entry)
 
     async def _is_there(self, entry: Entry, action: DeleteObject) -> bool:
         """Tell by a live GET whether the instance to be deleted exists."""
@@ -249,6 +264,7 @@ class Executor:
 
     async def _look_up(self, entry: Entry, kind: ObjectKind, name: str) -> bool:
         """Read an object live; True if there is one that is ours and not seen deleted yet."""
+        births = entry.births[kind, name]
         try:
             wire = await self._client.get(
                 _RESOURCES[kind],
@@ -257,11 +273,13 @@ class Executor:
                 timeout_seconds=ACTION_TIMEOUT_SECONDS,
             )
         except NotFoundError:
-            self._store.record_absent(entry, kind, name, None)
+            if entry.births[kind, name] == births:
+                self._store.record_absent(entry, kind, name, None)
             return False
-        if _is_ours(entry, wire):
+        if _is_ours(entry, kind, wire):
             return self._store.record_own(entry, kind, wire, self._clock.now())
-        self._store.record_foreign(entry, kind, name, str(wire["metadata"].get("uid")))
+        if entry.births[kind, name] == births:
+            self._store.record_foreign(entry, kind, name, str(wire["metadata"].get("uid")))
         return False
 
     def _record_failure(self, entry: Entry, action: Action, error: KubeError) -> None:
@@ -315,11 +333,28 @@ def _goes_on(wire: Object, uid: str) -> bool:
     )
 
 
-def _is_ours(entry: Entry, wire: Object) -> bool:
+def _is_ours(entry: Entry, kind: ObjectKind, wire: Object) -> bool:
     if entry.framework is None:
         return False
-    meta = entry.framework.metadata
-    status = entry.framework.status
-    owners = {meta.uid, status.attempt_status.configmap_uid if status else None}
-    references = wire["metadata"].get("ownerReferences") or []
+    framework, meta = entry.framework, wire["metadata"]
+    if meta.get("uid") == _find_recorded(framework, kind, str(meta.get("name"))):
+        # Whatever somebody made of its owners.
+        return True
+    status = framework.status
+    owners = {framework.metadata.uid, status.attempt_status.configmap_uid if status else None}
+    references = meta.get("ownerReferences") or []
     return any(ref.get("controller") and ref.get("uid") in owners for ref in references)
+
+
+def _find_recorded(framework: Framework, kind: ObjectKind, name: str) -> str | None:
+    """Find the UID that the status names for an object, None if it names none."""
+    if framework.status is None:
+        return None
+    attempt = framework.status.attempt_status
+    if kind is ObjectKind.CONFIGMAP:
+        return attempt.configmap_uid
+    parsed = naming.parse_pod_name(name)
+    role = attempt.find_role(parsed[1].role) if parsed else None
+    if parsed is None or role is None or parsed[1].index >= len(role.tasks):
+        return None
+    return role.tasks[parsed[1].index].attempt_status.pod_uid

@@ -6,7 +6,8 @@ rules keep it honest: a resourceVersion of an object never goes back, and an obj
 watch without being seen terminating is not believed to be gone (FRAMEWORK, "absence").
 
 Our own status is authoritative, but a candidate for leadership has none: while another leads, and
-for a while after, what is stored is trusted until we have written a status ourselves.
+for a while after, what is stored is trusted until we have written a status ourselves. So it is at
+the start of a controller that always acts: the process before it may have sent a write.
 """
 
 import math
@@ -27,7 +28,7 @@ from framework.kube.resources import Object
 
 _REMEMBERED_UIDS = 100_000
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-# A status write that the leader before us had sent may arrive so long after we took over.
+# A status write that the controller before us had sent may arrive so long after we began to act.
 _LATE_WRITE_SECONDS = 60.0
 
 
@@ -63,13 +64,17 @@ class Store:
         """Trust every status that is stored: another controller leads."""
         self._trusted_until = math.inf
 
+    def expect_late_writes(self) -> None:
+        """Begin to act: a status write of the controller before us may be on its way still."""
+        self._trusted_until = self._read_clock() + _LATE_WRITE_SECONDS
+
     def take_over(self, items: Iterable[Object]) -> None:
         """Begin to lead, with a list of all Frameworks taken since we do.
 
         The watch may be behind what the leader before us wrote. It is not replaced by the list,
         because it may be ahead of that too: what the two do not agree on is read live.
         """
-        self._trusted_until = self._read_clock() + _LATE_WRITE_SECONDS
+        self.expect_late_writes()
         confirmed = set()
         for wire in items:
             entry = self._entries.get(name_key(wire))
@@ -298,7 +303,10 @@ class Store:
             self._put_newer(entry, kind, view)
 
     def record_absent(self, entry: Entry, kind: ObjectKind, name: str, uid: str | None) -> None:
-        """Take certainty that a name is free, or that the instance ``uid`` is gone."""
+        """Take certainty that a name is free, or that the instance ``uid`` is gone.
+
+        Not from an answer that time has overtaken: see ``Entry.births``.
+        """
         known = self._view(entry, kind, name)
         if known is not None and (uid is None or known.uid == uid):
             self._discard(entry, kind, name)
@@ -333,7 +341,7 @@ class Store:
         if uid and is_going:
             # Not one that only left the selector: a live GET must be able to bring it back.
             self._note_gone(str(uid))
-        if entry is None or known is None or known.uid != uid:
+        if entry is None or known is None or known.uid != uid or _is_overtaken(wire, known):
             return
         entry.note_end(known.uid, read_meta(wire).get("resourceVersion"))
         self._end(entry, kind, known, is_believed=known.is_terminating or is_going)
@@ -353,10 +361,13 @@ class Store:
     def _end(self, entry: Entry, kind: ObjectKind, view: ObjectView, *, is_believed: bool) -> None:
         name = kind, view.name
         entry.live.pop(name, None)
-        if is_believed or entry.is_delete_in_flight(view.uid):
+        if is_believed:
             self._discard(entry, kind, view.name)
             entry.unconfirmed.pop(name, None)
             entry.live[name] = ""
+        elif entry.is_delete_in_flight(view.uid) and self._clock is not None:
+            # The answer to our own request tells; if it is lost, a live GET a while later.
+            entry.unconfirmed[name] = self._clock.now()
         else:
             # It may only have left the selector: it stands until a live GET, due now, has told.
             entry.unconfirmed[name] = _LONG_AGO
@@ -411,6 +422,9 @@ class Store:
 
     def _put(self, entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
         entry.note_seen((kind, view.name), view.uid)
+        before = self._view(entry, kind, view.name)
+        if before is None or before.uid != view.uid:
+            entry.births[kind, view.name] += 1
         if isinstance(view, PodView):
             known = entry.pods.get(view.name)
             if view.pod_ip and (known is None or known.pod_ip != view.pod_ip):
@@ -431,6 +445,12 @@ class Store:
     def walk(self) -> Iterator[Entry]:
         """Walk all entries."""
         return iter(self._entries.values())
+
+
+def _is_overtaken(wire: Object, known: ObjectView) -> bool:
+    """Tell whether the object was seen after this end: then it had only left the selector."""
+    version = parse_version(read_meta(wire).get("resourceVersion"))
+    return 0 < version < parse_version(known.resource_version)
 
 
 def _is_older(view: ObjectView, than: ObjectView) -> bool:

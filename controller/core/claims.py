@@ -3,6 +3,7 @@
 Called by the two machines. Source: FRAMEWORK, "Write order" (absence, adoption, unclaimed).
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
@@ -88,17 +89,26 @@ def is_name_awaited(draft: Draft, name: str) -> bool:
     return pod is not None and (pod.is_terminating or _is_controlled_by_attempt(draft, pod))
 
 
-def delete_unclaimed_pods(draft: Draft) -> None:
-    """Delete the attempt's Pods that no Task entry claims: uncounted, in every state."""
+def walk_unclaimed_pods(draft: Draft) -> Iterator[PodView]:
+    """Walk the attempt's Pods that no Task entry claims."""
     claimed = {task.attempt_status.pod_uid for _, task in draft.walk_tasks()}
     for pod in draft.snapshot.pods.values():
-        if pod.uid in claimed or not _is_controlled_by_attempt(draft, pod):
-            continue
+        if pod.uid not in claimed and _is_controlled_by_attempt(draft, pod):
+            yield pod
+
+
+def delete_unclaimed_pods(draft: Draft, *, is_anyone_awaited: bool = True) -> None:
+    """Delete the attempt's Pods that no Task entry claims: uncounted, in every state.
+
+    ``is_anyone_awaited``: those that Tasks wait for are left, to be adopted, or to go with their
+    ConfigMap.
+    """
+    for pod in walk_unclaimed_pods(draft):
         if pod.is_terminating:
             role = _find_role(draft, pod)
             if role is not None:
                 force_deletion(draft, role, pod)
-        elif not _is_awaited(draft, pod):
+        elif not (is_anyone_awaited and _is_awaited(draft, pod)):
             cause = "no Task claims it"
             draft.act(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause))
 

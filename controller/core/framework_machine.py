@@ -43,6 +43,8 @@ _WITH_TASKS = (
 def sync_framework(draft: Draft) -> None:
     """Move the Framework: observe its ConfigMap, retry or complete it, create or run it."""
     if draft.state is _S.COMPLETED:
+        # A create whose answer was lost may be carried out late, and a retained ConfigMap stays.
+        claims.delete_unclaimed_pods(draft, is_anyone_awaited=False)
         _retain(draft)
         return
     if draft.state is not _S.ATTEMPT_COMPLETED:
@@ -124,8 +126,9 @@ def _retry_or_complete(draft: Draft) -> None:
         # The retry must not be seen before the end of what it retries.
         draft.is_unfinished = True
         return
-    is_due = draft.spec.execution_type is ExecutionType.STOP
+    # Without a delay no clock is asked: it may have been set back behind the transition.
     delay = retries.retry_delay_seconds or 0
+    is_due = delay == 0 or draft.spec.execution_type is ExecutionType.STOP
     if is_due or draft.has_elapsed(draft.status.transition_time, delay):
         _retry(draft, is_accountable=decision.is_accountable)
 
@@ -234,7 +237,8 @@ def _run(draft: Draft) -> None:
         sync_task(draft, role, task)
     if draft.has_newly_completed:
         _apply_completion_policy(draft, is_in_pass=True)
-    claims.delete_unclaimed_pods(draft)
+    is_kept = draft.is_completing and retention.is_attempt_retained(draft)
+    claims.delete_unclaimed_pods(draft, is_anyone_awaited=not is_kept)
     if draft.state is _S.ATTEMPT_PREPARING and _is_any_task_running(draft):
         draft.move(_S.ATTEMPT_RUNNING)
     if draft.state in _DELETION_ASKED:

@@ -6,6 +6,7 @@ Source: FRAMEWORK, "Scaling" (completedPodPolicy).
 
 from datetime import timedelta
 
+from controller.core import claims
 from controller.core.actions import DeleteObject, ObjectKind
 from controller.core.draft import Draft, RoleDraft
 from controller.core.retry_policy import decide_retry
@@ -47,15 +48,16 @@ def is_attempt_retained(draft: Draft) -> bool:
 def end_live_pods(draft: Draft, *, is_settled: bool) -> bool:
     """Delete the retained attempt's live Pods; True when none is left.
 
-    A Pod with a declared wrapper gets its termination grace period to end by itself.
+    A Pod with a declared wrapper gets its termination grace period to end by itself. One that no
+    Task claims is waited for too: nothing else would take it along.
     """
-    is_done = True
+    is_done = not any(claims.walk_unclaimed_pods(draft))
     for role, task in draft.walk_tasks():
         pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
         if draft.is_create_in_flight(ObjectKind.POD, task.attempt_status.pod_name):
             is_done = False
         if pod is None or pod.uid != task.attempt_status.pod_uid:
-            is_done = is_done and _is_known_gone(draft, task)
+            is_done = _is_known_gone(draft, task) and is_done
         elif not pod.is_ended:
             is_done = False
             _end_pod(draft, role, task, pod, is_settled=is_settled)
@@ -104,6 +106,12 @@ def _end_pod(
 
 def _is_known_gone(draft: Draft, task: TaskStatus) -> bool:
     attempt = task.attempt_status
-    if attempt.pod_uid is None or attempt.completion_time is not None:
+    if attempt.completion_time is not None:
         return True
-    return draft.is_gone(ObjectKind.POD, attempt.pod_name, attempt.pod_uid)
+    is_gone = draft.is_gone(ObjectKind.POD, attempt.pod_name, attempt.pod_uid)
+    if not is_gone and attempt.pod_uid is None:
+        # One that was created and never recorded: a watch may not show it, and nothing but the
+        # Task's name leads to it. Of a recorded one the Task's machine asks.
+        cause = "the attempt ends before its Pod is known"
+        claims.look_up(draft, ObjectKind.POD, attempt.pod_name, cause)
+    return is_gone

@@ -173,7 +173,9 @@ def _retry_or_complete(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskS
         # The retry must not be seen before the end of what it retries.
         draft.is_unfinished = True
         return task
-    if not task.deletion_pending and not draft.has_elapsed(task.transition_time, scheduled or 0):
+    # Without a delay no clock is asked: it may have been set back behind the transition.
+    is_due = task.deletion_pending or not scheduled
+    if not is_due and not draft.has_elapsed(task.transition_time, scheduled or 0):
         return task
     return _retry(draft, role, task, is_accountable=decision.is_accountable)
 

@@ -225,11 +225,17 @@ def test_live_get_brings_back_a_pod_that_only_left_the_selector(told: Told) -> N
     assert told.entry.unconfirmed == {POD: AT}
 
 
-def test_deletion_of_a_live_pod_is_believed_while_we_delete_it(told: Told) -> None:
+def test_deletion_of_a_live_pod_is_confirmed_by_the_answer_to_our_own(told: Told) -> None:
     told.store.apply_pod(pod(10))
     told.entry.in_flight.add(ActionKey(Verb.DELETE, *POD, "pod-worker-0/0"))
     told.store.remove_pod(pod(11))
+    # Our request may be lost, and the Pod may only have left the selector.
+    assert POD not in told.entry.live
+    assert told.entry.pods
+    told.store.record_absent(told.entry, *POD, "pod-worker-0")
     assert told.entry.live[POD] == ""
+    assert not told.entry.pods
+    assert told.entry.unconfirmed == {}
 
 
 def test_deletion_of_another_instance_is_ignored(told: Told) -> None:

@@ -62,8 +62,7 @@ class ScriptedLife(Simulation):
             self.check_rest()
             return self.storage.get(self._type(FRAMEWORKS), "default", "gang")
         finally:
-            self.crash()
-            await asyncio.gather(*self._ended, return_exceptions=True)
+            await self._end_all()
 
     def _create_gang(self, worker: Object) -> None:
         body: Object = {

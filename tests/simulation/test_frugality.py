@@ -58,8 +58,7 @@ class PlainLife(Simulation):
             self.check_rest()
             return self.storage.get(self._type(FRAMEWORKS), NAMESPACE, FRAMEWORK)
         finally:
-            self.crash()
-            await asyncio.gather(*self._ended, return_exceptions=True)
+            await self._end_all()
 
     async def _come_up(self) -> None:
         await asyncio.sleep(START_SECONDS)

@@ -6,19 +6,24 @@ persisted, a request when it is sent. The letters are those of the invariants I1
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from framework.api import codec, constants, naming
 from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
 from framework.api.states import FRAMEWORK_COMPLETING, TASK_ENDED, FrameworkState, TaskState
-from framework.api.types import Framework, FrameworkStatus, TaskStatus
+from framework.api.types import CompletedPodPolicy, Framework, FrameworkStatus, TaskStatus
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
 from localcluster.apiserver.engine.history import WatchEvent
 from localcluster.apiserver.storage import Storage
 from tests.support.invariants import check_step
-from tests.support.storageclient import Request, find_type
+from tests.support.simulatorledger import Ledger
+from tests.support.simulatorroster import Rosters
+from tests.support.storageclient import LoopClock, Request, find_type
 
 _DELETION_ASKED = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
+_ENDING = (FrameworkState.ATTEMPT_DELETION_PENDING, FrameworkState.ATTEMPT_DELETION_REQUESTED)
+_ENDED = (FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED)
 _ALLOWED = {
     ("replace", "frameworks", "status"),
     ("delete", "frameworks", None),
@@ -47,6 +52,9 @@ class Auditor:
     """What was seen so far. ``faults`` are what must not have happened."""
 
     storage: Storage
+    clock: LoopClock
+    ledger: Ledger
+    rosters: Rosters
     faults: list[str] = field(default_factory=list)
     frameworks: dict[str, Framework] = field(default_factory=dict)
     last: dict[str, Framework] = field(default_factory=dict)
@@ -59,6 +67,21 @@ class Auditor:
     """Identities of Pods whose create was applied when nobody waited for it any more."""
     created: dict[str, int] = field(default_factory=dict)
     """How often a Pod of one Task attempt was created."""
+    loose: set[str] = field(default_factory=set)
+    """UIDs of ConfigMaps that someone deletes without their Pods: the gang may outlive them."""
+    kept: set[str] = field(default_factory=set)
+    """UIDs of Pods and ConfigMaps that stay after their ends, as completedPodPolicy says."""
+    changes: int = 0
+    """How many writes of Frameworks, Pods and ConfigMaps there were."""
+    retain_seconds: float | None = None
+    """For how long a completed Framework stays."""
+
+    @classmethod
+    def of(cls, storage: Storage, clock: LoopClock) -> "Auditor":
+        """Make an auditor of a storage, with its books."""
+        faults: list[str] = []
+        books = Ledger(faults.append), Rosters(faults.append, clock.now)
+        return cls(storage, clock, *books, faults)
 
     def open(self) -> None:
         """Watch from now on; each write is seen before the next one can happen."""
@@ -71,6 +94,7 @@ class Auditor:
 
             def pop(watch: Any = watch, take: Any = take) -> None:
                 for event in watch.pop():
+                    self.changes += 1
                     take(event)
 
             watch.on_ready = pop
@@ -95,6 +119,8 @@ class Auditor:
             self._check_create_pod(request)
         elif request.verb == "create" and resource == CONFIGMAPS:
             self._check_create_configmap(request)
+        elif request.verb == "patch" and resource == CONFIGMAPS:
+            self._check_patch_configmap(request)
 
     def _check_create_pod(self, request: Request) -> None:
         pod = parse_pod(request.body)
@@ -123,15 +149,18 @@ class Auditor:
         elif configmap.attempt_id != str(status.attempt_status.id):
             self.fail(f"I2: {request} for another attempt than the persisted one")
 
+    def _check_patch_configmap(self, request: Request) -> None:
+        configmap = self.configmaps.get(request.body["metadata"]["uid"])
+        if configmap is not None:
+            framework = self._find_framework(configmap.annotations)
+            self.rosters.check_patch(request.body, framework)
+
     def _check_delete(self, request: Request) -> None:
         uid = request.uid
         if uid is None:
             self.fail(f"I3: {request} without a UID")
         elif request.resource == FRAMEWORKS:
-            framework = self.frameworks.get(f"default/{request.name}")
-            state = framework.status.state if framework and framework.status else None
-            if framework and framework.metadata.uid == uid and state != FrameworkState.COMPLETED:
-                self.fail(f"I2: {request} while it is {state}")
+            self._check_delete_framework(request, uid)
         elif uid not in self.owned:
             self.fail(f"I3: {request}, which was never ours")
         elif request.resource == PODS:
@@ -139,16 +168,31 @@ class Auditor:
         else:
             self._check_delete_configmap(request, uid)
 
+    def _check_delete_framework(self, request: Request, uid: str) -> None:
+        framework = self.frameworks.get(f"default/{request.name}")
+        if framework is None or framework.status is None or framework.metadata.uid != uid:
+            return
+        status = framework.status
+        if status.state is not FrameworkState.COMPLETED:
+            self.fail(f"I2: {request} while it is {status.state}")
+        due = status.transition_time + timedelta(seconds=self.retain_seconds or 0)
+        if self.ledger.is_time_steady and self.clock.now() < due:
+            self.fail(f"C1: {request} before {due}")
+
     def _check_delete_pod(self, request: Request, uid: str) -> None:
         pod = self.pods.get(uid)
         framework = self._find_framework(pod.annotations) if pod else None
         if pod is None or framework is None or framework.status is None:
             return
+        if request.grace_seconds == 0:
+            self._check_forced(request, framework, pod)
         for _, task in framework.status.attempt_status.walk_tasks():
             if task.attempt_status.pod_uid == uid:
                 forced = request.grace_seconds == 0 and task.state is TaskState.ATTEMPT_DELETING
                 done = task.state is TaskState.COMPLETED and task.deletion_pending
-                if task.state not in _DELETION_ASKED and not forced and not done:
+                # The attempt ends, and its ConfigMap stays.
+                is_kept = _is_retaining(framework) and framework.status.state in _ENDING
+                if task.state not in _DELETION_ASKED and not forced and not done and not is_kept:
                     self.fail(f"I2: {request} while its Task is {task.state}")
                 return
         task_now = _find_task(framework, pod.name)
@@ -161,6 +205,19 @@ class Auditor:
         )
         if is_waited_for and not pod.is_terminating:
             self.fail(f"W2: {request} wastes the Pod its Task waits for")
+
+    def _check_forced(self, request: Request, framework: Framework, pod: PodView) -> None:
+        """Not before the user's patience is at its end."""
+        assert framework.status is not None
+        parsed = naming.parse_pod_name(pod.name)
+        role = framework.status.attempt_status.find_role(parsed[1].role if parsed else "")
+        patience = role.pod_graceful_deletion_timeout_seconds if role else None
+        if patience is None or pod.deletion_time is None:
+            self.fail(f"P1: {request} by force, but patience is {patience}")
+        elif self.ledger.is_time_steady:
+            due = pod.deletion_time + timedelta(seconds=patience - pod.deletion_grace_seconds)
+            if self.clock.now() < due:
+                self.fail(f"C1: {request} by force before {due}")
 
     def _check_delete_configmap(self, request: Request, uid: str) -> None:
         configmap = self.configmaps.get(uid)
@@ -190,14 +247,31 @@ class Auditor:
         if old == framework.status:
             return
         try:
-            check_step(old, framework.status)
+            check_step(old, framework.status, is_time_steady=self.ledger.is_time_steady)
         except AssertionError as e:
             self.fail(f"I5: {framework.key}: {e}")
         self._note_claims(framework)
-        self._check_ends(old, framework.status)
+        self._check_ends(framework, old, framework.status)
+        self._check_end(framework, old, framework.status)
+        self.ledger.check(framework, old)
+        self.rosters.check_drains(framework, old.attempt_status if old else None, self.pods)
 
-    def _check_ends(self, before: FrameworkStatus | None, after: FrameworkStatus) -> None:
-        """A Task's attempt is over only when its Pod is gone."""
+    def _check_end(
+        self, framework: Framework, before: FrameworkStatus | None, after: FrameworkStatus
+    ) -> None:
+        """An attempt is over only when its ConfigMap is gone, or stays after the last one."""
+        uid = after.attempt_status.configmap_uid
+        was_ended = before is not None and before.state in _ENDED
+        if was_ended or after.state not in _ENDED or uid not in self.configmaps:
+            return
+        if not _is_retaining(framework) or after.state is not FrameworkState.COMPLETED:
+            self.fail(f"P4: the attempt is {after.state}, but ConfigMap {uid} is there")
+        self.kept.add(uid)
+
+    def _check_ends(
+        self, framework: Framework, before: FrameworkStatus | None, after: FrameworkStatus
+    ) -> None:
+        """A Task's attempt is over only when its Pod is gone, or has ended and stays."""
         ended = {
             task.attempt_status.pod_uid
             for _, task in (before.attempt_status.walk_tasks() if before else ())
@@ -205,8 +279,22 @@ class Auditor:
         }
         for role, task in after.attempt_status.walk_tasks():
             uid = task.attempt_status.pod_uid
-            if task.state in TASK_ENDED and uid in self.pods and uid not in ended:
+            pod = self.pods.get(uid or "")
+            if pod is None or task.state not in TASK_ENDED or uid in ended:
+                continue
+            if _is_retaining(framework) and pod.is_ended:
+                self.kept.add(pod.uid)
+            if self._is_loose(pod):
+                continue
+            if not _is_retaining(framework) or not pod.is_ended:
                 self.fail(f"P4: {role.name}/{task.index} is {task.state}, but Pod {uid} is there")
+            elif task.state is not TaskState.COMPLETED:
+                self.fail(f"P4: {role.name}/{task.index} is retried, but Pod {uid} is kept")
+
+    def _is_loose(self, pod: PodView) -> bool:
+        """Tell whether nobody waits for the Pod's end: somebody took it, or it came too late."""
+        is_late = f"{pod.task_uid}/{pod.task_attempt_id}" in self.late
+        return is_late or pod.owner is None or pod.owner.uid in self.loose
 
     def _note_claims(self, framework: Framework) -> None:
         """I6: each recorded Pod UID belongs to exactly one Task attempt."""
@@ -224,8 +312,11 @@ class Auditor:
 
     def _take_pod(self, event: WatchEvent) -> None:
         pod = parse_pod(event.object)
+        self.ledger.note_pod(pod)
+        self.rosters.note_pod(pod)
         if event.type == "DELETED":
             self.pods.pop(pod.uid, None)
+            self.ledger.left.add(pod.uid)
             return
         is_new = pod.uid not in self.pods
         self.pods[pod.uid] = pod
@@ -249,16 +340,19 @@ class Auditor:
             if _task_of(other) == _task_of(pod):
                 self.fail(f"I1: Pods {other.uid} and {pod.uid} of one Task at once")
             past = int(other.annotations[constants.FRAMEWORK_ATTEMPT_ID])
-            is_late = f"{other.task_uid}/{other.task_attempt_id}" in self.late
-            if past < attempt and not is_late and identity not in self.late:
+            if past < attempt and not self._is_loose(other) and identity not in self.late:
                 self.fail(f"I7: Pod {pod.name} of attempt {attempt} beside one of attempt {past}")
 
     def _take_configmap(self, event: WatchEvent) -> None:
         configmap = parse_configmap(event.object)
         if event.type == "DELETED":
             self.configmaps.pop(configmap.uid, None)
+            self.ledger.left.add(configmap.uid)
             return
+        if configmap.is_terminating:
+            self.ledger.left.add(configmap.uid)
         self.configmaps[configmap.uid] = configmap
+        self.rosters.take_configmap(configmap)
         if configmap.owner is not None and configmap.owner.kind == constants.FRAMEWORK_KIND:
             self.owned.add(configmap.uid)
 
@@ -272,6 +366,10 @@ class Auditor:
 
     def _find_framework(self, annotations: Any) -> Framework | None:
         return self.last.get(annotations.get(constants.FRAMEWORK_UID))
+
+
+def _is_retaining(framework: Framework) -> bool:
+    return framework.spec.completed_pod_policy is CompletedPodPolicy.RETAIN
 
 
 def _task_of(pod: PodView) -> tuple[str | None, ...]:

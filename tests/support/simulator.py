@@ -7,25 +7,27 @@ network of ``simulatornetwork``. Equal seed, equal life: every draw comes from o
 """
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NoReturn
 
-from controller.app import Controller, Options
 from controller.config import ControllerConfig
 from framework.api import codec
 from framework.api.naming import build_configmap_name
 from framework.api.pods import parse_pod
 from framework.kube.errors import GoneError, UnreachableError
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, LEASES, PODS
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.auditor import Auditor
 from tests.support.builders import FRAMEWORK, NAMESPACE
 from tests.support.simulatorcluster import Cluster
 from tests.support.simulatornetwork import FaultyNetwork
+from tests.support.simulatorprogram import Program, ProgramClock
 from tests.support.simulatorrest import list_unreached
-from tests.support.storageclient import Request, StorageClient
+from tests.support.storageclient import Request
 
 TRACE_LINES = 120
 MAX_PER_SECOND = 30
@@ -33,9 +35,13 @@ SETTLE_SECONDS = 600
 # Longer than anything waits by itself: a backoff is at most 30 s, a retry's delay 20 s.
 PATIENCE_SECONDS = 40
 QUIET_SECONDS = 60
-_CONFIG = ControllerConfig(
-    conflict_retry_delay_min_seconds=5, conflict_retry_delay_max_seconds=20, worker_number=2
-)
+# From a change of a Pod until a controller has heard of it, when all is well and when it is not.
+NEWS_SECONDS = 1.0
+LATE_NEWS_SECONDS = 30.0
+ELECTED_SHARE = 0.15
+# In so many lives the gang is up before the first fault.
+UP_SHARE = 0.4
+UP_SECONDS = 7
 
 
 class Simulation(Cluster):
@@ -44,50 +50,77 @@ class Simulation(Cluster):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.seed = seed
+        self.is_elected = self.draw.random() < ELECTED_SHARE
+        """Whether two controllers run in this life, of which one leads."""
+        self.config = _draw_config(self.draw)
         self.network = FaultyNetwork(self.draw, self.note)
         self.network.on_crash = self.crash
-        self.auditor = Auditor(self.storage)
+        self.network.on_send = self._judge
+        self.auditor = Auditor.of(self.storage, self.clock)
+        self.auditor.loose = self.loose
+        self.auditor.retain_seconds = self.config.framework_completed_retain_seconds
+        ledger = self.auditor.ledger
+        ledger.is_time_steady = not self.is_clock_set
+        ledger.conflict_delay_seconds = (
+            self.config.conflict_retry_delay_min_seconds,
+            self.config.conflict_retry_delay_max_seconds,
+        )
+        self.network.on_refusal = ledger.note_refusal
+        self.auditor.rosters.news_seconds = self._estimate_news_seconds
         self.auditor.open()
-        self.client: StorageClient | None = None
-        self._controller: asyncio.Task[None] | None = None
+        self.programs: list[Program] = []
+        self._disturbed_until = 0.0
         self._ended: list[asyncio.Task[None]] = []
         self._sent: dict[str, deque[float]] = {}
+        self._writes = 0
 
-    # --- the controller
+    # --- the controllers
 
     def start(self) -> None:
-        """Start the controller; it knows nothing."""
-        if self._controller is not None:
+        """Start a controller that knows nothing, if one is missing."""
+        if len(self.programs) > int(self.is_elected):
             return
-        self.note("controller starts")
-        client = self.client = StorageClient(self.storage, self.network)
-        self.network.on_send = self._judge
-        controller = Controller(
-            client,
-            _CONFIG,
-            Options(NAMESPACE, "127.0.0.1", 0),
-            clock=self.clock,
+        name = f"controller-{len(self._ended) + len(self.programs)}"
+        self.note(f"{name} starts")
+        clock = ProgramClock(self.clock.skew_seconds)
+        self.clocks = [self.clock, *(program.clock for program in self.programs), clock]
+        program = Program(
+            name,
+            self.storage,
+            self.network,
+            config=self.config,
             random=self.draw,
+            clock=clock,
+            is_elected=self.is_elected,
+            on_end=self._note_end,
         )
-        self._controller = asyncio.create_task(controller._run_loops(), name="controller")
+        self.programs.append(program)
 
     def crash(self) -> None:
-        """Kill the controller: what it sent goes its way, what it knew is lost."""
-        if self._controller is None or self.client is None:
-            return
-        self.note("controller is killed")
-        self.client.is_dead = True
-        for request in self.client.pending:
+        """Kill a controller."""
+        if self.programs:
+            self.draw.choice(self.programs).kill()
+
+    def _note_end(self, program: Program) -> None:
+        self.note(f"{program.name} ends")
+        for request in program.client.pending:
             if request.resource == PODS and request.verb == "create":
                 self._note_late(request)
-        self._controller.cancel()
-        self._ended.append(self._controller)
-        self._controller = None
+        self.programs.remove(program)
+        self._ended.append(program.task)
+        if program.task.done() and (error := program.find_fault()) is not None:
+            self.auditor.fail(f"{program.name} ended: {error!r}")
+
+    async def _end_all(self) -> None:
+        while self.programs:
+            self.programs[0].kill()
+        await asyncio.gather(*self._ended, return_exceptions=True)
 
     def _judge(self, request: Request) -> None:
-        if self.client is None or self.client.is_dead:
+        if request.resource == LEASES:
             return
         faults = len(self.auditor.faults)
+        self._writes += request.verb not in {"get", "list"}
         self._check_pace(request)
         self.auditor.check_request(request)
         for fault in self.auditor.faults[faults:]:
@@ -113,18 +146,28 @@ class Simulation(Cluster):
             await self._live(steps)
             await self._settle()
         finally:
-            self.crash()
-            await asyncio.gather(*self._ended, return_exceptions=True)
+            await self._end_all()
 
     async def _live(self, steps: int) -> None:
         self.start()
         self.create_framework()
+        if self.draw.random() < UP_SHARE:
+            await self._come_up()
         self.network.rate = self.draw.choice((0.0, 0.02, 0.1, 0.3))
         for _ in range(steps):
             step = self.draw.choices(_STEPS, _WEIGHTS)[0]
             step(self)
             await asyncio.sleep(self.draw.choice((0.0, 0.001, 0.01, 0.1, 0.5, 2.0)))
             self.check()
+
+    async def _come_up(self) -> None:
+        """The gang is up before anything happens, and its agents answer."""
+        for _ in range(UP_SECONDS):
+            self.advance_kubelets(all_pods=True)
+            await asyncio.sleep(1.0)
+            self.check()
+        for pod in self._list_pods():
+            self.acknowledge(pod)
 
     async def _settle(self) -> None:
         """Faults off: what is asked for must be reached, and stay."""
@@ -133,36 +176,50 @@ class Simulation(Cluster):
         network.rate, network.crash_after = 0.0, None
         network.held.clear()
         network.broken.clear()
+        for program in self.programs:
+            program.link.stalled_until = 0.0
         await asyncio.sleep(0.001)  # a crash may be due just now
+        self.mend_clocks()
         self.start()
-        for name in sorted(self.squatters):
-            self._attempt(partial(self._delete, PODS, name, DeleteOptions(grace_seconds=0)))
-        for pod in self.storage.list(self._type(PODS), NAMESPACE).items:
-            if pod["metadata"].get("finalizers"):
-                self._set_finalizers(pod["metadata"]["name"], None)
+        self._clear_away()
         last, since = -1, 0
         for second in range(SETTLE_SECONDS):
             self.advance_kubelets(all_pods=True)
             self.storage.collect_garbage()
-            if self.storage.resource_version != last:
-                last, since = self.storage.resource_version, second
+            if self._count_changes() != last:
+                last, since = self._count_changes(), second
             if second - since > PATIENCE_SECONDS:
                 break
             await asyncio.sleep(1.0)
             self.check()
-        quiet = self.storage.resource_version
+        quiet = self._count_changes()
         self.note("must rest")
         await asyncio.sleep(QUIET_SECONDS)
         self.check()
-        if self.storage.resource_version != quiet:
+        if self._count_changes() != quiet:
             self._fail("I11: writes while all rests")
         self.check_rest()
 
+    def _count_changes(self) -> int:
+        """Count what was written, and what the controllers asked to be."""
+        return self.auditor.changes + self._writes
+
+    def _clear_away(self) -> None:
+        """Strangers take back what they did: names and Pods that nobody controls."""
+        self.storage.collect_garbage()
+        for name in sorted(self.squatters):
+            self._attempt(partial(self._delete, PODS, name, DeleteOptions(grace_seconds=0)))
+        for resource in (CONFIGMAPS, PODS):
+            for found in self.storage.list(self._type(resource), NAMESPACE).items:
+                meta = found["metadata"]
+                if meta.get("finalizers") and resource == PODS:
+                    self._set_finalizers(meta["name"], None)
+                if not meta.get("ownerReferences"):
+                    options = DeleteOptions(uid=meta["uid"], grace_seconds=0)
+                    self._attempt(partial(self._delete, resource, meta["name"], options))
+
     def check(self) -> None:
         """Fail with the trace if anything happened that must not."""
-        if self._controller is not None and self._controller.done():
-            error = None if self._controller.cancelled() else self._controller.exception()
-            self.auditor.fail(f"the controller ended: {error!r}")
         if self.auditor.faults:
             self._fail(self.auditor.faults[0])
 
@@ -180,6 +237,26 @@ class Simulation(Cluster):
 
     # --- faults
 
+    def crash_anywhere(self) -> None:
+        """A controller is killed at whatever it waits for after so many turns of the loop."""
+        loop, turns = asyncio.get_running_loop(), self.draw.randrange(1, 40)
+
+        def turn(left: int) -> None:
+            if left:
+                loop.call_soon(turn, left - 1)
+            else:
+                self.crash()
+
+        turn(turns)
+
+    def stall(self) -> None:
+        """One controller's requests and news arrive late; it may lose its Lease meanwhile."""
+        if self.programs:
+            program, seconds = self.draw.choice(self.programs), self.draw.choice((2.0, 5.0, 9.0))
+            self.note(f"{program.name} is stalled for {seconds} s")
+            program.link.stalled_until = asyncio.get_running_loop().time() + seconds
+            self._disturb()
+
     def crash_at_a_write(self) -> None:
         self.network.crash_after = self.draw.randrange(1, 6)
 
@@ -188,6 +265,7 @@ class Simulation(Cluster):
         resource = self.draw.choice(("pods", "configmaps", "frameworks"))
         seconds = self.draw.choice((0.5, 3.0, 8.0))
         self.note(f"watch of {resource} is held for {seconds} s")
+        self._disturb()
         self.network.held[resource] = asyncio.get_running_loop().time() + seconds
 
     def break_watch(self) -> None:
@@ -205,9 +283,27 @@ class Simulation(Cluster):
                 path=resource,
             )
         self.network.broken[resource] = error
+        self._disturb()
+
+    def _disturb(self) -> None:
+        """News of Pods may be late for a while."""
+        self._disturbed_until = asyncio.get_running_loop().time() + LATE_NEWS_SECONDS
+
+    def _estimate_news_seconds(self) -> float:
+        is_disturbed = asyncio.get_running_loop().time() < self._disturbed_until
+        return LATE_NEWS_SECONDS if is_disturbed or self.network.rate else NEWS_SECONDS
 
     def change_rate(self) -> None:
+        self._disturb()
         self.network.rate = self.draw.choice((0.0, 0.0, 0.05, 0.3))
+
+
+def _draw_config(draw: random.Random) -> ControllerConfig:
+    config = ControllerConfig(
+        conflict_retry_delay_min_seconds=5, conflict_retry_delay_max_seconds=20, worker_number=2
+    )
+    is_short = draw.random() < 0.15
+    return replace(config, framework_completed_retain_seconds=15) if is_short else config
 
 
 _Step = Callable[[Simulation], None]
@@ -221,10 +317,15 @@ _TABLE: tuple[tuple[_Step, int], ...] = (
     (Simulation.delete_configmap, 1),
     (Simulation.kill_pod, 3),
     (Simulation.strip_label, 1),
+    (Simulation.take_over, 1),
+    (Simulation.let_one_acknowledge, 10),
+    (Simulation.set_clock, 2),
     (Simulation.squat, 1),
     (Simulation.hold_pod, 1),
     (Simulation.crash, 1),
+    (Simulation.crash_anywhere, 2),
     (Simulation.crash_at_a_write, 3),
+    (Simulation.stall, 2),
     (Simulation.start, 8),
     (Simulation.hold_watch, 3),
     (Simulation.break_watch, 3),

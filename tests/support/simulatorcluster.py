@@ -10,15 +10,19 @@ from collections.abc import Callable
 from functools import partial
 
 from framework.api import constants
+from framework.api.naming import build_configmap_name
 from framework.api.types import ExecutionType
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.model.options import DeleteOptions
 from localcluster.apiserver.model.registry import ResourceType
-from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire, build_template_wire
+from tests.support.builders import FRAMEWORK, NAMESPACE, build_template_wire
+from tests.support.simulatorspec import draw_framework_spec, edit_spec
 from tests.support.storageclient import LoopClock, find_type, open_storage
 
 EXIT_CODES = (0, 0, 0, 1, 137, 200, 201, 210)
+CLOCK_STEPS_SECONDS = (-3600.0, -20.0, 20.0, 3600.0)
+ATTEMPT = build_configmap_name(FRAMEWORK)
 MERGE_PATCH = "application/merge-patch+json"
 
 
@@ -30,7 +34,14 @@ class Cluster:
         self.clock = LoopClock()
         self.storage = open_storage(self.clock, seed)
         self.trace: list[str] = []
+        self.clocks = [self.clock]
+        """Every wall clock there is: the server's, and those of controllers."""
+        self.is_clock_set = self.draw.random() < 0.15
+        """Whether clocks are set in this life, which makes moments prove nothing."""
+        self._latest_skew = 0.0
         self.squatters: set[str] = set()
+        self.loose: set[str] = set()
+        """UIDs of ConfigMaps that somebody deletes without their Pods."""
         self._addresses = 0
 
     def note(self, text: str) -> None:
@@ -41,48 +52,16 @@ class Cluster:
     # --- users
 
     def create_framework(self) -> None:
-        roles = [self._draw_role("ps"), self._draw_role("worker")]
         body: Object = {
             "apiVersion": constants.API_VERSION,
             "kind": constants.FRAMEWORK_KIND,
             "metadata": {"name": FRAMEWORK},
-            "spec": {
-                "executionType": self.draw.choice(("Start", "Start", "Start", "Create")),
-                "retryPolicy": self._draw_retry(),
-                "taskRoles": roles,
-            },
+            "spec": draw_framework_spec(self.draw),
         }
         self._attempt(lambda: self.storage.create(self._type(FRAMEWORKS), NAMESPACE, body))
 
-    def _draw_role(self, name: str) -> Object:
-        counts = (-1, -1, 1, 2)
-        policy = {
-            "minFailedTaskCount": self.draw.choice(counts),
-            "minSucceededTaskCount": self.draw.choice(counts),
-        }
-        task = {
-            "retryPolicy": self._draw_retry(),
-            "podGracefulDeletionTimeoutSec": self.draw.choice((None, None, 5)),
-            "pod": build_template_wire(),
-        }
-        return build_role_wire(
-            name,
-            self.draw.choice((0, 1, 2, 3)),
-            frameworkAttemptCompletionPolicy=policy,
-            task=task,
-        )
-
-    def _draw_retry(self) -> Object:
-        return {
-            "fancyRetryPolicy": self.draw.random() < 0.5,
-            "maxRetryCount": self.draw.choice((0, 0, 1, 3)),
-        }
-
     def edit_framework(self) -> None:
-        edit = self.draw.choice(
-            (_edit_scale, _edit_scale, _edit_scale, _edit_absent, _edit_roles, _edit_policy)
-        )
-        self._edit(lambda spec: edit(self.draw, spec))
+        self._edit(lambda spec: edit_spec(self.draw, spec))
 
     def start_or_stop(self) -> None:
         kind = self.draw.choice((ExecutionType.START, ExecutionType.START, ExecutionType.STOP))
@@ -94,13 +73,32 @@ class Cluster:
         self._edit(change)
 
     def delete_framework(self) -> None:
-        policy = self.draw.choice(("Foreground", "Foreground", "Background"))
+        policy = self.draw.choice(("Foreground", "Foreground", "Background", "Orphan"))
         self._attempt(
             lambda: self._delete(FRAMEWORKS, FRAMEWORK, DeleteOptions(propagation=policy))
         )
 
     def delete_configmap(self) -> None:
-        self._attempt(lambda: self._delete(CONFIGMAPS, f"{FRAMEWORK}-attempt", DeleteOptions()))
+        policy = self.draw.choice((None, None, "Foreground", "Background", "Orphan"))
+        found = self._find(CONFIGMAPS, ATTEMPT)
+        if found is not None:
+            if policy in ("Background", "Orphan"):
+                self.loose.add(found["metadata"]["uid"])
+            options = DeleteOptions(propagation=policy)
+            self._attempt(lambda: self._delete(CONFIGMAPS, ATTEMPT, options))
+
+    def set_clock(self) -> None:
+        """A clock is set: somebody's time jumps."""
+        if self.is_clock_set:
+            clock, step = self.draw.choice(self.clocks), self.draw.choice(CLOCK_STEPS_SECONDS)
+            self.note(f"clock {self.clocks.index(clock)} is set by {step} s")
+            clock.skew_seconds += step
+            self._latest_skew = max(self._latest_skew, clock.skew_seconds)
+
+    def mend_clocks(self) -> None:
+        """All clocks show the same again, and none waits for what another one wrote."""
+        for clock in self.clocks:
+            clock.skew_seconds = self._latest_skew
 
     def _edit(self, change: Callable[[Object], None]) -> None:
         def apply() -> None:
@@ -115,7 +113,7 @@ class Cluster:
 
     def advance_kubelets(self, *, all_pods: bool = False) -> None:
         """One Pod goes a step on; or every Pod as far as Running, and every leaver away."""
-        pods = self.storage.list(self._type(PODS), NAMESPACE).items
+        pods = self._list_pods()
         if not all_pods:
             pods = [self.draw.choice(pods)] if pods else []
         for pod in pods:
@@ -137,10 +135,44 @@ class Cluster:
             self._addresses += 1
             ip = f"10.{self._addresses >> 8}.{self._addresses & 255}.1"
             self._patch_status(name, {"podIP": ip, "podIPs": [{"ip": ip}], "hostIP": "192.168.0.1"})
-        elif phase == "Pending":
+        elif phase in {"Pending", "Unknown"}:
             self._patch_status(name, {"phase": "Running"})
         elif phase == "Running" and is_ending:
+            self._end_somehow(name)
+
+    def _end_somehow(self, name: str) -> None:
+        kind = self.draw.choice(("exit",) * 8 + ("evicted", "lost"))
+        if kind == "exit":
             self._end(name, self.draw.choice(EXIT_CODES))
+        elif kind == "evicted":
+            self._patch_status(name, {"phase": "Failed", "reason": "Evicted"})
+        else:
+            self._patch_status(name, {"phase": "Unknown"})
+
+    def let_one_acknowledge(self) -> None:
+        """Some agent finds the newest generation."""
+        pods = self._list_pods()
+        if pods:
+            self.acknowledge(self.draw.choice(pods))
+
+    def acknowledge(self, pod: Object) -> None:
+        """A Pod's agent writes which generation it has applied: the newest."""
+        meta = pod["metadata"]
+        found = self._find(CONFIGMAPS, ATTEMPT)
+        told = ((found or {}).get("metadata", {}).get("annotations") or {}).get(
+            constants.GENERATION_ANNOTATION
+        )
+        key = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
+        before = (meta.get("annotations") or {}).get(key)
+        if told is None or (before is not None and int(told) < int(before)):
+            return
+        self.note(f"agent of {meta['name']} has generation {told}")
+        patch = {"metadata": {"annotations": {key: told}}}
+        self._attempt(
+            lambda: self.storage.patch(
+                self._type(PODS), NAMESPACE, meta["name"], patch, MERGE_PATCH
+            )
+        )
 
     def _end(self, name: str, code: int) -> None:
         phase = "Succeeded" if code == 0 else "Failed"
@@ -172,30 +204,44 @@ class Cluster:
 
     def kill_pod(self) -> None:
         """Someone deletes a Pod, with or without its grace."""
-        pods = self.storage.list(self._type(PODS), NAMESPACE).items
+        pods = self._list_pods()
         if pods:
             name = self.draw.choice(pods)["metadata"]["name"]
             options = DeleteOptions(grace_seconds=self.draw.choice((None, None, 0)))
             self._attempt(lambda: self._delete(PODS, name, options))
 
     def strip_label(self) -> None:
-        """Someone removes our label: the watch says DELETED, but the Pod lives.
+        """Someone removes our label: the watch says DELETED, but the object lives.
 
         Not of a terminating one: of those DELETED is believed (FRAMEWORK, "absence").
         """
-        pods = self.storage.list(self._type(PODS), NAMESPACE).items
-        pods = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-        if pods:
-            name = self.draw.choice(pods)["metadata"]["name"]
+        resource = self.draw.choice((PODS, PODS, CONFIGMAPS))
+        objects = self.storage.list(self._type(resource), NAMESPACE).items
+        objects = [o for o in objects if not o["metadata"].get("deletionTimestamp")]
+        if objects:
+            name = self.draw.choice(objects)["metadata"]["name"]
             patch = {"metadata": {"labels": {constants.FRAMEWORK_NAME: None}}}
             self.note(f"stranger strips {name}")
+            self._attempt(
+                lambda: self.storage.patch(
+                    self._type(resource), NAMESPACE, name, patch, MERGE_PATCH
+                )
+            )
+
+    def take_over(self) -> None:
+        """Someone takes a Pod out of our hands: nobody controls it any more."""
+        pods = self._list_pods()
+        if pods:
+            name = self.draw.choice(pods)["metadata"]["name"]
+            patch = {"metadata": {"ownerReferences": None}}
+            self.note(f"stranger takes over {name}")
             self._attempt(
                 lambda: self.storage.patch(self._type(PODS), NAMESPACE, name, patch, MERGE_PATCH)
             )
 
     def hold_pod(self) -> None:
         """Someone's finalizer keeps a Pod from going."""
-        pods = self.storage.list(self._type(PODS), NAMESPACE).items
+        pods = self._list_pods()
         if pods:
             name = self.draw.choice(pods)["metadata"]["name"]
             self.note(f"stranger holds {name}")
@@ -223,6 +269,9 @@ class Cluster:
 
     # --- the server
 
+    def _list_pods(self) -> list[Object]:
+        return self.storage.list(self._type(PODS), NAMESPACE).items
+
     def _find(self, resource: Resource, name: str) -> Object | None:
         try:
             return self.storage.get(self._type(resource), NAMESPACE, name)
@@ -243,31 +292,3 @@ class Cluster:
 
     def _type(self, resource: Resource) -> ResourceType:
         return find_type(self.storage, resource)
-
-
-def _edit_scale(draw: random.Random, spec: Object) -> None:
-    if spec["taskRoles"]:
-        draw.choice(spec["taskRoles"])["taskNumber"] = draw.randrange(4)
-
-
-def _edit_absent(draw: random.Random, spec: Object) -> None:
-    if spec["taskRoles"]:
-        role = draw.choice(spec["taskRoles"])
-        role[constants.ABSENT_TASK_INDICES_FIELD] = draw.sample(range(3), draw.randrange(3))
-
-
-def _edit_roles(draw: random.Random, spec: Object) -> None:
-    roles = spec["taskRoles"]
-    if len(roles) > 1 and draw.random() < 0.6:
-        roles.pop(draw.randrange(len(roles)))
-    elif "chief" not in [role["name"] for role in roles]:
-        roles.insert(draw.randrange(len(roles) + 1), build_role_wire("chief", 1))
-
-
-def _edit_policy(draw: random.Random, spec: Object) -> None:
-    for role in spec["taskRoles"]:
-        counts = (-1, 1, 2)
-        role["frameworkAttemptCompletionPolicy"] = {
-            "minFailedTaskCount": draw.choice(counts),
-            "minSucceededTaskCount": draw.choice(counts),
-        }

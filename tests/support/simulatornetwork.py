@@ -9,10 +9,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from framework.api.pods import PodView, parse_pod
 from framework.kube.client import WatchEvent
-from framework.kube.resources import Resource
+from framework.kube.resources import PODS, Resource
 from localcluster.apiserver.model.errors import StatusError
 from tests.support.storageclient import Fate, Network, Request
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    409: "Conflict",
+    413: "RequestEntityTooLarge",
+    422: "Invalid",
+    429: "TooManyRequests",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
 
 
 class FaultyNetwork(Network):
@@ -28,6 +41,7 @@ class FaultyNetwork(Network):
         """So many more writes of the controller are sent; then it is killed."""
         self.on_crash: Callable[[], None] = lambda: None
         self.on_send: Callable[[Request], None] = lambda _: None
+        self.on_refusal: Callable[[PodView, int], None] = lambda _, __: None
         self._draw = draw
         self._trace = trace
 
@@ -40,23 +54,34 @@ class FaultyNetwork(Network):
             delay = self._draw.choice((0.0, 0.01, 0.3, 2.0, 12.0))
         fate = Fate(delay / 2, delay / 2)
         if self._draw.random() < self.rate:
-            fate = replace(fate, **self._draw_fault())
+            fate = replace(fate, **self._draw_fault(request))
         self._count_write(request)
         return fate
 
-    def _draw_fault(self) -> dict[str, Any]:
-        kind = self._draw.choice(("lost", "answer", "error", "applied_error", "silence"))
+    def _draw_fault(self, request: Request) -> dict[str, Any]:
+        kinds = ("lost", "answer", "error", "applied_error", "silence", "refusal")
+        kind = self._draw.choice(kinds)
         if kind == "lost":
             return {"is_lost": True}
         if kind == "answer":
             return {"is_answer_lost": True}
         if kind == "silence":
             return {"downlink_seconds": 100.0}
-        codes = (429, 500, 503, 409) if kind == "error" else (500, 504)
+        if kind == "refusal" and (request.verb, request.resource) == ("create", PODS):
+            return {"error": self._refuse(request)}
+        codes = (401, 409, 429, 500, 503) if kind in ("error", "refusal") else (500, 504)
         return {
             "error": _build_error(self._draw.choice(codes)),
             "is_answer_lost": kind == "applied_error",
         }
+
+    def _refuse(self, request: Request) -> StatusError:
+        """Refuse a Pod: for good, or because there are too many for now."""
+        code = self._draw.choice((400, 403, 413, 422, 403))
+        is_quota = code == 403 and self._draw.random() < 0.5
+        if not is_quota:
+            self.on_refusal(parse_pod(request.body), code)
+        return _build_error(code, "exceeded quota: pods" if is_quota else "injected")
 
     def _count_write(self, request: Request) -> None:
         if self.crash_after is None or request.verb in {"get", "list"}:
@@ -88,8 +113,7 @@ class FaultyNetwork(Network):
             self._trace(f"  {request}: {outcome}")
 
 
-def _build_error(code: int) -> StatusError:
-    reasons = {429: "TooManyRequests", 503: "ServiceUnavailable", 504: "Timeout", 409: "Conflict"}
-    error = StatusError(code, reasons.get(code, "InternalError"), "injected")
+def _build_error(code: int, message: str = "injected") -> StatusError:
+    error = StatusError(code, _REASONS.get(code, "InternalError"), message)
     error.retry_after = 1 if code == 429 else None
     return error

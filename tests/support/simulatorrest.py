@@ -12,6 +12,7 @@ from framework.api.states import FrameworkState, TaskState
 from framework.api.types import ExecutionType, Framework, FrameworkStatus, TaskStatus
 from framework.kube.resources import Object
 from tests.support.auditor import Auditor
+from tests.support.simulatorledger import find_triggers, is_all_completed
 
 Key = tuple[str, int]
 
@@ -39,7 +40,10 @@ def list_unreached(
     if status.state is FrameworkState.COMPLETED or (
         is_held and status.state is FrameworkState.ATTEMPT_CREATION_PENDING
     ):
-        yield from _list_leftovers(auditor, "of a finished attempt")
+        kept = _find_kept(status, auditor)
+        if status.attempt_status.configmap_uid not in auditor.kept:
+            kept = frozenset()
+        yield from _list_leftovers(auditor, "of a finished attempt", kept)
         return
     if framework.spec.execution_type is ExecutionType.STOP:
         yield f"P8: stopped, but {status.state}"
@@ -47,11 +51,27 @@ def list_unreached(
     yield from _check_roster(_find_alive(status), configmap)
 
 
-def _list_leftovers(auditor: Auditor, whose: str) -> Iterator[str]:
-    if list(auditor.walk_owned_pods()):
+def _list_leftovers(
+    auditor: Auditor, whose: str, kept: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    left = {pod.uid: pod for pod in auditor.walk_owned_pods()}
+    if not kept.issuperset(left):
         yield f"I8: Pods {whose}"
-    if auditor.configmaps:
+    if not all(pod.is_ended for pod in left.values()):
+        yield f"I8: live Pods {whose}"
+    if not kept.issuperset(auditor.configmaps):
         yield f"I8: a ConfigMap {whose}"
+
+
+def _find_kept(status: FrameworkStatus, auditor: Auditor) -> frozenset[str]:
+    """Find what may stay of this attempt: what its Tasks claim, if it was kept."""
+    attempt = status.attempt_status
+    claimed = {
+        task.attempt_status.pod_uid
+        for _, task in attempt.walk_tasks()
+        if task.state is TaskState.COMPLETED
+    }
+    return frozenset(auditor.kept & {attempt.configmap_uid, *claimed})
 
 
 def _find_tasks(status: FrameworkStatus) -> dict[Key, TaskStatus]:
@@ -83,8 +103,13 @@ def _check_tasks(framework: Framework, status: FrameworkStatus, auditor: Auditor
             yield f"P8: {key} rests in {task.state}"
     claimed = {task.attempt_status.pod_uid for task in alive.values()}
     actual = {pod.uid for pod in auditor.walk_owned_pods()}
-    if actual != claimed:
-        yield f"P8: Pods {actual}, but claimed {claimed}"
+    kept = _find_kept(status, auditor)
+    if not claimed <= actual <= claimed | kept:
+        yield f"P8: Pods {actual}, but claimed {claimed} and kept {kept}"
+    if any(find_triggers(framework.spec, status.attempt_status)) or is_all_completed(
+        framework.spec, status.attempt_status
+    ):
+        yield f"I9: a completion policy is fulfilled, but the Framework rests in {status.state}"
     resting = {FrameworkState.ATTEMPT_RUNNING}
     if not alive:
         resting.add(FrameworkState.ATTEMPT_PREPARING)

@@ -104,6 +104,12 @@ def test_transient_failure_is_retried_at_once_and_not_counted() -> None:
     assert status.retry_policy_status == RetryPolicyStatus(1, 0, None)
 
 
+def test_retry_without_a_delay_waits_for_no_clock_that_was_set_back() -> None:
+    spec = build_spec(retry_policy=RetryPolicySpec(fancy_retry_policy=True))
+    before = build_snapshot(spec, ended(200), configmap=None, now=at(-3600))
+    assert get_status(step(before)).attempt_status.id == 1
+
+
 def test_scheduled_retry_runs_when_its_time_has_come() -> None:
     spec = build_spec(retry_policy=RetryPolicySpec(fancy_retry_policy=True))
     waiting = step(build_snapshot(spec, ended(201, 51), configmap=None))

@@ -161,3 +161,56 @@ def test_ended_pods_stay_whatever_the_phase() -> None:
     world.settle()
     assert world.pods["gang-worker-0"].phase is PodPhase.FAILED
     assert not world.pods["gang-worker-0"].is_terminating
+
+
+def created(wish: FrameworkSpec) -> World:
+    """A World whose Pods were just created, and are not recorded yet."""
+    world = World(wish)
+    while not world.pods:
+        world.carry_out(world.decide())
+    assert get_task(world.status).attempt_status.pod_uid is None
+    return world
+
+
+def test_pod_that_was_not_recorded_before_the_attempt_ended_does_not_outlive_it() -> None:
+    world = created(spec())
+    world.run_pod("gang-worker-0")
+    world.edit(spec(execution_type=ExecutionType.STOP))
+    world.settle()
+    # Nobody claims it, and with Retain no ConfigMap takes it along.
+    assert world.pods["gang-worker-0"].is_terminating
+    assert state_of(world) is S.ATTEMPT_DELETION_PENDING
+    world.remove_pod("gang-worker-0")
+    world.settle()
+    assert state_of(world) is S.COMPLETED
+    assert names(world) == []
+
+
+def test_pod_that_was_created_late_does_not_outlive_a_completed_attempt() -> None:
+    world = created(spec())
+    late = world.pods["gang-worker-0"]
+    world.edit(spec(execution_type=ExecutionType.STOP))
+    for name in names(world):
+        world.remove_pod(name)
+    world.settle()
+    assert state_of(world) is S.COMPLETED
+    # The answer to its create was lost, and the server had not done it yet.
+    world.pods[late.name] = late
+    world.settle()
+    assert names(world) == []
+
+
+def test_pod_that_nobody_has_seen_is_looked_up_before_the_attempt_ends() -> None:
+    world = created(spec(1))
+    # A controller that has just started; of this Pod somebody has removed our label.
+    hidden = world.pods.pop("gang-worker-0")
+    world.live.clear()
+    world.edit(spec(1, execution_type=ExecutionType.STOP))
+    world.carry_out(world.decide())
+    while ("get", hidden.name) not in world.made:
+        assert state_of(world) is S.ATTEMPT_DELETION_PENDING
+        world.carry_out(world.decide())
+    world.pods[hidden.name] = hidden
+    world.settle()
+    assert state_of(world) is S.COMPLETED
+    assert names(world) == []

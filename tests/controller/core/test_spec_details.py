@@ -355,7 +355,12 @@ def ended(state: TaskState, index: int = 0) -> TaskStatus:
 
 def test_retained_attempt_ends_with_a_task_that_never_had_a_pod() -> None:
     tasks = (ended(T.COMPLETED), ended(T.ATTEMPT_CREATION_PENDING, 1))
-    status = get_status(end_retained(*tasks, pods=build_pods("Succeeded")))
+    name = "gang-worker-1"
+    # Whether it never had one: as in every end before a Pod is known, a live GET tells.
+    unsure = end_retained(*tasks, pods=build_pods("Succeeded"))
+    assert [(a.key.verb, a.key.name) for a in unsure.actions] == [(Verb.GET, name)]
+    live = {(ObjectKind.POD, name): ""}
+    status = get_status(end_retained(*tasks, pods=build_pods("Succeeded"), live=live))
     assert status.state is S.COMPLETED
     assert {task.state for _, task in status.attempt_status.walk_tasks()} == {T.COMPLETED}
 

@@ -344,6 +344,11 @@ def test_transient_conflict_of_a_task_is_retried_without_a_delay() -> None:
     assert after(world(end_task(completed_attempt(), 201), retry=retry)).attempt_status.id == 1
 
 
+def test_retry_without_a_delay_waits_for_no_clock_that_was_set_back() -> None:
+    ahead = completed_attempt(transition_time=at(3600))
+    assert after(world(ahead, retry=RetryPolicySpec(max_retry_count=1))).attempt_status.id == 1
+
+
 def test_scheduled_retry_waits_for_its_delay_from_the_transition() -> None:
     scheduled = completed_attempt(
         retry_policy_status=RetryPolicyStatus(0, 0, 60), transition_time=at(50)

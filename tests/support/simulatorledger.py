@@ -1,0 +1,317 @@
+"""The books of a simulation: what the policies say of every end and of every retry.
+
+Called by the auditor with each status that is persisted. It knows how Pods ended and what the
+server refused, and reads the contract anew: nothing here is the controller's, so that the two
+must agree. I6 is about counts, I9 about the completion policy, P6 about reasons.
+
+A status names its base as the precondition of its write, so the spec that is stored beside it is
+the one it was decided from.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from framework.api.pods import PodView
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import (
+    CompletionType,
+    ExecutionType,
+    Framework,
+    FrameworkAttemptCompletionStatus,
+    FrameworkAttemptStatus,
+    FrameworkSpec,
+    FrameworkStatus,
+    RetryPolicySpec,
+    RetryPolicyStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
+
+TRANSIENT, PERMANENT, CONFLICT = "Transient", "Permanent", "Conflict"
+# code -> attributes of the failure; every other code is of no kind.
+_ATTRIBUTES: dict[int, tuple[str, ...]] = {
+    -100: (TRANSIENT,),
+    -101: (TRANSIENT,),
+    -200: (PERMANENT,),
+    -210: (PERMANENT,),
+    -220: (PERMANENT,),
+    -230: (PERMANENT,),
+    200: (TRANSIENT,),
+    201: (TRANSIENT, CONFLICT),
+    210: (PERMANENT,),
+}
+_FINAL = (-210, -220, -230)
+_ENDED = (FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED)
+
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A completion policy that is fulfilled: the earliest moment at which it was."""
+
+    role: str
+    word: str
+    at: datetime | None
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What was seen of ends. ``fail`` is told what the books do not say."""
+
+    fail: Callable[[str], None]
+    is_time_steady: bool = True
+    """False where a clock is set: moments prove nothing then."""
+    conflict_delay_seconds: tuple[int, int] = (0, 0)
+    ends: dict[str, int] = field(default_factory=dict)
+    """By UID: the code with which a Pod ended."""
+    left: set[str] = field(default_factory=set)
+    """UIDs of Pods and ConfigMaps that were seen terminating, or gone."""
+    refused: dict[str, set[int]] = field(default_factory=dict)
+    """By identity of the Task attempt: codes of the refusals of its Pod."""
+
+    # --- what is seen
+
+    def note_pod(self, pod: PodView) -> None:
+        """Learn how a Pod stands."""
+        if pod.is_terminating:
+            self.left.add(pod.uid)
+        if not pod.is_ended or pod.uid in self.ends:
+            return
+        codes = [c.terminated.code for c in pod.containers if c.terminated is not None]
+        failed = next((code for code in codes if code), -300)
+        self.ends[pod.uid] = 0 if pod.phase == "Succeeded" else failed
+
+    def note_refusal(self, pod: PodView, code: int) -> None:
+        """Learn that the server refused a Pod for good, and with which HTTP status."""
+        kind = -200 if code in {413, 422} else -310
+        self.refused.setdefault(f"{pod.task_uid}/{pod.task_attempt_id}", set()).add(kind)
+
+    # --- what is persisted
+
+    def check(self, framework: Framework, before: FrameworkStatus | None) -> None:
+        """Judge a status that was persisted after another."""
+        after = framework.status
+        assert after is not None
+        self._check_framework_end(framework, before, after)
+        if before is None:
+            return
+        spec = framework.spec
+        is_retried = before.attempt_status.id != after.attempt_status.id
+        self._check_retry("the Framework", spec.retry_policy, before, after, is_retried=is_retried)
+        if is_retried:
+            self._check_delay(framework, before, after)
+            self._check_new_roles(after.attempt_status)
+        known = {} if is_retried else dict(_walk(before.attempt_status))
+        for role in after.attempt_status.task_roles:
+            wanted = spec.find_role(role.name)
+            policy = wanted.task.retry_policy if wanted else None
+            for task in role.tasks:
+                old = known.get((role.name, task.index))
+                if old is not None and old.instance_uid != task.instance_uid:
+                    old = None
+                self._check_task_end(after, role.name, old, task)
+                if old is not None and after.state not in _ENDED:
+                    self._check_task(f"{role.name}/{task.index}", policy, old, task)
+
+    def _check_new_roles(self, attempt: FrameworkAttemptStatus) -> None:
+        for key, task in _walk(attempt):
+            if task.retry_policy_status != RetryPolicyStatus():
+                self.fail(f"I6: {key} of a new attempt begins with {task.retry_policy_status}")
+
+    def _check_task(
+        self, name: str, policy: RetryPolicySpec | None, before: TaskStatus, after: TaskStatus
+    ) -> None:
+        is_retried = before.attempt_status.id != after.attempt_status.id
+        self._check_retry(name, policy, before, after, is_retried=is_retried)
+
+    def _check_retry(
+        self,
+        name: str,
+        policy: RetryPolicySpec | None,
+        before: FrameworkStatus | TaskStatus,
+        after: FrameworkStatus | TaskStatus,
+        *,
+        is_retried: bool,
+    ) -> None:
+        """Retried, ended, or yet to be retried: as the policy says."""
+        state, was = str(after.state), str(before.state)
+        if not is_retried and (state == was or state not in ("AttemptCompleted", "Completed")):
+            return
+        of = before if is_retried else after
+        completion = of.attempt_status.completion_status
+        assert completion is not None
+        counted = before.retry_policy_status.accountable_retried_count
+        is_wanted, is_counted = judge_retry(policy, counted, completion.code, completion.type)
+        is_due = is_wanted or before.retry_policy_status.retry_delay_seconds is not None
+        if is_retried:
+            if not is_due:
+                self.fail(f"I6: {name} is retried after {completion.code}, against {policy}")
+            now = after.retry_policy_status.accountable_retried_count
+            if now != counted + is_counted:
+                self.fail(f"I6: {name} has {now} accountable retries, {counted} + {is_counted}")
+        elif is_due is (state == "Completed"):
+            self.fail(f"I6: {name} is {state} after {completion.code} x {counted} with {policy}")
+
+    def _check_delay(
+        self, framework: Framework, before: FrameworkStatus, after: FrameworkStatus
+    ) -> None:
+        """A retry after a conflict waits; nothing else does."""
+        completion, policy = before.attempt_status.completion_status, framework.spec.retry_policy
+        delay = before.retry_policy_status.retry_delay_seconds
+        if delay is not None:
+            low, high = self.conflict_delay_seconds
+            is_due = framework.spec.execution_type is ExecutionType.STOP
+            due = before.transition_time + timedelta(seconds=delay)
+            if not low <= delay <= high:
+                self.fail(f"P6: a delay of {delay} s, not within {low} and {high}")
+            if self.is_time_steady and not is_due and after.attempt_status.start_time < due:
+                self.fail(f"P6: retried before {due}")
+        elif policy.fancy_retry_policy and completion and completion.code == 201:
+            self._note_undelayed(framework, before)
+
+    def _note_undelayed(self, framework: Framework, before: FrameworkStatus) -> None:
+        # The policy may have become fancy since the attempt was completed.
+        if before.observed_generation == framework.metadata.generation:
+            self.fail("P6: retried after a conflict without a delay")
+
+    # --- why
+
+    def _check_framework_end(
+        self, framework: Framework, before: FrameworkStatus | None, after: FrameworkStatus
+    ) -> None:
+        completion = after.attempt_status.completion_status
+        is_same = before is not None and before.attempt_status.id == after.attempt_status.id
+        known = before.attempt_status.completion_status if before and is_same else None
+        if completion is None or known is not None:
+            return
+        if completion.trigger is not None:
+            self._check_trigger(framework.spec, after.attempt_status, completion)
+        elif completion.code == -210:
+            if framework.spec.execution_type is not ExecutionType.STOP:
+                self.fail("P6: stopped, but nobody asked for that")
+        elif completion.code == -100:
+            uid = after.attempt_status.configmap_uid
+            if uid not in self.left:
+                self.fail(f"P6: -100, but ConfigMap {uid} is there")
+        else:
+            self.fail(f"P6: the attempt ended with {completion.code} and no trigger")
+
+    def _check_trigger(
+        self,
+        spec: FrameworkSpec,
+        attempt: FrameworkAttemptStatus,
+        completion: FrameworkAttemptCompletionStatus,
+    ) -> None:
+        trigger = completion.trigger
+        assert trigger is not None
+        fulfilled = list(find_triggers(spec, attempt))
+        task = dict(_walk(attempt)).get((trigger.task_role_name or "", trigger.task_index or 0))
+        if task is None or not task.is_completed:
+            self.fail(f"I9: {trigger} names no completed Task")
+            return
+        if not fulfilled:
+            if completion.code != 0 or not is_all_completed(spec, attempt):
+                self.fail(f"I9: {trigger}, but no policy is fulfilled")
+            return
+        own = task.attempt_status.completion_status
+        if own is None or own.code != completion.code or own.type != completion.type:
+            self.fail(f"I9: {trigger}: the attempt has {completion.code}, its Task {own}")
+        words = {
+            (t.role, t.word)
+            for t in fulfilled
+            if not self.is_time_steady or _is_first(t, fulfilled)
+        }
+        if not any(
+            trigger.task_role_name == role and trigger.message.startswith(f"{word}TaskCount")
+            for role, word in words
+        ):
+            self.fail(f"I9: {trigger}, but fulfilled are {fulfilled}")
+
+    def _check_task_end(
+        self, status: FrameworkStatus, role: str, before: TaskStatus | None, after: TaskStatus
+    ) -> None:
+        old, new = before.attempt_status if before else None, after.attempt_status
+        completion = new.completion_status
+        if completion is None or (old and old.id == new.id and old.completion_status is not None):
+            return
+        name, code, uid = f"{role}/{after.index}", completion.code, new.pod_uid or ""
+        kind = completion.type
+        attributes = _ATTRIBUTES.get(code, ())
+        expected = CompletionType("Succeeded" if code == 0 else "Failed", attributes)
+        if kind != expected:
+            self.fail(f"P6: {name} ended with {code} of type {kind}, not {expected}")
+        whole = status.attempt_status.completion_status
+        is_lost = whole is not None and whole.code == -100
+        identity = f"{after.instance_uid}/{new.id}"
+        reasons = {
+            -230: after.deletion_pending,
+            -220: whole is not None,
+            -101: uid in self.left or (is_lost and new.pod_uid is not None),
+            -200: -200 in self.refused.get(identity, ()),
+            -310: -310 in self.refused.get(identity, ()),
+        }
+        if not reasons.get(code, self.ends.get(uid) == code):
+            self.fail(f"P6: {name} ended with {code}, but its Pod {uid} with {self.ends.get(uid)}")
+
+
+def judge_retry(
+    policy: RetryPolicySpec | None, counted: int, code: int, kind: CompletionType
+) -> tuple[bool, bool]:
+    """Tell whether an attempt is to be retried, and whether that would count."""
+    if policy is None or code in _FINAL:
+        return False, True
+    attributes = kind.attributes or ()
+    if policy.fancy_retry_policy and kind.name == "Failed":
+        if TRANSIENT in attributes:
+            return True, False
+        if PERMANENT in attributes:
+            return False, True
+    limit, is_failed = policy.max_retry_count, kind.name == "Failed"
+    return limit == -2 or (is_failed and (limit == -1 or counted < limit)), True
+
+
+def find_triggers(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> Iterator[Trigger]:
+    """Find every policy that the completed Tasks fulfil."""
+    for wanted in spec.task_roles:
+        role = attempt.find_role(wanted.name)
+        policy = wanted.completion_policy
+        for word, least in (
+            ("Failed", policy.min_failed_task_count),
+            ("Succeeded", policy.min_succeeded_task_count),
+        ):
+            ends = sorted(_list_ends(role, word)) if role else []
+            if 1 <= least <= len(ends):
+                yield Trigger(wanted.name, word, ends[least - 1])
+
+
+def is_all_completed(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> bool:
+    """Tell whether there are wanted Tasks, and all of them are completed."""
+    known = dict(_walk(attempt))
+    wanted = [
+        (role.name, index)
+        for role in spec.task_roles
+        for index in range(role.task_number)
+        if index not in role.absent_task_indices
+    ]
+    return bool(wanted) and all(key in known and known[key].is_completed for key in wanted)
+
+
+def _list_ends(role: TaskRoleStatus, word: str) -> Iterator[datetime]:
+    for task in role.tasks:
+        completion = task.attempt_status.completion_status
+        if task.state is not TaskState.COMPLETED or task.deletion_pending:
+            continue
+        if completion is not None and completion.type.name == word:
+            assert task.completion_time is not None
+            yield task.completion_time
+
+
+def _is_first(trigger: Trigger, fulfilled: list[Trigger]) -> bool:
+    return trigger.at == min(t.at for t in fulfilled if t.at is not None)
+
+
+def _walk(attempt: FrameworkAttemptStatus) -> Iterator[tuple[Key, TaskStatus]]:
+    for role, task in attempt.walk_tasks():
+        yield (role.name, task.index), task

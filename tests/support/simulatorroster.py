@@ -1,0 +1,210 @@
+"""What a simulation says of the rosters it sees: I4, and of drains (D).
+
+Called by the auditor: with a roster when it is sent, which must be what the persisted status
+says, and when it is stored, which must follow the one before; and with each status that lets a
+draining Task go.
+"""
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from framework.api import constants
+from framework.api.pods import ConfigMapView, PodPhase, PodView
+from framework.api.roster import Leaving, Roster, RosterError, decode_roster, fingerprint_uid
+from framework.api.states import TASK_ALIVE, FrameworkState, TaskState
+from framework.api.types import ExecutionType, Framework, FrameworkAttemptStatus, TaskStatus
+from framework.kube.resources import Object
+
+Key = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Rosters:
+    """What was seen of rosters and of Pods. ``fail`` is told what must not be."""
+
+    fail: Callable[[str], None]
+    now: Callable[[], datetime]
+    news_seconds: Callable[[], float] = lambda: 0.0
+    """The controller may decide from Pods it saw so long ago: held watches, slow answers."""
+    stored: dict[str, Roster] = field(default_factory=dict)
+    """By UID of the ConfigMap."""
+    known: dict[str, PodView] = field(default_factory=dict)
+    """By fingerprint: every Pod there ever was."""
+    answering_since: dict[str, datetime] = field(default_factory=dict)
+    """By UID: when a Pod's agent acknowledged a generation for the first time."""
+
+    def note_pod(self, pod: PodView) -> None:
+        """Learn how a Pod stands."""
+        self.known[fingerprint_uid(pod.uid)] = pod
+        if constants.ACKNOWLEDGED_GENERATION_ANNOTATION in pod.annotations:
+            self.answering_since.setdefault(pod.uid, self.now())
+
+    # --- when it is sent
+
+    def check_patch(self, body: Object, framework: Framework | None) -> None:
+        """Judge a publication by the status that is persisted when it is sent."""
+        stored = (body.get("binaryData") or {}).get(constants.ROSTER_KEY)
+        if not stored:
+            return
+        roster = decode_roster(base64.b64decode(stored))
+        if framework is None or framework.status is None:
+            self.fail("I4: a roster of no Framework is sent")
+            return
+        attempt = framework.status.attempt_status
+        if roster.instance_uid != attempt.instance_uid:
+            self.fail(f"I4: a roster of {roster.instance_uid} in {attempt.instance_uid}")
+        if roster.complete and not all(r.ready >= min(r.minimum, r.wanted) for r in roster.roles):
+            self.fail("I4: the roster is not complete, but says so")
+        for fault in _compare(roster, attempt):
+            self.fail(f"I4: generation {roster.generation}: {fault}")
+
+    # --- when it is stored
+
+    def take_configmap(self, configmap: ConfigMapView) -> None:
+        """Judge what a ConfigMap carries by what it carried before."""
+        last = self.stored.get(configmap.uid)
+        if not configmap.roster:
+            if last is not None:
+                self.fail(f"I4: generation {last.generation} is taken back")
+            return
+        try:
+            roster = decode_roster(base64.b64decode(configmap.roster))
+        except RosterError as e:
+            self.fail(f"I4: {e}")
+            return
+        if roster == last:
+            return
+        self.stored[configmap.uid] = roster
+        if roster.generation != (last.generation if last else 0) + 1:
+            self.fail(f"I4: generation {roster.generation} after {last and last.generation}")
+        if roster.instance_uid != f"{configmap.attempt_id}_{configmap.uid}":
+            self.fail(f"I4: a roster of {roster.instance_uid} in ConfigMap {configmap.uid}")
+        self._check_members(roster, configmap.uid)
+        since = {entry.fingerprint: entry.since for entry in last.leaving} if last else {}
+        for entry in roster.leaving:
+            if entry.since != since.get(entry.fingerprint, roster.generation):
+                self.fail(f"D: {entry} was leaving since {since.get(entry.fingerprint)}")
+
+    def _check_members(self, roster: Roster, configmap_uid: str) -> None:
+        leaving = {entry.fingerprint for entry in roster.leaving}
+        for role in roster.roles:
+            for member in role.members:
+                name = f"{role.name}/{member.index}"
+                pod = self.known.get(member.fingerprint)
+                if pod is None or (pod.owner and pod.owner.uid != configmap_uid):
+                    self.fail(f"I4: member {name} is no Pod of this attempt")
+                    continue
+                said = (
+                    pod.annotations.get(constants.TASKROLE_NAME),
+                    pod.annotations.get(constants.TASK_INDEX),
+                    pod.task_attempt_id,
+                )
+                if said != (role.name, str(member.index), str(member.attempt_id)):
+                    self.fail(f"I4: member {name} is the Pod of {said}")
+                if pod.pod_ip not in member.addresses:
+                    self.fail(f"I4: member {name} has {member.addresses}, its Pod {pod.pod_ip}")
+                if member.fingerprint in leaving:
+                    self.fail(f"D: {name} is a member and leaves")
+
+    # --- when a drain ends
+
+    def check_drains(
+        self, framework: Framework, before: FrameworkAttemptStatus | None, pods: dict[str, PodView]
+    ) -> None:
+        """A Task that drains is let go when all have answered, or its time is up."""
+        status = framework.status
+        if before is None or status is None or _is_hurried(framework):
+            return
+        roster = self.stored.get(status.attempt_status.configmap_uid or "")
+        known = dict(_walk(before))
+        for key, task in _walk(status.attempt_status):
+            old = known.get(key)
+            if old is None or old.instance_uid != task.instance_uid or not _is_let_go(old, task):
+                continue
+            assert task.drain_deadline_time is not None
+            pod = pods.get(task.attempt_status.pod_uid or "")
+            if pod is None or pod.is_ended or pod.is_terminating or roster is None:
+                continue
+            if task.transition_time >= task.drain_deadline_time:
+                continue
+            entry = next(
+                (e for e in roster.leaving if e.fingerprint == fingerprint_uid(pod.uid)), None
+            )
+            late = self._list_late(entry, pod, status.attempt_status, pods)
+            if late:
+                self.fail(f"D: {key} is let go before {task.drain_deadline_time} without {late}")
+
+    def _list_late(
+        self,
+        entry: Leaving | None,
+        leaver: PodView,
+        attempt: FrameworkAttemptStatus,
+        pods: dict[str, PodView],
+    ) -> list[str]:
+        if entry is None:
+            return ["the roster"]
+        expected = {leaver.uid}
+        expected |= {
+            task.attempt_status.pod_uid or ""
+            for _, task in _walk(attempt)
+            if not task.deletion_pending
+        }
+        news = self.now() - timedelta(seconds=self.news_seconds())
+        return [
+            pods[uid].name
+            for uid in sorted(expected & set(pods))
+            if pods[uid].phase is PodPhase.RUNNING
+            and not pods[uid].is_terminating
+            and self.answering_since.get(uid, news) < news
+            and int(pods[uid].annotations[constants.ACKNOWLEDGED_GENERATION_ANNOTATION])
+            < entry.since
+        ]
+
+
+def _compare(roster: Roster, attempt: FrameworkAttemptStatus) -> Iterator[str]:
+    """Compare what is told with what is persisted."""
+    tasks = dict(_walk(attempt))
+    for role in roster.roles:
+        for member in role.members:
+            task = tasks.get((role.name, member.index))
+            uid = task.attempt_status.pod_uid if task else None
+            if task is None or uid is None or fingerprint_uid(uid) != member.fingerprint:
+                yield f"member {role.name}/{member.index} is another Pod than {uid}"
+            elif task.deletion_pending or task.state not in TASK_ALIVE:
+                yield f"member {role.name}/{member.index} is {task.state}"
+            elif task.attempt_status.pod_ip not in member.addresses:
+                yield f"member {role.name}/{member.index} has another address"
+        for completed in role.completed:
+            task = tasks.get((role.name, completed.index))
+            if task is None or not task.is_completed:
+                yield f"{role.name}/{completed.index} is not completed"
+    for entry in roster.leaving:
+        task = tasks.get((entry.role, entry.index))
+        if task is None or not task.deletion_pending or task.drain_deadline_time is None:
+            yield f"{entry.role}/{entry.index} does not drain"
+
+
+def _is_hurried(framework: Framework) -> bool:
+    """Tell whether the whole gang goes away: nobody waits for answers."""
+    status = framework.status
+    return (
+        status is None
+        or status.state not in (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
+        or framework.spec.execution_type is ExecutionType.STOP
+        or framework.metadata.deletion_time is not None
+    )
+
+
+def _is_let_go(before: TaskStatus, after: TaskStatus) -> bool:
+    return (
+        before.state in TASK_ALIVE
+        and after.state is TaskState.ATTEMPT_DELETION_PENDING
+        and after.drain_deadline_time is not None
+    )
+
+
+def _walk(attempt: FrameworkAttemptStatus) -> Iterator[tuple[Key, TaskStatus]]:
+    for role, task in attempt.walk_tasks():
+        yield (role.name, task.index), task
