@@ -16,6 +16,7 @@ from cli.reasons import (
     read_progress,
 )
 from cli.words import explain_diagnostics, find_cut_message
+from framework.api import constants
 from framework.api.codec import decode_status
 from framework.api.fielderrors import FieldErrors
 from framework.api.naming import TaskKey, build_pod_name
@@ -116,8 +117,8 @@ _INHERITED_CODES = {
 }
 # The original's phrase for an exit code that no rule names.
 _UNNAMED_PHRASE = "ContainerUnrecognizedFailed"
-# How the controller says that it is about to create a Pod.
-_NOT_CREATED = frozenset({"", "Pod is not created yet"})
+# Of a Task whose Pod is about to be created.
+_NOT_CREATED = frozenset({"", constants.POD_NOT_CREATED})
 _RESULTS = {True: "Succeeded", False: "Failed"}
 # The words for a user; Completed has its result instead.
 _WORDS = {

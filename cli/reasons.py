@@ -15,8 +15,7 @@ from framework.kube.resources import Object
 
 # What every container goes through.
 _ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
-_BLOCKED = "Blocked"
-_CREATIONS = frozenset({"NameTaken", "CreationRefused"})
+_CREATIONS = frozenset({constants.NAME_TAKEN_REASON, constants.CREATION_REFUSED_REASON})
 _POD_NAME = re.compile(r'pods "[^"]*" (?:is forbidden: )?')
 # Kubernetes' own default.
 _ALWAYS = "Always"
@@ -32,7 +31,7 @@ def explain_blocked(framework: Object, *, creates: bool = True) -> str:
     status = framework.get("status")
     conditions = status.get(constants.CONDITIONS_FIELD) if isinstance(status, dict) else None
     for condition in conditions if isinstance(conditions, list) else ():
-        if not isinstance(condition, dict) or condition.get("type") != _BLOCKED:
+        if not isinstance(condition, dict) or condition.get("type") != constants.BLOCKED_CONDITION:
             continue
         reason = condition.get("reason")
         if condition.get("status") == "True" and (creates or reason not in _CREATIONS):

@@ -14,6 +14,7 @@ from controller.core.decision import EventType
 from controller.core.draft import Draft
 from controller.core.roster_policy import RosterOutcome
 from controller.core.snapshot import Failure
+from framework.api import constants
 from framework.api.roster import Progress
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, FrameworkStatus
@@ -22,7 +23,7 @@ from framework.api.validation import find_duplicate_roles
 GANG_READY = "GangReady"
 RUNNING = "Running"
 COMPLETED = "Completed"
-BLOCKED = "Blocked"
+BLOCKED = constants.BLOCKED_CONDITION
 
 # A refusal that came so often is no hiccup.
 _BLOCKED_AFTER_FAILURES = 3
@@ -146,8 +147,11 @@ def _describe_failure(key: ActionKey, failure: Failure) -> _Answer:
     what = f"{key.kind} {key.name} cannot be created"
     if failure.code == _CONFLICT:
         remedy = "delete or rename the object of that name, which is not this Framework's"
-        return _Answer(is_true=True, reason="NameTaken", message=f"{what}: {remedy}")
-    return _Answer(is_true=True, reason="CreationRefused", message=f"{what}: {failure.message}")
+        return _Answer(
+            is_true=True, reason=constants.NAME_TAKEN_REASON, message=f"{what}: {remedy}"
+        )
+    refused = constants.CREATION_REFUSED_REASON
+    return _Answer(is_true=True, reason=refused, message=f"{what}: {failure.message}")
 
 
 def _count_ready(draft: Draft) -> str:

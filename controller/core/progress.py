@@ -10,7 +10,7 @@ from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.claims import identify_pod
 from controller.core.draft import Draft
 from controller.core.settings import PROGRESS_LADDER_SECONDS, PROGRESS_PERIOD_SECONDS
-from framework.api.constants import PROGRESS_MAX_MISSING
+from framework.api.constants import POD_NOT_CREATED, PROGRESS_MAX_MISSING
 from framework.api.pods import explain_waiting
 from framework.api.roster import Missing, Progress
 from framework.api.states import TaskState
@@ -69,7 +69,7 @@ def _explain_without_pod(draft: Draft, task: TaskStatus) -> str:
         return f"Pod cannot be created: {failure.message}"
     if task.state is TaskState.ATTEMPT_COMPLETED:
         return "the next attempt waits for its time"
-    return "Pod is not created yet"
+    return POD_NOT_CREATED
 
 
 def _after(base: datetime, seconds: float) -> datetime:

@@ -57,6 +57,8 @@ ROSTER_VERSION_ANNOTATION = ANNOTATION_PREFIX + "roster-version"
 GENERATION_ANNOTATION = ANNOTATION_PREFIX + "generation"
 # On the attempt ConfigMap before the gang is complete: JSON {ready, total, missing}, at most 2 kB.
 PROGRESS_ANNOTATION = ANNOTATION_PREFIX + "progress"
+# In it, the reason of a Task whose Pod is about to be created.
+POD_NOT_CREATED = "Pod is not created yet"
 # On a Pod, written by its own agent: the newest roster generation that agent has applied.
 ACKNOWLEDGED_GENERATION_ANNOTATION = ANNOTATION_PREFIX + "acknowledged-generation"
 # On a Pod template: the Pod runs our PID-1 wrapper, which ends by itself when told to complete.
@@ -77,6 +79,9 @@ DRAIN_TIMEOUT_FIELD = "timeoutSec"
 COMPLETED_POD_POLICY_FIELD = "completedPodPolicy"  # spec: Delete | Retain
 DRAIN_DEADLINE_FIELD = "drainDeadlineTime"  # status of a Task that drains
 CONDITIONS_FIELD = "conditions"  # status
+BLOCKED_CONDITION = "Blocked"  # type of a condition: the controller cannot go on
+NAME_TAKEN_REASON = "NameTaken"  # of Blocked: an object of that name is somebody else's
+CREATION_REFUSED_REASON = "CreationRefused"  # of Blocked: the API server takes no such object
 OBSERVED_GENERATION_FIELD = "observedGeneration"  # status
 READY_TASKS_FIELD = "readyTasks"  # status: "3/5", running or succeeded of the wanted Tasks
 

@@ -233,16 +233,21 @@ def test_inject_agents_that_nobody_waits_for_do_not_acknowledge() -> None:
     assert get_setting(build(drain={"timeoutSec": 30})) == []
 
 
-def test_inject_command_keeps_other_documents_and_long_texts(tmp_path: Any) -> None:
-    source = ROOT / "examples" / "gang.yaml"
-    target = tmp_path / "out.yaml"
-
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "inject", str(source), "-o", str(target)],
+def run_inject(*words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", "inject", *words],
+        input=given,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_inject_command_keeps_other_documents_and_long_texts(tmp_path: Any) -> None:
+    source = ROOT / "examples" / "gang.yaml"
+    target = tmp_path / "out.yaml"
+
+    done = run_inject(str(source), "-o", str(target))
 
     assert done.returncode == 0, done.stderr
     assert "injector.sh" in done.stderr
@@ -255,12 +260,7 @@ def test_inject_command_faulty_file_says_where_and_writes_nothing(tmp_path: Any)
     source, target = tmp_path / "in.yaml", tmp_path / "out.yaml"
     source.write_text(yaml.safe_dump(build(taskNumber="two")))
 
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "inject", str(source), "-o", str(target)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_inject(str(source), "-o", str(target))
 
     assert done.returncode == 2
     assert "spec.taskRoles[0].taskNumber" in done.stderr
@@ -271,12 +271,7 @@ def test_inject_command_output_that_cannot_be_written_is_named(tmp_path: Any) ->
     source, target = tmp_path / "in.yaml", tmp_path / "no such directory" / "out.yaml"
     source.write_text(yaml.safe_dump(build()))
 
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "inject", str(source), "-o", str(target)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_inject(str(source), "-o", str(target))
 
     assert done.returncode == 2
     assert done.stderr == (
@@ -289,13 +284,7 @@ def test_inject_command_says_what_does_not_stay_as_it_was() -> None:
     framework = build()
     framework["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["restartPolicy"] = "OnFailure"
 
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "inject", "-"],
-        input=yaml.safe_dump(framework),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_inject("-", given=yaml.safe_dump(framework))
 
     assert (
         "spec.taskRoles[0].task.pod.spec.restartPolicy: Never instead of OnFailure" in done.stderr
@@ -317,14 +306,8 @@ def test_inject_command_tells_of_the_ways_to_peers_that_are_there(
 ) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump(build()))
-    command = [sys.executable, "-m", "cli.main", "inject", str(file)]
-
-    done = subprocess.run(
-        [*command, "--rendezvous", rendezvous, "-o", str(tmp_path / "out.yaml")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_inject(str(file), "--rendezvous", rendezvous, "-o", str(tmp_path / "out.yaml"))
+    assert done.returncode == 0, done.stderr
 
     ways = ["injector.sh", "current/env.sh", "in their environment"]
     assert [way for way in ways if way in done.stderr] == told
@@ -335,13 +318,8 @@ def test_inject_command_warns_of_what_no_agent_mends() -> None:
     framework = build(frameworkAttemptCompletionPolicy={})
     get_spec([framework])["containers"][0]["args"] = [". /mnt/frameworkbarrier/current/env.sh"]
 
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "inject", "--rendezvous", "none", "-"],
-        input=yaml.safe_dump(framework),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_inject("--rendezvous", "none", "-", given=yaml.safe_dump(framework))
+    assert done.returncode == 0, done.stderr
 
     assert [line.split(": ")[:2] for line in done.stderr.splitlines()] == [
         ["warning", "spec.taskRoles[0].task.pod.spec.containers[0]"],
@@ -503,13 +481,7 @@ def test_inject_command_without_a_framework_says_so() -> None:
     # As `kubectl get frameworks -o yaml` writes them.
     listed = {"apiVersion": "v1", "kind": "List", "items": [build()]}
 
-    done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "inject", "-"],
-        input=yaml.safe_dump(listed),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_inject("-", given=yaml.safe_dump(listed))
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "no Framework in it" in done.stderr
