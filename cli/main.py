@@ -216,7 +216,8 @@ def inject_command(
     that may read this gang's roster. What you wrote stays as it is; comments are lost.
     """
     from cli.authoring.commands import inject_file
-    from cli.authoring.injection import REGISTRY, InjectionOptions, Rendezvous
+    from cli.authoring.injection import InjectionOptions, Rendezvous
+    from framework.api.images import REGISTRY
 
     options = InjectionOptions(
         rendezvous=Rendezvous(rendezvous),

@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from framework.api.images import IMAGE_PREFIX, REGISTRY
 from framework.version import VERSION
 from tools.imagearchive import ImageArchive
 from tools.sbom import render_sbom
 
 NAMES = ("controller", "barrier", "rendezvous")
-REPOSITORY = "frameworkbarrier/framework-"
 DEFAULT_BASE = "python:3.13-slim"
 OFFLINE_BASE = "localhost/frameworkbarrier-base"
 # What the base of the default has, and Debian's smallest Python lacks.
@@ -136,12 +136,13 @@ def build_images(
         print(f"{'base ' + base_image:<58}{_megabytes(base_bytes):>8.1f} MB", flush=True)
         archives = {}
         for name in names:
-            image = f"{REPOSITORY}{name}:{tag}"
+            program = IMAGE_PREFIX + name
+            image = f"{REGISTRY}/{program}:{tag}"
             _build_one(tool, name, image, base_image, is_fresh=is_fresh)
-            archive = _save(tool, image, output / f"framework-{name}.tar")
+            archive = _save(tool, image, output / f"{program}.tar")
             contents = ImageArchive(archive)
-            sbom = render_sbom(f"framework-{name}", VERSION, contents)
-            (output / f"framework-{name}.cdx.json").write_text(sbom, encoding="utf-8")
+            sbom = render_sbom(program, VERSION, contents)
+            (output / f"{program}.cdx.json").write_text(sbom, encoding="utf-8")
             size = contents.read_size()
             added = _megabytes(size - base_bytes)
             print(f"{image:<58}{_megabytes(size):>8.1f} MB  base + {added:.1f} MB", flush=True)

@@ -23,7 +23,6 @@ from framework.api import constants, images
 from framework.kube.resources import Object
 from framework.version import VERSION
 
-REGISTRY = "frameworkbarrier"
 VOLUME = "frameworkbarrier-volume"
 TOKEN_VOLUME = "frameworkbarrier-token"
 ACCOUNT_PREFIX = "frameworkbarrier-"
@@ -61,7 +60,7 @@ class InjectionOptions:
     """What the user asked for."""
 
     rendezvous: Rendezvous = Rendezvous.SIDECAR
-    registry: str = REGISTRY
+    registry: str = images.REGISTRY
     dns: bool = False
     """A headless Service, and names for the Pods."""
     restricted: bool = False

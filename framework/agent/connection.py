@@ -14,6 +14,8 @@ from framework.agent.access import Access, AccessError
 from framework.agent.clock import AgentClock
 
 _MAX_HEAD_BYTES = 64 * 1024
+# Of a number that surely fits 64 bits.
+_MAX_DIGITS = 18
 _MAX_BODY_BYTES = 64 * 1024 * 1024
 _RECEIVE_BYTES = 64 * 1024
 _NO_BODY = (204, 304)
@@ -376,13 +378,14 @@ def _gunzip(blob: bytes) -> bytes:
 
 def is_number(text: str) -> bool:
     """Tell whether a header's text is a plain decimal number that fits 64 bits."""
-    return text.isascii() and text.isdigit() and len(text) < 19  # noqa: PLR2004
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 
 def _parse_head(text: str) -> Head:
     status_line, *lines = text.split("\r\n")
     parts = status_line.split(" ", 2)
-    if len(parts) < 2 or not parts[0].startswith("HTTP/1.") or not is_number(parts[1]):  # noqa: PLR2004
+    has_status = len(parts) > 1 and is_number(parts[1])
+    if not has_status or not parts[0].startswith("HTTP/1."):
         raise UnreachableError(f"no HTTP/1.1 answer: {status_line[:60]!r}")
     headers = {}
     for line in lines:

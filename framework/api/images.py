@@ -13,6 +13,8 @@ CONTROLLER = "controller"
 RENDEZVOUS = "rendezvous"
 
 IMAGE_PREFIX = "framework-"
+# Where the images are, unless the user has them elsewhere.
+REGISTRY = "frameworkbarrier"
 # The Go original's images: Pod templates that were written for it run as they are.
 _ORIGINAL_IMAGES: Mapping[str, str] = {
     "frameworkbarrier": BARRIER,
