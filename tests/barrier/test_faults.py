@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -79,12 +79,12 @@ def run_proxy(server: ApiServer) -> Iterator[Proxy]:
         proxy.close()
 
 
-def after(seconds: float, *actions: object) -> None:
+def after(seconds: float, *actions: Callable[[], object]) -> None:
     """Act after so many of the fast clock's seconds."""
 
     def act() -> None:
         for action in actions:
-            action()  # type: ignore[operator]
+            action()
 
     threading.Timer(seconds / SPEED, act).start()
 

@@ -1,6 +1,5 @@
 """The MPI examples train: a launcher starts processes in other Pods by ssh."""
 
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -43,7 +42,7 @@ def add_secret(text: str) -> str:
 @pytest.fixture(autouse=True)
 def sshd() -> None:
     require_program("sshd", "ssh-keygen")
-    if not os.path.exists("/usr/sbin/sshd"):  # noqa: PTH110
+    if not Path("/usr/sbin/sshd").exists():
         require_program("sshd", "sshd")
 
 

@@ -135,7 +135,8 @@ async def wait_for_scale(world: GangCluster, count: int) -> None:
 async def test_rescaled_gang_is_told_in_order_and_drains_by_acknowledgement(
     world: GangCluster,
     tmp_path: Path,
-    is_native: bool,  # noqa: FBT001
+    *,
+    is_native: bool,
 ) -> None:
     await world.create(build_gang(build_watched_role(4, is_native=is_native)))
     await wait_for_scale(world, 4)

@@ -87,9 +87,9 @@ class World:
         setup = Setup(self.settings, Options(), target, {}, Reporter({}), self.clock, named)
         self.agent = Agent(
             setup,
-            self.source,  # type: ignore[arg-type]
+            self.source,  # type: ignore[arg-type]  # scripted
             Writer(str(self.volume)),
-            self.acknowledged,  # type: ignore[arg-type]
+            self.acknowledged,  # type: ignore[arg-type]  # scripted
             [lambda notification, _: self.told.append(notification)],
         )
 
@@ -180,7 +180,7 @@ def test_leaving_pod_is_told_though_the_volume_cannot_be_written(world: World) -
 
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["complete", "incomplete"])
-def test_restarted_agent_tells_nothing_twice(world: World, is_shown: bool) -> None:  # noqa: FBT001
+def test_restarted_agent_tells_nothing_twice(world: World, *, is_shown: bool) -> None:
     world.take(gang(3, 1))
     world.settle()
     last = leave(gang(3, 1), 2)._replace(phase=PHASE_COMPLETING, complete=is_shown)

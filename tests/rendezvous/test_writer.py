@@ -296,7 +296,9 @@ def test_writer_follows_no_link_in_the_volume(tmp_path: Path) -> None:
     assert read_whole(volume) == 1
 
 
-@pytest.mark.parametrize("told", [Told(), Told(7, "2026-01-02T03:04:05Z"), Told(10**17, "", True)])  # noqa: FBT003
+@pytest.mark.parametrize(
+    "told", [Told(), Told(7, "2026-01-02T03:04:05Z"), Told(10**17, completing=True)]
+)
 def test_writer_reads_back_what_was_told(tmp_path: Path, told: Told) -> None:
     Writer(str(tmp_path)).note_told(told)
     assert Writer(str(tmp_path)).read_told() == told

@@ -11,6 +11,10 @@ from framework.agent.files import PreparedFile, write_atomically
 from framework.agent.termination import render_termination_message, write_termination_message
 
 
+def list_names(directory: Path) -> list[str]:
+    return [entry.name for entry in directory.iterdir()]
+
+
 def test_write_atomically_replaces_with_the_mode(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("old")
@@ -21,7 +25,7 @@ def test_write_atomically_replaces_with_the_mode(tmp_path: Path) -> None:
         os.umask(old_umask)
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o7777 == 0o755
-    assert os.listdir(tmp_path) == ["f"]  # noqa: PTH208
+    assert list_names(tmp_path) == ["f"]
 
 
 def test_write_atomically_planted_link_is_replaced_not_followed(tmp_path: Path) -> None:
@@ -49,7 +53,7 @@ def test_write_atomically_interrupted_leaves_nothing(
     with pytest.raises(StopNowError):
         write_atomically(str(tmp_path / "f"), b"new", 0o644)
     monkeypatch.undo()
-    assert os.listdir(tmp_path) == ["f"]  # noqa: PTH208
+    assert list_names(tmp_path) == ["f"]
     assert (tmp_path / "f").read_text() == "old"
 
 
@@ -62,14 +66,14 @@ def test_prepared_file_appears_when_it_is_filled(tmp_path: Path) -> None:
     prepared.discard()
     assert path.read_text() == "new"
     assert path.stat().st_mode & 0o7777 == 0o755
-    assert os.listdir(tmp_path) == ["f"]  # noqa: PTH208
+    assert list_names(tmp_path) == ["f"]
 
 
 def test_prepared_file_discarded_leaves_nothing(tmp_path: Path) -> None:
     prepared = PreparedFile(str(tmp_path / "f"), 0o644)
     prepared.discard()
     prepared.discard()
-    assert os.listdir(tmp_path) == []  # noqa: PTH208
+    assert list_names(tmp_path) == []
 
 
 def test_render_termination_message_is_bounded_json() -> None:

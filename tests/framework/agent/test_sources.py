@@ -77,7 +77,7 @@ def test_configmap_source_ignores_older_forms_of_one_object() -> None:
     source = ConfigMapSource(ACCESS, VirtualClock(), "default", "f-attempt")
     new, old = make_configmap(make_roster(), version=9), make_configmap(version=8)
     other = make_configmap(uid="next", version=3)
-    source._watch = ScriptedWatch(  # type: ignore[assignment]
+    source._watch = ScriptedWatch(  # type: ignore[assignment]  # scripted
         [Change(new)], [Change(old)], [Change(other)], [Change(None)]
     )
     source.poll(0)
@@ -92,7 +92,7 @@ def test_configmap_source_ignores_older_forms_of_one_object() -> None:
 
 def make_framework_source(*answers: Any) -> FrameworkSource:
     source = FrameworkSource(ACCESS, VirtualClock(), "default", "f", is_attempt_aware=True)
-    source._connection = ScriptedFetches(*answers)  # type: ignore[assignment]
+    source._connection = ScriptedFetches(*answers)  # type: ignore[assignment]  # scripted
     return source
 
 

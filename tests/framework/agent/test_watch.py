@@ -80,7 +80,7 @@ class Watched:
         self.clock = VirtualClock()
         self.watch = ObjectWatch(Access("x", 1, tls=False), self.clock, "/objects", "o")
         self.connection = ScriptedConnection(self.clock, heads, parts)
-        self.watch._connection = self.connection  # type: ignore[assignment]
+        self.watch._connection = self.connection  # type: ignore[assignment]  # scripted
 
     def poll(self, times: int, seconds: float = 10.0) -> list[Change]:
         return [change for _ in range(times) for change in self.watch.poll(seconds)]
