@@ -37,6 +37,8 @@ _REMEDY_FOR_UNFIT = f"stop the controller that put its own there, and {_REMEDY}"
 _PAUSE_SECONDS = 1.0
 # A changed CRD shows at once by a write that fails; this is for when nothing is written.
 _PERIOD_SECONDS = 60.0
+# A server takes a moment to serve what was just applied.
+_SERVED_SECONDS = 5.0
 _NO_STATUS = f"the CRD {FRAMEWORK_CRD_NAME} has no status subresource"
 
 
@@ -48,7 +50,8 @@ async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
     """Wait until Frameworks are served; a server that is away is waited for without end.
 
     Raises:
-        CrdError: It has no status subresource, or is still missing after ``timeout_seconds``.
+        CrdError: It has no status subresource and gets none within 5 seconds, or is still missing
+            after ``timeout_seconds``.
     """
     waited, told = 0.0, ""
     while True:
@@ -60,7 +63,8 @@ async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
             continue
         if not problem:
             return
-        if waited >= timeout_seconds or problem == _NO_STATUS:
+        patience = min(_SERVED_SECONDS, timeout_seconds)
+        if waited >= (patience if problem == _NO_STATUS else timeout_seconds):
             raise CrdError(_add_remedy(problem))
         if problem != told:
             logger.warning("waiting for the CRD", extra={"problem": _add_remedy(problem)})

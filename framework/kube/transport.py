@@ -141,7 +141,10 @@ class Transport:
                 if isinstance(e, aiohttp.ClientSSLError) and self._rest is not None:
                     self._rest.reload_certificates()
                 raise _build_unreachable(request, e) from e
-            yield response
+            try:
+                yield response
+            finally:
+                _abort_unread(response)
 
     def _start(
         self, request: Request, token: str | None
@@ -245,6 +248,17 @@ def _write(directory: str, name: str, pem: str) -> str:
 def _wrap_body(body: bytes | None) -> bytes | io.BytesIO | None:
     """Let aiohttp send a large body in pieces."""
     return io.BytesIO(body) if body is not None and len(body) > _ONE_PIECE_BYTES else body
+
+
+def _abort_unread(response: aiohttp.ClientResponse) -> None:
+    """End the connection of an answer that is left early; one read to its end is back in the pool.
+
+    Closed in the ordinary way it would be kept until the server has ended TLS too, for up to 30 s,
+    and also when the client is closed.
+    """
+    transport = response.connection.transport if response.connection is not None else None
+    if transport is not None:
+        transport.abort()
 
 
 def _build_unreachable(request: Request, cause: Exception) -> UnreachableError:

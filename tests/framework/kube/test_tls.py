@@ -1,12 +1,15 @@
 """framework.kube over TLS: whom it trusts, who it is, and what it says when that fails."""
 
 import asyncio
+import os
 import shutil
+import socket
 import ssl
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +56,43 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("pki") / "two")
 
 
+def build_server_context(authority: Authority) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("server.test"))
+    return context
+
+
+@contextmanager
+def serve_endlessly(authority: Authority) -> Iterator[tuple[str, threading.Event]]:
+    """Answer one request with the head of an endless body, and never end TLS from this side.
+
+    The event is set when the other side has closed its socket.
+    """
+    context, ended = build_server_context(authority), threading.Event()
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+
+    def respond() -> None:
+        accepted, _ = listener.accept()
+        with socket.socket(fileno=os.dup(accepted.fileno())) as bare:
+            bare.settimeout(5)
+            with context.wrap_socket(accepted, server_side=True) as secured:
+                secured.recv(65536)
+                secured.sendall(head)
+                while bare.recv(65536):
+                    pass
+        ended.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=respond)
+        thread.start()
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}", ended
+        thread.join()
+
+
 @asynccontextmanager
 async def serve(authority: Authority, *, wants_client: bool = False) -> AsyncIterator[str]:
     """Answer ``{"cn": ...}`` with the client certificate's name to every request."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    cert, key = authority.issue("server.test")
-    context.load_cert_chain(cert, key)
+    context = build_server_context(authority)
     if wants_client:
         context.load_verify_locations(authority.cert)
         context.verify_mode = ssl.CERT_OPTIONAL
@@ -176,3 +210,13 @@ async def test_unusable_certificate_is_a_configuration_error(
 ) -> None:
     with pytest.raises(ConfigError, match=expected):
         await bench.open(KubeConfig(server="https://h", **fields))
+
+
+async def test_stream_left_early_holds_no_socket_until_the_server_says_goodbye(
+    bench: Bench, authority: Authority
+) -> None:
+    with serve_endlessly(authority) as (url, ended):
+        client = await bench.open(KubeConfig(server=url, verify=False))
+        async with aclosing(client.stream_raw("/logs")) as chunks:
+            assert await anext(chunks) == b"x"
+        assert await asyncio.to_thread(ended.wait, 2)
