@@ -3,11 +3,13 @@
 Called by ``cli.run``. Only writes; what there is to say is computed in ``cli.progress``.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import IO, Any, Self, TextIO
 
+import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
@@ -88,7 +90,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        self._console.print(Text(text), soft_wrap=True)
+        self._print(Text(text))
 
     def show_table(self, gangs: Sequence[GangView], elapsed_seconds: float) -> None:
         """Print the final table of each Framework."""
@@ -100,9 +102,23 @@ class Display:
                 (gang.state, style),
                 f" after {elapsed_seconds:.1f} s, attempt {gang.attempt}{note}",
             )
-            self._console.print(head, soft_wrap=True)
+            self._print(head)
             for row in format_rows([_HEADER, *map(_build_row, _sort_tasks(gang.tasks))]):
-                self._console.print(Text(row), soft_wrap=True)
+                self._print(Text(row))
+
+    def _print(self, text: Text) -> None:
+        """Print a line, and go on without printing when the disk of a log file is full."""
+        try:
+            self._console.print(text, soft_wrap=True)
+        except OSError as e:
+            self._console.on_broken_pipe()
+            # Standard error may well be the same file.
+            with contextlib.suppress(OSError):
+                click.echo(
+                    f"warning: progress cannot be written: {e.strerror}; "
+                    "the Frameworks are followed all the same",
+                    err=True,
+                )
 
     def _render_live(
         self, gangs: Sequence[GangView], elapsed_seconds: float, alert: str | None

@@ -26,7 +26,13 @@ from cli.invocation import build_command, build_export
 from cli.waiting import Interrupt
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.logs import configure_logging
-from localcluster.cluster import ClusterOptions, LocalCluster, LocalClusterError, PartFailedError
+from localcluster.cluster import (
+    ClusterOptions,
+    LocalCluster,
+    LocalClusterError,
+    PartFailedError,
+    is_claimed,
+)
 from localcluster.kubelet.sandbox import Isolation
 from localcluster.network.choice import NetworkChoice
 
@@ -126,7 +132,10 @@ def _build_down(options: UpOptions) -> str:
 
 def stop_cluster(directory: str | None) -> ExitCode:
     """Run ``framework local down``."""
-    state = read_state(find_state_directory(directory))
+    place = find_state_directory(directory)
+    state = read_state(place)
+    if state is None and is_claimed(place):
+        raise CliError(ExitCode.FAILED, f"{_explain_claim(place)}: Ctrl-C there ends it")
     if state is None:
         click.echo("no local cluster runs")
         return ExitCode.SUCCEEDED
@@ -146,13 +155,23 @@ def stop_cluster(directory: str | None) -> ExitCode:
 
 def show_cluster(directory: str | None) -> ExitCode:
     """Run ``framework local status``."""
-    state = read_state(find_state_directory(directory))
+    place = find_state_directory(directory)
+    state = read_state(place)
+    if state is None and is_claimed(place):
+        click.echo(_explain_claim(place))
+        click.echo(build_export("KUBECONFIG", str(place / "kubeconfig")))
+        return ExitCode.SUCCEEDED
     if state is None:
         start = build_command("local", "up", "--detach")
         click.echo(f"no local cluster runs; start one with `{start}`")
         return ExitCode.FAILED
     _print_state(state)
     return ExitCode.SUCCEEDED
+
+
+def _explain_claim(directory: Path) -> str:
+    """Say what runs where no `local up` told of itself."""
+    return f"a `framework run --local` runs in {directory}, or a cluster starts or ends there"
 
 
 def _print_state(state: ClusterState) -> None:

@@ -4,6 +4,9 @@ Installed as ``framework`` and as ``kubectl-framework``, so that ``kubectl frame
 command imports what it needs when it is called: ``--help`` must not load a whole API server.
 """
 
+import errno
+import sys
+
 import click
 
 from cli.exitcodes import CliError, ExitCode
@@ -15,6 +18,7 @@ EPILOG = (
     "3 the API server is unreachable, fails or refuses us; 4 --timeout passed; 130 Ctrl-C; "
     "143 SIGTERM."
 )
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DURATION_HELP = "for example 90s, 5m or 1h"
 
 
@@ -29,9 +33,22 @@ class _Program(click.Group):
             for line in e.lines:
                 click.echo(f"error: {line}", err=True)
             ctx.exit(int(e.exit_code))
+        except OSError as e:
+            if e.errno not in _NO_ROOM:
+                raise
+            _give_up_output()
+            click.echo(f"error: cannot write: {e.strerror}; make room for it", err=True)
+            ctx.exit(int(ExitCode.USAGE))
         except KeyboardInterrupt:
             # Before anything was started that would have to be stopped.
             ctx.exit(int(ExitCode.INTERRUPTED))
+
+
+def _give_up_output() -> None:
+    """Drop what could not be written: the program's end would try again, and fail again."""
+    from cli.display import silence
+
+    silence(sys.stdout)
 
 
 class _Duration(click.ParamType[float]):

@@ -40,6 +40,19 @@ SUPPORTING = (
     Resource(_RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True),
 )
+# What the server writes: `kubectl get -o yaml` prints it, and no object is created with it.
+_SERVERS_METADATA = frozenset(
+    {
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
 _NO_CLAIMS = "is not served by a local cluster: use an emptyDir or hostPath volume"
 _BY_KIND = {(r.api_version, r.kind): r for r in (*SUPPORTING, resources.FRAMEWORKS)}
 _BY_FOLDED_KIND = {(version, kind.casefold()): r for (version, kind), r in _BY_KIND.items()}
@@ -119,9 +132,14 @@ def load_manifests(
 def explain_no_framework(files: Sequence[str]) -> str:
     """Say that there is nothing to run in these files."""
     return (
-        f"{', '.join(files)}: no Framework in it: give a file with an object of kind "
-        f"{constants.FRAMEWORK_KIND}, apiVersion {constants.API_VERSION}"
+        f"{', '.join(map(name_source, files))}: no Framework in it: give a file with an object of "
+        f"kind {constants.FRAMEWORK_KIND}, apiVersion {constants.API_VERSION}"
     )
+
+
+def name_source(file: str) -> str:
+    """Say what a file given on the command line is called in messages."""
+    return "standard input" if file == "-" else file
 
 
 def read_objects(files: Sequence[str]) -> list[tuple[str, Object]]:
@@ -134,26 +152,36 @@ def read_objects(files: Sequence[str]) -> list[tuple[str, Object]]:
     """
     problems: list[str] = []
     objects: list[tuple[str, Object]] = []
-    for source, document in _read_all(files, problems):
-        body = document.value
-        try:
-            if not isinstance(body, dict):
-                raise _fault("", "must be an object with apiVersion, kind, metadata and spec")
-            if body.get("kind") == constants.FRAMEWORK_KIND:
-                _check_framework(_read_manifest(document, source, None, "default"))
-            elif body.get("apiVersion") == constants.API_VERSION:
-                raise _fault("kind", f"is {body.get('kind')!r}; write {constants.FRAMEWORK_KIND}")
-            objects.append((source, body))
-        except FieldErrors as e:
-            problems += [f"{source}: {error}" for error in e.errors]
+    for file in files:
+        objects += _read_objects(file, problems)
     if problems:
         raise CliError(ExitCode.USAGE, *problems)
     return objects
 
 
+def _read_objects(file: str, problems: list[str]) -> Iterator[tuple[str, Object]]:
+    """Read one file; those of several may be variants of one Framework."""
+    frameworks: list[Manifest] = []
+    for source, document in _read_all([file], problems):
+        body = document.value
+        try:
+            if not isinstance(body, dict):
+                raise _fault("", "must be an object with apiVersion, kind, metadata and spec")
+            if body.get("kind") == constants.FRAMEWORK_KIND:
+                framework = _read_manifest(document, source, None, "default")
+                frameworks.append(framework)
+                _check_framework(framework)
+            elif body.get("apiVersion") == constants.API_VERSION:
+                raise _fault("kind", f"is {body.get('kind')!r}; write {constants.FRAMEWORK_KIND}")
+            yield source, body
+        except FieldErrors as e:
+            problems += [f"{source}: {error}" for error in e.errors]
+    problems += _find_duplicates(frameworks)
+
+
 def _read_all(files: Sequence[str], problems: list[str]) -> Iterator[tuple[str, Document]]:
     for file in files:
-        source = "standard input" if file == "-" else file
+        source = name_source(file)
         try:
             text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
             documents = load_documents(text, source)
@@ -167,7 +195,19 @@ def _read_all(files: Sequence[str], problems: list[str]) -> Iterator[tuple[str, 
             problems.append(str(e))
             continue
         for document in documents:
-            yield (source if len(documents) == 1 else f"{source}:{document.line}"), document
+            place = source if len(documents) == 1 else f"{source}:{document.line}"
+            yield from _open_list(place, document)
+
+
+def _open_list(place: str, document: Document) -> Iterator[tuple[str, Document]]:
+    """Go through a List, which is how kubectl prints several objects."""
+    body = document.value
+    items = body.get("items") if isinstance(body, dict) else None
+    if not isinstance(items, list) or not str(body.get("kind")).endswith("List"):
+        yield place, document
+        return
+    for index, item in enumerate(items):
+        yield f"{place}: items[{index}]", Document(document.line, item)
 
 
 def _read_manifest(
@@ -183,6 +223,8 @@ def _read_manifest(
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
         raise _fault("metadata.name", "must be text: give the object a name")
+    metadata = {key: value for key, value in metadata.items() if key not in _SERVERS_METADATA}
+    body = {**body, "metadata": metadata}
     if not resource.namespaced:
         return Manifest(resource, None, name, body, source)
     own = metadata.get("namespace")
@@ -204,7 +246,11 @@ def _find_resource(body: Mapping[str, Any]) -> Resource:
     if found is not None:
         return found
     if kind == constants.FRAMEWORK_KIND:
-        raise _fault("apiVersion", f"is {api_version!r}; write {constants.API_VERSION}")
+        given = "missing" if api_version is None else repr(api_version)
+        raise _fault("apiVersion", f"is {given}; write {constants.API_VERSION}")
+    if kind is None:
+        framework = constants.FRAMEWORK_KIND
+        raise _fault("kind", f"is missing; a {framework} has `kind: {framework}`")
     meant = _BY_FOLDED_KIND.get((str(api_version), str(kind).casefold().removesuffix("s")))
     if meant is not None:
         raise _fault("kind", f"is {kind!r}; write {meant.kind}")

@@ -88,7 +88,7 @@ class GangView:
     is_blocked: bool = False
     """The controller cannot go on; ``note`` says why."""
     unguarded_roles: frozenset[str] = frozenset()
-    """Roles whose failed Tasks fail no Framework: no minFailedTaskCount is set."""
+    """Roles whose failed Tasks fail no Framework, and nobody said that it is meant so (-1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def _list_unguarded(wire: Object) -> frozenset[str]:
     unguarded = set()
     for role in (wire.get("spec") or {}).get("taskRoles") or ():
         policy = role.get("frameworkAttemptCompletionPolicy") or {}
-        if (policy.get("minFailedTaskCount") or 0) <= 0:
+        if not policy.get("minFailedTaskCount"):
             unguarded.add(str(role.get("name")))
     return frozenset(unguarded)
 
@@ -268,8 +268,7 @@ def _explain_task(key: TaskKey, task: TaskStatus, scene: _Scene) -> str:
         case TaskState.COMPLETED:
             return "" if completion is None or completion.type.is_succeeded else ended
         case TaskState.ATTEMPT_COMPLETED:
-            delay = task.retry_policy_status.retry_delay_seconds or 0
-            return f"{ended}; next attempt {_name_next(task.transition_time, delay, scene.now)}"
+            return f"{ended}; {_explain_next(task, scene.now)}"
         case _:
             is_failure = completion is not None and completion.type.is_failed
             return f"{ended}; its Pod goes away" if is_failure else "its Pod goes away"
@@ -337,8 +336,7 @@ def _explain_framework(status: FrameworkStatus, wire: Object, now: datetime | No
         return ""
     ended = _explain_end(completion)
     if status.state is FrameworkState.ATTEMPT_COMPLETED:
-        delay = status.retry_policy_status.retry_delay_seconds or 0
-        return _shorten(f"{ended}; next attempt {_name_next(status.transition_time, delay, now)}")
+        return _shorten(f"{ended}; {_explain_next(status, now)}")
     trigger = completion.trigger
     if trigger is not None and trigger.task_role_name:
         key = TaskKey(trigger.task_role_name, trigger.task_index)
@@ -359,6 +357,18 @@ def _explain_trigger(key: TaskKey, status: FrameworkStatus) -> str:
         if TaskKey(role.name, task.index) == key and completion is not None:
             return "" if completion.type.is_succeeded else _explain_end(completion)
     return ""
+
+
+def _explain_next(status: FrameworkStatus | TaskStatus, now: datetime | None) -> str:
+    """Say when the next attempt comes, and why there may be more than maxRetryCount allows."""
+    retries = status.retry_policy_status
+    delay = retries.retry_delay_seconds or 0
+    text = f"next attempt {_name_next(status.transition_time, delay, now)}"
+    uncounted = retries.total_retried_count - retries.accountable_retried_count
+    if uncounted <= 0:
+        return text
+    total = retries.total_retried_count
+    return f"{text}; {uncounted} of {total} retries were Transient and do not count"
 
 
 def _name_next(since: datetime, delay_seconds: float, now: datetime | None) -> str:

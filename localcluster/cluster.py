@@ -254,8 +254,9 @@ class LocalCluster:
             fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
             raise LocalClusterError(
-                f"--directory: a local cluster runs already in {self.directory}; end it with "
-                "`framework local down`, or give another directory"
+                f"--directory: a local cluster runs already in {self.directory}; end it (with "
+                "`framework local down --directory DIR`, or Ctrl-C where it was started), or give "
+                "another directory"
             ) from e
 
     def _close_directory(self) -> None:
@@ -288,6 +289,21 @@ class LocalCluster:
             raise LocalClusterError(
                 f"--kubeconfig: cannot write {path}: {e.strerror}; name another file"
             ) from e
+
+
+def is_claimed(directory: Path) -> bool:
+    """Tell whether a cluster runs in a directory, whoever started it."""
+    try:
+        claim = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(claim, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(claim)
+    return False
 
 
 def _is_own_kubeconfig(path: Path) -> bool:

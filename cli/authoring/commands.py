@@ -1,7 +1,6 @@
 """Runs `inject` and `lint`: files in, files and findings out. Called by ``cli.main``."""
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +13,7 @@ from cli.authoring.injection import InjectionError, InjectionOptions, inject_all
 from cli.authoring.rules import Surroundings, find_what_injection_leaves, lint
 from cli.authoring.yamltext import render_yaml
 from cli.exitcodes import CliError, ExitCode
-from cli.manifests import explain_no_framework, read_objects
+from cli.manifests import explain_no_framework, name_source, read_objects
 from cli.templates import list_roles
 from framework.api import constants, images
 from framework.kube.resources import Object
@@ -41,7 +40,7 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
     try:
         objects = inject_all(documents, options)
     except InjectionError as e:
-        raise CliError(ExitCode.USAGE, f"{file}: {e}") from e
+        raise CliError(ExitCode.USAGE, f"{name_source(file)}: {e}") from e
     for document in documents:
         if _is_framework(document):
             _tell_what_changes(document)
@@ -51,7 +50,7 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
             click.echo(f"warning: {left.path}: {left.message}; {left.fix}", err=True)
     text = render_yaml(objects)
     if output is None:
-        sys.stdout.write(text)
+        click.echo(text, nl=False)
     else:
         _write(output, text)
         click.echo(f"{output}: {len(objects)} objects; {_explain_peers(frameworks)}", err=True)

@@ -5,6 +5,7 @@ refusal comes late and in a status; most of what stands here is YAML that reads 
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
@@ -15,11 +16,15 @@ from framework.kube.resources import Object
 
 _REFUSED = "the API server refuses the Pod"
 _QUOTES = "put it into quotes"
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_NOTHING = (None, "")  # Kubernetes puts the default there.
+_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?")
 _COUNTS = ("minFailedTaskCount", "minSucceededTaskCount")
 
 
 def pod_template(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
     """Find parts of another form than Kubernetes wants, and volumes that are not there."""
+    yield from _find_no_restart_policy(role)
     selector = role.pod_spec.get("nodeSelector")
     yield from _find_no_text_map(selector, f"{role.spec_path}.nodeSelector")
     volumes = [str(volume.body.get("name", "")) for volume in role.list_volumes()]
@@ -30,21 +35,26 @@ def pod_template(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]
             yield from _find_no_texts(container.body.get(key), f"{container.path}.{key}")
         yield from _find_no_variables(container)
         yield from _find_no_mounts(container, volumes)
+        yield from _find_no_quantities(container)
 
 
 def restart_policy(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
     """Find exit codes that the kubelet keeps to itself."""
-    policy = role.pod_spec.get("restartPolicy") or "Always"
-    if policy == "Never":
-        return
+    given_policy = role.pod_spec.get("restartPolicy")
+    policy = "Always" if given_policy in _NOTHING else given_policy
+    if policy == "Never" or policy not in _RESTART_POLICIES:
+        return  # What is none of them is told by `pod_template`.
     path = f"{role.spec_path}.restartPolicy"
+    misspelt = _find_misspelt("restartPolicy", role.pod_spec)
+    mend = "write `restartPolicy: Never`" + (f" for `{misspelt}`" if misspelt else "")
+    mend += "; Tasks are retried by their retryPolicy"
     if any(c.is_agent for c in role.list_containers()):
         yield error(
             "restart-policy",
             path,
             f"is {policy}: the kubelet restarts an agent that ends with 201 or 210 in place, so "
             "that the controller never learns of it and the Pod waits for ever",
-            "write `restartPolicy: Never`; Tasks are retried by their retryPolicy",
+            mend,
         )
         return
     counts = role.get_counts()
@@ -53,14 +63,13 @@ def restart_policy(_: Object, role: RoleTemplate, __: object) -> Iterator[Findin
     is_service = role.get_max_retry_count() == constants.EXTENDED_UNLIMITED
     is_ended = role.pod_spec.get("activeDeadlineSeconds") is not None
     if policy == "Always" and given and not is_service and not is_ended:
-        word = "is Always" if role.pod_spec.get("restartPolicy") else "is missing, which is Always"
+        word = "is Always" if given_policy else "is missing, which is Always"
         yield warning(
             "restart-policy",
             path,
             f"{word}: the kubelet starts each container that ends again, so that no Task ever "
             f"completes, and {given} never counts one",
-            "write `restartPolicy: Never`; Tasks are retried by their retryPolicy (a service that "
-            "never ends: leave out frameworkAttemptCompletionPolicy)",
+            f"{mend} (a service that never ends: leave out frameworkAttemptCompletionPolicy)",
         )
 
 
@@ -68,14 +77,53 @@ def _find_no_word(container: ContainerTemplate, key: str) -> Iterator[Finding]:
     value = container.body.get(key)
     if isinstance(value, str) and value:
         return
-    misspelt = get_close_matches(key, map(str, container.body), n=1, cutoff=0.8)
-    is_there = not misspelt or misspelt[0] == key
+    misspelt = _find_misspelt(key, container.body)
     yield error(
         "pod-template",
         f"{container.path}.{key}",
         f"is {'no text' if value else 'missing'}: {_REFUSED}",
-        f"write `{key}: ...`" if is_there else f"write `{key}` for `{misspelt[0]}`",
+        f"write `{key}` for `{misspelt}`" if misspelt else f"write `{key}: ...`",
     )
+
+
+def _find_misspelt(key: str, body: Mapping[str, object]) -> str | None:
+    """Find what may have been written for a key; None if the key is there."""
+    close = get_close_matches(key, map(str, body), n=1, cutoff=0.8)
+    return close[0] if close and close[0] != key else None
+
+
+def _find_no_restart_policy(role: RoleTemplate) -> Iterator[Finding]:
+    policy = role.pod_spec.get("restartPolicy")
+    if policy in (*_NOTHING, *_RESTART_POLICIES) or is_open(str(policy)):
+        return
+    by_folded = {known.casefold(): known for known in _RESTART_POLICIES}
+    meant = by_folded.get(str(policy).casefold())
+    yield error(
+        "pod-template",
+        f"{role.spec_path}.restartPolicy",
+        f"{json.dumps(policy, default=str)} is no restartPolicy: {_REFUSED}",
+        f"write `{meant}`" if meant else f"write one of {', '.join(_RESTART_POLICIES)}",
+    )
+
+
+def _find_no_quantities(container: ContainerTemplate) -> Iterator[Finding]:
+    resources = container.body.get("resources")
+    for kind in ("requests", "limits"):
+        quantities = resources.get(kind) if isinstance(resources, Mapping) else None
+        for name, value in quantities.items() if isinstance(quantities, Mapping) else ():
+            if value is not None and not _is_quantity(value):
+                yield error(
+                    "pod-template",
+                    f"{container.path}.resources.{kind}[{name}]",
+                    f"{json.dumps(value, default=str)} is no quantity: {_REFUSED}",
+                    "write it for example 2, 500m or 16Gi",
+                )
+
+
+def _is_quantity(value: object) -> bool:
+    if isinstance(value, str):
+        return is_open(value) or _QUANTITY.fullmatch(value.strip()) is not None
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _find_no_texts(words: object, path: str) -> Iterator[Finding]:

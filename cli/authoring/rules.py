@@ -12,7 +12,7 @@ from cli.authoring.agentrules import agent_settings, missing_agent, missing_slot
 from cli.authoring.findings import Finding, error, warning
 from cli.authoring.originalfields import list_role_fields, list_spec_fields
 from cli.authoring.podrules import pod_template, restart_policy
-from cli.manifests import list_unknown_fields
+from cli.manifests import list_unknown_fields, suggest_field
 from cli.templates import (
     ContainerTemplate,
     RoleTemplate,
@@ -292,11 +292,12 @@ def _find_unknown_fields(framework: Object) -> Iterator[Finding]:
     except FieldErrors:
         return  # What cannot be read is told by who loads the file.
     for path in paths:
+        meant = suggest_field(path)
         yield warning(
             "unknown-field",
             path,
             "nobody reads this field; the API server drops it",
-            "look at its spelling, upper and lower case too (docs/api.md)",
+            f"write `{meant}`" if meant else "leave it out, or look at its spelling (docs/api.md)",
         )
 
 

@@ -1,7 +1,11 @@
 """What a user gets for bad input: field, remedy, the documented exit code; nothing half-applied."""
 
+import fcntl
 import json
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +18,7 @@ from framework.clock import SystemClock
 from localcluster.cluster import LocalCluster, PartFailedError
 from localcluster.kubelet.logs import LogStore
 
+ROOT = Path(__file__).parents[2]
 FRAMEWORK = """\
 apiVersion: frameworkcontroller.microsoft.com/v1
 kind: Framework
@@ -373,3 +378,50 @@ def test_help_of_run_lists_the_exit_codes() -> None:
 @pytest.mark.parametrize("arguments", [[], ["local"]])
 def test_help_of_a_group_cuts_nothing(arguments: list[str]) -> None:
     assert "..." not in call(*arguments, "--help").stdout.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("command", ["lint", "inject"])
+def test_empty_standard_input_is_called_so(command: str) -> None:
+    result = call(command, "-")
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr.startswith("error: standard input: no Framework in it: ")
+
+
+@pytest.mark.parametrize("command", ["lint", "inject"])
+def test_framework_that_is_there_twice_is_an_error(command: str) -> None:
+    Path("f.yaml").write_text(f"{FRAMEWORK}---\n{FRAMEWORK}")
+    result = call(command, "f.yaml")
+    assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
+    assert result.stderr == "error: f.yaml:10: framework/gang is also in f.yaml:1: keep one\n"
+
+
+@pytest.mark.parametrize("command", ["lint", "inject"])
+def test_output_without_room_is_told_in_one_line(command: str) -> None:
+    Path("f.yaml").write_text(FRAMEWORK)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli.main", command, "f.yaml"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+    assert done.returncode == ExitCode.USAGE
+    *warnings, last = done.stderr.splitlines()
+    assert last == "error: cannot write: No space left on device; make room for it"
+    assert all(line.startswith("warning: ") for line in warnings)
+
+
+@pytest.mark.parametrize(("command", "code"), [("status", 0), ("down", 1)])
+def test_local_command_in_the_directory_of_a_run_says_what_runs_there(
+    home: Path, command: str, code: int
+) -> None:
+    claim = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX)
+        result = call("local", command, "--directory", str(home))
+    finally:
+        os.close(claim)
+    assert result.exit_code == code
+    assert f"`framework run --local` runs in {home}" in result.output

@@ -1,5 +1,6 @@
 import io
 import re
+from pathlib import Path
 
 import pytest
 
@@ -161,3 +162,17 @@ def test_update_on_a_small_terminal_keeps_to_its_size(monkeypatch: pytest.Monkey
 
 def test_format_rows_pads_all_but_the_last_column() -> None:
     assert format_rows([("a", "b"), ("long", "")]) == ["a     b", "long"]
+
+
+def test_say_without_room_on_the_disk_goes_on_in_silence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        display = Display(full)
+        display.say("one")
+        display.show_table([gang(line(0, "Running"))], 0.0)
+    told = capsys.readouterr().err
+    assert told == (
+        "warning: progress cannot be written: No space left on device; "
+        "the Frameworks are followed all the same\n"
+    )

@@ -1,11 +1,14 @@
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import Manifests, load_manifests, suggest_field
+from framework.api.constants import API_VERSION
 from framework.kube.resources import FRAMEWORKS
 
 FRAMEWORK = """
@@ -217,3 +220,44 @@ def test_load_manifests_with_a_kind_in_the_wrong_case_says_how_it_is_written(
 ) -> None:
     (line,) = refuse(load, FRAMEWORK.replace("kind: Framework", wrong))
     assert line == f"0.yaml: kind: is {wrong[6:]!r}; write {right}"
+
+
+@pytest.mark.parametrize(("api_version", "kind"), [("v1", "List"), (API_VERSION, "FrameworkList")])
+def test_load_manifests_goes_through_a_list_as_kubectl_prints_it(
+    load: Load, api_version: str, kind: str
+) -> None:
+    items = [yaml.safe_load(text) for text in (FRAMEWORK, FRAMEWORK.replace("gang", "other"))]
+    manifests = load(json.dumps({"apiVersion": api_version, "kind": kind, "items": items}))
+    assert [manifest.name for manifest in manifests.frameworks] == ["gang", "other"]
+
+
+def test_load_manifests_with_a_fault_in_a_list_names_its_item(load: Load) -> None:
+    items = [yaml.safe_load(CONFIGMAP), {**yaml.safe_load(FRAMEWORK), "spec": []}]
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    (line,) = refuse(load, listed)
+    assert line.startswith("0.yaml: items[1]: spec: must be an object")
+
+
+def test_load_manifests_leaves_out_what_the_server_writes(load: Load) -> None:
+    """`kubectl get -o yaml` prints it, and a creation with it is refused."""
+    text = FRAMEWORK.replace(
+        "{name: gang}", "{name: gang, uid: u, resourceVersion: '7', labels: {}}"
+    )
+    (manifest,) = load(text).frameworks
+    assert manifest.body["metadata"] == {"name": "gang", "namespace": "home", "labels": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            FRAMEWORK.replace(f"apiVersion: {API_VERSION}", ""),
+            f"apiVersion: is missing; write {API_VERSION}",
+        ),
+        ("a: 1", "kind: is missing; a Framework has `kind: Framework`"),
+    ],
+)
+def test_load_manifests_without_apiversion_or_kind_says_so(
+    load: Load, text: str, message: str
+) -> None:
+    assert refuse(load, text) == [f"0.yaml: {message}"]

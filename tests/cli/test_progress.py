@@ -232,6 +232,22 @@ def test_view_without_a_clock_names_the_time_of_the_next_attempt() -> None:
     assert notes(shown) == {"worker/0": "Phrase: diagnosed 7; next attempt at 03:05:05 UTC"}
 
 
+def test_view_of_retries_that_count_nothing_says_so() -> None:
+    """Else who wrote maxRetryCount: 2 wonders at attempt 400."""
+    waiting = task(0, "AttemptCompleted", attempt=3, ended=completion(137), retry_delay=0)
+    waiting["retryPolicyStatus"] |= {"totalRetriedCount": 3, "accountableRetriedCount": 1}
+    gang = framework(waiting, state="AttemptCompleted", ended=completion(201), retry_delay=0)
+    gang["status"]["retryPolicyStatus"] |= {"totalRetriedCount": 1, "accountableRetriedCount": 0}
+
+    shown = view(gang)
+
+    assert notes(shown) == {
+        "worker/0": "Phrase: diagnosed 137; next attempt now; 2 of 3 retries were Transient and "
+        "do not count"
+    }
+    assert shown.note.endswith("; next attempt now; 1 of 1 retries were Transient and do not count")
+
+
 def test_view_of_tasks_that_end_with_their_framework_calls_them_stopped() -> None:
     ended = task(0, "Completed", ended=completion(-220))
     (line,) = view(framework(ended)).tasks
@@ -245,7 +261,9 @@ def test_view_of_tasks_that_end_with_their_framework_calls_them_stopped() -> Non
 def test_view_names_the_roles_without_a_failure_limit() -> None:
     gang = framework(task(0, "AttemptRunning"))
     limit = {"frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1}}
-    gang["spec"] = {"taskRoles": [{"name": "guarded", **limit}, {"name": "worker"}]}
+    wanted = {"frameworkAttemptCompletionPolicy": {"minFailedTaskCount": -1}}
+    roles = [{"name": "guarded", **limit}, {"name": "tolerated", **wanted}, {"name": "worker"}]
+    gang["spec"] = {"taskRoles": roles}
     assert view(gang).unguarded_roles == {"worker"}
 
 

@@ -478,10 +478,18 @@ def test_inject_all_keeps_an_object_of_the_users_own_with_the_name_of_ours() -> 
 
 
 def test_inject_command_without_a_framework_says_so() -> None:
-    # As `kubectl get frameworks -o yaml` writes them.
-    listed = {"apiVersion": "v1", "kind": "List", "items": [build()]}
+    listed = {"apiVersion": "v1", "kind": "List", "items": []}
 
     done = run_inject("-", given=yaml.safe_dump(listed))
 
     assert (done.returncode, done.stdout) == (2, "")
     assert "no Framework in it" in done.stderr
+
+
+def test_inject_command_opens_a_list_as_kubectl_prints_it() -> None:
+    listed = {"apiVersion": "v1", "kind": "List", "items": [build()]}
+
+    done = run_inject("-", given=yaml.safe_dump(listed))
+
+    assert done.returncode == 0
+    assert "Framework" in [body["kind"] for body in yaml.safe_load_all(done.stdout)]

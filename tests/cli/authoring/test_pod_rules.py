@@ -113,3 +113,52 @@ def test_lint_service_is_restarted_in_place_or_by_the_controller() -> None:
     get_spec([framework])["restartPolicy"] = "Always"
 
     assert find_places(framework) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "fix"),
+    [
+        ("never", "write `Never`"),
+        ("Onfailure", "write `OnFailure`"),
+        (False, "write one of Always"),
+    ],
+)
+def test_lint_restart_policy_that_the_api_server_refuses_is_found(policy: Any, fix: str) -> None:
+    framework = build()
+    get_spec([framework])["restartPolicy"] = policy
+
+    (found,) = lint(framework, Surroundings())
+
+    assert (found.rule, found.path) == ("pod-template", f"{SPEC}.restartPolicy")
+    assert found.fix.startswith(fix)
+
+
+def test_lint_restart_policy_misspelt_offers_the_word_that_stands_there() -> None:
+    framework = build()
+    spec = get_spec([framework])
+    spec["restartpolicy"] = spec.pop("restartPolicy")
+
+    (found,) = lint(framework, Surroundings())
+
+    assert found.fix.startswith("write `restartPolicy: Never` for `restartpolicy`; ")
+
+
+@pytest.mark.parametrize("quantity", ["16GB", "two", "1 Gi", True, [1], "", "8g", "1.5.2"])
+def test_lint_quantity_that_the_api_server_refuses_is_found(quantity: Any) -> None:
+    framework = build()
+    get_spec([framework])["containers"][0]["resources"] = {"limits": {"memory": quantity}}
+
+    (found,) = lint(framework, Surroundings())
+
+    assert (found.rule, found.path) == ("pod-template", f"{MAIN}.resources.limits[memory]")
+
+
+@pytest.mark.parametrize(
+    "quantity", [1, 0.5, "500m", "16Gi", "1e3", "1E", "2.5G", ".5", "5.", None]
+)
+def test_lint_quantity_that_the_api_server_takes_is_left_alone(quantity: Any) -> None:
+    framework = build()
+    main = get_spec([framework])["containers"][0]
+    main["resources"] = {"requests": {"memory": quantity}, "limits": {"cpu": "{{FC_TASK_INDEX}}"}}
+
+    assert find_places(framework) == []

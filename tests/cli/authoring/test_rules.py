@@ -310,3 +310,12 @@ def test_docs_list_every_rule() -> None:
     assert {rule for rule, _, _ in FAULTS} <= documented
 
     assert {rule.__name__.replace("_", "-") for rule in RULES} <= documented
+
+
+def test_lint_field_misspelt_offers_the_nearest_one() -> None:
+    framework = build()
+    misspell_role_field(framework)
+
+    (found,) = lint(framework, Surroundings())
+
+    assert found.fix == "write `taskNumber`"
