@@ -154,6 +154,8 @@ class Executor:
             if self._fence.holds():
                 await self._send(entry, action)
                 entry.failures.pop(action.key, None)
+                if action.key.verb is Verb.CREATE:
+                    _drop_like(entry, action.key)
         except KubeError as e:
             is_failed = True
             self._record_failure(entry, action, e)
@@ -295,8 +297,8 @@ class Executor:
             delay = max(delay, min(error.retry_after_seconds or 0, LONGEST_WAIT_SECONDS))
         now = self._clock.now()
         not_before = now + timedelta(seconds=delay)
-        _drop_superseded(entry, key)
-        entry.failures[key] = Failure(code, message, body, count, not_before, now)
+        row = 1 + max(_drop_like(entry, key), known.row if known else 0)
+        entry.failures[key] = Failure(code, message, body, count, not_before, now, row)
         logger.warning(
             "action failed",
             extra={"framework": entry.key, **_describe(action), "error": str(error), "try": count},
@@ -307,12 +309,18 @@ class Executor:
         self._metrics.count_answer(_RESOURCES[key.kind].plural, key.verb, error, seconds)
 
 
-def _drop_superseded(entry: Entry, key: ActionKey) -> None:
-    """Drop failures of the same name for attempts that are over, or they would pile up."""
+def _drop_like(entry: Entry, key: ActionKey) -> int:
+    """Drop failures of the same name for attempts that are over, or they would pile up.
+
+    Returns:
+        How many in a row they were.
+    """
     same_name = (key.verb, key.kind, key.name)
+    row = 0
     for known in list(entry.failures):
         if (known.verb, known.kind, known.name) == same_name and known != key:
-            del entry.failures[known]
+            row = max(row, entry.failures.pop(known).row)
+    return row
 
 
 def _describe(action: Action) -> dict[str, object]:

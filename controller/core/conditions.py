@@ -13,6 +13,7 @@ from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.decision import EventType
 from controller.core.draft import Draft
 from controller.core.roster_policy import RosterOutcome
+from controller.core.settings import QUICK_TRIES
 from controller.core.snapshot import Failure
 from framework.api import constants
 from framework.api.roster import Progress
@@ -27,6 +28,9 @@ BLOCKED = constants.BLOCKED_CONDITION
 
 # A refusal that came so often is no hiccup.
 _BLOCKED_AFTER_FAILURES = 3
+# So long after its grace period a terminating Pod is held by a finalizer or by a Node that is away.
+_HELD_SECONDS = 30.0
+_CREATING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 MAX_MESSAGE = 512
 _CONFLICT = 409
 
@@ -124,9 +128,29 @@ def _answer_blocked(draft: Draft) -> _Answer:
     if faults:
         return _Answer(is_true=True, reason="InvalidSpec", message="; ".join(map(str, faults)))
     for key, failure in draft.snapshot.failures.items():
-        if failure.count >= _BLOCKED_AFTER_FAILURES and _is_awaited(draft, key):
+        is_again_and_again = failure.count >= _BLOCKED_AFTER_FAILURES and _is_awaited(draft, key)
+        if is_again_and_again or (failure.row >= QUICK_TRIES and _is_without_pod(draft, key)):
             return _describe_failure(key, failure)
+    name = _find_held_name(draft)
+    if name is not None:
+        message = f"Pod {name} cannot be created: another of the name is deleted and does not go"
+        return _Answer(is_true=True, reason=constants.NAME_TAKEN_REASON, message=message)
     return _Answer(is_true=False, reason="NotBlocked")
+
+
+def _find_held_name(draft: Draft) -> str | None:
+    """Find the name of a Pod for which a Task waits, and which another keeps beyond its time."""
+    if draft.state not in _CREATING:
+        return None
+    for _, task in draft.walk_tasks():
+        if task.state is not TaskState.ATTEMPT_CREATION_PENDING:
+            continue
+        pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
+        # The time in its metadata is the end of its grace.
+        ends_at = pod.deletion_time if pod else None
+        if ends_at is not None and draft.has_elapsed(ends_at, _HELD_SECONDS):
+            return task.attempt_status.pod_name
+    return None
 
 
 def _is_awaited(draft: Draft, key: ActionKey) -> bool:
@@ -139,6 +163,16 @@ def _is_awaited(draft: Draft, key: ActionKey) -> bool:
     return any(
         task.state is TaskState.ATTEMPT_CREATION_PENDING
         and key.identity == claims.identify_pod(task)
+        for _, task in draft.walk_tasks()
+    )
+
+
+def _is_without_pod(draft: Draft, key: ActionKey) -> bool:
+    """Tell whether a Task tries in vain, attempt after attempt, to get a Pod of this name."""
+    return (key.verb, key.kind) == (Verb.CREATE, ObjectKind.POD) and any(
+        task.attempt_status.pod_name == key.name
+        and task.attempt_status.pod_uid is None
+        and task.state is not TaskState.COMPLETED
         for _, task in draft.walk_tasks()
     )
 

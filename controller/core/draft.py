@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from controller.core.actions import Action, ActionKey, ObjectKind, Verb
 from controller.core.decision import Event, EventType, ObjectSnapshot
-from controller.core.settings import Settings
-from controller.core.snapshot import Snapshot
+from controller.core.settings import LONGEST_PAUSE_SECONDS, QUICK_TRIES, Settings
+from controller.core.snapshot import Failure, Snapshot
 from framework.api import states
 from framework.api.naming import TaskKey
 from framework.api.states import FrameworkState, TaskState
@@ -78,6 +78,11 @@ class Draft:
         self.refusals: Refusals | None = None
         self._creates_in_flight = {
             (key.kind, key.name) for key in snapshot.in_flight if key.verb is Verb.CREATE
+        }
+        self._tiring_creates = {
+            (key.kind, key.name): failure
+            for key, failure in snapshot.failures.items()
+            if key.verb is Verb.CREATE and failure.row >= QUICK_TRIES
         }
         self._persisted = _index_tasks(snapshot.framework.status)
 
@@ -192,8 +197,17 @@ class Draft:
         failure = self.snapshot.failures.get(key)
         if failure is not None and not self.has_waited(failure.failed_at, failure.not_before):
             return False
+        if failure is None and key.verb is Verb.CREATE and not self._has_rested(key):
+            return False
         self.actions.append(action)
         return True
+
+    def _has_rested(self, key: ActionKey) -> bool:
+        """Tell whether the name has had its pause after the creates of the attempts before."""
+        failure = self._tiring_creates.get((key.kind, key.name))
+        if failure is None or failure.failed_at is None or failure.is_unknown:
+            return True
+        return self.has_waited(failure.failed_at, failure.failed_at + _pause(failure))
 
     def drop_creates(self) -> None:
         """Take back what this pass wanted to create: the attempt ends instead."""
@@ -229,6 +243,11 @@ class Draft:
             return True
         self.wake(due)
         return False
+
+
+def _pause(failure: Failure) -> timedelta:
+    doublings = min(failure.row - QUICK_TRIES, 10)
+    return timedelta(seconds=min(LONGEST_PAUSE_SECONDS, 0.25 * 2**doublings))
 
 
 def _index_tasks(status: FrameworkStatus | None) -> dict[TaskKey, TaskStatus]:

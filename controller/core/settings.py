@@ -9,6 +9,10 @@ from framework.api.completion import CompletionCodeRule
 CONFIRMATION_SECONDS = 5.0
 # As long as the server asks us to wait, but not for ever.
 LONGEST_WAIT_SECONDS = 300.0
+# So many creates of one name may fail in a row, attempt after attempt, before the next attempt's
+# waits: a Pod that is refused and retried without end must not keep the server busy.
+QUICK_TRIES = 20
+LONGEST_PAUSE_SECONDS = 30.0
 # DESIGN, "The roster": generations after the first edge are at least this far apart.
 ROSTER_DEBOUNCE_SECONDS = 0.2
 # DESIGN, "The roster": ages at which the progress of an incomplete gang is looked at, then every

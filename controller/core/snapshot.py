@@ -17,7 +17,10 @@ from framework.api.types import Framework
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An action that failed: HTTP code (0: no answer), texts, how often, when again, and when."""
+    """An action that failed: HTTP code (0: no answer), texts, how often, when again, and when.
+
+    ``row``: how often in a row its like failed for the same name, for attempts that are over too.
+    """
 
     code: int
     message: str
@@ -25,6 +28,7 @@ class Failure:
     count: int
     not_before: datetime
     failed_at: datetime | None = None
+    row: int = 1
 
     @property
     def is_unknown(self) -> bool:

@@ -1,6 +1,7 @@
 """The four conditions: what a user asks a Framework first."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,9 +9,14 @@ import pytest
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.decide import decide
 from controller.core.snapshot import PublishedRoster
-from framework.api.completion import complete_framework
+from framework.api.completion import (
+    POD_CREATION_PERMANENT_ERROR,
+    complete_framework,
+    complete_task,
+)
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, FrameworkStatus
+from framework.api.wire import format_time
 from tests.support.builders import (
     AT,
     FRAMEWORK_UID,
@@ -23,6 +29,7 @@ from tests.support.builders import (
     build_spec,
     build_status,
     build_task,
+    build_task_attempt,
     end_attempt,
 )
 from tests.support.worlds import NOW, SETTINGS, build_failure, build_snapshot
@@ -128,6 +135,51 @@ def test_failure_of_what_is_no_longer_wanted_blocks_nothing() -> None:
     }
     told = conditions(status=waiting(), pods=[], failures=others)
     assert told["Blocked"].reason == "NotBlocked"
+
+
+@pytest.mark.parametrize(
+    ("state", "row", "is_blocked"),
+    [
+        pytest.param(PENDING, 20, True, id="again_and_again"),
+        pytest.param(PENDING, 19, False, id="a_few_times"),
+        pytest.param(TaskState.COMPLETED, 20, False, id="given_up"),
+        pytest.param(TaskState.ATTEMPT_RUNNING, 20, False, id="it_has_a_pod_now"),
+    ],
+)
+def test_pod_refused_attempt_after_attempt_blocks(
+    state: TaskState, row: int, *, is_blocked: bool
+) -> None:
+    task = build_task(state)
+    if state is TaskState.COMPLETED:
+        end = complete_task(POD_CREATION_PERMANENT_ERROR, "bad")
+        attempt = build_task_attempt(pod_uid=None, completion_status=end, completion_time=AT)
+        task = replace(task, attempt_status=attempt, completion_time=AT)
+    other = build_task(index=1)
+    failures = {
+        replace(CREATE_POD, identity="past/0"): build_failure(422, "bad", row=row, failed_at=NOW)
+    }
+    told = conditions(
+        spec=build_spec(build_role(number=2)),
+        status=build_status(build_role_status(tasks=(task, other))),
+        pods=[build_pod(), build_pod(index=1)] if state is TaskState.ATTEMPT_RUNNING else [],
+        failures=failures,
+    )
+    assert (told["Blocked"].status == "True") is is_blocked
+    assert (told["Blocked"].reason == "CreationRefused") is is_blocked
+
+
+@pytest.mark.parametrize("owners", [{}, {"ownerReferences": []}], ids=["ours", "a_strangers"])
+def test_name_that_a_terminating_pod_keeps_blocks_after_a_while(owners: dict[str, Any]) -> None:
+    ends = {"uid": "other", "annotations": {}, "deletionTimestamp": format_time(NOW)}
+    held = build_pod(metadata={**ends, **owners})
+    early = build_snapshot(status=waiting(), pods=[held], now=NOW + timedelta(seconds=29))
+    decision = decide(early, SETTINGS)
+    assert decision.wake_at is not None
+    assert decision.wake_at <= NOW + timedelta(seconds=30)
+    assert conditions(status=waiting(), pods=[held])["Blocked"].status == "False"
+    told = conditions(status=waiting(), pods=[held], now=NOW + timedelta(seconds=30))
+    assert told["Blocked"].reason == "NameTaken"
+    assert "gang-worker-0" in told["Blocked"].message
 
 
 def test_configmap_that_cannot_be_created_blocks() -> None:

@@ -1,0 +1,64 @@
+"""A Pod that is refused for ever and retried for ever: the server is not asked on and on."""
+
+from dataclasses import replace
+
+import pytest
+
+from framework.api.types import FrameworkStatus
+from framework.kube.resources import PODS
+from tests.support.builders import build_role_wire
+from tests.support.shell import Shell, refuse
+
+pytestmark = pytest.mark.looptime
+
+POD = "gang-worker-0"
+# More than a controller may ask for in the time of a test.
+MANY = 1000
+
+
+def open_refusing(max_retry_count: int, code: int = 422) -> Shell:
+    """A gang of one whose Pod the server does not take."""
+    shell = Shell()
+    role = build_role_wire("worker", 1)
+    role["task"]["retryPolicy"] = {"maxRetryCount": max_retry_count}
+    fate = replace(refuse(code), uplink_seconds=0.01)
+    shell.network.expect("create", PODS, *[fate] * MANY)
+    shell.create_framework(taskRoles=[role])
+    return shell
+
+
+def get_status(shell: Shell) -> FrameworkStatus:
+    framework = shell.entry.framework
+    assert framework is not None
+    assert framework.status is not None
+    return framework.status
+
+
+def count_retries(shell: Shell) -> int:
+    (task,) = get_status(shell).attempt_status.task_roles[0].tasks
+    return task.retry_policy_status.total_retried_count
+
+
+async def test_retries_without_end_become_rare() -> None:
+    shell = open_refusing(-1)
+    await shell.run(120)
+    before, asked = count_retries(shell), len(shell.sent())
+    assert before >= 20
+    await shell.run(120)
+    assert 1 <= count_retries(shell) - before <= 5
+    assert len(shell.sent()) - asked <= 60
+
+
+async def test_a_few_retries_are_made_at_once() -> None:
+    shell = open_refusing(15)
+    await shell.run(5)
+    assert count_retries(shell) == 15
+    assert get_status(shell).attempt_status.completion_status is not None
+
+
+async def test_pod_that_is_taken_in_the_end_is_created_within_half_a_minute() -> None:
+    shell = open_refusing(-1)
+    await shell.run(120)
+    shell.network.script.clear()
+    await shell.run(31)
+    assert shell.names(PODS) == [POD]
