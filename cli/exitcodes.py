@@ -17,6 +17,8 @@ class ExitCode(IntEnum):
     """The API server cannot be reached, does not let us in, or fails."""
     TIMEOUT = 4
     """``--timeout`` passed; the Frameworks were stopped."""
+    HUNG_UP = 129
+    """SIGHUP, the terminal went away; the local cluster ended."""
     INTERRUPTED = 130
     """Ctrl-C; the Frameworks were stopped."""
     TERMINATED = 143

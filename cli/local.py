@@ -243,7 +243,7 @@ def _logging_to(directory: Path) -> Iterator[None]:
 
 async def _keep_cluster(options: UpOptions, directory: Path) -> ExitCode:
     """Keep a cluster until a signal."""
-    interrupt = Interrupt()
+    interrupt = Interrupt(heeds_hangup=True)
     with interrupt.caught():
         async with open_local_cluster(directory, options=options) as cluster:
             note = await cluster.ready()

@@ -16,7 +16,7 @@ from framework.version import VERSION
 EPILOG = (
     "Exit codes: 0 succeeded; 1 the Framework failed; 2 bad usage or input, nothing was applied; "
     "3 the API server is unreachable, fails or refuses us; 4 --timeout passed; 130 Ctrl-C; "
-    "143 SIGTERM."
+    "143 SIGTERM; 129 SIGHUP with --local."
 )
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DURATION_HELP = "for example 90s, 5m or 1h"

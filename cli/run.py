@@ -44,6 +44,7 @@ _CAUSES = {
     ExitCode.TIMEOUT: "--timeout",
     ExitCode.INTERRUPTED: "Ctrl-C",
     ExitCode.TERMINATED: "SIGTERM",
+    ExitCode.HUNG_UP: "SIGHUP",
 }
 
 
@@ -118,7 +119,7 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
         for fault in find_refused_templates(manifest.body):
             place = f"{manifest.source}: {fault.path}"
             display.say(f"warning: {place}: {fault.message}; {fault.fix}")
-    interrupt = Interrupt()
+    interrupt = Interrupt(heeds_hangup=options.is_local)
     with interrupt.caught():
         async with _open_target(options, config) as target, open_client(target.config) as client:
             _introduce(display, target)

@@ -10,19 +10,31 @@ from contextlib import contextmanager
 
 from cli.exitcodes import ExitCode
 
-_CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+_CODES = {
+    signal.SIGINT: ExitCode.INTERRUPTED,
+    signal.SIGTERM: ExitCode.TERMINATED,
+    signal.SIGHUP: ExitCode.HUNG_UP,
+}
 
 
 class Interrupt:
-    """Ctrl-C and SIGTERM: the first asks for a clean stop, the second ends at once.
+    """Ctrl-C, SIGTERM and SIGHUP: the first asks for a clean stop, the second ends at once.
 
     Attributes:
         requested: set by the first signal.
         exit_code: what it means for the end of the program.
     """
 
-    def __init__(self) -> None:
-        """Nothing was asked for yet."""
+    def __init__(self, *, heeds_hangup: bool) -> None:
+        """Nothing was asked for yet.
+
+        Args:
+            heeds_hangup: what runs ends with this program. If not, or under ``nohup``, SIGHUP is
+                left as it is.
+        """
+        self._numbers = {signal.SIGINT, signal.SIGTERM}
+        if heeds_hangup and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            self._numbers.add(signal.SIGHUP)
         self.requested = asyncio.Event()
         self.exit_code = ExitCode.INTERRUPTED
 
@@ -37,12 +49,12 @@ class Interrupt:
             self.exit_code = _CODES[number]
             self.requested.set()
 
-        for number in _CODES:
+        for number in self._numbers:
             loop.add_signal_handler(number, take, number)
         try:
             yield
         finally:
-            for number in _CODES:
+            for number in self._numbers:
                 loop.remove_signal_handler(number)
 
 

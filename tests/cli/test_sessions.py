@@ -119,7 +119,11 @@ def find_processes(marker: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGTERM, ExitCode.TERMINATED)],
+    [
+        (signal.SIGINT, ExitCode.INTERRUPTED),
+        (signal.SIGTERM, ExitCode.TERMINATED),
+        (signal.SIGHUP, ExitCode.HUNG_UP),
+    ],
 )
 def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
     number: signal.Signals, code: ExitCode, tmp_path: Path
@@ -134,7 +138,7 @@ def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
         program.send_signal(number)
         output = finish(program)
     assert program.returncode == code, output
-    cause = "Ctrl-C" if number is signal.SIGINT else "SIGTERM"
+    cause = "Ctrl-C" if number is signal.SIGINT else number.name
     assert re.search(rf"Framework gang: Stopped .*: stopped by {cause}\n", output)
     assert f"{cause}: stopping the Frameworks and waiting for their Pods" in output
     assert find_processes(f"sleep\0{seconds}") == []
