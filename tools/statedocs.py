@@ -51,8 +51,9 @@ _FRAMEWORK_WORDS: dict[FrameworkState, str] = {
     FrameworkState.ATTEMPT_RUNNING: "A Task that is not scaled away has run",
     FrameworkState.ATTEMPT_DELETION_PENDING: "`completionStatus` is stored, so the attempt is over "
     "and its ConfigMap is to be deleted",
-    FrameworkState.ATTEMPT_DELETION_REQUESTED: "The deletion of the ConfigMap was accepted, and "
-    "the ConfigMap has not been seen terminating yet",
+    FrameworkState.ATTEMPT_DELETION_REQUESTED: "Not written by this controller, which stays in "
+    "AttemptDeletionPending. Taken over from the original: the deletion of the ConfigMap was "
+    "accepted",
     FrameworkState.ATTEMPT_DELETING: "The ConfigMap is terminating: it stays until every Pod of "
     "the attempt is gone",
     FrameworkState.ATTEMPT_COMPLETED: "Nothing of the attempt exists any more, or, with "
@@ -71,8 +72,8 @@ _TASK_WORDS: dict[TaskState, str] = {
     "containers, its gang",
     TaskState.ATTEMPT_RUNNING: "The Pod is Running",
     TaskState.ATTEMPT_DELETION_PENDING: "`completionStatus` is stored, so the Pod is to be deleted",
-    TaskState.ATTEMPT_DELETION_REQUESTED: "The deletion of the Pod was accepted, and the Pod has "
-    "not been seen terminating yet",
+    TaskState.ATTEMPT_DELETION_REQUESTED: "Not written by this controller, which stays in "
+    "AttemptDeletionPending. Taken over from the original: the deletion of the Pod was accepted",
     TaskState.ATTEMPT_DELETING: "The Pod is terminating",
     TaskState.ATTEMPT_COMPLETED: "The Pod is gone, or retained with `completedPodPolicy: Retain`. "
     "Either a retry follows, after its delay, or Completed, in the same write",
