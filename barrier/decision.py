@@ -172,11 +172,15 @@ def _check_requirements(
 def _wait_for_the_rest(
     roster: Roster, observation: Observation, config: Config, progress: Progress, now: float
 ) -> Wait | None:
-    """A quorum is there; whoever belongs to the first generation gives the others some time."""
+    """A quorum is there; whoever belongs to the first generation gives the others some time.
+
+    Not more than is left: at the timeout a quorum is a gang, too.
+    """
     if roster.ready >= roster.wanted:
         return None
     sight = observation.first_sight or FirstSight(roster.generation, now)
-    ends_at = sight.at + config.quorum_grace_seconds
+    times_out_at = observation.knowledge.started_at + config.timeout_seconds
+    ends_at = min(sight.at + config.quorum_grace_seconds, times_out_at)
     if sight.generation > _FIRST_GENERATION or now >= ends_at:
         return None
     return Wait("QuorumGrace", "the quorum is there, the rest has some time", progress, ends_at)

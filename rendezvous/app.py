@@ -6,6 +6,7 @@ Called by ``__main__`` (image and zipapp) and the console script ``framework-ren
 import os
 import signal
 import sys
+from functools import partial
 from types import FrameType
 from typing import Dict, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
 
@@ -19,6 +20,7 @@ from framework.api import constants
 from framework.api.naming import TaskKey
 from framework.version import VERSION
 from rendezvous.acknowledge import Acknowledger
+from rendezvous.addresses import join_port
 from rendezvous.agent import Agent, Setup
 from rendezvous.annotations import list_unknown, read_annotations
 from rendezvous.children import Children
@@ -157,8 +159,9 @@ class Program:
                     "BadSettings",
                     "FB_NOTIFY_SIGNAL needs FB_NOTIFY_PROCESS, the name of the program to signal",
                 )
+            find = partial(find_processes, name)
             notifiers.append(
-                SignalNotifier(settings.signal, lambda: find_processes(name), name, self._reporter)
+                SignalNotifier(settings.signal, find, name, self._reporter, self._clock)
             )
         agent = self._build_agent(setup, access, writer, notifiers)[0]
         self._reporter.say(f"sidecar; what ends it: {ending.name}")
@@ -224,8 +227,14 @@ class Program:
             from rendezvous.longpoll import Changes, serve
 
             changes = Changes(writer.read_told().generation)
-            port = serve(settings.listen, changes)
-            self._reporter.say(f"long-polls: http://{settings.listen[0]}:{port}/changes")
+            host, port = settings.listen
+            try:
+                port = serve(settings.listen, changes)
+            except OSError as e:
+                where = join_port(host, port)
+                text = f"FB_LISTEN: cannot listen on {where}: {e}; choose another port"
+                raise EndError(ExitCode.UNKNOWN, "PortTaken", text) from e
+            self._reporter.say(f"long-polls: http://{join_port(host, port)}/changes")
             notifiers.append(changes)
         return notifiers
 
@@ -319,7 +328,8 @@ class Program:
             ) from e
 
     def _fail(self, end: EndError) -> int:
-        self._reporter.say(str(end), "error", reason=end.reason)
+        for line in str(end).split("\n"):  # of several bad settings, each has its own
+            self._reporter.say(line, "error", reason=end.reason)
         self._reporter.say(f"exit {end.code.value}: {end.code.consequence}", "error")
         path = self._env.get(constants.TERMINATION_LOG_ENV) or constants.TERMINATION_LOG
         fields = {"exitCode": end.code.value, "reason": end.reason, "message": str(end)}

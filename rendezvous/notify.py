@@ -15,6 +15,7 @@ from rendezvous.addresses import MAX_PORT
 from rendezvous.children import Children, StartError
 from rendezvous.diff import Diff, PeerChange
 from rendezvous.report import Reporter
+from rendezvous.signalling import Signaller
 
 CHANGED = "changed"
 LEAVING = "leaving"
@@ -152,35 +153,42 @@ class PostNotifier:
 class SignalNotifier:
     """Sends a signal to processes found by the name of their program.
 
-    The first generation is not signalled: a process that has not yet installed its handler would
-    die of it, and it reads the files at its start anyway.
+    The first generation is not signalled: a process reads the files at its start anyway.
     """
 
     def __init__(
-        self, number: int, find: Callable[[], List[int]], name: str, reporter: Reporter
+        self,
+        number: int,
+        find: Callable[[], List[int]],
+        name: str,
+        reporter: Reporter,
+        clock: AgentClock,
     ) -> None:
         """Send signal ``number`` to what ``find`` finds; ``name`` is for the log."""
         self._number = number
         self._find = find
         self._name = name
         self._reporter = reporter
+        self._signaller = Signaller(number, self._send, reporter, clock)
 
     def __call__(self, notification: Notification, _env: Mapping[str, str]) -> None:
         """Send it."""
         if notification.event == CHANGED and notification.diff.previous_generation == 0:
             return
-        sent = 0
-        for pid in self._find():
-            try:
-                os.kill(pid, self._number)
-                sent += 1
-            except ProcessLookupError:
-                continue
-            except PermissionError as e:
-                self._reporter.say_once(f"signal to {self._name}: {e}; run as its user", "warning")
-        if not sent:
+        found = self._find()
+        for pid in found:
+            self._signaller.signal(pid)
+        if not found:
             name = signal.Signals(self._number).name
             self._reporter.say(f"{name}: there is no process {self._name}", "warning")
+
+    def _send(self, pid: int) -> None:
+        try:
+            os.kill(pid, self._number)
+        except ProcessLookupError:
+            return
+        except PermissionError as e:
+            self._reporter.say_once(f"signal to {self._name}: {e}; run as its user", "warning")
 
 
 def find_processes(name: str, root: str = "/proc") -> List[int]:

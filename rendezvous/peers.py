@@ -18,6 +18,7 @@ TCP, to the process of rank 0, on $FB_BARRIER_PORT (29600).
 import contextlib
 import json
 import os
+import resource
 import selectors
 import socket
 import threading
@@ -32,6 +33,8 @@ _BARRIER_PORT = 29600
 _CONNECT_SECONDS = 2.0
 _MAX_LINE_BYTES = 4096
 _KEPT_TOKENS = 100000
+# What training code has open beside the connections of a barrier: data, sockets, pipes of workers.
+_OTHER_FILES = 512
 _RANKED_KINDS = ("master", "chief", "worker")
 
 
@@ -254,12 +257,21 @@ class _Hub(threading.Thread):
             with contextlib.suppress(OSError):
                 self._release(roster())
 
+    def leave_to_parent(self) -> None:
+        """Close everything in a forked child, who would hold port and callers without serving."""
+        for held in [self._listener, *self._received]:
+            held.close()
+        self._selector.close()
+
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
+        try:
             connection, _ = self._listener.accept()
-            connection.settimeout(0.0)
-            self._received[connection] = b""
-            self._selector.register(connection, selectors.EVENT_READ)
+        except OSError:
+            time.sleep(_LOOK_SECONDS)  # no room: whoever knocks would be told of again at once
+            return
+        connection.settimeout(0.0)
+        self._received[connection] = b""
+        self._selector.register(connection, selectors.EVENT_READ)
 
     def _read(self, connection: socket.socket) -> None:
         try:
@@ -325,6 +337,7 @@ def _await_release(gang: Roster, name: str, token: str, deadline: Optional[float
     own = next((p for p in gang.peers if (p.role, p.index) == (gang.role, gang.index)), None)
     first, port = gang.ranked[0], int(os.environ.get("FB_BARRIER_PORT") or _BARRIER_PORT)
     if gang.rank == 0:
+        _make_room(gang.size)
         _serve(first.address, port)
     arrival = {
         "name": name,
@@ -347,6 +360,17 @@ def _await_release(gang: Roster, name: str, token: str, deadline: Optional[float
     return False
 
 
+def _make_room(connections: int) -> None:
+    """Let this process open a file for each who comes; some runtimes start it with 1024 at most."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if resource.RLIM_INFINITY != soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def _serve(address: str, port: int) -> None:
     """Start the hub, unless this process or another one of the Pod has."""
     with _serving:
@@ -359,7 +383,9 @@ def _serve(address: str, port: int) -> None:
         except OSError:
             listener.close()
             return
-        _Hub(listener).start()
+        hub = _Hub(listener)
+        os.register_at_fork(after_in_child=hub.leave_to_parent)
+        hub.start()
 
 
 _serving = threading.Lock()

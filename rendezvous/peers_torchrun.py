@@ -264,6 +264,8 @@ class FrameworkRendezvous:
         """Arrive and wait; None when it is time to look for rank 0 anew."""
         control = self._reach(gang)
         own, leader = gang.ranked[gang.rank], gang.ranked[0]
+        if not self._token and not self._has_trained:
+            _end_round_of_process_before(control, own)
         self._token = token = self._token or os.urandom(12).hex()
         seen = _arrive(control, own, token, gang)
         settle_until = None
@@ -389,6 +391,15 @@ def _arrive(control: Any, own: "peers.Peer", token: str, gang: "peers.Roster") -
     arrival = json.dumps({"token": token, "gang": described})
     control.set(f"arrived/{name_member(own)}", arrival)
     return described
+
+
+def _end_round_of_process_before(control: Any, own: "peers.Peer") -> None:
+    """End the round of a torchrun of this Pod that is gone: its container was started anew."""
+    number = control.add("rounds", 0)
+    if not number or not control.check([f"members/{number}"]):
+        return
+    if name_member(own) in json.loads(control.get(f"members/{number}").decode()):
+        control.set(f"want/{number}", "1")
 
 
 def _build_information(joined: Round) -> Any:

@@ -24,6 +24,7 @@ from rendezvous.ending import ENDED_FILE, RUNNING_FILE
 from rendezvous.notify import CHANGED, LEAVING, Notification
 from rendezvous.report import Reporter
 from rendezvous.settings import RESTART, Settings
+from rendezvous.signalling import Signaller
 
 FORWARDED = (
     signal.SIGHUP,
@@ -74,6 +75,9 @@ class Wrapper:
         self._children = children
         self._reporter = reporter
         self._clock = clock
+        self._signaller = Signaller(
+            settings.signal, lambda pid: children.kill(pid, settings.signal), reporter, clock
+        )
         self._orders: queue.Queue[_Order] = queue.Queue()
         self._wakeup_read, self._wakeup_write = os.pipe()
         for descriptor in (self._wakeup_read, self._wakeup_write):
@@ -93,7 +97,7 @@ class Wrapper:
         """Tell the command: this is a notifier."""
         if self._settings.on_change != RESTART:
             if self._settings.signal and self._pid:
-                self._children.kill(self._pid, self._settings.signal)
+                self._signaller.signal(self._pid)
         elif notification.event == LEAVING or self._is_removed_by(notification):
             self._is_leaving = True  # it may write its checkpoint, and has no gang to return to
         elif notification.event == CHANGED and self._is_another_world(notification.diff):

@@ -2,8 +2,9 @@
 
 Called once at an agent's start. Order: ``$KUBE_APISERVER_ADDRESS`` overrides the server of the
 kubeconfig (``$KUBECONFIG``, else ``~/.kube/config``, where they exist); without either, the Pod's
-service account. Where the service account's directory is named, ``~/.kube/config`` is not looked
-at: on one machine it is some person's, with rights and tokens for another cluster.
+service account. Where the service account's directory is named, and in a Pod that has its token,
+``~/.kube/config`` is not looked at: it is some person's, on one machine or in a home that is
+mounted into the training container, with rights and tokens for another cluster.
 """
 
 import os
@@ -72,8 +73,13 @@ def _find_kubeconfig(env: Mapping[str, str]) -> Optional[str]:
     named = env.get(constants.KUBECONFIG_ENV, "")
     if named and os.path.exists(named):
         return named
-    if env.get(constants.SERVICE_ACCOUNT_DIR_ENV):
+    if env.get(constants.SERVICE_ACCOUNT_DIR_ENV) or _has_service_account(env):
         return None  # this Pod's identity is said; a person's kubeconfig lying about is not ours
     home = env.get("HOME", "")
     usual = os.path.join(home, ".kube", "config") if home else ""
     return usual if usual and os.path.exists(usual) else None
+
+
+def _has_service_account(env: Mapping[str, str]) -> bool:
+    token_file = os.path.join(constants.SERVICE_ACCOUNT_DIR, "token")
+    return bool(env.get("KUBERNETES_SERVICE_HOST")) and os.path.exists(token_file)

@@ -215,6 +215,15 @@ def test_decide_quorum_gives_the_rest_time(
         assert decision.progress.missing == (Missing("worker", 2, "it has no address yet"),)
 
 
+def test_decide_quorum_is_enough_at_the_timeout() -> None:
+    """A gang that reaches its quorum late is there, whatever is left of the grace."""
+    observation = observe(make_configmap(QUORUM), first_sight=FirstSight(1, 590.0))
+    decision = decide(observation, CONFIG, 599.0)
+    assert isinstance(decision, Wait)
+    assert decision.wake_at == 600.0
+    assert decide(observation, CONFIG, 600.0) == Pass(QUORUM, PUBLISHED)
+
+
 def test_decide_quorum_rest_arrives_in_grace_passes() -> None:
     sight = FirstSight(1, 100.0)
     assert decide(observe(make_configmap(FULL), first_sight=sight), CONFIG, 101.0) == Pass(

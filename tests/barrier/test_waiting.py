@@ -254,6 +254,15 @@ def test_wait_quorum_passes_when_the_grace_is_over() -> None:
     assert 40.0 <= waited < 42.0
 
 
+def test_wait_quorum_that_comes_late_passes_at_the_timeout() -> None:
+    def script(world: World, now: float) -> None:
+        world.show(make_configmap(QUORUM if now > 50 else None))
+
+    decision, waited, _ = wait(script, BARRIER_CHECK_TIMEOUT_SEC="60")
+    assert isinstance(decision, Pass)
+    assert 60.0 <= waited < 62.0
+
+
 def test_wait_roster_to_come_never_reads_the_framework() -> None:
     def script(world: World, now: float) -> None:
         world.show(make_configmap(make_roster() if now > FIVE_MINUTES else None))

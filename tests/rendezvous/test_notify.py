@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,6 +34,7 @@ from rendezvous.notify import (
     find_processes,
 )
 from rendezvous.report import Reporter
+from rendezvous.signalling import Signaller
 from tests.rendezvous.gangs import build_gang
 
 pytestmark = pytest.mark.timeout(30)
@@ -220,7 +222,8 @@ def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) 
     assert child.stdout is not None
     with child.stdout:
         assert child.stdout.readline() == b"ready\n"
-    notify = SignalNotifier(signal.SIGUSR1, lambda: find_processes(script.name), script.name, log)
+    find = partial(find_processes, script.name)
+    notify = SignalNotifier(signal.SIGUSR1, find, script.name, log, AgentClock())
     first = build_notification()
     # It reads the files at its start; a signal before it listens would end it.
     notify(first._replace(diff=first.diff._replace(previous_generation=0)), {})
@@ -228,6 +231,40 @@ def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) 
     assert child.wait(10) == 9
     notify(first, {})
     assert log.lines == [f"warning: SIGUSR1: there is no process {script.name}"]
+
+
+def test_signal_waits_until_the_process_has_a_handler(tmp_path: Path, log: Log) -> None:
+    script = tmp_path / "train_that_starts_slowly.py"
+    script.write_text(
+        "import signal, sys\n"
+        "print('up', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "signal.signal(signal.SIGHUP, lambda *_: sys.exit(9))\n"
+        "signal.pause()\n"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, str(script)], stdin=pipe, stdout=pipe) as child:
+        assert child.stdout is not None
+        assert child.stdin is not None
+        assert child.stdout.readline() == b"up\n"
+        find = partial(find_processes, script.name)
+        notify = SignalNotifier(signal.SIGHUP, find, script.name, log, AgentClock())
+        for _ in range(2):
+            notify(build_notification(), {})
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        assert child.wait(10) == 9
+    assert len(log.lines) == 1
+    assert "no handler" in log.lines[0]
+
+
+def test_signal_waits_for_nobody_who_has_ended(log: Log) -> None:
+    sent: list[int] = []
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        signaller = Signaller(signal.SIGUSR2, sent.append, log, AgentClock())
+        signaller.signal(child.pid)
+    signaller.join(10)
+    assert sent == []
 
 
 def test_children_keep_codes_from_whoever_reaps(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import re
 
 import pytest
 
+from framework.agent.clock import AgentClock
 from framework.api import constants
+from rendezvous.app import Program, parse_arguments
 from rendezvous.kinds import RoleKind, map_roles
 from rendezvous.options import OPTIONS, Options, OptionsError, parse_options
 from rendezvous.registry import BUILT_IN, render_all
@@ -175,3 +177,15 @@ def test_role_kinds_follow_the_mapping_then_the_name(
     names: list[str], given: dict[str, RoleKind], expected: str
 ) -> None:
     assert " ".join(kind.value for kind in map_roles(names, given).values()) == expected
+
+
+def test_bad_settings_are_told_each_on_a_line_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    env = {"FB_SLOTS": "x", "FB_LISTEN": "0.0.0.0:1", "BARRIER_TERMINATION_LOG": "/nonexistent"}
+    arguments = parse_arguments(["render"])
+    assert Program(arguments, env, AgentClock()).run() == 210
+    lines = capsys.readouterr().err.splitlines()
+    starts = [line.removeprefix("rendezvous: error: ").partition("=")[0] for line in lines]
+    assert starts[:2] == ["FB_SLOTS", "FB_LISTEN"]
+    assert not any("?" in line for line in lines)

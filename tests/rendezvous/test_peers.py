@@ -3,6 +3,7 @@
 import contextlib
 import json
 import queue
+import resource
 import shutil
 import socket
 import subprocess
@@ -181,7 +182,7 @@ class Member:
         self.port = port
         self.volume = root / f"volume{index}"
         self.volume.mkdir()
-        env = {
+        self.env = env = {
             "PYTHONPATH": str(root / "site"),
             "BARRIER_WORKING_DIR": str(self.volume),
             "FB_BARRIER_PORT": str(port),
@@ -300,26 +301,82 @@ def test_barrier_does_not_count_who_went_away(members: list[Member]) -> None:
         members[0].passed.get(timeout=0.5)
 
 
+FORKER = """
+import os, sys, peers
+peers.barrier("start", timeout=15)
+pid = os.fork()  # as a DataLoader makes its workers, who may outlive the process for a while
+if pid:
+    print(pid, flush=True)
+    os._exit(0)
+os.close(1)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.timeout(60)
+def test_barrier_is_served_beside_forked_workers_of_a_process_before(
+    members: list[Member],
+) -> None:
+    gang = build_local_gang([0, 1], 1)
+    for member in members[:2]:
+        member.show(gang)
+    members[1].come("start")
+    first = subprocess.Popen(
+        [sys.executable, "-c", FORKER], env=members[0].env,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    # At its end the forked worker ends, too: it reads our pipe.
+    with first:
+        assert first.wait(timeout=WAIT_SECONDS) == 0
+        assert members[1].passed.get(timeout=WAIT_SECONDS) == "passed start 1"
+        for member in members[:2]:
+            member.come("again")
+        for member in members[:2]:
+            assert member.passed.get(timeout=WAIT_SECONDS) == "passed again 1"
+
+
+@pytest.mark.timeout(60)
+def test_barrier_of_more_members_than_a_process_may_open_files(members: list[Member]) -> None:
+    """As newer container runtimes start processes: 1024, and more for who asks."""
+    gang = build_local_gang(list(range(60)), 1)
+    first = members[0]
+    first.show(gang)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.prlimit(first.process.pid, resource.RLIMIT_NOFILE, (40, hard))
+    first.come("start")
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(connect(first)) for _ in range(59)]
+        for index, connection in enumerate(connections, start=1):
+            arrival = build_arrival(gang, index, token=f"of {index}")
+            connection.sendall(json.dumps(arrival).encode() + b"\n")
+        assert {connection.recv(16) for connection in connections} == {b"go\n"}
+    assert first.passed.get(timeout=WAIT_SECONDS) == "passed start 1"
+
+
+def build_arrival(gang: Roster, index: int, token: str) -> dict[str, object]:
+    return {
+        "name": "start",
+        "token": token,
+        "attempt": gang.instance_uid,
+        "role": "worker",
+        "index": index,
+        "pod": fingerprint_uid(get_uid("worker", index)),
+    }
+
+
 @pytest.mark.timeout(60)
 def test_barrier_lets_go_who_missed_the_word(members: list[Member]) -> None:
     gang = build_local_gang([0, 1], 1)
     members[0].show(gang)
-    arrival = {
-        "name": "epoch",
-        "token": "mine",
-        "attempt": gang.instance_uid,
-        "role": "worker",
-        "index": 1,
-        "pod": fingerprint_uid(get_uid("worker", 1)),
-    }
-    members[0].come("epoch")
+    arrival = build_arrival(gang, 1, token="mine")
+    members[0].come("start")
     for _ in range(3):
         # The first time with worker/0; then again, as one does whose connection broke too early.
         connection = connect(members[0])
         with connection:
             connection.sendall(json.dumps(arrival).encode() + b"\n")
             assert connection.recv(16) == b"go\n"
-    assert members[0].passed.get(timeout=WAIT_SECONDS) == "passed epoch 1"
+    assert members[0].passed.get(timeout=WAIT_SECONDS) == "passed start 1"
 
 
 @pytest.mark.timeout(60)

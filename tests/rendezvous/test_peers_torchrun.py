@@ -264,6 +264,18 @@ def test_failed_worker_restarts_the_round_of_all(world: World) -> None:
     assert world.train("0")["0"].size == failed["1"].result(SECONDS).size == 2
 
 
+def test_member_whose_torchrun_is_started_anew_is_taken_in(world: World) -> None:
+    """Its container was: the Pod is the same, and the others may wait long for its processes."""
+    world.show("0", "1")
+    world.train("0", "1")
+    del world.handlers["1"]
+    joined = world.join("1")
+    world.await_stop("0")
+    joined.update(world.join("0"))
+    assert {each.result(SECONDS).size for each in joined.values()} == {2}
+    assert world.look("0", "1") == {"0": 0, "1": 0}
+
+
 def test_replaced_member_is_another_one(world: World) -> None:
     world.show("0", "1")
     world.train("0", "1")

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -123,6 +124,16 @@ def test_wrapper_without_an_api_ends_with_1_in_time(gang: Gang) -> None:
     assert "unreachable" in text
 
 
+def test_wrapper_whose_port_is_taken_says_which_setting_it_is_of(gang: Gang) -> None:
+    gang.publish(1, 1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, text = run_shell(gang, "echo started", f"--listen={port}")
+    assert code == 1, text
+    assert "FB_LISTEN" in text
+    assert f"127.0.0.1:{port}" in text
+
+
 def test_wrapper_terminated_while_it_waits_ends_with_143(gang: Gang) -> None:
     with run_agent(gang.env, "run", "--", "true") as agent:
         agent.wait_for("waiting")
@@ -184,6 +195,34 @@ def test_wrapper_signals_its_command_after_the_files_changed(gang: Gang) -> None
         agent.wait_for("generation 1 world 2")
         gang.publish(4, 2)
         agent.wait_for("\n4\n")
+
+
+def test_wrapper_does_not_kill_a_command_that_is_not_ready_for_its_signal(gang: Gang) -> None:
+    """Frameworks take seconds to import, and late members come in just those."""
+    gang.publish(2, 1)
+    ready = gang.volume.with_name("ready")
+    script = (
+        f"{SHOW}; until [ -e {ready} ]; do sleep 0.05; done; trap 'echo told; exit 9' USR1; "
+        "echo ready; while :; do sleep 0.05; done"
+    )
+    with run_agent(gang.env, "run", "--notify-signal=USR1", "--", "sh", "-c", script) as agent:
+        agent.wait_for("generation 1 world 2")
+        for number in (2, 3):
+            gang.publish(number + 1, number)
+            agent.wait_for(f"generation {number} is in force")
+        agent.wait_for("SIGUSR1: process")
+        ready.touch()
+        assert agent.wait() == 9, agent.text
+    assert agent.text.count("told") == 1
+
+
+def test_wrapper_sends_a_signal_that_asks_for_the_end_at_once(gang: Gang) -> None:
+    gang.publish(2, 1)
+    with run_agent(gang.env, "run", "--notify-signal=TERM", "--", "sleep", "60") as agent:
+        agent.wait_for("generation 1 is in force")
+        wait_until("command", lambda: list_children(agent.process.pid))
+        gang.publish(3, 2)
+        assert agent.wait() == 143
 
 
 NOTE_SIGNALS = """
@@ -250,7 +289,7 @@ def test_wrapper_restarts_into_a_place_without_leftovers(gang: Gang) -> None:
     gang.publish(2, 1)
     left = gang.volume.with_name("left")
     script = (
-        f"{SHOW}; for i in 1 2; do "
+        f": >{left}; {SHOW}; for i in 1 2; do "
         f"setsid sh -c 'echo $$ >>{left}; (sleep 1000 & sleep 1000)' & done; "
         f'while [ "$(wc -l <{left})" -lt 2 ]; do sleep 0.01; done; '
         "echo workers-started; exec sleep 1000"

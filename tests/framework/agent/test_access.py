@@ -10,6 +10,7 @@ import pytest
 from framework.agent.access import AccessError, parse_address
 from framework.agent.discovery import load_access
 from framework.agent.kubeconfig import load_kubeconfig
+from framework.api import constants
 
 
 def write_account(directory: Path, token: str = "account-token") -> dict[str, str]:
@@ -164,3 +165,20 @@ def test_load_access_with_a_named_service_account_ignores_a_persons_kubeconfig(
         }
     )
     assert (access.port, access.read_token()) == (8001, "of-the-pod")
+
+
+def test_load_access_in_a_pod_ignores_the_kubeconfig_of_a_mounted_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wrapper runs in users' images, many of which mount the home of a person."""
+    (tmp_path / ".kube").mkdir()
+    write_kubeconfig(tmp_path / ".kube" / "config", cluster={"server": "http://h:1"}, user={})
+    write_account(tmp_path / "account")
+    monkeypatch.setattr(constants, "SERVICE_ACCOUNT_DIR", str(tmp_path / "account"))
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    access = load_access({**pod, "HOME": str(tmp_path)})
+    assert (access.host, access.read_token()) == ("10.0.0.1", "account-token")
+    named = {"KUBECONFIG": str(tmp_path / ".kube" / "config")}
+    assert load_access({**pod, **named, "HOME": "/nonexistent"}).host == "h"
+    (tmp_path / "account" / "token").unlink()
+    assert load_access({**pod, "HOME": str(tmp_path)}).host == "h"

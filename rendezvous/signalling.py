@@ -1,0 +1,98 @@
+"""Signals that tell of a change, each sent when the process is ready for it.
+
+Called by ``notify`` (processes of other containers) and ``wrapper`` (its command). Training code
+imports for seconds before it has a handler, and just then late members come: SIGHUP, SIGUSR1 and
+their like would end it. So such a signal waits, in a thread of its own, until it does no harm.
+"""
+
+import signal
+import threading
+from typing import Callable, Dict
+
+from framework.agent.clock import AgentClock
+from rendezvous.report import Reporter
+
+_LOOK_SECONDS = 0.05
+# Without a handler they end a process, and nobody sends them for that.
+_NEWS = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
+_MASKS = (b"SigBlk", b"SigIgn", b"SigCgt")
+_BIRTH_FIELD = 19  # of those after the name
+_SIGWAIT = b"sigtimedwait"
+
+
+class Signaller:
+    """Sends one signal to processes."""
+
+    def __init__(
+        self, number: int, send: Callable[[int], None], reporter: Reporter, clock: AgentClock
+    ) -> None:
+        """Send signal ``number`` by ``send``, which takes the id and does not raise."""
+        self._number = number
+        self._send = send
+        self._reporter = reporter
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: Dict[int, threading.Thread] = {}
+
+    def signal(self, pid: int) -> None:
+        """Send it now, or as soon as the process has a handler; only once if it waits already."""
+        born = _read_birth(pid)
+        if is_ready(pid, self._number):
+            self._send(pid)
+            return
+        with self._lock:
+            if pid in self._waiting:
+                return
+            thread = threading.Thread(target=self._wait, args=(pid, born), daemon=True)
+            self._waiting[pid] = thread
+            thread.start()
+        name = signal.Signals(self._number).name
+        text = f"{name}: process {pid} has no handler for it yet and gets it when it has"
+        self._reporter.say_once(text)
+
+    def join(self, seconds: float) -> None:
+        """Wait until no signal waits any more, for each so long at most."""
+        with self._lock:
+            threads = list(self._waiting.values())
+        for thread in threads:
+            thread.join(seconds)
+
+    def _wait(self, pid: int, born: bytes) -> None:
+        # Another process may get its id.
+        while _read_birth(pid) == born != b"" and not is_ready(pid, self._number):
+            self._clock.sleep(_LOOK_SECONDS)
+        with self._lock:
+            del self._waiting[pid]
+        if _read_birth(pid) == born != b"":
+            self._send(pid)
+
+
+def is_ready(pid: int, number: int) -> bool:
+    """Tell whether a process may be sent a signal; so may one of which that is not known."""
+    if number not in _NEWS and not signal.SIGRTMIN <= number <= signal.SIGRTMAX:
+        return True
+    masks = [line.split(b":")[1] for line in _read(pid, "status").splitlines() if _is_mask(line)]
+    if not masks or any(int(mask, 16) >> (number - 1) & 1 for mask in masks):
+        return True
+    # In the middle of sigwait the signal is shown as neither blocked nor caught.
+    return _SIGWAIT in _read(pid, "wchan")
+
+
+def _is_mask(line: bytes) -> bool:
+    return line.partition(b":")[0] in _MASKS
+
+
+def _read_birth(pid: int) -> bytes:
+    """Read when a process was started; b"" if there is none, or one that has ended."""
+    # The name is in parentheses and may hold anything.
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    is_running = len(fields) > _BIRTH_FIELD and fields[0] not in {b"Z", b"X"}
+    return fields[_BIRTH_FIELD] if is_running else b""
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read(65536)
+    except OSError:
+        return b""
