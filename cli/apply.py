@@ -1,11 +1,12 @@
 """Applies what the user's files hold, all of it or nothing.
 
-Called by ``cli.run``. Frameworks that exist are refused, or deleted first; other objects are
-created, or patched where they exist. If the server refuses one of them, what was changed before it
-is changed back.
+Called by ``cli.run``. Frameworks that exist are refused, or replaced; other objects are created, or
+patched where they exist. If the server refuses one of them, what was changed before it is changed
+back. A deletion cannot be, so it comes when everything else is known to be accepted.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -29,11 +30,16 @@ async def apply_all(client: KubeClient, manifests: Manifests, *, replaces: bool)
         CliError: a Framework exists and may not be replaced, or there is no such namespace.
         KubeError: the server refused; nothing of ours is left.
     """
-    await _clear_names(client, manifests.frameworks, replaces=replaces)
+    existing = await _find_existing(client, manifests.frameworks)
+    if existing and not replaces:
+        raise CliError(ExitCode.USAGE, *(_explain_existing(m) for m, _ in existing))
+    for manifest, _ in existing:
+        await _ensure_accepted(client, manifest)
     undos: list[_Undo] = []
     try:
         for manifest in manifests.supporting:
             await _apply_supporting(client, manifest, undos)
+        await _delete_all(client, existing)
         created = []
         for manifest in manifests.frameworks:
             stored = await _create_framework(client, manifest)
@@ -46,9 +52,9 @@ async def apply_all(client: KubeClient, manifests: Manifests, *, replaces: bool)
     return created
 
 
-async def _clear_names(
-    client: KubeClient, frameworks: Sequence[Manifest], *, replaces: bool
-) -> None:
+async def _find_existing(
+    client: KubeClient, frameworks: Sequence[Manifest]
+) -> list[tuple[Manifest, Object]]:
     existing = []
     for manifest in frameworks:
         try:
@@ -57,8 +63,17 @@ async def _clear_names(
             _check_served(e)
             continue
         existing.append((manifest, stored))
-    if existing and not replaces:
-        raise CliError(ExitCode.USAGE, *(_explain_existing(m) for m, _ in existing))
+    return existing
+
+
+async def _ensure_accepted(client: KubeClient, manifest: Manifest) -> None:
+    """Let the server judge what will take the place of another: its name is judged last."""
+    with contextlib.suppress(AlreadyExistsError):
+        await client.create(FRAMEWORKS, manifest.namespace, manifest.body, dry_run=True)
+
+
+async def _delete_all(client: KubeClient, existing: Sequence[tuple[Manifest, Object]]) -> None:
+    """Delete, and wait until all are gone with their Pods."""
     for manifest, stored in existing:
         uid = stored["metadata"]["uid"]
         await client.delete(

@@ -188,10 +188,13 @@ class KubeClient:
         namespace: str | None,
         body: Object,
         *,
+        dry_run: bool = False,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Object:
-        """Create an object and return it as stored."""
-        return await self._exchange("POST", resource.path(namespace), timeout_seconds, body=body)
+        """Create an object and return it as stored; in a dry run, as it would be."""
+        path = resource.path(namespace)
+        query: _Query | None = {"dryRun": "All"} if dry_run else None
+        return await self._exchange("POST", path, timeout_seconds, query=query, body=body)
 
     async def replace(
         self,

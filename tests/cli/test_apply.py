@@ -88,6 +88,22 @@ async def test_apply_with_replace_puts_a_new_framework_in_its_place(client: Kube
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
 
 
+@pytest.mark.parametrize("refused", ["framework", "configmap"])
+async def test_apply_with_replace_deletes_nothing_for_what_the_server_refuses(
+    client: KubeClient, refused: str
+) -> None:
+    (old,) = await apply_all(client, Manifests((), (framework("a"),), ()), replaces=False)
+    bad = {"labels": {"no label!": "x"}}
+    support = build(CONFIGMAPS, "app", {}, **(bad if refused == "configmap" else {}))
+    new = framework("a", **(bad if refused == "framework" else {}))
+    with pytest.raises(InvalidError, match="no label!"):
+        await apply_all(client, Manifests((support,), (new,), ()), replaces=True)
+    kept = await client.get(FRAMEWORKS, "default", "a")
+    assert kept["metadata"]["uid"] == old["metadata"]["uid"]
+    assert "deletionTimestamp" not in kept["metadata"]
+    assert await list_names(client, CONFIGMAPS) == []
+
+
 async def test_apply_that_the_server_refuses_changes_everything_back(client: KubeClient) -> None:
     await apply_all(client, Manifests((configmap("old", "1"),), (), ()), replaces=False)
     refused = framework("bad", labels={"no label!": "x"})

@@ -177,3 +177,14 @@ async def test_extensions_that_ask_for_more_than_there_is_are_accepted(api: Api)
         answer = await framework.create(framework.build(spec={"taskRoles": [role(**wide)]}))
 
     assert answer.status == 201
+
+
+async def test_name_that_is_taken_is_judged_after_everything_else(api: Api) -> None:
+    """`framework run --replace` asks so, before it deletes what is there."""
+    async with defined(api, renamed(OURS)) as framework:
+        (await framework.create(framework.build("taken", spec={}))).ok()
+        bad = await framework.create(framework.build("taken", spec={"taskRoles": 1}), dryRun="All")
+        good = await framework.create(framework.build("taken", spec={}), dryRun="All")
+
+    assert "spec.taskRoles" in bad.refused(422, "Invalid").fields
+    good.refused(409, "AlreadyExists")

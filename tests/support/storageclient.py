@@ -24,7 +24,7 @@ from framework.kube.resources import Object, Resource
 from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.model.builtins import CUSTOM_RESOURCE_DEFINITIONS
 from localcluster.apiserver.model.errors import StatusError
-from localcluster.apiserver.model.options import DeleteOptions
+from localcluster.apiserver.model.options import DeleteOptions, WriteOptions
 from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.storage import Storage
 from localcluster.apiserver.views.discovery import Discovery
@@ -198,12 +198,16 @@ class StorageClient(KubeClient):
         namespace: str | None,
         body: Object,
         *,
+        dry_run: bool = False,
         timeout_seconds: float = 30,
     ) -> Object:
         rt = find_type(self.storage, resource)
         request = Request("create", resource, str(body["metadata"]["name"]), body=body)
+        options = WriteOptions(dry_run=dry_run)
         return await self._send(
-            request, lambda: self.storage.create(rt, namespace, body), timeout_seconds
+            request,
+            lambda: self.storage.create(rt, namespace, body, options=options),
+            timeout_seconds,
         )
 
     async def replace(
