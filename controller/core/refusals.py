@@ -9,6 +9,7 @@ when one Pod of a role was refused, no more are asked for. Source: FRAMEWORK, "C
 
 from controller.core import claims
 from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.decision import EventType
 from controller.core.draft import Draft, Refusals, RoleDraft
 from framework.api import naming
 from framework.api.completion import (
@@ -19,15 +20,27 @@ from framework.api.completion import (
 from framework.api.states import TaskState
 from framework.api.types import TaskAttemptCompletionStatus, TaskStatus
 
+# As Kubernetes' own controllers call it.
+FAILED_CREATE = "FailedCreate"
+
 
 def find_refusal(draft: Draft, task: TaskStatus) -> TaskAttemptCompletionStatus | None:
     """Find why the Pod of a Task's current attempt will never be created."""
     refused = _classify(draft)
     if not refused or task.state is not TaskState.ATTEMPT_CREATION_PENDING:
         return None
-    name = task.attempt_status.pod_name
-    key = ActionKey(Verb.CREATE, ObjectKind.POD, name, claims.identify_pod(task))
-    return refused.get(key)
+    return refused.get(_key(task))
+
+
+def tell_refusal(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
+    """Tell why the Pods of a role cannot be created; once a pass, because it has one template."""
+    if any(
+        e.reason == FAILED_CREATE and e.message.startswith(f"{role.name}/") for e in draft.events
+    ):
+        return
+    why = draft.snapshot.failures[_key(task)].message
+    text = f"{role.name}/{task.index}: its Pod cannot be created: {why}"
+    draft.tell(EventType.WARNING, FAILED_CREATE, text)
 
 
 def is_role_refused(draft: Draft, role: RoleDraft) -> bool:
@@ -51,6 +64,11 @@ def is_role_answered(draft: Draft, role: RoleDraft) -> bool:
         if is_refused and not draft.is_gone(ObjectKind.POD, name, None):
             return False
     return True
+
+
+def _key(task: TaskStatus) -> ActionKey:
+    name = task.attempt_status.pod_name
+    return ActionKey(Verb.CREATE, ObjectKind.POD, name, claims.identify_pod(task))
 
 
 def _classify(draft: Draft) -> Refusals:

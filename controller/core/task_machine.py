@@ -255,6 +255,7 @@ def _end_refused(
     is_gone = draft.is_gone(ObjectKind.POD, task.attempt_status.pod_name, None)
     if is_gone and not refusals.is_role_answered(draft, role):
         return task
+    refusals.tell_refusal(draft, role, task)
     return _end_without_pod(draft, role, task, refusal)
 
 

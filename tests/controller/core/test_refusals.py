@@ -7,7 +7,7 @@ import pytest
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.decide import decide
-from controller.core.decision import Decision
+from controller.core.decision import Decision, EventType
 from controller.core.snapshot import Failure
 from framework.api.completion import classify_creation_error
 from framework.api.states import FrameworkState, TaskState
@@ -66,6 +66,13 @@ def test_all_that_were_refused_end_in_one_decision_and_the_first_triggers() -> N
     assert completion.code == -200
     assert completion.trigger is not None
     assert completion.trigger.task_index == 0
+
+
+def test_one_event_of_a_role_says_why_its_pods_cannot_be_created() -> None:
+    decision = ask([2, 1, 0], gone=[0, 1, 2])
+    assert [(e.type, e.reason, e.message) for e in decision.events] == [
+        (EventType.WARNING, "FailedCreate", "worker/0: its Pod cannot be created: bad")
+    ]
 
 
 @pytest.mark.parametrize(
