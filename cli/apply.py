@@ -14,8 +14,9 @@ import click
 
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import Manifest, Manifests
+from framework.api.completion import QUOTA_WORDS
 from framework.kube.client import KubeClient
-from framework.kube.errors import AlreadyExistsError, KubeError, NotFoundError
+from framework.kube.errors import AlreadyExistsError, ForbiddenError, KubeError, NotFoundError
 from framework.kube.resources import FRAMEWORKS, NAMESPACES, Object
 
 _GONE_SECONDS = 120.0
@@ -33,13 +34,14 @@ async def apply_all(client: KubeClient, manifests: Manifests, *, replaces: bool)
     existing = await _find_existing(client, manifests.frameworks)
     if existing and not replaces:
         raise CliError(ExitCode.USAGE, *(_explain_existing(m) for m, _ in existing))
-    for manifest, _ in existing:
-        await _ensure_accepted(client, manifest)
     undos: list[_Undo] = []
     try:
         for manifest in manifests.supporting:
             await _apply_supporting(client, manifest, undos)
-        await _delete_all(client, existing)
+        if existing:
+            for manifest in manifests.frameworks:
+                await _ensure_accepted(client, manifest)
+            await _delete_all(client, existing)
         created = []
         for manifest in manifests.frameworks:
             stored = await _create_framework(client, manifest)
@@ -67,9 +69,14 @@ async def _find_existing(
 
 
 async def _ensure_accepted(client: KubeClient, manifest: Manifest) -> None:
-    """Let the server judge what will take the place of another: its name is judged last."""
-    with contextlib.suppress(AlreadyExistsError):
-        await client.create(FRAMEWORKS, manifest.namespace, manifest.body, dry_run=True)
+    """Let the server judge what is to be created: a name that is still taken is judged last."""
+    try:
+        with contextlib.suppress(AlreadyExistsError):
+            await _create(client, manifest, dry_run=True)
+    except ForbiddenError as e:
+        # What is replaced still counts.
+        if QUOTA_WORDS not in e.message:
+            raise
 
 
 async def _delete_all(client: KubeClient, existing: Sequence[tuple[Manifest, Object]]) -> None:
@@ -127,9 +134,11 @@ async def _create_framework(client: KubeClient, manifest: Manifest) -> Object:
         raise CliError(ExitCode.USAGE, _explain_existing(manifest)) from e
 
 
-async def _create(client: KubeClient, manifest: Manifest) -> Object:
+async def _create(client: KubeClient, manifest: Manifest, *, dry_run: bool = False) -> Object:
     try:
-        return await client.create(manifest.resource, manifest.namespace, manifest.body)
+        return await client.create(
+            manifest.resource, manifest.namespace, manifest.body, dry_run=dry_run
+        )
     except NotFoundError as e:
         details = (e.body or {}).get("details") or {}
         if details.get("kind") != NAMESPACES.plural:

@@ -141,7 +141,8 @@ def stop_cluster(directory: str | None) -> ExitCode:
         return ExitCode.SUCCEEDED
     os.kill(state.pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_SECONDS
-    while read_state(Path(state.directory)) is not None:
+    # It takes its state back first, and ends its Pods then.
+    while read_state(place) is not None or is_claimed(place):
         if time.monotonic() > deadline:
             raise CliError(
                 ExitCode.FAILED,
@@ -159,7 +160,10 @@ def show_cluster(directory: str | None) -> ExitCode:
     state = read_state(place)
     if state is None and is_claimed(place):
         click.echo(_explain_claim(place))
-        click.echo(build_export("KUBECONFIG", str(place / "kubeconfig")))
+        kubeconfig = place / "kubeconfig"
+        if not kubeconfig.exists():
+            return ExitCode.FAILED
+        click.echo(build_export("KUBECONFIG", str(kubeconfig)))
         return ExitCode.SUCCEEDED
     if state is None:
         start = build_command("local", "up", "--detach")

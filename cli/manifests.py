@@ -207,7 +207,7 @@ def _open_list(place: str, document: Document) -> Iterator[tuple[str, Document]]
         yield place, document
         return
     for index, item in enumerate(items):
-        yield f"{place}: items[{index}]", Document(document.line, item)
+        yield from _open_list(f"{place}: items[{index}]", Document(document.line, item))
 
 
 def _read_manifest(

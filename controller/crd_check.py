@@ -53,7 +53,7 @@ async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
         CrdError: It has no status subresource and gets none within 5 seconds, or is still missing
             after ``timeout_seconds``.
     """
-    waited, told = 0.0, ""
+    waited, unfit_for, told = 0.0, 0.0, ""
     while True:
         try:
             problem = await find_problem(client)
@@ -63,14 +63,16 @@ async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
             continue
         if not problem:
             return
-        patience = min(_SERVED_SECONDS, timeout_seconds)
-        if waited >= (patience if problem == _NO_STATUS else timeout_seconds):
+        is_unfit = problem == _NO_STATUS
+        patience = min(_SERVED_SECONDS, timeout_seconds) if is_unfit else timeout_seconds
+        if (unfit_for if is_unfit else waited) >= patience:
             raise CrdError(_add_remedy(problem))
         if problem != told:
             logger.warning("waiting for the CRD", extra={"problem": _add_remedy(problem)})
             told = problem
         await asyncio.sleep(_PAUSE_SECONDS)
         waited += _PAUSE_SECONDS
+        unfit_for = unfit_for + _PAUSE_SECONDS if is_unfit else 0.0
 
 
 async def find_problem(client: KubeClient) -> str:

@@ -105,7 +105,7 @@ class LocalCluster:
         self.kubeconfig_path = (options.kubeconfig_path or self.directory / "kubeconfig").absolute()
         self.logs_path = self.directory / "logs"
         self._kubelet_path = self.directory / "kubelet"
-        self.kube_config = KubeConfig(server="", token=secrets.token_urlsafe(32))
+        self.kube_config = KubeConfig(server="", token=secrets.token_hex(32))
         self.logs = LogStore(self.logs_path, clock)
         self.kubelet: Kubelet | None = None
         self.controller: Supervisor | None = None

@@ -7,7 +7,7 @@ their like would end it. So such a signal waits, in a thread of its own, until i
 
 import signal
 import threading
-from typing import Callable, Dict
+from typing import Callable, Set, Tuple
 
 from framework.agent.clock import AgentClock
 from rendezvous.report import Reporter
@@ -32,7 +32,8 @@ class Signaller:
         self._reporter = reporter
         self._clock = clock
         self._lock = threading.Lock()
-        self._waiting: Dict[int, threading.Thread] = {}
+        # Another process may get the id of one that has ended.
+        self._waiting: Set[Tuple[int, bytes]] = set()
 
     def signal(self, pid: int) -> None:
         """Send it now, or as soon as the process has a handler; only once if it waits already."""
@@ -41,28 +42,19 @@ class Signaller:
             self._send(pid)
             return
         with self._lock:
-            if pid in self._waiting:
+            if (pid, born) in self._waiting:
                 return
-            thread = threading.Thread(target=self._wait, args=(pid, born), daemon=True)
-            self._waiting[pid] = thread
-            thread.start()
+            threading.Thread(target=self._wait, args=(pid, born), daemon=True).start()
+            self._waiting.add((pid, born))
         name = signal.Signals(self._number).name
         text = f"{name}: process {pid} has no handler for it yet and gets it when it has"
         self._reporter.say_once(text)
 
-    def join(self, seconds: float) -> None:
-        """Wait until no signal waits any more, for each so long at most."""
-        with self._lock:
-            threads = list(self._waiting.values())
-        for thread in threads:
-            thread.join(seconds)
-
     def _wait(self, pid: int, born: bytes) -> None:
-        # Another process may get its id.
         while _read_birth(pid) == born != b"" and not is_ready(pid, self._number):
             self._clock.sleep(_LOOK_SECONDS)
         with self._lock:
-            del self._waiting[pid]
+            self._waiting.discard((pid, born))
         if _read_birth(pid) == born != b"":
             self._send(pid)
 

@@ -5,6 +5,7 @@ Virtual time is asked for test by test with ``@pytest.mark.looptime``; all other
 
 import asyncio
 import logging
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -65,6 +66,14 @@ def root_logger() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     logging.captureWarnings(capture=False)
+
+
+@pytest.fixture
+def hangup_by_default() -> Iterator[None]:
+    """Let SIGHUP end the programs that a test starts, also where ``nohup`` started the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="session")

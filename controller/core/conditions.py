@@ -18,7 +18,7 @@ from controller.core.snapshot import Failure
 from framework.api import constants
 from framework.api.roster import Progress
 from framework.api.states import FrameworkState, TaskState
-from framework.api.types import Condition, FrameworkStatus
+from framework.api.types import Condition, FrameworkStatus, TaskStatus
 from framework.api.validation import find_duplicate_roles
 
 GANG_READY = "GangReady"
@@ -127,15 +127,36 @@ def _answer_blocked(draft: Draft) -> _Answer:
     faults = find_duplicate_roles(draft.spec)
     if faults:
         return _Answer(is_true=True, reason="InvalidSpec", message="; ".join(map(str, faults)))
-    for key, failure in draft.snapshot.failures.items():
-        is_again_and_again = failure.count >= _BLOCKED_AFTER_FAILURES and _is_awaited(draft, key)
-        if is_again_and_again or (failure.row >= QUICK_TRIES and _is_without_pod(draft, key)):
-            return _describe_failure(key, failure)
+    failed = _find_failed_create(draft)
+    if failed is not None:
+        return _describe_failure(*failed)
     name = _find_held_name(draft)
     if name is not None:
         message = f"Pod {name} cannot be created: another of the name is deleted and does not go"
         return _Answer(is_true=True, reason=constants.NAME_TAKEN_REASON, message=message)
     return _Answer(is_true=False, reason="NotBlocked")
+
+
+def _find_failed_create(draft: Draft) -> tuple[ActionKey, Failure] | None:
+    """Find a create that failed again and again, in one attempt or over many, and is wanted."""
+    grave = [
+        (key, failure)
+        for key, failure in draft.snapshot.failures.items()
+        if key.verb is Verb.CREATE
+        and (failure.count >= _BLOCKED_AFTER_FAILURES or failure.row >= QUICK_TRIES)
+    ]
+    if not grave:
+        return None
+    # Not looked for one by one: there may be ten thousand of them, for as many Tasks.
+    tasks = {task.attempt_status.pod_name: task for _, task in draft.walk_tasks()}
+    for key, failure in grave:
+        if key.kind is ObjectKind.CONFIGMAP:
+            is_wanted = _is_awaited_configmap(draft, key)
+        else:
+            is_wanted = _is_awaited_pod(tasks.get(key.name), key, failure)
+        if is_wanted:
+            return key, failure
+    return None
 
 
 def _find_held_name(draft: Draft) -> str | None:
@@ -153,28 +174,19 @@ def _find_held_name(draft: Draft) -> str | None:
     return None
 
 
-def _is_awaited(draft: Draft, key: ActionKey) -> bool:
-    """Tell whether a failed create is still wanted: what it was for may be over."""
-    if key.verb is not Verb.CREATE:
+def _is_awaited_configmap(draft: Draft, key: ActionKey) -> bool:
+    is_pending = draft.state is FrameworkState.ATTEMPT_CREATION_PENDING
+    return is_pending and key.identity == claims.identify_configmap(draft)
+
+
+def _is_awaited_pod(task: TaskStatus | None, key: ActionKey, failure: Failure) -> bool:
+    """Tell whether a Task still wants its Pod: what the create was for may be over."""
+    if task is None:
         return False
-    if key.kind is ObjectKind.CONFIGMAP:
-        is_pending = draft.state is FrameworkState.ATTEMPT_CREATION_PENDING
-        return is_pending and key.identity == claims.identify_configmap(draft)
-    return any(
-        task.state is TaskState.ATTEMPT_CREATION_PENDING
-        and key.identity == claims.identify_pod(task)
-        for _, task in draft.walk_tasks()
-    )
-
-
-def _is_without_pod(draft: Draft, key: ActionKey) -> bool:
-    """Tell whether a Task tries in vain, attempt after attempt, to get a Pod of this name."""
-    return (key.verb, key.kind) == (Verb.CREATE, ObjectKind.POD) and any(
-        task.attempt_status.pod_name == key.name
-        and task.attempt_status.pod_uid is None
-        and task.state is not TaskState.COMPLETED
-        for _, task in draft.walk_tasks()
-    )
+    if failure.row >= QUICK_TRIES:  # In vain attempt after attempt; the next one will be refused.
+        return task.attempt_status.pod_uid is None and task.state is not TaskState.COMPLETED
+    is_pending = task.state is TaskState.ATTEMPT_CREATION_PENDING
+    return is_pending and key.identity == claims.identify_pod(task)
 
 
 def _describe_failure(key: ActionKey, failure: Failure) -> _Answer:

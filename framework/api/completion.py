@@ -41,6 +41,9 @@ TRANSIENT = "Transient"
 PERMANENT = "Permanent"
 CONFLICT = "Conflict"
 
+# The API server says so in a 403 that passes by when something else goes.
+QUOTA_WORDS = "exceeded quota"
+
 _UNRECOGNIZED_PHRASE = "ContainerUnrecognizedFailed"
 
 
@@ -192,7 +195,7 @@ def classify_creation_error(error: CreationError) -> TaskAttemptCompletionStatus
 
     Source: ``ClassifyPodCreationError`` of the Go original.
     """
-    if "exceeded quota" in error.message or "object provided is unrecognized" in error.message:
+    if QUOTA_WORDS in error.message or "object provided is unrecognized" in error.message:
         code = POD_CREATION_TRANSIENT_ERROR
     elif error.code in (400, 403):
         code = POD_CREATION_UNKNOWN_ERROR

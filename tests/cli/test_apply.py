@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from cli.manifests import Manifest, Manifests
 from framework.api import constants
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.kube.client import KubeClient
-from framework.kube.errors import InvalidError
+from framework.kube.errors import InvalidError, build_api_error
 from framework.kube.resources import (
     CONFIGMAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -102,6 +103,38 @@ async def test_apply_with_replace_deletes_nothing_for_what_the_server_refuses(
     assert kept["metadata"]["uid"] == old["metadata"]["uid"]
     assert "deletionTimestamp" not in kept["metadata"]
     assert await list_names(client, CONFIGMAPS) == []
+
+
+async def test_apply_with_replace_deletes_nothing_when_another_framework_is_refused(
+    client: KubeClient,
+) -> None:
+    (old,) = await apply_all(client, Manifests((), (framework("a"),), ()), replaces=False)
+    bad = framework("bad", labels={"no label!": "x"})
+    manifests = Manifests((configmap("app", "1"),), (framework("a"), bad), ())
+    with pytest.raises(InvalidError, match="no label!"):
+        await apply_all(client, manifests, replaces=True)
+    kept = await client.get(FRAMEWORKS, "default", "a")
+    assert kept["metadata"]["uid"] == old["metadata"]["uid"]
+    assert await list_names(client, CONFIGMAPS) == []
+
+
+async def test_apply_with_replace_may_use_the_quota_of_what_it_replaces(
+    client: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (old,) = await apply_all(client, Manifests((), (framework("a"),), ()), replaces=False)
+    create = KubeClient.create
+
+    async def create_within_quota(self: KubeClient, *args: Any, **options: Any) -> Object:
+        listed = await self.list(FRAMEWORKS, "default")
+        if listed["items"]:
+            raise build_api_error(
+                403, b'{"message": "exceeded quota: one"}', method="POST", path="/apis"
+            )
+        return await create(self, *args, **options)
+
+    monkeypatch.setattr(KubeClient, "create", create_within_quota)
+    (new,) = await apply_all(client, Manifests((), (framework("a"),), ()), replaces=True)
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
 
 
 async def test_apply_that_the_server_refuses_changes_everything_back(client: KubeClient) -> None:

@@ -3,10 +3,13 @@
 import fcntl
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -413,15 +416,56 @@ def test_output_without_room_is_told_in_one_line(command: str) -> None:
     assert all(line.startswith("warning: ") for line in warnings)
 
 
+@contextmanager
+def claimed(directory: Path) -> Iterator[None]:
+    """Hold a directory as a local cluster does."""
+    claim = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(claim)
+
+
 @pytest.mark.parametrize(("command", "code"), [("status", 0), ("down", 1)])
 def test_local_command_in_the_directory_of_a_run_says_what_runs_there(
     home: Path, command: str, code: int
 ) -> None:
-    claim = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(claim, fcntl.LOCK_EX)
+    (home / "kubeconfig").touch()
+    with claimed(home):
         result = call("local", command, "--directory", str(home))
-    finally:
-        os.close(claim)
     assert result.exit_code == code
     assert f"`framework run --local` runs in {home}" in result.output
+
+
+def test_local_down_waits_for_the_pods_too(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `local up` right after it would find the directory taken."""
+    state = {"pid": 1, "server": "", "kubeconfig": "", "directory": str(home), "started_at": ""}
+    (home / "state.json").write_text(json.dumps(state))
+    has_ended = threading.Event()
+    cluster = ExitStack()
+    lock = cluster.enter_context((home / "lock").open("wb"))
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+    def end() -> None:
+        has_ended.set()
+        cluster.close()
+
+    def kill(pid: int, number: int) -> None:
+        assert (pid, number) == (1, signal.SIGTERM)
+        (home / "state.json").unlink()
+        threading.Timer(0.2, end).start()
+
+    monkeypatch.setattr("cli.local.os.kill", kill)
+    cluster.enter_context(claimed(home))
+    result = call("local", "down", "--directory", str(home))
+    assert result.output == "stopped\n"
+    assert has_ended.is_set()
+
+
+def test_local_status_of_a_cluster_without_a_server_yet_is_no_success(home: Path) -> None:
+    """Scripts wait by it until there is one to work with."""
+    with claimed(home):
+        result = call("local", "status", "--directory", str(home))
+    assert result.exit_code == ExitCode.FAILED
+    assert "KUBECONFIG" not in result.output

@@ -231,6 +231,13 @@ def test_load_manifests_goes_through_a_list_as_kubectl_prints_it(
     assert [manifest.name for manifest in manifests.frameworks] == ["gang", "other"]
 
 
+def test_load_manifests_goes_through_a_list_in_a_list(load: Load) -> None:
+    inner = {"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(FRAMEWORK)]}
+    manifests = load(json.dumps({"apiVersion": "v1", "kind": "List", "items": [inner]}))
+    (manifest,) = manifests.frameworks
+    assert manifest.source == "0.yaml: items[0]: items[0]"
+
+
 def test_load_manifests_with_a_fault_in_a_list_names_its_item(load: Load) -> None:
     items = [yaml.safe_load(CONFIGMAP), {**yaml.safe_load(FRAMEWORK), "spec": []}]
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})

@@ -117,6 +117,7 @@ def find_processes(marker: str) -> list[int]:
     return found
 
 
+@pytest.mark.usefixtures("hangup_by_default")
 @pytest.mark.parametrize(
     ("number", "code"),
     [

@@ -67,6 +67,10 @@ async def test_status_that_was_just_added_is_waited_for() -> None:
     await check(Server(("frameworks",), ("frameworks",), GOOD), 60)
 
 
+async def test_status_is_waited_for_after_the_crd_was_long_missing() -> None:
+    await check(Server(*[error(404)] * 60, ("frameworks",), ("frameworks",), GOOD), 60)
+
+
 async def test_missing_crd_is_waited_for_then_refused() -> None:
     await check(Server(error(404), (), GOOD))
     started = asyncio.get_running_loop().time()

@@ -6,7 +6,7 @@ import pytest
 
 from framework.api.types import FrameworkStatus
 from framework.kube.resources import PODS
-from tests.support.builders import build_role_wire
+from tests.support.builders import NAMESPACE, build_role_wire
 from tests.support.shell import Shell, refuse
 
 pytestmark = pytest.mark.looptime
@@ -54,6 +54,22 @@ async def test_a_few_retries_are_made_at_once() -> None:
     await shell.run(5)
     assert count_retries(shell) == 15
     assert get_status(shell).attempt_status.completion_status is not None
+
+
+async def test_row_of_refusals_ends_when_a_pod_is_taken() -> None:
+    """One refusal of its successor is the first again, and nothing to be patient for."""
+    shell = open_refusing(-1)
+    await shell.run(120)
+    shell.network.script.clear()
+    while not shell.names(PODS):
+        await shell.run(1)
+    shell.network.expect("create", PODS, refuse(422))
+    shell.storage.delete(shell.type(PODS), NAMESPACE, POD)
+    shell.show()
+    before = count_retries(shell)
+    await shell.run(2)
+    assert count_retries(shell) == before + 2
+    assert shell.names(PODS) == [POD]
 
 
 async def test_pod_that_is_taken_in_the_end_is_created_within_half_a_minute() -> None:

@@ -55,7 +55,7 @@ def run_suites(
     settle_seconds: float | None,
 ) -> int:
     """Play the suites; give 0 if everything ended as the original's did."""
-    to_server = [access.url, "--token", access.token]
+    to_server = [access.url, f"--token={access.token}"]
     commands = [[str(folder / "run.py"), *to_server, *names]]
     if not names and (folder / "fuzz.py").is_file():
         replay = [str(folder / "fuzz.py"), "replay", *to_server, "--dir", str(folder / "fuzz")]

@@ -79,6 +79,13 @@ async def test_cluster_answers_kubectl_with_the_kubeconfig_it_writes(tmp_path: P
     assert b"namespace/default" in output
 
 
+def test_token_may_follow_an_option_of_a_command(tmp_path: Path) -> None:
+    """`--token -x...` is an option without its value, for most programs."""
+    tokens = [build(tmp_path).kube_config.token or "" for _ in range(50)]
+    assert all(token.isalnum() for token in tokens)
+    assert len(set(tokens)) == 50
+
+
 async def test_cluster_without_the_token_refuses(tmp_path: Path) -> None:
     async with build(tmp_path) as cluster:
         config = load_kube_config(cluster.kube_config.server, None, {"HOME": str(tmp_path)})

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import pytest
 
 from framework.agent.clock import AgentClock
+from rendezvous import signalling
 from rendezvous.children import Children, StartError
 from rendezvous.diff import Diff, compute_diff
 from rendezvous.longpoll import Changes, serve
@@ -233,14 +234,16 @@ def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) 
     assert log.lines == [f"warning: SIGUSR1: there is no process {script.name}"]
 
 
+@pytest.mark.usefixtures("hangup_by_default")
 def test_signal_waits_until_the_process_has_a_handler(tmp_path: Path, log: Log) -> None:
     script = tmp_path / "train_that_starts_slowly.py"
     script.write_text(
-        "import signal, sys\n"
+        "import signal, sys, time\n"
         "print('up', flush=True)\n"
         "sys.stdin.readline()\n"
         "signal.signal(signal.SIGHUP, lambda *_: sys.exit(9))\n"
-        "signal.pause()\n"
+        "while True:\n"
+        "    time.sleep(0.01)  # pause would miss a signal that has just come\n"
     )
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, str(script)], stdin=pipe, stdout=pipe) as child:
@@ -258,13 +261,44 @@ def test_signal_waits_until_the_process_has_a_handler(tmp_path: Path, log: Log) 
     assert "no handler" in log.lines[0]
 
 
-def test_signal_waits_for_nobody_who_has_ended(log: Log) -> None:
+@pytest.mark.parametrize("is_reaped", [True, False])
+def test_signal_waits_for_nobody_who_has_ended(log: Log, *, is_reaped: bool) -> None:
     sent: list[int] = []
+    before = set(threading.enumerate())
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        signaller = Signaller(signal.SIGUSR2, sent.append, log, AgentClock())
-        signaller.signal(child.pid)
-    signaller.join(10)
+        Signaller(signal.SIGUSR2, sent.append, log, AgentClock()).signal(child.pid)
+        (waiting,) = set(threading.enumerate()) - before
+        child.kill()
+        if is_reaped:
+            child.wait()
+        waiting.join(10)
+        assert not waiting.is_alive()
     assert sent == []
+
+
+def test_signal_waits_for_each_of_two_processes_with_one_id(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first has just ended; the second must not miss what it was told."""
+    births, ready, gate = [b"1"], set[bytes](), threading.Event()
+    sent: list[int] = []
+    monkeypatch.setattr(signalling, "_read_birth", lambda _: births[0])
+    monkeypatch.setattr(signalling, "is_ready", lambda *_: births[0] in ready)
+
+    class Clock(AgentClock):
+        def sleep(self, seconds: float) -> None:
+            gate.wait(200 * seconds)
+
+    signaller = Signaller(signal.SIGUSR2, sent.append, log, Clock())
+    before = set(threading.enumerate())
+    signaller.signal(7)
+    births[0] = b"2"
+    signaller.signal(7)
+    ready.add(b"2")
+    gate.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+    assert sent == [7]
 
 
 def test_children_keep_codes_from_whoever_reaps(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_lint_restart_policy_misspelt_offers_the_word_that_stands_there() -> Non
     assert found.fix.startswith("write `restartPolicy: Never` for `restartpolicy`; ")
 
 
-@pytest.mark.parametrize("quantity", ["16GB", "two", "1 Gi", True, [1], "", "8g", "1.5.2"])
+@pytest.mark.parametrize("quantity", ["16GB", "two", "1 Gi", True, [1], "", "8g", "16K", "1.5.2"])
 def test_lint_quantity_that_the_api_server_refuses_is_found(quantity: Any) -> None:
     framework = build()
     get_spec([framework])["containers"][0]["resources"] = {"limits": {"memory": quantity}}

@@ -1,5 +1,6 @@
 """The four conditions: what a user asks a Framework first."""
 
+import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -166,6 +167,42 @@ def test_pod_refused_attempt_after_attempt_blocks(
     )
     assert (told["Blocked"].status == "True") is is_blocked
     assert (told["Blocked"].reason == "CreationRefused") is is_blocked
+
+
+def test_failures_of_what_is_over_cost_no_walk_through_all_tasks_each() -> None:
+    """Ten thousand of them on as many Tasks would keep the controller busy for seconds a pass."""
+    number = 1500
+    end = complete_task(POD_CREATION_PERMANENT_ERROR, "bad")
+    tasks = tuple(
+        replace(
+            build_task(TaskState.COMPLETED, index=index),
+            attempt_status=replace(
+                build_task_attempt(pod_uid=None, completion_status=end, completion_time=AT),
+                pod_name=f"gang-worker-{index}",
+            ),
+            completion_time=AT,
+        )
+        for index in range(number)
+    )
+    failures = {
+        replace(CREATE_POD, name=task.attempt_status.pod_name, identity="past/0"): build_failure(
+            422, "bad", count=3, row=20, failed_at=NOW
+        )
+        for task in tasks
+    }
+    role = build_role(number=number)
+    status = build_status(build_role_status(tasks=tasks))
+    spec = build_spec(role)
+
+    def measure(**fields: Any) -> float:
+        started = time.process_time()
+        told = conditions(spec=spec, status=status, pods=[], **fields)
+        assert told["Blocked"].reason == "NotBlocked"
+        return time.process_time() - started
+
+    usual = measure()
+    # It is some 1.2 times; this only catches quadratics.
+    assert measure(failures=failures) < 4 * usual + 0.1
 
 
 @pytest.mark.parametrize("owners", [{}, {"ownerReferences": []}], ids=["ours", "a_strangers"])
