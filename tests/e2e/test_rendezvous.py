@@ -301,12 +301,22 @@ async def test_settings_are_read_from_annotations_of_the_pod(
     assert "frameworkbarrier.io/sluts: there is no such setting" in log
 
 
-def find_agent(pod: str) -> int:
-    """Find the agent's process of a Pod."""
-    (pid,) = [
-        pid for pid, command in find_processes(f"FC_POD_NAME={pod}\0") if "rendezvous" in command
-    ]
-    return pid
+def find_agent(world: GangCluster, pod: str) -> int:
+    """Find the agent's process of a Pod: other tests that run now have Pods of the same name."""
+    (uid,) = world.list_pods()[pod]
+    marker = f"{constants.POD_UID}={uid}\0"
+    found = [pid for pid, command in find_processes(marker) if "rendezvous" in command]
+    # A command that it starts looks like itself for a moment.
+    (agent,) = [pid for pid in found if read_parent(pid) not in {None, *found}]
+    return agent
+
+
+def read_parent(pid: int) -> int | None:
+    """Read the parent's id; None if the process has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 async def test_drain_waits_for_the_checkpoint_of_the_one_that_leaves(
@@ -343,7 +353,7 @@ async def test_drain_without_an_answer_ends_at_its_deadline_and_tells_who(
     await world.create(build_gang(build_watched_role(3, is_native=True)))
     await wait_for_scale(world, 3)
     await wait_until_acknowledged(world, *range(3))
-    silent = find_agent("gang-worker-0")
+    silent = find_agent(world, "gang-worker-0")
     os.kill(silent, signal.SIGSTOP)
     try:
         started = time.monotonic()
