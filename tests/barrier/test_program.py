@@ -151,7 +151,7 @@ def test_barrier_original_controller_passes_by_framework(server: ApiServer, star
 
 def test_barrier_all_forbidden_names_both_rules(server: ApiServer, start: Starter) -> None:
     server.forbidden = {"configmaps", "frameworks"}
-    barrier = start()
+    barrier = start(BARRIER_CHECK_INTERVAL_SEC="5")
     barrier.wait_for_line("every source is denied")
     assert "--resource=configmaps --resource-name=f-attempt" in barrier.text
     assert "--resource=frameworks.frameworkcontroller.microsoft.com" in barrier.text
