@@ -10,11 +10,9 @@ from typing import Any
 
 from framework.api import constants
 from framework.api.naming import TaskKey
-from framework.api.pods import PodPhase, explain_waiting, parse_pod
+from framework.api.pods import ORDINARY_WAITS, PodPhase, explain_waiting, parse_pod
 from framework.kube.resources import Object
 
-# What every container goes through.
-_ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
 _CREATIONS = frozenset({constants.NAME_TAKEN_REASON, constants.CREATION_REFUSED_REASON})
 _POD_NAME = re.compile(r'pods "[^"]*" (?:is forbidden: )?')
 # Kubernetes' own default.
@@ -90,7 +88,7 @@ def explain_pod(pod: Object, gang: str, warning: str | None) -> str:
     if view.phase is not PodPhase.PENDING:
         # The Task's state is about to say so.
         return ""
-    has_trouble = any(c.waiting and c.waiting[0] not in _ORDINARY_WAITS for c in view.containers)
+    has_trouble = any(c.waiting and c.waiting[0] not in ORDINARY_WAITS for c in view.containers)
     text = explain_waiting(view) if has_trouble or not view.pod_ip else "its containers start"
     return f"{text}; {warning}" if warning and warning not in text else text
 
@@ -121,7 +119,7 @@ def explain_restarts(pod: Object, *, counts: bool) -> str:
     text = f"{name} restarts"
     if counts:
         waiting = ((status.get("state") or {}).get("waiting") or {}).get("reason")
-        shown = [] if not waiting or waiting in _ORDINARY_WAITS else [str(waiting)]
+        shown = [] if not waiting or waiting in ORDINARY_WAITS else [str(waiting)]
         shown.append(f"{restarts} restart{'s' * (restarts != 1)}")
         text = f"{name}: {', '.join(shown)}"
     code = status["lastState"]["terminated"].get("exitCode")

@@ -12,6 +12,7 @@ import threading
 from typing import IO, Dict, List, Mapping, Optional, Set
 
 from framework.agent.clock import AgentClock
+from rendezvous.processes import read_stat
 
 _FIRST_LOOK_SECONDS = 0.001
 _LOOK_SECONDS = 0.05
@@ -151,12 +152,10 @@ def _list_children() -> List[int]:
     """List the own children that run."""
     found = []
     for name in os.listdir("/proc"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
+        with contextlib.suppress(ValueError):
             if not name.isdigit():
                 continue
-            with open(f"/proc/{name}/stat", "rb") as file:
-                # The name is in parentheses and may hold anything.
-                state, parent = file.read(4096).rpartition(b")")[2].split()[:2]
+            state, parent = read_stat(int(name))[:2]
             if int(parent) == os.getpid() and state not in {b"Z", b"X"}:
                 found.append(int(name))
     return found

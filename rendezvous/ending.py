@@ -16,6 +16,7 @@ from framework.agent.permission import Permission
 from framework.agent.watch import ObjectWatch
 from framework.api import constants, images
 from rendezvous.notify import find_processes, list_processes
+from rendezvous.processes import read_stat
 from rendezvous.settings import (
     END_AUTO,
     END_NATIVE,
@@ -122,10 +123,8 @@ class SharedEnding(Ending):
 
     def _read_parent(self, pid: int) -> int:
         try:
-            with open(f"{self._proc}/{pid}/stat", "rb") as file:
-                # The name is in parentheses and may hold anything.
-                return int(file.read(4096).rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
+            return int(read_stat(pid, self._proc)[1])
+        except (ValueError, IndexError):
             return 0
 
 

@@ -10,6 +10,7 @@ import threading
 from typing import Callable, Set, Tuple
 
 from framework.agent.clock import AgentClock
+from rendezvous.processes import read_stat
 from rendezvous.report import Reporter
 
 _LOOK_SECONDS = 0.05
@@ -76,8 +77,7 @@ def _is_mask(line: bytes) -> bool:
 
 def _read_birth(pid: int) -> bytes:
     """Read when a process was started; b"" if there is none, or one that has ended."""
-    # The name is in parentheses and may hold anything.
-    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    fields = read_stat(pid)
     is_running = len(fields) > _BIRTH_FIELD and fields[0] not in {b"Z", b"X"}
     return fields[_BIRTH_FIELD] if is_running else b""
 

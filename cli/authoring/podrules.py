@@ -5,7 +5,6 @@ refusal comes late and in a status; most of what stands here is YAML that reads 
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
@@ -13,12 +12,13 @@ from cli.authoring.findings import Finding, error, warning
 from cli.templates import ContainerTemplate, RoleTemplate, is_open
 from framework.api import constants
 from framework.kube.resources import Object
+from localcluster.apiserver.model.quantities import parse_quantity
+from localcluster.kubelet.restarts import RestartPolicy
 
 _REFUSED = "the API server refuses the Pod"
 _QUOTES = "put it into quotes"
-_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_RESTART_POLICIES = tuple(RestartPolicy)
 _NOTHING = (None, "")  # Kubernetes puts the default there.
-_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?")
 _COUNTS = ("minFailedTaskCount", "minSucceededTaskCount")
 
 
@@ -122,8 +122,16 @@ def _find_no_quantities(container: ContainerTemplate) -> Iterator[Finding]:
 
 def _is_quantity(value: object) -> bool:
     if isinstance(value, str):
-        return is_open(value) or _QUANTITY.fullmatch(value.strip()) is not None
+        return is_open(value) or _reads_as_quantity(value.strip())
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _reads_as_quantity(text: str) -> bool:
+    try:
+        parse_quantity(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _find_no_texts(words: object, path: str) -> Iterator[Finding]:

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
-from controller.core.actions import DeleteObject, GetObject, ObjectKind, Verb, identify_attempt
+from controller.core.actions import (
+    ActionKey,
+    DeleteObject,
+    GetObject,
+    ObjectKind,
+    Verb,
+    identify_attempt,
+)
 from controller.core.draft import Draft, RoleDraft
 from controller.core.settings import CONFIRMATION_SECONDS
 from framework.api import constants, naming
@@ -25,6 +32,12 @@ def identify_configmap(draft: Draft) -> str:
 def identify_pod(task: TaskStatus) -> str:
     """Build what the Pod of a Task's current attempt says to be."""
     return identify_attempt(task.instance_uid, task.attempt_status.id)
+
+
+def key_creation(task: TaskStatus) -> ActionKey:
+    """Name the creation of the Pod of a Task's current attempt."""
+    name = task.attempt_status.pod_name
+    return ActionKey(Verb.CREATE, ObjectKind.POD, name, identify_pod(task))
 
 
 def find_configmap(draft: Draft) -> ConfigMapView | None:

@@ -6,8 +6,7 @@ event. Source: DESIGN, "The roster".
 
 from datetime import UTC, datetime, timedelta
 
-from controller.core.actions import ActionKey, ObjectKind, Verb
-from controller.core.claims import identify_pod
+from controller.core.claims import key_creation
 from controller.core.draft import Draft
 from controller.core.settings import PROGRESS_LADDER_SECONDS, PROGRESS_PERIOD_SECONDS
 from framework.api.constants import POD_NOT_CREATED, PROGRESS_MAX_MISSING
@@ -62,9 +61,7 @@ def explain_missing(draft: Draft, task: TaskStatus) -> str | None:
 
 
 def _explain_without_pod(draft: Draft, task: TaskStatus) -> str:
-    name = task.attempt_status.pod_name
-    key = ActionKey(Verb.CREATE, ObjectKind.POD, name, identify_pod(task))
-    failure = draft.snapshot.failures.get(key)
+    failure = draft.snapshot.failures.get(key_creation(task))
     if failure is not None:
         return f"Pod cannot be created: {failure.message}"
     if task.state is TaskState.ATTEMPT_COMPLETED:

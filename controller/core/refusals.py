@@ -8,7 +8,7 @@ when one Pod of a role was refused, no more are asked for. Source: FRAMEWORK, "C
 """
 
 from controller.core import claims
-from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.actions import ObjectKind, Verb
 from controller.core.decision import EventType
 from controller.core.draft import Draft, Refusals, RoleDraft
 from framework.api import naming
@@ -29,7 +29,7 @@ def find_refusal(draft: Draft, task: TaskStatus) -> TaskAttemptCompletionStatus 
     refused = _classify(draft)
     if not refused or task.state is not TaskState.ATTEMPT_CREATION_PENDING:
         return None
-    return refused.get(_key(task))
+    return refused.get(claims.key_creation(task))
 
 
 def tell_refusal(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
@@ -38,7 +38,7 @@ def tell_refusal(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
         e.reason == FAILED_CREATE and e.message.startswith(f"{role.name}/") for e in draft.events
     ):
         return
-    why = draft.snapshot.failures[_key(task)].message
+    why = draft.snapshot.failures[claims.key_creation(task)].message
     text = f"{role.name}/{task.index}: its Pod cannot be created: {why}"
     draft.tell(EventType.WARNING, FAILED_CREATE, text)
 
@@ -64,11 +64,6 @@ def is_role_answered(draft: Draft, role: RoleDraft) -> bool:
         if is_refused and not draft.is_gone(ObjectKind.POD, name, None):
             return False
     return True
-
-
-def _key(task: TaskStatus) -> ActionKey:
-    name = task.attempt_status.pod_name
-    return ActionKey(Verb.CREATE, ObjectKind.POD, name, claims.identify_pod(task))
 
 
 def _classify(draft: Draft) -> Refusals:

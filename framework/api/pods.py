@@ -187,7 +187,7 @@ def explain_waiting(pod: PodView) -> str:
         reason, message = pod.unscheduled
         return f"{reason}: {message}" if message else reason
     for container in pod.containers:
-        if container.waiting is not None and container.waiting[0] not in _ORDINARY_WAITS:
+        if container.waiting is not None and container.waiting[0] not in ORDINARY_WAITS:
             reason, message = container.waiting
             return f"{reason}: {message}" if message else f"{reason} (container {container.name})"
     if not pod.node_name:
@@ -197,7 +197,7 @@ def explain_waiting(pod: PodView) -> str:
 
 _DEFAULT_SCHEDULER = "default-scheduler"
 # What every Pod goes through: says nothing about a fault.
-_ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
+ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
 
 
 def _extract_container(container: ContainerView) -> ContainerCompletionStatus:
