@@ -58,7 +58,7 @@ test: $(STAMP) ## unit, property and local-cluster tests (no real API server)
 .PHONY: test-kube
 test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-controller-manager
 	@$(TIMED) $(BIN)/python -m tests.support.controlplane run -- \
-		$(PYTEST) -m kube tests/kube tests/contract $(ARGS)
+		$(PYTEST) -m kube tests/kube tests/contract tests/security $(ARGS)
 
 # The small ones by default, about 1 GB; `python -m tests.consumers.install` lists all, with sizes.
 STACKS ?= dotenv horovod jax openmpi5 mpich5

@@ -42,6 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(folder)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(KIND_TIMEOUT_SECONDS[folder]))
+        elif item.get_closest_marker("kube") and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(KIND_TIMEOUT_SECONDS["kube"]))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,61 @@
+"""Fixtures of a real API server, each test in a namespace of its own.
+
+The ``conftest.py`` of a folder whose tests need one imports them: tests/kube, tests/security.
+Without the programs the tests are skipped.
+"""
+
+import itertools
+import os
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.config import KubeConfig
+from tests.support.controlplane import Access, open_control_plane
+from tests.support.frameworkcrd import install_crd, wait_ready
+from tests.support.jsonhttp import JsonHttp
+from tests.support.kubebinaries import MissingPrerequisiteError
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[Access]:
+    try:
+        with open_control_plane(os.environ, build=False) as access:
+            yield access
+    except MissingPrerequisiteError as e:
+        pytest.skip(str(e))
+
+
+@pytest.fixture(scope="session")
+def http(control_plane: Access) -> JsonHttp:
+    return control_plane.open_http()
+
+
+@pytest.fixture(scope="session")
+def framework_crd(http: JsonHttp) -> None:
+    """The Framework CRD, served."""
+    install_crd(http)
+
+
+@pytest.fixture
+def namespace(http: JsonHttp) -> Iterator[str]:
+    """An empty namespace whose ServiceAccount is there, so that Pods can be created."""
+    name = f"test-{os.getpid()}-{next(_numbers)}"
+    status, answer = http.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    assert status == 201, answer
+    wait_ready(http, f"/api/v1/namespaces/{name}/serviceaccounts/default")
+    yield name
+    http.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+async def kube(control_plane: Access) -> AsyncIterator[KubeClient]:
+    config = KubeConfig(
+        server=control_plane.url, token=control_plane.token, ca_file=control_plane.ca_file
+    )
+    async with KubeClient(config, user_agent="tests-kube", clock=SystemClock()) as client:
+        yield client
