@@ -1,15 +1,17 @@
 """The own Pod's annotations, as the kubelet writes them into a downward API volume.
 
-Called by ``app`` at its start: settings may be given as annotations, which takes no right on Pods.
-A line is ``key="value"``, the value quoted as Go quotes strings. What an annotation means is
-decided in ``settings`` and ``options``.
+Called by ``app`` at its start: some settings may be given as annotations, which takes no right on
+Pods. A line is ``key="value"``, the value quoted as Go quotes strings. Which settings those are is
+listed in ``options.BY_ANNOTATION``; what they mean is decided in ``settings`` and ``options``.
 """
 
 import os
 import re
-from typing import Dict, Iterable, List, Mapping
+from typing import Dict, Iterable, Iterator, List, Mapping, Union
 
 from framework.api import constants
+from rendezvous.options import BY_ANNOTATION, Option
+from rendezvous.settings import Setting
 
 FILE_ENV = "FB_ANNOTATIONS_FILE"
 DEFAULT_FILE = "/etc/podinfo/annotations"
@@ -53,6 +55,18 @@ def list_unknown(annotations: Mapping[str, str], known: Iterable[str]) -> List[s
         for name in annotations
         if name.startswith(constants.ANNOTATION_PREFIX) and name not in ours
     )
+
+
+def list_refused(
+    annotations: Mapping[str, str], settings: Iterable[Union[Option, Setting]]
+) -> Iterator[str]:
+    """Walk the annotations that are ignored because only the Pod's spec may give the setting."""
+    for setting in settings:
+        if setting.annotation in annotations and setting.word not in BY_ANNOTATION:
+            yield (
+                f"annotation {setting.annotation} is ignored: it is no setting that an annotation "
+                f"may give; set {setting.env_name} in the env of the agent's container"
+            )
 
 
 def _unquote(match: "re.Match[str]") -> str:

@@ -22,7 +22,7 @@ from framework.version import VERSION
 from rendezvous.acknowledge import Acknowledger
 from rendezvous.addresses import join_port
 from rendezvous.agent import Agent, Setup
-from rendezvous.annotations import list_unknown, read_annotations
+from rendezvous.annotations import list_refused, list_unknown, read_annotations
 from rendezvous.children import Children
 from rendezvous.ending import Ending, EndingChoice, EndingError
 from rendezvous.following import Follower
@@ -34,7 +34,7 @@ from rendezvous.notify import (
     SignalNotifier,
     find_processes,
 )
-from rendezvous.options import OPTIONS, Options, OptionsError, Problem, parse_options
+from rendezvous.options import BY_ANNOTATION, OPTIONS, Options, OptionsError, Problem, parse_options
 from rendezvous.plugins import load_plugins
 from rendezvous.refusal import RefusedError
 from rendezvous.report import Reporter
@@ -54,10 +54,10 @@ usage: framework-rendezvous COMMAND [FLAGS]
   run -- CMD...  the same round a command: wait, start it, forward signals, exit with its code
   install        put the agent for images without it into the volume
 
-Every flag may also be given as the variable beside it, or as the Pod's annotation
-frameworkbarrier.io/FLAG where its annotations are mounted at /etc/podinfo/annotations. What is
-followed, and by whom, comes from the variables FC_* that the controller sets in every container
-of its Pods.
+Every flag may also be given as the variable beside it. Those marked * may also be given as the
+Pod's annotation frameworkbarrier.io/FLAG, where its annotations are mounted at
+/etc/podinfo/annotations. What is followed, and by whom, comes from the variables FC_* that the
+controller sets in every container of its Pods.
 """
 _EXITS = """
 exit codes: 0; 201 gang not complete in time; 210 permanent (bad settings, missing rights, what is
@@ -269,6 +269,8 @@ class Program:
         known = [setting.annotation for setting in (*OPTIONS, *SETTINGS)]
         for name in list_unknown(annotations, known):
             self._reporter.say(f"annotation {name}: there is no such setting", "warning")
+        for line in list_refused(annotations, (*OPTIONS, *SETTINGS)):
+            self._reporter.say(line, "warning")
         for line in list_misspelt(env, [setting.env_name for setting in (*OPTIONS, *SETTINGS)]):
             self._reporter.say(line, "warning")
         options, settings, target = self._parse(env, flags, annotations, directory)
@@ -372,7 +374,8 @@ def render_help() -> str:
         lines.append(title)
         for setting in settings:
             default = f" [{setting.default}]" if setting.default else ""
-            lines.append(f"  {setting.flag}, {setting.env_name}: {setting.form}{default}")
+            mark = "*" if setting.word in BY_ANNOTATION else " "
+            lines.append(f"{mark} {setting.flag}, {setting.env_name}: {setting.form}{default}")
             lines.append(f"      {setting.summary}")
         lines.append("")
     return "\n".join(lines).rstrip("\n") + "\n" + _EXITS

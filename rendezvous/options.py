@@ -1,7 +1,8 @@
 """Settings of the renderers: each defined once, from flag, env or annotation. Pure.
 
-Called by the programs at their start. Precedence: flag, env, annotation of the Pod, default. All
-bad values are reported together, each with the name it was given by and the remedy.
+Called by the programs at their start. Precedence: flag, env, annotation of the Pod (only for the
+names in ``BY_ANNOTATION``), default. All bad values are reported together, each with the name it
+was given by and the remedy.
 """
 
 import re
@@ -14,6 +15,42 @@ from rendezvous.values import RolePort
 
 _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://")
 _ROLE_PORT_ENV = re.compile(r"FB_([A-Z0-9]{1,63})_PORT\Z")
+
+# The settings that an annotation of the Pod may give, also those of ``settings``. Clients that may
+# not create Pods may still write annotations. So none of these chooses what is executed or
+# signalled, a path, or a host that is connected to.
+BY_ANNOTATION = frozenset(
+    [
+        "acknowledge",
+        "container-name",
+        "debounce-sec",
+        "notify-command-timeout-sec",
+        "on-change",
+        "reach",
+        "reach-timeout-sec",
+        "sidecar-end",
+        "stop-grace-sec",
+        "timeout-sec",
+        "coordinator",
+        "formats",
+        "host-style",
+        "ip-family",
+        "jax-coordinator-port",
+        "ports",
+        "roles",
+        "slots",
+        "tf-environment",
+        "tf-master-type",
+        "tf-mode",
+        "tf-rpc-layer",
+        "torch-master-port",
+        "torch-max-restarts",
+        "torch-mode",
+        "torch-nodes",
+        "torch-nproc",
+        "torch-rdzv-port",
+    ]
+)
 
 
 class Options(NamedTuple):
@@ -60,7 +97,7 @@ class Option(NamedTuple):
     @property
     def flag(self) -> str:
         """The flag of the command line."""
-        return "--" + self.name.replace("_", "-")
+        return "--" + self.word
 
     @property
     def env_name(self) -> str:
@@ -70,7 +107,12 @@ class Option(NamedTuple):
     @property
     def annotation(self) -> str:
         """The annotation of the Pod."""
-        return constants.ANNOTATION_PREFIX + self.name.replace("_", "-")
+        return constants.ANNOTATION_PREFIX + self.word
+
+    @property
+    def word(self) -> str:
+        """The name in flags and annotations."""
+        return self.name.replace("_", "-")
 
 
 class Problem(NamedTuple):
@@ -187,7 +229,7 @@ def _find_text(
         return option.flag, flags[option.name]
     if env.get(option.env_name):
         return option.env_name, env[option.env_name]
-    if option.annotation in annotations:
+    if option.word in BY_ANNOTATION and option.annotation in annotations:
         return option.annotation, annotations[option.annotation]
     return option.env_name, option.default
 

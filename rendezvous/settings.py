@@ -1,8 +1,8 @@
 """How the agent behaves: what it waits for, whom it tells, how it ends. Pure.
 
 Called by ``app`` at its start. What is rendered, and how, is ``options``'. Same precedence: flag,
-env, annotation, default; all bad values are reported together. ``SETTINGS`` is what ``--help``
-shows.
+env, annotation (only for the names in ``BY_ANNOTATION``), default; all bad values are reported
+together. ``SETTINGS`` is what ``--help`` shows.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 from framework.api import constants
 from framework.api.naming import build_configmap_name, is_framework_name
 from rendezvous.membership import Identity, parse_identity
-from rendezvous.options import OptionsError, Problem
+from rendezvous.options import BY_ANNOTATION, OptionsError, Problem
 from rendezvous.quoting import is_printable
 from rendezvous.refusal import MembershipError
 from rendezvous.values import RolePort, parse_ports
@@ -210,7 +210,7 @@ def parse_settings(
         name, text = setting.env_name, env.get(setting.env_name) or ""
         if setting.name in flags:
             name, text = setting.flag, flags[setting.name]
-        elif not text and setting.annotation in annotations:
+        elif not text and setting.word in BY_ANNOTATION and setting.annotation in annotations:
             name, text = setting.annotation, annotations[setting.annotation]
         elif not text:
             text = setting.default

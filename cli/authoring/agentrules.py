@@ -26,7 +26,7 @@ from cli.templates import (
 from framework.api import constants, images
 from framework.kube.resources import Object
 from rendezvous.app import INSTALL, RENDER, RUN, WATCH
-from rendezvous.options import OPTIONS
+from rendezvous.options import BY_ANNOTATION, OPTIONS
 from rendezvous.registry import BUILT_IN
 from rendezvous.settings import SETTINGS
 from rendezvous.strays import list_misspelt, list_named_roles
@@ -265,7 +265,7 @@ def _is_given(role: RoleTemplate, agent: ContainerTemplate, call: Call, name: st
     return bool(
         name in call.flags
         or option.env_name in agent.get_env()
-        or option.annotation in role.annotations
+        or (option.word in BY_ANNOTATION and option.annotation in role.annotations)
         or agent.body.get("envFrom")
     )
 
