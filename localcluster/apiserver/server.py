@@ -16,13 +16,16 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from aiohttp import web
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
 
 from framework.clock import Clock
-from localcluster.apiserver.front.auth import BearerTokens
+from localcluster.apiserver.front.auth import OPEN_PATHS, BearerTokens
 from localcluster.apiserver.front.payloads import MAX_BODY_BYTES
 from localcluster.apiserver.front.pod_logs import PodLogSource
 from localcluster.apiserver.front.routes import Routes, status_answer
+from localcluster.apiserver.front.strangers import GuardedServer
 from localcluster.apiserver.front.watches import WatchStream
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.storage import Storage
@@ -30,6 +33,7 @@ from localcluster.apiserver.storage import Storage
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+_ACCEPTS_PER_TURN = 16
 _STOP_SECONDS = 1
 """How long requests in flight may take when the server stops."""
 
@@ -67,7 +71,8 @@ class ApiServer:
         self._tokens = BearerTokens(tokens)
         self._streams: set[WatchStream] = set()
         self._routes = Routes(storage, clock, self._streams, pod_logs)
-        self._runner: web.AppRunner | None = None
+        self._runner: web.ServerRunner | None = None
+        self._guard: GuardedServer | None = None
         self._collection: asyncio.Handle | None = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
@@ -76,29 +81,31 @@ class ApiServer:
         Raises:
             PortInUseError: Another program listens on ``port``.
         """
-        runner = await self._open_runner()
-        site = web.TCPSite(runner, host, port, backlog=_BACKLOG)
-        known = set(map(tuple, runner.addresses))
         try:
-            await site.start()
+            listener = socket.create_server((host, port), backlog=_BACKLOG)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise PortInUseError(host, port) from error
             raise
-        bound = next(address for address in runner.addresses if tuple(address) not in known)
-        return f"http://{host}:{bound[1]}"
+        await self.serve(listener)
+        return f"http://{host}:{listener.getsockname()[1]}"
 
     async def serve(self, listener: socket.socket) -> None:
         """Listen on a bound socket too, for example one of another network namespace."""
-        await web.SockSite(await self._open_runner(), listener, backlog=_BACKLOG).start()
+        runner = await self._open_runner()
+        # asyncio accepts as many connections in one turn of its loop as the backlog it is told.
+        await web.SockSite(runner, listener, backlog=_ACCEPTS_PER_TURN).start()
+        listener.listen(_BACKLOG)
 
-    async def _open_runner(self) -> web.AppRunner:
+    async def _open_runner(self) -> web.ServerRunner:
         if self._runner is None:
-            app = web.Application(client_max_size=MAX_BODY_BYTES)
-            app.router.add_route("*", "/{path:.*}", self._answer)
-            self._runner = web.AppRunner(
-                app, access_log=None, handler_cancellation=True, shutdown_timeout=_STOP_SECONDS
+            self._guard = GuardedServer(
+                self._answer,
+                request_factory=_build_request,
+                handler_cancellation=True,
+                access_log=None,
             )
+            self._runner = web.ServerRunner(self._guard, shutdown_timeout=_STOP_SECONDS)
             await self._runner.setup()
         return self._runner
 
@@ -128,6 +135,11 @@ class ApiServer:
         path = self._tokens.admit(request.rel_url.raw_path, authorization)
         if path is None:
             return status_answer(StatusError(401, "Unauthorized", "Unauthorized"))
+        if path not in OPEN_PATHS and self._guard is not None:
+            self._guard.admit(request.protocol)
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0
         logger.debug("request", extra={"method": request.method, "path": path})
         try:
             return await self._routes.answer(request, path)
@@ -142,3 +154,17 @@ class ApiServer:
     def _collect(self) -> None:
         self._collection = None
         self._storage.collect_garbage()
+
+
+def _build_request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: web.RequestHandler,
+    writer: AbstractStreamWriter,
+    task: "asyncio.Task[None]",
+) -> web.Request:
+    """Build the request that aiohttp has parsed; a larger body than allowed is refused."""
+    loop = asyncio.get_running_loop()
+    return web.Request(
+        message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES
+    )

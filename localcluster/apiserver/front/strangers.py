@@ -1,0 +1,57 @@
+"""Bounds the connections of clients that have shown no token yet.
+
+Used by ``server``. Every user of this machine reaches a loopback port, so a connection without an
+admitted request is closed at a deadline, and there are only a few of them; of too many the oldest
+is closed. A connection whose token was good has no bound: watches are long.
+"""
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from framework.connectionlimit import ConnectionTable, limit_by_descriptors, name_source
+
+STRANGER_SECONDS = 10.0
+_MOST_STRANGERS = 256
+
+
+class GuardedServer(web.Server):
+    """aiohttp's server, with bounds for connections before their first admitted request."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take what aiohttp's server takes."""
+        super().__init__(*args, **kwargs)
+        self._strangers: ConnectionTable[web.RequestHandler] = ConnectionTable(
+            limit_by_descriptors(_MOST_STRANGERS)
+        )
+        self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Take a new connection, and close what there are too many of."""
+        super().connection_made(handler, transport)
+        address = (transport.get_extra_info("peername") or ("",))[0]
+        for evicted in self._strangers.add(handler, name_source(address)):
+            self._abort(evicted)
+        self._deadlines[handler] = asyncio.get_running_loop().call_later(
+            STRANGER_SECONDS, self._abort, handler
+        )
+
+    def connection_lost(
+        self, handler: web.RequestHandler, exc: BaseException | None = None
+    ) -> None:
+        """Forget a connection."""
+        self.admit(handler)
+        super().connection_lost(handler, exc)
+
+    def admit(self, handler: web.RequestHandler) -> None:
+        """Leave a connection alone from now on: its client has a token."""
+        self._strangers.remove(handler)
+        deadline = self._deadlines.pop(handler, None)
+        if deadline is not None:
+            deadline.cancel()
+
+    def _abort(self, handler: web.RequestHandler) -> None:
+        self.admit(handler)
+        if handler.transport is not None:
+            handler.transport.abort()

@@ -1,0 +1,40 @@
+"""A program with the controller's health endpoint, for attacks: ``python -m ... DESCRIPTORS``.
+
+It prints its port. Its readiness check opens files as requests to the API server would, and says
+"no descriptor left" when it cannot.
+"""
+
+import asyncio
+import os
+import resource
+import sys
+
+from controller.health import HealthServer
+from controller.metrics import Metrics
+
+WANTED_DESCRIPTORS = 64
+
+
+def find_unready() -> list[str]:
+    opened = []
+    try:
+        opened += [os.open(os.devnull, os.O_RDONLY) for _ in range(WANTED_DESCRIPTORS)]
+    except OSError:
+        return ["no descriptor left"]
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return []
+
+
+async def main() -> None:
+    server = HealthServer("127.0.0.1", 0, find_unready=find_unready, metrics=Metrics())
+    async with server:
+        print(server.port, flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    limit = int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    asyncio.run(main())
