@@ -28,7 +28,8 @@ from tests.support.controlplane import Access, open_control_plane
 from tests.support.deployed import ROLES, Deployed, apply_role
 from tests.support.frameworkcrd import install_crd
 from tests.support.frameworkserver import open_local_server, start_controller
-from tests.support.kubebinaries import BuildError, MissingPrerequisiteError
+from tests.support.kubebinaries import BuildError
+from tests.support.prerequisites import MissingPrerequisiteError, report_missing
 
 SUITE_SECONDS = 600
 # Where the suites play.
@@ -126,8 +127,7 @@ def main() -> int:
                 if code != 0:
                     print(f"end of the controller's log:\n{controller.tail()}", file=sys.stderr)
     except MissingPrerequisiteError as e:
-        print(f"SKIPPED: {e}")
-        return 0
+        return report_missing(e)
     except (BuildError, ChildError, subprocess.TimeoutExpired) as e:
         print(f"difftest: {e}", file=sys.stderr)
         return 1

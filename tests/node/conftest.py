@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.node.cluster import Cluster, open_cluster
+from tests.support.prerequisites import skip_test
 
 _numbers = itertools.count(1)
 # Looks at what all the others have done.
@@ -22,7 +23,7 @@ def cluster() -> Cluster:
     """The node, with controller, admission and network policies as docs/install.md says."""
     found = open_cluster(os.environ)
     if found is None:
-        pytest.skip("no node: run these tests with `make test-node`")
+        skip_test("no node: run these tests with `make test-node`")
     found.deploy()
     return found
 

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.support.prerequisites import skip_test
 
 CASES = int(os.environ.get("FRAMEWORKBARRIER_HOSTILE_CASES", "10000"))
 SHELLS = {"dash": ["dash"], "bash": ["bash"], "busybox": ["busybox", "sh"]}
@@ -105,7 +105,7 @@ def find_shell(name: str) -> list[str]:
     """Find a shell, or skip with what to install."""
     command = SHELLS[name]
     if shutil.which(command[0]) is None:
-        pytest.skip(f"{name} is not installed: apt-get install {name}")
+        skip_test(f"{name} is not installed: apt-get install {name}")
     return command
 
 

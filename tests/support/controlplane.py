@@ -30,13 +30,13 @@ from framework.kube.config import load_kube_config
 from tests.support.childprocess import ChildError, ChildProcess, find_free_ports
 from tests.support.frameworkcrd import install_crd, wait_ready
 from tests.support.jsonhttp import JsonHttp
-from tests.support.kubebinaries import (
-    Binaries,
-    BuildError,
-    MissingPrerequisiteError,
-    find_binaries,
-)
+from tests.support.kubebinaries import Binaries, BuildError, find_binaries
 from tests.support.kubepki import create_pki
+from tests.support.prerequisites import (
+    MissingPrerequisiteError,
+    install_programs,
+    report_missing,
+)
 
 SERVER_ENV = "FRAMEWORKBARRIER_KUBE_SERVER"
 TOKEN_ENV = "FRAMEWORKBARRIER_KUBE_TOKEN"
@@ -51,6 +51,8 @@ KUBECONFIG_ENV = "KUBECONFIG"
 
 DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 START_TRIES = 3
+# Program -> Debian package.
+PROGRAMS = {"openssl": "openssl"}
 SERVICE_RANGE = "10.96.0.0/16"
 # Without the one that puts a ConfigMap into each namespace: tests count what is there.
 CONTROLLERS = "garbage-collector-controller,namespace-controller,serviceaccount-controller"
@@ -333,13 +335,13 @@ def run(command: list[str]) -> int:
     """Run a command beside a control plane; give its exit code."""
     started = time.monotonic()
     try:
+        install_programs(PROGRAMS)
         with open_control_plane(os.environ, build=True) as access:
             elapsed = time.monotonic() - started
             print(f"control plane ready after {elapsed:.1f} s: {access.url}", flush=True)
             return run_to_end(command, {**os.environ, **access.to_env()})
     except MissingPrerequisiteError as e:
-        print(f"SKIPPED: {e}", flush=True)
-        return 0
+        return report_missing(e)
     except (BuildError, ChildError) as e:
         print(f"no control plane: {e}", file=sys.stderr)
         return 1

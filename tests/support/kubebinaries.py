@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.prerequisites import MissingPrerequisiteError
+
 KUBERNETES_VERSION = "1.34.4"
 ETCD_VERSION = "3.6.16"
 COREDNS_VERSION = "1.15.0"
@@ -31,10 +33,6 @@ KUBERNETES_COMMANDS = tuple(name for name in (*CONTROL_PLANE, *NODE) if name not
 ASSETS_ENV = "KUBEBUILDER_ASSETS"
 CACHE_ENV = "FRAMEWORKBARRIER_CACHE"
 BUILD_TIMEOUT_SECONDS = 1800
-
-
-class MissingPrerequisiteError(Exception):
-    """The machine lacks something; the message is one line that says what to install."""
 
 
 class BuildError(Exception):

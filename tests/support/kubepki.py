@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.kubebinaries import MissingPrerequisiteError
+from tests.support.prerequisites import MissingPrerequisiteError
 
 CURVE = "prime256v1"
 DAYS = "7"

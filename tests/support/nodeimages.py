@@ -4,6 +4,7 @@ Called by ``tests.support.realnode``, outside its namespaces: building needs the
 built from the same sources is taken again.
 """
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -14,7 +15,12 @@ from pathlib import Path
 
 from tests.consumers.install import STACKS, PythonStack, explain_missing, find_python
 from tests.support.frameworkcrd import ROOT
-from tests.support.kubebinaries import MissingPrerequisiteError
+from tests.support.prerequisites import (
+    MissingPrerequisiteError,
+    install_packages,
+    install_programs,
+    is_ci,
+)
 from tools.imagearchive import ImageArchive
 from tools.images import ImageError, Tool, build_images, choose_tool
 
@@ -42,6 +48,20 @@ _LEFT_OUT = ("pip", "pip-*", "setuptools", "setuptools-*", "pkg_resources", "tes
 def find_cache() -> Path:
     """Tell the folder outside the tree that keeps what was built."""
     return Path.home() / ".cache" / "frameworkbarrier" / "node"
+
+
+def install_image_tools() -> None:
+    """Install buildah where no tool for images works, and debootstrap for a base from Debian.
+
+    A machine that lacks them and cannot install them may still build with what it has:
+    ``prepare_images`` decides that.
+    """
+    with contextlib.suppress(MissingPrerequisiteError):
+        try:
+            choose_tool(os.environ)
+        except ImageError:
+            install_packages(["buildah"])
+        install_programs({"debootstrap": "debootstrap"})
 
 
 def prepare_images() -> dict[str, Path]:
@@ -94,9 +114,15 @@ def _digest_files(files: Iterable[Path]) -> str:
 
 
 def _build_stack(tool: Tool, cache: Path, base: Path) -> Path | None:
-    """Build an image of a training stack; None, and a line, where that cannot be."""
+    """Build an image of a training stack; None, and a line, where that cannot be.
+
+    Raises:
+        MissingPrerequisiteError: in CI, where the stack must be installed.
+    """
     python = find_python(STACK)
     if python is None:
+        if is_ci(os.environ):
+            raise MissingPrerequisiteError(explain_missing(STACK))
         print(f"no training stack: {explain_missing(STACK)}", flush=True)
         return None
     packages = next(python.parent.parent.glob("lib/python3.*/site-packages"))

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.kubebinaries import MissingPrerequisiteError
+from tests.support.prerequisites import MissingPrerequisiteError
 
 # Below the top, so that a node this machine may be itself is never meant.
 CGROUP = "frameworkbarrier-node"

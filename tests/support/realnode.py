@@ -31,13 +31,22 @@ from tests.support.kubebinaries import (
     CONTROL_PLANE,
     NODE,
     BuildError,
-    MissingPrerequisiteError,
     find_binaries,
     find_programs,
 )
 from tests.support.kubepki import issue_certificate
-from tests.support.nodeimages import PAUSE_IMAGE, find_cache, prepare_images
+from tests.support.nodeimages import (
+    PAUSE_IMAGE,
+    find_cache,
+    install_image_tools,
+    prepare_images,
+)
 from tests.support.ownspace import CGROUP, is_inside, run_inside
+from tests.support.prerequisites import (
+    MissingPrerequisiteError,
+    install_programs,
+    report_missing,
+)
 
 NODE_NAME = "node1"
 NODE_ADDRESS = "10.250.0.1"
@@ -49,7 +58,10 @@ FOLDER_ENV = "FRAMEWORKBARRIER_NODE_FOLDER"
 READY_SECONDS = 120.0
 # Program -> Debian package.
 PACKAGES = {"containerd": "containerd", "ctr": "containerd", "runc": "runc", "ip": "iproute2"}
-PACKAGES |= {"iptables": "iptables", "nsenter": "util-linux"}
+PACKAGES |= {"iptables": "iptables", "nsenter": "util-linux", "openssl": "openssl"}
+PACKAGES |= {"sysctl": "procps", "unshare": "util-linux"}
+# The bridge and host-local plugins: no program of it is on the PATH.
+CNI_PACKAGE = "containernetworking-plugins"
 # Static token of each -> user name and group. CoreDNS would need a role of its own; it is not
 # under test here.
 USERS = {
@@ -293,17 +305,13 @@ def _build_cni_config(folder: Path) -> dict[str, Any]:
     }
 
 
-def check_machine() -> None:
-    """Raise if a node cannot run here.
+def install_node_programs() -> None:
+    """Install the Debian packages that a node needs and this machine lacks.
 
     Raises:
-        MissingPrerequisiteError: one line that says what to install.
+        MissingPrerequisiteError: some are missing and cannot be installed here.
     """
-    missing = sorted({package for name, package in PACKAGES.items() if not shutil.which(name)})
-    if not CNI_FOLDER.is_dir():
-        missing.append("containernetworking-plugins")
-    if missing:
-        raise MissingPrerequisiteError(f"install the packages {' '.join(missing)}")
+    install_programs(PACKAGES, [] if CNI_FOLDER.is_dir() else [CNI_PACKAGE])
 
 
 def run(command: list[str]) -> int:
@@ -311,15 +319,15 @@ def run(command: list[str]) -> int:
     try:
         if is_inside():
             return _run_beside_node(command)
-        check_machine()
+        install_node_programs()
+        install_image_tools()
         find_programs(os.environ, (*CONTROL_PLANE, *NODE), build=True)
         images = {name: str(path) for name, path in prepare_images().items()}
         os.environ[IMAGES_ENV] = json.dumps(images)
         node = [sys.executable, "-m", __spec__.name, "run", "--", *command]
         return run_inside(node, find_cache())
     except MissingPrerequisiteError as e:
-        print(f"SKIPPED: {e}", flush=True)
-        return 0
+        return report_missing(e)
     except (BuildError, ChildError) as e:
         print(f"no node: {e}", file=sys.stderr)
         return 1

@@ -16,7 +16,7 @@ from framework.kube.config import KubeConfig
 from tests.support.controlplane import Access, open_control_plane
 from tests.support.frameworkcrd import install_crd, wait_ready
 from tests.support.jsonhttp import JsonHttp
-from tests.support.kubebinaries import MissingPrerequisiteError
+from tests.support.prerequisites import MissingPrerequisiteError, skip_test
 
 _numbers = itertools.count(1)
 
@@ -27,7 +27,7 @@ def control_plane() -> Iterator[Access]:
         with open_control_plane(os.environ, build=False) as access:
             yield access
     except MissingPrerequisiteError as e:
-        pytest.skip(str(e))
+        skip_test(str(e))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,7 @@
-"""On a machine that cannot run a node, `make test-node` says why in one line and succeeds."""
+"""On a machine that cannot run a node, `make test-node` says why in one line.
+
+It succeeds then, but in CI it fails.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,9 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.support import nodeimages, realnode
-from tests.support.kubebinaries import MissingPrerequisiteError
-from tests.support.realnode import PACKAGES, check_machine
+from tests.support.prerequisites import MissingPrerequisiteError
+from tests.support.realnode import CNI_PACKAGE, PACKAGES, install_node_programs
 from tools.images import Tool
+
+
+@pytest.fixture(autouse=True)
+def _own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No CI, no apt-get (the PATH of each test has its own programs), and the CNI plugins."""
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.delenv("CONTAINER_TOOL", raising=False)
+    monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path)
 
 
 def build_path(folder: Path, names: Iterable[str]) -> str:
@@ -24,34 +35,42 @@ def build_path(folder: Path, names: Iterable[str]) -> str:
     ("lacking", "package"),
     [("containerd", "containerd"), ("runc", "runc"), ("ip", "iproute2"), ("nsenter", "util-linux")],
 )
-def test_check_machine_names_the_package_of_a_missing_program(
+def test_install_node_programs_names_the_package_of_a_missing_program(
     lacking: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", build_path(tmp_path / "bin", set(PACKAGES) - {lacking}))
-    monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path)
 
     with pytest.raises(MissingPrerequisiteError) as e:
-        check_machine()
+        install_node_programs()
 
     assert str(e.value) == f"install the packages {package}"
 
 
-def test_check_machine_with_everything_is_content(
+def test_install_node_programs_without_the_network_plugins_names_their_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", build_path(tmp_path / "bin", PACKAGES))
-    monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path)
+    monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path / "none")
 
-    check_machine()
+    with pytest.raises(MissingPrerequisiteError, match=f"^install the packages {CNI_PACKAGE}$"):
+        install_node_programs()
 
 
-def run_and_read(capsys: pytest.CaptureFixture[str]) -> str:
+def test_install_node_programs_with_everything_installs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", build_path(tmp_path / "bin", PACKAGES))
+
+    install_node_programs()
+
+
+def run_and_read(capsys: pytest.CaptureFixture[str], expected_code: int = 0) -> str:
     """Run the harness as `make test-node` does; give its only line."""
     code = realnode.run(["false"])
 
     out, err = capsys.readouterr()
     (line,) = out.splitlines()
-    assert (code, err) == (0, "")
+    assert (code, err) == (expected_code, "")
     return line
 
 
@@ -59,18 +78,36 @@ def test_run_without_containerd_skips_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", build_path(tmp_path / "bin", set(PACKAGES) - {"containerd", "ctr"}))
-    monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path)
 
     assert run_and_read(capsys) == "SKIPPED: install the packages containerd"
+
+
+def test_run_without_containerd_in_ci_fails_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", build_path(tmp_path / "bin", set(PACKAGES) - {"containerd", "ctr"}))
+    monkeypatch.setenv("CI", "true")
+
+    line = run_and_read(capsys, expected_code=1)
+
+    assert line == "FAILED: install the packages containerd; with CI=true no suite is skipped"
+
+
+def test_run_in_ci_without_the_training_stack_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setattr(nodeimages, "find_python", lambda _: None)
+
+    with pytest.raises(MissingPrerequisiteError, match="jax is not installed"):
+        nodeimages._build_stack(Tool("none"), tmp_path, tmp_path)
 
 
 def test_run_without_an_image_tool_skips_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", build_path(tmp_path / "bin", PACKAGES))
-    monkeypatch.delenv("CONTAINER_TOOL", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path)
     monkeypatch.setattr(realnode, "find_programs", lambda *_, **__: {})
 
     line = run_and_read(capsys)
@@ -81,7 +118,8 @@ def test_run_without_an_image_tool_skips_with_one_line(
 def test_run_as_an_ordinary_user_skips_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(realnode, "check_machine", lambda: None)
+    monkeypatch.setattr(realnode, "install_node_programs", lambda: None)
+    monkeypatch.setattr(realnode, "install_image_tools", lambda: None)
     monkeypatch.setattr(realnode, "find_programs", lambda *_, **__: {})
     monkeypatch.setattr(realnode, "prepare_images", dict)
     monkeypatch.setattr("os.geteuid", lambda: 1000)

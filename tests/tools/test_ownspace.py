@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kubebinaries import MissingPrerequisiteError
 from tests.support.ownspace import find_cgroups, run_inside
+from tests.support.prerequisites import MissingPrerequisiteError
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
 

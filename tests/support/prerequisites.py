@@ -1,0 +1,131 @@
+"""Installs the Debian packages that a suite of tests needs, and reports what a machine lacks.
+
+Called by the suites that need more than Python (``controlplane``, ``realnode``), by
+``tests.consumers.install``, and by ``.ci/run``::
+
+    python -m tests.support.prerequisites
+
+which installs the programs that the tests of ``make test`` run. Packages are installed only by
+root, where apt-get exists. With CI=true, a suite whose prerequisites are missing fails; elsewhere
+it is skipped with one line that says what to install.
+"""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+import pytest
+
+CI_ENV = "CI"
+# Program -> Debian package, for the tests of `make test` that run these programs.
+TEST_PROGRAMS = {
+    "bash": "bash",
+    "busybox": "busybox",
+    "dash": "dash",
+    "openssl": "openssl",
+    "runuser": "util-linux",
+    "unshare": "util-linux",
+}
+
+
+class MissingPrerequisiteError(Exception):
+    """The machine lacks something; the message is one line that says what to install."""
+
+
+def is_ci(env: Mapping[str, str]) -> bool:
+    """Return whether this is a run in CI, where nothing may be skipped for lack of a program."""
+    return env.get(CI_ENV, "").lower() in {"1", "true"}
+
+
+def report_missing(error: MissingPrerequisiteError) -> int:
+    """Print in one line why a suite does not run; return its exit code: 0, in CI 1."""
+    if is_ci(os.environ):
+        print(f"FAILED: {error}; with {CI_ENV}=true no suite is skipped", flush=True)
+        return 1
+    print(f"SKIPPED: {error}", flush=True)
+    return 0
+
+
+def skip_test(reason: str) -> NoReturn:
+    """Skip the running test for lack of a program; in CI fail it."""
+    if is_ci(os.environ):
+        pytest.fail(f"{reason}; with {CI_ENV}=true no test is skipped for that", pytrace=False)
+    pytest.skip(reason)
+
+
+def install_programs(programs: Mapping[str, str], more_packages: Sequence[str] = ()) -> None:
+    """Install the packages (program -> package) of the programs that are not on the PATH.
+
+    Raises:
+        MissingPrerequisiteError: some are missing and cannot be installed here.
+    """
+    packages = {programs[name] for name in programs if not shutil.which(name)}
+    install_packages(sorted(packages | set(more_packages)))
+    absent = [name for name in programs if not shutil.which(name)]
+    if absent:
+        names = " ".join(sorted({programs[name] for name in absent}))
+        raise MissingPrerequisiteError(
+            f"{', '.join(absent)} not found on the PATH, from the packages {names}"
+        )
+
+
+def install_packages(packages: Sequence[str]) -> None:
+    """Install Debian packages, or do nothing where dpkg has all of them.
+
+    Raises:
+        MissingPrerequisiteError: some are missing and cannot be installed here.
+    """
+    missing = [name for name in packages if not _is_installed(name)]
+    if not missing:
+        return
+    remedy = f"install the packages {' '.join(missing)}"
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise MissingPrerequisiteError(remedy)
+    _update_package_lists()
+    print(f"apt-get install {' '.join(missing)}", flush=True)
+    # --no-remove: a package in conflict with another one of this machine is not installed.
+    options = ["--yes", "--no-install-recommends", "--no-remove", "-o", "DPkg::Lock::Timeout=300"]
+    done = _apt_get("install", *options, *missing)
+    if done.returncode != 0:
+        last_line = (done.stderr.strip() or "no message").splitlines()[-1]
+        raise MissingPrerequisiteError(f"{remedy}: apt-get failed: {last_line}")
+
+
+@functools.cache
+def _update_package_lists() -> None:
+    """Fetch the lists of packages, once a process: a fresh machine has none, or old ones.
+
+    The exit code says nothing: one mirror of several may be out of reach.
+    """
+    print("apt-get update", flush=True)
+    _apt_get("update")
+
+
+def _apt_get(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["apt-get", *arguments],
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _is_installed(package: str) -> bool:
+    if shutil.which("dpkg-query") is None:
+        return False
+    query = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", package]
+    done = subprocess.run(query, capture_output=True, text=True, check=False)
+    return done.stdout == "installed"
+
+
+if __name__ == "__main__":
+    try:
+        install_programs(TEST_PROGRAMS)
+    except MissingPrerequisiteError as error:
+        sys.exit(report_missing(error))

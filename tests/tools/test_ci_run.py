@@ -1,0 +1,132 @@
+"""`.ci/run` tells of each suite whether it passed, failed or was skipped, and fails accordingly."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+SUMMARY = "====== 12 passed, 1 skipped in 3.21s ======"
+# `make TARGET`, and the Python of .venv: each prints the file of its name, if there is one.
+FAKE_MAKE = """\
+#!/bin/sh
+if [ -e "answers/$1" ]; then cat "answers/$1"; fi
+if [ -e "answers/$1.fails" ]; then exit 2; fi
+"""
+FAKE_PYTHON = '#!/bin/sh\nexec ./make "$2${4:+-$5}"\n'
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout whose suites all pass."""
+    for name in (".ci", ".venv/bin", "answers", "difftest"):
+        (tmp_path / name).mkdir(parents=True)
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    for path, script in (
+        (tmp_path / "make", FAKE_MAKE),
+        (tmp_path / ".venv/bin/python", FAKE_PYTHON),
+    ):
+        path.write_text(script)
+        path.chmod(0o755)
+    (tmp_path / "difftest" / "run.py").touch()
+    answer(tmp_path, "test", SUMMARY)
+    answer(tmp_path, "test-kube", "==== 40 passed in 70.00s (0:01:10) ====")
+    answer(tmp_path, "tests.kube.difftest-local", "difftest on local: passed in 60 s")
+    return tmp_path
+
+
+def answer(checkout: Path, target: str, text: str, *, fails: bool = False) -> None:
+    (checkout / "answers" / target).write_text(text + "\n")
+    if fails:
+        (checkout / "answers" / f"{target}.fails").touch()
+
+
+def run(checkout: Path, **env: str) -> tuple[int, list[str]]:
+    """Run it; give the exit code and the lines after the suites'."""
+    inherited = {key: value for key, value in os.environ.items() if key != "CI"}
+    done = subprocess.run(
+        [".ci/run"],
+        cwd=checkout,
+        env={
+            **inherited,
+            "PATH": f"{checkout}:{os.environ['PATH']}",
+            "DIFFTEST_DIR": "difftest",
+            **env,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    *_, results = done.stdout.partition("=== results\n")
+    return done.returncode, results.splitlines()
+
+
+def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(
+    checkout: Path,
+) -> None:
+    code, lines = run(checkout, CI="true")
+
+    assert code == 0
+    assert [line.split()[-8:] for line in lines[:3]] == [
+        ["packages", "passed"],
+        ["lint", "passed"],
+        ["test", "passed", *["12", "passed,", "1", "skipped", "in", "3.21s"]],
+    ]
+    assert [line[:25].rstrip() for line in lines[3:-1]] == [
+        "test-kube          passed",
+        "difftest local     passed",
+        "difftest kube      passed",
+        "stacks             passed",
+        "test-node          passed",
+        "test-consumers     passed",
+    ]
+    assert lines[4].endswith("difftest on local: passed in 60 s")
+    assert lines[-1] == SUMMARY
+
+
+def test_ci_run_with_a_failed_suite_runs_the_others_and_fails(checkout: Path) -> None:
+    answer(checkout, "test-kube", "==== 1 failed, 39 passed in 70.00s ====", fails=True)
+
+    code, lines = run(checkout)
+
+    assert code == 1
+    assert "test-kube          failed   1 failed, 39 passed in 70.00s" in lines
+    assert "test-node          passed" in [line.rstrip() for line in lines]
+    assert lines[-1] == SUMMARY
+
+
+@pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
+def test_ci_run_with_a_skipped_suite_fails_in_ci_only(ci: str, code: int, checkout: Path) -> None:
+    answer(checkout, "test-node", "SKIPPED: a node needs root")
+
+    exit_code, lines = run(checkout, CI=ci)
+
+    assert exit_code == code
+    assert "test-node          skipped  SKIPPED: a node needs root" in lines
+
+
+@pytest.mark.parametrize(
+    ("folder", "code", "detail"),
+    [
+        ("none", 0, "DIFFTEST_DIR=none"),
+        ("gone", 1, "no recordings in gone: set DIFFTEST_DIR, or DIFFTEST_DIR=none"),
+    ],
+)
+def test_ci_run_without_recordings_fails_in_ci_unless_told(
+    folder: str, code: int, detail: str, checkout: Path
+) -> None:
+    exit_code, lines = run(checkout, CI="true", DIFFTEST_DIR=folder)
+
+    assert exit_code == code
+    assert f"difftest           skipped  {detail}" in lines
+
+
+def test_ci_run_without_a_summary_of_the_tests_says_so(checkout: Path) -> None:
+    answer(checkout, "test", "killed", fails=True)
+
+    code, lines = run(checkout)
+
+    assert code == 1
+    assert lines[-1] == "no summary of `make test`: see above"

@@ -1,0 +1,168 @@
+"""A suite installs what it needs where it may; what it cannot install fails it in CI only."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.consumers import install as consumers
+from tests.support import prerequisites
+from tests.support.prerequisites import (
+    MissingPrerequisiteError,
+    install_packages,
+    install_programs,
+    report_missing,
+    skip_test,
+)
+
+# Packages "installed" by the fake apt-get become files, which the fake dpkg-query reads; each
+# package brings the program of its own name.
+FAKE_APT = """\
+#!/bin/sh
+echo "$@" >>"{folder}/calls"
+case "$*" in
+    update*) exit 100 ;;
+    *broken*) echo "E: Unable to locate package broken" >&2; exit 100 ;;
+esac
+while [ "$1" != DPkg::Lock::Timeout=300 ]; do shift; done
+shift
+for package; do
+    echo >"{folder}/installed-$package"
+    printf '#!/bin/sh\\n' >"{folder}/bin/$package" && chmod +x "{folder}/bin/$package"
+done
+"""
+FAKE_DPKG = """\
+#!/bin/sh
+for package; do :; done
+if [ -e "{folder}/installed-$package" ]; then printf installed; else exit 1; fi
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Debian machine without any package, where the tests are root."""
+    (tmp_path / "bin").mkdir()
+    write_program(tmp_path, "apt-get", FAKE_APT)
+    write_program(tmp_path, "dpkg-query", FAKE_DPKG)
+    for name in ("sh", "chmod", "cat"):
+        (tmp_path / "bin" / name).symlink_to(f"/bin/{name}")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    prerequisites._update_package_lists.cache_clear()
+    return tmp_path
+
+
+def write_program(folder: Path, name: str, script: str) -> None:
+    path = folder / "bin" / name
+    path.write_text(script.format(folder=folder))
+    path.chmod(0o755)
+
+
+def list_calls(machine: Path) -> list[str]:
+    calls = machine / "calls"
+    return calls.read_text().splitlines() if calls.exists() else []
+
+
+def test_install_packages_updates_the_lists_once_and_installs_what_is_missing(
+    machine: Path,
+) -> None:
+    install_packages(["runc", "containerd"])
+    install_packages(["runc"])
+    install_packages(["iproute2", "runc"])
+
+    options = "--yes --no-install-recommends --no-remove -o DPkg::Lock::Timeout=300"
+    assert list_calls(machine) == [
+        "update",
+        f"install {options} runc containerd",
+        f"install {options} iproute2",
+    ]
+
+
+def test_install_programs_installs_the_packages_of_programs_not_on_the_path(machine: Path) -> None:
+    write_program(machine, "present", "#!/bin/sh\n")
+
+    install_programs({"present": "other", "buildah": "buildah"}, ["cni"])
+
+    assert [line.split()[-2:] for line in list_calls(machine)[1:]] == [["buildah", "cni"]]
+
+
+def test_install_programs_without_the_program_afterwards_says_so(machine: Path) -> None:
+    with pytest.raises(MissingPrerequisiteError) as e:
+        install_programs({"iptables": "nftables"})
+
+    assert str(e.value) == "iptables not found on the PATH, from the packages nftables"
+
+
+def test_install_packages_as_an_ordinary_user_names_them(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    with pytest.raises(MissingPrerequisiteError) as e:
+        install_packages(["runc", "containerd"])
+
+    assert str(e.value) == "install the packages runc containerd"
+    assert list_calls(machine) == []
+
+
+def test_install_packages_without_apt_get_names_them(machine: Path) -> None:
+    (machine / "bin" / "apt-get").unlink()
+
+    with pytest.raises(MissingPrerequisiteError, match=r"^install the packages runc$"):
+        install_packages(["runc"])
+
+
+def test_install_packages_refused_by_apt_get_gives_its_reason(machine: Path) -> None:
+    with pytest.raises(MissingPrerequisiteError) as e:
+        install_packages(["broken"])
+
+    assert str(e.value) == (
+        "install the packages broken: apt-get failed: E: Unable to locate package broken"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ci", "code", "line"),
+    [
+        ("", 0, "SKIPPED: install Go\n"),
+        ("false", 0, "SKIPPED: install Go\n"),
+        ("true", 1, "FAILED: install Go; with CI=true no suite is skipped\n"),
+        ("1", 1, "FAILED: install Go; with CI=true no suite is skipped\n"),
+    ],
+)
+def test_report_missing_fails_in_ci_only(
+    ci: str,
+    code: int,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("CI", ci)
+
+    assert report_missing(MissingPrerequisiteError("install Go")) == code
+    assert capsys.readouterr().out == line
+
+
+def test_skip_test_fails_in_ci_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match=r"^no dash; with CI=true"):
+        skip_test("no dash")
+    monkeypatch.delenv("CI")
+    with pytest.raises(pytest.skip.Exception, match=r"^no dash$"):
+        skip_test("no dash")
+
+
+@pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
+def test_consumers_installer_that_cannot_install_a_stack_fails_in_ci_only(
+    ci: str,
+    code: int,
+    machine: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr("sys.argv", ["install", "mpich"])
+
+    assert consumers.main() == code
+    assert capsys.readouterr().err == "mpich: NOT INSTALLED: install the packages mpich\n"
