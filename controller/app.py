@@ -58,7 +58,9 @@ EXIT_USAGE = 2
 # DESIGN: what is in flight at SIGTERM is awaited for so long.
 _DRAIN_SECONDS = 5.0
 _LAST_WRITES_SECONDS = 3.0
-_MAX_WORKERS = 16
+# Frameworks of one namespace that are decided and written at the same time, and of all.
+NAMESPACE_WORKERS = 16
+MAX_WORKERS = 4 * NAMESPACE_WORKERS
 _TAKE_OVER_PAUSE_SECONDS = 0.2
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _EXPECTED_ERRORS = (CrdError, HealthError, ConfigError, LeadershipLostError)
@@ -107,7 +109,8 @@ class Controller:
         self._client = client
         self._config = config
         self._options = options
-        self._queue = WorkQueue()
+        self._worker_number = min(config.worker_number, MAX_WORKERS)
+        self._queue = WorkQueue(select_namespace_limit(self._worker_number))
         self._store = Store(on_change=self._queue.add, clock=clock)
         self.metrics.follow_frameworks(self._store.__len__)
         self._guard = CrdGuard(client, on_recovery=self._retry_all)
@@ -214,7 +217,7 @@ class Controller:
             logger.info("running", extra={"frameworks": len(self._store), "version": VERSION})
             self._executor.start(tasks)
             tasks.create_task(self._recorder.run(), name="events")
-            for number in range(min(self._config.worker_number, _MAX_WORKERS)):
+            for number in range(self._worker_number):
                 tasks.create_task(self._worker.run(), name=f"worker-{number}")
 
     async def _take_lead(self, elector: LeaderElector, tasks: asyncio.TaskGroup) -> None:
@@ -265,6 +268,11 @@ def build_settings(config: ControllerConfig) -> Settings:
         max_conflict_delay_seconds=config.conflict_retry_delay_max_seconds,
         completed_retain_seconds=config.framework_completed_retain_seconds,
     )
+
+
+def select_namespace_limit(worker_number: int) -> int:
+    """Select how many workers one namespace may keep busy: a quarter is left to the others."""
+    return min(NAMESPACE_WORKERS, worker_number - worker_number // 4)
 
 
 def select_triggers(config: ControllerConfig) -> frozenset[SnapshotTrigger]:

@@ -1,8 +1,12 @@
-"""Records core/v1 Events about Frameworks: for people, best effort, never in anyone's way.
+"""Records core/v1 Events about Frameworks: best effort, and never in the way of a decision.
 
-Called by the reporter once a status is persisted. ``emit`` only queues; one task writes. Events of
+Called by the reporter once a status is persisted. ``emit`` only queues; ``run`` writes. Events of
 the same object, reason and message are one Event object with a count; its name is derived from
 them, so a controller that was restarted goes on counting where the last one stopped.
+
+Events wait in one queue per namespace. The namespaces take turns, each has one write on its way at
+most, and they share the room, so that the Events of one namespace neither displace nor hold up
+those of another.
 """
 
 import asyncio
@@ -16,6 +20,7 @@ from typing import Protocol
 from controller.core.decision import EventType
 from controller.fence import OPEN, Fence
 from controller.metrics import Metrics
+from controller.workqueue import WorkQueue
 from framework.api.wire import format_time
 from framework.clock import Clock
 from framework.kube.errors import AlreadyExistsError, KubeError, NotFoundError
@@ -23,7 +28,10 @@ from framework.kube.resources import EVENTS, Object, Resource
 
 logger = logging.getLogger(__name__)
 
+# Events that wait: shared evenly by the namespaces that have some, but for a few of each.
 _QUEUE_LIMIT = 1000
+_LEAST_QUEUE_LIMIT = 10
+_WRITERS = 4
 _REMEMBERED = 4096
 # The server's limit of a message; longer ones would be refused as a whole.
 _MESSAGE_LIMIT = 1024
@@ -74,7 +82,7 @@ class _Occurrence:
 
 
 class EventRecorder:
-    """Writes Events one after the other. ``run`` must be running for anything to be written."""
+    """Writes Events. ``run`` must be running for anything to be written."""
 
     def __init__(
         self,
@@ -91,9 +99,10 @@ class EventRecorder:
         self._component = component
         self._metrics = metrics
         self._fence = fence
-        # By name: what repeats before it is written becomes one write.
-        self._waiting: OrderedDict[str, _Occurrence] = OrderedDict()
-        self._is_waiting = asyncio.Event()
+        # By namespace, then by name: what repeats before it is written becomes one write.
+        self._waiting: dict[str, OrderedDict[str, _Occurrence]] = {}
+        # Its keys are namespaces with an Event that waits; their turns.
+        self._turns = WorkQueue()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._counts: OrderedDict[str, int] = OrderedDict()
@@ -109,33 +118,46 @@ class EventRecorder:
         """
         message = message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 1] + "…"
         name = _build_name(involved, reason, message)
+        namespace = str(involved.get("namespace") or "default")
         now = self._clock.now()
-        known = self._waiting.get(name)
+        waiting = self._waiting.setdefault(namespace, OrderedDict())
+        known = waiting.get(name)
         if known is not None:
             known.count += 1
             known.last_at = now
             return
-        if len(self._waiting) >= _QUEUE_LIMIT:
+        if len(waiting) >= max(_LEAST_QUEUE_LIMIT, _QUEUE_LIMIT // len(self._waiting)):
             logger.debug("event dropped", extra={"event": name, "reason": reason})
             if self._metrics is not None:
                 self._metrics.count_dropped_event()
             return
-        namespace = str(involved.get("namespace") or "default")
-        self._waiting[name] = _Occurrence(
+        waiting[name] = _Occurrence(
             name, namespace, involved, event_type, reason, message, now, now
         )
         self._is_idle.clear()
-        self._is_waiting.set()
+        self._turns.add(namespace)
 
     async def run(self) -> None:
         """Write what is queued, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(_WRITERS):
+                tasks.create_task(self._write_turns(), name=f"events-{number}")
+
+    async def _write_turns(self) -> None:
         while True:
-            await self._is_waiting.wait()
-            while self._waiting:
-                _, occurrence = self._waiting.popitem(last=False)
+            namespace = await self._turns.get()
+            waiting = self._waiting[namespace]
+            _, occurrence = waiting.popitem(last=False)
+            try:
                 await self._record(occurrence)
-            self._is_waiting.clear()
-            self._is_idle.set()
+            finally:
+                self._turns.done(namespace)
+                if waiting:
+                    self._turns.add(namespace)
+                else:
+                    del self._waiting[namespace]
+                if not self._waiting:
+                    self._is_idle.set()
 
     async def flush(self) -> None:
         """Wait until nothing is queued; for the end of a program and for tests."""
@@ -147,7 +169,7 @@ class EventRecorder:
         try:
             await self._write(occurrence)
         except KubeError as e:
-            # An Event is a courtesy: who lost one learns the same from the status.
+            # Events are best effort; the status carries the same facts.
             logger.debug("event not recorded", extra={"event": occurrence.name, "error": str(e)})
 
     async def _write(self, occurrence: _Occurrence) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import assert_never
 
+from controller.action_queue import ActionQueue
 from controller.core.actions import (
     Action,
     ActionKey,
@@ -27,7 +28,6 @@ from controller.core.settings import LONGEST_WAIT_SECONDS
 from controller.core.snapshot import Failure
 from controller.entry import Entry
 from controller.fence import OPEN, Fence
-from controller.lanes import Lanes
 from controller.metrics import Metrics
 from controller.store import Store
 from framework.api import gojson, naming
@@ -46,8 +46,11 @@ from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resou
 logger = logging.getLogger(__name__)
 
 ACTION_TIMEOUT_SECONDS = 30.0
-# Few enough that what is decided late knows more; many enough for a distant API server.
-MAX_CONCURRENT_ACTIONS = 32
+# Requests of one namespace: few enough that a late decision knows more, and many enough for a
+# distant API server. Twice as many in all, so that the requests of one namespace that hang, for
+# example in a webhook, leave slots to the others.
+MAX_NAMESPACE_ACTIONS = 32
+MAX_CONCURRENT_ACTIONS = 2 * MAX_NAMESPACE_ACTIONS
 _BACKOFF_SECONDS = 0.25
 _MAX_BACKOFF_SECONDS = 30.0
 
@@ -87,7 +90,7 @@ class Executor:
         self._metrics = metrics
         self._on_answer = on_answer
         self._fence = fence
-        self._lanes = Lanes(MAX_CONCURRENT_ACTIONS)
+        self._unsent = ActionQueue(MAX_CONCURRENT_ACTIONS, MAX_NAMESPACE_ACTIONS)
         self._tasks: asyncio.TaskGroup | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -101,22 +104,22 @@ class Executor:
         entry = self._store.find(key)
         sent = entry.sent if entry else frozenset()
         # While the decision was written, the one before may have sent the same: never twice.
-        self._lanes.replace(key, (action for action in actions if action.key not in sent))
+        self._unsent.replace(key, (action for action in actions if action.key not in sent))
         self._pump()
 
     def forget(self, key: str) -> None:
         """Drop what is unsent of a Framework that is gone."""
-        self._lanes.forget(key)
+        self._unsent.forget(key)
 
     async def drain(self, timeout_seconds: float) -> None:
         """Send nothing more; wait for what is in flight, but not for longer than given."""
-        self._lanes.clear()
+        self._unsent.clear()
         self._tasks = None
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._idle.wait()
         except TimeoutError:
-            logger.warning("requests still unanswered", extra={"count": self._lanes.running})
+            logger.warning("requests still unanswered", extra={"count": self._unsent.running})
 
     def forgive_outage(self) -> set[str]:
         """After an outage, let what failed only by it be tried at once; return the keys."""
@@ -130,11 +133,11 @@ class Executor:
         return keys
 
     def _pump(self) -> None:
-        while self._tasks is not None and (taken := self._lanes.take()) is not None:
+        while self._tasks is not None and (taken := self._unsent.take()) is not None:
             key, action = taken
             entry = self._store.find(key)
             if entry is None or action.key in entry.in_flight:
-                self._lanes.finish(key, is_failed=False)
+                self._unsent.finish(key, is_failed=False)
                 continue
             entry.in_flight.add(action.key)
             entry.sent.add(action.key)
@@ -145,7 +148,7 @@ class Executor:
             self._idle.clear()
             name = f"{action.key.verb}-{key}-{action.key.name}"
             self._tasks.create_task(self._run(entry, action), name=name)
-        self._metrics.set_actions_in_flight(self._lanes.running)
+        self._metrics.set_actions_in_flight(self._unsent.running)
 
     async def _run(self, entry: Entry, action: Action) -> None:
         is_failed = False
@@ -161,8 +164,8 @@ class Executor:
             self._record_failure(entry, action, e)
         finally:
             entry.in_flight.discard(action.key)
-            self._lanes.finish(entry.key, is_failed=is_failed)
-            if not self._lanes.running:
+            self._unsent.finish(entry.key, is_failed=is_failed)
+            if not self._unsent.running:
                 self._idle.set()
             self._on_answer(entry.key)
         # Not reached when cancelled: then nothing more is to be sent.

@@ -22,7 +22,7 @@ from controller.metrics import Metrics
 from controller.observer import observe
 from controller.reporter import Reporter
 from controller.store import Store
-from controller.workqueue import WorkQueue
+from controller.workqueue import WorkQueue, interleave_namespaces
 from controller.writer import Writer
 from framework.api.types import FrameworkStatus
 from framework.clock import Clock
@@ -123,7 +123,7 @@ class Worker:
             return
         self._paused.clear()
         step = min(_RETRY_STEP_SECONDS, _RETRY_SPREAD_SECONDS / max(1, len(waiting)))
-        for number, key in enumerate(sorted(waiting)):
+        for number, key in enumerate(interleave_namespaces(sorted(waiting))):
             self._queue.add_after(key, number * step)
 
     async def stop(self) -> None:
@@ -133,7 +133,7 @@ class Worker:
 
     async def write_rest(self) -> None:
         """After ``stop``, write the statuses that were decided late or never, once each."""
-        keys = iter(sorted(self._paused | self._deferred))
+        keys = interleave_namespaces(sorted(self._paused | self._deferred))
         async with asyncio.TaskGroup() as tasks:
             for number in range(_LAST_WRITERS):
                 tasks.create_task(self._write_some(keys), name=f"last-writes-{number}")

@@ -1,11 +1,25 @@
 """The work queue: each key at most once, never worked on twice at a time, with timers.
 
-Called by everyone who learns that a Framework changed; worked off by the workers. The words are
+Called by all parts that learn that a Framework changed; the workers take the keys. The words are
 those of client-go's workqueue.
+
+Keys wait in one queue per namespace, and the namespaces take turns (round robin), so that a
+namespace with thousands of keys delays a key of another namespace by one turn of each namespace
+that waits. Every operation is O(1).
+
+1. ``get`` takes the first key of the namespace whose turn it is.
+2. The namespace goes to the end of the turns if it has more keys and fewer than
+   ``namespace_limit`` of its keys are being worked on.
+3. A namespace at its limit gets its next turn when ``done`` is called for one of its keys.
+
+Example: a1, a2, a3 and b1 wait, in this order. The workers take a1, b1, a2, a3; with a limit of
+one and no call of ``done`` they take a1 and b1 and wait.
 """
 
 import asyncio
-from collections import deque
+import contextlib
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Iterator
 
 _LEAST_SECONDS = 0.001
 
@@ -13,18 +27,29 @@ _LEAST_SECONDS = 0.001
 class WorkQueue:
     """Keys waiting to be decided. For one event loop."""
 
-    def __init__(self) -> None:
-        """Start empty."""
-        self._ready: deque[str] = deque()
+    def __init__(self, namespace_limit: int | None = None) -> None:
+        """Start empty.
+
+        Args:
+            namespace_limit: how many keys of one namespace may be worked on at the same time;
+                None for no limit.
+        """
+        self._namespace_limit = namespace_limit
+        # Namespaces without a waiting key are in neither mapping.
+        self._waiting: dict[str, deque[str]] = {}
+        self._turns: OrderedDict[str, None] = OrderedDict()
+        self._length = 0
         self._dirty: set[str] = set()
         self._processing: set[str] = set()
-        # When each is due is kept here: uvloop's handles do not always know.
+        self._busy: Counter[str] = Counter()
+        # The time of each timer is kept here: uvloop's handles do not always know it.
         self._timers: dict[str, tuple[float, asyncio.Handle]] = {}
-        self._has_ready = asyncio.Event()
+        # One future for each worker that waits; a turn wakes one of them, not all.
+        self._getters: deque[asyncio.Future[None]] = deque()
 
     def __len__(self) -> int:
         """Count the keys that wait now."""
-        return len(self._ready)
+        return self._length
 
     def add(self, key: str) -> None:
         """Let a key be worked on; one that is being worked on comes again afterwards."""
@@ -52,19 +77,31 @@ class WorkQueue:
 
     async def get(self) -> str:
         """Take the next key; ``done`` must follow."""
-        while not self._ready:
-            self._has_ready.clear()
-            await self._has_ready.wait()
-        key = self._ready.popleft()
+        while not self._turns:
+            await self._wait_for_turn()
+        namespace, _ = self._turns.popitem(last=False)
+        waiting = self._waiting[namespace]
+        key = waiting.popleft()
+        if not waiting:
+            del self._waiting[namespace]
+        self._length -= 1
         self._dirty.discard(key)
         self._processing.add(key)
+        self._busy[namespace] += 1
+        self._give_turn(namespace)
         return key
 
     def done(self, key: str) -> None:
         """Say that a key taken by ``get`` is worked off."""
         self._processing.discard(key)
+        namespace = split_namespace(key)
+        self._busy[namespace] -= 1
+        if not self._busy[namespace]:
+            del self._busy[namespace]
         if key in self._dirty:
             self._push(key)
+        else:
+            self._give_turn(namespace)
 
     def forget(self, key: str) -> None:
         """Drop a key's timer."""
@@ -78,5 +115,55 @@ class WorkQueue:
         self.add(key)
 
     def _push(self, key: str) -> None:
-        self._ready.append(key)
-        self._has_ready.set()
+        namespace = split_namespace(key)
+        self._waiting.setdefault(namespace, deque()).append(key)
+        self._length += 1
+        self._give_turn(namespace)
+
+    def _give_turn(self, namespace: str) -> None:
+        """Let a namespace take its turn if it has a key and is below its limit."""
+        if namespace not in self._waiting:
+            return
+        limit = self._namespace_limit
+        is_below = limit is None or self._busy[namespace] < limit
+        if is_below and namespace not in self._turns:
+            self._turns[namespace] = None
+            self._wake_getter()
+
+    async def _wait_for_turn(self) -> None:
+        getter = asyncio.get_running_loop().create_future()
+        self._getters.append(getter)
+        try:
+            await getter
+        except asyncio.CancelledError:
+            with contextlib.suppress(ValueError):
+                self._getters.remove(getter)
+            if self._turns:
+                # This worker was woken and cancelled at once: the turn goes to another.
+                self._wake_getter()
+            raise
+
+    def _wake_getter(self) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                return
+
+
+def split_namespace(key: str) -> str:
+    """Return the namespace of a key ``namespace/name``, "" if it has none."""
+    return key.rpartition("/")[0]
+
+
+def interleave_namespaces(keys: Iterable[str]) -> Iterator[str]:
+    """Yield keys so that namespaces take turns; the keys of one namespace stay in order."""
+    by_namespace: dict[str, deque[str]] = {}
+    for key in keys:
+        by_namespace.setdefault(split_namespace(key), deque()).append(key)
+    turns = deque(by_namespace.values())
+    while turns:
+        waiting = turns.popleft()
+        yield waiting.popleft()
+        if waiting:
+            turns.append(waiting)

@@ -5,7 +5,6 @@ request once (a token read anew after a 401 is the one exception) and retries no
 caller knows whether a second try is right. Following a resource for ever is ``listwatch``.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from enum import StrEnum
@@ -21,7 +20,7 @@ from framework.kube.config import KubeConfig
 from framework.kube.errors import GoneError, UnreachableError, build_event_error
 from framework.kube.resources import Object, Resource
 from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event, decode_object
-from framework.kube.throttle import TokenBucket
+from framework.kube.throttle import Throttle, TokenBucket
 from framework.kube.transport import Request, Transport
 
 # What a page of a list holds: a few hundred Pods are about a megabyte.
@@ -67,11 +66,11 @@ class KubeClient:
             user_agent: program and version, for the server's audit log.
             clock: for the rate and for a token's expiry.
             qps: requests a second, None for no limit. Waiting for it does not count as time of
-                the request.
+                the request; namespaces take turns.
             burst: requests at once before ``qps`` holds.
         """
         self._transport = Transport(config, user_agent=user_agent, clock=clock)
-        self._bucket = None if qps is None else TokenBucket(qps, burst, clock)
+        self._throttle = None if qps is None else Throttle(TokenBucket(qps, burst, clock))
 
     async def __aenter__(self) -> Self:
         """Open the connection pool.
@@ -103,7 +102,7 @@ class KubeClient:
         """Return one object; ``resource_version="0"`` allows one from the server's cache."""
         query = {"resourceVersion": resource_version}
         path = resource.path(namespace, name)
-        return await self._exchange("GET", path, timeout_seconds, query=query)
+        return await self._exchange("GET", path, timeout_seconds, namespace=namespace, query=query)
 
     async def list(
         self,
@@ -194,7 +193,9 @@ class KubeClient:
         """Create an object and return it as stored; in a dry run, as it would be."""
         path = resource.path(namespace)
         query: _Query | None = {"dryRun": "All"} if dry_run else None
-        return await self._exchange("POST", path, timeout_seconds, query=query, body=body)
+        return await self._exchange(
+            "POST", path, timeout_seconds, namespace=namespace, query=query, body=body
+        )
 
     async def replace(
         self,
@@ -208,7 +209,7 @@ class KubeClient:
     ) -> Object:
         """Replace an object, or its subresource, and return it as stored."""
         path = resource.path(namespace, name, subresource)
-        return await self._exchange("PUT", path, timeout_seconds, body=body)
+        return await self._exchange("PUT", path, timeout_seconds, namespace=namespace, body=body)
 
     async def patch(  # noqa: PLR0913 the arguments of one verb of the API
         self,
@@ -239,7 +240,13 @@ class KubeClient:
         path = resource.path(namespace, name, subresource)
         query = {"fieldManager": field_manager, "force": "true" if force else None}
         return await self._exchange(
-            "PATCH", path, timeout_seconds, query=query, body=body, content_type=content.value
+            "PATCH",
+            path,
+            timeout_seconds,
+            namespace=namespace,
+            query=query,
+            body=body,
+            content_type=content.value,
         )
 
     async def delete(
@@ -276,14 +283,16 @@ class KubeClient:
         if propagation is not None:
             options["propagationPolicy"] = propagation
         path = resource.path(namespace, name)
-        answer = await self._exchange("DELETE", path, timeout_seconds, body=options)
+        answer = await self._exchange(
+            "DELETE", path, timeout_seconds, namespace=namespace, body=options
+        )
         return None if answer.get("kind") == "Status" else answer
 
     async def get_raw(
         self, path: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     ) -> bytes:
         """Return what the server answers to a GET of a path with query, for example ``/readyz``."""
-        await self._throttle()
+        await self._wait_for_rate()
         return await self._transport.send(_build_raw_request(path, _total(timeout_seconds)))
 
     async def stream_raw(
@@ -301,7 +310,7 @@ class KubeClient:
             read_deadline_seconds: how long it may be silent, None for ever: a container that
                 says nothing is no fault.
         """
-        await self._throttle()
+        await self._wait_for_rate()
         timeout = aiohttp.ClientTimeout(
             sock_connect=timeout_seconds, sock_read=read_deadline_seconds
         )
@@ -354,7 +363,7 @@ class KubeClient:
             sock_connect=read_deadline_seconds, sock_read=read_deadline_seconds
         )
         path = resource.path(namespace)
-        await self._throttle()
+        await self._wait_for_rate()
         chunks = self._transport.read_chunks(Request("GET", _append_query(path, query), timeout))
         splitter = LineSplitter()
         try:
@@ -376,12 +385,13 @@ class KubeClient:
         path: str,
         timeout_seconds: float,
         *,
+        namespace: str | None = None,
         query: _Query | None = None,
         body: object = None,
         content_type: str = "application/json",
     ) -> Object:
-        """Send one request and decode its answer."""
-        await self._throttle()
+        """Send one request and decode its answer; ``namespace``: whose turn it waits for."""
+        await self._wait_for_rate(namespace)
         request = Request(
             method,
             path if query is None else _append_query(path, query),
@@ -395,12 +405,10 @@ class KubeClient:
         except BrokenStreamError as e:
             raise UnreachableError(str(e), method=method, path=path) from e
 
-    async def _throttle(self) -> None:
-        if self._bucket is None:
-            return
-        wait_seconds = self._bucket.reserve()
-        if wait_seconds > 0:
-            await asyncio.sleep(wait_seconds)
+    async def _wait_for_rate(self, namespace: str | None = None) -> None:
+        """Wait for the request rate; lists and watches belong to no namespace here."""
+        if self._throttle is not None:
+            await self._throttle.wait(namespace or "")
 
 
 def _total(timeout_seconds: float) -> aiohttp.ClientTimeout:

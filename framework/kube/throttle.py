@@ -1,7 +1,11 @@
-"""Client-side request rate, used only where a configuration file asks for one.
+"""Client-side request rate: how many requests a second, and whose is next.
 
-Called by ``client``. Pure but for the clock: it says how long to wait, others wait.
+Called by ``client``. ``TokenBucket`` is pure but for the clock and says how long to wait;
+``Throttle`` waits, fairly between namespaces.
 """
+
+import asyncio
+from collections import OrderedDict, deque
 
 from framework.clock import Clock
 
@@ -32,3 +36,40 @@ class TokenBucket:
         self._filled_at = now
         self._tokens -= 1.0
         return max(0.0, -self._tokens / self._qps)
+
+
+class Throttle:
+    """Makes requests wait for their token: those of one namespace in order, namespaces in turns.
+
+    Each request reserves the next token. When a token is due, the namespace whose turn it is gets
+    it. So a request waits for one request of each other namespace that waits, and not for all
+    that came before it.
+    """
+
+    def __init__(self, bucket: TokenBucket) -> None:
+        """Give out the tokens of ``bucket``."""
+        self._bucket = bucket
+        # Namespaces without a waiting request are not kept.
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    async def wait(self, namespace: str) -> None:
+        """Wait until a request of ``namespace`` may be sent; "" is a namespace like others."""
+        seconds = self._bucket.reserve()
+        if seconds <= 0:
+            return
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        self._waiting.setdefault(namespace, deque()).append(turn)
+        loop.call_later(seconds, self._grant)
+        await turn
+
+    def _grant(self) -> None:
+        """Give a token that is due to the next request that was not cancelled."""
+        while self._waiting:
+            namespace, waiting = self._waiting.popitem(last=False)
+            turn = waiting.popleft()
+            if waiting:
+                self._waiting[namespace] = waiting
+            if not turn.done():
+                turn.set_result(None)
+                return

@@ -177,3 +177,54 @@ async def test_emit_with_a_long_message_cuts_it(
     recorder.emit(GANG, EventType.NORMAL, "Created", "m" * 5000)
     await recorder.flush()
     assert len(client.list_events()[0]["message"]) == 1024
+
+
+def read_version(event: Object) -> str:
+    return str(event["metadata"]["resourceVersion"])
+
+
+def about(namespace: str) -> Object:
+    return {**GANG, "namespace": namespace}
+
+
+async def test_events_of_one_namespace_neither_displace_nor_hold_up_those_of_another(
+    client: StorageClient, clock: ManualClock
+) -> None:
+    metrics = Metrics()
+    namespaces = client.storage.registry.find("", "v1", "namespaces")
+    assert namespaces is not None
+    client.storage.create(namespaces, None, {"metadata": {"name": "hot"}})
+    recorder = EventRecorder(client, clock, "c", metrics)
+    for number in range(5000):
+        recorder.emit(about("hot"), EventType.NORMAL, "Created", str(number))
+    recorder.emit(about("default"), EventType.NORMAL, "Created", "calm")
+    task = asyncio.create_task(recorder.run())
+    await recorder.flush()
+    task.cancel()
+    (calm,) = client.list_events()
+    hot = client.storage.list(client._events, "hot").items
+    before = [e for e in hot if int(read_version(e)) < int(read_version(calm))]
+    assert (len(hot), len(before) <= 2) == (1000, True)
+    assert b"frameworkcontroller_dropped_events_total 4000.0" in metrics.render()
+
+
+async def test_an_event_that_hangs_in_one_namespace_holds_up_no_other(
+    client: StorageClient, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = client.create
+
+    async def hang(resource: Resource, namespace: str | None, body: Object, **more: Any) -> Object:
+        if namespace == "hot":
+            await asyncio.Event().wait()
+        return await create(resource, namespace, body, **more)
+
+    monkeypatch.setattr(client, "create", hang)
+    recorder = EventRecorder(client, clock, "c")
+    for number in range(100):
+        recorder.emit(about("hot"), EventType.NORMAL, "Created", str(number))
+    recorder.emit(about("default"), EventType.NORMAL, "Created", "calm")
+    task = asyncio.create_task(recorder.run())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    task.cancel()
+    assert [event["message"] for event in client.list_events()] == ["calm"]

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from controller.app import NAMESPACE_WORKERS
 from controller.core.decision import SnapshotTrigger
 from controller.core.settings import Settings
 from controller.entry import Entry
@@ -74,7 +75,7 @@ class Shell:
         self.client = StorageClient(self.storage, self.network)
         self.metrics = Metrics()
         self.changed: list[str] = []
-        self.queue = WorkQueue()
+        self.queue = WorkQueue(NAMESPACE_WORKERS)
         self.store = Store(self._note)
         self.executor = Executor(
             self.client,
@@ -113,7 +114,14 @@ class Shell:
         assert found is not None
         return found
 
-    def create_framework(self, name: str = FRAMEWORK, number: int = 1, **spec: Any) -> Object:
+    def create_framework(
+        self,
+        name: str = FRAMEWORK,
+        number: int = 1,
+        *,
+        namespace: str = NAMESPACE,
+        **spec: Any,
+    ) -> Object:
         """Create a Framework at the server and let the store see it."""
         body: Object = {
             "apiVersion": "frameworkcontroller.microsoft.com/v1",
@@ -121,7 +129,7 @@ class Shell:
             "metadata": {"name": name},
             "spec": {"taskRoles": [build_role_wire("worker", number)], **spec},
         }
-        created = self.storage.create(self.type(FRAMEWORKS), NAMESPACE, body)
+        created = self.storage.create(self.type(FRAMEWORKS), namespace, body)
         self.store.apply_framework(created)
         return created
 

@@ -1,12 +1,13 @@
-"""framework.kube.backoff and framework.kube.throttle: pure waits."""
+"""framework.kube.backoff and framework.kube.throttle: waits."""
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
 
 from framework.clock import ManualClock
 from framework.kube.backoff import Backoff
-from framework.kube.throttle import TokenBucket
+from framework.kube.throttle import Throttle, TokenBucket
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -53,3 +54,60 @@ def test_bucket_without_burst_still_lets_one_through() -> None:
 def test_bucket_without_rate_raises() -> None:
     with pytest.raises(ValueError, match="qps"):
         TokenBucket(qps=0, burst=1, clock=ManualClock(START))
+
+
+class _LoopClock(ManualClock):
+    """The time of a virtual event loop."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def start_throttle(qps: float) -> Throttle:
+    throttle = Throttle(TokenBucket(qps, 1, _LoopClock(START)))
+    # The burst is used up.
+    throttle._bucket.reserve()
+    return throttle
+
+
+@pytest.mark.looptime
+async def test_throttle_lets_a_request_pass_the_backlog_of_another_namespace() -> None:
+    throttle = start_throttle(qps=10)
+    backlog = [asyncio.create_task(throttle.wait("hot")) for _ in range(1000)]
+    await asyncio.sleep(0)
+    started = asyncio.get_running_loop().time()
+    await throttle.wait("calm")
+    assert asyncio.get_running_loop().time() - started < 0.35
+    for task in backlog:
+        task.cancel()
+    await asyncio.gather(*backlog, return_exceptions=True)
+
+
+@pytest.mark.looptime
+async def test_throttle_keeps_the_rate_and_the_order_within_a_namespace() -> None:
+    throttle = start_throttle(qps=10)
+    sent: list[tuple[float, int]] = []
+
+    async def send(number: int) -> None:
+        await throttle.wait("a")
+        sent.append((round(asyncio.get_running_loop().time(), 3), number))
+
+    begin = asyncio.get_running_loop().time()
+    await asyncio.gather(*(send(number) for number in range(20)))
+    assert [number for _, number in sent] == list(range(20))
+    assert [round(at - begin, 3) for at, _ in sent] == [
+        round(0.1 * number, 3) for number in range(1, 21)
+    ]
+
+
+@pytest.mark.looptime
+async def test_throttle_gives_the_token_of_a_cancelled_request_to_the_next() -> None:
+    throttle = start_throttle(qps=1)
+    first = asyncio.create_task(throttle.wait("a"))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(throttle.wait("a"))
+    await asyncio.sleep(0)
+    first.cancel()
+    started = asyncio.get_running_loop().time()
+    await second
+    assert asyncio.get_running_loop().time() - started == 1
