@@ -35,6 +35,12 @@ from localcluster.cluster import (
 )
 from localcluster.kubelet.sandbox import Isolation
 from localcluster.network.choice import NetworkChoice
+from localcluster.private_files import (
+    ExposedError,
+    check_private_directory,
+    make_private_directory,
+    write_private_file,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -85,8 +91,13 @@ def find_state_directory(directory: str | None) -> Path:
 
 
 def read_state(directory: Path) -> ClusterState | None:
-    """Read the state of the cluster that runs there; None if none does."""
+    """Read the state of the cluster that runs there; None if none does.
+
+    Raises:
+        CliError: another user could have written it.
+    """
     try:
+        check_private_directory(directory)
         with (directory / _LOCK_FILE).open("rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -94,6 +105,8 @@ def read_state(directory: Path) -> ClusterState | None:
                 # Its owner lives.
                 stored: dict[str, Any] = json.loads((directory / _STATE_FILE).read_bytes())
                 return ClusterState(**stored)
+    except ExposedError as e:
+        raise CliError(ExitCode.USAGE, f"--directory: {e}") from e
     except (OSError, ValueError, TypeError):
         # None was ever here, or it is about to write its state.
         return None
@@ -230,8 +243,10 @@ def _failures_logged() -> Iterator[None]:
 @contextmanager
 def _logging_to(directory: Path) -> Iterator[None]:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_directory(directory)
         log = (directory / _LOG_FILE).open("a", encoding="utf-8")
+    except ExposedError as e:
+        raise LocalClusterError(f"--directory: {e}") from e
     except OSError as e:
         raise LocalClusterError(
             f"--directory: cannot write to {directory}: {e.strerror}; "
@@ -277,7 +292,7 @@ def _published(cluster: LocalCluster, note: str) -> Iterator[ClusterState]:
                 f"--directory: another cluster has just started in {cluster.directory}"
             ) from e
         path = cluster.directory / _STATE_FILE
-        path.write_text(json.dumps(asdict(state)), "utf-8")
+        write_private_file(path, json.dumps(asdict(state)))
         try:
             yield state
         finally:

@@ -37,6 +37,12 @@ from localcluster.kubelet.kubelet import Kubelet
 from localcluster.kubelet.logs import LogStore
 from localcluster.kubelet.sandbox import Isolation
 from localcluster.network.choice import NetworkChoice
+from localcluster.private_files import (
+    ExposedError,
+    make_private_directory,
+    read_regular_file,
+    write_private_file,
+)
 from localcluster.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -47,6 +53,8 @@ NODE_NAME = "local"
 HOST = "127.0.0.1"
 # Several local clusters on one machine must not fight for the default port.
 CONTROLLER_ARGUMENTS = ("--health-port", "0")
+# Ours has less than 1 KiB.
+_MAX_KUBECONFIG_BYTES = 65536
 # Longer than the kubelet gives its Pods.
 _KUBELET_STOP_SECONDS = 15.0
 
@@ -228,10 +236,13 @@ class LocalCluster:
 
     def _open_directory(self) -> None:
         try:
-            self.logs_path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_directory(self.directory)
+            make_private_directory(self.logs_path)
             probe = self.directory / ".writable"
             probe.touch()
             probe.unlink()
+        except ExposedError as e:
+            raise LocalClusterError(f"--directory: {e}") from e
         except OSError as e:
             raise LocalClusterError(
                 f"--directory: cannot write to {self.directory}: {e.strerror}; "
@@ -266,25 +277,23 @@ class LocalCluster:
 
     def _remove_kubeconfig(self) -> None:
         """Remove the kubeconfig, which would point at nothing; not what others put there since."""
-        if self.kubeconfig_path.exists() and _is_own_kubeconfig(self.kubeconfig_path):
+        if _is_own_kubeconfig(self.kubeconfig_path):
             self.kubeconfig_path.unlink(missing_ok=True)
 
     def _write_kubeconfig(self) -> None:
         """Write the file that only its owner may read, in one step."""
         path = self.kubeconfig_path
         text = yaml.safe_dump(_build_kubeconfig(self.kube_config), sort_keys=False)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists() and not _is_own_kubeconfig(path):
+            if os.path.lexists(path) and not _is_own_kubeconfig(path):
                 raise LocalClusterError(
                     f"--kubeconfig: {path} exists and is not of a local cluster; "
                     "name another file, so that yours is not overwritten"
                 )
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            temporary.replace(path)
+            write_private_file(path, text)
+        except ExposedError as e:
+            raise LocalClusterError(f"--kubeconfig: {e}") from e
         except OSError as e:
             raise LocalClusterError(
                 f"--kubeconfig: cannot write {path}: {e.strerror}; name another file"
@@ -309,9 +318,9 @@ def is_claimed(directory: Path) -> bool:
 def _is_own_kubeconfig(path: Path) -> bool:
     """Tell whether a kubeconfig is of a local cluster and holds nothing else."""
     try:
-        config = yaml.safe_load(path.read_text("utf-8"))
+        config = yaml.safe_load(read_regular_file(path, _MAX_KUBECONFIG_BYTES))
         names = {e["name"] for part in ("clusters", "users", "contexts") for e in config[part]}
-    except (yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError):
+    except (OSError, yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError, RecursionError):
         return False
     return names == {NAME}
 

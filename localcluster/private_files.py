@@ -1,0 +1,98 @@
+"""Directories and files of the local cluster that no other user of this machine may change.
+
+Used by ``localcluster.cluster`` and ``cli.local`` for everything that they write. The kubeconfig
+holds the token; the state file names a process that ``framework local down`` ends; logs and
+volumes are written by the cluster for as long as it runs. Whoever else may change the directory
+could have them written elsewhere, so such a directory is refused.
+
+    ExposedError    other users may change what would be written; the message has the remedy
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+
+from framework.agent.files import write_atomically
+
+PRIVATE_FILE = 0o600
+PRIVATE_DIRECTORY = 0o700
+
+
+class ExposedError(Exception):
+    """Other users may change a directory."""
+
+
+def make_private_directory(path: Path) -> None:
+    """Make a directory for this user alone, or check the one that is there.
+
+    Raises:
+        ExposedError: it belongs to another user, or others may write into it.
+        OSError: it cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Parents may be anybody's to read; mkdir(parents=True) would give them this mode too.
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=PRIVATE_DIRECTORY)
+    check_private_directory(path)
+
+
+def check_private_directory(path: Path) -> None:
+    """Check that nobody else may make, remove or replace files in a directory.
+
+    A group may write only if it is this user's own, as the usual umask 002 has it.
+
+    Raises:
+        ExposedError: they may.
+        OSError: there is no such directory.
+    """
+    found = path.stat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    if found.st_uid != os.geteuid():
+        raise ExposedError(
+            f"{path} belongs to another user (UID {found.st_uid}), who could change what is "
+            "written there; give a directory of your own"
+        )
+    is_foreign_group = found.st_gid not in {0, os.getegid()}
+    is_open_to_group = is_foreign_group and bool(found.st_mode & stat.S_IWGRP)
+    if found.st_mode & stat.S_IWOTH or is_open_to_group:
+        raise ExposedError(
+            f"other users may write into {path}; run `chmod go-w {path}`, "
+            "or give a directory of your own"
+        )
+
+
+def write_private_file(path: Path, text: str) -> None:
+    """Write a file that only this user may read, in one step; a link at its name is replaced.
+
+    The directory may be a shared one if it is sticky, such as /tmp, because others cannot replace
+    this user's files there.
+
+    Raises:
+        ExposedError: others could replace the file.
+        OSError: it cannot be written.
+    """
+    parent = path.parent.stat()
+    if parent.st_mode & stat.S_IWOTH and not parent.st_mode & stat.S_ISVTX:
+        raise ExposedError(
+            f"every user may replace files in {path.parent}; name a file in a directory of your own"
+        )
+    write_atomically(str(path), text.encode(), PRIVATE_FILE)
+
+
+def read_regular_file(path: Path, limit: int) -> bytes:
+    """Read at most ``limit`` bytes of a regular file.
+
+    A link is not followed, and a FIFO that another user left there blocks nothing.
+
+    Raises:
+        OSError: there is none, or it is no regular file.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is no regular file")
+        return file.read(limit)
