@@ -2,8 +2,11 @@
 
 Called by the programs' entry points. Everybody else only does ``logging.getLogger(__name__)`` and
 logs a constant message with ``extra={...}``; this module renders the extra keys, as ``key=value``
-in text and as members of the object in JSON. What looks like a secret by its key or its form is
-never written.
+in text and as members of the object in JSON.
+
+Nothing that goes into a line is trusted: each text is cut, then freed of what looks like a secret
+by its key or its form, then made printable. So a line takes bounded work and a bounded place,
+whatever a tenant wrote. docs/operations.md has the limits.
 """
 
 import json
@@ -15,17 +18,34 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TextIO
 
+from framework.api.text import cut_text, is_printable, make_printable
+
 REDACTED = "[redacted]"
+MESSAGE_LIMIT_BYTES = 288 * 1024
+"""More than an object snapshot has (``controller.core.history``), which must stay whole JSON."""
+VALUE_LIMIT_BYTES = 8 * 1024
+"""Of each value, also inside of structured ones."""
+MEMBERS_LIMIT = 20_000
+"""Values in all structured values of a record."""
+TRACE_LIMIT_BYTES = 32 * 1024
+_TRACE_HEAD_BYTES = 8 * 1024
 _SECRET_KEY = re.compile(
     r"token|password|secret|authorization|credential|private_key", re.IGNORECASE
 )
-_SECRET_TEXT = re.compile(
-    r"(?P<scheme>bearer |authorization: basic )[A-Za-z0-9._~+/=-]{8,}"
-    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*",
-    re.IGNORECASE,
+_KEY_LIMIT = 200
+# Each is linear: what follows its mark always matches, or fails within a few characters, and no
+# mark can stand in what is scanned (tests/security/test_regular_expressions.py).
+_SECRET_FORMS = (
+    (re.compile(r"((?i:bearer |authorization: basic ))[A-Za-z0-9._~+/=-]{8,}"), rf"\1{REDACTED}"),
+    # A JSON Web Token: its first part is an object in base64.
+    (re.compile(r"eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){0,2}"), REDACTED),
+    # The user and password of a URL.
+    (re.compile(r"://[^\s/@]*@"), f"://{REDACTED}@"),
+    # The token in the address of a local cluster.
+    (re.compile(r"/token/[^\s/?#\"']+"), f"/token/{REDACTED}"),
 )
-# One of them is in every text the pattern finds.
-_SECRET_MARKS = ("bearer ", "authorization: basic ", "eyj")
+# One of them is in every text that a pattern finds.
+_SECRET_MARKS = ("bearer ", "authorization: basic ", "eyj", "://", "/token/")
 _STRUCTURED = (Mapping, list, tuple, set, frozenset)
 _PLAIN_VALUE = re.compile(r"[^\s\"'=]+\Z")
 # What every record has; all other attributes came through ``extra``.
@@ -59,7 +79,7 @@ def configure_logging(
         ValueError: there is no such format or level.
     """
     formatter = JsonFormatter() if LogFormat(log_format) is LogFormat.JSON else TextFormatter()
-    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler = _Handler(sys.stderr if stream is None else stream)
     handler.setFormatter(formatter)
     root = logging.getLogger()
     root.setLevel(level.upper())
@@ -69,20 +89,32 @@ def configure_logging(
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
+class _Handler(logging.StreamHandler[TextIO]):
+    """Says that a line was lost, without what was in it: Python's own report has all arguments."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 the name is Python's
+        """Write which line it was and why."""
+        try:
+            cause = type(sys.exc_info()[1]).__name__
+            self.stream.write(f"a line of the log is lost: {record.name}: {cause}\n")
+        except (OSError, ValueError):
+            return
+
+
 class TextFormatter(logging.Formatter):
     """One line for people; only a traceback takes more."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Render the record with its extra keys; structured values are left to JSON."""
-        message = _escape_line_ends(_redact_text(record.getMessage()))
+        message = make_printable(_render_message(record))
         parts = [f"{_render_time(record)} {record.levelname:<7} {record.name}: {message}"]
         parts.extend(
-            f"{key}={_render_value(_redact(key, value))}"
+            f"{make_printable(key[:_KEY_LIMIT])}={_render_value(_render_scalar(key, value))}"
             for key, value in _walk_extra(record)
             if not isinstance(value, _STRUCTURED)
         )
         line = " ".join(parts)
-        trace = _render_trace(self, record)
+        trace = make_printable(_render_trace(self, record), keep="\n\t")
         return f"{line}\n{trace}" if trace else line
 
 
@@ -95,40 +127,78 @@ class JsonFormatter(logging.Formatter):
             "time": _render_time(record),
             "level": record.levelname,
             "logger": record.name,
-            "message": _redact_text(record.getMessage()),
+            "message": _render_message(record),
         }
         entry.update({k: v for k, v in collect_extra(record).items() if k not in entry})
         trace = _render_trace(self, record)
         if trace:
             entry["exception"] = trace
-        return json.dumps(entry, ensure_ascii=False, default=str)
+        line = json.dumps(entry, ensure_ascii=False)
+        return line if is_printable(line) else json.dumps(entry)
 
 
 def collect_extra(record: logging.LogRecord) -> dict[str, Any]:
-    """Collect what was given as ``extra``, secrets replaced, in the order it was given."""
-    return {key: _redact(key, value) for key, value in _walk_extra(record)}
+    """Collect what was given as ``extra``, bounded, secrets replaced, in the order it was given."""
+    budget = _Budget()
+    return {key: budget.render(key, value) for key, value in _walk_extra(record)}
+
+
+class _Budget:
+    """Renders the values of one record until there are too many."""
+
+    def __init__(self) -> None:
+        self._members_left = MEMBERS_LIMIT
+
+    def render(self, key: str, value: Any) -> Any:
+        """Render a value as JSON has it; what is beyond the limit is left out."""
+        self._members_left -= 1
+        if _is_secret(key):
+            return REDACTED
+        if isinstance(value, Mapping):
+            members = self._take(value.items())
+            return {_render_text(str(k)): self.render(str(k), v) for k, v in members}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.render("", member) for member in self._take(value)]
+        return _render_scalar(key, value)
+
+    def _take(self, members: Any) -> Iterator[Any]:
+        for member in members:
+            if self._members_left <= 0:
+                return
+            yield member
 
 
 def _walk_extra(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
     return (item for item in record.__dict__.items() if item[0] not in _RECORD_ATTRIBUTES)
 
 
-def _redact(key: str, value: Any) -> Any:
-    if _SECRET_KEY.search(key):
+def _is_secret(key: str) -> bool:
+    return _SECRET_KEY.search(key[:_KEY_LIMIT]) is not None
+
+
+def _render_scalar(key: str, value: Any) -> Any:
+    """Render what has no members; what JSON does not know becomes text."""
+    if _is_secret(key):
         return REDACTED
-    if isinstance(value, Mapping):
-        return {name: _redact(str(name), member) for name, member in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_redact("", member) for member in value]
-    return _redact_text(value) if isinstance(value, str) else value
+    is_plain = value is None or isinstance(value, bool | int | float)
+    return value if is_plain else _render_text(str(value))
 
 
-def _redact_text(text: str) -> str:
-    # A line may be a whole Pod, and the pattern is slow.
+def _render_text(text: str) -> str:
+    return _redact(cut_text(text, VALUE_LIMIT_BYTES))
+
+
+def _render_message(record: logging.LogRecord) -> str:
+    return _redact(cut_text(record.getMessage(), MESSAGE_LIMIT_BYTES))
+
+
+def _redact(text: str) -> str:
     lowered = text.lower()
     if not any(mark in lowered for mark in _SECRET_MARKS):
         return text
-    return _SECRET_TEXT.sub(lambda found: (found["scheme"] or "") + REDACTED, text)
+    for pattern, replacement in _SECRET_FORMS:
+        text = pattern.sub(replacement, text)
+    return text
 
 
 def _render_time(record: logging.LogRecord) -> str:
@@ -138,7 +208,9 @@ def _render_time(record: logging.LogRecord) -> str:
 
 def _render_value(value: Any) -> str:
     text = str(value)
-    return text if _PLAIN_VALUE.match(text) else json.dumps(text, ensure_ascii=False)
+    if _PLAIN_VALUE.match(text) and is_printable(text):
+        return text
+    return make_printable(json.dumps(text, ensure_ascii=False))
 
 
 def _render_trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
@@ -147,8 +219,12 @@ def _render_trace(formatter: logging.Formatter, record: logging.LogRecord) -> st
         parts.append(formatter.formatException(record.exc_info))
     if record.stack_info:
         parts.append(formatter.formatStack(record.stack_info))
-    return _redact_text("\n".join(parts))
+    return _redact(_cut_middle("\n".join(parts)))
 
 
-def _escape_line_ends(text: str) -> str:
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+def _cut_middle(trace: str) -> str:
+    """Cut a traceback where it says least: its last line has the error."""
+    if len(trace) * 4 <= TRACE_LIMIT_BYTES:
+        return trace
+    head = cut_text(trace, _TRACE_HEAD_BYTES)
+    return f"{head}\n{trace[-(TRACE_LIMIT_BYTES - _TRACE_HEAD_BYTES) // 4 :]}"

@@ -31,6 +31,7 @@ _FILES = (
     "framework/api/images.py",
     "framework/api/naming.py",
     "framework/api/roster.py",
+    "framework/api/text.py",
 )
 _FOLDERS = ("framework/agent", "rendezvous")
 _MAIN = b"from rendezvous.app import main\n\nmain()\n"

@@ -11,6 +11,7 @@ import socket
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple
 
 from framework.agent.clock import AgentClock
+from framework.api.text import describe_server
 from rendezvous.addresses import MAX_PORT
 from rendezvous.children import Children, StartError
 from rendezvous.diff import Diff, PeerChange
@@ -115,10 +116,10 @@ class PostNotifier:
         try:
             status = self._post(notification.to_json())
         except (OSError, ValueError) as e:
-            self._reporter.say(f"POST {self._url}: {e}", "warning")
+            self._reporter.say(f"POST {describe_server(self._url)}: {e}", "warning")
             return
         if not status.startswith("2"):
-            self._reporter.say(f"POST {self._url}: HTTP {status}", "warning")
+            self._reporter.say(f"POST {describe_server(self._url)}: HTTP {status}", "warning")
 
     def _post(self, body: bytes) -> str:
         authority, _, path = self._url[len("http://") :].partition("/")

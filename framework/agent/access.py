@@ -6,10 +6,13 @@ Made by ``discovery`` and ``kubeconfig``; requests are made in ``connection``.
 from typing import Any, NamedTuple, Tuple
 
 from framework.api import constants
+from framework.api.text import HIDDEN, describe_server
 
 _HTTP_PORT = 80
 _HTTPS_PORT = 443
 _MAX_PORT = 65535
+# Shorter ones would be found in ordinary words.
+_MIN_SECRET_LENGTH = 8
 
 
 class AccessError(Exception):
@@ -42,15 +45,22 @@ class Access(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The server as a URL, for messages."""
+        """The server as a URL for messages, without its path: that may be a secret."""
         scheme = "https" if self.tls else "http"
-        return f"{scheme}://{self.authority}{self.path_prefix}"
+        return describe_server(f"{scheme}://{self.authority}{self.path_prefix}")
 
     @property
     def authority(self) -> str:
         """Host and port as the Host header wants them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+    def hide_secrets(self, body: bytes) -> bytes:
+        """Take token and path out of an error's body: servers repeat the path of a request."""
+        for secret in (self.path_prefix, self.token):
+            if len(secret) >= _MIN_SECRET_LENGTH:
+                body = body.replace(secret.encode(), HIDDEN.encode())
+        return body
 
     def read_token(self) -> str:
         """Read the bearer token; "" without one. Read anew each time, because it is rotated."""
@@ -115,8 +125,9 @@ def parse_address(address: str) -> Tuple[bool, str, int, str]:
     valid_port = not port_text or (port_text.isdigit() and 0 < int(port_text) <= _MAX_PORT)
     if scheme not in {"http", "https"} or not host or not valid_port or "@" in authority:
         raise AccessError(
-            f"the API server address {address!r} must be http://HOST:PORT or https://HOST:PORT; "
-            f"it comes from ${constants.KUBE_APISERVER_ADDRESS_ENV} or from the kubeconfig"
+            f"the API server address {describe_server(address)!r} must be http://HOST:PORT or "
+            f"https://HOST:PORT; it comes from ${constants.KUBE_APISERVER_ADDRESS_ENV} or from the "
+            "kubeconfig"
         )
     prefix = "/" + path.strip("/") if path.strip("/") else ""
     return scheme == "https", host, int(port_text or default_port), prefix

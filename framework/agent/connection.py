@@ -12,6 +12,7 @@ from typing import Any, Dict, NamedTuple, Optional
 
 from framework.agent.access import Access, AccessError
 from framework.agent.clock import AgentClock
+from framework.api.text import cut_text, hide_values
 
 _MAX_HEAD_BYTES = 64 * 1024
 # Of a number that surely fits 64 bits.
@@ -19,7 +20,9 @@ _MAX_DIGITS = 18
 _MAX_BODY_BYTES = 64 * 1024 * 1024
 _RECEIVE_BYTES = 64 * 1024
 _NO_BODY = (204, 304)
+_SUCCESSES = range(200, 300)
 _JSON = "application/json"
+_MAX_MESSAGE_BYTES = 2048
 
 
 class UnreachableError(Exception):
@@ -48,9 +51,10 @@ class Answer(NamedTuple):
     def describe(self) -> str:
         """Say what the server said: its Status message, or the start of the body."""
         try:
-            message = json.loads(self.body.decode())["message"]
+            message = str(json.loads(self.body.decode())["message"])
         except (ValueError, KeyError, TypeError, RecursionError):
             message = self.body[:200].decode("utf-8", "replace").strip()
+        message = cut_text(hide_values(message), _MAX_MESSAGE_BYTES)
         return f"HTTP {self.head.status}: {message}" if message else f"HTTP {self.head.status}"
 
 
@@ -155,6 +159,7 @@ class Connection:
         self._tls_context: Any = None
         self._pending = b""
         self._body: Optional[BodyDecoder] = None
+        self._is_refused = False
 
     def fetch(self, method: str, path: str, body: Optional[bytes] = None) -> Answer:
         """Send one request and read the whole answer, within the timeout.
@@ -199,6 +204,7 @@ class Connection:
             while head.status // 100 == 1:
                 head = self._read_head(deadline)
             self._body = BodyDecoder(head)
+            self._is_refused = head.status not in _SUCCESSES
         except (OSError, ValueError) as e:  # ValueError: no host can have such a name
             self.close()
             raise UnreachableError(f"{self._access.address}: {e}") from e
@@ -249,7 +255,8 @@ class Connection:
                 why = "timed out in mid-answer" if part is None else "answer too long"
                 raise UnreachableError(f"{self._access.address}: {why}")
             if not part:
-                return bytes(received)
+                whole = bytes(received)
+                return self._access.hide_secrets(whole) if self._is_refused else whole
             received += part
 
     def close(self) -> None:

@@ -10,6 +10,11 @@ from typing import Any, Set
 
 from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.roster import Progress
+from framework.api.text import cut_text, make_printable
+
+MESSAGE_LIMIT_BYTES = 8 * 1024
+# What a cluster makes us say once must not fill the memory.
+_MAX_REMEMBERED = 1000
 
 
 class LineReporter:
@@ -22,7 +27,8 @@ class LineReporter:
         self._said: Set[str] = set()
 
     def say(self, message: str, level: str = "info", **fields: Any) -> None:
-        """Print one line."""
+        """Print one line. A message is cut to 8 KiB, and made printable in text."""
+        message = cut_text(message, MESSAGE_LIMIT_BYTES)
         if self._is_json:
             line = json.dumps({"level": level, "message": message, **fields})
         else:
@@ -36,7 +42,10 @@ class LineReporter:
 
     def say_once(self, message: str, level: str = "info") -> None:
         """Print a line that was not printed before."""
+        message = cut_text(message, MESSAGE_LIMIT_BYTES)
         if message not in self._said:
+            if len(self._said) >= _MAX_REMEMBERED:
+                self._said.clear()
             self._said.add(message)
             self.say(message, level)
 
@@ -47,10 +56,3 @@ def render_missing(progress: Progress) -> str:
     text = ", ".join(f"{m.role}/{m.index} ({m.reason})" for m in listed)
     more = progress.total - progress.ready - len(listed)
     return f"{text} and {more} more" if more > 0 else text
-
-
-def make_printable(text: str) -> str:
-    """Replace control characters: texts of the API server go to somebody's terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else "?" for c in text)

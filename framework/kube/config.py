@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from framework.api import constants
+from framework.api.text import describe_server
 from framework.kube import kubeconfig
 from framework.kube.kubeconfig import ConfigError, ExecPlugin
 
@@ -161,7 +162,7 @@ def _normalize_server(config: KubeConfig) -> str:
     if not is_usable:
         raise ConfigError(
             "server",
-            f"{config.server!r} is no address of an API server",
+            f"{describe_server(config.server)!r} is no address of an API server",
             "write it as https://HOST:PORT",
         )
     return server.rstrip("/")

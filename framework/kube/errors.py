@@ -24,11 +24,15 @@ from http import HTTPStatus
 
 import msgspec
 
+from framework.api.text import cut_text, hide_values
 from framework.kube.resources import Object
 
 _FIRST_SERVER_ERROR = HTTPStatus.INTERNAL_SERVER_ERROR
 
 _MESSAGE_LIMIT = 1000
+# Of a Status object: it goes into statuses, Events and logs, and may quote a whole Pod.
+_STATUS_MESSAGE_BYTES = 8 * 1024
+_CAUSES_LIMIT = 32
 
 
 class KubeError(Exception):
@@ -69,8 +73,9 @@ class ApiError(KubeError):
     Attributes:
         status: HTTP status code.
         reason: the Status object's reason, for example ``NotFound``; empty if it gave none.
-        message: the Status object's message, else what the answer said, cut to 1000 characters.
-        body: the Status object, None if the answer was none.
+        message: the Status object's message without the values that it quoted, else what the
+            answer said, cut to 1000 characters.
+        body: the Status object, its messages without values too; None if the answer was none.
         retry_after_seconds: how long the server asks us to wait, None if it does not say.
         method: HTTP method of the request.
         path: its path, without the query.
@@ -187,6 +192,8 @@ def build_api_error(
         fallback_reason: used when the body names no reason.
     """
     body = _decode_status(raw)
+    if body is not None:
+        body = _hide_status_values(body)
     if body is None:
         message = raw[: 4 * _MESSAGE_LIMIT].decode("utf-8", "replace").strip()[:_MESSAGE_LIMIT]
     else:
@@ -225,6 +232,30 @@ def _decode_status(raw: bytes) -> Object | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return body if isinstance(body, dict) else None
+
+
+def _hide_status_values(status: Object) -> Object:
+    """Take the values out of a Status: a refused object may hold secrets in the faulty field."""
+    shown = dict(status)
+    if "message" in status:
+        shown["message"] = _shorten(status["message"])
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    if isinstance(details, dict) and isinstance(causes, list):
+        kept = [_hide_cause(cause) for cause in causes[:_CAUSES_LIMIT]]
+        shown["details"] = {**details, "causes": kept}
+    return shown
+
+
+def _hide_cause(cause: object) -> object:
+    if not isinstance(cause, dict) or "message" not in cause:
+        return cause
+    return {**cause, "message": _shorten(cause["message"])}
+
+
+def _shorten(message: object) -> str:
+    text = "" if message is None else str(message)
+    return cut_text(hide_values(text), _STATUS_MESSAGE_BYTES)
 
 
 def _parse_retry_after(header: str | None, body: Object | None) -> float | None:

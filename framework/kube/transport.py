@@ -14,12 +14,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import aiohttp
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from yarl import URL
 
+from framework.api.text import HIDDEN
 from framework.clock import Clock
 from framework.kube.config import ConfigError, KubeConfig
 from framework.kube.credentials import TokenSource, TokenUnavailableError, build_token_source
@@ -27,6 +29,8 @@ from framework.kube.errors import UnreachableError, build_api_error
 
 # aiohttp warns of bodies in one piece above this size.
 _ONE_PIECE_BYTES = 2**20
+# Shorter ones would be found in ordinary words.
+_MIN_SECRET_LENGTH = 8
 
 
 class Request(NamedTuple):
@@ -60,6 +64,7 @@ class Transport:
             # Compression costs the server more than a cluster's network gains.
             "Accept-Encoding": "identity",
         }
+        self._secrets = _find_secrets(config)
         self._rest: _Rest | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -127,7 +132,7 @@ class Transport:
                 if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
                     raise build_api_error(
                         response.status,
-                        await response.read(),
+                        self._hide_secrets(await response.read()),
                         method=request.method,
                         path=request.bare_path,
                         retry_after=response.headers.get("Retry-After"),
@@ -145,6 +150,12 @@ class Transport:
                 yield response
             finally:
                 _abort_unread(response)
+
+    def _hide_secrets(self, body: bytes) -> bytes:
+        """Take token and path prefix out of an error: servers repeat the path of a request."""
+        for secret in self._secrets:
+            body = body.replace(secret, HIDDEN.encode())
+        return body
 
     def _start(
         self, request: Request, token: str | None
@@ -261,8 +272,19 @@ def _abort_unread(response: aiohttp.ClientResponse) -> None:
         transport.abort()
 
 
+def _find_secrets(config: KubeConfig) -> tuple[bytes, ...]:
+    path = urlsplit(config.server).path.rstrip("/")
+    found = (path, config.token or "")
+    return tuple(text.encode() for text in found if len(text) >= _MIN_SECRET_LENGTH)
+
+
 def _build_unreachable(request: Request, cause: Exception) -> UnreachableError:
-    if isinstance(cause, TimeoutError):
+    if isinstance(cause, aiohttp.ClientResponseError):
+        # Its own text has the URL, whose path may be a secret.
+        problem = f"no HTTP answer: {cause.message}"
+    elif isinstance(cause, aiohttp.InvalidURL):
+        problem = "the address of the API server is no URL"
+    elif isinstance(cause, TimeoutError):
         problem = str(cause) or "no answer in time"
     else:
         problem = str(cause) or type(cause).__name__

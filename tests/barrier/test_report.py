@@ -49,6 +49,6 @@ def test_reporter_unchanged_wait_is_repeated_only_when_due(
     ]
 
 
-def test_reporter_control_characters_are_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reporter_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     Reporter(0.0, 10.0, is_json=False).say("a\x1b[31mb\nc")
-    assert capsys.readouterr().err == "barrier: a?[31mb?c\n"
+    assert capsys.readouterr().err == "barrier: a\\x1b[31mb\\nc\n"

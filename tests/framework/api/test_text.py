@@ -1,0 +1,141 @@
+"""Text from elsewhere: printable, cut, without secrets."""
+
+import unicodedata
+
+import pytest
+
+from framework.api.text import (
+    HIDDEN,
+    cut_text,
+    describe_server,
+    hide_values,
+    is_printable,
+    make_printable,
+)
+
+BAD_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def test_make_printable_every_character_is_shown_or_escaped() -> None:
+    shown = make_printable("".join(map(chr, range(0x110000))))
+    assert is_printable(shown)
+    assert not set(map(unicodedata.category, shown)) & BAD_CATEGORIES
+    shown.encode()
+
+
+@pytest.mark.parametrize(
+    "text", ["plain text", "für größe", "日本語\u3000全角", "done ✔ \u26a0\ufe0f 🚀", "a\u00a0b"]
+)
+def test_make_printable_ordinary_text_stays(text: str) -> None:
+    assert make_printable(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]52;c;aGk=\x07", r"\x1b]52;c;aGk=\x07"),
+        ("\x9b31m", r"\x9b31m"),
+        ("a\u202eb", r"a\u202eb"),
+        ("a\u200bb\u2066", r"a\u200bb\u2066"),
+        ("\ud800", r"\ud800"),
+        ("\U000e0041", r"\U000e0041"),
+        ("hidden\u3164", r"hidden\u3164"),
+        ("two\r\nlines\t", r"two\r\nlines\t"),
+    ],
+)
+def test_make_printable_what_a_terminal_obeys_is_escaped(text: str, shown: str) -> None:
+    assert make_printable(text) == shown
+
+
+def test_make_printable_keeps_what_is_asked_for() -> None:
+    assert make_printable("a\n\tb\x1b", keep="\n\t") == "a\n\tb\\x1b"
+
+
+@pytest.mark.parametrize("text", ["a" * 1000, "ü" * 1000, "\ud800" * 1000, "🚀" * 1000])
+def test_cut_text_is_bounded_and_says_so(text: str) -> None:
+    cut = cut_text(text, 100)
+    assert len(cut.encode("utf-8", "surrogatepass")) <= 100
+    assert cut.endswith("...(cut, 1000 characters)")
+
+
+@pytest.mark.parametrize("text", ["", "a" * 100, "ü" * 50])
+def test_cut_text_that_fits_stays(text: str) -> None:
+    assert cut_text(text, 100) == text
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("https://10.0.0.1:6443", "https://10.0.0.1:6443"),
+        ("https://10.0.0.1:6443/", "https://10.0.0.1:6443"),
+        ("https://[fd00::1]:6443", "https://[fd00::1]:6443"),
+        ("127.0.0.1:8080", "127.0.0.1:8080"),
+        ("http://127.0.0.1:8080/token/s3cret", "http://127.0.0.1:8080/..."),
+        ("https://host/?token=s3cret", "https://host/..."),
+        ("https://host?token=s3cret", "https://host/..."),
+        ("https://host#s3cret", "https://host/..."),
+        ("https://user:s3cret@host:1/x", "https://host:1/..."),
+        ("https://user:s3/cret@host", HIDDEN),
+        ("https://user:s3?cret@host", HIDDEN),
+        ("https://user:s3cret", HIDDEN),
+        ("https://a:b:s3cret", HIDDEN),
+        ("s3\x1bcret", HIDDEN),
+        ("", HIDDEN),
+    ],
+)
+def test_describe_server_shows_scheme_host_and_port_only(address: str, shown: str) -> None:
+    assert describe_server(address) == shown
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (
+            'Pod "p" is invalid: spec.containers[0].image: Invalid value: "s3cret": must be x',
+            f'Pod "p" is invalid: spec.containers[0].image: Invalid value: {HIDDEN}: must be x',
+        ),
+        (
+            'a: Unsupported value: "s3cret": supported values: "Always", "Never"',
+            f'a: Unsupported value: {HIDDEN}: supported values: "Always", "Never"',
+        ),
+        (
+            '[a: Invalid value: "s3,: \\" cret": x, b: Duplicate value: "s3cret", c: Required]',
+            f"[a: Invalid value: {HIDDEN}: x, b: Duplicate value: {HIDDEN}, c: Required]",
+        ),
+        (
+            'a: Invalid value: {"k":"s3: cret","l":["s3cret"]}: must not',
+            f"a: Invalid value: {HIDDEN}: must not",
+        ),
+        (
+            'a: Invalid value: core.Container{Name:"s3cret", Args:[]string{"s3: cret"}}: no',
+            f"a: Invalid value: {HIDDEN}: no",
+        ),
+        (
+            'a: Duplicate value: map[string]interface {}{"name":"A", "value":"s3cret"}',
+            f"a: Duplicate value: {HIDDEN}",
+        ),
+        ("a: Invalid value: -5: must be positive", f"a: Invalid value: {HIDDEN}: must be positive"),
+        ("a: Invalid value: `s3: cret`: no", f"a: Invalid value: {HIDDEN}: no"),
+        ('a: Not found: "s3cret"', f"a: Not found: {HIDDEN}"),
+        ('a: Invalid value: "s3cret', f"a: Invalid value: {HIDDEN}"),
+        ('a: Invalid value: "object": b', 'a: Invalid value: "object": b'),
+        ("a: Invalid value: must be set", "a: Invalid value: must be set"),
+        ("a: Too long: may not be more than 3 bytes", "a: Too long: may not be more than 3 bytes"),
+        (
+            "json: cannot unmarshal, error found in #10 byte of ...|s3cret|...",
+            "json: cannot unmarshal",
+        ),
+        ('strconv.ParseInt: parsing "s3cret": bad', f"strconv.ParseInt: parsing {HIDDEN}: bad"),
+        ('pods "gang-worker-0" is forbidden: exceeded quota', None),
+    ],
+)
+def test_hide_values_keeps_field_and_reason(message: str, shown: str | None) -> None:
+    assert hide_values(message) == (message if shown is None else shown)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["Invalid value: ", 'Invalid value: "', "Invalid value: {", "Not found: a{", '\\"', "{", ": "],
+)
+def test_hide_values_of_hostile_text_ends(unit: str) -> None:
+    assert isinstance(hide_values(f"a: Invalid value: {unit * 20_000}"), str)
