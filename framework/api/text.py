@@ -43,7 +43,7 @@ def is_printable(text: str) -> bool:
     """Return whether a terminal shows every character of a text, and obeys none."""
     if text.isascii():
         return text.isprintable()
-    return all(map(_is_shown, text))
+    return all(map(_is_shown, set(text)))
 
 
 def make_printable(text: str, keep: str = "") -> str:
@@ -58,9 +58,8 @@ def make_printable(text: str, keep: str = "") -> str:
     """
     if is_printable(text):
         return text
-    return "".join(
-        c if _is_shown(c) or c in keep else c.encode("unicode_escape").decode() for c in text
-    )
+    escaped = (c for c in set(text) if not _is_shown(c) and c not in keep)
+    return text.translate({ord(c): c.encode("unicode_escape").decode() for c in escaped})
 
 
 def cut_text(text: str, limit_bytes: int) -> str:
