@@ -11,7 +11,7 @@ from typing import Any
 
 _REFUSED = "Failed to create Pod: "
 # What aiohttp adds to the address, and what it wraps around the system's own words.
-_TLS_NOISE = re.compile(r" ssl:(?:default|None|True|False|<[^>]*>)")
+_TLS_NOISE = re.compile(r" ssl:(?:default|None|True|False|<[^>]{0,200}>)")
 _HAS_WORDS = re.compile(r"\w")
 # Characters of a termination message that is shown whole.
 _SHORT_MESSAGE = 120

@@ -35,10 +35,10 @@ _SETTING_NAMES = [setting.env_name for setting in (*OPTIONS, *SETTINGS)]
 _COMMANDS = (RENDER, WATCH, RUN, INSTALL)
 _SLOTTED_FORMATS = frozenset({"openmpi", "hydra", "deepspeed", "horovod", "horovodrun"})
 _GPU = re.compile(r"(^|[./])gpu$")
-_INJECTOR = re.compile(r"\S*/" + re.escape(constants.INJECTOR_FILE) + r"(?!\w)")
-_ENV_FILE = re.compile(r"\S*/current/env\.sh\b")
+_INJECTOR = re.compile(r"(?<!\S)\S*/" + re.escape(constants.INJECTOR_FILE) + r"(?!\w)")
+_ENV_FILE = re.compile(r"(?<!\S)\S*/current/env\.sh\b")
 # Where a command begins: a word of its own, or in a shell's script.
-_COMMAND_START = r"(?:^|[\n;&|({]\s*|\b(?:exec|then|do|else|time|env)\s+)(?:\S*/)?"
+_COMMAND_START = r"(?:^|[\n;&|({][^\S\n]*|\b(?:exec|then|do|else|time|env)\s+)(?:[^\s;&|({]*/)?"
 _HOST_LAUNCHER = re.compile(_COMMAND_START + r"(mpirun|mpiexec|horovodrun|deepspeed)(?=\s|$)")
 _TORCHRUN = re.compile(_COMMAND_START + r"(torchrun)(?=\s|$)|(torch\.distributed\.run)\b")
 _OWN_HOSTS = re.compile(

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 _REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)]*)\))")
+_ESCAPE = "$$"
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
@@ -17,4 +18,6 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
         name = match["name"]
         return "$" if name is None else variables.get(name, match[0])
 
-    return _REFERENCE.sub(replace, text)
+    # Behind the last bracket is no reference: to look for one there would take quadratic time.
+    end = text.rfind(")") + 1
+    return _REFERENCE.sub(replace, text[:end]) + text[end:].replace(_ESCAPE, "$")

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+# The pattern takes time that grows with the square of what it looks at.
+MAX_LENGTH = 1000
 _TOKEN = re.compile(
     r"""\.?\[\?\(\s*@(?P<filter>[^=!]+?)\s*==\s*(?P<value>"[^"]*"|'[^']*'|[^)\s]+)\s*\)\]
       | \.?\[\s*(?P<quote>['"])(?P<quoted>.*?)(?P=quote)\s*\]
@@ -51,6 +53,8 @@ def find_values(document: object, path: str) -> list[Any]:
 
 @lru_cache(maxsize=1024)
 def _parse(path: str) -> tuple[_Step, ...]:
+    if len(path) > MAX_LENGTH:
+        raise JsonPathError(f"jsonPath has {len(path)} characters: write at most {MAX_LENGTH}")
     text = path.strip().removeprefix("{").removesuffix("}").removeprefix("$")
     if text and text[0] not in ".[":
         text = "." + text
