@@ -43,7 +43,9 @@ class Entry:
     status decided cannot be stored. ``blocked``: reason and message of the condition that was
     written because no decision can be. ``sent``: what was sent since the last decision, which
     therefore did not know of it. ``births``: how often somebody of a name may have come; an answer
-    says nothing of who came since it was asked for.
+    says nothing of who came since it was asked for. ``own_configmap``: UID of the ConfigMap that
+    was returned for our own create last. ``gang_key_owner``: UID of the ConfigMap whose gang key
+    was created; no watch shows Secrets.
     """
 
     namespace: str
@@ -66,6 +68,8 @@ class Entry:
     unconfirmed: dict[Name, datetime] = field(default_factory=dict)
     end_versions: dict[str, int] = field(default_factory=dict)
     births: Counter[Name] = field(default_factory=Counter)
+    own_configmap: str = ""
+    gang_key_owner: str = ""
     status_written_at: float | None = None
     changed_at: float | None = None
     addressed_at: float | None = None

@@ -17,13 +17,14 @@ from controller.core.actions import (
     Action,
     ActionKey,
     CreateConfigMap,
+    CreateGangKey,
     CreatePod,
     DeleteObject,
     GetObject,
     ObjectKind,
     Verb,
 )
-from controller.core.object_templates import build_configmap, build_pod
+from controller.core.object_templates import build_configmap, build_gang_key, build_pod
 from controller.core.settings import LONGEST_WAIT_SECONDS
 from controller.core.snapshot import Failure
 from controller.entry import Entry
@@ -32,7 +33,7 @@ from controller.metrics import Metrics
 from controller.store import Store
 from framework.api import gojson, naming
 from framework.api.types import Framework
-from framework.clock import Clock
+from framework.clock import Clock, KeySource, SystemKeys
 from framework.kube.client import KubeClient
 from framework.kube.errors import (
     AlreadyExistsError,
@@ -41,7 +42,7 @@ from framework.kube.errors import (
     KubeError,
     NotFoundError,
 )
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object, Resource
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ _RESOURCES: dict[ObjectKind, Resource] = {
     ObjectKind.FRAMEWORK: FRAMEWORKS,
     ObjectKind.CONFIGMAP: CONFIGMAPS,
     ObjectKind.POD: PODS,
+    ObjectKind.SECRET: SECRETS,
 }
 
 
@@ -82,8 +84,9 @@ class Executor:
         metrics: Metrics,
         on_answer: Callable[[str], None],
         fence: Fence = OPEN,
+        keys: KeySource | None = None,
     ) -> None:
-        """Prepare; ``on_answer`` is told the key whose knowledge grew."""
+        """Prepare; ``on_answer`` is told the key whose knowledge grew; ``keys`` None: secret."""
         self._client = client
         self._store = store
         self._clock = clock
@@ -91,6 +94,7 @@ class Executor:
         self._on_answer = on_answer
         self._fence = fence
         self._unsent = ActionQueue(MAX_CONCURRENT_ACTIONS, MAX_NAMESPACE_ACTIONS)
+        self._keys = keys or SystemKeys()
         self._tasks: asyncio.TaskGroup | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -176,6 +180,8 @@ class Executor:
         match action:
             case CreateConfigMap():
                 await self._create(entry, action.key, build_configmap(action.framework))
+            case CreateGangKey():
+                await self._create_gang_key(entry, action)
             case CreatePod():
                 body = build_pod(action.framework, action.task)
                 await self._create(entry, action.key, body)
@@ -207,6 +213,26 @@ class Executor:
             raise
         self._count(key, None, started)
         self._store.record_own(entry, key.kind, created, self._clock.now())
+        if key.kind is ObjectKind.CONFIGMAP:
+            entry.own_configmap = str(created["metadata"].get("uid"))
+
+    async def _create_gang_key(self, entry: Entry, action: CreateGangKey) -> None:
+        body = build_gang_key(action.framework, self._keys.new_key())
+        started = self._clock.monotonic()
+        try:
+            await self._client.create(
+                SECRETS,
+                entry.namespace,
+                body,
+                timeout_seconds=ACTION_TIMEOUT_SECONDS,
+            )
+        except KubeError as e:
+            self._count(action.key, e, started)
+            if not isinstance(e, AlreadyExistsError) or not _may_have_created(entry, action.key):
+                raise
+        else:
+            self._count(action.key, None, started)
+        entry.gang_key_owner = action.identity
 
     async def _delete(self, entry: Entry, action: DeleteObject) -> None:
         resource = _RESOURCES[action.kind]
@@ -310,6 +336,16 @@ class Executor:
     def _count(self, key: ActionKey, error: KubeError | None, started: float) -> None:
         seconds = self._clock.monotonic() - started
         self._metrics.count_answer(_RESOURCES[key.kind].plural, key.verb, error, seconds)
+
+
+def _may_have_created(entry: Entry, key: ActionKey) -> bool:
+    """Return whether the gang key that is there may be the result of our own earlier create.
+
+    It cannot be read. It is not ours if this process made the attempt's ConfigMap, whose UID the
+    Secret needs, and every create of the Secret was answered.
+    """
+    known = entry.failures.get(key)
+    return entry.own_configmap != key.identity or (known is not None and known.is_unknown)
 
 
 def _drop_like(entry: Entry, key: ActionKey) -> int:

@@ -23,5 +23,6 @@ def observe(entry: Entry, now: datetime) -> Snapshot | None:
         live=entry.live,
         unconfirmed=entry.unconfirmed,
         end_versions=entry.end_versions,
+        gang_key_owner=entry.gang_key_owner,
         published=entry.published,
     )

@@ -384,6 +384,7 @@ class Store:
                 entry.end_versions.clear()
             else:
                 entry.configmap = None
+                entry.own_configmap = entry.gang_key_owner = ""
             for known in entry.live, entry.unconfirmed:
                 for name in [name for name in known if name[0] is kind]:
                     known.pop(name)

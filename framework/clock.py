@@ -5,6 +5,7 @@ rooms take ``now`` as a value instead.
 """
 
 import random
+import secrets
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -44,6 +45,14 @@ class Random(Protocol):
 
     def uniform(self, low: float, high: float) -> float:
         """Return a number of [low, high]."""
+        ...
+
+
+class KeySource(Protocol):
+    """Draws keys that nobody can guess."""
+
+    def new_key(self) -> str:
+        """Return 32 random bytes in hexadecimal digits."""
         ...
 
 
@@ -108,6 +117,14 @@ class SequentialUids:
     def new_uid(self) -> str:
         """Return the next UUID of the sequence."""
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+
+class SystemKeys:
+    """Keys from the system's cryptographic generator."""
+
+    def new_key(self) -> str:
+        """Return 32 random bytes in hexadecimal digits."""
+        return secrets.token_hex(32)
 
 
 class SystemRandom:

@@ -37,6 +37,7 @@ class ObjectKind(StrEnum):
     FRAMEWORK = "Framework"
     CONFIGMAP = "ConfigMap"
     POD = "Pod"
+    SECRET = "Secret"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,23 @@ class CreateConfigMap:
     def key(self) -> ActionKey:
         """Identity of the action."""
         return ActionKey(Verb.CREATE, ObjectKind.CONFIGMAP, self.name, self.identity)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateGangKey:
+    """Create the Secret with the gang key; ``identity`` is the UID of the attempt's ConfigMap."""
+
+    framework: Framework = field(compare=False)
+    name: str
+    identity: str
+    cause: str
+    is_settled: bool = False
+    is_patient: bool = False
+
+    @property
+    def key(self) -> ActionKey:
+        """Identity of the action."""
+        return ActionKey(Verb.CREATE, ObjectKind.SECRET, self.name, self.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +145,7 @@ class GetObject:
         return ActionKey(Verb.GET, self.kind, self.name)
 
 
-Action: TypeAlias = CreateConfigMap | CreatePod | DeleteObject | GetObject
+Action: TypeAlias = CreateConfigMap | CreateGangKey | CreatePod | DeleteObject | GetObject
 
 
 def identify_attempt(owner_uid: str, attempt_id: int) -> str:

@@ -33,6 +33,12 @@ _HELD_SECONDS = 30.0
 _CREATING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 MAX_MESSAGE = 512
 _CONFLICT = 409
+# As the API server's authorizers say it; a quota says something else.
+_LACKS_RIGHT = "cannot create resource"
+_SECRETS_REMEDY = (
+    "; let the controller create Secrets (deploy/base/clusterrole.yaml), or remove the gang key "
+    "from the Pod templates"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +158,8 @@ def _find_failed_create(draft: Draft) -> tuple[ActionKey, Failure] | None:
     for key, failure in grave:
         if key.kind is ObjectKind.CONFIGMAP:
             is_wanted = _is_awaited_configmap(draft, key)
+        elif key.kind is ObjectKind.SECRET:
+            is_wanted = _is_awaited_gang_key(draft, key)
         else:
             is_wanted = _is_awaited_pod(tasks.get(key.name), key, failure)
         if is_wanted:
@@ -179,6 +187,11 @@ def _is_awaited_configmap(draft: Draft, key: ActionKey) -> bool:
     return is_pending and key.identity == claims.identify_configmap(draft)
 
 
+def _is_awaited_gang_key(draft: Draft, key: ActionKey) -> bool:
+    is_own = key.identity == draft.status.attempt_status.configmap_uid
+    return is_own and draft.state in _CREATING and draft.has_gang_key is False
+
+
 def _is_awaited_pod(task: TaskStatus | None, key: ActionKey, failure: Failure) -> bool:
     """Tell whether a Task still wants its Pod: what the create was for may be over."""
     if task is None:
@@ -197,7 +210,10 @@ def _describe_failure(key: ActionKey, failure: Failure) -> _Answer:
             is_true=True, reason=constants.NAME_TAKEN_REASON, message=f"{what}: {remedy}"
         )
     refused = constants.CREATION_REFUSED_REASON
-    return _Answer(is_true=True, reason=refused, message=f"{what}: {failure.message}")
+    message = f"{what}: {failure.message}"
+    if key.kind is ObjectKind.SECRET and _LACKS_RIGHT in failure.message:
+        message = f"{message[: MAX_MESSAGE - len(_SECRETS_REMEDY)]}{_SECRETS_REMEDY}"
+    return _Answer(is_true=True, reason=refused, message=message)
 
 
 def _count_ready(draft: Draft) -> str:

@@ -9,7 +9,7 @@ decision's status write persists.
 from dataclasses import replace
 
 from controller.core import framework_machine, patience
-from controller.core.actions import Action, CreateConfigMap, CreatePod
+from controller.core.actions import Action, CreateConfigMap, CreateGangKey, CreatePod
 from controller.core.births import new_framework_status
 from controller.core.claims import look_up_unconfirmed
 from controller.core.conditions import update_conditions
@@ -82,6 +82,6 @@ def _describe(draft: Draft, outcome: RosterOutcome) -> FrameworkStatus:
 
 def _bind(action: Action, framework: Framework) -> Action:
     """Let a create be rendered from the status this decision persists."""
-    if isinstance(action, (CreateConfigMap, CreatePod)):
+    if isinstance(action, (CreateConfigMap, CreateGangKey, CreatePod)):
         return replace(action, framework=framework)
     return action

@@ -76,6 +76,8 @@ class Draft:
         self.is_urgent = False
         # Pods that will never be created, and why; None until somebody asks.
         self.refusals: Refusals | None = None
+        # Whether Pods need not wait for their gang key; None until the first of them asks.
+        self.has_gang_key: bool | None = None
         self._creates_in_flight = {
             (key.kind, key.name) for key in snapshot.in_flight if key.verb is Verb.CREATE
         }

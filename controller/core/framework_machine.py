@@ -18,6 +18,7 @@ from controller.core import (
 from controller.core.actions import CreateConfigMap, DeleteObject, ObjectKind, Propagation
 from controller.core.decision import SnapshotTrigger
 from controller.core.draft import Draft, RoleDraft
+from controller.core.gang_keys import is_gang_key_wanted
 from controller.core.retry_policy import RetryDecision, decide_retry, draw_delay_seconds
 from controller.core.task_machine import sync_task
 from framework.api.completion import (
@@ -277,7 +278,8 @@ def _is_clear(draft: Draft) -> bool:
     """
     is_ended = draft.status.attempt_status.completion_status is not None
     is_last = is_ended and not _decide_retry(draft).should_retry
-    return is_last and claims.is_attempt_empty(draft)
+    # A gang key left to the garbage collector would meet the next Framework of the name.
+    return is_last and claims.is_attempt_empty(draft) and not is_gang_key_wanted(draft)
 
 
 def _is_any_task_running(draft: Draft) -> bool:

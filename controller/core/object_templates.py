@@ -5,6 +5,7 @@ additions. Source: FRAMEWORK, "Objects" and "On every Pod"; ``NewConfigMap`` and
 the Go original.
 """
 
+import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,6 +46,25 @@ def build_configmap(framework: Framework) -> Object:
             "finalizers": [constants.FOREGROUND_DELETION_FINALIZER],
             "ownerReferences": [owner],
         },
+    }
+
+
+def build_gang_key(framework: Framework, key: str) -> Object:
+    """Build the Secret with the gang key of the current attempt, which names its attempt."""
+    meta, attempt = framework.metadata, _attempt(framework)
+    content = f"{attempt.instance_uid}:{key}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": naming.build_gang_key_name(meta.name),
+            "namespace": meta.namespace,
+            "labels": {constants.FRAMEWORK_NAME: meta.name},
+            "ownerReferences": [_build_owner(framework)],
+        },
+        "type": "Opaque",
+        "immutable": True,
+        "data": {constants.GANG_KEY: base64.b64encode(content.encode()).decode()},
     }
 
 

@@ -57,6 +57,7 @@ class Snapshot:
     since. ``unconfirmed``: own creates that no watch has shown yet,
     with the time of the create. ``end_versions``: per Pod UID the resourceVersion at which it was
     first seen ended or deleted: the order in which Pods ended, where times of one second tie.
+    ``gang_key_owner``: UID of the ConfigMap whose gang key is known to be created, "" for none.
     """
 
     framework: Framework
@@ -68,4 +69,5 @@ class Snapshot:
     live: Mapping[tuple[ObjectKind, str], str] = field(default_factory=dict)
     unconfirmed: Mapping[tuple[ObjectKind, str], datetime] = field(default_factory=dict)
     end_versions: Mapping[str, int] = field(default_factory=dict)
+    gang_key_owner: str = ""
     published: PublishedRoster = field(default_factory=PublishedRoster)

@@ -17,6 +17,7 @@ from controller.core import (
 )
 from controller.core.actions import CreatePod, DeleteObject, ObjectKind
 from controller.core.draft import Draft, RoleDraft
+from controller.core.gang_keys import ensure_gang_key
 from controller.core.patience import is_end_patient
 from controller.core.retry_policy import decide_retry
 from framework.api.completion import (
@@ -234,7 +235,7 @@ def _create(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
         return _end_refused(draft, role, task, refusal)
     name = task.attempt_status.pod_name
     is_busy = claims.is_name_awaited(draft, name) or draft.is_create_in_flight(ObjectKind.POD, name)
-    if is_busy or refusals.is_role_refused(draft, role):
+    if is_busy or refusals.is_role_refused(draft, role) or not ensure_gang_key(draft):
         return task
     draft.act(
         CreatePod(

@@ -64,6 +64,9 @@ ACKNOWLEDGED_GENERATION_ANNOTATION = ANNOTATION_PREFIX + "acknowledged-generatio
 # On a Pod template: the Pod runs our PID-1 wrapper, which ends by itself when told to complete.
 WRAPPER_ANNOTATION = ANNOTATION_PREFIX + "wrapper"
 
+# Key in the Secret ``{framework}-gang-key``.
+GANG_KEY = "gang-key"
+
 ROSTER_VERSION = "1"
 # Key in the attempt ConfigMap's binaryData.
 ROSTER_KEY = "roster.json.gz"

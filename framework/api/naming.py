@@ -51,6 +51,11 @@ def parse_configmap_name(configmap: str) -> Optional[str]:
     return match.group("framework") if match else None
 
 
+def build_gang_key_name(framework: str) -> str:
+    """Build the name of the Secret that holds the gang key of the attempt."""
+    return framework + "-gang-key"
+
+
 def build_pod_name(framework: str, role: str, index: int) -> str:
     """Build the name of a Task's Pod, the same for every attempt of the Task."""
     return f"{framework}-{role}-{index}"

@@ -1,6 +1,7 @@
 """What each answer to an action means, in virtual time on a storage."""
 
 import asyncio
+import base64
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from controller.core.actions import (
     Action,
     CreateConfigMap,
+    CreateGangKey,
     CreatePod,
     DeleteObject,
     GetObject,
@@ -15,7 +17,7 @@ from controller.core.actions import (
     Propagation,
 )
 from framework.api.naming import TaskKey
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_template_wire
 from tests.support.shell import KEY, Shell, refuse
@@ -359,3 +361,74 @@ async def test_wait_the_server_asks_for_is_bounded() -> None:
     shell.create_framework()
     await shell.run(400.0)
     assert shell.names(CONFIGMAPS) == [CONFIGMAP[1]]
+
+
+SECRET = (ObjectKind.SECRET, "gang-gang-key")
+
+
+def create_key(shell: Shell) -> CreateGangKey:
+    """Create the Secret of the attempt as the status has it."""
+    framework = shell.entry.framework
+    assert framework is not None
+    assert framework.status is not None
+    uid = framework.status.attempt_status.configmap_uid or ""
+    return CreateGangKey(framework, SECRET[1], uid, "why")
+
+
+def squat_key(shell: Shell) -> None:
+    body = {"metadata": {"name": SECRET[1]}, "data": {}}
+    shell.storage.create(shell.type(SECRETS), NAMESPACE, body)
+
+
+async def test_gang_key_is_drawn_anew_and_remembered() -> None:
+    shell, other = await open_shell(), await open_shell()
+    values = set()
+    for one in (shell, other):
+        action = create_key(one)
+        await send(one, action)
+        assert one.entry.gang_key_owner == action.identity
+        (value,) = one.get(SECRETS, SECRET[1])["data"].values()
+        values.add(base64.b64decode(value).rpartition(b":")[2])
+    assert len(values) == 2
+    assert all(len(bytes.fromhex(value.decode())) == 32 for value in values)
+
+
+async def test_gang_key_after_a_lost_answer_is_created_again_and_found() -> None:
+    shell = await open_shell()
+    shell.network.expect("create", SECRETS, Fate(is_answer_lost=True))
+    await send(shell, create_key(shell), seconds=40)
+    assert shell.entry.gang_key_owner == ""
+    (failure,) = shell.entry.failures.values()
+    assert failure.is_unknown
+    await send(shell, create_key(shell))
+    assert shell.entry.gang_key_owner == create_key(shell).identity
+    assert not shell.entry.failures
+    assert shell.sent() == ["create secrets gang-gang-key"] * 2
+
+
+async def test_gang_key_of_a_controller_before_us_is_found() -> None:
+    shell = await open_shell()
+    squat_key(shell)
+    shell.entry.own_configmap = ""  # the attempt began before this process did
+    await send(shell, create_key(shell))
+    assert shell.entry.gang_key_owner == create_key(shell).identity
+
+
+async def test_secret_that_was_there_before_our_attempt_is_not_taken_for_ours() -> None:
+    shell = await open_shell()
+    squat_key(shell)
+    for _ in range(2):
+        await send(shell, create_key(shell))
+        (failure,) = shell.entry.failures.values()
+        assert failure.code == 409
+        assert shell.entry.gang_key_owner == ""
+    shell.storage.delete(shell.type(SECRETS), NAMESPACE, SECRET[1])
+    await send(shell, create_key(shell))
+    assert shell.entry.gang_key_owner == create_key(shell).identity
+
+
+async def test_nobody_reads_secrets() -> None:
+    shell = await open_shell()
+    squat_key(shell)
+    await send(shell, create_key(shell))
+    assert {text.split()[0] for text in shell.sent() if "secrets" in text} == {"create"}

@@ -37,6 +37,7 @@ UNUSED = {
     Right(constants.GROUP, "frameworks/finalizers", "update"): FINALIZERS,
     Right("", "configmaps/finalizers", "update"): FINALIZERS,
 }
+GANG_KEY = "{{FC_FRAMEWORK_NAME}}-gang-key"
 _names = (f"fw{number}" for number in itertools.count(1))
 
 
@@ -94,8 +95,11 @@ class World:
         self.namespace = namespace
         self.audit = audit
 
-    async def create(self, *, task_number: int = 1) -> str:
+    async def create(self, *, task_number: int = 1, is_keyed: bool = False) -> str:
         body = build_framework(self.namespace, task_number=task_number)
+        if is_keyed:
+            spec = body["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
+            spec["volumes"] = [{"name": "key", "secret": {"secretName": GANG_KEY}}]
         await self.kube.create(FRAMEWORKS, self.namespace, body)
         return str(body["metadata"]["name"])
 
@@ -142,7 +146,7 @@ async def open_world(
 
 async def run_to_retention(world: World) -> None:
     """A whole life: created, completed, deleted by the controller."""
-    name = await world.create(task_number=2)
+    name = await world.create(task_number=2, is_keyed=True)
     await world.wait_for_state(name, "Completed")
     await world.wait_for(name, lambda body: body is None)
 

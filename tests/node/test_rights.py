@@ -26,6 +26,7 @@ CONTROLLER_UNUSED = {
     Right("", "configmaps", "get"): "when a watch has missed something",
     Right("", "pods", "get"): "when a watch has missed something",
     Right("", "events", "patch"): "when an event happens again",
+    Right("", "secrets", "create"): "where a Pod template refers to the gang key",
     Right("coordination.k8s.io", "leases", "create"): "once, when there is no Lease yet",
 }
 AGENTS_UNUSED = {

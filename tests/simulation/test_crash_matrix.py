@@ -10,10 +10,13 @@ import pytest
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.builders import build_role_wire
 from tests.support.simulator import Simulation
+from tests.support.simulatorspec import GANG_KEY
 from tests.support.storageclient import Fate, Request
 
 # At least as many as the life has; a test says so.
 WRITES = 54
+# The writes round the Secret and the Pods that mount it; the rest is as in the life without.
+KEYED_WRITES = 9
 BEFORE, UNHEARD, HEARD = "before_it_is_applied", "before_its_answer", "after_its_answer"
 PAUSE_SECONDS = 3.0
 
@@ -21,9 +24,10 @@ PAUSE_SECONDS = 3.0
 class ScriptedLife(Simulation):
     """A gang of three that is scaled down, up again, fails once and then succeeds."""
 
-    def __init__(self, crashes: dict[int, str]) -> None:
+    def __init__(self, crashes: dict[int, str], *, is_keyed: bool = False) -> None:
         super().__init__(0)
         self.crashes = crashes
+        self.is_keyed = is_keyed
         self.writes = 0
         self.network.draw_fate = self._draw_fate  # type: ignore[method-assign]  # as this life wants it
 
@@ -47,6 +51,9 @@ class ScriptedLife(Simulation):
             retry = {"fancyRetryPolicy": False, "maxRetryCount": 1}
             worker = build_role_wire("worker", 3)
             worker["task"]["retryPolicy"] = retry
+            if self.is_keyed:
+                volume = {"name": "key", "secret": {"secretName": GANG_KEY}}
+                worker["task"]["pod"]["spec"]["volumes"] = [volume]
             self._create_gang(worker)
             self.start()
             await self._rest()
@@ -138,3 +145,15 @@ async def test_crash_in_the_recovery_from_a_crash_changes_nothing(first: int, se
     life = ScriptedLife({first: UNHEARD, second: UNHEARD})
     assert shape(await life.run_script()) == END
     assert set(life.auditor.created.values()) == {1}
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("when", [BEFORE, UNHEARD, HEARD])
+@pytest.mark.parametrize("write", range(1, KEYED_WRITES + 1))
+async def test_crash_changes_nothing_for_a_gang_with_a_key(write: int, when: str) -> None:
+    """The auditor sees that no Pod is made before its Secret; here, that none is left over."""
+    life = ScriptedLife({write: when}, is_keyed=True)
+    assert shape(await life.run_script()) == END
+    assert set(life.auditor.created.values()) == {1}, "a Pod was made twice for one attempt"
+    assert len(life.auditor.created) == PODS
+    assert life.auditor.list_gang_keys() == []

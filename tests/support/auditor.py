@@ -13,7 +13,7 @@ from framework.api import codec, constants, naming
 from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
 from framework.api.states import FRAMEWORK_COMPLETING, TASK_ENDED, FrameworkState, TaskState
 from framework.api.types import CompletedPodPolicy, Framework, FrameworkStatus, TaskStatus
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object
 from localcluster.apiserver.engine.history import WatchEvent
 from localcluster.apiserver.storage import Storage
 from tests.support.invariants import check_step
@@ -32,6 +32,7 @@ _ALLOWED = {
     ("delete", "configmaps", None),
     ("create", "pods", None),
     ("delete", "pods", None),
+    ("create", "secrets", None),
     ("create", "events", None),
     ("patch", "events", None),
 }
@@ -117,6 +118,8 @@ class Auditor:
             self._check_delete(request)
         elif request.verb == "create" and resource == PODS:
             self._check_create_pod(request)
+        elif request.verb == "create" and resource == SECRETS:
+            self._check_create_gang_key(request)
         elif request.verb == "create" and resource == CONFIGMAPS:
             self._check_create_configmap(request)
         elif request.verb == "patch" and resource == CONFIGMAPS:
@@ -139,6 +142,36 @@ class Auditor:
             self.fail(f"I2: {request} for another ConfigMap than the persisted one")
         if framework.status.state in FRAMEWORK_COMPLETING:
             self.fail(f"P4: {request} while the attempt is {framework.status.state}")
+        self._check_gang_key(request, pod)
+
+    def _check_gang_key(self, request: Request, pod: PodView) -> None:
+        """The Secret a Pod mounts is there before the Pod, made for the same attempt."""
+        configmap = self.configmaps.get(pod.owner.uid if pod.owner else "")
+        if configmap is None or configmap.is_terminating:
+            return  # the garbage collector may have taken the Secret first
+        for volume in request.body["spec"].get("volumes") or ():
+            if "secret" in volume:
+                found = self._find_secret(volume["secret"]["secretName"])
+                if found is None or configmap.uid not in _list_owners(found):
+                    self.fail(f"G1: {request}, but its gang key is not there")
+
+    def _check_create_gang_key(self, request: Request) -> None:
+        (uid,) = _list_owners(request.body)
+        name = naming.parse_configmap_name(request.body["metadata"]["ownerReferences"][0]["name"])
+        framework = self.frameworks.get(f"default/{name}")
+        if framework is None or framework.status is None:
+            self.fail(f"G2: {request} for no persisted Framework")
+        elif framework.status.attempt_status.configmap_uid != uid:
+            self.fail(f"G2: {request} for another ConfigMap than the persisted one")
+
+    def _find_secret(self, name: str) -> Object | None:
+        found = self.storage.list(find_type(self.storage, SECRETS), "default").items
+        return next((body for body in found if body["metadata"]["name"] == name), None)
+
+    def list_gang_keys(self) -> list[str]:
+        """List the UIDs of the ConfigMaps that own the Secrets that are there."""
+        found = self.storage.list(find_type(self.storage, SECRETS), "default").items
+        return [uid for body in found for uid in _list_owners(body)]
 
     def _check_create_configmap(self, request: Request) -> None:
         configmap = parse_configmap(request.body)
@@ -370,6 +403,10 @@ class Auditor:
 
 def _is_retaining(framework: Framework) -> bool:
     return framework.spec.completed_pod_policy is CompletedPodPolicy.RETAIN
+
+
+def _list_owners(body: Object) -> list[str]:
+    return [owner["uid"] for owner in body["metadata"].get("ownerReferences") or ()]
 
 
 def _task_of(pod: PodView) -> tuple[str | None, ...]:

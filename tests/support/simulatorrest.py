@@ -59,6 +59,8 @@ def _list_leftovers(
         yield f"I8: Pods {whose}"
     if not all(pod.is_ended for pod in left.values()):
         yield f"I8: live Pods {whose}"
+    if not kept.issuperset(auditor.list_gang_keys()):
+        yield f"I8: a gang key {whose}"
     if not kept.issuperset(auditor.configmaps):
         yield f"I8: a ConfigMap {whose}"
 

@@ -19,6 +19,7 @@ _RETRY_LIMITS = (0, 0, 1, 1, 3, -1, -2)
 _COUNTS = (-1, -1, 1, 2)
 _NUMBERS = (0, 1, 2, 2, 3, 5)
 _MOST_INDEXES = 4
+GANG_KEY = "{{FC_FRAMEWORK_NAME}}-gang-key"
 
 
 def draw_framework_spec(draw: random.Random) -> Object:
@@ -35,8 +36,11 @@ def draw_framework_spec(draw: random.Random) -> Object:
 def draw_role(draw: random.Random, name: str) -> Object:
     """Draw a role with everything a user may say of it."""
     template = build_template_wire(terminationGracePeriodSeconds=draw.choice((0, 3, 30)))
-    if draw.random() < 0.2:
+    chance = draw.random()
+    if chance < 0.2:
         template["metadata"] = {"annotations": {constants.WRAPPER_ANNOTATION: "1"}}
+    if 0.1 <= chance < 0.3:
+        template["spec"]["volumes"] = [{"name": "key", "secret": {"secretName": GANG_KEY}}]
     role = build_role_wire(
         name,
         draw.choice(_NUMBERS),

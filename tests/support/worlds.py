@@ -14,6 +14,7 @@ from controller.core.actions import (
     Action,
     ActionKey,
     CreateConfigMap,
+    CreateGangKey,
     CreatePod,
     DeleteObject,
     GetObject,
@@ -150,6 +151,7 @@ class World:
         self.unconfirmed: dict[tuple[ObjectKind, str], datetime] = {}
         self.failures: dict[ActionKey, Failure] = {}
         self.published = PublishedRoster()
+        self.gang_key_owner = ""
         self.is_gone = False
         self.made: list[tuple[str, str]] = []
         self._version = 1
@@ -171,6 +173,7 @@ class World:
             live=dict(self.live),
             unconfirmed=dict(self.unconfirmed),
             published=self.published,
+            gang_key_owner=self.gang_key_owner,
         )
 
     def decide(self) -> Decision:
@@ -276,6 +279,8 @@ class World:
                     self.configmap = parse_configmap(self._store(build_configmap(action.framework)))
                     self.published = PublishedRoster(is_announced=True)
                     self._note(action.key, self.configmap.uid)
+            case CreateGangKey():
+                self.gang_key_owner = action.identity
             case CreatePod():
                 if action.name not in self.pods:
                     pod = parse_pod(self._store(build_pod(action.framework, action.task)))

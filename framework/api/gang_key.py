@@ -1,0 +1,46 @@
+"""Whether a Pod template refers to the gang key: the Secret that all Pods of an attempt share.
+
+Called by the controller, which makes the Secret only where a template refers to it, and by the CLI.
+Pure. The Secret is called ``{framework}-gang-key``. A template names it literally, or with the
+placeholder ``{{FC_FRAMEWORK_NAME}}``, in a volume, a projected volume, ``env`` or ``envFrom``.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from framework.api import constants, naming
+
+_PLACEHOLDER_NAME = naming.build_gang_key_name("{{" + constants.FRAMEWORK_NAME + "}}")
+
+
+def refers_to_gang_key(template: Mapping[str, Any], framework: str) -> bool:
+    """Return whether a Pod template refers to the gang key of the Framework of this name."""
+    names = (naming.build_gang_key_name(framework), _PLACEHOLDER_NAME)
+    spec = _mapping(template.get("spec"))
+    return any(name in names for name in (*_walk_volumes(spec), *_walk_variables(spec)))
+
+
+def _walk_volumes(spec: Mapping[str, Any]) -> Iterator[Any]:
+    for volume in _walk(spec.get("volumes")):
+        yield _mapping(volume.get("secret")).get("secretName")
+        for source in _walk(_mapping(volume.get("projected")).get("sources")):
+            yield _mapping(source.get("secret")).get("name")
+
+
+def _walk_variables(spec: Mapping[str, Any]) -> Iterator[Any]:
+    for field in ("containers", "initContainers"):
+        for container in _walk(spec.get(field)):
+            for variable in _walk(container.get("env")):
+                source = _mapping(variable.get("valueFrom"))
+                yield _mapping(source.get("secretKeyRef")).get("name")
+            for source in _walk(container.get("envFrom")):
+                yield _mapping(source.get("secretRef")).get("name")
+
+
+def _walk(items: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(items, (list, tuple)):
+        yield from (item for item in items if isinstance(item, Mapping))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
