@@ -16,6 +16,7 @@ from cli.authoring.agentcalls import (
     read_call,
 )
 from cli.authoring.findings import Finding, error, warning
+from cli.authoring.users import AGENT_USER_ID, list_token_readers
 from cli.templates import (
     ContainerTemplate,
     RoleTemplate,
@@ -88,6 +89,34 @@ def agent_settings(framework: Object, role: RoleTemplate, __: object) -> Iterato
             yield from _judge_barrier(container, role, names)
         elif container.program == images.RENDEZVOUS or container.is_wrapped:
             yield from _judge_rendezvous(container, names)
+
+
+def agent_token(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
+    """Find containers that read an agent's token through the shared process namespace."""
+    for agent in role.list_containers():
+        if not agent.is_agent:
+            continue
+        for reader, is_same_user in list_token_readers(role, agent):
+            if is_same_user:
+                yield error(
+                    "agent-token",
+                    f"{agent.path}.securityContext.runAsUser",
+                    f"user and group are those of `{reader.name}`, which sees the agent's "
+                    "processes (shareProcessNamespace): it reads the agent's token through /proc",
+                    f"write another user, for example `runAsUser: {AGENT_USER_ID}` and "
+                    f"`runAsGroup: {AGENT_USER_ID}`; where the agent sends signals "
+                    "(FB_NOTIFY_SIGNAL), the same user and another group",
+                )
+            else:
+                yield warning(
+                    "agent-token",
+                    f"{reader.path}.securityContext",
+                    "may run as root, which can become the user of any process it sees "
+                    f"(shareProcessNamespace), and so read the token of `{agent.name}` through "
+                    "/proc",
+                    "write `runAsUser` with a user that is not root, or `capabilities: {drop: "
+                    "[ALL]}`; `framework inject --restricted` writes both",
+                )
 
 
 def missing_slots(framework: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:

@@ -46,6 +46,7 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
             _tell_what_changes(document)
     frameworks = [body for body in objects if _is_framework(body)]
     for framework in frameworks:
+        _tell_who_holds_the_token(framework)
         for left in find_what_injection_leaves(framework):
             click.echo(f"warning: {left.path}: {left.message}; {left.fix}", err=True)
     text = render_yaml(objects)
@@ -104,6 +105,19 @@ def _tell_what_changes(framework: Object) -> None:
                 "of the agents are for the controller, which retries Tasks by their retryPolicy",
                 err=True,
             )
+
+
+def _tell_who_holds_the_token(framework: Object) -> None:
+    """Name the containers of the user's in which an agent runs, and so its token is."""
+    for role in list_roles(framework):
+        for container in role.list_containers():
+            if container.is_wrapped:
+                click.echo(
+                    f"note: {container.path}: holds the agent's token, because `run` wraps its "
+                    "command; what it may do: docs/security.md (--rendezvous sidecar keeps the "
+                    "token out of it)",
+                    err=True,
+                )
 
 
 def _explain_peers(frameworks: Sequence[Object]) -> str:

@@ -2,7 +2,9 @@
 
 Called by ``commands``. What the user wrote wins, but for ``restartPolicy``: an agent that is there
 stays where it is and gets only what it lacks, so injecting twice changes nothing. The rights are
-those of deploy/agents/one-framework (a test compares the two).
+those of deploy/agents/one-framework (a test compares the two). The right to acknowledge a drain is
+given to accounts of agents only: an account of the user's own is refused, because a Pod has one
+account for all of its containers.
 """
 
 import copy
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from cli.authoring.users import USER_ID, choose_agent_user
 from cli.templates import (
     ContainerTemplate,
     RoleTemplate,
@@ -25,8 +28,11 @@ from framework.version import VERSION
 
 VOLUME = "frameworkbarrier-volume"
 TOKEN_VOLUME = "frameworkbarrier-token"
-ACCOUNT_PREFIX = "frameworkbarrier-"
-USER_ID = 65532
+ACCOUNT = "frameworkbarrier"
+ACCOUNT_PREFIX = f"{ACCOUNT}-"
+# Of deploy/admission: its rules, and the policy that limits whoever has them.
+_ACKNOWLEDGE_ROLE = "frameworkbarrier-acknowledge"
+_RBAC = "rbac.authorization.k8s.io"
 _TOKEN_SECONDS = 600
 _LABELS = {
     "app.kubernetes.io/name": "frameworkbarrier",
@@ -84,8 +90,9 @@ def inject_all(documents: Sequence[Object], options: InjectionOptions) -> list[O
     ours = {_identify(body) for bodies in built if len(bodies) > 1 for body in bodies[:-1]}
     for document, is_framework in zip(documents, frameworks, strict=True):
         if is_framework:
-            # Also the right to drain, of a Framework that drains no more.
+            # Also the right to acknowledge, of a Framework that drains no more.
             ours |= {_identify(body) for body in _build_rights(document, [], drains=True)}
+            ours |= {_identify(body) for body in _build_past_rights(document)}
     theirs = {
         _identify(document)
         for document, is_framework in zip(documents, frameworks, strict=True)
@@ -125,6 +132,8 @@ def inject(framework: Object, options: InjectionOptions) -> list[Object]:
     accounts = {_get_account(injected, role) for role in roles}
     drains = any(role.body.get(constants.DRAIN_FIELD) for role in roles)
     for role in roles:
+        if drains:
+            _check_account(injected, role)
         _inject_role(injected, role, options)
         if not drains:
             _silence(role)
@@ -132,6 +141,22 @@ def inject(framework: Object, options: InjectionOptions) -> list[Object]:
     if options.dns:
         supporting.append(_build_service(injected))
     return [*supporting, injected]
+
+
+def _check_account(framework: Object, role: RoleTemplate) -> None:
+    """Refuse to let an account of the user's own acknowledge."""
+    account = get_account(role)
+    if not account or account == ACCOUNT or account.startswith(ACCOUNT_PREFIX):
+        return
+    field = "serviceAccountName" if role.pod_spec.get("serviceAccountName") else "serviceAccount"
+    name = ACCOUNT_PREFIX + str(framework["metadata"]["name"])
+    raise InjectionError(
+        f"{role.spec_path}.{field}: {account} is an account of your own, and a role of this "
+        "Framework drains, so that all Pods of the account would get the right to patch Pods, and "
+        f"lose every other right to write Pods: leave it out, and bind to {name}, which is then "
+        f"made, what your program may do (a ServiceAccount {name} of yours in the same file is "
+        f"kept); or leave out `{constants.DRAIN_FIELD}`"
+    )
 
 
 def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOptions) -> None:
@@ -146,7 +171,7 @@ def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOption
         _check_volume(role, VOLUME, "emptyDir")
     _check_volume(role, TOKEN_VOLUME, "projected")
     for container in _add_agents(role, options):
-        _complete_agent(container, mount)
+        _complete_agent(role, container, mount)
     token = {"name": TOKEN_VOLUME, "mountPath": constants.SERVICE_ACCOUNT_DIR, "readOnly": True}
     for container in role.list_containers():
         if not container.is_init:
@@ -269,8 +294,8 @@ def _check_names(role: RoleTemplate, added: list[Object]) -> None:
             )
 
 
-def _complete_agent(container: ContainerTemplate, mount: Object) -> None:
-    """Give a container of ours what it lacks: a version, a volume, and least rights."""
+def _complete_agent(role: RoleTemplate, container: ContainerTemplate, mount: Object) -> None:
+    """Give a container of ours what it lacks: a version, a volume, a user, and least rights."""
     body = container.body
     if images.is_unversioned(container.image):
         body["image"] = f"{container.image}:{VERSION}"
@@ -278,7 +303,10 @@ def _complete_agent(container: ContainerTemplate, mount: Object) -> None:
     _default(body, "resources", copy.deepcopy(_RESOURCES))
     context = _default(body, "securityContext", {})
     _default(context, "runAsNonRoot", value=True)
-    _default(context, "runAsUser", USER_ID)
+    chosen = choose_agent_user(role, container)
+    if context.get("runAsUser") is None:
+        _default(context, "runAsGroup", chosen.group)
+    _default(context, "runAsUser", chosen.user)
     _default(context, "readOnlyRootFilesystem", value=True)
     _restrict_container(context)
     _default(context, "seccompProfile", {"type": "RuntimeDefault"})
@@ -373,10 +401,17 @@ def _build_rights(framework: Object, accounts: list[str], *, drains: bool) -> It
         yield _build_object(framework, "v1", "ServiceAccount", name)
     yield from _build_role(framework, name, _build_rules(framework), accounts)
     if drains:
-        # One annotation of its own Pod: deploy/admission sees to that. No Framework's name holds a
-        # colon: with a dash this would be the Role of the Framework `NAME-drain`.
-        rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
-        yield from _build_role(framework, f"{name}:drain", [rule], accounts)
+        # No Framework's name holds a colon: with a dash this would be the RoleBinding of the
+        # Framework `NAME-acknowledge`.
+        role = ("ClusterRole", _ACKNOWLEDGE_ROLE)
+        yield _build_binding(framework, f"{name}:acknowledge", role, accounts)
+
+
+def _build_past_rights(framework: Object) -> Iterator[Object]:
+    """Build what earlier releases gave where a role drains; their Role limits nobody."""
+    for kind in ("Role", "RoleBinding"):
+        name = f"{ACCOUNT_PREFIX}{framework['metadata']['name']}:drain"
+        yield _build_object(framework, f"{_RBAC}/v1", kind, name)
 
 
 def _build_rules(framework: Object) -> list[Object]:
@@ -400,11 +435,17 @@ def _build_rules(framework: Object) -> list[Object]:
 def _build_role(
     framework: Object, name: str, rules: list[Object], accounts: list[str]
 ) -> Iterator[Object]:
-    group = "rbac.authorization.k8s.io"
-    yield {**_build_object(framework, f"{group}/v1", "Role", name), "rules": rules}
-    yield {
-        **_build_object(framework, f"{group}/v1", "RoleBinding", name),
-        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+    yield {**_build_object(framework, f"{_RBAC}/v1", "Role", name), "rules": rules}
+    yield _build_binding(framework, name, ("Role", name), accounts)
+
+
+def _build_binding(
+    framework: Object, name: str, role: tuple[str, str], accounts: list[str]
+) -> Object:
+    kind, role_name = role
+    return {
+        **_build_object(framework, f"{_RBAC}/v1", "RoleBinding", name),
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role_name},
         "subjects": [{"kind": "ServiceAccount", "name": account} for account in accounts],
     }
 

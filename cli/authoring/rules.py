@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
-from cli.authoring.agentrules import agent_settings, missing_agent, missing_slots
+from cli.authoring.agentrules import agent_settings, agent_token, missing_agent, missing_slots
 from cli.authoring.findings import Finding, error, warning
 from cli.authoring.originalfields import list_role_fields, list_spec_fields
 from cli.authoring.podrules import pod_template, restart_policy
@@ -247,6 +247,7 @@ RULES: tuple[Rule, ...] = (
     missing_port,
     missing_slots,
     agent_settings,
+    agent_token,
     uncounted_failures,
     elastic_restarts,
     fixed_rdzv_id,
@@ -281,7 +282,7 @@ def find_what_injection_leaves(framework: Object) -> list[Finding]:
     return [
         found
         for role in list_roles(framework)
-        for rule in (missing_agent, uncounted_failures)
+        for rule in (missing_agent, agent_token, uncounted_failures)
         for found in rule(framework, role, around)
     ]
 

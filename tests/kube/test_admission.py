@@ -3,10 +3,8 @@
 The policies hold in the whole cluster, so they are there only as long as these tests run.
 """
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,118 +15,40 @@ from tests.kube.test_rbac import CONFIG, open_world, run_to_retention
 from tests.support.controlplane import Access
 from tests.support.deployed import Deployed, apply_role
 from tests.support.fakekubelet import run_for
-from tests.support.frameworkcrd import ROOT
 from tests.support.jsonhttp import JsonHttp
-from tests.support.rights import apply_kustomization, run_kubectl, write_overlay
-
-ADMISSION = ROOT / "deploy" / "admission"
-AGENTS = ROOT / "deploy" / "agents"
-ACCOUNT = "frameworkbarrier"
-OWN, OTHER = "gang-worker-0", "gang-worker-1"
-ACKNOWLEDGED = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
-WAIT_SECONDS = 30.0
-MERGE = "application/merge-patch+json"
-FC = constants.FRAMEWORK_NAME
+from tests.support.policed import (
+    ACCOUNT,
+    ACKNOWLEDGED,
+    ADMISSION,
+    FC,
+    OTHER,
+    OWN,
+    Policed,
+    acknowledge,
+    allow,
+    annotate,
+    apply_policies,
+    build_pod,
+    create,
+    open_policed,
+    wait_until,
+)
 
 pytestmark = pytest.mark.timeout(120)
 
 
-class Policed(NamedTuple):
-    """A namespace with two Pods of a gang, whose agents may patch Pods."""
-
-    admin: JsonHttp
-    access: Access
-    path: str
-
-    def open_agent(
-        self, pod: str = OWN, *, account: str = ACCOUNT, is_bound: bool = True
-    ) -> JsonHttp:
-        """Open a client with the token that the kubelet gets for a Pod."""
-        spec: Object = {"expirationSeconds": 600}
-        if is_bound:
-            uid = self.read(pod)["metadata"]["uid"]
-            spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": uid}
-        path = f"{self.path}/serviceaccounts/{account}/token"
-        status, answer = self.admin.request("POST", path, {"spec": spec})
-        assert status == 201, answer
-        return JsonHttp(self.access.url, answer["status"]["token"], self.access.ca_file)
-
-    def read(self, name: str, plural: str = "pods") -> Object:
-        status, answer = self.admin.request("GET", f"{self.path}/{plural}/{name}")
-        assert status == 200, answer
-        found: Object = answer
-        return found
-
-    def patch(
-        self, client: JsonHttp, name: str, body: Object, plural: str = "pods"
-    ) -> tuple[int, Any]:
-        return client.request("PATCH", f"{self.path}/{plural}/{name}", body, content_type=MERGE)
-
-
-def annotate(**annotations: str | None) -> Object:
-    return {"metadata": {"annotations": annotations}}
-
-
-def acknowledge(generation: str = "7") -> Object:
-    return annotate(**{ACKNOWLEDGED: generation})
-
-
-def build_pod(name: str) -> Object:
-    return {
-        "metadata": {
-            "name": name,
-            "labels": {FC: "gang", "app": "training"},
-            "annotations": {FC: "gang", constants.POD_NAME: name, "note": "a"},
-        },
-        "spec": {
-            "serviceAccountName": ACCOUNT,
-            "automountServiceAccountToken": False,
-            "tolerations": [{"key": "a", "operator": "Exists"}],
-            "containers": [{"name": "main", "image": "local/none:1"}],
-        },
-    }
-
-
-def create(admin: JsonHttp, path: str, body: Object) -> None:
-    status, answer = admin.request("POST", path, body)
-    assert status == 201, answer
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    """Wait for what the server does a moment after it has answered."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.fixture(scope="module")
 def policies(control_plane: Access) -> Iterator[None]:
-    """Both policies, in the whole cluster."""
-    if control_plane.kubectl is None:
-        pytest.skip("needs kubectl: let make test-kube start the control plane")
-    apply_kustomization(control_plane, ADMISSION)
-    yield
-    run_kubectl(control_plane, "delete", "-k", str(ADMISSION))
+    """The policies, in the whole cluster."""
+    with apply_policies(control_plane, ADMISSION):
+        yield
 
 
 @pytest.fixture
 def policed(
     policies: None, control_plane: Access, http: JsonHttp, namespace: str, tmp_path: Path
 ) -> Policed:
-    for name in ("namespace", "drain"):
-        overlay = write_overlay(tmp_path / name, AGENTS / name, namespace)
-        apply_kustomization(control_plane, overlay)
-    policed = Policed(http, control_plane, f"/api/v1/namespaces/{namespace}")
-    for pod in (OWN, OTHER):
-        create(http, f"{policed.path}/pods", build_pod(pod))
-    configmap = {"metadata": {"name": "gang-attempt", "labels": {FC: "gang"}}}
-    create(http, f"{policed.path}/configmaps", configmap)
-    # Roles and policies are in force a moment after they are stored.
-    agent = policed.open_agent()
-    wait_until(lambda: policed.patch(agent, OWN, acknowledge("1"))[0] == 200)
-    wait_until(lambda: policed.patch(agent, OTHER, acknowledge("1"))[0] == 403)
-    return policed
+    return open_policed(control_plane, http, namespace, tmp_path)
 
 
 def test_agent_acknowledges_on_its_own_pod_again_and_again(policed: Policed) -> None:
@@ -213,35 +133,23 @@ def test_agent_of_a_gang_that_does_not_drain_may_patch_nothing(policed: Policed)
     policed.admin.request(
         "DELETE",
         policed.path.replace("/api/v1", "/apis/rbac.authorization.k8s.io/v1")
-        + f"/rolebindings/{ACCOUNT}:drain",
+        + f"/rolebindings/{ACCOUNT}:acknowledge",
     )
     agent = policed.open_agent()
     wait_until(lambda: policed.patch(agent, OWN, acknowledge())[0] == 403)
 
 
-def open_account(policed: Policed, name: str, verbs: str) -> JsonHttp:
-    """Make a service account with these rights on Pods and ConfigMaps."""
-    namespace = policed.path.rpartition("/")[2]
-    words = ("create", "-n", namespace)
-    run_kubectl(policed.access, *words, "serviceaccount", name)
-    rights = (f"--verb={verbs}", "--resource=pods,pods/status,configmaps")
-    run_kubectl(policed.access, *words, "role", name, *rights)
-    subject = f"--serviceaccount={namespace}:{name}"
-    run_kubectl(policed.access, *words, "rolebinding", name, f"--role={name}", subject)
-    return policed.open_agent(account=name, is_bound=False)
-
-
 @pytest.fixture
 def editor(policed: Policed) -> JsonHttp:
     """Another program of the namespace, which may edit Pods and ConfigMaps."""
-    client = open_account(policed, "editor", "patch,update")
+    client = policed.open_tenant("editor", allow("patch,update", "pods,pods/status,configmaps"))
     wait_until(lambda: policed.patch(client, OTHER, annotate(note="c"))[0] == 200)
     return client
 
 
 def test_agent_of_another_name_may_do_no_more(policed: Policed) -> None:
     """A gang whose Pods run as a service account of the user's."""
-    client = open_account(policed, "trainer", "patch")
+    client = policed.open_tenant("trainer", allow("patch", "pods,pods/status,configmaps"))
 
     def is_granted() -> bool:
         return policed.patch(client, "gang-attempt", annotate(note="a"), "configmaps")[0] == 200

@@ -33,7 +33,11 @@ END_SECONDS = 30.0
 CONFIG = {"frameworkCompletedRetainSec": 1}
 # Granted, and not in the audit log: why it is granted all the same.
 FINALIZERS = "asked for by an admission plugin, on behalf of a create: there is no such request"
+MARK = (
+    "asked for by the policies of deploy/admission, with the authorizer: there is no such request"
+)
 UNUSED = {
+    Right("frameworkbarrier.io", "gangs", "control"): MARK,
     Right(constants.GROUP, "frameworks/finalizers", "update"): FINALIZERS,
     Right("", "configmaps/finalizers", "update"): FINALIZERS,
 }

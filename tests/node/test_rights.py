@@ -18,7 +18,11 @@ from tests.support.rights import AuditLog, Right, expand_rules
 pytestmark = [pytest.mark.node, pytest.mark.timeout(TEST_SECONDS)]
 
 FINALIZERS = "asked for by an admission plugin, on behalf of a create: there is no such request"
+MARK = (
+    "asked for by the policies of deploy/admission, with the authorizer: there is no such request"
+)
 CONTROLLER_UNUSED = {
+    Right("frameworkbarrier.io", "gangs", "control"): MARK,
     Right(constants.GROUP, "frameworks/finalizers", "update"): FINALIZERS,
     Right("", "configmaps/finalizers", "update"): FINALIZERS,
     Right(constants.GROUP, "frameworks", "delete"): "after frameworkCompletedRetainSec: 30 days",

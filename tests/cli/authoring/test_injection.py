@@ -205,7 +205,7 @@ def test_inject_objects_of_two_frameworks_never_share_a_name() -> None:
 
 def test_inject_again_takes_back_the_right_to_drain_where_nobody_drains_any_more() -> None:
     objects = inject_all([build(drain={"timeoutSec": 30})], InjectionOptions())
-    assert "frameworkbarrier-job:drain" in {body["metadata"]["name"] for body in objects}
+    assert "frameworkbarrier-job:acknowledge" in {body["metadata"]["name"] for body in objects}
     del objects[-1]["spec"]["taskRoles"][0]["drain"]
 
     again = inject_all(objects, InjectionOptions())
@@ -217,6 +217,75 @@ def test_inject_again_takes_back_the_right_to_drain_where_nobody_drains_any_more
         ("RoleBinding", "frameworkbarrier-job"),
         ("Framework", "job"),
     ]
+
+
+def test_inject_again_takes_back_what_earlier_releases_gave_to_drain() -> None:
+    labels = {
+        "app.kubernetes.io/name": "frameworkbarrier",
+        "app.kubernetes.io/part-of": "frameworkbarrier",
+    }
+    past = [
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": "frameworkbarrier-job:drain", "labels": labels},
+        }
+        for kind in ("Role", "RoleBinding")
+    ]
+
+    objects = inject_all([*past, build(drain={"timeoutSec": 30})], InjectionOptions())
+
+    names = {(body["kind"], body["metadata"]["name"]) for body in objects}
+    assert ("RoleBinding", "frameworkbarrier-job:acknowledge") in names
+    assert not {name for _, name in names if name.endswith(":drain")}
+
+
+@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
+def test_inject_account_of_the_users_own_gets_no_right_to_patch_pods(field: str) -> None:
+    framework = build(drain={"timeoutSec": 30})
+    get_spec([framework])[field] = "mine"
+
+    with pytest.raises(InjectionError) as e:
+        inject(framework, InjectionOptions())
+
+    message = str(e.value)
+    assert message.startswith(f"spec.taskRoles[0].task.pod.spec.{field}: mine is an account of")
+    assert "bind to frameworkbarrier-job" in message
+
+
+def test_inject_account_of_another_role_is_refused_where_one_role_drains() -> None:
+    """One Role serves all roles, so an account of any of them would get its right."""
+    framework = build(drain={"timeoutSec": 30})
+    other = copy.deepcopy(build()["spec"]["taskRoles"][0]) | {"name": "ps"}
+    other["task"]["pod"]["spec"]["serviceAccountName"] = "mine"
+    framework["spec"]["taskRoles"].append(other)
+
+    with pytest.raises(
+        InjectionError, match=r"taskRoles\[1\]\.task\.pod\.spec\.serviceAccountName"
+    ):
+        inject(framework, InjectionOptions())
+
+
+@pytest.mark.parametrize("account", ["frameworkbarrier", "frameworkbarrier-job"])
+def test_inject_account_of_agents_acknowledges(account: str) -> None:
+    framework = build(drain={"timeoutSec": 30})
+    get_spec([framework])["serviceAccountName"] = account
+
+    objects = inject(framework, InjectionOptions())
+
+    binding = next(b for b in objects if b["metadata"]["name"].endswith(":acknowledge"))
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account}]
+    assert binding["roleRef"]["kind"] == "ClusterRole"
+
+
+def test_inject_wrapper_says_that_the_command_holds_the_token() -> None:
+    def run(rendezvous: str) -> str:
+        done = run_inject("--rendezvous", rendezvous, "-", given=yaml.safe_dump(build()))
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    assert "containers[0]: holds the agent's token" in run("wrapper")
+    assert "token" not in run("sidecar")
 
 
 def test_inject_agents_that_nobody_waits_for_do_not_acknowledge() -> None:

@@ -1,0 +1,249 @@
+"""Who may say that an object belongs to a gang: on a real API server, the controller only."""
+
+import base64
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework.api import constants
+from framework.kube.resources import Object
+from tests.support.controlplane import Access
+from tests.support.jsonhttp import JsonHttp
+from tests.support.policed import (
+    ADMISSION,
+    FC,
+    OWN,
+    Policed,
+    acknowledge,
+    allow,
+    annotate,
+    apply_policies,
+    build_pod,
+    open_policed,
+    wait_until,
+)
+from tests.support.rights import run_kubectl
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
+
+ROSTER = base64.b64encode(b"forged").decode()
+ANNOTATIONS = (
+    FC,
+    constants.TASK_INDEX,
+    constants.ROSTER_VERSION_ANNOTATION,
+    constants.GENERATION_ANNOTATION,
+    constants.PROGRESS_ANNOTATION,
+    constants.WRAPPER_ANNOTATION,
+    f"{constants.ANNOTATION_PREFIX}on-change",
+)
+LABELS = (FC, constants.TASKROLE_NAME, constants.TASK_INDEX)
+CONTROL = allow("control", "gangs", "frameworkbarrier.io")
+
+
+@pytest.fixture(scope="module")
+def policies(control_plane: Access, framework_crd: None) -> Iterator[None]:
+    with apply_policies(control_plane, ADMISSION):
+        yield
+
+
+@pytest.fixture
+def policed(
+    policies: None, control_plane: Access, http: JsonHttp, namespace: str, tmp_path: Path
+) -> Policed:
+    return open_policed(control_plane, http, namespace, tmp_path)
+
+
+@pytest.fixture
+def tenant(policed: Policed) -> JsonHttp:
+    """An account that may write Pods and ConfigMaps, and Frameworks with their status."""
+    client = policed.open_tenant(
+        "tenant",
+        allow("get,create,update,patch,delete", "pods,pods/status,pods/binding,bindings"),
+        allow("get,create,update,patch,delete", "configmaps"),
+        allow("get,create,update,patch", "frameworks,frameworks/status", constants.GROUP),
+    )
+    wait_until(lambda: policed.patch(client, OWN, annotate(note="b"))[0] == 200)
+    return client
+
+
+def is_denied(answer: tuple[int, Any]) -> bool:
+    """Return whether a policy of ours denied the request."""
+    status, body = answer
+    return status == 403 and "ValidatingAdmissionPolicy 'frameworkbarrier-" in body["message"]
+
+
+def list_claims() -> list[Object]:
+    """List metadata by which an object claims to belong to a gang."""
+    return [
+        *({"labels": {key: "gang"}} for key in LABELS),
+        *({"annotations": {key: "gang"}} for key in ANNOTATIONS),
+        {"labels": {f"{constants.ANNOTATION_PREFIX}gang": "a"}},
+        {"labels": {"FC_ANYTHING": "a"}},
+    ]
+
+
+def test_tenant_creates_no_pod_and_no_configmap_with_the_identity_of_a_gang(
+    policed: Policed, tenant: JsonHttp
+) -> None:
+    pod = build_pod("", account="default", framework=None)
+    for claim in list_claims():
+        for name in ({"name": "intruder"}, {"generateName": "intruder-"}):
+            for plural, plain in (("pods", pod), ("configmaps", {})):
+                body = {**plain, "metadata": {**name, **claim}}
+                answer = tenant.request("POST", f"{policed.path}/{plural}", body)
+                assert is_denied(answer), (plural, claim, answer)
+
+
+def test_tenant_creates_pods_and_configmaps_without_it(policed: Policed, tenant: JsonHttp) -> None:
+    pod = build_pod("own", account="default", framework=None)
+    assert tenant.request("POST", f"{policed.path}/pods", pod)[0] == 201
+    configmap = {"metadata": {"name": "own"}, "binaryData": {"key": ROSTER}, "immutable": True}
+    assert tenant.request("POST", f"{policed.path}/configmaps", configmap)[0] == 201
+    assert tenant.request("DELETE", f"{policed.path}/pods/{OWN}")[0] == 200
+
+
+def test_tenant_gives_no_object_the_identity_later(policed: Policed, tenant: JsonHttp) -> None:
+    policed.create("pods", build_pod("own", account="default", framework=None))
+    policed.create("configmaps", {"metadata": {"name": "own"}})
+    for claim in list_claims():
+        for plural, name in (("pods", "own"), ("pods", "own/status"), ("configmaps", "own")):
+            answer = policed.patch(tenant, name, {"metadata": claim}, plural)
+            assert is_denied(answer), (plural, name, claim, answer)
+
+
+def test_tenant_gives_a_pod_no_identity_by_binding_it(policed: Policed, tenant: JsonHttp) -> None:
+    """A Binding's annotations, and in newer releases labels, become the Pod's."""
+    policed.create("pods", build_pod("own", account="default", framework=None))
+    target = {"apiVersion": "v1", "kind": "Node", "name": "node"}
+    metadata = {"name": "own", "annotations": {FC: "gang"}}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    for path in ("pods/own/binding", "bindings"):
+        answer = tenant.request("POST", f"{policed.path}/{path}", binding)
+        assert is_denied(answer), (path, answer)
+    assert FC not in policed.read("own")["metadata"].get("annotations", {})
+
+
+def test_workload_with_the_identity_in_its_template_gets_no_pod(policed: Policed) -> None:
+    """kube-controller-manager creates Pods as this account, in the name of whoever wrote it."""
+    account = "system:serviceaccount:kube-system:replicaset-controller"
+    rights = ("create", "clusterrolebinding", "replicaset-controller-of-a-test")
+    run_kubectl(
+        policed.access,
+        *rights,
+        "--clusterrole=system:controller:replicaset-controller",
+        f"--user={account}",
+    )
+    try:
+        for labels, expected in (({"app": "web"}, 0), ({"app": "web", FC: "gang"}, 1)):
+            body = build_pod("", account="default", framework=None)
+            body |= {"apiVersion": "v1", "kind": "Pod"}
+            body["metadata"] = {"generateName": "web-", "labels": labels}
+            done = try_create(policed, body, account)
+            assert ("frameworkbarrier-identity" in done, done.count("created")) == (
+                bool(expected),
+                1 - expected,
+            ), done
+    finally:
+        run_kubectl(policed.access, "delete", *rights[1:])
+
+
+def try_create(policed: Policed, body: Object, account: str) -> str:
+    """Create an object as another user; give what kubectl printed."""
+
+    assert policed.access.kubectl is not None
+    words = ("create", "-f", "-", "-n", policed.namespace, f"--as={account}")
+    done = subprocess.run(
+        [policed.access.kubectl, "--kubeconfig", policed.access.kubeconfig, *words],
+        input=json.dumps(body),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_tenant_changes_no_roster(policed: Policed, tenant: JsonHttp) -> None:
+    name = "gang-attempt"
+    published = {"binaryData": {constants.ROSTER_KEY: base64.b64encode(b"roster").decode()}}
+    published |= annotate(**{constants.GENERATION_ANNOTATION: "1"})
+    assert policed.patch(policed.admin, name, published, "configmaps")[0] == 200
+    before = policed.read(name, "configmaps")
+    for change in (
+        {"binaryData": {constants.ROSTER_KEY: ROSTER}},
+        {"binaryData": {constants.ROSTER_KEY: None}},
+        {"binaryData": None},
+        {"binaryData": {"other": ROSTER}},
+        {"immutable": True},
+        annotate(**{constants.GENERATION_ANNOTATION: "2"}),
+        annotate(**{constants.GENERATION_ANNOTATION: None}),
+        annotate(**{constants.PROGRESS_ANNOTATION: "{}"}),
+        annotate(**{constants.ROSTER_VERSION_ANNOTATION: "9"}),
+    ):
+        answer = policed.patch(tenant, name, change, "configmaps")
+        assert is_denied(answer), (change, answer)
+        replaced = {**before, **change, "metadata": {**before["metadata"]}}
+        if "metadata" in change:
+            replaced["metadata"] |= change["metadata"]
+        answer = tenant.request("PUT", f"{policed.path}/configmaps/{name}", replaced)
+        assert is_denied(answer), (change, answer)
+    assert policed.read(name, "configmaps") == before
+    assert policed.patch(tenant, name, {"data": {"note": "a"}}, "configmaps")[0] == 200
+
+
+def test_tenant_takes_the_name_of_an_attempt_with_no_roster(
+    policed: Policed, tenant: JsonHttp
+) -> None:
+    """Agents watch their ConfigMap by name, which exists a moment before the controller's."""
+    body: Object = {"metadata": {"name": "next-attempt"}}
+    body["binaryData"] = {constants.ROSTER_KEY: ROSTER}
+    answer = tenant.request("POST", f"{policed.path}/configmaps", body)
+    assert is_denied(answer), answer
+    del body["binaryData"]
+    assert tenant.request("POST", f"{policed.path}/configmaps", body)[0] == 201
+    change = {"binaryData": {constants.ROSTER_KEY: ROSTER}}
+    assert is_denied(policed.patch(tenant, "next-attempt", change, "configmaps"))
+
+
+def test_tenant_writes_no_status_of_a_framework(policed: Policed, tenant: JsonHttp) -> None:
+    frameworks = f"/apis/{constants.API_VERSION}/namespaces/{policed.namespace}/frameworks"
+    body = {
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.FRAMEWORK_KIND,
+        "metadata": {"name": "gang"},
+        "spec": {
+            "executionType": "Create",
+            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
+            "taskRoles": [],
+        },
+    }
+    status, created = tenant.request("POST", frameworks, body)
+    assert status == 201, created
+    content = "application/merge-patch+json"
+    change = {"status": {"state": "Completed"}}
+    path = f"{frameworks}/gang/status"
+    assert is_denied(tenant.request("PATCH", path, change, content_type=content))
+    assert is_denied(tenant.request("PUT", path, {**created, **change}))
+    labels = {"metadata": {"labels": {"own": "a"}}}
+    assert tenant.request("PATCH", f"{frameworks}/gang", labels, content_type=content)[0] == 200
+
+
+def test_acknowledgement_is_written_with_a_token_of_the_pod_only(
+    policed: Policed, tenant: JsonHttp
+) -> None:
+    assert is_denied(policed.patch(tenant, OWN, acknowledge("3")))
+    assert policed.patch(policed.open_agent(), OWN, acknowledge("3"))[0] == 200
+
+
+def test_controller_is_known_by_its_right_under_any_name(policed: Policed) -> None:
+    controller = policed.open_tenant(
+        "my-controller", allow("create,patch", "pods,configmaps"), CONTROL
+    )
+    wait_until(lambda: policed.patch(controller, "gang-attempt", {}, "configmaps")[0] == 200)
+    pod = build_pod("gang-worker-2", account="default")
+    assert controller.request("POST", f"{policed.path}/pods", pod)[0] == 201
+    change = {"binaryData": {constants.ROSTER_KEY: ROSTER}}
+    assert policed.patch(controller, "gang-attempt", change, "configmaps")[0] == 200

@@ -1,0 +1,160 @@
+"""A namespace under the policies of deploy/admission, and clients with chosen rights in it.
+
+Called by tests/kube and tests/security. The policies hold in the whole cluster, so a module applies
+them for its own tests only.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from framework.api import constants
+from framework.kube.resources import Object
+from tests.support.controlplane import Access
+from tests.support.frameworkcrd import ROOT
+from tests.support.jsonhttp import JsonHttp
+from tests.support.rights import apply_kustomization, run_kubectl, write_overlay
+
+ADMISSION = ROOT / "deploy" / "admission"
+AGENTS = ROOT / "deploy" / "agents"
+ACCOUNT = "frameworkbarrier"
+OWN, OTHER = "gang-worker-0", "gang-worker-1"
+ACKNOWLEDGED = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
+MERGE = "application/merge-patch+json"
+FC = constants.FRAMEWORK_NAME
+_WAIT_SECONDS = 30.0
+
+
+class Policed(NamedTuple):
+    """A namespace of a cluster that has the policies; ``path`` is that of its core objects."""
+
+    admin: JsonHttp
+    access: Access
+    path: str
+
+    @property
+    def namespace(self) -> str:
+        """Its name."""
+        return self.path.rpartition("/")[2]
+
+    def open_agent(
+        self, pod: str = OWN, *, account: str = ACCOUNT, is_bound: bool = True
+    ) -> JsonHttp:
+        """Open a client with the token that the kubelet gets for a Pod."""
+        spec: Object = {"expirationSeconds": 600}
+        if is_bound:
+            uid = self.read(pod)["metadata"]["uid"]
+            spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": uid}
+        path = f"{self.path}/serviceaccounts/{account}/token"
+        status, answer = self.admin.request("POST", path, {"spec": spec})
+        assert status == 201, answer
+        return JsonHttp(self.access.url, answer["status"]["token"], self.access.ca_file)
+
+    def open_tenant(self, name: str, *rules: Object) -> JsonHttp:
+        """Make a service account that has these rules of RBAC and no others; open a client."""
+        roles = self.path.replace("/api/v1", "/apis/rbac.authorization.k8s.io/v1")
+        self.create("serviceaccounts", {"metadata": {"name": name}})
+        create(self.admin, f"{roles}/roles", {"metadata": {"name": name}, "rules": list(rules)})
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": self.namespace}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+        binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
+        create(self.admin, f"{roles}/rolebindings", binding)
+        return self.open_agent(account=name, is_bound=False)
+
+    def create(self, plural: str, body: Object) -> Object:
+        """Create an object of the core group as the administrator."""
+        return create(self.admin, f"{self.path}/{plural}", body)
+
+    def read(self, name: str, plural: str = "pods") -> Object:
+        """Read an object of the core group as the administrator."""
+        status, answer = self.admin.request("GET", f"{self.path}/{plural}/{name}")
+        assert status == 200, answer
+        found: Object = answer
+        return found
+
+    def patch(
+        self, client: JsonHttp, name: str, body: Object, plural: str = "pods"
+    ) -> tuple[int, Any]:
+        """Patch an object of the core group."""
+        return client.request("PATCH", f"{self.path}/{plural}/{name}", body, content_type=MERGE)
+
+
+def annotate(**annotations: str | None) -> Object:
+    """Build a patch of annotations."""
+    return {"metadata": {"annotations": annotations}}
+
+
+def acknowledge(generation: str = "7") -> Object:
+    """Build an agent's own patch."""
+    return annotate(**{ACKNOWLEDGED: generation})
+
+
+def allow(verbs: str, resources: str, group: str = "") -> Object:
+    """Build a rule of RBAC."""
+    return {"apiGroups": [group], "resources": resources.split(","), "verbs": verbs.split(",")}
+
+
+def build_pod(name: str, *, account: str = ACCOUNT, framework: str | None = "gang") -> Object:
+    """Build a Pod as the controller does, or one of no Framework."""
+    metadata: Object = {"name": name, "labels": {"app": "training"}, "annotations": {"note": "a"}}
+    if framework is not None:
+        metadata["labels"][FC] = framework
+        metadata["annotations"] |= {FC: framework, constants.POD_NAME: name}
+    return {
+        "metadata": metadata,
+        "spec": {
+            "serviceAccountName": account,
+            "automountServiceAccountToken": False,
+            "tolerations": [{"key": "a", "operator": "Exists"}],
+            "containers": [{"name": "main", "image": "local/none:1"}],
+        },
+    }
+
+
+def create(client: JsonHttp, path: str, body: Object) -> Object:
+    """Create an object that must be accepted."""
+    status, answer = client.request("POST", path, body)
+    assert status == 201, answer
+    created: Object = answer
+    return created
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    """Wait for what the server does a moment after it has answered."""
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@contextmanager
+def apply_policies(access: Access, *folders: Path) -> Iterator[None]:
+    """Have the policies of these folders in the whole cluster."""
+    if access.kubectl is None:
+        pytest.skip("needs kubectl: let make test-kube start the control plane")
+    for folder in folders:
+        apply_kustomization(access, folder)
+    try:
+        yield
+    finally:
+        for folder in folders:
+            run_kubectl(access, "delete", "--ignore-not-found", "-k", str(folder))
+
+
+def open_policed(access: Access, http: JsonHttp, namespace: str, folder: Path) -> Policed:
+    """Fill a namespace with two Pods of a gang, whose agents may acknowledge, and its ConfigMap."""
+    for name in ("namespace", "drain"):
+        apply_kustomization(access, write_overlay(folder / name, AGENTS / name, namespace))
+    policed = Policed(http, access, f"/api/v1/namespaces/{namespace}")
+    for pod in (OWN, OTHER):
+        policed.create("pods", build_pod(pod))
+    policed.create("configmaps", {"metadata": {"name": "gang-attempt", "labels": {FC: "gang"}}})
+    # Roles and policies are in force a moment after they are stored.
+    agent = policed.open_agent()
+    wait_until(lambda: policed.patch(agent, OWN, acknowledge("1"))[0] == 200)
+    wait_until(lambda: policed.patch(agent, OTHER, acknowledge("1"))[0] == 403)
+    return policed
