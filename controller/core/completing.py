@@ -35,8 +35,7 @@ def set_task_completion(
     attempt = task.attempt_status
     if completion is None or attempt.completion_status is not None:
         return task
-    task_count = sum(len(role.tasks) for role in draft.roles)
-    attempt = replace(attempt, completion_status=cut_completion(completion, task_count))
+    attempt = replace(attempt, completion_status=cut_completion(completion, draft.task_count))
     return draft.put(role, replace(task, attempt_status=attempt))
 
 

@@ -8,7 +8,7 @@ along the tables.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from controller.core.actions import Action, ActionKey, ObjectKind, Verb
 from controller.core.decision import Event, EventType, ObjectSnapshot
@@ -16,8 +16,10 @@ from controller.core.settings import LONGEST_PAUSE_SECONDS, QUICK_TRIES, Setting
 from controller.core.snapshot import Failure, Snapshot
 from framework.api import states
 from framework.api.naming import TaskKey
+from framework.api.roster import Leaving
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
+    FrameworkAttemptStatus,
     FrameworkSpec,
     FrameworkStatus,
     TaskAttemptCompletionStatus,
@@ -26,7 +28,24 @@ from framework.api.types import (
     TaskStatus,
 )
 
-Refusals: TypeAlias = dict[ActionKey, TaskAttemptCompletionStatus]
+Refused: TypeAlias = dict[ActionKey, TaskAttemptCompletionStatus]
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Pods that will never be created, and what one pass has found out about them.
+
+    Each question is answered once a pass: there may be ten thousand refusals for as many Tasks.
+    """
+
+    completions: Refused
+    """By creation, why the Pod will never exist."""
+    indexes: dict[str, list[int]]
+    """By role, the Tasks whose creation was refused; those that no longer wait are taken out."""
+    answered: dict[str, bool] = field(default_factory=dict)
+    """By role, whether all of its creates are answered, and no refused one left a Pod."""
+    told: set[str] = field(default_factory=set)
+    """The roles of which an event has told."""
 
 
 @dataclass(slots=True)
@@ -52,6 +71,19 @@ class RoleDraft:
         return replace(self.status, tasks=tuple(self.tasks))
 
 
+def draft_roles(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> list[RoleDraft]:
+    """Draft the roles of an attempt, each with its part of the spec."""
+    specs = {role.name: role for role in reversed(spec.task_roles)}
+    return [RoleDraft(role, specs.get(role.name), list(role.tasks)) for role in attempt.task_roles]
+
+
+class Acknowledgement(NamedTuple):
+    """The newest generation that the agent of a Pod has applied."""
+
+    generation: int
+    pod_name: str
+
+
 class Draft:
     """One pass over one Framework."""
 
@@ -60,11 +92,7 @@ class Draft:
         self.snapshot = snapshot
         self.settings = settings
         self.status = status
-        spec = snapshot.framework.spec
-        self.roles = [
-            RoleDraft(role, spec.find_role(role.name), list(role.tasks))
-            for role in status.attempt_status.task_roles
-        ]
+        self.roles = draft_roles(snapshot.framework.spec, status.attempt_status)
         self.now = snapshot.now.replace(microsecond=0)
         self.actions: list[Action] = []
         self.events: list[Event] = []
@@ -74,10 +102,13 @@ class Draft:
         # A Task of the gang became Completed in this pass: the completion policy is to be asked.
         self.has_newly_completed = False
         self.is_urgent = False
-        # Pods that will never be created, and why; None until somebody asks.
+        # Each None until the first question of this pass; see refusals and drain.
         self.refusals: Refusals | None = None
         # Whether Pods need not wait for their gang key; None until the first of them asks.
         self.has_gang_key: bool | None = None
+        self.leaving: dict[str, Leaving] | None = None
+        self.acknowledgements: list[Acknowledgement] | None = None
+        self._task_count: int | None = None
         self._creates_in_flight = {
             (key.kind, key.name) for key in snapshot.in_flight if key.verb is Verb.CREATE
         }
@@ -122,6 +153,13 @@ class Draft:
         for role in self.roles:
             for index in range(len(role.tasks)):
                 yield role, role.tasks[index]
+
+    @property
+    def task_count(self) -> int:
+        """Count the Tasks there are, once a pass: a pass that scales ends before this is asked."""
+        if self._task_count is None:
+            self._task_count = sum(len(role.tasks) for role in self.roles)
+        return self._task_count
 
     def find_persisted(self, role: str, index: int) -> TaskStatus | None:
         """Find a Task as the API server has it."""

@@ -4,11 +4,13 @@ Called by scaling when a Task is marked, by the Task's machine before its Pod is
 the roster policy. Source: FRAMEWORK, "Scaling" (drain).
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from controller.core.decision import EventType
-from controller.core.draft import Draft, RoleDraft
+from controller.core.draft import Acknowledgement, Draft, RoleDraft
 from framework.api import constants, naming
 from framework.api.pods import PodPhase, PodView
 from framework.api.roster import Leaving, Roster, fingerprint_uid
@@ -17,6 +19,8 @@ from framework.api.wire import format_time
 
 # Of a generation's number; a longer one is a text of somebody else's, and costly to read.
 _MAX_DIGITS = 9
+# An event names so many of the Pods that have not answered.
+_MAX_NAMED = 10
 
 
 def set_deadline(draft: Draft, role: RoleDraft, task: TaskStatus) -> datetime | None:
@@ -34,13 +38,13 @@ def is_draining(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -
     published = draft.snapshot.published.roster
     if deadline is None or published is None or _is_hurried(draft):
         return False
-    entry = _find_leaving(published, fingerprint_uid(pod.uid))
+    entry = _index_leaving(draft, published).get(fingerprint_uid(pod.uid))
     late = None if entry is None else _find_late(draft, pod, entry.since)
-    if late is not None and not late:
+    if late is not None and not late.count:
         return False
     if not draft.has_elapsed(deadline, 0):
         return True
-    answer = ", ".join(late) if late else "the roster could not be published"
+    answer = str(late) if late else "the roster could not be published"
     key = naming.TaskKey(role.name, task.index)
     draft.tell(EventType.WARNING, "DrainTimedOut", f"{key} is let go without an answer of {answer}")
     return False
@@ -57,7 +61,7 @@ def list_leaving(draft: Draft, published: Roster | None) -> Iterator[Leaving]:
         if pod.uid != task.attempt_status.pod_uid or pod.is_terminating or pod.is_ended:
             continue
         fingerprint = fingerprint_uid(pod.uid)
-        known = _find_leaving(published, fingerprint)
+        known = _index_leaving(draft, published).get(fingerprint)
         yield Leaving(
             role.name,
             task.index,
@@ -76,21 +80,46 @@ def _is_hurried(draft: Draft) -> bool:
     )
 
 
-def _find_leaving(roster: Roster, fingerprint: str) -> Leaving | None:
-    return next((entry for entry in roster.leaving if entry.fingerprint == fingerprint), None)
+def _index_leaving(draft: Draft, roster: Roster) -> dict[str, Leaving]:
+    """Index the published leavers by the fingerprints of their Pods, once a pass."""
+    if draft.leaving is None:
+        draft.leaving = {entry.fingerprint: entry for entry in reversed(roster.leaving)}
+    return draft.leaving
 
 
-def _find_late(draft: Draft, leaver: PodView, since: int) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """Pods that are expected to take note and have not: how many, and the first of them."""
+
+    count: int
+    first: list[str]
+
+    def __str__(self) -> str:
+        more = self.count - len(self.first)
+        return ", ".join(self.first) + (f" and {more} more" if more else "")
+
+
+def _find_late(draft: Draft, leaver: PodView, since: int) -> _Late:
     """Find the Pods that are expected to take note of ``since`` and have not."""
-    late = []
-    for _, task in draft.walk_tasks():
-        pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
-        if pod is None or pod.uid != task.attempt_status.pod_uid:
-            continue
-        is_expected = pod.uid == leaver.uid or not task.deletion_pending
-        if is_expected and _has_agent(pod) and _read_acknowledged(pod) < since:
-            late.append(pod.name)
-    return late
+    staying = _list_acknowledgements(draft)
+    count = bisect_left(staying, (since, ""))
+    first = [acknowledgement.pod_name for acknowledgement in staying[:_MAX_NAMED]]
+    first = first[:count]
+    if _has_agent(leaver) and _read_acknowledged(leaver) < since:
+        return _Late(count + 1, [leaver.name, *first])
+    return _Late(count, first)
+
+
+def _list_acknowledgements(draft: Draft) -> list[Acknowledgement]:
+    """List what the agents of the Tasks that stay have applied, the oldest first; once a pass."""
+    if draft.acknowledgements is None:
+        pods = draft.snapshot.pods
+        staying = [t.attempt_status for _, t in draft.walk_tasks() if not t.deletion_pending]
+        live = [pod for a in staying if (pod := pods.get(a.pod_name)) and pod.uid == a.pod_uid]
+        draft.acknowledgements = sorted(
+            Acknowledgement(_read_acknowledged(pod), pod.name) for pod in live if _has_agent(pod)
+        )
+    return draft.acknowledgements
 
 
 def _has_agent(pod: PodView) -> bool:

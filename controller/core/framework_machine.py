@@ -17,7 +17,7 @@ from controller.core import (
 )
 from controller.core.actions import CreateConfigMap, DeleteObject, ObjectKind, Propagation
 from controller.core.decision import SnapshotTrigger
-from controller.core.draft import Draft, RoleDraft
+from controller.core.draft import Draft, draft_roles
 from controller.core.gang_keys import is_gang_key_wanted
 from controller.core.retry_policy import RetryDecision, decide_retry, draw_delay_seconds
 from controller.core.task_machine import sync_task
@@ -163,10 +163,7 @@ def _retry(draft: Draft, *, is_accountable: bool) -> None:
     )
     attempt = births.new_attempt_status(draft.snapshot.framework, total, draft.now)
     draft.update(retry_policy_status=retries, attempt_status=attempt)
-    draft.roles = [
-        RoleDraft(role, draft.spec.find_role(role.name), list(role.tasks))
-        for role in attempt.task_roles
-    ]
+    draft.roles = draft_roles(draft.spec, attempt)
     draft.move(_S.ATTEMPT_CREATION_PENDING)
 
 

@@ -10,7 +10,7 @@ when one Pod of a role was refused, no more are asked for. Source: FRAMEWORK, "C
 from controller.core import claims
 from controller.core.actions import ObjectKind, Verb
 from controller.core.decision import EventType
-from controller.core.draft import Draft, Refusals, RoleDraft
+from controller.core.draft import Draft, Refusals, Refused, RoleDraft
 from framework.api import naming
 from framework.api.completion import (
     POD_CREATION_TRANSIENT_ERROR,
@@ -26,7 +26,7 @@ FAILED_CREATE = "FailedCreate"
 
 def find_refusal(draft: Draft, task: TaskStatus) -> TaskAttemptCompletionStatus | None:
     """Find why the Pod of a Task's current attempt will never be created."""
-    refused = _classify(draft)
+    refused = _classify(draft).completions
     if not refused or task.state is not TaskState.ATTEMPT_CREATION_PENDING:
         return None
     return refused.get(claims.key_creation(task))
@@ -34,36 +34,43 @@ def find_refusal(draft: Draft, task: TaskStatus) -> TaskAttemptCompletionStatus 
 
 def tell_refusal(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
     """Tell why the Pods of a role cannot be created; once a pass, because it has one template."""
-    if any(
-        e.reason == FAILED_CREATE and e.message.startswith(f"{role.name}/") for e in draft.events
-    ):
+    told = _classify(draft).told
+    if role.name in told:
         return
+    told.add(role.name)
     why = draft.snapshot.failures[claims.key_creation(task)].message
     text = f"{role.name}/{task.index}: its Pod cannot be created: {why}"
     draft.tell(EventType.WARNING, FAILED_CREATE, text)
 
 
 def is_role_refused(draft: Draft, role: RoleDraft) -> bool:
-    """Tell whether a Task of the role waits to end because its Pod was refused."""
-    for key in _classify(draft):
-        parsed = naming.parse_pod_name(key.name)
-        if parsed is None or parsed[1].role != role.name or parsed[1].index >= len(role.tasks):
-            continue
-        if find_refusal(draft, role.tasks[parsed[1].index]) is not None:
-            return True
-    return False
+    """Return whether a Task of the role waits to end because its Pod was refused."""
+    indexes = _classify(draft).indexes.get(role.name, [])
+    # A Task that does not wait any more waits for another creation later: not for this one.
+    while indexes and not _is_refused(draft, role, indexes[-1]):
+        indexes.pop()
+    return bool(indexes)
 
 
 def is_role_answered(draft: Draft, role: RoleDraft) -> bool:
-    """Tell whether all the role's creates are answered, and no refused one left a Pod."""
-    for task in role.tasks:
-        name = task.attempt_status.pod_name
-        if draft.is_create_in_flight(ObjectKind.POD, name):
-            return False
-        is_refused = find_refusal(draft, task) is not None
-        if is_refused and not draft.is_gone(ObjectKind.POD, name, None):
-            return False
-    return True
+    """Return whether all the role's creates are answered, and no refused one left a Pod."""
+    answered = _classify(draft).answered
+    # Once a pass: what ends a Task here needs this to be true, and changes nothing about it.
+    if role.name not in answered:
+        answered[role.name] = all(_is_answered(draft, task) for task in role.tasks)
+    return answered[role.name]
+
+
+def _is_refused(draft: Draft, role: RoleDraft, index: int) -> bool:
+    return index < len(role.tasks) and find_refusal(draft, role.tasks[index]) is not None
+
+
+def _is_answered(draft: Draft, task: TaskStatus) -> bool:
+    name = task.attempt_status.pod_name
+    if draft.is_create_in_flight(ObjectKind.POD, name):
+        return False
+    is_refused = find_refusal(draft, task) is not None
+    return not is_refused or draft.is_gone(ObjectKind.POD, name, None)
 
 
 def _classify(draft: Draft) -> Refusals:
@@ -74,9 +81,19 @@ def _classify(draft: Draft) -> Refusals:
             for key, f in draft.snapshot.failures.items()
             if (key.verb, key.kind) == (Verb.CREATE, ObjectKind.POD)
         }
-        draft.refusals = {
+        refused = {
             key: completion
             for key, completion in creates.items()
             if completion.code != POD_CREATION_TRANSIENT_ERROR
         }
+        draft.refusals = Refusals(refused, _index_by_role(refused))
     return draft.refusals
+
+
+def _index_by_role(refused: Refused) -> dict[str, list[int]]:
+    indexes: dict[str, list[int]] = {}
+    for key in refused:
+        parsed = naming.parse_pod_name(key.name)
+        if parsed is not None:
+            indexes.setdefault(parsed[1].role, []).append(parsed[1].index)
+    return indexes

@@ -97,11 +97,14 @@ class TaskRoleSpec:
     min_member_count: int | None = None
     drain: DrainSpec | None = None
     extra: Extra = field(default_factory=dict)
+    absent: frozenset[int] = field(init=False, compare=False, repr=False)
+    """The wanted gaps below ``task_number``; others are ignored. Computed once: the core asks for
+    it with every Task, and a user may list many."""
 
-    @property
-    def absent(self) -> frozenset[int]:
-        """The wanted gaps below ``task_number``; others are ignored."""
-        return frozenset(i for i in self.absent_task_indices if 0 <= i < self.task_number)
+    def __post_init__(self) -> None:
+        """Compute what is derived from the fields."""
+        absent = frozenset(i for i in self.absent_task_indices if 0 <= i < self.task_number)
+        object.__setattr__(self, "absent", absent)
 
     @property
     def wanted_count(self) -> int:
