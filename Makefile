@@ -136,6 +136,10 @@ lock: $(STAMP) ## pin requirements anew (ARGS=--upgrade for the newest)
 images: $(STAMP) ## build the three images (ARGS="--base IMAGE --only barrier --offline")
 	@$(TIMED) $(BIN)/python -m tools.images $(ARGS)
 
+.PHONY: base-digest
+base-digest: $(STAMP) ## write into images/base the digest that its tag has now (ARGS=NAME:TAG: another)
+	@$(TIMED) sh -eu -c '$(BIN)/python -m tools.baseimage $(ARGS) && $(BIN)/python -m tools.manifests'
+
 .PHONY: release-check
 release-check: $(STAMP) ## build and install what would be released, twice (ARGS=--images: images too)
 	@$(TIMED) $(BIN)/python -m tools.releasecheck $(ARGS)

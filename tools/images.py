@@ -19,12 +19,12 @@ from pathlib import Path
 
 from framework.api.images import IMAGE_PREFIX, REGISTRY
 from framework.version import VERSION
+from tools.baseimage import is_pinned, read_base
 from tools.imagearchive import ImageArchive
 from tools.sbom import render_sbom
 
 NAMES = ("controller", "barrier", "rendezvous")
-DEFAULT_BASE = "python:3.13-slim"
-OFFLINE_BASE = "localhost/frameworkbarrier-base"
+LOCAL_BASE = "localhost/frameworkbarrier-base"
 # What the base of the default has, and Debian's smallest Python lacks.
 OFFLINE_PACKAGES = ("python3-minimal", "libpython3-stdlib", "ca-certificates")
 WHEELS = Path("build/wheels")
@@ -66,6 +66,10 @@ class Tool:
         """Compose the command that fetches an image."""
         return [self.name, "pull", "--quiet", image]
 
+    def tag(self, image: str, name: str) -> list[str]:
+        """Compose the command that gives an image a further name."""
+        return [self.name, "tag", image, name]
+
     def save(self, image: str, archive: Path) -> list[str]:
         """Compose the command that writes an image into a docker archive."""
         if self.name == "buildah":
@@ -76,13 +80,21 @@ class Tool:
 def main(arguments: Sequence[str]) -> int:
     """Build, save, describe and measure the images; give the exit code."""
     parser = argparse.ArgumentParser(prog="make images", description=__doc__)
-    parser.add_argument("--base", help=f"base image ({DEFAULT_BASE}, else Debian packages)")
+    parser.add_argument("--base", help="base image (that of images/base, else Debian packages)")
+    parser.add_argument(
+        "--allow-tag", action="store_true", help="take a --base that is not named by digest"
+    )
     parser.add_argument("--tag", default=VERSION, help=f"tag of the images ({VERSION})")
     parser.add_argument("--only", choices=NAMES, action="append", help="build this one only")
     parser.add_argument("--offline", action="store_true", help="ask no image registry")
     parser.add_argument("--output", type=Path, default=OUTPUT, help=f"folder ({OUTPUT})")
     options = parser.parse_args(arguments)
     try:
+        if options.base and not (options.allow_tag or options.offline or is_pinned(options.base)):
+            raise ImageError(
+                f"--base: {options.base} may change while its name does not: add its digest "
+                "(NAME@sha256:...), or give --allow-tag"
+            )
         build_images(
             choose_tool(os.environ),
             base=options.base,
@@ -131,7 +143,7 @@ def build_images(
     """
     output.mkdir(parents=True, exist_ok=True)
     with _prepare_base(tool, base, offline=offline) as base_image:
-        base_archive = _save(tool, base_image, output / "base.tar")
+        base_archive = _save_base(tool, base_image, output / "base.tar")
         base_bytes = ImageArchive(base_archive).read_size()
         print(f"{'base ' + base_image:<58}{_megabytes(base_bytes):>8.1f} MB", flush=True)
         archives = {}
@@ -166,7 +178,7 @@ def _build_one(tool: Tool, name: str, image: str, base: str, *, is_fresh: bool) 
 def _prepare_base(tool: Tool, base: str | None, *, offline: bool) -> Iterator[str]:
     """Give the base image; where none can be fetched, one of Debian packages, and wheels."""
     shutil.rmtree(WHEELS, ignore_errors=True)
-    wanted = base or DEFAULT_BASE
+    wanted = base or read_base()
     if not offline and _is_working(tool.pull(wanted)):
         yield wanted
         return
@@ -201,7 +213,7 @@ def _build_offline_base(tool: Tool) -> tuple[str, str]:
     if not rootfs.exists():
         _bootstrap(suite, rootfs)
     python = _read_rootfs_python(rootfs)
-    image = f"{OFFLINE_BASE}:{suite}-python{python}"
+    image = f"{LOCAL_BASE}:{suite}-python{python}"
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "Dockerfile").write_text(
             f"FROM scratch\nADD {rootfs.name} /\n"
@@ -276,6 +288,16 @@ def _download_wheels(python: str) -> None:
     for name in NAMES:
         _run([*pip, "--require-hashes", *target, "-r", f"images/{name}/requirements.txt"])
     _run([*pip, "--no-deps", *target, "pip"])
+
+
+def _save_base(tool: Tool, image: str, archive: Path) -> Path:
+    """Save the base under a name without its digest, which an archive cannot hold."""
+    name, _, digest = image.partition("@sha256:")
+    if not digest:
+        return _save(tool, name, archive)
+    local_name = f"{LOCAL_BASE}:{digest[:12]}"
+    _run(tool.tag(image, local_name))
+    return _save(tool, local_name, archive)
 
 
 def _save(tool: Tool, image: str, archive: Path) -> Path:

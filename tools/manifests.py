@@ -1,8 +1,9 @@
-"""Writes the generated parts of deploy/ and every image's tag. Called by ``make manifests``.
+"""Writes the generated parts of deploy/ and the names of images. Called by ``make manifests``.
 
 ``make lint`` checks that it has been called. The CRD (base/crd.yaml) says what
 ``framework.api.crd`` builds; only its file form is decided here. The images' tags in deploy/, the
 examples and the docs come from ``framework.version``: nothing of ours is published as `latest`.
+The base of the Dockerfiles comes from images/base.
 install.yaml is all of base in one file, for people without kustomize.
 """
 
@@ -17,6 +18,7 @@ import yaml
 from framework.api import crd
 from framework.api.images import IMAGE_PREFIX, REGISTRY
 from framework.version import VERSION
+from tools.baseimage import read_base
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -32,6 +34,7 @@ INSTALL_HEADER = """\
 # kubectl apply --server-side -f install.yaml
 """
 _IMAGE = re.compile(rf"(image: {REGISTRY}/{IMAGE_PREFIX}[a-z]+)(:[^\s,}}]+)?")
+_BASE_ARGUMENT = re.compile(r"^ARG BASE_IMAGE=.*$", re.MULTILINE)
 _KUSTOMIZATION_KEYS = {"apiVersion", "kind", "resources"}
 
 
@@ -55,6 +58,12 @@ def render_stamped(path: Path) -> str:
     if not count:
         raise KustomizationError(f"{path.name} names no image of ours")
     return text
+
+
+def render_dockerfile(path: Path) -> str:
+    """Render a Dockerfile with the base that images/base names."""
+    argument = f"ARG BASE_IMAGE={read_base()}"
+    return _BASE_ARGUMENT.sub(argument, path.read_text(encoding="utf-8"))
 
 
 def render_install() -> str:
@@ -84,6 +93,7 @@ def render_all() -> dict[Path, str]:
         DEPLOYMENT_FILE: render_stamped(DEPLOYMENT_FILE),
         INSTALL_FILE: render_install(),
         **{path: render_stamped(path) for path in _list_stamped()},
+        **{path: render_dockerfile(path) for path in sorted(ROOT.glob("images/*/Dockerfile"))},
     }
 
 
