@@ -4,22 +4,29 @@ usage: python3 images/stage.py NAME ROOT
 
 Called in the root of a checkout; standard library only, because the base has nothing else. Writes
 ``ROOT/opt/frameworkbarrier`` (locked packages, the rooms of ``images/NAME/contents.toml``, a
-``__main__.py`` to run them, all byte-compiled) and ``ROOT/usr/local/bin/framework-NAME``. Wheels
-in ``build/wheels`` are taken instead of an index. Equal input gives equal bytes: no time is kept.
+``__main__.py`` to run them, all byte-compiled; and ``wheels.sha256``, which lists the packages'
+wheels with their hashes, for the provenance statement) and ``ROOT/usr/local/bin/framework-NAME``.
+Wheels in ``build/wheels`` are taken instead of an index. Equal input gives equal bytes: no time is
+kept.
 """
 
 import compileall
+import json
 import os
 import py_compile
 import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 _HOME = Path("/opt/frameworkbarrier")
 _WHEELS = Path("build/wheels")
+_WHEEL_LIST = "wheels.sha256"
 _LAUNCHER = """\
 #!/usr/bin/env -S python3 -IuB
 import runpy
@@ -67,13 +74,24 @@ def _install_locked(requirements: Path, home: Path) -> None:
         options += ["--no-index", f"--find-links={_WHEELS}"]
         environment["PYTHONPATH"] = os.pathsep.join(map(str, sorted(_WHEELS.glob("pip-*.whl"))))
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run(
-        [*command, "--root-user-action=ignore", *options, f"--target={home}", "-r", requirements],
-        check=True,
-        env=environment,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        options += ["--root-user-action=ignore", f"--report={report}", f"--target={home}"]
+        subprocess.run([*command, *options, "-r", requirements], check=True, env=environment)
+        wheels = _render_wheel_list(json.loads(report.read_text(encoding="utf-8")))
+    (home / _WHEEL_LIST).write_text(wheels, encoding="utf-8")
     # Console scripts of the packages: their first line names the Python of this stage.
     shutil.rmtree(home / "bin", ignore_errors=True)
+
+
+def _render_wheel_list(report: dict[str, Any]) -> str:
+    """Render pip's report of an installation as sha256sum lists files."""
+    lines = []
+    for item in report["install"]:
+        source = item["download_info"]
+        name = unquote(urlsplit(source["url"]).path.rpartition("/")[2])
+        lines.append(f"{source['archive_info']['hashes']['sha256']}  {name}\n")
+    return "".join(sorted(lines, key=lambda line: line.split()[1]))
 
 
 def _prune(home: Path, patterns: list[str]) -> None:

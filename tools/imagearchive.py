@@ -5,6 +5,7 @@ files here: no Dockerfile of ours removes one.
 """
 
 import gzip
+import hashlib
 import json
 import os
 import tarfile
@@ -27,6 +28,12 @@ class ImageArchive:
         with tarfile.open(self._path) as archive:
             config: dict[str, Any] = json.load(_open(archive, _read_manifest(archive)["Config"]))
             return config
+
+    def read_id(self) -> str:
+        """Return the SHA-256 of the image's config, by which tools name a local image."""
+        with tarfile.open(self._path) as archive:
+            stream = _open(archive, _read_manifest(archive)["Config"])
+            return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
     def read_names(self) -> list[str]:
         """Read the names, with tags, under which the image was saved."""

@@ -1,10 +1,12 @@
 """Renders the bill of materials of an image, in CycloneDX 1.6 JSON.
 
-Called by ``tools.images``. It tells what the image really holds: the packages of Debian's dpkg, and
-the Python distributions by their metadata. Equal images give equal text: the serial number is
+Called by ``tools.images``. It lists what the image holds: the packages of Debian's dpkg, the
+interpreters that are built from source in /usr/local, as the python images of Docker do, and the
+Python distributions by their metadata. Equal images give equal text: the serial number is
 derived from the contents, and no time is kept.
 """
 
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from email.parser import BytesHeaderParser
@@ -20,6 +22,10 @@ from tools.imagearchive import ImageArchive
 
 _DPKG_STATUS = "var/lib/dpkg/status"
 _DPKG_STATUS_FOLDER = "var/lib/dpkg/status.d/"
+# CPython's own headers, which an installation from source leaves there.
+_PATCHLEVEL = re.compile(r"usr/local/include/python3\.\d+t?/patchlevel\.h")
+_PY_VERSION = re.compile(rb'^#define\s+PY_VERSION\s+"([^"]+)"', re.MULTILINE)
+_INTERPRETER = re.compile(r"usr/local/bin/python(3\.\d+)")
 _NAMESPACE = uuid.UUID("5b1f3a0e-54c1-4f0e-9d8e-0a4a9f9b2b6e")
 
 
@@ -27,7 +33,8 @@ def render_sbom(name: str, version: str, archive: ImageArchive) -> str:
     """Render what this image consists of."""
     files = archive.read_files(_is_metadata)
     components = sorted(
-        [*_list_debian(files), *_list_python(files)], key=lambda component: str(component.purl)
+        [*_list_debian(files), *_list_interpreters(files, archive), *_list_python(files)],
+        key=lambda component: str(component.purl),
     )
     bom = Bom(components=components)
     image_component = Component(
@@ -52,6 +59,7 @@ def _is_metadata(path: str) -> bool:
         path == _DPKG_STATUS
         or path.startswith(_DPKG_STATUS_FOLDER)
         or path.endswith(".dist-info/METADATA")
+        or bool(_PATCHLEVEL.fullmatch(path))
     )
 
 
@@ -67,6 +75,28 @@ def _list_debian(files: Mapping[str, bytes]) -> Iterable[Component]:
                 )
 
 
+def _list_interpreters(files: Mapping[str, bytes], archive: ImageArchive) -> Iterable[Component]:
+    """List each CPython in /usr/local, which no package manager knows.
+
+    The version is that of its headers; an installation without them is listed by the version in
+    its program's name.
+    """
+    exact = [
+        match[1].decode()
+        for path, content in files.items()
+        if _PATCHLEVEL.fullmatch(path) and (match := _PY_VERSION.search(content))
+    ]
+    programs = [_INTERPRETER.fullmatch(path) for path in archive.list_sizes()]
+    named = [match[1] for match in programs if match]
+    series = {version.rpartition(".")[0] for version in exact}
+    for version in sorted({*exact, *(name for name in named if name not in series)}):
+        yield _build_component(
+            PackageURL("generic", None, "python", version),
+            kind=ComponentType.PLATFORM,
+            cpe=f"cpe:2.3:a:python:python:{version}:*:*:*:*:*:*:*",
+        )
+
+
 def _list_python(files: Mapping[str, bytes]) -> Iterable[Component]:
     for path, content in files.items():
         if path.endswith(".dist-info/METADATA"):
@@ -75,11 +105,14 @@ def _list_python(files: Mapping[str, bytes]) -> Iterable[Component]:
             yield _build_component(PackageURL("pypi", None, name, fields["Version"]))
 
 
-def _build_component(purl: PackageURL) -> Component:
+def _build_component(
+    purl: PackageURL, *, kind: ComponentType = ComponentType.LIBRARY, cpe: str | None = None
+) -> Component:
     return Component(
         name=purl.name,
         version=purl.version,
-        type=ComponentType.LIBRARY,
+        type=kind,
         purl=purl,
+        cpe=cpe,
         bom_ref=purl.to_string(),
     )

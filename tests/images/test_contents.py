@@ -117,6 +117,23 @@ def test_stage_forgets_times_so_that_equal_input_gives_equal_bytes(tmp_path: Pat
     assert {path.stat().st_mtime for path in (file, file.parent, tmp_path)} == {0.0}
 
 
+def test_stage_lists_the_wheels_it_installed_with_their_hashes() -> None:
+    urls = (
+        "https://index.example/b/two-1.0%2Bx-py3-none-any.whl",
+        "file:///wheels/one-2.0-py3.whl",
+    )
+    report = {
+        "install": [
+            {"download_info": {"url": url, "archive_info": {"hashes": {"sha256": f"{i}" * 64}}}}
+            for i, url in enumerate(urls)
+        ]
+    }
+
+    text = load_stage()._render_wheel_list(report)
+
+    assert text == f"{'1' * 64}  one-2.0-py3.whl\n{'0' * 64}  two-1.0+x-py3-none-any.whl\n"
+
+
 def test_stage_lets_the_images_user_read_what_only_its_owner_could(tmp_path: Path) -> None:
     file, program = tmp_path / "folder" / "file", tmp_path / "folder" / "program"
     file.parent.mkdir()

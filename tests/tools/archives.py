@@ -16,11 +16,14 @@ def build_metadata(name: str, version: str) -> bytes:
     return f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nText.\n".encode()
 
 
-def write_archive(path: Path, layers: Sequence[Mapping[str, bytes]]) -> Path:
+def write_archive(
+    path: Path, layers: Sequence[Mapping[str, bytes]], labels: Mapping[str, str] | None = None
+) -> Path:
     """Write an image of these layers: path -> content."""
     names = [f"{index}/layer.tar" for index in range(len(layers))]
     manifest = [{"Config": "config.json", "RepoTags": ["team/app:1"], "Layers": names}]
-    config = {"config": {"User": "65532:65532"}, "rootfs": {"diff_ids": names}}
+    settings = {"User": "65532:65532", **({"Labels": labels} if labels else {})}
+    config = {"config": settings, "rootfs": {"diff_ids": names}}
     files = {
         "manifest.json": json.dumps(manifest).encode(),
         "config.json": json.dumps(config).encode(),

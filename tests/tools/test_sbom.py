@@ -29,6 +29,43 @@ def test_sbom_lists_packages_of_debian_and_python_once_each(tmp_path: Path) -> N
     assert bom["metadata"]["component"]["version"] == "1.2.3"
 
 
+PATCHLEVEL = b'#define PY_MAJOR_VERSION 3\n#define PY_VERSION             "3.13.15"\n'
+
+
+def list_interpreters(path: Path, layer: dict[str, bytes]) -> list[tuple[str, str, str]]:
+    bom = json.loads(render(path, [*LAYERS, layer]))
+    return [
+        (item["purl"], item["type"], item["cpe"])
+        for item in bom["components"]
+        if item["name"] == "python"
+    ]
+
+
+def test_sbom_lists_the_interpreter_that_no_package_manager_knows(tmp_path: Path) -> None:
+    layer = {
+        "usr/local/bin/python3.13": b"elf",
+        "usr/local/include/python3.13/patchlevel.h": PATCHLEVEL,
+    }
+
+    assert list_interpreters(tmp_path / "a.tar", layer) == [
+        (
+            "pkg:generic/python@3.13.15",
+            "platform",
+            "cpe:2.3:a:python:python:3.13.15:*:*:*:*:*:*:*",
+        )
+    ]
+
+
+def test_sbom_lists_an_interpreter_without_headers_by_its_name(tmp_path: Path) -> None:
+    ((purl, _, _),) = list_interpreters(tmp_path / "a.tar", {"usr/local/bin/python3.14": b"elf"})
+
+    assert purl == "pkg:generic/python@3.14"
+
+
+def test_sbom_of_debians_python_lists_it_by_its_package_alone(tmp_path: Path) -> None:
+    assert list_interpreters(tmp_path / "a.tar", {"usr/bin/python3.11": b"elf"}) == []
+
+
 def test_sbom_has_what_cyclonedx_1_6_requires(tmp_path: Path) -> None:
     bom: dict[str, Any] = json.loads(render(tmp_path / "a.tar", LAYERS))
 
