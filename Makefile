@@ -67,6 +67,11 @@ STACKS ?= dotenv horovod jax openmpi5 mpich5
 test-node: $(STAMP) ## build the images and run a gang on a real node: kubelet, containerd, DNS (root)
 	@$(TIMED) $(BIN)/python -m tests.support.realnode run -- $(PYTEST) -m node tests/node $(ARGS)
 
+.PHONY: test-release
+test-release: $(STAMP) ## build the images, sign them with cosign into a registry on loopback, verify
+	@$(TIMED) $(BIN)/python -m tests.support.releasetools run -- \
+		$(PYTEST) -m release tests/release $(ARGS)
+
 .PHONY: test-consumers
 test-consumers: $(STAMP) ## the stacks' own parsers, and examples that train (STACKS=all: 10 GB)
 	@$(TIMED) sh -eu -c '$(BIN)/python -m tests.consumers.install $(STACKS) && \
@@ -139,6 +144,10 @@ images: $(STAMP) ## build the three images (ARGS="--base IMAGE --only barrier --
 .PHONY: base-digest
 base-digest: $(STAMP) ## write into images/base the digest that its tag has now (ARGS=NAME:TAG: another)
 	@$(TIMED) sh -eu -c '$(BIN)/python -m tools.baseimage $(ARGS) && $(BIN)/python -m tools.manifests'
+
+.PHONY: sign
+sign: $(STAMP) ## push the images and sign the release (ARGS="--registry HOST/TEAM --key cosign.key")
+	@$(TIMED) $(BIN)/python -m tools.sign $(ARGS)
 
 .PHONY: release-check
 release-check: $(STAMP) ## build and install what would be released, twice (ARGS=--images: images too)

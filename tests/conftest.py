@@ -15,8 +15,8 @@ from hypothesis import settings
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 # Folders whose tests need what an ordinary machine lacks; each is the name of its marker.
-KINDS = ("kube", "node", "consumers")
-KIND_TIMEOUT_SECONDS = {"kube": 120, "node": 300, "consumers": 300}
+KINDS = ("kube", "node", "release", "consumers")
+KIND_TIMEOUT_SECONDS = {"kube": 120, "node": 300, "release": 300, "consumers": 300}
 
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
 settings.register_profile("nightly", max_examples=2000, deadline=None, print_blob=True)

@@ -1,6 +1,6 @@
-"""Finds or builds the programs of Kubernetes: those of a control plane, and those of a node.
+"""Finds or builds programs in Go: a control plane's, a node's, and those that sign a release.
 
-Called by ``tests.support.controlplane`` and ``tests.support.realnode``. In this order: the folder
+Called by ``controlplane``, ``realnode`` and ``releasetools`` beside it. In this order: the folder
 $KUBEBUILDER_ASSETS, the cache ($FRAMEWORKBARRIER_CACHE or ~/.cache/frameworkbarrier/kube), a build
 from Go modules into the cache. Nothing is written into the tree.
 """
@@ -22,12 +22,16 @@ from tests.support.prerequisites import MissingPrerequisiteError
 KUBERNETES_VERSION = "1.34.4"
 ETCD_VERSION = "3.6.16"
 COREDNS_VERSION = "1.15.0"
+COSIGN_VERSION = "3.1.3"
+CRANE_VERSION = "0.22.1"
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 NODE = ("kube-scheduler", "kubelet", "kube-proxy", "coredns")
-# What is built from modules of its own; every other program is a command of k8s.io/kubernetes.
+# Main packages of modules of their own; every other program is a command of k8s.io/kubernetes.
 MODULES = {
     "etcd": f"go.etcd.io/etcd/server/v3@v{ETCD_VERSION}",
     "coredns": f"github.com/coredns/coredns@v{COREDNS_VERSION}",
+    "cosign": f"github.com/sigstore/cosign/v3/cmd/cosign@v{COSIGN_VERSION}",
+    "crane": f"github.com/google/go-containerregistry/cmd/crane@v{CRANE_VERSION}",
 }
 KUBERNETES_COMMANDS = tuple(name for name in (*CONTROL_PLANE, *NODE) if name not in MODULES)
 ASSETS_ENV = "KUBEBUILDER_ASSETS"
@@ -122,7 +126,7 @@ def _build(cache: Path, missing: list[str]) -> None:
         _build_kubernetes(cache, kubernetes)
     for name in missing:
         if name in MODULES:
-            print(f"building {name} (half a minute to two, once)", flush=True)
+            print(f"building {name} (half a minute to five, once)", flush=True)
             _build_module(cache, name)
 
 
@@ -167,7 +171,7 @@ def _write_kubernetes_module(source: Path) -> None:
 
 
 def _build_module(cache: Path, name: str) -> None:
-    """Build a program whose main package is the root of its module."""
+    """Build a program from its main package and a go.mod of ours."""
     package, _, version = MODULES[name].partition("@v")
     source = cache / "src" / f"{name}-{version}"
     if not (source / "go.sum").exists():

@@ -40,6 +40,7 @@ _SOURCES = (
     "images",
     "rendezvous",
     "tools/images.py",
+    "tools/sbom.py",
 )
 # Not needed to train.
 _LEFT_OUT = ("pip", "pip-*", "setuptools", "setuptools-*", "pkg_resources", "tests", "__pycache__")
@@ -71,16 +72,26 @@ def prepare_images() -> dict[str, Path]:
         MissingPrerequisiteError: no tool for images, no base, or no Go.
     """
     cache = find_cache()
-    cache.mkdir(parents=True, exist_ok=True)
-    try:
-        tool = choose_tool(os.environ)
-        images = _build_ours(tool, cache)
-    except ImageError as e:
-        raise MissingPrerequisiteError(str(e)) from e
+    tool, images = prepare_our_images()
     base = cache / "base.tar"
     images |= {PAUSE_IMAGE: _build_pause(tool, cache), TRAINING_IMAGE: base}
     stack = _build_stack(tool, cache, base)
     return images if stack is None else {**images, STACK_IMAGE: stack}
+
+
+def prepare_our_images() -> tuple[Tool, dict[str, Path]]:
+    """Build our three images and their base; give the tool, and each one's name and archive.
+
+    Raises:
+        MissingPrerequisiteError: no tool for images, or no base.
+    """
+    cache = find_cache()
+    cache.mkdir(parents=True, exist_ok=True)
+    try:
+        tool = choose_tool(os.environ)
+        return tool, _build_ours(tool, cache)
+    except ImageError as e:
+        raise MissingPrerequisiteError(str(e)) from e
 
 
 def _build_ours(tool: Tool, cache: Path) -> dict[str, Path]:

@@ -79,6 +79,7 @@ def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(
         "difftest local     passed",
         "difftest kube      passed",
         "stacks             passed",
+        "test-release       passed",
         "test-node          passed",
         "test-consumers     passed",
     ]

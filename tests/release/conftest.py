@@ -1,0 +1,110 @@
+"""A release of the real images, signed with a key of this run, in a registry on loopback."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from framework.api.images import IMAGE_PREFIX
+from framework.version import VERSION
+from tests.support.childprocess import ChildProcess, find_free_ports
+from tests.support.prerequisites import skip_test
+from tests.support.releasetools import IMAGES_ENV
+from tools import sign
+
+READY_SECONDS = 30.0
+BUILDER = "https://ci.example.org/builder"
+SOURCE = "git+https://example.org/team/frameworkbarrier"
+
+
+@dataclass(frozen=True)
+class Release:
+    """What `make sign` left.
+
+    Attributes:
+        registry: host and team that the images were pushed to.
+        folder: the folder of the release.
+        public_key: what a user verifies with.
+        other_key: a private key that is not the release's, with its public key beside it.
+        images: the folder of the archives.
+    """
+
+    registry: str
+    folder: Path
+    public_key: Path
+    other_key: Path
+    images: Path
+
+    def name_image(self, name: str) -> str:
+        """Return an image's name with its tag."""
+        return f"{self.registry}/{IMAGE_PREFIX}{name}:{VERSION}"
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An empty registry; `127.0.0.1:PORT`."""
+    folder = tmp_path_factory.mktemp("registry")
+    (port,) = find_free_ports(1)
+    address = f"127.0.0.1:{port}"
+    command = ["crane", "registry", "serve", f"--address={address}", f"--disk={folder}"]
+    server = ChildProcess("registry", command, log=folder / "registry.log")
+    deadline = time.monotonic() + READY_SECONDS
+    while run("crane", "catalog", address).returncode != 0:
+        server.raise_if_ended()
+        assert time.monotonic() < deadline, server.tail()
+        time.sleep(0.05)
+    yield address
+    server.kill()
+
+
+def create_key(folder: Path) -> Path:
+    """Create a key pair without a password; give the private key."""
+    prefix = folder / "cosign"
+    folder.mkdir()
+    done = run("cosign", "generate-key-pair", f"--output-key-prefix={prefix}")
+    assert done.returncode == 0, done.stderr
+    return prefix.with_suffix(".key")
+
+
+@pytest.fixture(scope="session")
+def release(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
+    """The images, signed without any service but the registry."""
+    if IMAGES_ENV not in os.environ:
+        skip_test("no images: run these tests with `make test-release`")
+    folder = tmp_path_factory.mktemp("release")
+    dist = folder / "dist"
+    dist.mkdir()
+    (dist / f"frameworkbarrier-{VERSION}-py3-none-any.whl").write_bytes(b"wheel")
+    (dist / f"frameworkbarrier-{VERSION}.tar.gz").write_bytes(b"sdist")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COSIGN_PASSWORD", "")
+        key, other_key = create_key(folder / "key"), create_key(folder / "other")
+        images = Path(os.environ[IMAGES_ENV])
+        code = sign.main(
+            [
+                f"--registry={registry}/team",
+                f"--key={key}",
+                "--no-log",
+                f"--source={SOURCE}",
+                f"--builder={BUILDER}",
+                f"--images={images}",
+                f"--dist={dist}",
+                f"--output={folder / 'release'}",
+            ]
+        )
+        assert code == 0
+        yield Release(
+            registry=f"{registry}/team",
+            folder=folder / "release",
+            public_key=key.with_suffix(".pub"),
+            other_key=other_key,
+            images=images,
+        )
