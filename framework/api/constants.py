@@ -91,6 +91,10 @@ READY_TASKS_FIELD = "readyTasks"  # status: "3/5", running or succeeded of the w
 # --- Limits --------------------------------------------------------------------------------------
 
 MAX_TASK_NUMBER = 10000
+# Of one Framework: what its CRD lets in, and the controller's defaults.
+MAX_TASK_ROLES = 256
+MAX_TASKS = 10000
+MAX_ABSENT_TASK_INDICES = MAX_TASK_NUMBER
 UNLIMITED = -1
 EXTENDED_UNLIMITED = -2
 COMPRESSION_MIN_BYTES = 700 * 1024

@@ -15,6 +15,11 @@ it be missing from a stored object in any later write, not even in one that take
 Rules in CEL are on single values, never on the whole object: a value that a write leaves as it is
 may break them (Kubernetes >= 1.30), while the whole object changes with each status. They are there
 where a message with the remedy helps; what a number or a list may be, the plain limits say.
+
+That tolerance does not hold for taskRoles: a server never takes a value for unchanged that contains
+something without a schema, and each role has a Pod template. So the limits of roles and Tasks are
+rules that compare with the old value: a create must keep them, and an update must not exceed them
+further. A stored Framework beyond them accepts every status write, on every version of Kubernetes.
 Source: FRAMEWORK, "Objects".
 """
 
@@ -24,7 +29,11 @@ from typing import Any
 from framework.api import codec, constants
 from framework.api.naming import FRAMEWORK_NAME_PATTERN, STORED_ROLE_NAME_PATTERN
 from framework.api.types import ExecutionType
-from framework.api.validation import EXECUTION_TRANSITIONS
+from framework.api.validation import (
+    EXECUTION_TRANSITIONS,
+    describe_role_limit,
+    describe_task_limit,
+)
 from framework.api.wire import Field, Kind
 
 _ROLE = "spec.taskRoles[]"
@@ -67,12 +76,50 @@ _IS_LABEL = {
     ),
 }
 
+
+# Bounds the estimated cost of the rules, which the API server compares with a budget. More roles
+# than this do not fit into an object that etcd stores, if they have a Pod template.
+_MAX_STORED_ROLES = 65536
+# Of more roles than there may be, the Tasks are not counted: the cost at run time has a limit too.
+_COUNT_TASKS = (
+    f"(size({{0}}) > {constants.MAX_TASK_ROLES} ? 0 : "
+    "{0}.map(r, has(r.taskNumber) ? r.taskNumber : 0).sum())"
+)
+# True for every update. On Kubernetes 1.29 the server drops optionalOldSelf, and oldSelf is the old
+# list itself: there these rules say nothing, and the controller alone limits new Frameworks.
+_IS_UPDATE = "type(dyn(oldSelf)) == list || dyn(oldSelf).hasValue()"
+
+
+def _limit_growth(count: str, limit: int, message: str) -> list[dict[str, Any]]:
+    """Build rules that ``count`` of a list stays within a limit, or does not grow beyond it."""
+    new, old = count.format("self"), count.format("oldSelf")
+    return [
+        {
+            "rule": f"{_IS_UPDATE} || {new} <= {limit}",
+            "message": message,
+            "optionalOldSelf": True,
+        },
+        {"rule": f"{new} <= {limit} || {new} <= {old}", "message": message},
+    ]
+
+
+_SIZE_RULES = [
+    *_limit_growth(
+        "size({0})", constants.MAX_TASK_ROLES, describe_role_limit(constants.MAX_TASK_ROLES)
+    ),
+    *_limit_growth(_COUNT_TASKS, constants.MAX_TASKS, describe_task_limit(constants.MAX_TASKS)),
+]
+
 # What the codec's tables do not know. The keys of a list map must be required or defaulted.
 _RULES: dict[str, dict[str, Any]] = {
     "spec.description": {"nullable": True},
     "spec.executionType": {"default": ExecutionType.START.value, _RULES_KEY: [_FORWARD_ONLY]},
     "spec.retryPolicy.maxRetryCount": {"minimum": constants.EXTENDED_UNLIMITED},
-    "spec.taskRoles": _LISTED_BY_NAME,
+    "spec.taskRoles": {
+        **_LISTED_BY_NAME,
+        "maxItems": _MAX_STORED_ROLES,
+        _RULES_KEY: _SIZE_RULES,
+    },
     f"{_ROLE}.name": {"default": "", "pattern": STORED_ROLE_NAME_PATTERN},
     f"{_ROLE}.taskNumber": {"minimum": 0, "maximum": constants.MAX_TASK_NUMBER},
     f"{_COUNTS}.minFailedTaskCount": {"minimum": constants.UNLIMITED},
@@ -80,6 +127,7 @@ _RULES: dict[str, dict[str, Any]] = {
     f"{_ROLE}.{constants.ABSENT_TASK_INDICES_FIELD}": {
         "nullable": True,
         "x-kubernetes-list-type": "set",
+        "maxItems": constants.MAX_ABSENT_TASK_INDICES,
     },
     f"{_ROLE}.{constants.ABSENT_TASK_INDICES_FIELD}[]": {"minimum": 0},
     f"{_ROLE}.{constants.MIN_MEMBER_COUNT_FIELD}": {"minimum": 0},

@@ -37,6 +37,8 @@ def validate_framework(framework: Framework) -> tuple[FieldError, ...]:
 def validate_spec(spec: FrameworkSpec) -> tuple[FieldError, ...]:
     """Find every fault of a spec, with paths from ``spec`` on."""
     errors = list(_check_retry_policy(spec.retry_policy, "spec.retryPolicy"))
+    if all(role.task_number <= constants.MAX_TASK_NUMBER for role in spec.task_roles):
+        errors.extend(find_size_faults(spec))
     for i, role in enumerate(spec.task_roles):
         errors.extend(_check_role(role, f"spec.taskRoles[{i}]"))
     errors.extend(find_duplicate_roles(spec))
@@ -58,6 +60,39 @@ def find_duplicate_roles(spec: FrameworkSpec) -> tuple[FieldError, ...]:
             )
         first.setdefault(role.name, i)
     return tuple(errors)
+
+
+def find_size_faults(
+    spec: FrameworkSpec,
+    max_roles: int = constants.MAX_TASK_ROLES,
+    max_tasks: int = constants.MAX_TASKS,
+) -> tuple[FieldError, ...]:
+    """Find more roles or Tasks than one Framework may have. Tasks that are absent count too."""
+    errors = []
+    roles = len(spec.task_roles)
+    if roles > max_roles:
+        errors.append(
+            FieldError("spec.taskRoles", f"has {roles} roles; {describe_role_limit(max_roles)}")
+        )
+    tasks = sum(max(0, role.task_number) for role in spec.task_roles)
+    if tasks > max_tasks:
+        errors.append(
+            FieldError("spec.taskRoles", f"has {tasks} Tasks; {describe_task_limit(max_tasks)}")
+        )
+    return tuple(errors)
+
+
+def describe_role_limit(limit: int) -> str:
+    """Describe the limit of roles, and what to do. Also the CRD's message."""
+    return f"at most {limit} roles are allowed: give Tasks that are alike one role"
+
+
+def describe_task_limit(limit: int) -> str:
+    """Describe the limit of Tasks, and what to do. Also the CRD's message."""
+    return (
+        f"at most {limit} Tasks are allowed in all roles together: lower taskNumber, "
+        "or split the Framework into several"
+    )
 
 
 def validate_transition(old: FrameworkSpec, new: FrameworkSpec) -> tuple[FieldError, ...]:
@@ -123,6 +158,13 @@ def _check_completion_policy(role: TaskRoleSpec, path: str) -> Iterator[FieldErr
 
 def _check_extensions(role: TaskRoleSpec, path: str) -> Iterator[FieldError]:
     absent_path = join_path(path, constants.ABSENT_TASK_INDICES_FIELD)
+    count = len(role.absent_task_indices)
+    if count > constants.MAX_ABSENT_TASK_INDICES:
+        yield FieldError(
+            absent_path,
+            f"lists {count} indexes; at most {constants.MAX_ABSENT_TASK_INDICES} are allowed: "
+            "leave out those from taskNumber on",
+        )
     seen: set[int] = set()
     for i, index in enumerate(role.absent_task_indices):
         yield from _check_least(f"{absent_path}[{i}]", index, 0, "the index of a Task")

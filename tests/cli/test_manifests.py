@@ -121,6 +121,15 @@ def test_load_manifests_with_a_fault_names_its_path(
     assert line.startswith(f"0.yaml: {fault}")
 
 
+def test_load_manifests_with_more_tasks_than_the_crd_allows_says_so(load: Load) -> None:
+    role = FRAMEWORK[FRAMEWORK.index("  - name: worker") :].replace("Number: 1", "Number: 6000")
+    (line,) = refuse(load, FRAMEWORK.replace("Number: 1", "Number: 6000") + role.replace("w", "x"))
+    assert line == (
+        "0.yaml: spec.taskRoles: has 12000 Tasks; at most 10000 Tasks are allowed in all roles "
+        "together: lower taskNumber, or split the Framework into several"
+    )
+
+
 def test_load_manifests_of_a_missing_file_says_so(load: Load) -> None:
     with pytest.raises(CliError, match=r"absent.yaml: cannot be read: No such file or directory"):
         load_manifests(["absent.yaml"], namespace=None, default_namespace="x")

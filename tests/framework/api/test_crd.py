@@ -127,18 +127,25 @@ def test_spec_keeps_unknown_keys_only_of_the_pod_template() -> None:
 
 def test_limits_of_the_spec_are_those_of_the_original_and_ours() -> None:
     limits = {
-        path: {k: s[k] for k in ("minimum", "maximum", "pattern", "enum", "default") if k in s}
+        path: {
+            k: s[k]
+            for k in ("minimum", "maximum", "pattern", "enum", "default", "maxItems")
+            if k in s
+        }
         for path, s in walk(SPEC, "spec")
     }
     role = "spec.taskRoles[]"
     assert {path: limit for path, limit in limits.items() if limit} == {
         "spec.executionType": {"enum": ["Create", "Start", "Stop"], "default": "Start"},
         "spec.retryPolicy.maxRetryCount": {"minimum": -2},
+        # Of its rules in CEL: tests/contract/test_framework_sizes.py.
+        "spec.taskRoles": {"maxItems": 65536},
         f"{role}.name": {"pattern": "^[a-z0-9]{0,63}$", "default": ""},
         f"{role}.taskNumber": {"minimum": 0, "maximum": 10000},
         f"{role}.frameworkAttemptCompletionPolicy.minFailedTaskCount": {"minimum": -1},
         f"{role}.frameworkAttemptCompletionPolicy.minSucceededTaskCount": {"minimum": -1},
         f"{role}.task.retryPolicy.maxRetryCount": {"minimum": -2},
+        f"{role}.absentTaskIndices": {"maxItems": 10000},
         f"{role}.absentTaskIndices[]": {"minimum": 0},
         f"{role}.minMemberCount": {"minimum": 0},
         f"{role}.drain.timeoutSec": {"minimum": 0},

@@ -16,6 +16,7 @@ from framework.api.types import (
 )
 from framework.api.validation import (
     find_duplicate_roles,
+    find_size_faults,
     validate_framework,
     validate_spec,
     validate_transition,
@@ -235,3 +236,40 @@ def test_execution_type_goes_only_forward(source: ExecutionType, target: Executi
         return
     assert [error.path for error in errors] == ["spec.executionType"]
     assert f"cannot go from {source} to {target}" in errors[0].message
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ((10_000,), None),
+        ((5_000, 5_000), None),
+        ((1,) * 256, None),
+        ((5_001, 5_000), "has 10001 Tasks; at most 10000 Tasks are allowed in all roles together"),
+        ((0,) * 257, "has 257 roles; at most 256 roles are allowed: give Tasks that are alike one"),
+    ],
+)
+def test_roles_and_tasks_in_total_are_limited(counts: tuple[int, ...], message: str | None) -> None:
+    roles = (build_role(f"a{index}", number) for index, number in enumerate(counts))
+    found = faults(build_spec(*roles))
+    if message is None:
+        assert found == {}
+    else:
+        assert found["spec.taskRoles"].startswith(message)
+
+
+def test_wanted_gaps_are_limited() -> None:
+    found = faults(build_spec(build_role(absent_task_indices=tuple(range(10_001)))))
+    assert found == {
+        f"{ROLE}.absentTaskIndices": "lists 10001 indexes; at most 10000 are allowed: "
+        "leave out those from taskNumber on"
+    }
+
+
+def test_limits_of_another_cluster_may_be_other_ones() -> None:
+    spec = build_spec(build_role("a", 3), build_role("b", 3))
+    assert find_size_faults(spec, max_roles=2, max_tasks=6) == ()
+    paths = [str(fault) for fault in find_size_faults(spec, max_roles=1, max_tasks=5)]
+    assert [path.partition(";")[0] for path in paths] == [
+        "spec.taskRoles: has 2 roles",
+        "spec.taskRoles: has 6 Tasks",
+    ]
