@@ -25,6 +25,18 @@ def test_gang_policy_after_the_command_in_its_file_selects_the_gangs_pods() -> N
     assert policy["spec"]["ingress"] == [{"from": [{"podSelector": selector}]}]
 
 
+def test_controller_is_open_to_prometheus_only_by_namespace_and_label() -> None:
+    text = (ROOT / "deploy" / "network" / "controller.yaml").read_text(encoding="utf-8")
+    (rule,) = yaml.safe_load(text)["spec"]["ingress"]
+    # One peer with both selectors: two peers would be open to either.
+    (peer,) = rule["from"]
+    assert {key: set(selector["matchLabels"]) for key, selector in peer.items()} == {
+        "namespaceSelector": {"kubernetes.io/metadata.name"},
+        "podSelector": {"app.kubernetes.io/name"},
+    }
+    assert rule["ports"] == [{"port": "http", "protocol": "TCP"}]
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_page_that_names_the_policy_gives_the_command(page: str) -> None:
     command = (FOLDER / "kustomization.yaml").read_text(encoding="utf-8").splitlines()[0]

@@ -63,7 +63,7 @@ def tenant(policed: Policed) -> JsonHttp:
     client = policed.open_tenant(
         "tenant",
         allow("get,create,update,patch,delete", "pods,pods/status,pods/binding,bindings"),
-        allow("get,create,update,patch,delete", "configmaps"),
+        allow("get,create,update,patch,delete", "configmaps,secrets"),
         allow("get,create,update,patch", "frameworks,frameworks/status", constants.GROUP),
     )
     wait_until(lambda: policed.patch(client, OWN, annotate(note="b"))[0] == 200)
@@ -86,13 +86,13 @@ def list_claims() -> list[Object]:
     ]
 
 
-def test_tenant_creates_no_pod_and_no_configmap_with_the_identity_of_a_gang(
+def test_tenant_creates_no_object_with_the_identity_of_a_gang(
     policed: Policed, tenant: JsonHttp
 ) -> None:
     pod = build_pod("", account="default", framework=None)
     for claim in list_claims():
         for name in ({"name": "intruder"}, {"generateName": "intruder-"}):
-            for plural, plain in (("pods", pod), ("configmaps", {})):
+            for plural, plain in (("pods", pod), ("configmaps", {}), ("secrets", {})):
                 body = {**plain, "metadata": {**name, **claim}}
                 answer = tenant.request("POST", f"{policed.path}/{plural}", body)
                 assert is_denied(answer), (plural, claim, answer)
@@ -109,8 +109,14 @@ def test_tenant_creates_pods_and_configmaps_without_it(policed: Policed, tenant:
 def test_tenant_gives_no_object_the_identity_later(policed: Policed, tenant: JsonHttp) -> None:
     policed.create("pods", build_pod("own", account="default", framework=None))
     policed.create("configmaps", {"metadata": {"name": "own"}})
+    policed.create("secrets", {"metadata": {"name": "own"}})
     for claim in list_claims():
-        for plural, name in (("pods", "own"), ("pods", "own/status"), ("configmaps", "own")):
+        for plural, name in (
+            ("pods", "own"),
+            ("pods", "own/status"),
+            ("configmaps", "own"),
+            ("secrets", "own"),
+        ):
             answer = policed.patch(tenant, name, {"metadata": claim}, plural)
             assert is_denied(answer), (plural, name, claim, answer)
 
