@@ -177,7 +177,16 @@ for line in sys.stdin:
 class Member:
     """A member's process, which comes to the barriers it is told to."""
 
-    def __init__(self, root: Path, index: int, port: int) -> None:
+    def __init__(
+        self,
+        root: Path,
+        index: int,
+        port: int,
+        *,
+        setup: str = "",
+        python: str = sys.executable,
+        **variables: str,
+    ) -> None:
         self.index = index
         self.port = port
         self.volume = root / f"volume{index}"
@@ -186,11 +195,14 @@ class Member:
             "PYTHONPATH": str(root / "site"),
             "BARRIER_WORKING_DIR": str(self.volume),
             "FB_BARRIER_PORT": str(port),
+            **variables,
         }
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", MEMBER],
-            env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self.errors = root / f"errors{index}"
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [python, "-c", setup + MEMBER],
+                env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+            )  # fmt: skip
         self.passed: queue.Queue[str] = queue.Queue()
         self._thread = threading.Thread(target=self._collect)
         self._thread.start()
@@ -228,15 +240,23 @@ def build_local_gang(indexes: list[int], generation: int) -> Roster:
     return build_roster(role._replace(members=members), generation=generation)
 
 
+@contextlib.contextmanager
+def open_members(root: Path, count: int, **options: str) -> Iterator[list[Member]]:
+    (port,) = find_free_ports(1)
+    (root / "site").mkdir()
+    shutil.copy(peers.__file__, root / "site" / "peers.py")
+    with contextlib.ExitStack() as stack:
+        found = []
+        for index in range(count):
+            found.append(Member(root, index, port, **options))
+            stack.callback(found[-1].stop)
+        yield found
+
+
 @pytest.fixture
 def members(tmp_path: Path) -> Iterator[list[Member]]:
-    (port,) = find_free_ports(1)
-    (tmp_path / "site").mkdir()
-    shutil.copy(peers.__file__, tmp_path / "site" / "peers.py")
-    found = [Member(tmp_path, index, port) for index in range(3)]
-    yield found
-    for member in found:
-        member.stop()
+    with open_members(tmp_path, 3) as found:
+        yield found
 
 
 @pytest.mark.timeout(60)
