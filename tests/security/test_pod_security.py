@@ -1,0 +1,85 @@
+"""A Framework gives its author no Pod that Pod Security of the namespace denies."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework.api import constants
+from tests.support.controlplane import Access
+from tests.support.frameworkserver import start_controller
+from tests.support.jsonhttp import JsonHttp
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(120)]
+
+MERGE_PATCH = "application/merge-patch+json"
+WAIT_SECONDS = 60.0
+
+
+def build_framework(name: str, **pod_spec: Any) -> dict[str, Any]:
+    container = {"name": "train", "image": "your/training:1", **pod_spec}
+    return {
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.FRAMEWORK_KIND,
+        "metadata": {"name": name},
+        "spec": {
+            "executionType": "Start",
+            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
+            "taskRoles": [
+                {
+                    "name": "worker",
+                    "taskNumber": 1,
+                    "frameworkAttemptCompletionPolicy": {
+                        "minFailedTaskCount": 1,
+                        "minSucceededTaskCount": -1,
+                    },
+                    "task": {
+                        "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
+                        "pod": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+                    },
+                }
+            ],
+        },
+    }
+
+
+def wait_for(find: Callable[[], str | None]) -> str:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        found = find()
+        if found is not None:
+            return found
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_pod_of_a_framework_that_asks_for_too_much_is_denied_as_any_pod_is(
+    control_plane: Access, framework_crd: None, http: JsonHttp, namespace: str, tmp_path: Path
+) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    path = f"/api/v1/namespaces/{namespace}"
+    patch = {"metadata": {"labels": labels}}
+    assert http.request("PATCH", path, patch, content_type=MERGE_PATCH)[0] == 200
+    frameworks = f"/apis/{constants.API_VERSION}/namespaces/{namespace}/frameworks"
+
+    def find_refusal() -> str | None:
+        _, events = http.request("GET", f"{path}/events")
+        refusals = [item for item in events["items"] if item["reason"] == "FailedCreate"]
+        return refusals[0]["message"] if refusals else None
+
+    def find_pod() -> str | None:
+        _, pods = http.request("GET", f"{path}/pods")
+        names = [item["metadata"]["name"] for item in pods["items"]]
+        return ",".join(names) or None
+
+    with start_controller(control_plane, tmp_path):
+        greedy = build_framework("greedy", securityContext={"capabilities": {"add": ["SYS_ADMIN"]}})
+        assert http.request("POST", frameworks, greedy)[0] == 201
+        refusal = wait_for(find_refusal)
+        assert http.request("POST", frameworks, build_framework("ordinary"))[0] == 201
+        pods = wait_for(find_pod)
+
+    assert 'violates PodSecurity "baseline' in refusal
+    assert pods == "ordinary-worker-0"
