@@ -150,7 +150,7 @@ class Program:
         settings, target = setup.settings, setup.target
         choice = EndingChoice(settings, target, setup.options.directory, access, self._clock)
         ending = choice.choose()
-        notifiers = self._build_notifiers(settings, writer)
+        notifiers = self._build_notifiers(setup, writer)
         if settings.signal:
             name = settings.process
             if not name:
@@ -180,7 +180,7 @@ class Program:
             self._reporter,
             self._clock,
         )
-        notifiers = [*self._build_notifiers(settings, writer), wrapper.notify]
+        notifiers = [*self._build_notifiers(setup, writer), wrapper.notify]
         agent, follower = self._build_agent(setup, access, writer, notifiers)
         agent.is_quiet = True
         agent.on_completing = wrapper.stop
@@ -214,7 +214,8 @@ class Program:
         follower = self._follow(access, setup.target)
         return Agent(setup, follower, writer, acknowledger, notifiers), follower
 
-    def _build_notifiers(self, settings: Settings, writer: Writer) -> List[Notifier]:
+    def _build_notifiers(self, setup: Setup, writer: Writer) -> List[Notifier]:
+        settings = setup.settings
         notifiers: List[Notifier] = []
         if settings.command:
             seconds = settings.command_timeout_seconds
@@ -224,19 +225,29 @@ class Program:
         if settings.url:
             notifiers.append(PostNotifier(settings.url, self._reporter, self._clock))
         if settings.listen is not None:
-            from rendezvous.longpoll import Changes, serve
-
-            changes = Changes(writer.read_told().generation)
-            host, port = settings.listen
-            try:
-                port = serve(settings.listen, changes)
-            except OSError as e:
-                where = join_port(host, port)
-                text = f"FB_LISTEN: cannot listen on {where}: {e}; choose another port"
-                raise EndError(ExitCode.UNKNOWN, "PortTaken", text) from e
-            self._reporter.say(f"long-polls: http://{join_port(host, port)}/changes")
-            notifiers.append(changes)
+            notifiers.append(self._serve_polls(settings.listen, setup.target, writer))
         return notifiers
+
+    def _serve_polls(self, address: Tuple[str, int], target: Target, writer: Writer) -> Notifier:
+        from rendezvous.longpoll import Changes, Key, serve
+        from rendezvous.peers import GangKeyError, read_gang_key
+
+        attempt = target.identity.instance_uid
+        try:
+            secret = read_gang_key(attempt, self._env)
+        except GangKeyError as e:
+            raise EndError(ExitCode.PERMANENT, "BadSettings", str(e)) from e
+        changes = Changes(writer.read_told().generation)
+        host, port = address
+        try:
+            port = serve(address, changes, Key(secret, attempt) if secret else None)
+        except OSError as e:
+            where = join_port(host, port)
+            text = f"FB_LISTEN: cannot listen on {where}: {e}; choose another port"
+            raise EndError(ExitCode.UNKNOWN, "PortTaken", text) from e
+        how = "" if secret else ", not authenticated, because no gang key is mounted"
+        self._reporter.say(f"long-polls: http://{join_port(host, port)}/changes{how}")
+        return changes
 
     def _await_first(self, agent: Agent, follower: Follower, settings: Settings) -> None:
         """Wait until a generation is in force."""

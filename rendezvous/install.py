@@ -16,7 +16,7 @@ from framework.version import VERSION
 AGENT_DIRECTORY = os.path.dirname(INSTALLED_AGENT)
 SITE_DIRECTORY = AGENT_DIRECTORY + "/site"
 # What training code imports: on its PYTHONPATH, so nothing of ours may hide a module of theirs.
-SITE_MODULES = ("peers.py", "peers_tensorflow.py", "peers_torchrun.py")
+SITE_MODULES = ("peers.py", "peers_store.py", "peers_tensorflow.py", "peers_torchrun.py")
 # By this torchrun finds its rendezvous handler, as if it had been installed by pip.
 SITE_METADATA = {
     "METADATA": f"Metadata-Version: 2.1\nName: frameworkbarrier-peers\nVersion: {VERSION}\n",

@@ -33,7 +33,18 @@ import threading
 import time
 import traceback
 from collections import Counter
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
 
 _DEFAULT_DIRECTORY = "/mnt/frameworkbarrier"
 _LOOK_SECONDS = 0.05
@@ -61,7 +72,7 @@ _RANKED_KINDS = ("master", "chief", "worker")
 _log = logging.getLogger("peers")
 
 
-class GangKeyError(RuntimeError):
+class GangKeyError(Exception):
     """The gang key is configured and cannot be used."""
 
 
@@ -259,7 +270,7 @@ def compute_change(before: Roster, after: Roster) -> Change:
 # --- The gang key ---------------------------------------------------------------------------------
 
 
-def read_gang_key(attempt: str) -> Optional[bytes]:
+def read_gang_key(attempt: str, env: Mapping[str, str] = os.environ) -> Optional[bytes]:
     """Read the secret that the Pods of this attempt share; None where none is mounted.
 
     The file is $FB_GANG_KEY_FILE, which must then be there, or the usual one.
@@ -267,7 +278,7 @@ def read_gang_key(attempt: str) -> Optional[bytes]:
     Raises:
         GangKeyError: It cannot be read, is too short, or is of another attempt.
     """
-    named = os.environ.get("FB_GANG_KEY_FILE") or ""
+    named = env.get("FB_GANG_KEY_FILE") or ""
     path = named or _DEFAULT_KEY_FILE
     try:
         with open(path, encoding="utf-8") as file:
@@ -647,7 +658,7 @@ def _await_release(gang: Roster, name: str, token: str, deadline: Optional[float
     first, port = gang.ranked[0], int(os.environ.get("FB_BARRIER_PORT") or _BARRIER_PORT)
     key = read_gang_key(gang.attempt)
     if key is None:
-        _warn_once("barrier: connections are not authenticated, because no gang key is mounted")
+        warn_once("barrier: connections are not authenticated, because no gang key is mounted")
     if gang.rank == 0:
         _make_room(_Limits(gang, {}).wanted)
         _serve(gang, port, key)
@@ -673,7 +684,7 @@ def _await_release(gang: Roster, name: str, token: str, deadline: Optional[float
                     return False
                 continue
             if answer.startswith(b"{"):
-                _warn_once("barrier: rank 0 asks for the gang key; mount it here, too")
+                warn_once("barrier: rank 0 asks for the gang key; mount it here, too")
             return answer.startswith(b"go")
     return False
 
@@ -699,10 +710,10 @@ def _prove(connection: socket.socket, key: bytes, attempt: str) -> None:
         connection.sendall(json.dumps({"nonce": mine, "proof": proof}).encode() + b"\n")
         answer = _read_line(connection, deadline)["proof"]
     except (OSError, ValueError, KeyError, TypeError) as e:
-        _warn_once("barrier: rank 0 does not take or does not have this attempt's gang key")
+        warn_once("barrier: rank 0 does not take or does not have this attempt's gang key")
         raise ConnectionError(f"no proof of the gang key: {e}") from e
     if not is_proof(answer, compute_proof(key, "barrier", "rank 0", *nonces)):
-        _warn_once("barrier: rank 0 has another gang key")
+        warn_once("barrier: rank 0 has another gang key")
         raise ConnectionError("no proof of the gang key")
 
 
@@ -717,7 +728,8 @@ def _read_line(connection: socket.socket, deadline: float) -> Any:
     return json.loads(line.decode())
 
 
-def _warn_once(text: str) -> None:
+def warn_once(text: str) -> None:
+    """Log a warning that was not logged before."""
     if text not in _warned:
         _warned[text] = None
         _log.warning(text)

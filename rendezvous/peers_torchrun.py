@@ -18,11 +18,14 @@ A round ends when one of its members is no longer in the gang or has failed, and
 to the gang since have arrived: until then, which takes as long as they need to start, the others go
 on. Its members stop their workers together: whoever stops first breaks the connections of the
 others, whose torchrun would count that as a failure.
+
+Where the gang key is mounted, all values but the counters are signed with it, and with a number
+that rank 0 draws for each of its stores: what another client writes is not believed. The protocol
+of the store is torch's, and so is that of the workers' stores: nobody is authenticated there.
 """
 
 import hashlib
 import importlib
-import json
 import logging
 import os
 import sys
@@ -32,8 +35,10 @@ from typing import Any, Callable, Dict, FrozenSet, NamedTuple, Optional, Tuple
 
 if __package__:
     from rendezvous import peers
+    from rendezvous.peers_store import Control, ForgedError
 else:
     import peers  # type: ignore[import-not-found,no-redef]  # as it lies in the site folder
+    from peers_store import Control, ForgedError  # type: ignore[import-not-found,no-redef]
 
 BACKEND = "framework"
 _DEFAULT_PORT = 29400
@@ -86,7 +91,7 @@ class Round(NamedTuple):
     members: FrozenSet[str]
     address: str
     port: int
-    control: Any
+    control: Control
     store: Any
 
 
@@ -100,6 +105,7 @@ class FrameworkRendezvous:
         timeouts: Optional[Dict[str, float]] = None,
         stores: Optional[Stores] = None,
         look: "Callable[[], peers.Roster]" = peers.roster,
+        read_key: Callable[[str], Optional[bytes]] = peers.read_gang_key,
     ) -> None:
         """Take part in the gang that ``look`` shows; rank 0 serves its store on ``port``."""
         self._run_id = run_id
@@ -111,9 +117,11 @@ class FrameworkRendezvous:
         self._settle_seconds = timeouts.get("settle_timeout", _SETTLE_SECONDS)
         self._stores = stores or Stores()
         self._look = look
+        self._read_key = read_key
         self._leader: Optional[peers.Peer] = None
-        self._control: Any = None
+        self._control: Optional[Control] = None
         self._served: Any = None
+        self._number = ""
         self._workers_store: Any = None
         self._round: Optional[Round] = None
         self._has_consented = False
@@ -165,7 +173,7 @@ class FrameworkRendezvous:
         try:
             if current.store.check([_FINISHED_KEY]):
                 return 0  # the training ends: a new round would wait for those who have ended
-            is_wanted = is_broken or current.control.check([f"want/{current.number}"])
+            is_wanted = is_broken or _is_wanted(current.control, current.number)
             if not is_wanted and not is_same:
                 is_wanted = self._have_arrived(current, gang)
             if not is_wanted:
@@ -229,7 +237,7 @@ class FrameworkRendezvous:
 
     def _consent(self, current: Round) -> None:
         """Let the others know that this round is to end, and that the workers here are stopped."""
-        current.control.set(f"want/{current.number}", "1")
+        current.control.write(f"want/{current.number}", 1)
         if not self._has_consented:
             self._has_consented = True
             current.control.add(f"stopping/{current.number}", 1)
@@ -274,7 +282,14 @@ class FrameworkRendezvous:
                 settle_until = settle_until or self._start_settling(control, gang)
                 self._try_to_start(control, gang, settle_until)
             if control.check([f"assigned/{token}"]):
-                return self._take_place(control, own, seen)
+                try:
+                    return self._take_place(control, own, seen)
+                except ForgedError as e:
+                    # The true place may be lost: arrive anew, and have its round end.
+                    peers.warn_once(f"torchrun: {e}")
+                    self._token = ""
+                    _end_round_of_process_before(control, own)
+                    return None
             time.sleep(_LOOK_SECONDS)
             newer = self._find_gang()
             if newer is None or newer.ranked[0] != leader or newer.ranked[newer.rank] != own:
@@ -284,7 +299,7 @@ class FrameworkRendezvous:
                 seen = _arrive(control, own, token, gang)
         return None
 
-    def _reach(self, gang: "peers.Roster") -> Any:
+    def _reach(self, gang: "peers.Roster") -> Control:
         """Reach the store of rank 0, which is here if that is this Pod."""
         leader = gang.ranked[0]
         if self._control is None or leader != self._leader:
@@ -292,19 +307,33 @@ class FrameworkRendezvous:
             if gang.rank == 0:
                 if self._served is None:
                     self._served = self._stores.serve(leader.address, self._port)
+                    self._number = peers.draw_nonce()
                 store = self._served
             else:
                 store = self._stores.connect(leader.address, self._port)
             store.set_timeout(timedelta(seconds=self._read_seconds))
-            self._control = self._stores.prefix(f"{BACKEND}/{gang.attempt}/{self._run_id}", store)
+            self._control = self._open_control(gang, store)
             self._leader = leader
         return self._control
+
+    def _open_control(self, gang: "peers.Roster", store: Any) -> Control:
+        key = self._read_key(gang.attempt)
+        if key is None:
+            peers.warn_once("torchrun: members are not authenticated: no gang key is mounted")
+        prefix = f"{BACKEND}/{gang.attempt}/{self._run_id}"
+        control = Control(self._stores.prefix(prefix, store), key, gang.attempt, self._run_id)
+        if gang.rank == 0:
+            control.open(self._number)
+        else:
+            control.join()
+        return control
 
     def _forget_store(self) -> None:
         self._control = self._leader = None
 
-    def _take_place(self, control: Any, own: "peers.Peer", seen: str) -> Round:
-        place = json.loads(control.get(f"assigned/{self._token}").decode())
+    def _take_place(self, control: Control, own: "peers.Peer", seen: str) -> Round:
+        place = control.read(f"assigned/{self._token}")
+        number = str(place["round"])
         # It may have arrived once more while the round started, which must not count for the next.
         control.delete_key(f"arrived/{name_member(own)}")
         self._token = ""
@@ -313,29 +342,33 @@ class FrameworkRendezvous:
             rank=place["rank"],
             size=place["size"],
             gangs=(place["gang"], seen),
-            members=frozenset(json.loads(control.get("members/" + str(place["round"])).decode())),
+            members=frozenset(control.read("members/" + number)),
             address=place["address"],
             port=place["port"],
             control=control,
-            store=self._stores.prefix("torchrun/" + str(place["round"]), control),
+            store=self._stores.prefix("torchrun/" + number, control.store),
         )
 
     # --- Rank 0 -----------------------------------------------------------------------------------
 
-    def _start_settling(self, control: Any, gang: "peers.Roster") -> Optional[float]:
+    def _start_settling(self, control: Control, gang: "peers.Roster") -> Optional[float]:
         """Say until when to wait for one view of the gang; None while not all have arrived."""
         if not control.check([f"arrived/{name_member(peer)}" for peer in gang.ranked]):
             return None
         return time.monotonic() + self._settle_seconds
 
     def _try_to_start(
-        self, control: Any, gang: "peers.Roster", settle_until: Optional[float]
+        self, control: Control, gang: "peers.Roster", settle_until: Optional[float]
     ) -> None:
         """Start a round if everybody has arrived."""
         if settle_until is None:
             return
         names = [name_member(peer) for peer in gang.ranked]
-        arrivals = [json.loads(control.get(f"arrived/{name}").decode()) for name in names]
+        try:
+            arrivals = [control.read(f"arrived/{name}") for name in names]
+        except ForgedError as e:
+            peers.warn_once(f"torchrun: {e}")
+            return
         described = describe_gang(gang)
         is_agreed = all(arrival["gang"] == described for arrival in arrivals)
         if not is_agreed and time.monotonic() < settle_until:
@@ -350,11 +383,11 @@ class FrameworkRendezvous:
             "address": address,
             "port": self._workers_store.port,
         }
-        control.set(f"members/{number}", json.dumps(names))
+        control.write(f"members/{number}", names)
         for name in names:
             control.delete_key(f"arrived/{name}")
         for rank, arrival in enumerate(arrivals):
-            control.set("assigned/" + arrival["token"], json.dumps({**place, "rank": rank}))
+            control.write("assigned/" + arrival["token"], {**place, "rank": rank})
 
 
 def describe_gang(gang: "peers.Roster") -> str:
@@ -386,20 +419,27 @@ def get_handler() -> Callable[[Any], FrameworkRendezvous]:
     return create_handler
 
 
-def _arrive(control: Any, own: "peers.Peer", token: str, gang: "peers.Roster") -> str:
+def _arrive(control: Control, own: "peers.Peer", token: str, gang: "peers.Roster") -> str:
     described = describe_gang(gang)
-    arrival = json.dumps({"token": token, "gang": described})
-    control.set(f"arrived/{name_member(own)}", arrival)
+    control.write(f"arrived/{name_member(own)}", {"token": token, "gang": described})
     return described
 
 
-def _end_round_of_process_before(control: Any, own: "peers.Peer") -> None:
+def _end_round_of_process_before(control: Control, own: "peers.Peer") -> None:
     """End the round of a torchrun of this Pod that is gone: its container was started anew."""
     number = control.add("rounds", 0)
     if not number or not control.check([f"members/{number}"]):
         return
-    if name_member(own) in json.loads(control.get(f"members/{number}").decode()):
-        control.set(f"want/{number}", "1")
+    if name_member(own) in control.read(f"members/{number}"):
+        control.write(f"want/{number}", 1)
+
+
+def _is_wanted(control: Control, number: int) -> bool:
+    """Return whether a member wants a round to end."""
+    try:
+        return bool(control.check([f"want/{number}"])) and control.read(f"want/{number}") == 1
+    except ForgedError:
+        return False
 
 
 def _build_information(joined: Round) -> Any:

@@ -1,0 +1,71 @@
+"""What torchrun's members write into the store of rank 0, signed with the gang key if there is one.
+
+Called by ``peers_torchrun``; ``install`` copies it beside that. Python 3.7. A signature covers the
+attempt, the run, a number that rank 0 draws for each of its stores, and the name of the value. So
+a value of another store or name is not believed. Another client of the store may still delete and
+replace values: then members wait, or arrive anew.
+"""
+
+import json
+from typing import Any, Optional
+
+if __package__:
+    from rendezvous import peers
+else:
+    import peers  # type: ignore[import-not-found,no-redef]  # as it lies in the site folder
+
+_NONCE_KEY = "nonce"
+
+
+class ForgedError(RuntimeError):
+    """A value in the store was not written with this attempt's gang key."""
+
+
+class Control:
+    """The part of rank 0's store where members meet. ``write`` signs and ``read`` checks that.
+
+    Every failure is a RuntimeError, as of a store.
+    """
+
+    def __init__(self, store: Any, key: Optional[bytes], *scope: str) -> None:
+        """Use a store; without a ``key`` nothing is signed. ``scope``: what signatures are for."""
+        self.store = store
+        self.add, self.check, self.delete_key = store.add, store.check, store.delete_key
+        self._key = key
+        self._scope = scope
+
+    def open(self, number: str) -> None:
+        """As rank 0: tell the number of this store, also where another client has changed it."""
+        if self._key is not None:
+            self._scope += (number,)
+            self.store.set(_NONCE_KEY, number)
+
+    def join(self) -> None:
+        """As another member: read the number of this store."""
+        if self._key is not None:
+            if not self.check([_NONCE_KEY]):
+                raise RuntimeError("rank 0 has not begun, or has no gang key")
+            self._scope += (self.store.get(_NONCE_KEY).decode("utf-8", "replace"),)
+
+    def write(self, name: str, value: Any) -> None:
+        """Write a JSON value."""
+        text = json.dumps(value)
+        if self._key is not None:
+            text = json.dumps({"value": text, "proof": self._sign(self._key, name, text)})
+        self.store.set(name, text)
+
+    def read(self, name: str) -> Any:
+        """Read a JSON value of a member."""
+        try:
+            wire = json.loads(self.store.get(name).decode())
+            if self._key is None:
+                return wire
+            text = str(wire["value"])
+            if peers.is_proof(wire["proof"], self._sign(self._key, name, text)):
+                return json.loads(text)
+        except (ValueError, KeyError, TypeError):
+            pass  # not of a member either
+        raise ForgedError(f"{name} in the store was not written with this attempt's gang key")
+
+    def _sign(self, key: bytes, name: str, text: str) -> str:
+        return str(peers.compute_proof(key, "torchrun", *self._scope, name, text))

@@ -1,0 +1,195 @@
+"""The agent's long-polls under attack, by real sockets on loopback: clients get their changes."""
+
+import contextlib
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rendezvous import longpoll
+from rendezvous.diff import Diff, PeerChange
+from rendezvous.longpoll import PROOF_HEADER, Changes, Key, serve
+from rendezvous.notify import CHANGED, Notification
+from rendezvous.peers import compute_proof, is_proof
+
+pytestmark = pytest.mark.timeout(60)
+
+ATTACKERS = 300
+SECONDS = 10.0
+KEY = Key(b"ab" * 32, "0_attempt")
+OTHER = Key(b"cd" * 32, "0_attempt")
+
+
+def build_notification(generation: int, members: int = 1) -> Notification:
+    added = tuple(PeerChange("worker", index, "10.0.0.1") for index in range(members))
+    return Notification(CHANGED, Diff(generation, generation - 1, added, (), ()))
+
+
+def dial(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), SECONDS)
+
+
+@contextlib.contextmanager
+def attack(port: int, sent: bytes) -> Iterator[list[socket.socket]]:
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(dial(port)) for _ in range(ATTACKERS)]
+        for connection in opened:
+            with contextlib.suppress(OSError):  # it may have made place already
+                connection.sendall(sent)
+        yield opened
+
+
+def poll(port: int, after: int = 0, timeout: float = 0.0) -> dict[str, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    with contextlib.closing(connection):
+        connection.request("GET", f"/changes?after={after}&timeout={timeout}")
+        answer: dict[str, Any] = json.loads(connection.getresponse().read())
+        return answer
+
+
+def count_threads() -> int:
+    return sum("process_request_thread" in thread.name for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /changes?after=0",
+        b"GET /changes?after=100&timeout=300 HTTP/1.1\r\n\r\n",
+    ],
+    ids=["silent", "half a request", "polls that wait"],
+)
+def test_idle_connections_keep_no_client_out(sent: bytes) -> None:
+    changes = Changes()
+    changes(build_notification(1), {})
+    port = serve(("127.0.0.1", 0), changes)
+    with attack(port, sent):
+        assert poll(port)["generation"] == 1
+        assert count_threads() <= 2 * longpoll._MAX_CONNECTIONS
+        # One that waits is answered: with the change, or early and asks again.
+        threading.Timer(0.1, changes, (build_notification(2), {})).start()
+        deadline = time.monotonic() + SECONDS
+        while poll(port, 100, 5.0)["changes"] == []:
+            assert time.monotonic() < deadline
+
+
+def test_request_must_come_in_time_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(longpoll, "_REQUEST_SECONDS", 0.3)
+    port = serve(("127.0.0.1", 0), Changes())
+    head = b"GET /changes HTTP/1.1\r\n"
+    for sent in (b"", b"GET /ch", head + b"A: b\r\n", head + b"A: " + b"b" * 9000, b"x" * 9000):
+        with dial(port) as connection:
+            connection.sendall(sent)
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(4096) == b"", sent
+
+
+def test_byte_now_and_then_does_not_move_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(longpoll, "_REQUEST_SECONDS", 0.3)
+    port = serve(("127.0.0.1", 0), Changes())
+    with dial(port) as connection:
+        connection.settimeout(0.02)
+        for _ in range(500):
+            with contextlib.suppress(TimeoutError):
+                connection.sendall(b"G")
+                assert connection.recv(1) == b""
+                return
+    pytest.fail("it is never hung up on")
+
+
+def test_poll_of_a_client_that_is_gone_ends() -> None:
+    before = count_threads()
+    port = serve(("127.0.0.1", 0), Changes())
+    with attack(port, b"GET /changes?timeout=300 HTTP/1.1\r\n\r\n"):
+        pass
+    deadline = time.monotonic() + SECONDS
+    while count_threads() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_what_is_kept_is_bounded_by_its_members() -> None:
+    changes = Changes()
+    for generation in range(1, 9):
+        changes(build_notification(generation, 6000), {})
+    answer = changes.wait(0, 0.0)
+    assert [wire["generation"] for wire in answer["changes"]] == [6, 7, 8]
+    assert answer["isComplete"] is False
+    changes(build_notification(9, 50000), {})
+    assert [wire["generation"] for wire in changes.wait(0, 0.0)["changes"]] == [9]
+
+
+# --- The gang key ---------------------------------------------------------------------------------
+
+
+def ask(
+    connection: http.client.HTTPConnection, path: str, proof: str = ""
+) -> tuple[int, dict[str, Any]]:
+    connection.request("GET", path, headers={PROOF_HEADER: proof} if proof else {})
+    response = connection.getresponse()
+    body = response.read()
+    return response.status, json.loads(body) if response.status == 200 else {}
+
+
+def prove(connection: http.client.HTTPConnection, key: Key, nonce: str = "mine") -> str:
+    """Ask for a challenge, check the agent's proof, and return one's own."""
+    status, challenge = ask(connection, f"/challenge?nonce={nonce}")
+    assert status == 200
+    nonces = (challenge["nonce"], nonce)
+    expected = compute_proof(KEY.secret, "changes", "agent", KEY.attempt, *nonces)
+    assert is_proof(challenge["proof"], expected)
+    return compute_proof(key.secret, "changes", "client", key.attempt, *nonces)
+
+
+@contextlib.contextmanager
+def open_http(port: int) -> Iterator[http.client.HTTPConnection]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    with contextlib.closing(connection):
+        yield connection
+
+
+def test_client_with_the_key_polls_again_and_again() -> None:
+    changes = Changes()
+    changes(build_notification(1), {})
+    port = serve(("127.0.0.1", 0), changes, KEY)
+    with open_http(port) as connection:
+        proof = prove(connection, KEY)
+        for given in (proof, ""):
+            status, answer = ask(connection, "/changes?after=0", given)
+            assert (status, answer["generation"]) == (200, 1)
+
+
+def test_client_without_the_key_learns_nothing() -> None:
+    port = serve(("127.0.0.1", 0), Changes(), KEY)
+    with open_http(port) as connection:
+        used = prove(connection, KEY)
+        assert ask(connection, "/changes?timeout=0", used)[0] == 200
+    for proof in ("", "0" * 64, used):
+        with open_http(port) as connection:
+            assert ask(connection, "/changes?timeout=0", proof)[0] == 401
+    with open_http(port) as connection:
+        proof = prove(connection, OTHER)
+        assert ask(connection, "/changes?timeout=0", proof)[0] == 401
+    with open_http(port) as connection:
+        assert ask(connection, f"/challenge?nonce={'x' * 200}")[0] == 400
+
+
+def test_a_proof_counts_once() -> None:
+    """A challenge is drawn anew for each connection, and is over when it was answered wrongly."""
+    port = serve(("127.0.0.1", 0), Changes(), KEY)
+    with open_http(port) as first, open_http(port) as second:
+        proof = prove(first, KEY)
+        prove(second, KEY)
+        assert ask(second, "/changes?timeout=0", proof)[0] == 401
+
+
+def test_without_a_key_there_is_no_challenge() -> None:
+    port = serve(("127.0.0.1", 0), Changes())
+    with open_http(port) as connection:
+        assert ask(connection, "/challenge?nonce=mine")[0] == 404

@@ -1,0 +1,176 @@
+"""The hand-over in torchrun's store: what was not written with the gang key is not believed."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from rendezvous import peers
+from rendezvous.peers_store import Control, ForgedError
+from rendezvous.peers_torchrun import FrameworkRendezvous, name_member
+from tests.rendezvous.test_peers_torchrun import MemoryStore, World, world
+
+__all__ = ["world"]
+
+KEY = b"ab" * 32
+PREFIX = "framework/0_uid/run/"
+
+
+class Watched:
+    """A store as any client of its port sees it."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.entries = store.entries
+        self.set = store.set
+
+    def await_change(self, name: str, old: bytes) -> bytes:
+        """Wait until there is another value than the old one."""
+        deadline = time.monotonic() + 5
+        while (found := self.entries.get(name, b"")) in {b"", old}:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        return found
+
+
+class KeyedWorld:
+    """A world whose Pods have the gang key, but for those in ``keys``."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.keys: dict[str, bytes | None] = {}
+
+    def get(self, pod: str) -> FrameworkRendezvous:
+        world = self.world
+        if pod not in world.handlers:
+            world.handlers[pod] = FrameworkRendezvous(
+                "run",
+                29400,
+                world.timeouts,
+                world.stores,
+                lambda: world.shown[pod],
+                lambda _attempt: self.keys.get(pod, KEY),
+            )
+        return world.handlers[pod]
+
+    def find_store(self) -> "Watched":
+        """Find the store of rank 0, as any client of its port does."""
+        deadline = time.monotonic() + 5
+        while ("10.0.0.0", 29400) not in self.world.stores.served:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return Watched(self.world.stores.served["10.0.0.0", 29400])
+
+
+@pytest.fixture
+def keyed(world: World) -> KeyedWorld:
+    found = KeyedWorld(world)
+    world.get = found.get  # type: ignore[method-assign]  # handlers with a key
+    return found
+
+
+def test_members_with_the_key_train_and_stop_together(keyed: KeyedWorld) -> None:
+    world = keyed.world
+    world.show("0", "1", "2")
+    assert [round_.rank for round_ in world.train("0", "1", "2").values()] == [0, 1, 2]
+    world.show("0", "2")
+    world.await_stop("0", "2")
+    assert {round_.size for round_ in world.train("0", "2").values()} == {2}
+
+
+@pytest.mark.parametrize("key", [None, b"cd" * 32])
+def test_member_without_the_key_is_given_no_place(keyed: KeyedWorld, key: bytes | None) -> None:
+    world = keyed.world
+    keyed.keys["1"] = key
+    world.timeouts["join_timeout"] = 1.0
+    world.show("0", "1")
+    joined = world.join("0", "1")
+    for pod in ("0", "1"):
+        with pytest.raises(TimeoutError):
+            joined[pod].result(10)
+    assert not any("assigned/" in name for name in keyed.find_store().entries)
+
+
+def test_member_believes_no_place_that_was_forged(keyed: KeyedWorld) -> None:
+    """An attacker reads the token from the store and names a master of its own."""
+    world = keyed.world
+    world.show("0", "1", "2")
+    place = {"round": 1, "size": 2, "rank": 1, "gang": "", "address": "10.6.6.6", "port": 1}
+    joined = world.join("0", "1")
+    store = keyed.find_store()
+    arrived = f"{PREFIX}arrived/{name_member(world.shown['1'].ranked[1])}"
+    for forged in (json.dumps(place), json.dumps({"value": json.dumps(place), "proof": "0"})):
+        old = store.await_change(arrived, b"")
+        token = json.loads(json.loads(old)["value"])["token"]
+        store.set(f"{PREFIX}assigned/{token}", forged)
+        store.await_change(arrived, old)  # the member arrives anew, under another token
+    joined.update(world.join("2"))
+    assert {each.result(10).info[0] for each in joined.values()} == {"10.0.0.0"}
+
+
+def test_forged_wish_ends_no_round_and_a_true_one_does(keyed: KeyedWorld) -> None:
+    world = keyed.world
+    world.show("0", "1")
+    world.train("0", "1")
+    store = keyed.find_store()
+    for forged in ("1", '{"value": "1", "proof": "00"}', "[", '"x"'):
+        store.set(PREFIX + "want/1", forged)
+        assert world.look("0", "1") == {"0": 0, "1": 0}
+    world.show("0")
+    world.await_stop("0")
+    assert world.train("0")["0"].size == 1
+
+
+def build_control(store: Any, number: str, key: bytes = KEY, run: str = "run") -> Control:
+    control = Control(store, key, "0_uid", run)
+    control.open(number)
+    return control
+
+
+def test_value_counts_only_under_its_name_in_its_store_and_run() -> None:
+    """A signed value that was read elsewhere cannot be written again."""
+    store = MemoryStore(1)
+    control = build_control(store, "7")
+    control.write("arrived/a", {"token": "t"})
+    assert control.read("arrived/a") == {"token": "t"}
+    signed = store.entries["arrived/a"].decode()
+    store.set("arrived/b", signed)
+    with pytest.raises(ForgedError):
+        control.read("arrived/b")
+    for other in (
+        build_control(MemoryStore(2), "8"),
+        build_control(MemoryStore(2), "7", b"cd" * 32),
+        build_control(MemoryStore(2), "7", run="other"),
+    ):
+        other.store.set("arrived/a", signed)
+        with pytest.raises(ForgedError):
+            other.read("arrived/a")
+
+
+def test_member_waits_until_rank_0_has_told_its_number() -> None:
+    store = MemoryStore(1)
+    with pytest.raises(RuntimeError, match="rank 0 has not begun"):
+        Control(store, KEY, "0_uid", "run").join()
+
+
+def test_without_a_key_values_are_as_before() -> None:
+    store = MemoryStore(1)
+    control = Control(store, None, "0_uid", "run")
+    control.open("7")
+    control.write("members/1", ["a"])
+    assert store.entries == {"members/1": b'["a"]'}
+    assert control.read("members/1") == ["a"]
+
+
+def test_key_that_cannot_be_used_ends_torchrun(keyed: KeyedWorld) -> None:
+    world = keyed.world
+
+    def read_key(_attempt: str) -> bytes:
+        raise peers.GangKeyError("the gang key cannot be read")
+
+    world.show("0")
+    handler = FrameworkRendezvous(
+        "run", 29400, world.timeouts, world.stores, lambda: world.shown["0"], read_key
+    )
+    with pytest.raises(peers.GangKeyError):
+        handler.next_rendezvous()
