@@ -2,15 +2,18 @@
 
 Called by the worker once the replacement is persisted, and by the informer. The text form is what
 collectors of the Go original look for (``: ObjectSnapshot: (.+)``); in the JSON format of the log
-the object is a member too. Source: FRAMEWORK, "Status size and history".
+the object is a member too. What it holds is decided by ``controller.core.logged_fields``.
 """
 
+import json
 import logging
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from controller.core.decision import ObjectSnapshot, SnapshotTrigger
+from controller.core.history import build_pod_snapshot
 from framework.api import gojson
+from framework.api.text import is_printable
 from framework.kube.resources import Object
 
 logger = logging.getLogger(__name__)
@@ -24,7 +27,7 @@ class HistoryLog:
         self._triggers = triggers
 
     def log(self, snapshots: Iterable[ObjectSnapshot]) -> None:
-        """Log each snapshot on its own line, environment values left out."""
+        """Log each snapshot on its own line."""
         for snapshot in snapshots:
             if snapshot.trigger in self._triggers:
                 _write(snapshot)
@@ -32,46 +35,29 @@ class HistoryLog:
     def log_deleted_pod(self, wire: Object) -> None:
         """Log a Pod as the watch showed it last."""
         if SnapshotTrigger.POD_DELETION in self._triggers:
-            meta = wire.get("metadata") or {}
-            subject = f"{meta.get('namespace')}/{meta.get('name')}"
-            _write(ObjectSnapshot(SnapshotTrigger.POD_DELETION, subject, wire))
+            _write(build_pod_snapshot(wire))
 
 
 def _write(snapshot: ObjectSnapshot) -> None:
     if not logger.isEnabledFor(logging.INFO):
         return
-    body = redact(snapshot.body)
     logger.info(
         "[%s]: %s: ObjectSnapshot: %s",
         snapshot.subject,
         snapshot.trigger,
-        gojson.dumps(body),
+        _encode(snapshot.body),
         # A mapping, which the text format leaves out: its line ends with the object.
         extra={
             "object_snapshot": {
                 "trigger": str(snapshot.trigger),
                 "subject": snapshot.subject,
-                "object": body,
+                "object": snapshot.body,
             },
         },
     )
 
 
-def redact(value: object) -> object:
-    """Replace the literal values of environment variables: they may be secrets."""
-    if isinstance(value, dict):
-        return {
-            key: [_redact_variable(v) for v in item]
-            if key == "env" and isinstance(item, list)
-            else redact(item)
-            for key, item in value.items()
-        }
-    if isinstance(value, (list, tuple)):
-        return [redact(item) for item in value]
-    return value
-
-
-def _redact_variable(variable: object) -> object:
-    if isinstance(variable, dict) and variable.get("value"):
-        return {**variable, "value": "<redacted>"}
-    return variable
+def _encode(body: Object) -> str:
+    """Encode as Go does; where the log would have to escape characters, it stays JSON."""
+    text = gojson.dumps(body)
+    return text if is_printable(text) else json.dumps(body, separators=(",", ":"))

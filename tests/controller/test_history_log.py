@@ -1,5 +1,6 @@
-"""One line per object that is replaced: FRAMEWORK, "Status size and history"."""
+"""One line per object that is replaced."""
 
+import io
 import json
 import logging
 import re
@@ -7,7 +8,8 @@ import re
 import pytest
 
 from controller.core.decision import ObjectSnapshot, SnapshotTrigger
-from controller.history_log import HistoryLog, redact
+from controller.history_log import HistoryLog
+from framework.logs import MESSAGE_LIMIT_BYTES, LogFormat, configure_logging
 from tests.support.builders import build_pod_wire
 
 # What collectors of the Go original look for.
@@ -53,17 +55,33 @@ def test_deleted_pod_is_logged_without_its_secrets(caplog: pytest.LogCaptureFixt
     assert "s3cret" not in str(vars(record))
 
 
-def test_only_literal_values_of_variables_are_redacted() -> None:
-    reference = {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
-    body = {
-        "containers": [{"env": [{"name": "A", "value": "x"}, reference, "odd"]}],
-        "items": ({"env": [{"name": "C", "value": "y"}]},),
-        "value": "kept",
-        "env": "no list",
-    }
-    assert redact(body) == {
-        "containers": [{"env": [{"name": "A", "value": "<redacted>"}, reference, "odd"]}],
-        "items": [{"env": [{"name": "C", "value": "<redacted>"}]}],
-        "value": "kept",
-        "env": "no list",
-    }
+def test_deleted_pod_is_logged_in_the_form_that_collectors_read(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pod = build_pod_wire(spec={"nodeName": "node-1", "containers": [{"name": "main"}]})
+    with caplog.at_level(logging.INFO):
+        HistoryLog({SnapshotTrigger.POD_DELETION}).log_deleted_pod(pod)
+    match = COLLECTED.search(caplog.records[0].getMessage())
+    assert match is not None
+    body = json.loads(match.group(1))
+    assert (body["kind"], body["apiVersion"]) == ("Pod", "v1")
+    assert body["metadata"]["name"] == pod["metadata"]["name"]
+    assert body["spec"]["containers"] == [{"name": "main"}]
+    assert "cut" not in body
+
+
+def test_largest_snapshot_is_logged_whole_in_both_formats() -> None:
+    """The log cuts long messages; what collectors parse must stay JSON."""
+    state = {"terminated": {"reason": "\u202e\x1b\x9b\U000e0041" * 200}}
+    status = {"containerStatuses": [{"name": '\\"<' * 100, "state": state}] * 10_000}
+    pod = {**build_pod_wire(), "status": status}
+    for log_format in LogFormat:
+        stream = io.StringIO()
+        configure_logging(log_format, "info", stream)
+        HistoryLog({SnapshotTrigger.POD_DELETION}).log_deleted_pod(pod)
+        (line,) = stream.getvalue().splitlines()
+        message = json.loads(line)["message"] if log_format is LogFormat.JSON else line
+        match = COLLECTED.search(message)
+        assert match is not None
+        assert json.loads(match.group(1))["cut"] is True
+        assert len(line) < 4 * MESSAGE_LIMIT_BYTES
