@@ -10,10 +10,9 @@ import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-import click
-
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import Manifest, Manifests
+from cli.terminal import print_error
 from framework.api.completion import QUOTA_WORDS
 from framework.kube.client import KubeClient
 from framework.kube.errors import AlreadyExistsError, ForbiddenError, KubeError, NotFoundError
@@ -187,4 +186,4 @@ async def _try_undo(undo: _Undo) -> None:
     except KubeError as e:
         # The error that brought us here is told by whoever catches it; this one adds to it.
         if not isinstance(e, NotFoundError):
-            click.echo(f"warning: could not take back what was applied: {e}", err=True)
+            print_error(f"warning: could not take back what was applied: {e}")

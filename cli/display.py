@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import IO, Any, Self, TextIO
 
-import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
@@ -17,6 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.progress import GangView, TaskLine
+from cli.terminal import print_error
+from framework.api.text import make_printable
 
 _STYLES = {
     "Succeeded": "green",
@@ -89,22 +90,21 @@ class Display:
         self._print_change("", "alert", (alert or "",), elapsed_seconds, alert or "connected again")
 
     def say(self, text: str) -> None:
-        """Print a line that stays."""
-        self._print(Text(text))
+        """Print a line that stays; a line end in it is shown, not obeyed."""
+        self._print(_build_text(text))
 
     def show_table(self, gangs: Sequence[GangView], elapsed_seconds: float) -> None:
         """Print the final table of each Framework."""
         for gang in gangs:
             note = f": {gang.note}" if gang.note else ""
-            style = _STYLES.get(gang.state, "")
             head = Text.assemble(
-                f"Framework {gang.name}: ",
-                (gang.state, style),
-                f" after {elapsed_seconds:.1f} s, attempt {gang.attempt}{note}",
+                _build_text(f"Framework {gang.name}: "),
+                _build_state(gang.state),
+                _build_text(f" after {elapsed_seconds:.1f} s, attempt {gang.attempt}{note}"),
             )
             self._print(head)
             for row in format_rows([_HEADER, *map(_build_row, _sort_tasks(gang.tasks))]):
-                self._print(Text(row))
+                self._print(_build_text(row))
 
     def _print(self, text: Text) -> None:
         """Print a line, and go on without printing when the disk of a log file is full."""
@@ -114,10 +114,9 @@ class Display:
             self._console.on_broken_pipe()
             # Standard error may well be the same file.
             with contextlib.suppress(OSError):
-                click.echo(
+                print_error(
                     f"warning: progress cannot be written: {e.strerror}; "
-                    "the Frameworks are followed all the same",
-                    err=True,
+                    "the Frameworks are followed all the same"
                 )
 
     def _render_live(
@@ -175,7 +174,8 @@ def _describe(state: str, attempt: int, note: str) -> str:
 
 def _build_row(line: TaskLine) -> tuple[str, ...]:
     code = "" if line.code is None else str(line.code)
-    return (str(line.key), line.state, str(line.attempt), code, line.note)
+    row = (str(line.key), line.state, str(line.attempt), code, line.note)
+    return tuple(make_printable(cell) for cell in row)
 
 
 def _sort_tasks(tasks: Iterable[TaskLine]) -> list[TaskLine]:
@@ -183,9 +183,19 @@ def _sort_tasks(tasks: Iterable[TaskLine]) -> list[TaskLine]:
     return sorted(tasks, key=lambda line: not line.is_culprit)
 
 
+def _build_text(text: str, style: str = "") -> Text:
+    """Build a text that a terminal shows and does not obey; rich finds no markup in it either."""
+    return Text(make_printable(text, keep="\t"), style=style)
+
+
+def _build_state(state: str) -> Text:
+    return _build_text(state, _STYLES.get(state, ""))
+
+
 def _build_line(text: str, width: int, *, style: str = "") -> Text:
     """Build a line that is cut where the terminal ends: a wrapped one would tear the frame."""
-    line = Text(text, style=style, no_wrap=True)
+    line = _build_text(text, style)
+    line.no_wrap = True
     line.truncate(max(1, width), overflow="ellipsis")
     return line
 
@@ -202,13 +212,13 @@ def _render_tasks(gang: GangView, rows: int) -> Table:
     shown = _sort_tasks(gang.tasks)
     if len(shown) > min(_MANY_TASKS, rows):
         for (role, name), count in list(_count_states(gang.tasks).items())[:rows]:
-            table.add_row(role, Text(name, style=_STYLES.get(name, "")), str(count), "")
+            table.add_row(_build_text(role), _build_state(name), str(count), "")
             left -= 1
         shown = [line for line in shown if line.note][: min(_SHOWN_OF_MANY, left)]
     for line in shown:
-        state = Text(line.state, style=_STYLES.get(line.state, ""))
         attempt = f"attempt {line.attempt}" if line.attempt else ""
-        table.add_row(str(line.key), state, attempt, Text(line.note))
+        key, state, note = _build_text(str(line.key)), _build_state(line.state), line.note
+        table.add_row(key, state, attempt, _build_text(note))
     return table
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import urlencode
 
+from cli.containeroutput import split_output
 from framework.api import constants
 from framework.api.naming import TaskKey
 from framework.kube.client import KubeClient
@@ -88,7 +89,7 @@ class FailureLogs:
 
 
 def _split(raw: bytes) -> list[str]:
-    return raw.decode("utf-8", "replace").splitlines()[-SHOWN_LINES:]
+    return split_output(raw)[-SHOWN_LINES:]
 
 
 def find_failed_container(pod: Object) -> str | None:

@@ -19,10 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import click
-
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command, build_export
+from cli.terminal import print_line
 from cli.waiting import Interrupt
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.logs import configure_logging
@@ -150,7 +149,7 @@ def stop_cluster(directory: str | None) -> ExitCode:
     if state is None and is_claimed(place):
         raise CliError(ExitCode.FAILED, f"{_explain_claim(place)}: Ctrl-C there ends it")
     if state is None:
-        click.echo("no local cluster runs")
+        print_line("no local cluster runs")
         return ExitCode.SUCCEEDED
     os.kill(state.pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_SECONDS
@@ -163,7 +162,7 @@ def stop_cluster(directory: str | None) -> ExitCode:
                 f"look at {state.directory}/{_LOG_FILE}, then kill it",
             )
         time.sleep(_POLL_SECONDS)
-    click.echo("stopped")
+    print_line("stopped")
     return ExitCode.SUCCEEDED
 
 
@@ -172,15 +171,15 @@ def show_cluster(directory: str | None) -> ExitCode:
     place = find_state_directory(directory)
     state = read_state(place)
     if state is None and is_claimed(place):
-        click.echo(_explain_claim(place))
+        print_line(_explain_claim(place))
         kubeconfig = place / "kubeconfig"
         if not kubeconfig.exists():
             return ExitCode.FAILED
-        click.echo(build_export("KUBECONFIG", str(kubeconfig)))
+        print_line(build_export("KUBECONFIG", str(kubeconfig)))
         return ExitCode.SUCCEEDED
     if state is None:
         start = build_command("local", "up", "--detach")
-        click.echo(f"no local cluster runs; start one with `{start}`")
+        print_line(f"no local cluster runs; start one with `{start}`")
         return ExitCode.FAILED
     _print_state(state)
     return ExitCode.SUCCEEDED
@@ -192,11 +191,11 @@ def _explain_claim(directory: Path) -> str:
 
 
 def _print_state(state: ClusterState) -> None:
-    click.echo(f"local cluster at {state.server}, process {state.pid}, since {state.started_at}")
+    print_line(f"local cluster at {state.server}, process {state.pid}, since {state.started_at}")
     if state.note:
-        click.echo(f"note: {state.note}")
-    click.echo(f"logs and state: {state.directory}")
-    click.echo(build_export("KUBECONFIG", state.kubeconfig))
+        print_line(f"note: {state.note}")
+    print_line(f"logs and state: {state.directory}")
+    print_line(build_export("KUBECONFIG", state.kubeconfig))
 
 
 @asynccontextmanager
@@ -268,7 +267,7 @@ async def _keep_cluster(options: UpOptions, directory: Path) -> ExitCode:
             note = await cluster.ready()
             with _published(cluster, note) as state:
                 _print_state(state)
-                click.echo("Ctrl-C stops it")
+                print_line("Ctrl-C stops it")
                 await interrupt.requested.wait()
     return interrupt.exit_code
 
@@ -334,5 +333,5 @@ def _start_detached(options: UpOptions, directory: Path) -> ExitCode:
             )
         time.sleep(_POLL_SECONDS)
     _print_state(state)
-    click.echo(f"to stop it: {_build_down(options)}")
+    print_line(f"to stop it: {_build_down(options)}")
     return ExitCode.SUCCEEDED

@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import click
-
+from cli.containeroutput import OutputLines
 from cli.display import silence
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from cli.logerrors import explain_container, explain_framework, explain_task
 from cli.session import explained, find_cluster, open_client
+from cli.terminal import print_error
 from framework.api import constants
+from framework.api.text import make_printable
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
@@ -48,6 +49,8 @@ class LogOptions:
     namespace: str | None = None
     kubeconfig: str | None = None
     directory: str | None = None
+    raw: bool = False
+    """Write the bytes as the container did, for a terminal to obey."""
 
     def split_task(self) -> tuple[str | None, str | None]:
         """Return role and index of the Task that is meant, None for all.
@@ -132,7 +135,7 @@ async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeC
                 return await _print_kept(options, labels, directory)
             if not pods:
                 raise await _explain_missing(client, options, namespace)
-            printer = _Printer(has_prefix=len(pods) > 1)
+            printer = _Printer(has_prefix=len(pods) > 1, is_raw=options.raw)
             async with asyncio.TaskGroup() as tasks:
                 printing = [
                     tasks.create_task(
@@ -194,7 +197,7 @@ async def _print_pod(
     known = _list_containers(pod)
     container = options.container or str(pod["spec"]["containers"][0]["name"])
     if container not in known:
-        click.echo(f"error: {explain_container(title, container, known)}", err=True)
+        print_error(f"error: {explain_container(title, container, known)}")
         return False
     query = {
         "container": container,
@@ -231,7 +234,7 @@ async def _print_kept(options: LogOptions, labels: dict[str, str], directory: Pa
     """Print the logs a local cluster left in files."""
     kept = _select_kept(options, labels, directory)
     store = LogStore(directory / "logs", SystemClock())
-    printer = _Printer(has_prefix=len(kept) > 1)
+    printer = _Printer(has_prefix=len(kept) > 1, is_raw=options.raw)
     is_complete = True
     for log, title in zip(kept, _name_all(kept), strict=True):
         chunks = store.stream(
@@ -245,7 +248,7 @@ async def _print_kept(options: LogOptions, labels: dict[str, str], directory: Pa
         try:
             await printer.print_chunks(title, chunks)
         except StatusError as e:
-            click.echo(f"error: {title}: {e}", err=True)
+            print_error(f"error: {title}: {e}")
             is_complete = False
     return ExitCode.SUCCEEDED if is_complete else ExitCode.FAILED
 
@@ -328,24 +331,37 @@ def _name_kept(log: KeptLog, *, with_framework_attempt: bool) -> str:
 class _Printer:
     """Writes whole lines, so that Tasks that print at the same time do not mix theirs."""
 
-    def __init__(self, *, has_prefix: bool) -> None:
+    def __init__(self, *, has_prefix: bool, is_raw: bool) -> None:
         self._has_prefix = has_prefix
+        self._is_raw = is_raw
 
     async def print_chunks(self, title: str, chunks: AsyncGenerator[bytes]) -> None:
         """Print a log as it comes, each line with the Task in front if there are several."""
-        prefix = f"[{title}] ".encode() if self._has_prefix else b""
-        rest = b""
+        prefix = f"[{make_printable(title)}] " if self._has_prefix else ""
         async with aclosing(chunks):
+            if self._is_raw:
+                await self._print_raw(prefix.encode(), chunks)
+                return
+            lines = OutputLines()
             async for chunk in chunks:
-                *lines, rest = (rest + chunk).split(b"\n")
-                self._write(b"".join(prefix + line + b"\n" for line in lines))
+                self._write_lines(prefix, lines.feed(chunk))
+            self._write_lines(prefix, lines.finish())
+
+    async def _print_raw(self, prefix: bytes, chunks: AsyncGenerator[bytes]) -> None:
+        rest = b""
+        async for chunk in chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            self._write(b"".join(prefix + line + b"\n" for line in lines))
         if rest:
             self._write(prefix + rest + b"\n")
+
+    def _write_lines(self, prefix: str, lines: Sequence[str]) -> None:
+        self._write("".join(f"{prefix}{line}\n" for line in lines).encode())
 
     def complain(self, title: str, error: KubeError) -> None:
         """Say why a Task's log cannot be had."""
         message = error.message if isinstance(error, ApiError) else str(error)
-        click.echo(f"error: {title}: {message}", err=True)
+        print_error(f"error: {title}: {message}")
 
     def _write(self, raw: bytes) -> None:
         sys.stdout.buffer.write(raw)

@@ -10,6 +10,8 @@ import sys
 import click
 
 from cli.exitcodes import CliError, ExitCode
+from cli.terminal import print_error, print_line
+from framework.api.text import make_printable
 from framework.logs import configure_logging
 from framework.version import VERSION
 
@@ -29,15 +31,19 @@ class _Program(click.Group):
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except click.ClickException as e:
+            # It repeats arguments, which may come from a file or a cluster.
+            e.message = make_printable(e.message, keep="\n")
+            raise
         except CliError as e:
             for line in e.lines:
-                click.echo(f"error: {line}", err=True)
+                print_error(f"error: {line}")
             ctx.exit(int(e.exit_code))
         except OSError as e:
             if e.errno not in _NO_ROOM:
                 raise
             _give_up_output()
-            click.echo(f"error: cannot write: {e.strerror}; make room for it", err=True)
+            print_error(f"error: cannot write: {e.strerror}; make room for it")
             ctx.exit(int(ExitCode.USAGE))
         except KeyboardInterrupt:
             # Before anything was started that would have to be stopped.
@@ -171,6 +177,7 @@ def run(  # noqa: PLR0913 one argument for each option
 @click.option("-f", "--follow", is_flag=True, help="Go on until the containers have ended.")
 @click.option("--previous", is_flag=True, help="The run before the container's last restart.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
+@click.option("--raw", is_flag=True, help="Print the bytes as they are, for the terminal to obey.")
 @_namespace_option
 @_kubeconfig_option
 @click.option(
@@ -184,6 +191,7 @@ def logs(  # noqa: PLR0913 one argument for each option
     follow: bool,
     previous: bool,
     tail: int | None,
+    raw: bool,
     namespace: str | None,
     kubeconfig: str | None,
     directory: str | None,
@@ -198,6 +206,7 @@ def logs(  # noqa: PLR0913 one argument for each option
         follow=follow,
         previous=previous,
         tail_lines=tail,
+        raw=raw,
         namespace=namespace,
         kubeconfig=kubeconfig,
         directory=directory,
@@ -342,7 +351,7 @@ def status(*, directory: str | None) -> None:
 @main.command(short_help="Print the version.")
 def version() -> None:
     """Print the version, as `--version` does."""
-    click.echo(VERSION)
+    print_line(VERSION)
 
 
 if __name__ == "__main__":

@@ -141,10 +141,8 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
 def _introduce(display: Display, target: _Target) -> None:
     """Say where a local cluster is, for those who want to look at it or to change its gang."""
     if target.kubeconfig is not None:
-        display.say(
-            f"local cluster in {target.logs_directory}; to reach it from another shell:\n"
-            f"  {build_export('KUBECONFIG', str(target.kubeconfig))}"
-        )
+        display.say(f"local cluster in {target.logs_directory}; to reach it from another shell:")
+        display.say(f"  {build_export('KUBECONFIG', str(target.kubeconfig))}")
     if target.note:
         display.say(f"note: {target.note}")
 
@@ -330,7 +328,8 @@ class _Run:
                     f"{len(view.tasks)} Tasks failed: no minFailedTaskCount is set"
                 )
         for line in culprits[:_SHOWN_FAILURES]:
-            self._display.say(f"\n{view.name} {line.key}: {line.note or line.state}")
+            self._display.say("")
+            self._display.say(f"{view.name} {line.key}: {line.note or line.state}")
             if line.diagnostics not in line.note:
                 self._display.say(f"  {line.diagnostics}")
             # Where the log went with the Pod, its end may have been kept as a message.
@@ -341,4 +340,5 @@ class _Run:
             for text in lines[-SHOWN_LINES:]:
                 self._display.say(f"    {text}")
         if len(culprits) > _SHOWN_FAILURES:
-            self._display.say(f"\n{len(culprits) - _SHOWN_FAILURES} more Tasks failed")
+            self._display.say("")
+            self._display.say(f"{len(culprits) - _SHOWN_FAILURES} more Tasks failed")

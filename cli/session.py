@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import click
-
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
+from cli.terminal import print_error
 from cli.words import strip_noise
 from framework.api.constants import KUBECONFIG_ENV
+from framework.api.text import describe_server
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import ConfigError, KubeConfig, load_kube_config
@@ -47,7 +47,7 @@ def find_cluster(kubeconfig: str | None) -> KubeConfig:
         ) from e
     if not kubeconfig:
         for line in _explain_stale():
-            click.echo(f"warning: {line}; now taking {config.server}", err=True)
+            print_error(f"warning: {line}; now taking {describe_server(config.server)}")
     return config
 
 
@@ -102,13 +102,13 @@ def explained(config: KubeConfig, *, refused: ExitCode = ExitCode.FAILED) -> Ite
     except UnreachableError as e:
         raise CliError(
             ExitCode.UNREACHABLE,
-            f"the API server {config.server} cannot be reached: {strip_noise(str(e))}; "
-            "check --kubeconfig and that the server runs",
+            f"the API server {describe_server(config.server)} cannot be reached: "
+            f"{strip_noise(str(e))}; check --kubeconfig and that the server runs",
         ) from e
     except (UnauthorizedError, ForbiddenError) as e:
         raise CliError(
             ExitCode.UNREACHABLE,
-            f"the API server {config.server} refuses this: {e.message}; "
+            f"the API server {describe_server(config.server)} refuses this: {e.message}; "
             "ask for the right, or use the kubeconfig of a user who has it",
         ) from e
     except ApiError as e:

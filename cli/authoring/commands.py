@@ -6,8 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
 from cli.authoring.findings import Finding
 from cli.authoring.injection import InjectionError, InjectionOptions, inject_all
 from cli.authoring.rules import Surroundings, find_what_injection_leaves, lint
@@ -15,6 +13,7 @@ from cli.authoring.yamltext import render_yaml
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import explain_no_framework, name_source, read_objects
 from cli.templates import list_roles
+from cli.terminal import print_document, print_error, print_line
 from framework.api import constants, images
 from framework.kube.resources import Object
 
@@ -48,13 +47,13 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
     for framework in frameworks:
         _tell_who_holds_the_token(framework)
         for left in find_what_injection_leaves(framework):
-            click.echo(f"warning: {left.path}: {left.message}; {left.fix}", err=True)
+            print_error(f"warning: {left.path}: {left.message}; {left.fix}")
     text = render_yaml(objects)
     if output is None:
-        click.echo(text, nl=False)
+        print_document(text)
     else:
         _write(output, text)
-        click.echo(f"{output}: {len(objects)} objects; {_explain_peers(frameworks)}", err=True)
+        print_error(f"{output}: {len(objects)} objects; {_explain_peers(frameworks)}")
     return ExitCode.SUCCEEDED
 
 
@@ -78,10 +77,10 @@ def lint_files(files: Sequence[str], around: Surroundings, *, as_json: bool) -> 
             {"file": place.file, "framework": place.framework, **asdict(place.finding)}
             for place in found
         ]
-        click.echo(json.dumps(items))
+        print_line(json.dumps(items))
     else:
         for line in _render(found):
-            click.echo(line)
+            print_line(line)
     return ExitCode.FAILED if found else ExitCode.SUCCEEDED
 
 
@@ -100,10 +99,9 @@ def _tell_what_changes(framework: Object) -> None:
     for role in list_roles(framework):
         policy = role.pod_spec.get("restartPolicy", "Never")
         if policy != "Never":
-            click.echo(
+            print_error(
                 f"note: {role.spec_path}.restartPolicy: Never instead of {policy}: the exit codes "
-                "of the agents are for the controller, which retries Tasks by their retryPolicy",
-                err=True,
+                "of the agents are for the controller, which retries Tasks by their retryPolicy"
             )
 
 

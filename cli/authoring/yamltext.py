@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from framework.api.text import is_printable
 from framework.kube.resources import Object
 
 _WIDTH = 100
@@ -42,8 +43,13 @@ _Dumper.add_implicit_resolver(
 
 
 def render_yaml(objects: Sequence[Object]) -> str:
-    """Render the objects, one document each."""
+    """Render the objects, one document each, with escapes for what a terminal would obey."""
+    text = _dump(objects, is_unicode=True)
+    return text if is_printable(text.replace("\n", "")) else _dump(objects, is_unicode=False)
+
+
+def _dump(objects: Sequence[Object], *, is_unicode: bool) -> str:
     text: str = yaml.dump_all(
-        objects, Dumper=_Dumper, sort_keys=False, width=_WIDTH, allow_unicode=True
+        objects, Dumper=_Dumper, sort_keys=False, width=_WIDTH, allow_unicode=is_unicode
     )
     return text

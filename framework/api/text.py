@@ -34,6 +34,10 @@ _STRING_ENDS = {'"': re.compile(r'\\.|"', re.DOTALL), "`": re.compile("`")}
 _TYPE_NAMES = frozenset(
     f'"{name}"' for name in ("array", "boolean", "integer", "null", "number", "object", "string")
 )
+_NAME_END = ".name: "
+# What is said of the key of a label or annotation only.
+_KEY_RULES = (": name part must", ": prefix part must")
+_MAX_NAME_LENGTH = 255
 # Old API servers quote what stands round a faulty value of a body.
 _CONTEXT_MARK = ", error found in #"
 _HOST = re.compile(r"(?:[A-Za-z0-9._%-]{1,300}|\[[A-Za-z0-9:.%]{1,100}\])(?::[0-9]{0,5})?\Z")
@@ -91,11 +95,16 @@ def describe_server(address: str) -> str:
     return f"{scheme}{found}{host}" + ("/..." if path.strip("/") else "")
 
 
-def hide_values(message: str) -> str:
+def hide_values(message: str, field: str = "") -> str:
     """Take the quoted values out of an API server's message; field, reason and rule stay.
 
     A Pod that is refused may hold secrets in the very field that is wrong, and the message goes
-    into the status, Events and logs.
+    into the status, Events and logs. Names stay: the value of a field ``name`` and the key of a
+    label or annotation are identities.
+
+    Args:
+        message: of a Status object, or of one of its causes.
+        field: of the cause, whose message begins behind the field.
     """
     message = message.partition(_CONTEXT_MARK)[0]
     parts: List[str] = []
@@ -107,7 +116,10 @@ def hide_values(message: str) -> str:
         position = _find_value_end(message, start)
         if position > start:
             value = message[start:position]
-            parts.append(value if value in _TYPE_NAMES else HIDDEN)
+            place = message[max(0, found.start() - len(_NAME_END)) : found.start()] or f"{field}: "
+            is_name = place.endswith(_NAME_END) or message.startswith(_KEY_RULES, position)
+            is_shown = (is_name and len(value) <= _MAX_NAME_LENGTH) or value in _TYPE_NAMES
+            parts.append(value if is_shown else HIDDEN)
         found = _VALUE_MARK.search(message, position)
     return "".join(parts) + message[position:] if parts else message
 

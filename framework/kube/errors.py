@@ -250,12 +250,13 @@ def _hide_status_values(status: Object) -> Object:
 def _hide_cause(cause: object) -> object:
     if not isinstance(cause, dict) or "message" not in cause:
         return cause
-    return {**cause, "message": _shorten(cause["message"])}
+    field = str(cause.get("field") or "")
+    return {**cause, "message": _shorten(cause["message"], field)}
 
 
-def _shorten(message: object) -> str:
+def _shorten(message: object, field: str = "") -> str:
     text = "" if message is None else str(message)
-    return cut_text(hide_values(text), _STATUS_MESSAGE_BYTES)
+    return cut_text(hide_values(text, field), _STATUS_MESSAGE_BYTES)
 
 
 def _parse_retry_after(header: str | None, body: Object | None) -> float | None:

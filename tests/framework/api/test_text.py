@@ -128,10 +128,25 @@ def test_describe_server_shows_scheme_host_and_port_only(address: str, shown: st
         ),
         ('strconv.ParseInt: parsing "s3cret": bad', f"strconv.ParseInt: parsing {HIDDEN}: bad"),
         ('pods "gang-worker-0" is forbidden: exceeded quota', None),
+        ('spec.containers[0].name: Invalid value: "Bad": must be lower case', None),
+        ('metadata.labels: Invalid value: "no key!": name part must consist of', None),
+        (
+            'metadata.labels: Invalid value: "s3cret!": a valid label must be',
+            f"metadata.labels: Invalid value: {HIDDEN}: a valid label must be",
+        ),
+        (
+            'spec.containers[0].name: Invalid value: {"a":"' + "s3cret" * 50 + '"}: no',
+            f"spec.containers[0].name: Invalid value: {HIDDEN}: no",
+        ),
     ],
 )
 def test_hide_values_keeps_field_and_reason(message: str, shown: str | None) -> None:
     assert hide_values(message) == (message if shown is None else shown)
+
+
+def test_hide_values_of_a_cause_keeps_a_name() -> None:
+    assert hide_values('Invalid value: "x": no', "spec.containers[0].name").count("x") == 1
+    assert hide_values('Invalid value: "x": no', "spec.containers[0].image").count("x") == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,24 @@
+"""The only writer of text to the terminal: nothing that a cluster or a file says is obeyed by it.
+
+Called by every command. ``Display`` draws with rich, and takes its texts from here too; a test
+says that no other module of the command line prints.
+"""
+
+import click
+
+from framework.api.text import make_printable
+
+
+def print_line(text: str = "") -> None:
+    """Print a line on standard output; a line end in it is shown, not obeyed."""
+    click.echo(make_printable(text))
+
+
+def print_error(text: str) -> None:
+    """Print a line on standard error in the same way."""
+    click.echo(make_printable(text), err=True)
+
+
+def print_document(text: str) -> None:
+    """Print text of many lines that another program reads: it must be printable as it is."""
+    click.echo(make_printable(text, keep="\n"), nl=False)
