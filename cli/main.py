@@ -31,10 +31,9 @@ class _Program(click.Group):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except click.ClickException as e:
-            # It repeats arguments, which may come from a file or a cluster.
-            e.message = make_printable(e.message, keep="\n")
-            raise
+        except click.UsageError as e:
+            # It repeats arguments, which a script may have from a file or a cluster.
+            raise click.UsageError(make_printable(e.format_message()), ctx=e.ctx) from e
         except CliError as e:
             for line in e.lines:
                 print_error(f"error: {line}")

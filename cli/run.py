@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cli.apply import apply_all
 from cli.authoring.rules import find_refused_templates
+from cli.containeroutput import render_output
 from cli.display import Display
 from cli.ending import keep_waits
 from cli.exitcodes import CliError, ExitCode
@@ -338,7 +339,7 @@ class _Run:
             if lines:
                 self._display.say(f"  last lines of container {container}:")
             for text in lines[-SHOWN_LINES:]:
-                self._display.say(f"    {text}")
+                self._display.say(f"    {render_output(text)}")
         if len(culprits) > _SHOWN_FAILURES:
             self._display.say("")
             self._display.say(f"{len(culprits) - _SHOWN_FAILURES} more Tasks failed")

@@ -1,0 +1,351 @@
+"""Text of a cluster on the terminal: 100,000 hostile strings, no character that it would obey.
+
+The strings go through what each printing command renders with. Afterwards whole programs print
+what a hostile container and a hostile API server said.
+"""
+
+import ast
+import asyncio
+import io
+import json
+import logging
+import random
+import subprocess
+import sys
+import unicodedata
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import yaml
+from rich.console import Console
+
+from cli import display as display_module
+from cli import local
+from cli import main as main_module
+from cli.authoring.commands import _Place, _render
+from cli.authoring.findings import error
+from cli.authoring.yamltext import render_yaml
+from cli.containeroutput import split_output
+from cli.display import Display
+from cli.exitcodes import CliError, ExitCode
+from cli.logs import _Printer
+from cli.progress import GangView, TaskLine
+from cli.terminal import print_document, print_error, print_line
+from framework.agent.report import LineReporter
+from framework.api.naming import TaskKey
+from framework.logs import JsonFormatter, TextFormatter
+
+ROOT = Path(__file__).parents[2]
+COUNT = 100_000
+BATCH = 1000
+# What a terminal obeys, hides or reorders.
+BAD_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+PIECES = [
+    "\x1b]52;c;ZXZpbA==\x07", "\x1b]0;title\x1b\\", "\x1b]8;;http://x\x07y", "\x1b[2J", "\x1b[31m",
+    "\x1b[8m", "\x1b[6n", "\x1b[201~", "\x1bPq#0\x1b\\", "\x1b_x\x1b\\", "\x1b^x\x1b\\", "\x1bc",
+    "\x1b", "\x9b31m", "\x9d52;c;eA==\x9c", "\x90", "\x00", "\x07", "\x08\x08\x08", "\r", "\n",
+    "\r\n", "\x0b", "\x0c", "\x0e", "\x7f", "\x85", "\xad", "\u202e", "\u2066", "\u200b", "\u200d",
+    "\u2028", "\u2029", "\ufeff", "\u061c", "\u180e", "\U000e0041", "\ud800", "\udfff", "\ufff9",
+    "\ue000", "\uffff", "\U0010ffff", "\u3164", "\ufe01", "[red]", "[/]", "[/red]", "[link=x]y",
+    ":smile:", "%s", "{0}", "\\x1b", "\\", '"', "'", ": ", "- ", "#", "|", "&a", "*a", "!!b", "\t",
+    "plain", "größe", "日本", "🚀", "error: fake",
+]  # fmt: skip
+
+
+def make_strings(seed: int) -> Iterator[str]:
+    draw = random.Random(seed)
+    for _ in range(COUNT):
+        parts = draw.choices(PIECES, k=draw.randint(1, 6))
+        if draw.random() < 0.2:
+            parts.append(chr(draw.randrange(0x110000)))
+        yield "".join(parts)
+
+
+STRINGS = list(make_strings(10))
+
+
+def find_bad(shown: str, allowed: str) -> set[str]:
+    return {c for c in set(shown) - set(allowed) if unicodedata.category(c) in BAD_CATEGORIES}
+
+
+def show(render: Callable[[Sequence[str]], object]) -> str:
+    """Render all strings, a thousand at a time; return what would be on the terminal."""
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, "utf-8", newline="")
+    with redirect_stdout(stream), redirect_stderr(stream):
+        for start in range(0, COUNT, BATCH):
+            render(STRINGS[start : start + BATCH])
+        stream.flush()
+    return raw.getvalue().decode()
+
+
+def each(print_one: Callable[[str], object]) -> Callable[[Sequence[str]], None]:
+    def render(texts: Sequence[str]) -> None:
+        for text in texts:
+            print_one(text)
+
+    return render
+
+
+def print_as_findings(texts: Sequence[str]) -> None:
+    places = [_Place(text, text, error(text, text, text, text)) for text in texts]
+    for line in _render(places):
+        print_line(line)
+
+
+def print_as_error(texts: Sequence[str]) -> None:
+    program = main_module._Program()
+
+    @program.command("hostile")
+    def fail() -> None:
+        raise CliError(ExitCode.USAGE, *texts)
+
+    program.main(["hostile"], standalone_mode=False)
+
+
+def print_as_state(text: str) -> None:
+    state = local.ClusterState(
+        pid=1, server=text, kubeconfig=text, directory=text, started_at=text, note=text
+    )
+    local._print_state(state)
+
+
+def print_as_logs(texts: Sequence[str]) -> None:
+    async def chunks() -> AsyncGenerator[bytes]:
+        for text in texts:
+            yield text.encode("utf-8", "surrogatepass")
+        yield b"\n"
+
+    async def run() -> None:
+        for has_prefix in (False, True):
+            printer = _Printer(has_prefix=has_prefix, is_raw=False)
+            await printer.print_chunks("/".join(texts[:3]), chunks())
+
+    asyncio.run(run())
+
+
+def print_as_failure(texts: Sequence[str]) -> None:
+    lines = split_output("\n".join(texts).encode("utf-8", "surrogatepass"))
+    shown = Display(sys.stdout)
+    for start in range(0, len(lines), 10):
+        shown.say(f"    {'/'.join(lines[start : start + 10])}")
+
+
+def build_gang(texts: Sequence[str]) -> GangView:
+    # Many strings in a cell: rich takes its time for each cell.
+    cells = ["".join(texts[i : i + 25]) for i in range(0, len(texts), 25)]
+    tasks = tuple(TaskLine(TaskKey(c, i), c, i + 1, c, code=1) for i, c in enumerate(cells))
+    return GangView(cells[0], cells[1], 1, cells[2], tasks)
+
+
+def print_as_progress(texts: Sequence[str]) -> None:
+    shown = Display(sys.stdout)
+    gang = build_gang(texts)
+    shown.update([gang, gang], 1.0, texts[0])
+    shown.show_table([gang], 1.0)
+    # What is redrawn on a terminal, without the cursor movements of rich.
+    console = Console(file=sys.stdout, width=200, height=300, color_system=None)
+    shown._console = console  # type: ignore[assignment]
+    console.print(shown._render_live([gang], 1.0, texts[0]))
+
+
+def print_as_inject(texts: Sequence[str]) -> None:
+    print_document(render_yaml([{"metadata": {texts[0]: texts[1]}, "args": list(texts)}]))
+
+
+def log_as(formatter: logging.Formatter) -> Callable[[str], None]:
+    def log(text: str) -> None:
+        record = logging.LogRecord("x", logging.INFO, "", 0, text, None, None)
+        record.__dict__.update(reason=text, other=[text])
+        sys.stdout.write(formatter.format(record) + "\n")
+
+    return log
+
+
+def report_as(*, is_json: bool) -> Callable[[str], None]:
+    reporter = LineReporter("barrier", is_json=is_json)
+    return lambda text: reporter.say(text, "warning")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("render", "allowed"),
+    [
+        pytest.param(each(print_line), "\n", id="line"),
+        pytest.param(each(print_error), "\n", id="error"),
+        pytest.param(print_as_error, "\n", id="main"),
+        pytest.param(each(print_as_state), "\n", id="local"),
+        pytest.param(print_as_findings, "\n", id="lint"),
+        pytest.param(print_as_inject, "\n", id="inject"),
+        pytest.param(print_as_logs, "\n\t", id="logs"),
+        pytest.param(print_as_failure, "\n\t", id="run-last-lines"),
+        pytest.param(print_as_progress, "\n", id="run"),
+        pytest.param(each(log_as(TextFormatter())), "\n", id="log-text"),
+        pytest.param(each(log_as(JsonFormatter())), "\n", id="log-json"),
+        pytest.param(each(report_as(is_json=False)), "\n", id="agent-text"),
+        pytest.param(each(report_as(is_json=True)), "\n", id="agent-json"),
+    ],
+)
+def test_hostile_text_is_printed_without_control_characters(
+    render: Callable[[Sequence[str]], object], allowed: str
+) -> None:
+    shown = show(render)
+    assert find_bad(shown, allowed) == set()
+    # It is there: shown, not dropped, and no markup.
+    assert shown.count("plain") >= sum(text.count("plain") for text in STRINGS)
+    assert shown.count("[red]") >= sum(text.count("[red]") for text in STRINGS)
+
+
+def test_hostile_lines_are_not_taken_for_lines_of_ours() -> None:
+    assert len(show(each(print_line)).splitlines()) == COUNT
+
+
+def test_inject_keeps_hostile_text_as_it_is() -> None:
+    texts = [text for text in STRINGS[:3000] if not set(text) & {"\ud800"}]
+    texts = [text for text in texts if text.isprintable() or "\x1b" in text or "\u202e" in text]
+    texts = [text for text in texts if not any(0xD800 <= ord(c) < 0xE000 for c in text)]
+    assert len(texts) > 500
+    assert yaml.safe_load(render_yaml([{"texts": texts}]))["texts"] == texts
+
+
+def test_live_display_draws_with_the_same_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    def draw(*texts: str) -> str:
+        stream = Terminal()
+        with Display(stream) as shown:
+            shown.update([build_gang(texts * 30)], 1.0, texts[0])
+            shown.show_table([build_gang(texts * 30)], 1.0)
+        return stream.getvalue()
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert display_module.Display(Terminal()).is_live
+    hostile, harmless = draw("\x1b]52;c;eA==\x07[red]"), draw("plain")
+    assert "\x1b]" not in hostile
+    assert {c for c in hostile if ord(c) < 32} == {c for c in harmless if ord(c) < 32}
+
+
+def test_only_one_module_of_the_command_line_prints() -> None:
+    """``Display`` has rich's console; ``logs`` writes lines that are rendered already."""
+    writers = set()
+    for path in (ROOT / "cli").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            is_writer = name in {"click.echo", "click.secho", "print"}
+            if is_writer or name.startswith(("sys.stdout.", "sys.stderr.")) or "Console" in name:
+                writers.add((path.relative_to(ROOT / "cli").as_posix(), name))
+    assert writers == {
+        ("terminal.py", "click.echo"),
+        ("display.py", "_Console"),
+        ("logs.py", "sys.stdout.buffer.write"),
+        ("logs.py", "sys.stdout.buffer.flush"),
+    }
+
+
+HOSTILE_MESSAGE = "no\x1b]52;c;eA==\x07 \x9b31m\u202e[red]\nerror: fake"
+
+
+@contextmanager
+def serve_hostile(status: int, message: str) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_version = self.path.endswith("/version")
+            body = json.dumps({"kind": "Status", "message": message, "reason": message}).encode()
+            self.send_response(200 if is_version else status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815 the name is that of http.server
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def call(*arguments: str, **env: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **env},
+        timeout=110,
+        check=False,
+    )
+    return done.returncode, done.stdout.decode()
+
+
+FRAMEWORK = """\
+apiVersion: frameworkcontroller.microsoft.com/v1
+kind: Framework
+metadata: {name: gang}
+spec:
+  taskRoles:
+  - name: worker
+    taskNumber: 1
+    frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceededTaskCount: -1}
+    task:
+      retryPolicy: {fancyRetryPolicy: false, maxRetryCount: 0}
+      pod:
+        spec:
+          restartPolicy: Never
+          containers:
+          - name: main
+            image: busybox
+            command:
+            - sh
+            - -c
+            - |
+              printf '\\033]52;c;eA==\\007shown \\302\\23331m '
+              printf '\\342\\200\\256 \\033[32mgreen\\033[0m\\n'
+              printf 'ended\\033]52;c;eA==\\007\\r\\n' > /dev/termination-log
+              exit 3
+"""
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("status", [401, 403, 404, 409, 422, 500])
+def test_run_and_logs_of_a_hostile_server_print_no_control_characters(
+    status: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "gang.yaml"
+    file.write_text(FRAMEWORK)
+    with serve_hostile(status, HOSTILE_MESSAGE) as url:
+        for command in (["run", str(file)], ["logs", "gang"]):
+            code, shown = call(*command, KUBE_APISERVER_ADDRESS=url)
+            assert code != 0
+            assert find_bad(shown, "\n") == set()
+            assert not any(line.startswith("error: fake") for line in shown.splitlines())
+
+
+@pytest.mark.local
+@pytest.mark.timeout(120)
+def test_run_and_logs_of_a_hostile_container_print_no_control_characters(tmp_path: Path) -> None:
+    file = tmp_path / "gang.yaml"
+    file.write_text(FRAMEWORK)
+    state = str(tmp_path / "state")
+    code, shown = call("run", "--local", "--directory", state, str(file))
+    assert code == ExitCode.FAILED, shown
+    assert "shown" in shown
+    assert find_bad(shown, "\n") == set()
+    code, shown = call("logs", "gang", "--directory", state)
+    assert code == ExitCode.SUCCEEDED
+    assert shown == "\\x1b]52;c;eA==\\x07shown \\x9b31m \\u202e green\n"
+    code, shown = call("logs", "gang", "--directory", state, "--raw")
+    assert shown == "\x1b]52;c;eA==\x07shown \x9b31m \u202e \x1b[32mgreen\x1b[0m\n"
