@@ -220,8 +220,8 @@ def test_live_display_draws_with_the_same_texts(monkeypatch: pytest.MonkeyPatch)
     def draw(*texts: str) -> str:
         stream = Terminal()
         with Display(stream) as shown:
-            shown.update([build_gang(texts * 30)], 1.0, texts[0])
-            shown.show_table([build_gang(texts * 30)], 1.0)
+            shown.update([build_gang(texts * 100)], 1.0, texts[0])
+            shown.show_table([build_gang(texts * 100)], 1.0)
         return stream.getvalue()
 
     monkeypatch.setenv("TERM", "xterm-256color")
