@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import click
@@ -35,6 +35,7 @@ from controller.leader import (
     LeaseTimes,
 )
 from controller.metrics import Metrics
+from controller.provenance import Signer
 from controller.reporter import Reporter
 from controller.store import Store
 from controller.worker import Worker
@@ -42,7 +43,16 @@ from controller.workqueue import WorkQueue
 from controller.writer import Writer
 from framework.api.constants import COMPONENT_NAME, COMPRESSION_MIN_BYTES
 from framework.api.fielderrors import FieldErrors
-from framework.clock import BootClock, Clock, Random, SystemClock, SystemRandom, SystemUids
+from framework.clock import (
+    BootClock,
+    Clock,
+    Random,
+    SecretSource,
+    SystemClock,
+    SystemRandom,
+    SystemSecrets,
+    SystemUids,
+)
 from framework.kube.client import PAGE_SIZE, KubeClient
 from framework.kube.config import KubeConfig, load_kube_config
 from framework.kube.errors import KubeError
@@ -102,9 +112,13 @@ class Controller:
         *,
         clock: Clock,
         random: Random,
+        secrets: SecretSource | None = None,
         election: Election | None = None,
     ) -> None:
-        """Join the parts; nothing is read or sent yet. Without an ``election`` it always acts."""
+        """Join the parts; nothing is read or sent yet. Without an ``election`` it always acts.
+
+        ``secrets``: what the key pair is made of; None for the operating system's.
+        """
         self.metrics = Metrics()
         self._client = client
         self._config = config
@@ -129,6 +143,7 @@ class Controller:
             on_pod_deletion=lambda pod: history.log_deleted_pod(pod) if fence.holds() else None,
             on_connection=self._retry_all,
         )
+        signer = Signer(secrets or SystemSecrets())
         self._executor = Executor(
             client,
             self._store,
@@ -136,6 +151,7 @@ class Controller:
             metrics=self.metrics,
             on_answer=self._queue.add,
             fence=fence,
+            signer=signer,
         )
         self._worker = Worker(
             store=self._store,
@@ -154,7 +170,7 @@ class Controller:
             executor=self._executor,
             reporter=Reporter(self._recorder),
             history=history,
-            settings=build_settings(config),
+            settings=replace(build_settings(config), creator_key=signer.public_key),
             clock=clock,
             metrics=self.metrics,
             fence=fence,

@@ -45,7 +45,10 @@ class Entry:
     therefore did not know of it. ``births``: how often somebody of a name may have come; an answer
     says nothing of who came since it was asked for. ``own_configmap``: UID of the ConfigMap that
     was returned for our own create last. ``gang_key_owner``: UID of the ConfigMap whose gang key
-    was created; no watch shows Secrets.
+    was created; no watch shows Secrets. ``read_configmap``: the form of the ConfigMap that
+    ``published`` is of. The last four belong to ``provenance``: UIDs of the objects that are known
+    to be ours, names of the objects to be looked at, keys with which all others were looked at, and
+    UIDs by the proof of an object that is gone.
     """
 
     namespace: str
@@ -59,6 +62,7 @@ class Entry:
     refusal: Refusal | None = None
     blocked: tuple[str, str] | None = None
     configmap: ConfigMapView | None = None
+    read_configmap: ConfigMapView | None = None
     published: PublishedRoster = field(default_factory=PublishedRoster)
     pods: dict[str, PodView] = field(default_factory=dict)
     live: dict[Name, str] = field(default_factory=dict)
@@ -74,6 +78,10 @@ class Entry:
     changed_at: float | None = None
     addressed_at: float | None = None
     decision_seconds: float = 0.0
+    proven: set[str] = field(default_factory=set)
+    unchecked: set[Name] = field(default_factory=set)
+    checked_keys: tuple[str, ...] = ()
+    spent_proofs: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -103,6 +111,20 @@ class Entry:
         """Drop what a live GET said about a name when another object is seen there."""
         if self.live.get(name, uid) != uid:
             del self.live[name]
+
+
+def find_recorded_uid(framework: Framework | None, kind: ObjectKind, name: str) -> str | None:
+    """Find the UID that the status names for an object, None if it names none."""
+    if framework is None or framework.status is None:
+        return None
+    attempt = framework.status.attempt_status
+    if kind is ObjectKind.CONFIGMAP:
+        return attempt.configmap_uid
+    parsed = naming.parse_pod_name(name)
+    role = attempt.find_role(parsed[1].role) if parsed else None
+    if parsed is None or role is None or parsed[1].index >= len(role.tasks):
+        return None
+    return role.tasks[parsed[1].index].attempt_status.pod_uid
 
 
 def read_meta(wire: Object) -> Object:

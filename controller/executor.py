@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import assert_never
 
+from controller import provenance
 from controller.action_queue import ActionQueue
 from controller.core.actions import (
     Action,
@@ -24,15 +25,17 @@ from controller.core.actions import (
     ObjectKind,
     Verb,
 )
+from controller.core.creators import is_proof_needed
 from controller.core.object_templates import build_configmap, build_gang_key, build_pod
 from controller.core.settings import LONGEST_WAIT_SECONDS
 from controller.core.snapshot import Failure
-from controller.entry import Entry
+from controller.entry import Entry, find_recorded_uid
 from controller.fence import OPEN, Fence
 from controller.metrics import Metrics
+from controller.provenance import Signer
 from controller.store import Store
-from framework.api import gojson, naming
-from framework.api.types import Framework
+from framework.api import constants, gojson
+from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
 from framework.clock import Clock, KeySource, SystemKeys
 from framework.kube.client import KubeClient
 from framework.kube.errors import (
@@ -85,8 +88,12 @@ class Executor:
         on_answer: Callable[[str], None],
         fence: Fence = OPEN,
         keys: KeySource | None = None,
+        signer: Signer | None = None,
     ) -> None:
-        """Prepare; ``on_answer`` is told the key whose knowledge grew; ``keys`` None: secret."""
+        """Prepare; ``on_answer`` is told the key whose knowledge grew; ``keys`` None: secret.
+
+        ``signer`` has the key pair whose public key is in the settings of decisions.
+        """
         self._client = client
         self._store = store
         self._clock = clock
@@ -95,6 +102,7 @@ class Executor:
         self._fence = fence
         self._unsent = ActionQueue(MAX_CONCURRENT_ACTIONS, MAX_NAMESPACE_ACTIONS)
         self._keys = keys or SystemKeys()
+        self._signer = signer
         self._tasks: asyncio.TaskGroup | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -179,18 +187,26 @@ class Executor:
         logger.debug("action", extra={"framework": entry.key, **_describe(action)})
         match action:
             case CreateConfigMap():
-                await self._create(entry, action.key, build_configmap(action.framework))
+                body = build_configmap(action.framework)
+                await self._create(entry, action.key, self._sign(action, body))
             case CreateGangKey():
                 await self._create_gang_key(entry, action)
             case CreatePod():
                 body = build_pod(action.framework, action.task)
-                await self._create(entry, action.key, body)
+                await self._create(entry, action.key, self._sign(action, body))
             case DeleteObject():
                 await self._delete(entry, action)
             case GetObject():
                 await self._look_up(entry, action.kind, action.name)
             case _:
                 assert_never(action)
+
+    def _sign(self, action: CreateConfigMap | CreatePod, body: Object) -> Object:
+        """Add the proof by which a create whose answer is lost is recognized."""
+        if self._signer is not None:
+            proof = self._signer.sign(action.framework, _parse(action.key.kind, body))
+            body["metadata"]["annotations"][constants.CREATION_PROOF_ANNOTATION] = proof
+        return body
 
     async def _create(self, entry: Entry, key: ActionKey, body: Object) -> None:
         resource = _RESOURCES[key.kind]
@@ -204,7 +220,7 @@ class Executor:
             )
         except AlreadyExistsError as e:
             self._count(key, e, started)
-            # The answer to an earlier try may have been lost: ours is adopted, others are not.
+            # The answer to an earlier create may have been lost: only what is proven is adopted.
             if not await self._look_up(entry, key.kind, key.name):
                 raise
             return
@@ -212,7 +228,7 @@ class Executor:
             self._count(key, e, started)
             raise
         self._count(key, None, started)
-        self._store.record_own(entry, key.kind, created, self._clock.now())
+        self._store.record_created(entry, key.kind, created, self._clock.now())
         if key.kind is ObjectKind.CONFIGMAP:
             entry.own_configmap = str(created["metadata"].get("uid"))
 
@@ -307,7 +323,7 @@ class Executor:
             if entry.births[kind, name] == births:
                 self._store.record_absent(entry, kind, name, None)
             return False
-        if _is_ours(entry, kind, wire):
+        if _is_ours(entry, kind, _parse(kind, wire)):
             return self._store.record_own(entry, kind, wire, self._clock.now())
         if entry.births[kind, name] == births:
             self._store.record_foreign(entry, kind, name, str(wire["metadata"].get("uid")))
@@ -380,28 +396,21 @@ def _goes_on(wire: Object, uid: str) -> bool:
     )
 
 
-def _is_ours(entry: Entry, kind: ObjectKind, wire: Object) -> bool:
-    if entry.framework is None:
-        return False
-    framework, meta = entry.framework, wire["metadata"]
-    if meta.get("uid") == _find_recorded(framework, kind, str(meta.get("name"))):
-        # Whatever somebody made of its owners.
+def _is_ours(entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> bool:
+    """Return whether the Framework's status names the object, or it is known to be our create's."""
+    framework = entry.framework
+    if view.uid == find_recorded_uid(framework, kind, view.name):
+        # Whatever others made of its owners.
         return True
-    status = framework.status
-    owners = {framework.metadata.uid, status.attempt_status.configmap_uid if status else None}
-    references = meta.get("ownerReferences") or []
-    return any(ref.get("controller") and ref.get("uid") in owners for ref in references)
-
-
-def _find_recorded(framework: Framework, kind: ObjectKind, name: str) -> str | None:
-    """Find the UID that the status names for an object, None if it names none."""
-    if framework.status is None:
-        return None
+    if framework is None or framework.status is None:
+        return False
+    if provenance.is_proven(entry, view):
+        return True
     attempt = framework.status.attempt_status
-    if kind is ObjectKind.CONFIGMAP:
-        return attempt.configmap_uid
-    parsed = naming.parse_pod_name(name)
-    role = attempt.find_role(parsed[1].role) if parsed else None
-    if parsed is None or role is None or parsed[1].index >= len(role.tasks):
-        return None
-    return role.tasks[parsed[1].index].attempt_status.pod_uid
+    owners = {framework.metadata.uid, attempt.configmap_uid}
+    is_owned = view.owner is not None and view.owner.uid in owners
+    return is_owned and not is_proof_needed(attempt)
+
+
+def _parse(kind: ObjectKind, wire: Object) -> PodView | ConfigMapView:
+    return parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)

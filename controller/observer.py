@@ -1,18 +1,23 @@
 """The observer: from the store's entry to the Snapshot a decision reads.
 
-Called by the worker. Nothing is copied: decide is synchronous and changes nothing.
+Called by the worker. Nothing is copied: decide is synchronous and changes nothing. What costs time
+and depends on the Framework's status is computed here: creation proofs, and the published roster.
 """
 
 from datetime import datetime
 
+from controller import provenance
 from controller.core.snapshot import Snapshot
 from controller.entry import Entry
+from controller.published import refresh_published
 
 
 def observe(entry: Entry, now: datetime) -> Snapshot | None:
     """Gather the Snapshot; None while the Framework is not there or cannot be read."""
     if entry.framework is None:
         return None
+    provenance.settle(entry)
+    refresh_published(entry)
     return Snapshot(
         framework=entry.framework,
         now=now,
@@ -25,4 +30,5 @@ def observe(entry: Entry, now: datetime) -> Snapshot | None:
         end_versions=entry.end_versions,
         gang_key_owner=entry.gang_key_owner,
         published=entry.published,
+        proven=entry.proven,
     )

@@ -1,6 +1,6 @@
 """What an attempt ConfigMap carries of the roster, read once per version.
 
-Called by the store when it takes a ConfigMap.
+Called by the observer, and by the writer when it has published.
 """
 
 import base64
@@ -8,9 +8,19 @@ import binascii
 from dataclasses import replace
 
 from controller.core.snapshot import PublishedRoster
+from controller.entry import Entry
 from framework.api import constants
 from framework.api.pods import ConfigMapView
 from framework.api.roster import Roster, RosterError, decode_roster
+
+
+def refresh_published(entry: Entry) -> None:
+    """Read what the attempt's own ConfigMap carries now; any other one is never decoded."""
+    configmap = entry.configmap
+    if configmap is None or configmap.uid not in entry.proven:
+        return
+    entry.published = read_published(entry.published, entry.read_configmap, configmap)
+    entry.read_configmap = configmap
 
 
 def read_published(

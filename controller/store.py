@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from controller import provenance
 from controller.core.actions import ObjectKind
 from controller.entry import Entry, name_key, owner_key, parse_version, read_meta
-from controller.published import read_published
 from framework.api import codec
 from framework.api.fielderrors import FieldErrors
 from framework.api.pods import ConfigMapView, ObjectView, PodView, parse_configmap, parse_pod
@@ -296,6 +296,11 @@ class Store:
         self._put_newer(entry, kind, view)
         return True
 
+    def record_created(self, entry: Entry, kind: ObjectKind, wire: Object, now: datetime) -> bool:
+        """Take the answer to our own create: it proves that the object is ours."""
+        provenance.note_created(entry, str(read_meta(wire).get("uid")))
+        return self.record_own(entry, kind, wire, now)
+
     def record_terminating(self, entry: Entry, kind: ObjectKind, wire: Object) -> None:
         """Take what the server returned for our own delete of an object that still exists."""
         view = self._take_answer(kind, wire)
@@ -388,6 +393,7 @@ class Store:
             for known in entry.live, entry.unconfirmed:
                 for name in [name for name in known if name[0] is kind]:
                     known.pop(name)
+            provenance.forget(entry)
             # Its list may not be here yet: what is decided from must not be of another history.
             entry.needs_refresh = True
             self._on_change(entry.key)
@@ -424,6 +430,7 @@ class Store:
     def _put(self, entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
         entry.note_seen((kind, view.name), view.uid)
         before = self._view(entry, kind, view.name)
+        provenance.note_seen(entry, (kind, view.name), before, view)
         if before is None or before.uid != view.uid:
             entry.births[kind, view.name] += 1
         if isinstance(view, PodView):
@@ -434,10 +441,12 @@ class Store:
             if view.is_ended or view.is_terminating:
                 entry.note_end(view.uid, view.resource_version)
         else:
-            entry.published = read_published(entry.published, entry.configmap, view)
             entry.configmap = view
 
     def _discard(self, entry: Entry, kind: ObjectKind, name: str) -> None:
+        view = self._view(entry, kind, name)
+        if view is not None:
+            provenance.note_gone(entry, (kind, name), view)
         if kind is ObjectKind.POD:
             entry.pods.pop(name, None)
         else:

@@ -19,6 +19,7 @@ from controller.core.decision import Publication
 from controller.entry import Entry, Refusal
 from controller.fence import OPEN, Fence
 from controller.metrics import Metrics
+from controller.published import refresh_published
 from controller.store import Store
 from framework.api import codec, constants
 from framework.api.roster import Roster, encode_roster
@@ -177,6 +178,7 @@ class Writer:
         self._count("configmaps", "patch", None, started)
         now = self._clock.now()
         self._store.record_own(entry, ObjectKind.CONFIGMAP, wire, now)
+        refresh_published(entry)
         if publication.roster is not None:
             entry.published = replace(entry.published, published_at=now, looked_at=None)
             self._log_roster(entry, publication.roster)

@@ -23,13 +23,15 @@ from framework.api.types import (
 SCALE_DOWN_DIAGNOSTICS = "User has requested to delete the Task by Framework ScaleDown"
 
 
-def new_framework_status(framework: Framework, now: datetime) -> FrameworkStatus:
+def new_framework_status(
+    framework: Framework, now: datetime, creator_keys: tuple[str, ...] = ()
+) -> FrameworkStatus:
     """Build the status of a Framework seen for the first time."""
     return FrameworkStatus(
         start_time=now,
         state=FrameworkState.ATTEMPT_CREATION_PENDING,
         transition_time=now,
-        attempt_status=new_attempt_status(framework, 0, now),
+        attempt_status=new_attempt_status(framework, 0, now, creator_keys),
     )
 
 
@@ -37,6 +39,7 @@ def new_attempt_status(
     framework: Framework,
     attempt_id: int,
     now: datetime,
+    creator_keys: tuple[str, ...] = (),
 ) -> FrameworkAttemptStatus:
     """Build the status of a new attempt from the current spec."""
     return FrameworkAttemptStatus(
@@ -47,6 +50,7 @@ def new_attempt_status(
             new_role_status(framework, attempt_id, role, now)
             for role in _distinct_roles(framework.spec.task_roles)
         ),
+        creator_keys=creator_keys,
     )
 
 

@@ -1,5 +1,10 @@
 """Claims: which objects are ours, which are adopted, which are to go, which are known absent.
 
+Everything that an object says of itself (owner, annotations, labels) can be written by any tenant
+that may create Pods or ConfigMaps. An object is ours when its UID is in the persisted status, or
+when it is proven: the answer to our own create carried its UID, or its creation proof was verified
+(``Snapshot.proven``). Only what an older controller may have created needs no proof (``creators``).
+
 Called by the two machines. Source: FRAMEWORK, "Write order" (absence, adoption, unclaimed).
 """
 
@@ -15,6 +20,7 @@ from controller.core.actions import (
     Verb,
     identify_attempt,
 )
+from controller.core.creators import is_pod_proof_needed, is_proof_needed
 from controller.core.draft import Draft, RoleDraft
 from controller.core.settings import CONFIRMATION_SECONDS
 from framework.api import constants, naming
@@ -53,9 +59,12 @@ def find_configmap(draft: Draft) -> ConfigMapView | None:
 
 
 def is_own_configmap(draft: Draft, configmap: ConfigMapView) -> bool:
-    """Tell whether this Framework instance controls the ConfigMap."""
+    """Return whether this Framework instance controls the ConfigMap, and a controller made it."""
     uid = draft.snapshot.framework.metadata.uid
-    return configmap.owner is not None and configmap.owner.uid == uid
+    if configmap.owner is None or configmap.owner.uid != uid:
+        return False
+    is_needed = is_proof_needed(draft.status.attempt_status)
+    return not is_needed or configmap.uid in draft.snapshot.proven
 
 
 def find_pod(draft: Draft, task: TaskStatus) -> PodView | None:
@@ -84,29 +93,32 @@ def adopt_pod(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
 
 
 def is_adoptable_pod(draft: Draft, task: TaskStatus, pod: PodView) -> bool:
-    """Tell whether a Pod is the one this Task waits for."""
+    """Return whether a Pod is the one this Task waits for."""
+    attempt = task.attempt_status
+    is_needed = is_pod_proof_needed(draft.status.attempt_status, attempt)
     return (
         task.state is TaskState.ATTEMPT_CREATION_PENDING
-        and task.attempt_status.pod_uid is None
+        and attempt.pod_uid is None
         and _is_controlled_by_attempt(draft, pod)
         and identify_pod(task) == f"{pod.task_uid}/{pod.task_attempt_id}"
+        and (not is_needed or pod.uid in draft.snapshot.proven)
     )
 
 
 def is_name_awaited(draft: Draft, name: str) -> bool:
-    """Tell whether a Pod's name will be free: who has it now goes away, or is made to go.
+    """Return whether a Pod's name will be free: its Pod goes away, or is made to go.
 
-    Who else has it is not ours: the server says so, and then the user is told.
+    Any other Pod of that name is not ours: the create is refused, and then the user is told.
     """
     pod = draft.snapshot.pods.get(name)
-    return pod is not None and (pod.is_terminating or _is_controlled_by_attempt(draft, pod))
+    return pod is not None and (pod.is_terminating or _is_of_attempt(draft, pod))
 
 
 def walk_unclaimed_pods(draft: Draft) -> Iterator[PodView]:
-    """Walk the attempt's Pods that no Task entry claims."""
+    """Walk the attempt's own Pods that no Task entry claims."""
     claimed = {task.attempt_status.pod_uid for _, task in draft.walk_tasks()}
     for pod in draft.snapshot.pods.values():
-        if pod.uid not in claimed and _is_controlled_by_attempt(draft, pod):
+        if pod.uid not in claimed and _is_of_attempt(draft, pod):
             yield pod
 
 
@@ -189,6 +201,13 @@ def _adopt_configmap(draft: Draft, configmap: ConfigMapView) -> None:
 def _is_controlled_by_attempt(draft: Draft, pod: PodView) -> bool:
     uid = draft.status.attempt_status.configmap_uid
     return uid is not None and pod.owner is not None and pod.owner.uid == uid
+
+
+def _is_of_attempt(draft: Draft, pod: PodView) -> bool:
+    """Return whether the attempt controls the Pod, and a controller made it."""
+    is_needed = is_proof_needed(draft.status.attempt_status)
+    is_own = not is_needed or pod.uid in draft.snapshot.proven
+    return is_own and _is_controlled_by_attempt(draft, pod)
 
 
 def _is_awaited(draft: Draft, pod: PodView) -> bool:

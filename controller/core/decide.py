@@ -8,7 +8,7 @@ decision's status write persists.
 
 from dataclasses import replace
 
-from controller.core import framework_machine, patience
+from controller.core import creators, framework_machine, patience
 from controller.core.actions import Action, CreateConfigMap, CreateGangKey, CreatePod
 from controller.core.births import new_framework_status
 from controller.core.claims import look_up_unconfirmed
@@ -26,7 +26,9 @@ def decide(snapshot: Snapshot, settings: Settings) -> Decision:
     """Decide what to persist, publish, send and tell for one Framework."""
     persisted = snapshot.framework.status
     now = snapshot.now.replace(microsecond=0)
-    draft = Draft(snapshot, settings, persisted or new_framework_status(snapshot.framework, now))
+    keys = creators.add_key((), settings.creator_key)
+    status = persisted or new_framework_status(snapshot.framework, now, keys)
+    draft = Draft(snapshot, settings, status)
     is_scaled = framework_machine.begin(draft)
     outcome = RosterOutcome()
     if is_scaled:
@@ -39,6 +41,7 @@ def decide(snapshot: Snapshot, settings: Settings) -> Decision:
 
 
 def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
+    creators.record_key(draft)
     status = _describe(draft, outcome)
     framework = replace(draft.snapshot.framework, status=status)
     is_changed = status != draft.persisted

@@ -11,6 +11,7 @@ from controller.core import (
     claims,
     completing,
     completion_policy,
+    creators,
     history,
     retention,
     scaling,
@@ -161,7 +162,8 @@ def _retry(draft: Draft, *, is_accountable: bool) -> None:
         accountable_retried_count=retries.accountable_retried_count + int(is_accountable),
         retry_delay_seconds=None,
     )
-    attempt = births.new_attempt_status(draft.snapshot.framework, total, draft.now)
+    keys = creators.add_key(draft.status.attempt_status.creator_keys, draft.settings.creator_key)
+    attempt = births.new_attempt_status(draft.snapshot.framework, total, draft.now, keys)
     draft.update(retry_policy_status=retries, attempt_status=attempt)
     draft.roles = draft_roles(draft.spec, attempt)
     draft.move(_S.ATTEMPT_CREATION_PENDING)

@@ -25,6 +25,8 @@ PROGRESS_PERIOD_SECONDS = 30.0
 class Settings:
     """Settings of a controller, the same for every Framework."""
 
+    creator_key: str = ""
+    """Public key with which this controller's creates are verified; "" if it signs none."""
     code_rules: Sequence[CompletionCodeRule] = ()
     """Configured Pod failure rules, in order of precedence."""
     min_conflict_delay_seconds: int = 60

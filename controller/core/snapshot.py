@@ -58,6 +58,8 @@ class Snapshot:
     with the time of the create. ``end_versions``: per Pod UID the resourceVersion at which it was
     first seen ended or deleted: the order in which Pods ended, where times of one second tie.
     ``gang_key_owner``: UID of the ConfigMap whose gang key is known to be created, "" for none.
+    ``proven``: UIDs of Pods and of the ConfigMap that a controller is known to have created for
+    this Framework, by the answer to the create or by the object's creation proof.
     """
 
     framework: Framework
@@ -71,3 +73,4 @@ class Snapshot:
     end_versions: Mapping[str, int] = field(default_factory=dict)
     gang_key_owner: str = ""
     published: PublishedRoster = field(default_factory=PublishedRoster)
+    proven: AbstractSet[str] = frozenset()

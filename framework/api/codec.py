@@ -205,6 +205,7 @@ _TASK_ATTEMPT_STATUS = Struct(
     Field("podIP", "pod_ip", STR, nullable=True),
     Field("podHostIP", "pod_host_ip", STR, nullable=True),
     Field("completionStatus", "completion_status", _TASK_COMPLETION.kind(), nullable=True),
+    Field(constants.ACCEPTS_UNSIGNED_FIELD, "accepts_unsigned", BOOL, omit_empty=True),
 )
 
 TASK_STATUS = Struct(
@@ -254,6 +255,8 @@ _ATTEMPT_STATUS = Struct(
     Field("configMapUID", "configmap_uid", STR, nullable=True),
     Field("completionStatus", "completion_status", _FRAMEWORK_COMPLETION.kind(), nullable=True),
     Field(TASK_ROLE_STATUSES, "task_roles", _TASK_ROLES),
+    Field(constants.CREATOR_KEYS_FIELD, "creator_keys", list_kind(STR), omit_empty=True),
+    Field(constants.ACCEPTS_UNSIGNED_FIELD, "accepts_unsigned", BOOL, omit_empty=True),
 )
 
 _CONDITION = Struct(

@@ -61,6 +61,8 @@ PROGRESS_ANNOTATION = ANNOTATION_PREFIX + "progress"
 POD_NOT_CREATED = "Pod is not created yet"
 # On a Pod, written by its own agent: the newest roster generation that agent has applied.
 ACKNOWLEDGED_GENERATION_ANNOTATION = ANNOTATION_PREFIX + "acknowledged-generation"
+# On every object the controller makes: the proof that a controller made it (status.creatorKeys).
+CREATION_PROOF_ANNOTATION = ANNOTATION_PREFIX + "creation-proof"
 # On a Pod template: the Pod runs our PID-1 wrapper, which ends by itself when told to complete.
 WRAPPER_ANNOTATION = ANNOTATION_PREFIX + "wrapper"
 
@@ -86,6 +88,8 @@ BLOCKED_CONDITION = "Blocked"  # type of a condition: the controller cannot go o
 NAME_TAKEN_REASON = "NameTaken"  # of Blocked: an object of that name is somebody else's
 CREATION_REFUSED_REASON = "CreationRefused"  # of Blocked: the API server takes no such object
 OBSERVED_GENERATION_FIELD = "observedGeneration"  # status
+CREATOR_KEYS_FIELD = "creatorKeys"  # status.attemptStatus: public keys of its controllers
+ACCEPTS_UNSIGNED_FIELD = "acceptsUnsigned"  # an attempt that began before there were proofs
 READY_TASKS_FIELD = "readyTasks"  # status: "3/5", running or succeeded of the wanted Tasks
 
 # --- Limits --------------------------------------------------------------------------------------
@@ -98,6 +102,8 @@ MAX_ABSENT_TASK_INDICES = MAX_TASK_NUMBER
 UNLIMITED = -1
 EXTENDED_UNLIMITED = -2
 COMPRESSION_MIN_BYTES = 700 * 1024
+# A controller that starts adds its key; only creates of the newest ones can be on their way.
+MAX_CREATOR_KEYS = 8
 
 # --- The barrier's contract with Pods ------------------------------------------------------------
 

@@ -234,7 +234,10 @@ class RetryPolicyStatus:
 
 @dataclass(frozen=True, slots=True)
 class TaskAttemptStatus:
-    """One attempt of a Task. Its instance is the Pod with ``pod_uid``."""
+    """One attempt of a Task. Its instance is the Pod with ``pod_uid``.
+
+    Ours: ``accepts_unsigned``, set while a Pod is waited for that may carry no creation proof.
+    """
 
     id: int
     start_time: datetime
@@ -247,6 +250,7 @@ class TaskAttemptStatus:
     pod_ip: str | None = None
     pod_host_ip: str | None = None
     completion_status: TaskAttemptCompletionStatus | None = None
+    accepts_unsigned: bool = False
     extra: Extra = field(default_factory=dict)
 
 
@@ -298,7 +302,11 @@ class TaskRoleStatus:
 
 @dataclass(frozen=True, slots=True)
 class FrameworkAttemptStatus:
-    """One attempt of the Framework. Its instance is the ConfigMap with ``configmap_uid``."""
+    """One attempt of the Framework. Its instance is the ConfigMap with ``configmap_uid``.
+
+    Ours: ``creator_keys``, the public keys of the controllers that create for the Framework, the
+    newest last; ``accepts_unsigned``, set when the attempt began before there were such keys.
+    """
 
     id: int
     start_time: datetime
@@ -309,6 +317,8 @@ class FrameworkAttemptStatus:
     configmap_uid: str | None = None
     completion_status: FrameworkAttemptCompletionStatus | None = None
     task_roles: tuple[TaskRoleStatus, ...] = ()
+    creator_keys: tuple[str, ...] = ()
+    accepts_unsigned: bool = False
     extra: Extra = field(default_factory=dict)
 
     def find_role(self, name: str) -> TaskRoleStatus | None:

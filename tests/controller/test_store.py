@@ -328,7 +328,6 @@ def test_configmap_follows_the_same_rules(told: Told) -> None:
     configmap = (ObjectKind.CONFIGMAP, "gang-attempt")
     told.store.apply_configmap(build_configmap_wire(resourceVersion="10"))
     assert told.entry.configmap is not None
-    assert told.entry.published.is_announced
     told.store.remove_configmap(build_configmap_wire(resourceVersion="11"))
     assert told.entry.live.get(configmap) != ""
     told.store.apply_configmap(build_configmap_wire(resourceVersion="12", **TERMINATING))

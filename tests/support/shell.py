@@ -4,7 +4,9 @@ Called by tests of store, executor, writer and worker. Nothing runs until a test
 """
 
 import asyncio
+import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from controller.app import NAMESPACE_WORKERS
@@ -15,6 +17,7 @@ from controller.events import EventRecorder
 from controller.executor import Executor
 from controller.history_log import HistoryLog
 from controller.metrics import Metrics
+from controller.provenance import Signer
 from controller.reporter import Reporter
 from controller.store import Store
 from controller.worker import Worker
@@ -77,12 +80,14 @@ class Shell:
         self.changed: list[str] = []
         self.queue = WorkQueue(NAMESPACE_WORKERS)
         self.store = Store(self._note)
+        self.signer = Signer(random.Random(0))
         self.executor = Executor(
             self.client,
             self.store,
             clock=self.clock,
             metrics=self.metrics,
             on_answer=self._note,
+            signer=self.signer,
         )
         self.writer = Writer(
             self.client,
@@ -99,7 +104,7 @@ class Shell:
             executor=self.executor,
             reporter=Reporter(self.recorder),
             history=HistoryLog(set(SnapshotTrigger)),
-            settings=settings or Settings(),
+            settings=replace(settings or Settings(), creator_key=self.signer.public_key),
             clock=self.clock,
             metrics=self.metrics,
         )

@@ -4,6 +4,7 @@ Called by the simulator. Several share one server; each has its own clock and it
 """
 
 import asyncio
+import random as generators
 from collections.abc import Callable, Sequence
 
 from controller.app import Controller, Election, Options
@@ -97,6 +98,8 @@ class Program:
             Options(NAMESPACE, "127.0.0.1", 0),
             clock=clock,
             random=random,
+            # Its own draws, so that what happens in a life does not depend on its keys.
+            secrets=generators.Random(name),
             election=election if is_elected else None,
         )
         self.task = asyncio.create_task(controller._run_loops(), name=name)
