@@ -340,6 +340,8 @@ class Executor:
             # The form of the Go original, whose users find it in the diagnostics.
             body = _render_error(error)
             delay = max(delay, min(error.retry_after_seconds or 0, LONGEST_WAIT_SECONDS))
+        if isinstance(error, AlreadyExistsError) and (uid := entry.live.get((key.kind, key.name))):
+            message += f"; its UID is {uid}"
         now = self._clock.now()
         not_before = now + timedelta(seconds=delay)
         row = 1 + max(_drop_like(entry, key), known.row if known else 0)
@@ -397,19 +399,17 @@ def _goes_on(wire: Object, uid: str) -> bool:
 
 
 def _is_ours(entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> bool:
-    """Return whether the Framework's status names the object, or it is known to be our create's."""
+    """Return whether the status names the object, or it is this attempt's and known to be ours."""
     framework = entry.framework
     if view.uid == find_recorded_uid(framework, kind, view.name):
         # Whatever others made of its owners.
         return True
     if framework is None or framework.status is None:
         return False
-    if provenance.is_proven(entry, view):
-        return True
     attempt = framework.status.attempt_status
-    owners = {framework.metadata.uid, attempt.configmap_uid}
-    is_owned = view.owner is not None and view.owner.uid in owners
-    return is_owned and not is_proof_needed(attempt)
+    if view.owner is None or view.owner.uid not in (framework.metadata.uid, attempt.configmap_uid):
+        return False
+    return not is_proof_needed(attempt) or provenance.is_proven(entry, view)
 
 
 def _parse(kind: ObjectKind, wire: Object) -> PodView | ConfigMapView:

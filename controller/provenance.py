@@ -56,7 +56,12 @@ def note_created(entry: Entry, uid: str) -> None:
     entry.proven.add(uid)
 
 
-def note_seen(entry: Entry, name: Name, before: ObjectView | None, after: ObjectView) -> None:
+def note_seen(
+    entry: Entry,
+    name: Name,
+    before: PodView | ConfigMapView | None,
+    after: PodView | ConfigMapView,
+) -> None:
     """Take an object, or a new form of it, to be looked at."""
     if before is not None and before.uid != after.uid:
         note_gone(entry, name, before)
@@ -66,13 +71,12 @@ def note_seen(entry: Entry, name: Name, before: ObjectView | None, after: Object
         entry.unchecked.add(name)
 
 
-def note_gone(entry: Entry, name: Name, view: ObjectView) -> None:
+def note_gone(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None:
     """Take the end of an object; its proof is not for another one."""
+    is_own = view.uid in entry.proven or (name in entry.unchecked and is_proven(entry, view))
     entry.unchecked.discard(name)
-    if view.uid not in entry.proven:
-        return
     entry.proven.discard(view.uid)
-    if find_recorded_uid(entry.framework, *name) != view.uid:
+    if is_own and find_recorded_uid(entry.framework, *name) != view.uid:
         entry.spent_proofs[_read_proof(view)] = view.uid
         if len(entry.spent_proofs) > _MAX_SPENT:
             del entry.spent_proofs[next(iter(entry.spent_proofs))]

@@ -206,9 +206,8 @@ def _describe_failure(key: ActionKey, failure: Failure) -> _Answer:
     what = f"{key.kind} {key.name} cannot be created"
     if failure.code == _CONFLICT:
         remedy = "delete or rename the object of that name, which is not this Framework's"
-        return _Answer(
-            is_true=True, reason=constants.NAME_TAKEN_REASON, message=f"{what}: {remedy}"
-        )
+        message = f"{what}: {remedy} ({failure.message})"
+        return _Answer(is_true=True, reason=constants.NAME_TAKEN_REASON, message=message)
     refused = constants.CREATION_REFUSED_REASON
     message = f"{what}: {failure.message}"
     if key.kind is ObjectKind.SECRET and _LACKS_RIGHT in failure.message:

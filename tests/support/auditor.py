@@ -16,6 +16,7 @@ from framework.api.types import CompletedPodPolicy, Framework, FrameworkStatus, 
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object
 from localcluster.apiserver.engine.history import WatchEvent
 from localcluster.apiserver.storage import Storage
+from tests.support.forger import is_forged
 from tests.support.invariants import check_step
 from tests.support.simulatorledger import Ledger
 from tests.support.simulatorroster import Rosters
@@ -72,6 +73,8 @@ class Auditor:
     """UIDs of ConfigMaps that someone deletes without their Pods: the gang may outlive them."""
     kept: set[str] = field(default_factory=set)
     """UIDs of Pods and ConfigMaps that stay after their ends, as completedPodPolicy says."""
+    forged: set[str] = field(default_factory=set)
+    """UIDs of Pods and ConfigMaps that a tenant made to look like the controller's."""
     changes: int = 0
     """How many writes of Frameworks, Pods and ConfigMaps there were."""
     retain_seconds: float | None = None
@@ -333,10 +336,14 @@ class Auditor:
         """I6: each recorded Pod UID belongs to exactly one Task attempt."""
         assert framework.status is not None
         attempt = framework.status.attempt_status
+        if attempt.configmap_uid in self.forged:
+            self.fail(f"S7: {framework.key} takes a forged ConfigMap for its own")
         for _, task in attempt.walk_tasks():
             uid = task.attempt_status.pod_uid
             if uid is None:
                 continue
+            if uid in self.forged:
+                self.fail(f"S7: {framework.key} takes the forged Pod {uid} for its own")
             claim = _Claim(
                 framework.metadata.uid, attempt.id, task.instance_uid, task.attempt_status.id
             )
@@ -345,6 +352,9 @@ class Auditor:
 
     def _take_pod(self, event: WatchEvent) -> None:
         pod = parse_pod(event.object)
+        if is_forged(event.object):
+            self.forged.add(pod.uid)
+            return
         self.ledger.note_pod(pod)
         self.rosters.note_pod(pod)
         if event.type == "DELETED":
@@ -378,6 +388,9 @@ class Auditor:
 
     def _take_configmap(self, event: WatchEvent) -> None:
         configmap = parse_configmap(event.object)
+        if is_forged(event.object):
+            self.forged.add(configmap.uid)
+            return
         if event.type == "DELETED":
             self.configmaps.pop(configmap.uid, None)
             self.ledger.left.add(configmap.uid)

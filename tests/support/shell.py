@@ -71,16 +71,17 @@ def refuse(code: int, reason: str = "", retry_after: int | None = None) -> Fate:
 class Shell:
     """All parts, joined as the app joins them, without informers."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, after: "Shell | None" = None) -> None:
+        """Start with nothing known; ``after``: on the server of another one, which is no more."""
         self.clock = LoopClock()
-        self.storage = open_storage(self.clock)
+        self.storage = after.storage if after else open_storage(self.clock)
         self.network = ScriptedNetwork()
         self.client = StorageClient(self.storage, self.network)
         self.metrics = Metrics()
         self.changed: list[str] = []
         self.queue = WorkQueue(NAMESPACE_WORKERS)
         self.store = Store(self._note)
-        self.signer = Signer(random.Random(0))
+        self.signer = Signer(random.Random(after.signer.public_key if after else 0))
         self.executor = Executor(
             self.client,
             self.store,

@@ -48,6 +48,7 @@ from tests.support.builders import (
 from tests.support.builders import build_configmap as build_configmap_view
 
 SETTINGS = Settings()
+CREATOR_KEY = "the key of the world's controller"
 # When a Snapshot is taken, unless a test says otherwise: 100 s after everything happened.
 NOW = at(100)
 
@@ -142,7 +143,7 @@ class World:
     """One Framework, its objects and their server, in virtual time."""
 
     def __init__(self, spec: FrameworkSpec, settings: Settings = SETTINGS) -> None:
-        self.settings = settings
+        self.settings = replace(settings, creator_key=CREATOR_KEY)
         self.now: datetime = at(0)
         self.framework = build_framework(spec)
         self.configmap: ConfigMapView | None = None
@@ -153,6 +154,7 @@ class World:
         self.published = PublishedRoster()
         self.gang_key_owner = ""
         self.is_gone = False
+        self.proven: set[str] = set()
         self.made: list[tuple[str, str]] = []
         self._version = 1
         self._uids = 0
@@ -174,6 +176,7 @@ class World:
             unconfirmed=dict(self.unconfirmed),
             published=self.published,
             gang_key_owner=self.gang_key_owner,
+            proven=frozenset(self.proven),
         )
 
     def decide(self) -> Decision:
@@ -311,6 +314,7 @@ class World:
     def _note(self, key: ActionKey, uid: str) -> None:
         assert key.verb is Verb.CREATE
         self.live[key.kind, key.name] = uid
+        self.proven.add(uid)
 
     def _store(self, wire: dict[str, Any]) -> dict[str, Any]:
         self._uids += 1
