@@ -46,11 +46,11 @@ from framework.api.fielderrors import FieldErrors
 from framework.clock import (
     BootClock,
     Clock,
+    KeySource,
     Random,
-    SecretSource,
     SystemClock,
+    SystemKeys,
     SystemRandom,
-    SystemSecrets,
     SystemUids,
 )
 from framework.kube.client import PAGE_SIZE, KubeClient
@@ -112,12 +112,12 @@ class Controller:
         *,
         clock: Clock,
         random: Random,
-        secrets: SecretSource | None = None,
+        keys: KeySource | None = None,
         election: Election | None = None,
     ) -> None:
         """Join the parts; nothing is read or sent yet. Without an ``election`` it always acts.
 
-        ``secrets``: what the key pair is made of; None for the operating system's.
+        ``keys``: what secrets are made of; None for the operating system's.
         """
         self.metrics = Metrics()
         self._client = client
@@ -143,7 +143,8 @@ class Controller:
             on_pod_deletion=lambda pod: history.log_deleted_pod(pod) if fence.holds() else None,
             on_connection=self._retry_all,
         )
-        signer = Signer(secrets or SystemSecrets())
+        keys = keys or SystemKeys()
+        signer = Signer(keys)
         self._executor = Executor(
             client,
             self._store,
@@ -151,6 +152,7 @@ class Controller:
             metrics=self.metrics,
             on_answer=self._queue.add,
             fence=fence,
+            keys=keys,
             signer=signer,
         )
         self._worker = Worker(

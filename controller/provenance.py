@@ -26,7 +26,7 @@ from controller.entry import Entry, Name, find_recorded_uid
 from framework.api import constants
 from framework.api.pods import ConfigMapView, ObjectView, PodView
 from framework.api.types import Framework
-from framework.clock import SecretSource
+from framework.clock import KeySource
 
 _KEY_BYTES = 32
 _NONCE_BYTES = 16
@@ -39,15 +39,15 @@ _MAX_SPENT = 1000
 class Signer:
     """The key pair of this process."""
 
-    def __init__(self, secrets: SecretSource) -> None:
+    def __init__(self, keys: KeySource) -> None:
         """Make the key pair."""
-        self._secrets = secrets
-        self._key = Ed25519PrivateKey.from_private_bytes(secrets.randbytes(_KEY_BYTES))
+        self._keys = keys
+        self._key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(keys.new_key()))
         self.public_key = _encode(self._key.public_key().public_bytes_raw())
 
     def sign(self, framework: Framework, view: PodView | ConfigMapView) -> str:
         """Build the creation proof of an object that is about to be created for a Framework."""
-        nonce = self._secrets.randbytes(_NONCE_BYTES)
+        nonce = bytes.fromhex(self._keys.new_key())[:_NONCE_BYTES]
         return _encode(nonce + self._key.sign(_build_message(framework, view, nonce)))
 
 

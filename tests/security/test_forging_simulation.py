@@ -24,9 +24,10 @@ from tests.simulation.test_simulation import STEPS, parse_seeds
 from tests.support.builders import FRAMEWORK, NAMESPACE
 from tests.support.forger import forge_configmap, forge_pod, is_forged
 from tests.support.simulator import Simulation
+from tests.support.storageclient import Request
 
 ATTACKER = "10.66.66.66"
-FORGE_SHARE, CLEAR_SHARE = 0.4, 0.25
+FORGE_SHARE, CLEAR_SHARE = 0.6, 0.25
 
 
 class AttackedLife(Simulation):
@@ -38,6 +39,7 @@ class AttackedLife(Simulation):
         self.forged = 0
         self.proofs: dict[str, Object] = {}
         """By Pod UID: the Pods that were seen, with their proofs."""
+        self.network.on_send = self._attack_a_create
 
     def check(self) -> None:
         super().check()
@@ -45,6 +47,12 @@ class AttackedLife(Simulation):
         for pod in self._list_pods():
             self.proofs[pod["metadata"]["uid"]] = pod
         if self.network.rate or self.programs:
+            self._attack()
+
+    def _attack_a_create(self, request: Request) -> None:
+        """Forge while a create is on its way, now and then."""
+        self._judge(request)
+        if request.verb == "create" and request.resource in (PODS, CONFIGMAPS):
             self._attack()
 
     def _attack(self) -> None:

@@ -4,7 +4,6 @@ Called by tests of store, executor, writer and worker. Nothing runs until a test
 """
 
 import asyncio
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -25,12 +24,14 @@ from controller.workqueue import WorkQueue
 from controller.writer import Writer
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
+from localcluster.apiserver.storage import Storage
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire
 from tests.support.storageclient import (
     Fate,
     LoopClock,
     Network,
     Request,
+    SeededKeys,
     StorageClient,
     find_type,
     open_storage,
@@ -74,14 +75,14 @@ class Shell:
     def __init__(self, settings: Settings | None = None, after: "Shell | None" = None) -> None:
         """Start with nothing known; ``after``: on the server of another one, which is no more."""
         self.clock = LoopClock()
-        self.storage = after.storage if after else open_storage(self.clock)
+        self.storage: Storage = after.storage if after else open_storage(self.clock)
         self.network = ScriptedNetwork()
         self.client = StorageClient(self.storage, self.network)
         self.metrics = Metrics()
         self.changed: list[str] = []
         self.queue = WorkQueue(NAMESPACE_WORKERS)
         self.store = Store(self._note)
-        self.signer = Signer(random.Random(after.signer.public_key if after else 0))
+        self.signer: Signer = Signer(SeededKeys(after.signer.public_key if after else ""))
         self.executor = Executor(
             self.client,
             self.store,

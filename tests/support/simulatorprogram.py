@@ -4,7 +4,6 @@ Called by the simulator. Several share one server; each has its own clock and it
 """
 
 import asyncio
-import random as generators
 from collections.abc import Callable, Sequence
 
 from controller.app import Controller, Election, Options
@@ -15,7 +14,14 @@ from framework.kube.client import WatchEvent
 from framework.kube.resources import LEASES, Resource
 from localcluster.apiserver.storage import Storage
 from tests.support.builders import NAMESPACE
-from tests.support.storageclient import Fate, LoopClock, Network, Request, StorageClient
+from tests.support.storageclient import (
+    Fate,
+    LoopClock,
+    Network,
+    Request,
+    SeededKeys,
+    StorageClient,
+)
 
 _LATE_SECONDS = 0.01
 # A candidate looks less often than it really does: each look costs a life its time.
@@ -99,7 +105,7 @@ class Program:
             clock=clock,
             random=random,
             # Its own draws, so that what happens in a life does not depend on its keys.
-            secrets=generators.Random(name),
+            keys=SeededKeys(name),
             election=election if is_elected else None,
         )
         self.task = asyncio.create_task(controller._run_loops(), name=name)

@@ -7,6 +7,7 @@ may refuse it. Without a Network everything is answered at once.
 
 # ruff: noqa: ARG002
 import asyncio
+import random
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,16 @@ class LoopClock:
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+class SeededKeys:
+    """Keys that are equal in every run with the same seed."""
+
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed)
+
+    def new_key(self) -> str:
+        return self._random.randbytes(32).hex()
 
 
 def open_storage(clock: Clock, seed: int = 0) -> Storage:
