@@ -3,7 +3,6 @@
 Called by ``cli.progress``. Pure: objects in, a few words out.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from framework.api import constants
 from framework.api.naming import TaskKey
 from framework.api.pods import ORDINARY_WAITS, PodPhase, explain_waiting, parse_pod
+from framework.api.roster import RosterError, decode_progress
 from framework.kube.resources import Object
 
 _CREATIONS = frozenset({constants.NAME_TAKEN_REASON, constants.CREATION_REFUSED_REASON})
@@ -56,16 +56,11 @@ def read_progress(configmap: Object | None) -> tuple[dict[TaskKey, str], int]:
     """
     annotations = ((configmap or {}).get("metadata") or {}).get("annotations") or {}
     try:
-        progress: Any = json.loads(annotations.get(constants.PROGRESS_ANNOTATION) or "null")
-        missing = {
-            TaskKey(str(entry["role"]), int(entry["index"])): _strip_name(
-                str(entry.get("reason") or "")
-            )
-            for entry in progress["missing"]
-        }
-        return missing, int(progress["total"])
-    except (ValueError, TypeError, KeyError, AttributeError):
+        progress = decode_progress(str(annotations.get(constants.PROGRESS_ANNOTATION)))
+    except RosterError:
         return {}, 0
+    missing = {TaskKey(m.role, m.index): _strip_name(m.reason) for m in progress.missing}
+    return missing, progress.total
 
 
 def _strip_name(message: str) -> str:

@@ -3,15 +3,13 @@
 Called by the observer, and by the writer when it has published.
 """
 
-import base64
-import binascii
 from dataclasses import replace
 
 from controller.core.snapshot import PublishedRoster
 from controller.entry import Entry
 from framework.api import constants
 from framework.api.pods import ConfigMapView
-from framework.api.roster import Roster, RosterError, decode_roster
+from framework.api.roster import Roster, RosterError, decode_stored_roster
 
 
 def refresh_published(entry: Entry) -> None:
@@ -46,6 +44,6 @@ def read_published(
 def _decode(stored: str) -> Roster | None:
     """Decode a stored roster; one that cannot be read is written anew."""
     try:
-        return decode_roster(base64.b64decode(stored, validate=True)) if stored else None
-    except (binascii.Error, RosterError):
+        return decode_stored_roster(stored) if stored else None
+    except RosterError:
         return None

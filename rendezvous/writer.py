@@ -28,7 +28,8 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 from framework.agent.clock import AgentClock
 from framework.agent.files import write_atomically
-from framework.api.roster import decode_roster, encode_roster
+from framework.api.packed import Bounds, parse_json
+from framework.api.roster import decode_stored_roster, encode_roster
 from rendezvous.renderers.rendered import RenderedFile
 from rendezvous.selection import Shown
 
@@ -43,7 +44,8 @@ _LEFTOVER = re.compile(
     r"|(?!injector\.sh|framework\.json|FB_|\.running).*\.[0-9a-f]{12}\.tmp\Z"
 )
 _MAX_TOLD_BYTES = 256
-_MAX_STATE_BYTES = 16 * 1024 * 1024
+_MAX_STATE_BYTES = 2 * 1024 * 1024
+_STATE_BOUNDS = Bounds(_MAX_STATE_BYTES, _MAX_STATE_BYTES, 16)
 # A writer takes some milliseconds; whoever holds the lock for longer is none.
 _LOCK_TRIES = 1000
 _LOCK_PAUSE_SECONDS = 0.005
@@ -244,10 +246,10 @@ class Writer:
     def _read_state(self, name: str) -> Optional[Shown]:
         text = self._read_text(os.path.join(name, STATE_FILE), _MAX_STATE_BYTES)
         try:
-            state = json.loads(text)
-            roster = decode_roster(base64.b64decode(state["roster"]))
+            state = parse_json(text.encode("utf-8"), _STATE_BOUNDS)
+            roster = decode_stored_roster(state["roster"])
             return Shown(roster, str(state["source"]), int(state["sourceGeneration"]))
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             return None  # written by nobody of ours: as if nothing were there
 
     def _read_text(self, name: str, limit: int) -> str:

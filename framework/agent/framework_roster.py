@@ -5,12 +5,10 @@ same rules as for the published roster: a member is a wanted Task whose current,
 attempt has its address; a finally Completed Task is satisfied.
 """
 
-import base64
-import json
-import zlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from framework.api.constants import MAX_TASK_NUMBER
+from framework.api.packed import STATUS_BOUNDS, PackedError, unpack_base64
 from framework.api.roster import (
     PHASE_ACTIVE,
     PHASE_COMPLETING,
@@ -24,7 +22,6 @@ from framework.api.roster import (
     fingerprint_uid,
 )
 
-_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 _STATE_COMPLETED = "Completed"
 _STATE_RUNNING = "AttemptRunning"
 _ADDRESSED_STATES = ("AttemptPreparing", _STATE_RUNNING)
@@ -72,8 +69,8 @@ def decompress_framework(framework: Dict[str, Any]) -> Dict[str, Any]:
     blob = plain.pop("taskRoleStatusesCompressed")
     if blob is not None and plain.get("taskRoleStatuses") is None:
         try:
-            plain["taskRoleStatuses"] = json.loads(_gunzip(base64.b64decode(blob)).decode())
-        except (ValueError, TypeError, RecursionError, zlib.error) as e:
+            plain["taskRoleStatuses"] = unpack_base64(blob, STATUS_BOUNDS)
+        except PackedError as e:
             raise FrameworkError(f"undecodable taskRoleStatusesCompressed: {e}") from e
     return dict(framework, status=dict(status, attemptStatus=plain))
 
@@ -192,11 +189,3 @@ def _count_tasks(spec: Dict[str, Any]) -> int:
     if not 0 <= number <= MAX_TASK_NUMBER:
         raise ValueError(f"taskNumber {number} is not from 0 to {MAX_TASK_NUMBER}")
     return number
-
-
-def _gunzip(blob: bytes) -> bytes:
-    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    raw = decompressor.decompress(blob, _MAX_DECOMPRESSED_BYTES)
-    if not decompressor.eof:
-        raise ValueError("cut off, or too long")
-    return raw

@@ -4,7 +4,6 @@ Called by the barrier's loop and the rendezvous agent. A source keeps the newest
 how it fares; what that means for the agent is decided there.
 """
 
-import base64
 import contextlib
 import json
 from typing import Any, Dict, NamedTuple, Optional
@@ -21,7 +20,13 @@ from framework.agent.framework_roster import (
 from framework.agent.health import HEALTH_BY_STATUS, Health, SourceState, advance
 from framework.agent.watch import METADATA_ONLY, ObjectWatch
 from framework.api import constants
-from framework.api.roster import Progress, Roster, RosterError, decode_progress, decode_roster
+from framework.api.roster import (
+    Progress,
+    Roster,
+    RosterError,
+    decode_progress,
+    decode_stored_roster,
+)
 
 _OK = 200
 
@@ -45,12 +50,12 @@ def parse_configmap(body: Dict[str, Any]) -> AttemptConfigMap:
     stored = _read_object(body, "binaryData").get(constants.ROSTER_KEY)
     if stored is not None:
         try:
-            roster = decode_roster(base64.b64decode(stored))
-        except (RosterError, ValueError, TypeError) as e:
+            roster = decode_stored_roster(stored)
+        except RosterError as e:
             problem = str(e)
     if constants.PROGRESS_ANNOTATION in annotations:
         try:
-            progress = decode_progress(annotations[constants.PROGRESS_ANNOTATION])
+            progress = decode_progress(str(annotations[constants.PROGRESS_ANNOTATION]))
         except RosterError:
             progress = None
     return AttemptConfigMap(

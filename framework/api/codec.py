@@ -6,16 +6,15 @@ framework.json is written in it. Unknown fields are kept.
 """
 
 import base64
-import binascii
 import gzip
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from framework.api import constants
 from framework.api.fielderrors import FieldError, FieldErrors
+from framework.api.packed import STATUS_BOUNDS, PackedError, unpack_base64
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
     CompletedPodPolicy,
@@ -57,8 +56,6 @@ from framework.api.wire import (
 
 TASK_ROLE_STATUSES = "taskRoleStatuses"
 TASK_ROLE_STATUSES_COMPRESSED = "taskRoleStatusesCompressed"
-# More than any legal status has: a small hostile blob must not fill the memory.
-_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 
 METADATA = Struct(
     ObjectMeta,
@@ -417,19 +414,11 @@ def _decompress(wire: Any, errors: Errors) -> Any:
     plain = {k: v for k, v in attempt.items() if k != TASK_ROLE_STATUSES_COMPRESSED}
     if blob is not None and plain.get(TASK_ROLE_STATUSES) is None:
         try:
-            plain[TASK_ROLE_STATUSES] = json.loads(_gunzip(base64.b64decode(blob, validate=True)))
-        except (binascii.Error, zlib.error, EOFError, OSError, ValueError, TypeError) as e:
+            plain[TASK_ROLE_STATUSES] = unpack_base64(blob, STATUS_BOUNDS)
+        except PackedError as e:
             path = f"status.attemptStatus.{TASK_ROLE_STATUSES_COMPRESSED}"
             errors.append(FieldError(path, f"is no base64 of gzipped JSON ({e})"))
     return {**wire, "attemptStatus": plain}
-
-
-def _gunzip(blob: bytes) -> bytes:
-    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    raw = decompressor.decompress(blob, _MAX_DECOMPRESSED_BYTES)
-    if not decompressor.eof:
-        raise ValueError(f"cut off, or longer than {_MAX_DECOMPRESSED_BYTES} bytes")
-    return raw
 
 
 def _check_indexes(status: FrameworkStatus, errors: Errors) -> None:

@@ -23,6 +23,7 @@ import json
 import zlib
 from typing import (
     Any,
+    Callable,
     Dict,
     Iterable,
     Iterator,
@@ -35,6 +36,7 @@ from typing import (
 )
 
 from framework.api.constants import MAX_TASK_NUMBER, PROGRESS_MAX_BYTES, PROGRESS_MAX_MISSING
+from framework.api.packed import Bounds, PackedError, parse_json, unpack, unpack_base64
 
 T = TypeVar("T")
 
@@ -47,17 +49,24 @@ PHASE_COMPLETING = "Completing"
 STATE_SUCCEEDED = "Succeeded"
 STATE_FAILED = "Failed"
 
-# More than any roster has: a small hostile blob must not fill the memory of every agent.
-_MAX_DECOMPRESSED_BYTES = 16 * 1024 * 1024
-# What decoding raises where the bytes are of another form than they should be.
+# A ConfigMap holds no more than 1 MiB.
+_MAX_STORED_BYTES = 1024 * 1024
+# Two roles of 10,000 Tasks with two IPv6 addresses each take 3 MB and 120,000 values. A small
+# hostile blob must not fill the memory of every agent.
+_MAX_DECOMPRESSED_BYTES = 4 * 1024 * 1024
+_MAX_VALUES = 160_000
+_PROGRESS_BOUNDS = Bounds(PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES)
+# Names of objects are at most 253 characters long; an attempt's and a UID's text is shorter.
+_MAX_WORD_LENGTH = 300
+_MAX_INT = 2**63 - 1
+_MAX_INDEX_DIGITS = 6
+# What decoding raises where the JSON is of another form than it should be.
 _MALFORMED = (
-    zlib.error,
     ValueError,
     KeyError,
     TypeError,
     AttributeError,
     OverflowError,
-    RecursionError,
 )
 
 
@@ -189,15 +198,31 @@ def decode_roster(stored: bytes) -> Roster:
     """Decode the stored bytes.
 
     Raises:
-        RosterError: The bytes are no gzip, no JSON, of another version, or inconsistent.
+        RosterError: The bytes are no gzip, no JSON, of another version, inconsistent or too large.
     """
+    return _decode(unpack, stored)
+
+
+def decode_stored_roster(stored: Any) -> Roster:
+    """Decode the stored bytes in base64, as a ConfigMap has them in JSON.
+
+    Raises:
+        RosterError: As ``decode_roster``; or it is no base64.
+    """
+    return _decode(unpack_base64, stored)
+
+
+def _decode(unpack_within: Callable[[Any, Bounds], Any], stored: Any) -> Roster:
     try:
-        wire = json.loads(_gunzip(stored).decode())
+        bounds = Bounds(_MAX_STORED_BYTES, _MAX_DECOMPRESSED_BYTES, _MAX_VALUES)
+        wire = unpack_within(stored, bounds)
         if wire["version"] != WIRE_VERSION:
             raise RosterError(f"roster of version {wire['version']!r}, not {WIRE_VERSION}")
         return _roster_from_wire(wire)
     except RosterError:
         raise
+    except PackedError as e:
+        raise RosterError(f"undecodable roster: {e}") from e
     except _MALFORMED as e:
         raise RosterError(f"undecodable roster: {type(e).__name__}: {e}") from e
 
@@ -215,31 +240,57 @@ def decode_progress(text: str) -> Progress:
     """Decode the annotation.
 
     Raises:
-        RosterError: The text is no such JSON.
+        RosterError: The text is no such JSON, or larger than any that is written.
     """
     try:
-        wire = json.loads(text)
-        missing = tuple(
-            Missing(str(m["role"]), int(m["index"]), str(m["reason"])) for m in wire["missing"]
+        wire = parse_json(text.encode("utf-8"), _PROGRESS_BOUNDS)
+        missing = _typed(wire["missing"], list)
+        if len(missing) > PROGRESS_MAX_MISSING:
+            raise RosterError(f"more than {PROGRESS_MAX_MISSING} Tasks")
+        return Progress(
+            _count(wire["ready"]),
+            _count(wire["total"]),
+            tuple(
+                Missing(_sentence(m["role"]), _count(m["index"]), _sentence(m["reason"]))
+                for m in missing
+            ),
         )
-        return Progress(int(wire["ready"]), int(wire["total"]), missing)
     except _MALFORMED as e:
         raise RosterError(f"undecodable progress: {e}") from e
-
-
-def _gunzip(stored: bytes) -> bytes:
-    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    raw = decompressor.decompress(stored, _MAX_DECOMPRESSED_BYTES)
-    if not decompressor.eof:
-        raise RosterError(f"cut off, or longer than {_MAX_DECOMPRESSED_BYTES} bytes")
-    return raw
 
 
 def _typed(value: Any, kind: Type[T]) -> T:
     """Return ``value`` if it is of that type: "false" is no flag, and true no number."""
     if type(value) is not kind:
-        raise RosterError(f"{value!r:.40} is no {kind.__name__}")
+        raise RosterError(f"{_show(value)} is no {kind.__name__}")
     return value
+
+
+def _show(value: Any) -> str:
+    """Show a value that is not as it should be: one with many parts by its type only."""
+    is_short = value is None or isinstance(value, (bool, int, float, str))
+    return f"{value!r:.40}" if is_short else f"a {type(value).__name__}"
+
+
+def _count(value: Any) -> int:
+    """Return a number that is counted: of an index, an attempt, a generation, Tasks."""
+    number = _typed(value, int)
+    if not 0 <= number <= _MAX_INT:
+        raise RosterError(f"{number} is no count")
+    return number
+
+
+def _word(value: Any) -> str:
+    """Return a name, an address or an identity: short, and of printable ASCII."""
+    text = _typed(value, str)
+    if len(text) > _MAX_WORD_LENGTH or not (text.isascii() and text.isprintable()):
+        raise RosterError(f"{text!r:.40} is no name")
+    return text
+
+
+def _sentence(value: Any) -> str:
+    """Return a text for people. Half a character, which JSON can say and UTF-8 cannot, is "?"."""
+    return _typed(value, str).encode("utf-8", "replace").decode("utf-8")
 
 
 def _progress_to_wire(progress: Progress, width: int) -> Dict[str, Any]:
@@ -289,14 +340,14 @@ def _role_to_wire(role: RoleRoster) -> Dict[str, Any]:
 
 def _roster_from_wire(wire: Dict[str, Any]) -> Roster:
     return Roster(
-        namespace=_typed(wire["namespace"], str),
-        framework=_typed(wire["framework"], str),
-        framework_uid=_typed(wire["frameworkUID"], str),
-        attempt_id=_typed(wire["attemptID"], int),
-        instance_uid=_typed(wire["instanceUID"], str),
-        generation=_typed(wire["generation"], int),
+        namespace=_word(wire["namespace"]),
+        framework=_word(wire["framework"]),
+        framework_uid=_word(wire["frameworkUID"]),
+        attempt_id=_count(wire["attemptID"]),
+        instance_uid=_word(wire["instanceUID"]),
+        generation=_count(wire["generation"]),
         complete=_typed(wire["complete"], bool),
-        phase=_typed(wire["phase"], str),
+        phase=_word(wire["phase"]),
         roles=tuple(_role_from_wire(role) for role in _typed(wire["roles"], list)),
         leaving=tuple(_leaving_from_wire(leaving) for leaving in _typed(wire["leaving"], list)),
     )
@@ -304,17 +355,18 @@ def _roster_from_wire(wire: Dict[str, Any]) -> Roster:
 
 def _leaving_from_wire(wire: Dict[str, Any]) -> Leaving:
     return Leaving(
-        role=_typed(wire["role"], str),
-        index=_typed(wire["index"], int),
-        fingerprint=_typed(wire["fingerprint"], str),
-        since=_typed(wire["since"], int),
-        deadline=_typed(wire["deadline"], str),
+        role=_word(wire["role"]),
+        index=_count(wire["index"]),
+        fingerprint=_word(wire["fingerprint"]),
+        since=_count(wire["since"]),
+        deadline=_word(wire["deadline"]),
     )
 
 
 def _role_from_wire(wire: Dict[str, Any]) -> RoleRoster:
-    indexes = list(_ranges_from_text(_typed(wire["indexes"], str)))
-    addresses = _texts(wire["addresses"])
+    addresses = _words(wire["addresses"])
+    # Never more than there are addresses for: a short text can name a million indexes.
+    indexes = list(_ranges_from_text(_typed(wire["indexes"], str), len(addresses)))
     fingerprints = _typed(wire["fingerprints"], str)
     if len(addresses) != len(indexes) or len(fingerprints) != FINGERPRINT_LENGTH * len(indexes):
         raise RosterError("columns of role {!r} differ in length".format(wire["name"]))
@@ -324,29 +376,37 @@ def _role_from_wire(wire: Dict[str, Any]) -> RoleRoster:
     members = tuple(
         Member(
             index,
-            (address, *_texts(more.get(str(index), []))) if more else (address,),
+            (address, *_words(more.get(str(index), []))) if more else (address,),
             fingerprints[cut : cut + FINGERPRINT_LENGTH],
-            _typed(attempt_ids.get(str(index), 0), int) if attempt_ids else 0,
+            _count(attempt_ids.get(str(index), 0)) if attempt_ids else 0,
         )
         for index, address, cut in zip(indexes, addresses, cuts)
     )
+    ended = {_index(key): entry for key, entry in _typed(wire["completed"], dict).items()}
     completed = tuple(
-        CompletedTask(int(index), _typed(state, str), _typed(address, str))
-        for index, (state, address) in sorted(wire["completed"].items(), key=lambda i: int(i[0]))
+        CompletedTask(index, _word(state), _word(address))
+        for index, (state, address) in sorted(ended.items())
     )
     return RoleRoster(
-        name=_typed(wire["name"], str),
-        wanted=_typed(wire["wanted"], int),
-        minimum=_typed(wire["minimum"], int),
+        name=_word(wire["name"]),
+        wanted=_count(wire["wanted"]),
+        minimum=_count(wire["minimum"]),
         running=_typed(wire["running"], bool),
         members=members,
         completed=completed,
-        absent=tuple(_typed(i, int) for i in _typed(wire["absent"], list)),
+        absent=tuple(_count(index) for index in _typed(wire["absent"], list)),
     )
 
 
-def _texts(value: Any) -> List[str]:
-    return [_typed(text, str) for text in _typed(value, list)]
+def _words(value: Any) -> List[str]:
+    return [_word(text) for text in _typed(value, list)]
+
+
+def _index(text: str) -> int:
+    """Read an index that is a key."""
+    if not (text.isascii() and text.isdigit()) or len(text) > _MAX_INDEX_DIGITS:
+        raise RosterError(f"{text!r:.40} is no index")
+    return int(text)
 
 
 def _ranges_to_text(indexes: Iterable[int]) -> str:
@@ -359,10 +419,17 @@ def _ranges_to_text(indexes: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def _ranges_from_text(text: str) -> Iterator[int]:
-    for run in text.split(",") if text else ():
+def _ranges_from_text(text: str, number: int) -> Iterator[int]:
+    """Walk the indexes; of more than ``number`` only the first ``number`` and one."""
+    previous = -1
+    for run in text.split(",", number + 1) if text else ():
         first, _, last = run.partition("-")
-        low, high = int(first), int(last or first)
-        if not 0 <= low <= high < MAX_TASK_NUMBER:
+        is_short = max(len(first), len(last)) <= _MAX_INDEX_DIGITS
+        low, high = (int(first), int(last or first)) if is_short else (0, MAX_TASK_NUMBER)
+        if not previous < low <= high < MAX_TASK_NUMBER:
             raise RosterError(f"{run!r:.40} is no range of indexes")
-        yield from range(low, high + 1)
+        previous = high
+        yield from range(low, min(high, low + number) + 1)
+        number -= high - low + 1
+        if number < 0:
+            return

@@ -183,7 +183,7 @@ def test_p1_equal_snapshots_give_equal_decisions_and_are_not_changed(life: Any) 
     def check(world: World, decision: Decision) -> None:
         snapshot = world.observe()
         before = copy.deepcopy(snapshot)
-        assert decide(snapshot, SETTINGS) == decision
+        assert decide(snapshot, world.settings) == decision
         assert snapshot == before
 
     live(life, check)

@@ -49,7 +49,6 @@ def forge_pod(
         "name": attempt["configMapName"],
         "uid": attempt["configMapUID"] or meta["uid"],
         "controller": True,
-        "blockOwnerDeletion": True,
     }
     return {
         "apiVersion": "v1",
@@ -84,7 +83,6 @@ def forge_configmap(
         "name": meta["name"],
         "uid": meta["uid"],
         "controller": True,
-        "blockOwnerDeletion": True,
     }
     body: Object = {
         "apiVersion": "v1",

@@ -449,7 +449,7 @@ def test_blob_that_is_damaged_is_a_fault(blob: Any) -> None:
 
 
 def test_blob_that_would_fill_the_memory_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "_MAX_DECOMPRESSED_BYTES", 1000)
+    monkeypatch.setattr(codec, "STATUS_BOUNDS", codec.STATUS_BOUNDS._replace(json_bytes=1000))
     wire = packed_with(base64.b64encode(GZIPPED).decode())
     found = faults(codec.decode_status, wire)
     assert "longer than 1000 bytes" in found[f"status.attemptStatus.{BLOB}"]

@@ -1,0 +1,121 @@
+"""JSON of other writers, plain or as base64 of gzip, decoded within bounds.
+
+Called by ``roster`` and ``codec``, and by the agents: the only decoder of what a ConfigMap, an
+annotation or a status carries packed. Written for Python 3.7 (agents' zipapp).
+
+What it costs is decided before anything is built: the length of the text, the length after gzip
+(decompressed no further than that) and the number of values, counted in the text. Numbers are as
+long as 64 bits need, because older Pythons take quadratic time for long ones. Nesting is bounded by
+the interpreter's recursion limit. Whoever calls this checks types and shapes.
+"""
+
+import base64
+import json
+import re
+import zlib
+from typing import Any, NamedTuple
+
+_MAX_NUMBER_LENGTH = 20
+_CHUNK_BYTES = 256 * 1024
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+
+
+class Bounds(NamedTuple):
+    """Limits of one document: bytes as stored, bytes of its JSON, and values in it.
+
+    Each comma and each opening bracket counts as a value, also within a string.
+    """
+
+    stored_bytes: int
+    json_bytes: int
+    values: int
+
+
+# Of a Framework's taskRoleStatusesCompressed. The server stores objects of 1.5 MiB. 10,000 Tasks of
+# the Go original take up to 1,000,000 values with their messages, which are far more than the rest.
+STATUS_BOUNDS = Bounds(1536 * 1024, 64 * 1024 * 1024, 1_500_000)
+
+
+class PackedError(ValueError):
+    """The text is no such document, or larger than its bounds."""
+
+
+def unpack_base64(stored: Any, bounds: Bounds) -> Any:
+    """Decode base64 of gzipped JSON.
+
+    Raises:
+        PackedError: It is anything else, or too large.
+    """
+    if not isinstance(stored, str):
+        raise PackedError("is no text")
+    if len(stored) > -(-bounds.stored_bytes // 3) * 4:
+        raise PackedError(f"longer than {bounds.stored_bytes} bytes as stored")
+    if len(stored) % 4 or not _BASE64.fullmatch(stored):
+        raise PackedError("is no base64")
+    return unpack(base64.b64decode(stored), bounds)
+
+
+def unpack(blob: bytes, bounds: Bounds) -> Any:
+    """Decode gzipped JSON.
+
+    Raises:
+        PackedError: It is anything else, or too large.
+    """
+    if len(blob) > bounds.stored_bytes:
+        raise PackedError(f"longer than {bounds.stored_bytes} bytes as stored")
+    return parse_json(_gunzip(blob, bounds.json_bytes), bounds)
+
+
+def parse_json(raw: bytes, bounds: Bounds) -> Any:
+    """Decode JSON.
+
+    Raises:
+        PackedError: It is none, or too large.
+    """
+    if len(raw) > bounds.json_bytes:
+        raise PackedError(f"longer than {bounds.json_bytes} bytes")
+    values = raw.count(b",") + raw.count(b"[") + raw.count(b"{")
+    if values > bounds.values:
+        raise PackedError(f"more than {bounds.values} values")
+    try:
+        return json.loads(
+            raw.decode("utf-8"),
+            parse_int=_parse_int,
+            parse_float=_parse_float,
+        )
+    except PackedError:
+        raise
+    except (ValueError, RecursionError) as e:
+        raise PackedError(f"{type(e).__name__}: {e}") from e
+
+
+def _gunzip(blob: bytes, limit: int) -> bytes:
+    decompressor = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    parts, size, rest = [], 0, blob
+    try:
+        while not decompressor.eof:
+            part = decompressor.decompress(rest, min(_CHUNK_BYTES, limit + 1 - size))
+            rest = decompressor.unconsumed_tail
+            if not part and not rest:
+                break
+            parts.append(part)
+            size += len(part)
+            if size > limit:
+                raise PackedError(f"longer than {limit} bytes")
+    except zlib.error as e:
+        raise PackedError(f"is no gzip: {e}") from e
+    if not decompressor.eof or decompressor.unused_data:
+        raise PackedError("is no gzip: cut off, or followed by more")
+    return b"".join(parts)
+
+
+def _parse_int(text: str) -> int:
+    if len(text) > _MAX_NUMBER_LENGTH:
+        raise PackedError("a number that does not fit 64 bits")
+    return int(text)
+
+
+def _parse_float(text: str) -> float:
+    if len(text) > 2 * _MAX_NUMBER_LENGTH:
+        raise PackedError("a number that does not fit 64 bits")
+    return float(text)
