@@ -15,6 +15,8 @@ import re
 import zlib
 from typing import Any, NamedTuple
 
+from framework.api.constants import MAX_TASKS
+
 _MAX_NUMBER_LENGTH = 20
 _CHUNK_BYTES = 256 * 1024
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
@@ -31,9 +33,10 @@ class Bounds(NamedTuple):
     values: int
 
 
-# Of a Framework's taskRoleStatusesCompressed. The server stores objects of 1.5 MiB. 10,000 Tasks of
-# the Go original take up to 1,000,000 values with their messages, which are far more than the rest.
-STATUS_BOUNDS = Bounds(1536 * 1024, 64 * 1024 * 1024, 1_500_000)
+# Of taskRoleStatusesCompressed. The server stores objects of at most 1.5 MiB. A Task of
+# the Go original takes 45 values and 1 kB, and up to 6 kB and 100 commas with its texts; Frameworks
+# that were stored before there was a limit may have more Tasks.
+STATUS_BOUNDS = Bounds(1536 * 1024, 6400 * MAX_TASKS, 150 * MAX_TASKS)
 
 
 class PackedError(ValueError):

@@ -35,7 +35,12 @@ from typing import (
     TypeVar,
 )
 
-from framework.api.constants import MAX_TASK_NUMBER, PROGRESS_MAX_BYTES, PROGRESS_MAX_MISSING
+from framework.api.constants import (
+    MAX_TASK_NUMBER,
+    MAX_TASKS,
+    PROGRESS_MAX_BYTES,
+    PROGRESS_MAX_MISSING,
+)
 from framework.api.packed import Bounds, PackedError, parse_json, unpack, unpack_base64
 
 T = TypeVar("T")
@@ -51,10 +56,11 @@ STATE_FAILED = "Failed"
 
 # A ConfigMap holds no more than 1 MiB.
 _MAX_STORED_BYTES = 1024 * 1024
-# Two roles of 10,000 Tasks with two IPv6 addresses each take 3 MB and 120,000 values. A small
-# hostile blob must not fill the memory of every agent.
-_MAX_DECOMPRESSED_BYTES = 4 * 1024 * 1024
-_MAX_VALUES = 160_000
+# A Task with two IPv6 addresses takes up to 150 bytes and 6 values, and Frameworks that were stored
+# before there was a limit may have twice as many Tasks. A small hostile blob must not fill the
+# memory of every agent.
+_MAX_DECOMPRESSED_BYTES = 400 * MAX_TASKS
+_MAX_VALUES = 16 * MAX_TASKS
 _PROGRESS_BOUNDS = Bounds(PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES)
 # Names of objects are at most 253 characters long; an attempt's and a UID's text is shorter.
 _MAX_WORD_LENGTH = 300

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from framework.api import codec
 from framework.api.fielderrors import FieldError, FieldErrors
+from framework.api.packed import STATUS_BOUNDS
 from framework.api.states import FrameworkState
 from framework.api.types import (
     CompletedPodPolicy,
@@ -449,7 +450,7 @@ def test_blob_that_is_damaged_is_a_fault(blob: Any) -> None:
 
 
 def test_blob_that_would_fill_the_memory_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "STATUS_BOUNDS", codec.STATUS_BOUNDS._replace(json_bytes=1000))
+    monkeypatch.setattr(codec, "STATUS_BOUNDS", STATUS_BOUNDS._replace(json_bytes=1000))
     wire = packed_with(base64.b64encode(GZIPPED).decode())
     found = faults(codec.decode_status, wire)
     assert "longer than 1000 bytes" in found[f"status.attemptStatus.{BLOB}"]
