@@ -110,11 +110,10 @@ def _tell_who_holds_the_token(framework: Object) -> None:
     for role in list_roles(framework):
         for container in role.list_containers():
             if container.is_wrapped:
-                click.echo(
+                print_error(
                     f"note: {container.path}: holds the agent's token, because `run` wraps its "
                     "command; what it may do: docs/security.md (--rendezvous sidecar keeps the "
-                    "token out of it)",
-                    err=True,
+                    "token out of it)"
                 )
 
 
