@@ -21,6 +21,7 @@ OUTCOMES = {
         0, "server/0", "server/1", "worker/0", "worker/1", "worker/2"
     ),
     "rendezvous.yaml": succeeded(0, "worker/0", "worker/1", "worker/2"),
+    "gang-key.yaml": succeeded(0, "worker/0", "worker/1"),
     "batch.yaml": succeeded(0, "part/0", "part/1", "part/2"),
     "tensorflow-ps.yaml": Outcome(
         0,
@@ -105,6 +106,22 @@ def test_rendezvous_example_prints_the_world_of_each_worker(isolation: str, tmp_
             assert f"{host} slots=1\n" in logs.stdout
             assert f"{host}:1\n" in logs.stdout
         assert len(set(hosts[1].split())) == 3
+
+
+@pytest.mark.parametrize("isolation", ["auto", "paths"])
+def test_gang_with_a_key_meets_with_it(isolation: str, tmp_path: Path) -> None:
+    run = call(
+        "run", "--local", "examples/gang-key.yaml", "--timeout", "60s",
+        "--isolation", isolation, "--directory", str(tmp_path),
+    )  # fmt: skip
+    assert read_outcome(run) == OUTCOMES["gang-key.yaml"], run.stdout + run.stderr
+    for rank in range(2):
+        task = f"worker/{rank}"
+        logs = call("logs", "gang-key", task, "-c", "train", "--directory", str(tmp_path))
+        assert f"rank {rank} met its peers with the key\n" in logs.stdout, logs.stdout
+        assert "not authenticated" not in logs.stdout
+    # The key is in no log of the controller.
+    assert not re.search(r"\b[0-9a-f]{64}\b", run.stdout + run.stderr)
 
 
 def test_failed_example_shows_the_last_log_lines_of_the_culprit(tmp_path: Path) -> None:
