@@ -22,12 +22,16 @@ from cli.templates import (
     get_mount_path,
     list_roles,
 )
-from framework.api import constants, images
+from framework.api import constants, images, naming
+from framework.api.gang_key import refers_to_gang_key
 from framework.kube.resources import Object
 from framework.version import VERSION
 
 VOLUME = "frameworkbarrier-volume"
 TOKEN_VOLUME = "frameworkbarrier-token"
+KEY_VOLUME = "frameworkbarrier-gang-key"
+# Where `peers` and `watch` look for it; a test compares the two.
+KEY_DIR = "/var/run/frameworkbarrier"
 ACCOUNT = "frameworkbarrier"
 ACCOUNT_PREFIX = f"{ACCOUNT}-"
 # Of deploy/admission: its rules, and the policy that limits whoever has them.
@@ -180,10 +184,26 @@ def _inject_role(framework: Object, role: RoleTemplate, options: InjectionOption
             _add_mount(container.body, token)
     _add_volume(spec, {"name": mount["name"], "emptyDir": {}})
     _add_volume(spec, _build_token_volume())
+    if any(container.is_rendezvous for container in role.list_containers()):
+        _mount_gang_key(framework, role)
     if options.dns:
         _name_pods(framework, role)
     if options.restricted:
         _restrict(role)
+
+
+def _mount_gang_key(framework: Object, role: RoleTemplate) -> None:
+    """Let agents and processes prove that they are of this attempt; a key of the user's stays."""
+    _check_volume(role, KEY_VOLUME, "secret")
+    is_ours = any(volume.body.get("name") == KEY_VOLUME for volume in role.list_volumes())
+    if refers_to_gang_key(role.body["task"]["pod"], framework["metadata"]["name"]) and not is_ours:
+        return
+    secret = naming.build_gang_key_name(f"{{{{{constants.FRAMEWORK_NAME}}}}}")
+    _add_volume(role.pod_spec, {"name": KEY_VOLUME, "secret": {"secretName": secret}})
+    for container in role.list_containers():
+        if container.is_rendezvous or not container.is_init:
+            mount = {"name": KEY_VOLUME, "mountPath": KEY_DIR, "readOnly": True}
+            _add_mount(container.body, mount)
 
 
 def _name_pods(framework: Object, role: RoleTemplate) -> None:

@@ -4,12 +4,14 @@ import copy
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from cli.authoring.injection import (
+    KEY_VOLUME,
     InjectionError,
     InjectionOptions,
     Rendezvous,
@@ -18,8 +20,10 @@ from cli.authoring.injection import (
 )
 from cli.authoring.rules import Surroundings, lint
 from framework.api.codec import decode_framework
+from framework.api.gang_key import refers_to_gang_key
 from framework.api.validation import validate_framework
 from framework.version import VERSION
+from rendezvous.peers import _DEFAULT_KEY_FILE
 from tests.support.frameworkcrd import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -288,6 +292,43 @@ def test_inject_wrapper_says_that_the_command_holds_the_token() -> None:
     assert "token" not in run("sidecar")
 
 
+@pytest.mark.parametrize(
+    ("rendezvous", "holders"),
+    [
+        (Rendezvous.NONE, set()),
+        (Rendezvous.INIT, {"rendezvous", "main"}),
+        (Rendezvous.SIDECAR, {"rendezvous", "main"}),
+        (Rendezvous.WRAPPER, {"main"}),
+    ],
+)
+def test_inject_mounts_the_gang_key_where_agents_and_processes_prove_it(
+    rendezvous: Rendezvous, holders: set[str]
+) -> None:
+    framework = inject(build(), InjectionOptions(rendezvous=rendezvous))[-1]
+
+    spec = get_spec([framework])
+    mounts = {
+        container["name"]: mount
+        for container in [*spec["initContainers"], *spec["containers"]]
+        for mount in container["volumeMounts"]
+        if mount["name"] == KEY_VOLUME
+    }
+    assert set(mounts) == holders
+    assert {m["mountPath"] for m in mounts.values()} <= {str(Path(_DEFAULT_KEY_FILE).parent)}
+    template = framework["spec"]["taskRoles"][0]["task"]["pod"]
+    assert refers_to_gang_key(template, "job") == bool(holders)
+
+
+def test_inject_leaves_the_gang_key_that_the_user_mounts() -> None:
+    framework = build()
+    spec = get_spec([framework])
+    spec["volumes"] = [{"name": "key", "secret": {"secretName": "job-gang-key"}}]
+
+    injected = get_spec(inject(framework, InjectionOptions()))
+
+    assert KEY_VOLUME not in {volume["name"] for volume in injected["volumes"]}
+
+
 def test_inject_agents_that_nobody_waits_for_do_not_acknowledge() -> None:
     def get_setting(framework: dict[str, Any]) -> list[str]:
         spec = get_spec(inject(framework, InjectionOptions()))
@@ -467,7 +508,7 @@ def test_inject_mounts_the_same_part_of_a_volume_everywhere() -> None:
         assert "frameworkbarrier-volume" not in {m["name"] for m in container["volumeMounts"]}
 
 
-@pytest.mark.parametrize("name", ["frameworkbarrier-volume", "frameworkbarrier-token"])
+@pytest.mark.parametrize("name", ["frameworkbarrier-volume", "frameworkbarrier-token", KEY_VOLUME])
 def test_inject_volume_of_another_kind_with_our_name_is_refused(name: str) -> None:
     framework = build()
     get_spec([framework])["volumes"] = [{"name": name, "configMap": {"name": "settings"}}]

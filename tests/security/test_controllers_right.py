@@ -1,0 +1,114 @@
+"""The controller's own token on a real API server: it writes objects of gangs, and no others."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from framework.api import constants
+from framework.kube.resources import Object
+from tests.support.controlplane import Access
+from tests.support.deployed import ACCOUNT, apply_role
+from tests.support.jsonhttp import JsonHttp
+from tests.support.policed import (
+    ADMISSION,
+    FC,
+    MERGE,
+    Policed,
+    allow,
+    apply_policies,
+    build_pod,
+    create,
+    wait_until,
+)
+from tests.support.rights import create_account_access
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
+
+SYSTEM = "/api/v1/namespaces/kube-system"
+
+
+@pytest.fixture(scope="module")
+def policies(control_plane: Access) -> Iterator[None]:
+    with apply_policies(control_plane, ADMISSION):
+        yield
+
+
+@pytest.fixture
+def policed(control_plane: Access, http: JsonHttp, namespace: str) -> Policed:
+    return Policed(http, control_plane, f"/api/v1/namespaces/{namespace}")
+
+
+@pytest.fixture
+def controller(policies: None, policed: Policed, tmp_path: Path) -> JsonHttp:
+    """The token of the account of deploy/base, which may write in all namespaces."""
+    objects = apply_role(policed.access, "cluster", policed.namespace, tmp_path)
+    place = next(body for body in objects if body["kind"] == "Deployment")["metadata"]["namespace"]
+    client = create_account_access(policed.access, tmp_path, place, ACCOUNT).open_http()
+    gang: Object = {"metadata": {"name": "probe-attempt", "labels": {FC: "probe"}}}
+    wait_until(lambda: try_create(client, policed, "configmaps", gang) == 201)
+    other: Object = {"metadata": {"name": "probe"}}
+    wait_until(lambda: try_create(client, policed, "configmaps", other) == 403)
+    return client
+
+
+def try_create(client: JsonHttp, policed: Policed, plural: str, body: Object) -> int:
+    return client.request("POST", f"{policed.path}/{plural}?dryRun=All", body)[0]
+
+
+def test_controller_changes_and_deletes_no_configmap_of_others(
+    controller: JsonHttp, policed: Policed
+) -> None:
+    """Not those of kube-system either, by which a whole cluster could be taken."""
+    claim: Object = {"metadata": {"labels": {FC: "gang"}}, "data": {"key": "forged"}}
+    for folder in (policed.path, SYSTEM):
+        for name in ("settings", "settings-attempt"):
+            path = f"{folder}/configmaps/{name}"
+            create(policed.admin, f"{folder}/configmaps", {"metadata": {"name": name}})
+            try:
+                for change in ({"data": {"key": "forged"}}, claim):
+                    status, answer = controller.request("PATCH", path, change, content_type=MERGE)
+                    assert (status, "objects of gangs only" in answer["message"]) == (403, True)
+                status, answer = controller.request("DELETE", path)
+                assert (status, "objects of gangs only" in answer["message"]) == (403, True)
+            finally:
+                policed.admin.request("DELETE", path)
+
+
+def test_controller_creates_and_deletes_no_pod_of_others(
+    controller: JsonHttp, policed: Policed
+) -> None:
+    pod = build_pod("database", account="default", framework=None)
+    assert try_create(controller, policed, "pods", pod) == 403
+    policed.create("pods", pod)
+    assert controller.request("DELETE", f"{policed.path}/pods/database")[0] == 403
+
+
+def test_controller_deletes_a_pod_whose_label_was_taken_away(
+    controller: JsonHttp, policed: Policed
+) -> None:
+    pod = build_pod("gang-worker-0", account="default")
+    del pod["metadata"]["labels"]
+    policed.create("pods", pod)
+    assert controller.request("DELETE", f"{policed.path}/pods/gang-worker-0")[0] == 200
+
+
+def test_controller_makes_no_secret_that_holds_the_token_of_an_account(
+    controller: JsonHttp, policed: Policed
+) -> None:
+    metadata = {"name": "gang-gang-key", "labels": {FC: "gang"}}
+    secret: Object = {"metadata": metadata, "data": {constants.GANG_KEY: "YQ=="}}
+    assert try_create(controller, policed, "secrets", secret) == 201
+    of_account = {"kubernetes.io/service-account.name": "default"}
+    token = {**metadata, "annotations": of_account}
+    for body in (
+        {"metadata": token, "type": "kubernetes.io/service-account-token"},
+        {**secret, "metadata": {**metadata, "name": "other"}},
+        {**secret, "metadata": {"name": "gang-gang-key"}},
+    ):
+        assert try_create(controller, policed, "secrets", body) == 403, body
+
+
+def test_administrator_is_not_limited(policies: None, policed: Policed) -> None:
+    root = policed.open_tenant("root", allow("*", "*", "*"))
+    wait_until(lambda: try_create(root, policed, "configmaps", {"metadata": {"name": "a"}}) == 201)
