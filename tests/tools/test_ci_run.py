@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ SUMMARY = "====== 12 passed, 1 skipped in 3.21s ======"
 FAKE_MAKE = """\
 #!/bin/sh
 if [ -e "answers/$1" ]; then cat "answers/$1"; fi
+if [ -e "answers/$1.stays" ]; then sleep 300 & echo $! >"answers/$1.stays"; fi
 if [ -e "answers/$1.fails" ]; then exit 2; fi
 """
 FAKE_PYTHON = '#!/bin/sh\nexec ./make "$2${4:+-$5}"\n'
@@ -43,18 +45,18 @@ def answer(checkout: Path, target: str, text: str, *, fails: bool = False) -> No
         (checkout / "answers" / f"{target}.fails").touch()
 
 
+def build_env(checkout: Path, **env: str) -> dict[str, str]:
+    inherited = {key: value for key, value in os.environ.items() if key != "CI"}
+    path = f"{checkout}:{os.environ['PATH']}"
+    return {**inherited, "PATH": path, "DIFFTEST_DIR": "difftest", **env}
+
+
 def run(checkout: Path, **env: str) -> tuple[int, list[str]]:
     """Run it; give the exit code and the lines after the suites'."""
-    inherited = {key: value for key, value in os.environ.items() if key != "CI"}
     done = subprocess.run(
         [".ci/run"],
         cwd=checkout,
-        env={
-            **inherited,
-            "PATH": f"{checkout}:{os.environ['PATH']}",
-            "DIFFTEST_DIR": "difftest",
-            **env,
-        },
+        env=build_env(checkout, **env),
         capture_output=True,
         text=True,
         check=False,
@@ -122,6 +124,22 @@ def test_ci_run_without_recordings_fails_in_ci_unless_told(
 
     assert exit_code == code
     assert f"difftest           skipped  {detail}" in lines
+
+
+@pytest.mark.timeout(60)
+def test_ci_run_does_not_wait_for_a_process_that_a_suite_left_behind(checkout: Path) -> None:
+    """A suite that ran out of time may leave processes that hold its output open."""
+    left_behind = checkout / "answers" / "test-kube.stays"
+    left_behind.touch()
+    try:
+        # Into a file: a pipe of ours would be held open, too.
+        with (checkout / "output").open("w") as output:
+            command = [str(checkout / ".ci" / "run")]
+            code = subprocess.run(command, env=build_env(checkout), stdout=output, check=False)
+        assert code.returncode == 0
+        assert (checkout / "output").read_text().endswith(f"{SUMMARY}\n")
+    finally:
+        os.kill(int(left_behind.read_text()), signal.SIGKILL)
 
 
 def test_ci_run_without_a_summary_of_the_tests_says_so(checkout: Path) -> None:
