@@ -132,14 +132,11 @@ def test_ci_run_does_not_wait_for_a_process_that_a_suite_left_behind(checkout: P
     left_behind = checkout / "answers" / "test-kube.stays"
     left_behind.touch()
     try:
-        # Into a file: a pipe of ours would be held open, too.
-        with (checkout / "output").open("w") as output:
-            command = [str(checkout / ".ci" / "run")]
-            code = subprocess.run(command, env=build_env(checkout), stdout=output, check=False)
-        assert code.returncode == 0
-        assert (checkout / "output").read_text().endswith(f"{SUMMARY}\n")
+        code, lines = run(checkout)
     finally:
         os.kill(int(left_behind.read_text()), signal.SIGKILL)
+    assert code == 0
+    assert lines[-1] == SUMMARY
 
 
 def test_ci_run_without_a_summary_of_the_tests_says_so(checkout: Path) -> None:
