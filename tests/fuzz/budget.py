@@ -1,0 +1,159 @@
+"""What a decoder may cost, and what it did cost with one input.
+
+Time is CPU time of the thread, so that other processes do not count. Memory is the peak of what
+Python allocated during the call, as tracemalloc sees it. Both have a part that does not depend on
+the input and a part for each MiB of it.
+"""
+
+import signal
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, NoReturn
+
+MIB = 1024 * 1024
+HANG_SECONDS = 20
+_TRIES = 3
+
+
+class HangError(BaseException):
+    """A call took too long; no ``except Exception`` of a decoder may catch it."""
+
+
+class SkipInputError(Exception):
+    """An input is not what the decoder is ever given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one call may cost. Generous, because machines differ: growth is what must show."""
+
+    base_seconds: float = 0.25
+    seconds_per_mib: float = 6.0
+    base_mib: float = 2.0
+    mib_per_mib: float = 60.0
+
+    def seconds(self, size: int) -> float:
+        """Return the CPU seconds for an input of ``size`` bytes."""
+        return self.base_seconds + self.seconds_per_mib * size / MIB
+
+    def mib(self, size: int) -> float:
+        """Return the MiB of memory for an input of ``size`` bytes."""
+        return self.base_mib + self.mib_per_mib * size / MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A decoder of input from outside."""
+
+    name: str
+    """Also of its folder in the corpus."""
+    run: Callable[[Any], object]
+    """The decoder; called with what ``prepare`` returns."""
+    prepare: Callable[[bytes], Any] = bytes
+    """Builds the decoder's argument from the input; not measured. May raise SkipInputError."""
+    expected: tuple[type[Exception], ...] = ()
+    """How the decoder refuses; anything else that it raises is a finding."""
+    seeds: tuple[bytes, ...]
+    max_bytes: int = MIB
+    """Longer inputs never reach it."""
+    budget: Budget = Budget()
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a call took."""
+
+    size: int
+    seconds: float
+    mib: float = 0.0
+
+
+def judge(target: Target, data: bytes, *, slack: float = 1.0, with_memory: bool = True) -> str:
+    """Return what is wrong with a target's handling of an input; "" if nothing is.
+
+    Args:
+        target: the decoder.
+        data: the input.
+        slack: how much more time than the budget is allowed, for slower, instrumented code.
+        with_memory: whether memory is measured; that takes some times as long.
+    """
+    try:
+        argument = target.prepare(data[: target.max_bytes])
+    except SkipInputError:
+        return ""
+    allowed = target.budget.seconds(len(data)) * slack
+    try:
+        for _ in range(_TRIES):
+            seconds = measure_seconds(target, argument)
+            if seconds <= allowed:
+                break
+        else:
+            return f"{seconds:.2f} s of CPU for {len(data)} bytes; the budget is {allowed:.2f} s"
+        if with_memory:
+            mib = measure_mib(target, argument)
+            if mib > target.budget.mib(len(data)):
+                limit = target.budget.mib(len(data))
+                return f"{mib:.1f} MiB for {len(data)} bytes; the budget is {limit:.1f} MiB"
+    except HangError:
+        return f"no end after {HANG_SECONDS} s"
+    except Exception as e:  # noqa: BLE001 the finding
+        return f"raised {type(e).__name__} in {_find_place(e)}"
+    return ""
+
+
+def measure_seconds(target: Target, argument: object) -> float:
+    """Return the CPU seconds of one call."""
+    with _alarm():
+        started = time.thread_time()
+        _call(target, argument)
+        return time.thread_time() - started
+
+
+def measure_mib(target: Target, argument: object) -> float:
+    """Return the peak of memory that one call allocated."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        with _alarm():
+            _call(target, argument)
+        _, peak = tracemalloc.get_traced_memory()
+        return (peak - before) / MIB
+    finally:
+        tracemalloc.stop()
+
+
+def _call(target: Target, argument: object) -> None:
+    try:
+        target.run(argument)
+    except target.expected:
+        return
+
+
+@contextmanager
+def _alarm() -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, _raise_hang)
+    signal.alarm(HANG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _raise_hang(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise HangError
+
+
+def _find_place(error: BaseException) -> str:
+    """Return the innermost line of the project that the error came through."""
+    place, trace = "?", error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_globals.get("__name__", "")
+        if not name.startswith("tests."):
+            place = f"{name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

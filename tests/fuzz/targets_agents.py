@@ -1,0 +1,213 @@
+"""What the agents in a Pod decode: objects, watch lines, settings, annotations, peers' files."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from barrier.config import ConfigError
+from barrier.config import load_config as load_barrier_config
+from barrier.injector import InjectorError, render_injector
+from framework.agent.access import Access, AccessError
+from framework.agent.clock import AgentClock
+from framework.agent.connection import Head
+from framework.agent.framework_roster import FrameworkError, build_view, decompress_framework
+from framework.agent.kubeconfig import load_kubeconfig
+from framework.agent.names import ExpectError, read_expected
+from framework.agent.sources import parse_configmap
+from framework.agent.watch import ObjectWatch
+from framework.api import constants
+from framework.api.roster import RosterError, decode_roster
+from rendezvous import membership, registry
+from rendezvous import peers as peers_module
+from rendezvous.annotations import parse_annotations
+from rendezvous.options import OptionsError, parse_options
+from rendezvous.refusal import RefusedError
+from rendezvous.settings import parse_settings
+from tests.fuzz.budget import Target
+from tests.fuzz.forms import (
+    compress,
+    compress_text,
+    read_object,
+    read_texts,
+    to_bytes,
+    to_text,
+    write_file,
+)
+from tests.fuzz.targets_controller import CONFIGMAP, FRAMEWORK, KUBECONFIG, PLAIN_ROSTER, STATUS
+
+SETTINGS = {
+    "FB_FORMATS": "pytorch,hydra",
+    "FB_ROLES": "worker=worker,ps=ps",
+    "FB_PORTS": "2222,ps=2223",
+    "FB_NNODES": "1:4",
+    "FB_TIMEOUT_SEC": "60",
+    "FB_NOTIFY_URL": "http://127.0.0.1:8080/x",
+    "FB_LISTEN": "127.0.0.1:9000",
+    "FB_REACH": "worker=2222",
+    "annotation/frameworkbarrier.io/debounce-sec": "3",
+}
+BARRIER = {
+    constants.FRAMEWORK_NAMESPACE: "default",
+    constants.FRAMEWORK_NAME: "gang",
+    constants.BARRIER_EXPECT_ENV: "ps=1,worker=4",
+    constants.BARRIER_REQUIRE_ENV: "ps=running,worker=tcp:2222",
+    constants.BARRIER_DNS_NAME_ENV: "{framework}-{role}-{index}.{framework}.{namespace}.svc",
+    constants.TASKROLE_NAME: "worker",
+    constants.TASK_INDEX: "0",
+}
+PEERS = {
+    "own": {"role": "worker", "index": 0, "rank": 0, "isMember": True},
+    "generation": 1,
+    "instanceUID": "0_x",
+    "phase": "Active",
+    "leaving": [],
+    "roles": [
+        {
+            "name": "worker",
+            "kind": "worker",
+            "completed": [],
+            "members": [
+                {"index": 0, "rank": 0, "ip": "10.0.0.1", "port": 1, "podUIDFingerprint": "a"}
+            ],
+        }
+    ],
+}
+
+
+class _Stream:
+    """Stands for the connection of a watch: one answer, in parts."""
+
+    def __init__(self, data: bytes) -> None:
+        self._parts: Iterator[bytes] = iter(
+            data[start : start + 16384] for start in range(0, len(data), 16384)
+        )
+        self.is_over = False
+
+    def start(self, _method: str, _path: str) -> Head:
+        return Head(200, {})
+
+    def read_some(self, _timeout_seconds: float) -> bytes:
+        part = next(self._parts, b"")
+        self.is_over = not part
+        return part
+
+    def close(self) -> None:
+        self.is_over = True
+
+
+def _watch(data: bytes) -> object:
+    watch = ObjectWatch(Access("127.0.0.1", 1, tls=False), AgentClock(), "/x", "gang-attempt")
+    stream = _Stream(data)
+    watch._connection = stream  # type: ignore[assignment]
+    changes = []
+    while not stream.is_over:
+        changes += watch.poll(0.0)
+    return changes
+
+
+def _view_framework(wire: dict[str, Any]) -> object:
+    plain = decompress_framework(wire)
+    return [build_view(plain, is_attempt_aware=aware) for aware in (True, False)]
+
+
+def _pack_framework(data: bytes) -> dict[str, Any]:
+    attempt = {"id": 0, "taskRoleStatusesCompressed": compress_text(data)}
+    return {**FRAMEWORK, "status": {"state": "AttemptRunning", "attemptStatus": attempt}}
+
+
+def _render(stored: bytes) -> object:
+    """Do what a sidecar and a barrier do with a roster."""
+    roster = decode_roster(stored)
+    rendered = render_injector(roster, "/mnt/x")
+    identity = membership.Identity("worker", 0)
+    view = membership.build_view(roster, identity, parse_options({}))
+    return rendered, registry.render_all(view, parse_options({}))
+
+
+def _read_settings(texts: dict[str, str]) -> object:
+    prefix = "annotation/"
+    annotations = {
+        name[len(prefix) :]: text for name, text in texts.items() if name.startswith(prefix)
+    }
+    return parse_settings(texts, {}, annotations), parse_options(texts, {}, annotations)
+
+
+def _read_barrier(texts: dict[str, str]) -> object:
+    return load_barrier_config(texts), read_expected(texts)
+
+
+def _load_kubeconfig(path: str) -> object:
+    return load_kubeconfig(path, "")
+
+
+AGENT_TARGETS = (
+    Target(
+        name="agent-configmap",
+        run=parse_configmap,
+        prepare=read_object,
+        seeds=(to_bytes(CONFIGMAP),),
+    ),
+    Target(
+        name="agent-framework",
+        run=_view_framework,
+        prepare=read_object,
+        expected=(FrameworkError,),
+        seeds=(to_bytes({**FRAMEWORK, "status": STATUS}),),
+    ),
+    Target(
+        name="agent-framework-compressed",
+        run=_view_framework,
+        prepare=_pack_framework,
+        expected=(FrameworkError,),
+        seeds=(to_bytes(STATUS["attemptStatus"]["taskRoleStatuses"]),),
+    ),
+    Target(
+        name="agent-render",
+        run=_render,
+        prepare=compress,
+        expected=(RosterError, InjectorError, RefusedError, OptionsError),
+        seeds=(PLAIN_ROSTER,),
+    ),
+    Target(
+        name="agent-watch",
+        run=_watch,
+        seeds=(to_bytes({"type": "ADDED", "object": CONFIGMAP}) + b"\n{}\n",),
+    ),
+    Target(
+        name="agent-kubeconfig",
+        run=_load_kubeconfig,
+        prepare=write_file,
+        expected=(AccessError,),
+        seeds=(to_bytes(KUBECONFIG),),
+        max_bytes=65536,
+    ),
+    Target(
+        name="barrier-settings",
+        run=_read_barrier,
+        prepare=read_texts,
+        expected=(ConfigError, ExpectError),
+        seeds=(to_bytes(BARRIER),),
+        max_bytes=131072,
+    ),
+    Target(
+        name="rendezvous-settings",
+        run=_read_settings,
+        prepare=read_texts,
+        expected=(OptionsError,),
+        seeds=(to_bytes(SETTINGS),),
+        max_bytes=131072,
+    ),
+    Target(
+        name="annotations",
+        run=parse_annotations,
+        prepare=to_text,
+        seeds=(b'a/b="c\\x41\\n\\"\\u00e4"\nx="y"\n',),
+    ),
+    Target(
+        name="peers",
+        run=peers_module._parse,
+        prepare=read_object,
+        # The agent of the same Pod wrote the file: only its cost matters.
+        expected=(KeyError, TypeError, AttributeError),
+        seeds=(to_bytes(PEERS),),
+    ),
+)

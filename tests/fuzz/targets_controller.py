@@ -1,0 +1,197 @@
+"""What the controller decodes: Frameworks, Pods, ConfigMaps, watch events, its config, its log."""
+
+import gzip
+import logging
+from typing import Any
+
+from controller.config import load_config
+from controller.core.actions import ObjectKind
+from controller.entry import owner_key
+from controller.core.snapshot import PublishedRoster
+from controller.published import read_published
+from framework.api import constants
+from framework.api.codec import decode_framework, decode_status
+from framework.api.fielderrors import FieldErrors
+from framework.api.pods import explain_waiting, extract_completion, parse_configmap, parse_pod
+from framework.api.roster import RosterError, decode_progress, decode_roster, encode_roster
+from framework.api.validation import validate_framework
+from framework.kube.config import load_kube_config
+from framework.kube.errors import build_api_error
+from framework.kube.kubeconfig import ConfigError
+from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event
+from framework.logs import JsonFormatter, TextFormatter
+from tests.fuzz.budget import Budget, Target
+from tests.fuzz.forms import (
+    compress,
+    compress_text,
+    read_configmap,
+    read_object,
+    read_pod,
+    to_bytes,
+    to_text,
+    write_file,
+)
+from tests.support.builders import (
+    build_configmap_wire,
+    build_framework_wire,
+    build_pod_wire,
+    build_role_roster,
+    build_role_status,
+    build_role_wire,
+    build_roster,
+    build_status_wire,
+)
+
+STATUS = build_status_wire(build_role_status("worker", 2))
+FRAMEWORK = build_framework_wire(build_role_wire("ps", 1), build_role_wire("worker", 2))
+ROSTER = encode_roster(build_roster(build_role_roster("worker", 3)))
+PLAIN_ROSTER = gzip.decompress(ROSTER)
+PODS = (build_pod_wire(), build_pod_wire(phase="Pending"), build_pod_wire(phase="Failed"))
+CONFIGMAP = build_configmap_wire()
+PROGRESS = {"ready": 1, "total": 3, "missing": [{"role": "ps", "index": 0, "reason": "Pending"}]}
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:6443"}}],
+    "users": [{"name": "u", "user": {"token": "t"}}],
+    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    "current-context": "x",
+}
+CONFIG = b"""
+workerNumber: 10
+podFailureSpec:
+- code: 1
+  phrase: Killed
+  type: {attributes: [Transient]}
+  podPatterns:
+  - reasonRegex: '(?msi)^evicted$'
+    containers: [{codeRange: {min: 1, max: 2}, messageRegex: 'out of .* memory'}]
+"""
+
+
+def _decode_compressed(blob: str) -> object:
+    return decode_status({**STATUS, "attemptStatus": _pack(blob)})
+
+
+def _pack(blob: str) -> dict[str, Any]:
+    attempt = dict(STATUS["attemptStatus"])
+    return {**attempt, "taskRoleStatuses": None, "taskRoleStatusesCompressed": blob}
+
+
+def _decode_framework(wire: dict[str, Any]) -> object:
+    return validate_framework(decode_framework(wire))
+
+
+def _view_pod(wire: dict[str, Any]) -> object:
+    pod = parse_pod(wire)
+    return owner_key(ObjectKind.POD, wire), extract_completion(pod), explain_waiting(pod)
+
+
+def _view_configmap(wire: dict[str, Any]) -> object:
+    view = parse_configmap(wire)
+    return owner_key(ObjectKind.CONFIGMAP, wire), read_published(PublishedRoster(), None, view)
+
+
+def _split_stream(data: bytes) -> object:
+    splitter = LineSplitter()
+    return [
+        decode_event(line)
+        for start in range(0, len(data), 4096)
+        for line in splitter.feed(data[start : start + 4096])
+    ]
+
+
+def _load_config(path: str) -> object:
+    return load_config(path, {}, strict=False)
+
+
+def _load_kubeconfig(path: str) -> object:
+    return load_kube_config(kubeconfig_path=path, address=None, env={})
+
+
+def _read_error(body: bytes) -> object:
+    return build_api_error(409, body, method="PUT", path="/x")
+
+
+def _format(text: str) -> object:
+    record = logging.LogRecord("n", logging.INFO, "", 0, text, (), None)
+    record.__dict__.update({"pod": {"spec": [text]}, "error": text, text[:40] or "k": text})
+    return TextFormatter().format(record), JsonFormatter().format(record)
+
+
+CONTROLLER_TARGETS = (
+    Target(
+        name="status",
+        run=decode_status,
+        prepare=read_object,
+        expected=(FieldErrors,),
+        seeds=(to_bytes(STATUS),),
+    ),
+    Target(
+        name="status-compressed",
+        run=_decode_compressed,
+        prepare=compress_text,
+        expected=(FieldErrors,),
+        seeds=(to_bytes(STATUS["attemptStatus"]["taskRoleStatuses"]),),
+    ),
+    Target(
+        name="framework",
+        run=_decode_framework,
+        prepare=read_object,
+        expected=(FieldErrors,),
+        seeds=(to_bytes(FRAMEWORK), to_bytes({**FRAMEWORK, "status": STATUS})),
+    ),
+    Target(
+        name="roster",
+        run=decode_roster,
+        prepare=compress,
+        expected=(RosterError,),
+        seeds=(PLAIN_ROSTER,),
+    ),
+    Target(name="roster-bytes", run=decode_roster, expected=(RosterError,), seeds=(ROSTER,)),
+    Target(
+        name="progress",
+        run=decode_progress,
+        prepare=to_text,
+        expected=(RosterError,),
+        seeds=(to_bytes(PROGRESS),),
+    ),
+    Target(
+        name="pod", run=_view_pod, prepare=read_pod, seeds=tuple(to_bytes(pod) for pod in PODS)
+    ),
+    Target(
+        name="configmap", run=_view_configmap, prepare=read_configmap, seeds=(to_bytes(CONFIGMAP),)
+    ),
+    Target(
+        name="watch-stream",
+        run=_split_stream,
+        expected=(BrokenStreamError,),
+        seeds=(to_bytes({"type": "ADDED", "object": CONFIGMAP}) + b"\n{}\n",),
+    ),
+    Target(
+        name="api-error",
+        run=_read_error,
+        seeds=(to_bytes({"kind": "Status", "reason": "Conflict", "message": "m", "details": {}}),),
+    ),
+    Target(
+        name="config",
+        run=_load_config,
+        prepare=write_file,
+        expected=(FieldErrors,),
+        seeds=(CONFIG,),
+        max_bytes=65536,
+    ),
+    Target(
+        name="kubeconfig",
+        run=_load_kubeconfig,
+        prepare=write_file,
+        expected=(ConfigError,),
+        seeds=(to_bytes(KUBECONFIG),),
+        max_bytes=65536,
+    ),
+    Target(
+        name="log-formatter",
+        run=_format,
+        prepare=to_text,
+        seeds=(b"bearer abcdefgh eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJr.c2ln token=x", b"plain text"),
+    ),
+)

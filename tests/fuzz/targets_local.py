@@ -1,0 +1,82 @@
+"""What the local cluster decodes: bodies, patches, selectors, DNS messages."""
+
+import asyncio
+
+from localcluster.apiserver.bodies.strategic import apply_strategic_patch
+from localcluster.apiserver.bodies.wire import DecodeError, Decoder
+from localcluster.apiserver.engine.selectors import parse_label_selector
+from localcluster.apiserver.front.payloads import decode_object, decode_patch, find_duplicates
+from localcluster.apiserver.model.errors import StatusError
+from localcluster.network.cluster_names import ClusterNames
+from localcluster.network.name_server import NameServer
+from tests.fuzz.budget import Budget, Target
+from tests.fuzz.forms import read_object, to_bytes, to_text
+from tests.fuzz.targets_controller import CONFIGMAP, PODS
+
+_SERVER = NameServer(ClusterNames(), [])
+QUERY = bytes.fromhex("123401000001000000000000") + b"\x04gang\x07default\x03svc\x07cluster"
+QUERY += b"\x05local\x00\x00\x01\x00\x01"
+PATCH = {"spec": {"containers": [{"name": "main", "$patch": "delete"}]}, "metadata": None}
+ENVELOPE = bytes.fromhex("6b3873000a090a02763112035065641a00")
+
+
+def _decode_json(body: bytes) -> object:
+    find_duplicates(body, "application/json")
+    return Decoder().decode("Pod", decode_object(body, "application/json", "Pod"))
+
+
+def _decode_yaml(body: bytes) -> object:
+    return decode_object(body, "application/yaml", "Pod")
+
+
+def _decode_protobuf(body: bytes) -> object:
+    return decode_object(body, "application/vnd.kubernetes.protobuf", "DeleteOptions")
+
+
+def _patch(body: bytes) -> object:
+    patch, _ = decode_patch(body, "application/strategic-merge-patch+json")
+    return apply_strategic_patch("Pod", PODS[0], patch)
+
+
+def _select(text: str) -> object:
+    return parse_label_selector(text)
+
+
+def _ask(raw: bytes) -> object:
+    return asyncio.run(_SERVER.answer(raw, is_datagram=True))
+
+
+LOCAL_TARGETS = (
+    Target(
+        name="body-json",
+        run=_decode_json,
+        expected=(StatusError, DecodeError),
+        seeds=tuple(to_bytes(body) for body in (*PODS, CONFIGMAP)),
+    ),
+    Target(
+        name="body-yaml",
+        run=_decode_yaml,
+        expected=(StatusError,),
+        seeds=(b"a: &a [1, *b]\nb: {c: d}\n", to_bytes(PODS[0])),
+        max_bytes=262144,
+        budget=Budget(base_seconds=0.5, seconds_per_mib=60.0, mib_per_mib=400.0),
+    ),
+    Target(
+        name="body-protobuf", run=_decode_protobuf, expected=(StatusError,), seeds=(ENVELOPE,)
+    ),
+    Target(
+        name="body-patch",
+        run=_patch,
+        expected=(StatusError,),
+        seeds=(to_bytes(PATCH), to_bytes(PODS[0])),
+    ),
+    Target(
+        name="selector",
+        run=_select,
+        prepare=to_text,
+        expected=(StatusError,),
+        seeds=(b"a=b,c!=d,e in (f,g),!h,i notin (j)",),
+        max_bytes=65536,
+    ),
+    Target(name="dns-query", run=_ask, seeds=(QUERY,), max_bytes=65535),
+)

@@ -1,0 +1,66 @@
+"""What the command line decodes: YAML and manifests."""
+
+from cli.authoring.rules import Surroundings, lint
+from cli.exitcodes import CliError
+from cli.manifests import load_manifests, read_objects
+from framework.strictyaml import YamlError, load_documents
+from tests.fuzz.budget import Budget, Target
+from tests.fuzz.forms import to_bytes, to_text, write_file
+from tests.fuzz.targets_controller import FRAMEWORK
+
+YAML = b"""# comment
+a: &anchor {b: [1, 0x1f, 0o17, 1.5, .inf, yes, ~], "c": 'd'}
+<<: *anchor
+text: |
+  line
+list:
+- *anchor
+---
+second: >-
+  folded
+"""
+# PyYAML's own parser, in Python, is what takes the time.
+_YAML = Budget(base_seconds=0.5, seconds_per_mib=150.0, base_mib=4.0, mib_per_mib=400.0)
+
+
+def _load_yaml(text: str) -> object:
+    return load_documents(text, "file.yaml")
+
+
+def _load_manifests(path: str) -> object:
+    return load_manifests([path], namespace=None, default_namespace="default", is_local=True)
+
+
+def _lint(path: str) -> object:
+    return [lint(document, Surroundings()) for _, document in read_objects([path])]
+
+
+USER_TARGETS = (
+    Target(
+        name="yaml",
+        run=_load_yaml,
+        prepare=to_text,
+        expected=(YamlError,),
+        seeds=(YAML,),
+        max_bytes=262144,
+        budget=_YAML,
+    ),
+    Target(
+        name="manifests",
+        run=_load_manifests,
+        prepare=write_file,
+        expected=(CliError,),
+        seeds=(to_bytes(FRAMEWORK), YAML),
+        max_bytes=262144,
+        budget=_YAML,
+    ),
+    Target(
+        name="lint",
+        run=_lint,
+        prepare=write_file,
+        expected=(CliError,),
+        seeds=(to_bytes(FRAMEWORK),),
+        max_bytes=262144,
+        budget=_YAML,
+    ),
+)
