@@ -83,6 +83,17 @@ test-hostile: $(STAMP) ## ten times as many hostile names, addresses and values 
 		$(PYTEST) -n $(JOBS) --maxprocesses 4 --dist worksteal tests/rendezvous/test_hostile.py \
 		tests/rendezvous/test_discover_hosts.py $(ARGS)
 
+# Seconds of all targets together. Atheris guides by coverage; where it cannot be installed, a seeded
+# mutator takes its place.
+SECONDS ?= 600
+ATHERIS := $(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/pip install --quiet --no-deps \
+	--require-hashes --only-binary :all: -r requirements/fuzz.txt
+
+.PHONY: fuzz
+fuzz: $(STAMP) ## decoders of outside input within time and memory, for SECONDS=600 (ARGS=roster)
+	@$(ATHERIS) || echo "atheris cannot be installed here: fuzzing goes on without coverage"
+	@$(TIMED) $(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
+
 # Lives of a cluster with faults; `SEEDS=17-17` lives through one again.
 SEEDS ?= 300
 
@@ -133,6 +144,7 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-u
 lock: $(STAMP) ## pin requirements anew (ARGS=--upgrade for the newest)
 	@$(TIMED) sh -eu -c '$(COMPILE) $(ARGS) --extra local -o requirements/runtime.txt pyproject.toml && \
 		$(COMPILE) $(ARGS) -o requirements/dev.txt requirements/dev.in && \
+		$(COMPILE) $(ARGS) -o requirements/fuzz.txt requirements/fuzz.in && \
 		for image in barrier rendezvous controller; do \
 			$(COMPILE) $(ARGS) -o images/$$image/requirements.txt images/$$image/requirements.in; \
 		done'

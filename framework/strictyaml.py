@@ -14,6 +14,9 @@ import yaml
 
 _MAX_DEPTH = 100
 _MAX_NODES = 500_000
+_FEW_NODES = 10_000
+_MAX_NODES_PER_CHARACTER = 20
+"""Aliases may repeat parts of a text, but not make much out of little."""
 
 
 class YamlError(ValueError):
@@ -28,8 +31,27 @@ class Document:
     value: Any
 
 
-class _Loader(yaml.SafeLoader):
-    """SafeLoader with Go's idea of a scalar; filled below."""
+class ShallowLoader(yaml.SafeLoader):
+    """SafeLoader that refuses deep nesting while it scans: PyYAML's time grows with the depth."""
+
+    def fetch_flow_collection_start(self, TokenClass: type) -> None:  # noqa: N803 PyYAML's
+        """Begin a ``[`` or ``{``."""
+        self._check_depth(self.flow_level + len(self.indents))
+        super().fetch_flow_collection_start(TokenClass)
+
+    def add_indent(self, column: int) -> bool:
+        """Begin a block."""
+        self._check_depth(self.flow_level + len(self.indents))
+        return bool(super().add_indent(column))
+
+    def _check_depth(self, depth: int) -> None:
+        if depth > _MAX_DEPTH:
+            problem = f"nested deeper than {_MAX_DEPTH} levels"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.get_mark())
+
+
+class _Loader(ShallowLoader):
+    """A loader with Go's idea of a scalar; filled below."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 signature of PyYAML
         _check_keys(node)
@@ -104,7 +126,7 @@ def load_documents(text: str, source: str) -> list[Document]:
         loader = _Loader(text)
         try:
             while (node := loader.get_node() if loader.check_node() else None) is not None:
-                _check_size(node)
+                check_size(node, len(text))
                 value = loader.construct_document(node)
                 if value is not None:
                     documents.append(Document(node.start_mark.line + 1, value))
@@ -119,15 +141,24 @@ def load_documents(text: str, source: str) -> list[Document]:
     return documents
 
 
-def _check_size(root: yaml.Node) -> None:
-    """Refuse what would exhaust us: absurd nesting, an alias inside itself, aliases of aliases."""
-    budget = _MAX_NODES
+def check_size(root: yaml.Node, length: int) -> None:
+    """Refuse what would exhaust us: an alias inside itself, aliases of aliases.
+
+    Args:
+        root: a document of the text, before its values are built.
+        length: of the text.
+
+    Raises:
+        MarkedYAMLError: the document is too deep, or with its aliases replaced too large.
+    """
+    limit = min(_MAX_NODES, _FEW_NODES + _MAX_NODES_PER_CHARACTER * length)
+    budget = limit
     waiting: list[tuple[yaml.Node, int]] = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
         budget -= 1
         if depth > _MAX_DEPTH or budget < 0:
-            problem = f"nested deeper than {_MAX_DEPTH} levels, or larger than {_MAX_NODES} values"
+            problem = f"nested deeper than {_MAX_DEPTH} levels, or larger than {limit} values"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         if isinstance(node, yaml.MappingNode):
             waiting.extend((value, depth + 1) for _, value in node.value)

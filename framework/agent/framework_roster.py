@@ -38,6 +38,9 @@ _REASONS = {
     "AttemptCompleted": "its last attempt ended, a retry may follow",
 }
 
+# Far more than a controller runs: a small hostile object must not cost every agent seconds.
+_MAX_TASKS = 10 * MAX_TASK_NUMBER
+
 
 class FrameworkError(ValueError):
     """The object is no Framework this code can read."""
@@ -90,6 +93,8 @@ def build_view(framework: Dict[str, Any], *, is_attempt_aware: bool) -> Framewor
         attempt = status.get("attemptStatus") or {}
         statuses = {role["name"]: role for role in attempt.get("taskRoleStatuses") or ()}
         specs = {role["name"]: role for role in framework["spec"].get("taskRoles") or ()}
+        if sum(_count_tasks(spec) for spec in specs.values()) > _MAX_TASKS:
+            raise ValueError(f"more than {_MAX_TASKS} Tasks")
         missing: List[Missing] = []
         roles = [
             _build_role(specs[name], statuses.get(name), missing, is_attempt_aware=is_attempt_aware)

@@ -12,6 +12,8 @@ from typing import Any, Dict
 
 from framework.agent.access import Access, AccessError, parse_address
 
+_MAX_DEPTH = 100
+
 
 def load_kubeconfig(path: str, address: str) -> Access:
     """Load the current context; ``address``, if not empty, overrides its server.
@@ -60,6 +62,8 @@ def _parse(path: str) -> Dict[str, Any]:
         parsed = json.loads(text)  # JSON is YAML, and needs no library
     except ValueError:
         parsed = _parse_yaml(path, text)
+    except RecursionError as e:
+        raise AccessError(f"the kubeconfig {path} is nested too deeply") from e
     if not isinstance(parsed, dict):
         raise AccessError(f"the kubeconfig {path} is no mapping")
     return parsed
@@ -73,9 +77,23 @@ def _parse_yaml(path: str, text: str) -> Any:
             f"reading the kubeconfig {path} needs PyYAML, which is not installed here; write it "
             "as JSON (kubectl config view --raw -o json)"
         ) from e
+
+    class Loader(yaml.SafeLoader):
+        """Refuses what makes much out of little, and what PyYAML takes very long for."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("it has an alias; write the value out")
+            return super().compose_node(parent, index)
+
+        def fetch_flow_collection_start(self, TokenClass: Any) -> None:  # noqa: N803  (PyYAML's)
+            if self.flow_level > _MAX_DEPTH:
+                raise yaml.YAMLError("it is nested too deeply")
+            super().fetch_flow_collection_start(TokenClass)
+
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as e:
+        return yaml.load(text, Loader)  # noqa: S506  (built on the safe loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as e:
         raise AccessError(f"the kubeconfig {path} is no YAML: {e}") from e
 
 

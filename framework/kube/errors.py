@@ -229,7 +229,7 @@ def _select_class(status: int, reason: str) -> type[ApiError]:
 def _decode_status(raw: bytes) -> Object | None:
     try:
         body = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return body if isinstance(body, dict) else None
 

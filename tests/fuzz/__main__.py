@@ -69,18 +69,30 @@ def main() -> int:
 def _fuzz_all(
     names: Sequence[str], seconds: float, options: argparse.Namespace, directory: Path
 ) -> Iterator[str]:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1])
+    )
     with ThreadPoolExecutor(options.jobs) as pool:
         runs = pool.map(lambda name: _fuzz(name, seconds, options.seed, directory / name), names)
         for run in runs:
             faults = list(_judge_again(run))
-            print(f"{run.target:<28} {run.executions:>8} inputs, {len(faults)} findings", flush=True)
+            print(
+                f"{run.target:<28} {run.executions:>8} inputs, {len(faults)} findings", flush=True
+            )
             yield from faults
 
 
 def _fuzz(name: str, seconds: float, seed: int, out: Path) -> Run:
     out.mkdir()
-    command = [sys.executable, "-m", "tests.fuzz.worker", name, f"{seconds:.0f}", str(out), str(seed)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz.worker",
+        name,
+        f"{seconds:.0f}",
+        str(out),
+        str(seed),
+    ]
     death = ""
     try:
         done = subprocess.run(

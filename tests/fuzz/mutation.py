@@ -1,9 +1,13 @@
 """Makes new inputs from known ones. Seeded: equal seeds give equal inputs.
 
-``pump`` is what finds costs that grow faster than the input: it repeats a part many times.
+``pump`` and ``grow`` find costs that grow faster than the input: they repeat a part of it many
+times, the one in any text, the other in a JSON value.
 """
 
+import json
 import random
+from collections.abc import Iterator
+from typing import Any
 
 _TOKENS = tuple(
     token.encode()
@@ -25,8 +29,11 @@ def mutate(data: bytes, others: list[bytes], rng: random.Random, max_bytes: int)
     for _ in range(rng.choice((1, 1, 2, 4, 8))):
         _change(changed, others, rng)
     result = bytes(changed)
-    if rng.random() < 0.1:
+    kind = rng.random()
+    if kind < 0.05:
         result = pump(result, rng)
+    elif kind < 0.08:
+        result = grow(data, rng, min(max_bytes, rng.choice(_PUMPED_BYTES)))
     return result[:max_bytes]
 
 
@@ -38,6 +45,35 @@ def pump(data: bytes, rng: random.Random) -> bytes:
     end = min(len(data), start + rng.choice((1, 2, 4, 8, 16, 64, 256)))
     times = rng.choice(_PUMPED_BYTES) // (end - start)
     return data[:start] + data[start:end] * times + data[end:]
+
+
+def grow(data: bytes, rng: random.Random, size: int) -> bytes:
+    """Give one list or object of a JSON text many more members, about ``size`` bytes of them."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return pump(data, rng)
+    containers = [found for found in _walk(value) if found]
+    if not containers or len(data) >= size:
+        return data
+    chosen = rng.choice(containers)
+    times = size // max(1, len(json.dumps(chosen)))
+    if isinstance(chosen, list):
+        chosen *= min(times, size)
+    else:
+        members = list(chosen.items())
+        chosen |= {f"{key}{n}": item for n in range(times) for key, item in members}
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _walk(value: Any) -> Iterator[Any]:
+    """Yield every list and object of a value."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict | list):
+            yield found
+            waiting += found.values() if isinstance(found, dict) else found
 
 
 def _change(data: bytearray, others: list[bytes], rng: random.Random) -> None:

@@ -201,6 +201,8 @@ AGENT_TARGETS = (
         run=parse_annotations,
         prepare=to_text,
         seeds=(b'a/b="c\\x41\\n\\"\\u00e4"\nx="y"\n',),
+        # What all annotations of an object may have.
+        max_bytes=262144,
     ),
     Target(
         name="peers",

@@ -6,10 +6,9 @@ from typing import Any
 
 from controller.config import load_config
 from controller.core.actions import ObjectKind
-from controller.entry import owner_key
 from controller.core.snapshot import PublishedRoster
+from controller.entry import owner_key
 from controller.published import read_published
-from framework.api import constants
 from framework.api.codec import decode_framework, decode_status
 from framework.api.fielderrors import FieldErrors
 from framework.api.pods import explain_waiting, extract_completion, parse_configmap, parse_pod
@@ -20,7 +19,7 @@ from framework.kube.errors import build_api_error
 from framework.kube.kubeconfig import ConfigError
 from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event
 from framework.logs import JsonFormatter, TextFormatter
-from tests.fuzz.budget import Budget, Target
+from tests.fuzz.budget import Target
 from tests.fuzz.forms import (
     compress,
     compress_text,
@@ -155,9 +154,7 @@ CONTROLLER_TARGETS = (
         expected=(RosterError,),
         seeds=(to_bytes(PROGRESS),),
     ),
-    Target(
-        name="pod", run=_view_pod, prepare=read_pod, seeds=tuple(to_bytes(pod) for pod in PODS)
-    ),
+    Target(name="pod", run=_view_pod, prepare=read_pod, seeds=tuple(to_bytes(pod) for pod in PODS)),
     Target(
         name="configmap", run=_view_configmap, prepare=read_configmap, seeds=(to_bytes(CONFIGMAP),)
     ),

@@ -10,7 +10,7 @@ from localcluster.apiserver.model.errors import StatusError
 from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.name_server import NameServer
 from tests.fuzz.budget import Budget, Target
-from tests.fuzz.forms import read_object, to_bytes, to_text
+from tests.fuzz.forms import to_bytes, to_text
 from tests.fuzz.targets_controller import CONFIGMAP, PODS
 
 _SERVER = NameServer(ClusterNames(), [])
@@ -59,11 +59,9 @@ LOCAL_TARGETS = (
         expected=(StatusError,),
         seeds=(b"a: &a [1, *b]\nb: {c: d}\n", to_bytes(PODS[0])),
         max_bytes=262144,
-        budget=Budget(base_seconds=0.5, seconds_per_mib=60.0, mib_per_mib=400.0),
+        budget=Budget(base_seconds=0.5, seconds_per_mib=60.0, base_mib=16.0, mib_per_mib=400.0),
     ),
-    Target(
-        name="body-protobuf", run=_decode_protobuf, expected=(StatusError,), seeds=(ENVELOPE,)
-    ),
+    Target(name="body-protobuf", run=_decode_protobuf, expected=(StatusError,), seeds=(ENVELOPE,)),
     Target(
         name="body-patch",
         run=_patch,

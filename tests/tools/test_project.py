@@ -47,7 +47,7 @@ def test_zipapp_files_are_importable_in_old_python(version: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["runtime.txt", "dev.txt"])
+@pytest.mark.parametrize("name", ["runtime.txt", "dev.txt", "fuzz.txt"])
 def test_lock_file_pins_by_hash_and_names_no_index(name: str) -> None:
     text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
     assert "://" not in text
