@@ -7,6 +7,7 @@ into it.
 
 import socket
 
+from framework.agent.addresses import is_pod_address
 from framework.api.naming import is_role_name
 from framework.api.roster import Roster
 
@@ -32,8 +33,10 @@ def find_fault(roster: Roster) -> str:
         for member in role.members:
             if not member.addresses or not is_address(member.addresses[0]):
                 return f"{role.name}/{member.index} has {member.addresses!r}, no IP address"
+            if not all(map(is_pod_address, member.addresses)):
+                return f"{role.name}/{member.index} has {member.addresses!r}, which no Pod has"
         for task in role.completed:
-            if task.address and not is_address(task.address):
+            if task.address and not is_pod_address(task.address):
                 return (
                     f"the address of {role.name}/{task.index}, {task.address!r}, is no IP address"
                 )

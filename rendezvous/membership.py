@@ -9,6 +9,7 @@ Everything in a view has been checked, so renderers quote but do not doubt.
 import re
 from typing import Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
+from framework.agent.addresses import is_pod_address
 from framework.api import constants
 from framework.api.naming import (
     build_pod_name,
@@ -297,6 +298,10 @@ def _check_roster(roster: Roster) -> None:
             raise MembershipError(f"{leaving!r:.160} is no leaving Task")
 
 
+def _is_good(address: str) -> bool:
+    return bool(find_family(address)) and is_pod_address(address)
+
+
 def _check_role(role: RoleRoster) -> None:
     if not is_role_name(role.name):
         raise MembershipError(f"{role.name!r:.80} is no name of a task role")
@@ -305,15 +310,15 @@ def _check_role(role: RoleRoster) -> None:
         if member.index <= previous:
             raise MembershipError(f"the indexes of {role.name} are not in order")
         previous = member.index
-        if not member.addresses or not all(map(find_family, member.addresses)):
+        if not member.addresses or not all(map(_is_good, member.addresses)):
             raise MembershipError(
-                f"{role.name}/{member.index} has {member.addresses!r:.80}, no IP address"
+                f"{role.name}/{member.index} has {member.addresses!r:.80}, no address of a Pod"
             )
         if member.fingerprint and not _FINGERPRINT.match(member.fingerprint):
             raise MembershipError(
                 f"{role.name}/{member.index} has {member.fingerprint!r:.80}, no fingerprint"
             )
     for task in role.completed:
-        is_address = not task.address or find_family(task.address)
+        is_address = not task.address or _is_good(task.address)
         if not is_address or task.state not in {STATE_SUCCEEDED, STATE_FAILED}:
             raise MembershipError(f"{role.name}/{task.index} has {task!r:.120}, no completed Task")

@@ -83,7 +83,9 @@ def open_sources(
         return Sources(None, None, None, names)
     configmaps = None
     if gang.configmap:
-        configmaps = ConfigMapSource(access, clock, gang.namespace, gang.configmap)
+        configmaps = ConfigMapSource(
+            access, clock, gang.namespace, gang.configmap, gang.configmap_uid, gang.framework
+        )
     frameworks = FrameworkSource(
         access, clock, gang.namespace, gang.framework, is_attempt_aware=is_attempt_aware
     )

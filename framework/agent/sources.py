@@ -42,18 +42,28 @@ class AttemptConfigMap(NamedTuple):
     problem: str
 
 
-def parse_configmap(body: Dict[str, Any]) -> AttemptConfigMap:
-    """Read the attempt's ConfigMap; broken annotations count as absent, a broken roster is told."""
+def parse_configmap(
+    body: Dict[str, Any], own_uid: str = "", framework: str = ""
+) -> AttemptConfigMap:
+    """Read the attempt's ConfigMap; broken annotations count as absent, a broken roster is told.
+
+    Where ``own_uid`` and ``framework`` are known, one with another UID is not decoded, and a roster
+    in one that another object controls counts as unreadable.
+    """
     metadata = _read_object(body, "metadata")
     annotations = _read_object(metadata, "annotations")
     roster, progress, problem = None, None, ""
+    is_own = own_uid in {"", metadata.get("uid")}
     stored = _read_object(body, "binaryData").get(constants.ROSTER_KEY)
-    if stored is not None:
+    owner = _find_controller(metadata.get("ownerReferences"))
+    if framework and owner not in {"", f"{constants.FRAMEWORK_KIND}/{framework}"}:
+        problem = f"{owner:.160} controls its ConfigMap, not the Framework {framework}"
+    elif is_own and stored is not None:
         try:
             roster = decode_stored_roster(stored)
         except RosterError as e:
             problem = str(e)
-    if constants.PROGRESS_ANNOTATION in annotations:
+    if is_own and constants.PROGRESS_ANNOTATION in annotations:
         try:
             progress = decode_progress(str(annotations[constants.PROGRESS_ANNOTATION]))
         except RosterError:
@@ -68,6 +78,13 @@ def parse_configmap(body: Dict[str, Any]) -> AttemptConfigMap:
     )
 
 
+def _find_controller(references: Any) -> str:
+    for reference in references if isinstance(references, list) else ():
+        if isinstance(reference, dict) and reference.get("controller"):
+            return f"{reference.get('kind')}/{reference.get('name')}"
+    return ""
+
+
 def _read_object(parent: Dict[str, Any], key: str) -> Dict[str, Any]:
     value = parent.get(key)
     return value if isinstance(value, dict) else {}
@@ -76,11 +93,20 @@ def _read_object(parent: Dict[str, Any], key: str) -> Dict[str, Any]:
 class ConfigMapSource:
     """The attempt's ConfigMap, watched by name."""
 
-    def __init__(self, access: Access, clock: AgentClock, namespace: str, name: str) -> None:
-        """Watch the ConfigMap ``name``."""
+    def __init__(
+        self,
+        access: Access,
+        clock: AgentClock,
+        namespace: str,
+        name: str,
+        uid: str = "",
+        framework: str = "",
+    ) -> None:
+        """Watch the ConfigMap ``name``; ``uid`` and ``framework`` are as for the parser."""
         path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._watch = ObjectWatch(access, clock, path, name)
         self._clock = clock
+        self._expected = (uid, framework)
         self._version = 0
         self.configmap: Optional[AttemptConfigMap] = None
         self.state = SourceState(Health.STARTING, clock.monotonic(), "")
@@ -91,7 +117,7 @@ class ConfigMapSource:
             if change.body is None:
                 self.configmap, self._version = None, 0
             elif not self._is_older(change.body):
-                self.configmap = parse_configmap(change.body)
+                self.configmap = parse_configmap(change.body, *self._expected)
         self.state = advance(
             self.state, self._watch.health, self._watch.message, self._clock.monotonic()
         )

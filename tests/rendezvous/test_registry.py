@@ -233,7 +233,8 @@ def test_file_of_the_zipapp_is_python_3_7_and_imports_the_standard_library_only(
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         for name in names:
-            is_beside = name == "peers" and path.stem.startswith("peers_")  # in the site folder
+            # In the site folder.
+            is_beside = f"{name}.py" in SITE_MODULES and path.stem.startswith("peers_")
             assert (
                 is_beside
                 or name.startswith(ZIPAPP_ROOMS)

@@ -1,0 +1,117 @@
+"""What agents check of a roster before they use it, and what they leave undecoded."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from barrier.addresses import find_fault
+from framework.agent.addresses import is_pod_address
+from framework.agent.sources import parse_configmap
+from framework.api import constants
+from framework.api.roster import Roster, encode_roster
+from rendezvous.membership import build_view
+from rendezvous.refusal import MembershipError
+from rendezvous.selection import PUBLISHED, Shown, Sight, Wait, is_news, select_sight
+from tests.rendezvous.gangs import INSTANCE, build_gang, build_options, see
+
+UID = INSTANCE.partition("_")[2]
+
+
+def build_configmap(content: bytes, **metadata: Any) -> dict[str, Any]:
+    stored = base64.b64encode(content).decode()
+    return {
+        "metadata": {"uid": UID, **metadata},
+        "binaryData": {constants.ROSTER_KEY: stored},
+    }
+
+
+def own(kind: str = "Framework", name: str = "gang") -> dict[str, Any]:
+    return {"ownerReferences": [{"kind": "Node", "name": "x"}, build_owner(kind, name)]}
+
+
+def build_owner(kind: str, name: str) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "controller": True}
+
+
+def replace_address(address: str) -> Roster:
+    (role,) = build_gang(2).roles
+    first, second = role.members
+    members = (first, second._replace(addresses=(address,)))
+    return build_gang(2)._replace(roles=(role._replace(members=members),))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "0.0.0.0",
+        "169.254.169.254",
+        "224.0.0.1",
+        "255.255.255.255",
+        "::",
+        "ff02::1",
+        "fe80::1",
+        "::ffff:169.254.169.254",
+        "::ffff:0.0.0.0",
+        "10.0.0.1%eth0",
+        "010.0.0.1",
+        "example.com",
+        "",
+    ],
+)
+def test_address_that_no_pod_has_is_not_written(address: str) -> None:
+    assert not is_pod_address(address)
+    gang = replace_address(address)
+    assert "worker/1" in find_fault(gang)
+    with pytest.raises(MembershipError, match="worker/1"):
+        build_view(gang, see(build_gang(2)).identity, build_options())
+
+
+@pytest.mark.parametrize(
+    "address", ["10.0.0.1", "127.0.9.1", "223.255.255.255", "2001:db8::1", "fd00::1", "::1",
+                "::ffff:10.0.0.1"]
+)  # fmt: skip
+def test_address_of_a_pod_is_written(address: str) -> None:
+    assert is_pod_address(address)
+    assert find_fault(replace_address(address)) == ""
+
+
+def test_configmap_of_another_attempt_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it costs to decode."""
+    decoded = []
+
+    def decode(stored: Any) -> Roster:
+        decoded.append(stored)
+        return build_gang(2)
+
+    monkeypatch.setattr("framework.agent.sources.decode_stored_roster", decode)
+    body = build_configmap(b"bomb")
+    assert parse_configmap(body, "another-uid", "gang").roster is None
+    assert decoded == []
+    assert parse_configmap(body, UID, "gang").roster == build_gang(2)
+    assert len(decoded) == 1
+
+
+def test_roster_in_a_configmap_of_another_controller_is_not_believed() -> None:
+    content = encode_roster(build_gang(2))
+    for metadata in (own("ReplicaSet"), own(name="other")):
+        parsed = parse_configmap(build_configmap(content, **metadata), UID, "gang")
+        assert parsed.roster is None
+        assert "controls its ConfigMap, not the Framework gang" in parsed.problem
+    for metadata in (own(), {}, {"ownerReferences": "x"}, {"ownerReferences": [1]}):
+        assert parse_configmap(build_configmap(content, **metadata), UID, "gang").roster
+
+
+def test_roster_of_another_attempt_or_uid_is_not_shown() -> None:
+    identity = see(build_gang(2)).identity._replace(instance_uid=INSTANCE)
+    other = build_gang(2)._replace(instance_uid="0_another")
+    for gang, uid in ((other, UID), (build_gang(2), "another-uid")):
+        configmap = parse_configmap(build_configmap(encode_roster(gang)))
+        assert isinstance(select_sight(configmap, None, identity, uid), Wait)
+
+
+def test_generation_never_goes_back() -> None:
+    shown = Shown(build_gang(2)._replace(generation=7), PUBLISHED, 7)
+    for generation, is_newer in ((6, False), (7, False), (8, True)):
+        gang = build_gang(3)._replace(generation=generation)
+        assert is_news(Sight(gang, PUBLISHED), shown) is is_newer
