@@ -30,6 +30,7 @@ _FILES = (
     "framework/api/constants.py",
     "framework/api/images.py",
     "framework/api/naming.py",
+    "framework/api/packed.py",
     "framework/api/roster.py",
     "framework/api/text.py",
 )

@@ -17,8 +17,8 @@ from tests.support.oldpython import find_old_python
 
 TOO_NEW = {"Protocol", "Literal", "Final", "TypedDict", "TypeAlias", "Self"}
 ALLOWED = ("framework.agent.", "framework.api.constants", "framework.api.images",
-           "framework.api.naming", "framework.api.roster", "framework.api.text",
-           "framework.version")  # fmt: skip
+           "framework.api.naming", "framework.api.packed", "framework.api.roster",
+           "framework.api.text", "framework.version")  # fmt: skip
 MAX_BYTES = 200_000
 
 

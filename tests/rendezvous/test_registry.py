@@ -13,6 +13,7 @@ import pytest
 
 from framework.api.roster import encode_roster
 from rendezvous import plugins
+from rendezvous.install import SITE_MODULES
 from rendezvous.membership import View
 from rendezvous.options import Options
 from rendezvous.plugins import guard, load_plugins
