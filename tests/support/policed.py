@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 from framework.api import constants
 from framework.kube.resources import Object
 from tests.support.controlplane import Access
 from tests.support.frameworkcrd import ROOT
 from tests.support.jsonhttp import JsonHttp
+from tests.support.prerequisites import skip_test
 from tests.support.rights import apply_kustomization, run_kubectl, write_overlay
 
 ADMISSION = ROOT / "deploy" / "admission"
@@ -135,7 +134,7 @@ def wait_until(is_true: Callable[[], bool]) -> None:
 def apply_policies(access: Access, *folders: Path) -> Iterator[None]:
     """Have the policies of these folders in the whole cluster."""
     if access.kubectl is None:
-        pytest.skip("needs kubectl: let make test-kube start the control plane")
+        skip_test("needs kubectl: let make test-kube start the control plane")
     for folder in folders:
         apply_kustomization(access, folder)
     try:
