@@ -47,9 +47,12 @@ def test_zipapp_files_are_importable_in_old_python(version: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["runtime.txt", "dev.txt", "fuzz.txt"])
-def test_lock_file_pins_by_hash_and_names_no_index(name: str) -> None:
-    text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
+LOCK_FILES = [*ROOT.glob("requirements/*.txt"), *ROOT.glob("images/*/requirements.txt")]
+
+
+@pytest.mark.parametrize("path", LOCK_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lock_file_pins_by_hash_and_names_no_index(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
     assert "://" not in text
     assert "index-url" not in text
     pinned = [line for line in text.splitlines() if "==" in line]
