@@ -19,18 +19,22 @@ from framework.api.constants import MAX_TASKS
 
 _MAX_NUMBER_LENGTH = 20
 _CHUNK_BYTES = 256 * 1024
+_ALWAYS_READ_BYTES = 128 * 1024
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 
 class Bounds(NamedTuple):
     """Limits of one document: bytes as stored, bytes of its JSON, and values in it.
 
-    Each comma and each opening bracket counts as a value, also within a string.
+    Each comma and each opening bracket counts as a value, also within a string. ``expansion``: bytes
+    of JSON for each stored byte, so that a small text cannot cost as much as a large one; up to
+    128 KiB of JSON are read whatever the expansion is.
     """
 
     stored_bytes: int
     json_bytes: int
     values: int
+    expansion: int = 1000
 
 
 # Of taskRoleStatusesCompressed. The server stores objects of at most 1.5 MiB. A Task of
@@ -66,7 +70,8 @@ def unpack(blob: bytes, bounds: Bounds) -> Any:
     """
     if len(blob) > bounds.stored_bytes:
         raise PackedError(f"longer than {bounds.stored_bytes} bytes as stored")
-    return parse_json(_gunzip(blob, bounds.json_bytes), bounds)
+    limit = min(bounds.json_bytes, max(_ALWAYS_READ_BYTES, bounds.expansion * len(blob)))
+    return parse_json(_gunzip(blob, limit), bounds)
 
 
 def parse_json(raw: bytes, bounds: Bounds) -> Any:

@@ -61,6 +61,8 @@ _MAX_STORED_BYTES = 1024 * 1024
 # memory of every agent.
 _MAX_DECOMPRESSED_BYTES = 400 * MAX_TASKS
 _MAX_VALUES = 16 * MAX_TASKS
+# A gang whose Tasks are all completed, without addresses, takes 9 bytes for each stored byte.
+_MAX_EXPANSION = 100
 _PROGRESS_BOUNDS = Bounds(PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES)
 # Names of objects are at most 253 characters long; an attempt's and a UID's text is shorter.
 _MAX_WORD_LENGTH = 300
@@ -220,7 +222,7 @@ def decode_stored_roster(stored: Any) -> Roster:
 
 def _decode(unpack_within: Callable[[Any, Bounds], Any], stored: Any) -> Roster:
     try:
-        bounds = Bounds(_MAX_STORED_BYTES, _MAX_DECOMPRESSED_BYTES, _MAX_VALUES)
+        bounds = Bounds(_MAX_STORED_BYTES, _MAX_DECOMPRESSED_BYTES, _MAX_VALUES, _MAX_EXPANSION)
         wire = unpack_within(stored, bounds)
         if wire["version"] != WIRE_VERSION:
             raise RosterError(f"roster of version {wire['version']!r}, not {WIRE_VERSION}")

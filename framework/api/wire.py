@@ -1,8 +1,9 @@
 """The machinery of the codec: tables of fields, each with its wire name and conversion.
 
 Called by ``codec`` only. A Struct decodes a JSON object into a frozen dataclass and back. Decoding
-collects every error with its path instead of stopping at the first. A null means the default, as
-in Go; a key that no field claims goes to ``extra`` and comes back on encoding.
+collects the errors with their paths instead of stopping at the first; an array ends at the
+hundredth. A null means the default, as in Go; a key that no field claims goes to ``extra`` and
+comes back on encoding.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +19,8 @@ T = TypeVar("T")
 Errors = list[FieldError]
 _MISSING = object()
 INT64_MAX = 2**63 - 1
+# More than anybody reads: a list of a million faults costs more than the million items.
+MAX_ERRORS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +223,12 @@ def list_kind(item: Kind) -> Kind:
     def decode(value: Any, path: str, errors: Errors) -> Any:
         if not isinstance(value, (list, tuple)):
             return _wrong(path, "an array", value, errors)
-        return tuple(item.decode(v, f"{path}[{i}]", errors) for i, v in enumerate(value))
+        items = []
+        for i, v in enumerate(value):
+            items.append(item.decode(v, f"{path}[{i}]", errors))
+            if len(errors) >= MAX_ERRORS:
+                break
+        return tuple(items)
 
     def encode(value: Any) -> Any:
         return [item.encode(v) for v in value]
