@@ -26,9 +26,9 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 class Bounds(NamedTuple):
     """Limits of one document: bytes as stored, bytes of its JSON, and values in it.
 
-    Each comma and each opening bracket counts as a value, also within a string. ``expansion``: bytes
-    of JSON for each stored byte, so that a small text cannot cost as much as a large one; up to
-    128 KiB of JSON are read whatever the expansion is.
+    Each comma and each opening bracket counts as a value, also within a string. ``expansion``:
+    bytes of JSON for each stored byte, so that a small text cannot cost as much as a large one; up
+    to 128 KiB of JSON are read whatever the expansion is.
     """
 
     stored_bytes: int
