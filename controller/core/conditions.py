@@ -6,9 +6,11 @@ Blocked and for who is missing, which are news. Source: Kubernetes API conventio
 "Objects".
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
-from controller.core import claims
+from controller.core import claims, retry_backoff
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.decision import EventType
 from controller.core.draft import Draft
@@ -20,6 +22,7 @@ from framework.api.roster import Progress
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, FrameworkStatus, TaskStatus
 from framework.api.validation import find_duplicate_roles
+from framework.api.wire import format_time
 
 GANG_READY = "GangReady"
 RUNNING = "Running"
@@ -46,6 +49,8 @@ class _Answer:
     is_true: bool
     reason: str
     message: str = ""
+    event_message: str = ""
+    """What its Event says, if not the message: Events of the same words are one object."""
 
 
 def update_conditions(
@@ -90,7 +95,7 @@ def _update(draft: Draft, old: Condition | None, type_: str, answer: _Answer) ->
 def _tell_blocked(draft: Draft, old: Condition | None, answer: _Answer) -> None:
     is_known = old is not None and (old.status, old.reason) == ("True", answer.reason)
     if answer.is_true and not is_known:
-        draft.tell(EventType.WARNING, answer.reason, answer.message)
+        draft.tell(EventType.WARNING, answer.reason, answer.event_message or answer.message)
 
 
 def _answer_gang_ready(draft: Draft, outcome: RosterOutcome, old: Condition | None) -> _Answer:
@@ -140,7 +145,41 @@ def _answer_blocked(draft: Draft) -> _Answer:
     if name is not None:
         message = f"Pod {name} cannot be created: another of the name is deleted and does not go"
         return _Answer(is_true=True, reason=constants.NAME_TAKEN_REASON, message=message)
-    return _Answer(is_true=False, reason="NotBlocked")
+    return _answer_backoff(draft) or _Answer(is_true=False, reason="NotBlocked")
+
+
+def _answer_backoff(draft: Draft) -> _Answer | None:
+    """Name the first that waits for its retry because its attempts end at once."""
+    waiting = list(_walk_paused(draft))
+    if not waiting:
+        return None
+    name, status = waiting[0]
+    settings = draft.settings
+    count = retry_backoff.count_quick_ends(status, settings)
+    why = f"{name}: its last {count} attempts ended within {settings.quick_end_seconds} s each"
+    delay = status.retry_policy_status.retry_delay_seconds or 0
+    due = format_time(status.transition_time + timedelta(seconds=delay))
+    more = f"; {len(waiting) - 1} more Tasks wait for their retry" if len(waiting) > 1 else ""
+    return _Answer(
+        is_true=True,
+        reason=constants.RETRY_BACKOFF_REASON,
+        message=f"{why}, so the next one starts at {due}{more}",
+        event_message=f"{why}, so retries are paused, for {settings.max_pause_seconds} s at most",
+    )
+
+
+def _walk_paused(draft: Draft) -> Iterator[tuple[str, FrameworkStatus | TaskStatus]]:
+    if draft.state is FrameworkState.ATTEMPT_COMPLETED and _is_paused(draft, draft.status):
+        yield "Framework", draft.status
+    if draft.state in _CREATING:
+        for role, task in draft.walk_tasks():
+            if task.state is TaskState.ATTEMPT_COMPLETED and _is_paused(draft, task):
+                yield f"{role.name}/{task.index}", task
+
+
+def _is_paused(draft: Draft, status: FrameworkStatus | TaskStatus) -> bool:
+    is_delayed = status.retry_policy_status.retry_delay_seconds is not None
+    return is_delayed and retry_backoff.find_pause_seconds(status, draft.settings) > 0
 
 
 def _find_failed_create(draft: Draft) -> tuple[ActionKey, Failure] | None:

@@ -14,6 +14,7 @@ from controller.core import (
     creators,
     history,
     retention,
+    retry_backoff,
     scaling,
 )
 from controller.core.actions import CreateConfigMap, DeleteObject, ObjectKind, Propagation
@@ -121,14 +122,14 @@ def _retry_or_complete(draft: Draft) -> None:
         draft.move(_S.COMPLETED)
         _retain(draft)
         return
-    if retries.retry_delay_seconds is None and decision.is_conflict:
-        retries = replace(retries, retry_delay_seconds=_draw_delay(draft) or None)
+    if retries.retry_delay_seconds is None:
+        retries = replace(retries, retry_delay_seconds=_choose_delay(draft, decision) or None)
         draft.update(retry_policy_status=retries)
     if draft.persisted is None or draft.persisted.state is not _S.ATTEMPT_COMPLETED:
         # The retry must not be seen before the end of what it retries.
         draft.is_unfinished = True
         return
-    # Without a delay no clock is asked: it may have been set back behind the transition.
+    # With no delay, retry now and skip the time comparison: the wall clock may have moved back.
     delay = retries.retry_delay_seconds or 0
     is_due = delay == 0 or draft.spec.execution_type is ExecutionType.STOP
     if is_due or draft.has_elapsed(draft.status.transition_time, delay):
@@ -143,6 +144,11 @@ def _decide_retry(draft: Draft) -> RetryDecision:
     return decide_retry(draft.spec.retry_policy, retries, completion.code, completion.type)
 
 
+def _choose_delay(draft: Draft, decision: RetryDecision) -> int:
+    pause = retry_backoff.find_pause_seconds(draft.status, draft.settings)
+    return max(pause, _draw_delay(draft)) if decision.is_conflict else pause
+
+
 def _draw_delay(draft: Draft) -> int:
     return draw_delay_seconds(
         draft.snapshot.framework.metadata.uid,
@@ -154,14 +160,10 @@ def _draw_delay(draft: Draft) -> int:
 
 def _retry(draft: Draft, *, is_accountable: bool) -> None:
     history.record_framework(draft, SnapshotTrigger.FRAMEWORK_RETRY)
-    retries = draft.status.retry_policy_status
-    total = retries.total_retried_count + 1
-    retries = replace(
-        retries,
-        total_retried_count=total,
-        accountable_retried_count=retries.accountable_retried_count + int(is_accountable),
-        retry_delay_seconds=None,
+    retries = retry_backoff.build_next_retries(
+        draft.status, draft.settings, is_accountable=is_accountable
     )
+    total = retries.total_retried_count
     keys = creators.add_key(draft.status.attempt_status.creator_keys, draft.settings.creator_key)
     attempt = births.new_attempt_status(draft.snapshot.framework, total, draft.now, keys)
     draft.update(retry_policy_status=retries, attempt_status=attempt)

@@ -33,5 +33,9 @@ class Settings:
     """Least delay of a Framework's retry after a transient conflict."""
     max_conflict_delay_seconds: int = 900
     """Greatest delay of a Framework's retry after a transient conflict."""
+    quick_end_seconds: int = 10
+    """An attempt that ends within this time of its start ends quickly."""
+    max_pause_seconds: int = 300
+    """Greatest pause before a retry after quick ends in a row; 0 for no pauses."""
     completed_retain_seconds: int | None = 30 * 24 * 3600
     """How long a Completed Framework is kept; None keeps it for ever."""

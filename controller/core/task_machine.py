@@ -14,6 +14,7 @@ from controller.core import (
     history,
     refusals,
     retention,
+    retry_backoff,
 )
 from controller.core.actions import CreatePod, DeleteObject, ObjectKind
 from controller.core.draft import Draft, RoleDraft
@@ -165,20 +166,31 @@ def _retry_or_complete(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskS
     retries = task.retry_policy_status
     policy = role.spec.task.retry_policy if role.spec else None
     decision = decide_retry(policy, retries, completion.code, completion.type)
-    scheduled = retries.retry_delay_seconds
-    if scheduled is None and not decision.should_retry:
+    if retries.retry_delay_seconds is None and not decision.should_retry:
         task = draft.move_task(role, task, TaskState.COMPLETED)
         _react_to_completion(draft, role, task)
         return task
+    task = _schedule_retry(draft, role, task)
     if not _is_end_persisted(draft, role, task):
         # The retry must not be seen before the end of what it retries.
         draft.is_unfinished = True
         return task
-    # Without a delay no clock is asked: it may have been set back behind the transition.
-    is_due = task.deletion_pending or not scheduled
-    if not is_due and not draft.has_elapsed(task.transition_time, scheduled or 0):
+    # With no delay, retry now and skip the time comparison: the wall clock may have moved back.
+    delay = task.retry_policy_status.retry_delay_seconds or 0
+    is_due = task.deletion_pending or role.spec is None or delay == 0
+    if not is_due and not draft.has_elapsed(task.transition_time, delay):
         return task
     return _retry(draft, role, task, is_accountable=decision.is_accountable)
+
+
+def _schedule_retry(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+    """Set the pause before a retry; one that is set stays."""
+    retries = task.retry_policy_status
+    pause = retry_backoff.find_pause_seconds(task, draft.settings)
+    if pause == 0 or retries.retry_delay_seconds is not None:
+        return task
+    retries = replace(retries, retry_delay_seconds=pause)
+    return draft.put(role, replace(task, retry_policy_status=retries))
 
 
 def _is_end_persisted(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
@@ -199,14 +211,8 @@ def _retry(
     is_accountable: bool,
 ) -> TaskStatus:
     history.record_task_retry(draft, role, task)
-    retries = task.retry_policy_status
-    total = retries.total_retried_count + 1
-    retries = replace(
-        retries,
-        total_retried_count=total,
-        accountable_retried_count=retries.accountable_retried_count + int(is_accountable),
-        retry_delay_seconds=None,
-    )
+    retries = retry_backoff.build_next_retries(task, draft.settings, is_accountable=is_accountable)
+    total = retries.total_retried_count
     name = draft.snapshot.framework.metadata.name
     attempt = births.new_task_attempt_status(name, role.name, task.index, total, draft.now)
     task = draft.put(role, replace(task, retry_policy_status=retries, attempt_status=attempt))

@@ -187,6 +187,7 @@ _RETRY_POLICY_STATUS = Struct(
     Field("totalRetriedCount", "total_retried_count", INT),
     Field("accountableRetriedCount", "accountable_retried_count", INT),
     Field("retryDelaySec", "retry_delay_seconds", INT, nullable=True),
+    Field(constants.QUICK_END_COUNT_FIELD, "quick_end_count", INT, omit_value=0),
 )
 
 _TASK_ATTEMPT_STATUS = Struct(

@@ -224,11 +224,16 @@ class FrameworkAttemptCompletionStatus:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicyStatus:
-    """Retries done so far. ``retry_delay_seconds`` is set while a retry waits for its time."""
+    """Retries done so far. ``retry_delay_seconds`` is set while a retry waits for its time.
+
+    ``quick_end_count``: ours; so many attempts in a row, up to the last one, ended within seconds
+    of their start.
+    """
 
     total_retried_count: int = 0
     accountable_retried_count: int = 0
     retry_delay_seconds: int | None = None
+    quick_end_count: int = 0
     extra: Extra = field(default_factory=dict)
 
 

@@ -161,12 +161,13 @@ _COMPLETING = frozenset(
     }
 )
 retry_statuses = st.builds(
-    lambda counted, uncounted, delay, extra: RetryPolicyStatus(
-        counted + uncounted, counted, delay, extra
+    lambda counted, uncounted, delay, quick, extra: RetryPolicyStatus(
+        counted + uncounted, counted, delay, quick, extra
     ),
     st.integers(0, 3),
     st.integers(0, 3),
     st.none() | st.integers(1, 900),
+    st.integers(0, 3),
     extras,
 )
 conditions = st.builds(

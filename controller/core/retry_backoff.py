@@ -1,0 +1,81 @@
+"""The pause before the retry of an attempt that ends at once, again and again.
+
+Called by the two machines and by the conditions. An addition to the original's retry policy, which
+retries at once without end: a Task of ``false`` with maxRetryCount -1 would keep the API server,
+the scheduler and a Node busy for ever.
+
+1. An attempt ends quickly if it ends within ``Settings.quick_end_seconds`` of its start.
+2. The status counts the quick ends in a row (``RetryPolicyStatus.quick_end_count``, of the attempts
+   before the current one), so that a new controller goes on where the last one stopped. An attempt
+   that lasts longer sets the count back to zero.
+3. The first three quick ends in a row are retried at once. After the third, the retry waits one
+   second, and each further pause is twice as long, up to ``Settings.max_pause_seconds``.
+
+Example: quick ends 1 to 6 are followed by pauses of 0, 0, 1, 2, 4 and 8 s.
+
+Attempts of a Task without a Pod do not count: the pause after refused creations is in ``draft``.
+"""
+
+from datetime import timedelta
+
+from controller.core.settings import Settings
+from framework.api.types import (
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    RetryPolicyStatus,
+    TaskAttemptStatus,
+    TaskStatus,
+)
+
+FREE_QUICK_ENDS = 3
+
+
+def count_quick_ends(status: FrameworkStatus | TaskStatus, settings: Settings) -> int:
+    """Count the quick ends in a row, with the current attempt, which has ended.
+
+    The count stops where the pause stops to grow.
+    """
+    before = status.retry_policy_status.quick_end_count
+    attempt = status.attempt_status
+    if settings.max_pause_seconds <= 0:
+        return 0
+    if attempt.instance_uid is None:
+        return before
+    if not _is_quick(attempt, settings):
+        return 0
+    return min(before + 1, FREE_QUICK_ENDS + settings.max_pause_seconds.bit_length())
+
+
+def compute_pause_seconds(quick_end_count: int, settings: Settings) -> int:
+    """Compute the pause before the retry that follows so many quick ends in a row."""
+    if quick_end_count < FREE_QUICK_ENDS:
+        return 0
+    return min(settings.max_pause_seconds, 2 ** (quick_end_count - FREE_QUICK_ENDS))
+
+
+def find_pause_seconds(status: FrameworkStatus | TaskStatus, settings: Settings) -> int:
+    """Find the pause before the retry of the current attempt, which has ended; 0 for none."""
+    if status.attempt_status.instance_uid is None:
+        return 0
+    return compute_pause_seconds(count_quick_ends(status, settings), settings)
+
+
+def build_next_retries(
+    status: FrameworkStatus | TaskStatus, settings: Settings, *, is_accountable: bool
+) -> RetryPolicyStatus:
+    """Build the retry status of the next attempt: one more retry, and no delay."""
+    old = status.retry_policy_status
+    return RetryPolicyStatus(
+        total_retried_count=old.total_retried_count + 1,
+        accountable_retried_count=old.accountable_retried_count + int(is_accountable),
+        quick_end_count=count_quick_ends(status, settings),
+        extra=old.extra,
+    )
+
+
+def _is_quick(attempt: FrameworkAttemptStatus | TaskAttemptStatus, settings: Settings) -> bool:
+    if attempt.completion_time is None:
+        return False
+    lasted = attempt.completion_time - attempt.start_time
+    # A clock that was set back in between says nothing.
+    return timedelta(0) <= lasted <= timedelta(seconds=settings.quick_end_seconds)
