@@ -284,6 +284,8 @@ def build_settings(config: ControllerConfig) -> Settings:
         code_rules=config.pod_failure_rules,
         min_conflict_delay_seconds=config.conflict_retry_delay_min_seconds,
         max_conflict_delay_seconds=config.conflict_retry_delay_max_seconds,
+        quick_end_seconds=config.retry_backoff_threshold_seconds,
+        max_pause_seconds=config.retry_backoff_max_seconds,
         completed_retain_seconds=config.framework_completed_retain_seconds,
     )
 

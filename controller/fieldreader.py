@@ -10,6 +10,7 @@ from typing import Any
 
 from framework.api.fielderrors import FieldError, join_path
 
+UNLIMITED = "unlimited"
 _INT32 = 2**31
 _INT64 = 2**63
 
@@ -71,16 +72,19 @@ class FieldReader:
             return None
         return self.read_int(key, 0, -_INT32, _INT32 - 1)
 
-    def read_rate(self, key: str, high: float) -> float | None:
-        """Read an optional number of (0, high]."""
+    def read_rate(self, key: str, high: float, *, default: float | None) -> float | None:
+        """Read an optional number of (0, high]; None for the word ``unlimited``."""
         value = self._take(key)
         if value is None:
+            return default
+        if value == UNLIMITED:
             return None
+        remedy = f"(0, {high:g}], or {UNLIMITED}"
         if not isinstance(value, int | float) or isinstance(value, bool):
-            self.fail(key, f"must be a number, got {_name_type(value)}; give one of (0, {high:g}]")
+            self.fail(key, f"must be a number, got {_name_type(value)}; give one of {remedy}")
             return None
         if not 0 < value <= high:
-            self.fail(key, f"{value:g} is out of range; give a number of (0, {high:g}]")
+            self.fail(key, f"{value:g} is out of range; give a number of {remedy}")
             return None
         return float(value)
 

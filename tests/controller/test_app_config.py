@@ -24,7 +24,7 @@ def test_controller_with_bad_values_names_each_and_exits_2(config: Path) -> None
     result = call(config)
     assert result.exit_code == 2
     assert [line.partition("config: ")[2] for line in result.stderr.splitlines()] == [
-        "kubeClientQps: must be a number, got text ('fast'); give one of (0, 10000]",
+        "kubeClientQps: must be a number, got text ('fast'); give one of (0, 10000], or unlimited",
         "workerNumber: 0 is out of range; give a whole number of [1, 2147483647]",
     ]
 

@@ -90,7 +90,7 @@ def test_load_config_of_a_file_without_pod_failure_spec_has_no_rules(load: Load)
 def test_load_config_of_an_empty_file_has_the_defaults(load: Load) -> None:
     config = load("").config
     assert config == ControllerConfig()
-    assert config.kube_client_qps is None
+    assert config.kube_client_qps == 1000
     assert config.framework_completed_retain_seconds == 2592000
     assert config.conflict_retry_delay_min_seconds == 60
     assert config.conflict_retry_delay_max_seconds == 900
@@ -111,6 +111,8 @@ def test_load_config_reads_every_key(load: Load) -> None:
         frameworkCompletedRetainSec: 100
         frameworkMinRetryDelaySecForTransientConflictFailed: 1
         frameworkMaxRetryDelaySecForTransientConflictFailed: 2
+        retryBackoffThresholdSec: 20
+        retryBackoffMaxSec: 0
         logObjectSnapshot:
           framework: {onFrameworkRetry: false, onFrameworkDeletion: false}
           task: {onTaskRetry: false, onTaskDeletion: false}
@@ -133,6 +135,8 @@ def test_load_config_reads_every_key(load: Load) -> None:
         framework_completed_retain_seconds=100,
         conflict_retry_delay_min_seconds=1,
         conflict_retry_delay_max_seconds=2,
+        retry_backoff_threshold_seconds=20,
+        retry_backoff_max_seconds=0,
         log_object_snapshot=LogObjectSnapshot(
             on_framework_retry=False,
             on_framework_deletion=False,
@@ -168,7 +172,7 @@ def test_load_config_with_several_faults_tells_all_with_path_and_remedy(load: Lo
             "frameworkMaxRetryDelaySecForTransientConflictFailed: 5 is less than "
             "frameworkMinRetryDelaySecForTransientConflictFailed 60; give at least 60"
         ),
-        "kubeClientQps: 0 is out of range; give a number of (0, 10000]",
+        "kubeClientQps: 0 is out of range; give a number of (0, 10000], or unlimited",
         "kubeClientBurst: 10001 is out of range; give a whole number of [0, 10000]",
         (
             "workerNumber: must be a whole number, got text ('many'); "
@@ -291,3 +295,19 @@ def test_load_config_without_flag_takes_the_file_of_the_environment(tmp_path: Pa
 def test_load_config_with_null_values_takes_the_defaults(load: Load) -> None:
     text = "workerNumber: null\nlogObjectSnapshot: ~\npodFailureSpec:\nkubeClientQps:\n"
     assert load(text, strict=True).config == ControllerConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "qps", "burst"),
+    [
+        pytest.param("{}", 1000, 1500, id="default"),
+        pytest.param("kubeClientQps: 80", 80, 120, id="the_originals"),
+        pytest.param("kubeClientQps: 0.5", 0.5, 1, id="less_than_one"),
+        pytest.param("kubeClientQps: 9000", 9000, 10000, id="burst_is_bounded"),
+        pytest.param("kubeClientBurst: 7", 1000, 7, id="burst_only"),
+        pytest.param("kubeClientQps: unlimited", None, 1500, id="no_limit"),
+    ],
+)
+def test_request_rate_brings_a_burst(load: Load, text: str, qps: float | None, burst: int) -> None:
+    config = load(text, strict=True).config
+    assert (config.kube_client_qps, config.kube_client_burst) == (qps, burst)

@@ -145,6 +145,8 @@ class Ledger:
         counted = before.retry_policy_status.accountable_retried_count
         is_wanted, is_counted = judge_retry(policy, counted, completion.code, completion.type)
         is_due = is_wanted or before.retry_policy_status.retry_delay_seconds is not None
+        if is_retried and isinstance(before, TaskStatus):
+            self._check_pause(name, before, after)
         if is_retried:
             if not is_due:
                 self.fail(f"I6: {name} is retried after {completion.code}, against {policy}")
@@ -154,17 +156,31 @@ class Ledger:
         elif is_due is (state == "Completed"):
             self.fail(f"I6: {name} is {state} after {completion.code} x {counted} with {policy}")
 
+    def _check_pause(
+        self, name: str, before: TaskStatus, after: FrameworkStatus | TaskStatus
+    ) -> None:
+        """A Task's retry waits after quick ends in a row only."""
+        delay = before.retry_policy_status.retry_delay_seconds
+        if delay is None:
+            return
+        if delay != _find_pause(before):
+            self.fail(f"P6: {name} has a delay of {delay} s: {before.retry_policy_status}")
+        due = before.transition_time + timedelta(seconds=delay)
+        is_over = before.deletion_pending or getattr(after, "deletion_pending", False)
+        if self.is_time_steady and not is_over and after.attempt_status.start_time < due:
+            self.fail(f"P6: {name} retried before {due}")
+
     def _check_delay(
         self, framework: Framework, before: FrameworkStatus, after: FrameworkStatus
     ) -> None:
-        """A retry after a conflict waits; nothing else does."""
+        """A retry after a conflict waits, and one after quick ends in a row; no other does."""
         completion, policy = before.attempt_status.completion_status, framework.spec.retry_policy
         delay = before.retry_policy_status.retry_delay_seconds
         if delay is not None:
             low, high = self.conflict_delay_seconds
             is_due = framework.spec.execution_type is ExecutionType.STOP
             due = before.transition_time + timedelta(seconds=delay)
-            if not low <= delay <= high:
+            if not low <= delay <= high and delay != _find_pause(before):
                 self.fail(f"P6: a delay of {delay} s, not within {low} and {high}")
             if self.is_time_steady and not is_due and after.attempt_status.start_time < due:
                 self.fail(f"P6: retried before {due}")
@@ -315,3 +331,9 @@ def _is_first(trigger: Trigger, fulfilled: list[Trigger]) -> bool:
 def _walk(attempt: FrameworkAttemptStatus) -> Iterator[tuple[Key, TaskStatus]]:
     for role, task in attempt.walk_tasks():
         yield (role.name, task.index), task
+
+
+def _find_pause(status: FrameworkStatus | TaskStatus) -> int:
+    """The pause that docs/api.md gives for a retry: none, then 1, 2, 4 and at last 300 s."""
+    row = status.retry_policy_status.quick_end_count + 1
+    return min(300, 2 ** (row - 3)) if row >= 3 else 0
