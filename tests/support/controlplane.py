@@ -55,7 +55,10 @@ START_TRIES = 3
 PROGRAMS = {"openssl": "openssl"}
 SERVICE_RANGE = "10.96.0.0/16"
 # Without the one that puts a ConfigMap into each namespace: tests count what is there.
-CONTROLLERS = "garbage-collector-controller,namespace-controller,serviceaccount-controller"
+CONTROLLERS = (
+    "garbage-collector-controller,namespace-controller,resourcequota-controller,"
+    "serviceaccount-controller"
+)
 # Who sets blockOwnerDeletion needs the right to update the owner's finalizers, as in the strictest
 # clusters.
 ADMISSION_PLUGINS = "OwnerReferencesPermissionEnforcement"

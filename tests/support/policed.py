@@ -122,9 +122,9 @@ def create(client: JsonHttp, path: str, body: Object) -> Object:
     return created
 
 
-def wait_until(is_true: Callable[[], bool]) -> None:
+def wait_until(is_true: Callable[[], bool], *, seconds: float = _WAIT_SECONDS) -> None:
     """Wait for what the server does a moment after it has answered."""
-    deadline = time.monotonic() + _WAIT_SECONDS
+    deadline = time.monotonic() + seconds
     while not is_true():
         assert time.monotonic() < deadline
         time.sleep(0.05)
