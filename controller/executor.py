@@ -33,6 +33,7 @@ from controller.entry import Entry, find_recorded_uid
 from controller.fence import OPEN, Fence
 from controller.metrics import Metrics
 from controller.provenance import Signer
+from controller.repeat_filter import RepeatFilter
 from controller.store import Store
 from framework.api import constants, gojson
 from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
@@ -103,6 +104,7 @@ class Executor:
         self._unsent = ActionQueue(MAX_CONCURRENT_ACTIONS, MAX_NAMESPACE_ACTIONS)
         self._keys = keys or SystemKeys()
         self._signer = signer
+        self._failure_log = RepeatFilter(clock)
         self._tasks: asyncio.TaskGroup | None = None
         self._idle = asyncio.Event()
         self._idle.set()
@@ -346,10 +348,11 @@ class Executor:
         not_before = now + timedelta(seconds=delay)
         row = 1 + max(_drop_like(entry, key), known.row if known else 0)
         entry.failures[key] = Failure(code, message, body, count, not_before, now, row)
-        logger.warning(
-            "action failed",
-            extra={"framework": entry.key, **_describe(action), "error": str(error), "try": count},
-        )
+        # A thousand Pods of one template are refused for one reason, at every try.
+        repeated = self._failure_log.admit((entry.key, key.verb, key.kind, code))
+        if repeated is not None:
+            fields = {**_describe(action), "error": str(error), "try": count, **repeated}
+            logger.warning("action failed", extra={"framework": entry.key, **fields})
 
     def _count(self, key: ActionKey, error: KubeError | None, started: float) -> None:
         seconds = self._clock.monotonic() - started

@@ -20,6 +20,7 @@ from controller.fence import OPEN, Fence
 from controller.history_log import HistoryLog
 from controller.metrics import Metrics
 from controller.observer import observe
+from controller.repeat_filter import RepeatFilter
 from controller.reporter import Reporter
 from controller.store import Store
 from controller.workqueue import WorkQueue, interleave_namespaces
@@ -78,6 +79,7 @@ class Worker:
         self._clock = clock
         self._metrics = metrics
         self._fence = fence
+        self._failure_log = RepeatFilter(clock)
         self._backoffs: dict[str, Backoff] = {}
         self._next_decision_at: dict[str, float] = {}
         self._refused: dict[str, Backoff] = {}
@@ -104,9 +106,9 @@ class Worker:
                 await self._reconcile(key)
             except asyncio.CancelledError:
                 raise
-            except Exception as e:
+            except Exception as e:  # noqa: BLE001 logged, unless it is repeated
                 # A bug, or a status so absurd that it broke an assumption: only this one waits.
-                logger.exception("decision failed", extra={"framework": key})
+                self._log_failed_decision(key, e)
                 self._metrics.count_decision_failure()
                 await self._give_up(key, e)
             finally:
@@ -138,6 +140,11 @@ class Worker:
             for number in range(_LAST_WRITERS):
                 tasks.create_task(self._write_some(keys), name=f"last-writes-{number}")
 
+    def _log_failed_decision(self, key: str, error: Exception) -> None:
+        repeated = self._failure_log.admit((key, type(error)))
+        if repeated is not None:
+            logger.error("decision failed", exc_info=error, extra={"framework": key, **repeated})
+
     async def _write_some(self, keys: Iterator[str]) -> None:
         for key in keys:
             entry = self._store.find(key)
@@ -147,8 +154,8 @@ class Worker:
                 await self._write_last(entry)
             except asyncio.CancelledError:
                 raise
-            except Exception:
-                logger.exception("decision failed", extra={"framework": key})
+            except Exception as e:  # noqa: BLE001 logged, unless it is repeated
+                self._log_failed_decision(key, e)
 
     async def _write_last(self, entry: Entry) -> None:
         decision = self._decide(entry)

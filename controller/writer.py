@@ -20,6 +20,7 @@ from controller.entry import Entry, Refusal
 from controller.fence import OPEN, Fence
 from controller.metrics import Metrics
 from controller.published import refresh_published
+from controller.repeat_filter import RepeatFilter
 from controller.store import Store
 from framework.api import codec, constants
 from framework.api.roster import Roster, encode_roster
@@ -68,6 +69,7 @@ class Writer:
         self._compression_min_bytes = compression_min_bytes
         self._fence = fence
         self._on_status_missing = on_status_missing
+        self._failure_log = RepeatFilter(clock)
         self.write_seconds = 0.0
         """How long a status write takes at present: the mean of the newest."""
 
@@ -102,7 +104,7 @@ class Writer:
             if is_refusal(e):
                 meta = framework.metadata
                 entry.refusal = Refusal(meta.uid, meta.generation, str(e))
-            logger.warning("status not written", extra={"framework": entry.key, "error": str(e)})
+            self._warn("status not written", entry, e)
             return False
         self._count(_STATUS, "update", None, started)
         entry.status_written_at = self._clock.monotonic()
@@ -136,7 +138,7 @@ class Writer:
                 self._count(_STATUS, "update", None, started)
         except KubeError as e:
             self._count(_STATUS, "update", e, started)
-            logger.warning("status not written", extra={"framework": entry.key, "error": str(e)})
+            self._warn("status not written", entry, e)
             # What is stored may break a rule of its own: then the event must do.
             entry.blocked = (reason, message) if is_refusal(e) else None
             return entry.blocked is not None
@@ -173,7 +175,7 @@ class Writer:
         except KubeError as e:
             self._count("configmaps", "patch", e, started)
             _note_wait(entry, e)
-            logger.warning("roster not published", extra={"framework": entry.key, "error": str(e)})
+            self._warn("roster not published", entry, e)
             return False
         self._count("configmaps", "patch", None, started)
         now = self._clock.now()
@@ -214,7 +216,7 @@ class Writer:
                 return None
             _note_wait(entry, e)
             # Also while the CRD is away or being replaced, which is nobody's deletion.
-            logger.warning("cannot read", extra={"framework": entry.key, "error": str(e)})
+            self._warn("cannot read", entry, e)
         return None
 
     async def _reread_configmap(self, entry: Entry, name: str) -> None:
@@ -223,7 +225,7 @@ class Writer:
         except NotFoundError:
             self._store.record_absent(entry, ObjectKind.CONFIGMAP, name, None)
         except KubeError as e:
-            logger.warning("cannot read", extra={"framework": entry.key, "error": str(e)})
+            self._warn("cannot read", entry, e)
         else:
             self._store.record_own(entry, ObjectKind.CONFIGMAP, wire, self._clock.now())
 
@@ -266,6 +268,12 @@ class Writer:
                 "complete": roster.complete,
             },
         )
+
+    def _warn(self, message: str, entry: Entry, error: KubeError) -> None:
+        repeated = self._failure_log.admit((entry.key, message, type(error)))
+        if repeated is not None:
+            fields = {"framework": entry.key, "error": str(error), **repeated}
+            logger.warning(message, extra=fields)
 
     def _count(self, resource: str, verb: str, error: KubeError | None, started: float) -> None:
         if isinstance(error, ConflictError):
