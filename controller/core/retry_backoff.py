@@ -50,7 +50,7 @@ def compute_pause_seconds(quick_end_count: int, settings: Settings) -> int:
     """Compute the pause before the retry that follows so many quick ends in a row."""
     if quick_end_count < FREE_QUICK_ENDS:
         return 0
-    return min(settings.max_pause_seconds, 2 ** (quick_end_count - FREE_QUICK_ENDS))
+    return min(settings.max_pause_seconds, 1 << (quick_end_count - FREE_QUICK_ENDS))
 
 
 def find_pause_seconds(status: FrameworkStatus | TaskStatus, settings: Settings) -> int:
