@@ -50,7 +50,9 @@ def compute_pause_seconds(quick_end_count: int, settings: Settings) -> int:
     """Compute the pause before the retry that follows so many quick ends in a row."""
     if quick_end_count < FREE_QUICK_ENDS:
         return 0
-    return min(settings.max_pause_seconds, 1 << (quick_end_count - FREE_QUICK_ENDS))
+    # The count of a status that others wrote may be of any size.
+    doublings = min(quick_end_count - FREE_QUICK_ENDS, settings.max_pause_seconds.bit_length())
+    return min(settings.max_pause_seconds, 1 << doublings)
 
 
 def find_pause_seconds(status: FrameworkStatus | TaskStatus, settings: Settings) -> int:
