@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cli.authoring.findings import Finding
-from cli.authoring.injection import InjectionError, InjectionOptions, inject_all
+from cli.authoring.injection import (
+    InjectionError,
+    InjectionOptions,
+    inject_all,
+    is_account_of_agents,
+)
 from cli.authoring.rules import Surroundings, find_what_injection_leaves, lint
 from cli.authoring.yamltext import render_yaml
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import explain_no_framework, name_source, read_objects
-from cli.templates import list_roles
+from cli.templates import get_account, list_roles
 from cli.terminal import print_document, print_error, print_line
 from framework.api import constants, images
 from framework.kube.resources import Object
@@ -95,13 +100,20 @@ def _write(file: str, text: str) -> None:
 
 
 def _tell_what_changes(framework: Object) -> None:
-    """Say what of the user's own does not stay."""
+    """Say what of the user's own does not stay as it is."""
     for role in list_roles(framework):
         policy = role.pod_spec.get("restartPolicy", "Never")
         if policy != "Never":
             print_error(
                 f"note: {role.spec_path}.restartPolicy: Never instead of {policy}: the exit codes "
                 "of the agents are for the controller, which retries Tasks by their retryPolicy"
+            )
+        account = get_account(role)
+        if not is_account_of_agents(account):
+            print_error(
+                f"note: {role.spec_path}.serviceAccountName: {account}, and so every Pod of this "
+                "account, gets the right to read the roster and this Framework; leave it out for "
+                "an account of the agents only"
             )
 
 

@@ -147,10 +147,15 @@ def inject(framework: Object, options: InjectionOptions) -> list[Object]:
     return [*supporting, injected]
 
 
+def is_account_of_agents(account: str) -> bool:
+    """Return whether an account is none of the user's own: named as the agents', or not named."""
+    return not account or account == ACCOUNT or account.startswith(ACCOUNT_PREFIX)
+
+
 def _check_account(framework: Object, role: RoleTemplate) -> None:
     """Refuse to let an account of the user's own acknowledge."""
     account = get_account(role)
-    if not account or account == ACCOUNT or account.startswith(ACCOUNT_PREFIX):
+    if is_account_of_agents(account):
         return
     field = "serviceAccountName" if role.pod_spec.get("serviceAccountName") else "serviceAccount"
     name = ACCOUNT_PREFIX + str(framework["metadata"]["name"])

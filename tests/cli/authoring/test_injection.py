@@ -282,6 +282,16 @@ def test_inject_account_of_agents_acknowledges(account: str) -> None:
     assert binding["roleRef"]["kind"] == "ClusterRole"
 
 
+def test_inject_says_that_an_account_of_the_users_own_gets_rights() -> None:
+    framework = build()
+    get_spec([framework])["serviceAccountName"] = "mine"
+
+    done = run_inject("-", given=yaml.safe_dump(framework))
+
+    assert done.returncode == 0, done.stderr
+    assert "serviceAccountName: mine, and so every Pod of this account" in done.stderr
+
+
 def test_inject_wrapper_says_that_the_command_holds_the_token() -> None:
     def run(rendezvous: str) -> str:
         done = run_inject("--rendezvous", rendezvous, "-", given=yaml.safe_dump(build()))
