@@ -20,7 +20,7 @@ import click
 
 from controller.config import ControllerConfig, load_config
 from controller.core.decision import SnapshotTrigger
-from controller.core.settings import Settings
+from controller.core.settings import Limits, Settings
 from controller.crd_check import CrdError, CrdGuard, check_crd
 from controller.events import EventRecorder
 from controller.executor import Executor
@@ -34,6 +34,7 @@ from controller.leader import (
     LeadershipLostError,
     LeaseTimes,
 )
+from controller.memory import MemoryLedger, find_limit_bytes, read_used_bytes
 from controller.metrics import Metrics
 from controller.provenance import Signer
 from controller.reporter import Reporter
@@ -175,6 +176,7 @@ class Controller:
             settings=replace(build_settings(config), creator_key=signer.public_key),
             clock=clock,
             metrics=self.metrics,
+            memory=build_memory(config),
             fence=fence,
         )
 
@@ -287,7 +289,21 @@ def build_settings(config: ControllerConfig) -> Settings:
         quick_end_seconds=config.retry_backoff_threshold_seconds,
         max_pause_seconds=config.retry_backoff_max_seconds,
         completed_retain_seconds=config.framework_completed_retain_seconds,
+        limits=Limits(
+            max_roles=config.framework_max_task_roles,
+            max_tasks=config.framework_max_tasks,
+            max_object_bytes=config.framework_max_bytes,
+            is_compressed=config.large_framework_compression,
+        ),
     )
+
+
+def build_memory(config: ControllerConfig) -> MemoryLedger:
+    """Build the account of this process's memory; without a limit it keeps none."""
+    limit = config.memory_limit_bytes
+    if limit is None:
+        limit = find_limit_bytes()
+    return MemoryLedger(limit or None, config.memory_admission_percent, read_used_bytes)
 
 
 def select_namespace_limit(worker_number: int) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from controller.fieldreader import Faults, FieldReader
 from controller.podfailure import read_rules
+from framework.api import constants
 from framework.api.completion import CompletionCodeRule
 from framework.api.fielderrors import FieldError, FieldErrors
 from framework.strictyaml import YamlError, load_documents
@@ -22,6 +23,8 @@ CONFIG_FILE_ENV = "FRAMEWORKCONTROLLER_CONFIG"
 
 _SHIPPED = Path(__file__).with_name("default-config.yaml")
 _DAY_SECONDS = 24 * 3600
+_MOST_ROLES = 65_536
+_MOST_TASKS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,16 @@ class ControllerConfig:
     retry_backoff_max_seconds: int = 300
     """Greatest pause before a retry after three such attempts in a row; 0: no pauses, as in the
     original."""
+    framework_max_task_roles: int = constants.MAX_TASK_ROLES
+    """Of one Framework. One with more is Blocked before anything is built for it."""
+    framework_max_tasks: int = constants.MAX_TASKS
+    """Of one Framework in all of its roles, absent ones included."""
+    framework_max_bytes: int = constants.MAX_OBJECT_BYTES
+    """What the API server stores of one Framework, status included."""
+    memory_limit_bytes: int | None = None
+    """Of this process. None: that of its cgroups; 0: none."""
+    memory_admission_percent: int = 80
+    """While more than this share of the memory limit is used or promised, no Framework starts."""
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
     pod_failure_rules: tuple[CompletionCodeRule, ...] = ()
     """``podFailureSpec``, tried in order after the predefined container codes."""
@@ -171,6 +184,19 @@ def _read_config(reader: FieldReader) -> ControllerConfig:
         retry_backoff_max_seconds=reader.read_int(
             "retryBackoffMaxSec", default.retry_backoff_max_seconds, 0, _DAY_SECONDS
         ),
+        framework_max_task_roles=reader.read_int(
+            "frameworkMaxTaskRoles", default.framework_max_task_roles, 1, _MOST_ROLES
+        ),
+        framework_max_tasks=reader.read_int(
+            "frameworkMaxTasks", default.framework_max_tasks, 1, _MOST_TASKS
+        ),
+        framework_max_bytes=reader.read_int(
+            "frameworkMaxBytes", default.framework_max_bytes, 64 * 1024, 2**31 - 1
+        ),
+        memory_limit_bytes=_read_memory_limit(reader),
+        memory_admission_percent=reader.read_int(
+            "memoryAdmissionPercent", default.memory_admission_percent, 10, 100
+        ),
         log_object_snapshot=_read_snapshot_switches(reader.read_section("logObjectSnapshot")),
         pod_failure_rules=read_rules(reader),
     )
@@ -192,6 +218,11 @@ def _read_conflict_delays(reader: FieldReader, default: ControllerConfig) -> tup
     if high < low:
         reader.fail(high_key, f"{high} is less than {low_key} {low}; give at least {low}")
     return low, high
+
+
+def _read_memory_limit(reader: FieldReader) -> int | None:
+    limit = reader.read_int("memoryLimitBytes", -1, 0)
+    return None if limit < 0 else limit
 
 
 def _read_snapshot_switches(section: FieldReader) -> LogObjectSnapshot:

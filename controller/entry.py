@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.snapshot import Failure, PublishedRoster
 from framework.api import constants, naming
@@ -38,7 +40,8 @@ class Entry:
     """All that is known about one Framework of one name.
 
     ``framework`` is None before it is seen and while ``fault`` says why it cannot be read. Its
-    status is our own last write, or what was stored when it was first seen.
+    status is our own last write, or what was stored when it was first seen. ``object_bytes``: of it
+    without its status, in JSON.
     ``retry_after_seconds``: for so long the server asked us to wait. ``refusal``: the last
     status decided cannot be stored. ``blocked``: reason and message of the condition that was
     written because no decision can be. ``sent``: what was sent since the last decision, which
@@ -56,6 +59,7 @@ class Entry:
     framework: Framework | None = None
     fault: FieldErrors | None = None
     wire_status: Any = None
+    object_bytes: int = 0
     is_diverged: bool = False
     needs_refresh: bool = False
     retry_after_seconds: float = 0.0
@@ -131,6 +135,11 @@ def read_meta(wire: Object) -> Object:
     """Read an object's metadata, {} if it has none."""
     meta = wire.get("metadata")
     return meta if isinstance(meta, dict) else {}
+
+
+def measure_object(wire: Object) -> int:
+    """Measure an object without its status, in bytes of JSON."""
+    return len(msgspec.json.encode({key: wire[key] for key in wire if key != "status"}))
 
 
 def name_key(framework: Object) -> str:

@@ -7,12 +7,12 @@ and depends on the Framework's status is computed here: creation proofs, and the
 from datetime import datetime
 
 from controller import provenance
-from controller.core.snapshot import Snapshot
+from controller.core.snapshot import MemoryBudget, Snapshot
 from controller.entry import Entry
 from controller.published import refresh_published
 
 
-def observe(entry: Entry, now: datetime) -> Snapshot | None:
+def observe(entry: Entry, now: datetime, memory: MemoryBudget | None = None) -> Snapshot | None:
     """Gather the Snapshot; None while the Framework is not there or cannot be read."""
     if entry.framework is None:
         return None
@@ -31,4 +31,6 @@ def observe(entry: Entry, now: datetime) -> Snapshot | None:
         gang_key_owner=entry.gang_key_owner,
         published=entry.published,
         proven=entry.proven,
+        object_bytes=entry.object_bytes,
+        memory=memory,
     )

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from controller import provenance
 from controller.core.actions import ObjectKind
-from controller.entry import Entry, name_key, owner_key, parse_version, read_meta
+from controller.entry import Entry, measure_object, name_key, owner_key, parse_version, read_meta
 from framework.api import codec
 from framework.api.fielderrors import FieldErrors
 from framework.api.pods import ConfigMapView, ObjectView, PodView, parse_configmap, parse_pod
@@ -207,6 +207,7 @@ class Store:
         metadata = codec.decode_metadata(wire)
         spec = codec.decode_spec(wire.get("spec"))
         entry.framework = replace(known, metadata=metadata, spec=spec)
+        entry.object_bytes = measure_object(wire)
         entry.is_diverged = wire.get("status") != entry.wire_status
 
     def _forget_outcomes(self, entry: Entry) -> None:
@@ -222,6 +223,7 @@ class Store:
 
     def _take_stored(self, entry: Entry, wire: Object) -> None:
         entry.framework = codec.decode_framework(wire)
+        entry.object_bytes = measure_object(wire)
         entry.wire_status = wire.get("status")
         entry.is_diverged = False
 

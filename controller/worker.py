@@ -18,6 +18,7 @@ from controller.entry import Entry, Refusal
 from controller.executor import Executor
 from controller.fence import OPEN, Fence
 from controller.history_log import HistoryLog
+from controller.memory import UNLIMITED, MemoryLedger
 from controller.metrics import Metrics
 from controller.observer import observe
 from controller.repeat_filter import RepeatFilter
@@ -66,6 +67,7 @@ class Worker:
         settings: Settings,
         clock: Clock,
         metrics: Metrics,
+        memory: MemoryLedger = UNLIMITED,
         fence: Fence = OPEN,
     ) -> None:
         """Join the parts; nothing is decided while ``fence`` does not hold."""
@@ -78,6 +80,7 @@ class Worker:
         self._settings = settings
         self._clock = clock
         self._metrics = metrics
+        self._memory = memory
         self._fence = fence
         self._failure_log = RepeatFilter(clock)
         self._backoffs: dict[str, Backoff] = {}
@@ -186,6 +189,7 @@ class Worker:
 
     async def _leave(self, entry: Entry) -> None:
         """Leave a Framework alone that is gone, or cannot be read."""
+        self._memory.forget(entry.key)
         self._executor.submit(entry.key, ())
         self._reporter.report_fault(entry)
         if entry.fault is not None:
@@ -234,12 +238,13 @@ class Worker:
         return self._next_decision_at.get(entry.key, 0.0) - self._clock.monotonic()
 
     def _decide(self, entry: Entry) -> Decision | None:
-        snapshot = observe(entry, self._clock.now())
+        snapshot = observe(entry, self._clock.now(), self._memory.look(entry.key))
         if snapshot is None:
             return None
         entry.sent.clear()
         started = self._clock.monotonic()
         decision = decide(snapshot, self._settings)
+        self._memory.note(entry.key, decision.status or snapshot.framework.status)
         spent = self._clock.monotonic() - started
         entry.decision_seconds = spent
         self._metrics.observe_decision(spent)
@@ -328,6 +333,7 @@ class Worker:
 
     def _forget(self, key: str) -> None:
         self._executor.forget(key)
+        self._memory.forget(key)
         self._queue.forget(key)
         self._backoffs.pop(key, None)
         self._deferred.discard(key)

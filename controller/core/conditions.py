@@ -135,6 +135,8 @@ def _answer_completed(draft: Draft) -> _Answer:
 
 
 def _answer_blocked(draft: Draft) -> _Answer:
+    if draft.hold is not None:
+        return _Answer(is_true=True, reason=draft.hold.reason, message=draft.hold.message)
     faults = find_duplicate_roles(draft.spec)
     if faults:
         return _Answer(is_true=True, reason="InvalidSpec", message="; ".join(map(str, faults)))

@@ -8,7 +8,7 @@ decision's status write persists.
 
 from dataclasses import replace
 
-from controller.core import creators, framework_machine, patience
+from controller.core import creators, framework_machine, limits, patience
 from controller.core.actions import Action, CreateConfigMap, CreateGangKey, CreatePod
 from controller.core.births import new_framework_status
 from controller.core.claims import look_up_unconfirmed
@@ -24,11 +24,16 @@ from framework.api.types import Framework, FrameworkStatus
 
 def decide(snapshot: Snapshot, settings: Settings) -> Decision:
     """Decide what to persist, publish, send and tell for one Framework."""
+    hold = limits.find_hold(snapshot, settings.limits)
+    if hold is not None:
+        snapshot = limits.hold_growth(snapshot)
     persisted = snapshot.framework.status
     now = snapshot.now.replace(microsecond=0)
     keys = creators.add_key((), settings.creator_key)
     status = persisted or new_framework_status(snapshot.framework, now, keys)
     draft = Draft(snapshot, settings, status)
+    if hold is not None:
+        limits.apply_hold(draft, hold)
     is_scaled = framework_machine.begin(draft)
     outcome = RosterOutcome()
     if is_scaled:

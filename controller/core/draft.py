@@ -77,6 +77,13 @@ def draft_roles(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> list[Ro
     return [RoleDraft(role, specs.get(role.name), list(role.tasks)) for role in attempt.task_roles]
 
 
+class Hold(NamedTuple):
+    """Why a Framework does not get what its spec asks for: reason and message of Blocked."""
+
+    reason: str
+    message: str
+
+
 class Acknowledgement(NamedTuple):
     """The newest generation that the agent of a Pod has applied."""
 
@@ -102,6 +109,8 @@ class Draft:
         # A Task of the gang became Completed in this pass: the completion policy is to be asked.
         self.has_newly_completed = False
         self.is_urgent = False
+        # Set by limits: no role and no Task is added, and no attempt begins.
+        self.hold: Hold | None = None
         # Each None until the first question of this pass; see refusals and drain.
         self.refusals: Refusals | None = None
         # Whether Pods need not wait for their gang key; None until the first of them asks.

@@ -180,6 +180,8 @@ def _create(draft: Draft) -> bool:
     name = draft.status.attempt_status.configmap_name
     if draft.spec.execution_type is ExecutionType.STOP:
         return _stop_before_creation(draft, name)
+    if draft.hold is not None:
+        return False
     # One that is there is not ours: the server says so, and then the user is told.
     is_name_in_use = (
         draft.snapshot.configmap is not None and draft.snapshot.configmap.is_terminating

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from framework.api import constants
 from framework.api.completion import CompletionCodeRule
 
 # FRAMEWORK, "absence": an own create that no watch confirmed is looked at after this long.
@@ -19,6 +20,23 @@ ROSTER_DEBOUNCE_SECONDS = 0.2
 # PROGRESS_PERIOD_SECONDS.
 PROGRESS_LADDER_SECONDS = (2.0, 5.0, 10.0, 20.0)
 PROGRESS_PERIOD_SECONDS = 30.0
+
+
+# A Framework that waits for memory looks again after so long.
+MEMORY_WAIT_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one Framework may have."""
+
+    max_roles: int = constants.MAX_TASK_ROLES
+    max_tasks: int = constants.MAX_TASKS
+    """In all roles together, absent ones included."""
+    max_object_bytes: int = constants.MAX_OBJECT_BYTES
+    """Of the whole object in JSON, as the API server stores it."""
+    is_compressed: bool = True
+    """Whether a large status is stored compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +57,5 @@ class Settings:
     """Greatest pause before a retry after quick ends in a row; 0 for no pauses."""
     completed_retain_seconds: int | None = 30 * 24 * 3600
     """How long a Completed Framework is kept; None keeps it for ever."""
+    limits: Limits = Limits()
+    """What one Framework may have."""

@@ -48,6 +48,19 @@ class PublishedRoster:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """The memory of the controller, in bytes.
+
+    ``budget_bytes`` of ``limit_bytes`` may be filled; ``free_bytes`` are not used and not promised
+    to another Framework.
+    """
+
+    limit_bytes: int
+    budget_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One Framework and its world as far as the controller knows it.
 
@@ -57,6 +70,7 @@ class Snapshot:
     since. ``unconfirmed``: own creates that no watch has shown yet,
     with the time of the create. ``end_versions``: per Pod UID the resourceVersion at which it was
     first seen ended or deleted: the order in which Pods ended, where times of one second tie.
+    ``object_bytes``: of the Framework without its status, in JSON. ``memory``: None for no limit.
     ``gang_key_owner``: UID of the ConfigMap whose gang key is known to be created, "" for none.
     ``proven``: UIDs of Pods and of the ConfigMap that a controller is known to have created for
     this Framework, by the answer to the create or by the object's creation proof.
@@ -74,3 +88,5 @@ class Snapshot:
     gang_key_owner: str = ""
     published: PublishedRoster = field(default_factory=PublishedRoster)
     proven: AbstractSet[str] = frozenset()
+    object_bytes: int = 0
+    memory: MemoryBudget | None = None

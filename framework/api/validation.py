@@ -37,8 +37,7 @@ def validate_framework(framework: Framework) -> tuple[FieldError, ...]:
 def validate_spec(spec: FrameworkSpec) -> tuple[FieldError, ...]:
     """Find every fault of a spec, with paths from ``spec`` on."""
     errors = list(_check_retry_policy(spec.retry_policy, "spec.retryPolicy"))
-    if all(role.task_number <= constants.MAX_TASK_NUMBER for role in spec.task_roles):
-        errors.extend(find_size_faults(spec))
+    errors.extend(_find_size_faults(spec))
     for i, role in enumerate(spec.task_roles):
         errors.extend(_check_role(role, f"spec.taskRoles[{i}]"))
     errors.extend(find_duplicate_roles(spec))
@@ -62,24 +61,42 @@ def find_duplicate_roles(spec: FrameworkSpec) -> tuple[FieldError, ...]:
     return tuple(errors)
 
 
-def find_size_faults(
-    spec: FrameworkSpec,
-    max_roles: int = constants.MAX_TASK_ROLES,
-    max_tasks: int = constants.MAX_TASKS,
-) -> tuple[FieldError, ...]:
-    """Find more roles or Tasks than one Framework may have. Tasks that are absent count too."""
-    errors = []
-    roles = len(spec.task_roles)
-    if roles > max_roles:
-        errors.append(
-            FieldError("spec.taskRoles", f"has {roles} roles; {describe_role_limit(max_roles)}")
-        )
-    tasks = sum(max(0, role.task_number) for role in spec.task_roles)
-    if tasks > max_tasks:
-        errors.append(
-            FieldError("spec.taskRoles", f"has {tasks} Tasks; {describe_task_limit(max_tasks)}")
-        )
-    return tuple(errors)
+def _find_size_faults(spec: FrameworkSpec) -> Iterator[FieldError]:
+    """Find more roles or Tasks than the CRD lets in."""
+    faults = [check_role_count(spec)]
+    # A role with too many Tasks has a fault of its own.
+    if check_task_numbers(spec) is None:
+        faults.append(check_task_count(spec))
+    yield from (fault for fault in faults if fault is not None)
+
+
+def check_role_count(
+    spec: FrameworkSpec, limit: int = constants.MAX_TASK_ROLES
+) -> FieldError | None:
+    """Find more roles than one Framework may have."""
+    count = len(spec.task_roles)
+    if count <= limit:
+        return None
+    return FieldError("spec.taskRoles", f"has {count} roles; {describe_role_limit(limit)}")
+
+
+def check_task_count(spec: FrameworkSpec, limit: int = constants.MAX_TASKS) -> FieldError | None:
+    """Find more Tasks than one Framework may have; those that are absent count too."""
+    count = sum(max(0, role.task_number) for role in spec.task_roles)
+    if count <= limit:
+        return None
+    return FieldError("spec.taskRoles", f"has {count} Tasks; {describe_task_limit(limit)}")
+
+
+def check_task_numbers(spec: FrameworkSpec) -> FieldError | None:
+    """Find the first role with more or fewer Tasks than a role may have."""
+    for i, role in enumerate(spec.task_roles):
+        if not 0 <= role.task_number <= constants.MAX_TASK_NUMBER:
+            return FieldError(
+                f"spec.taskRoles[{i}].taskNumber",
+                f"must be from 0 to {constants.MAX_TASK_NUMBER}, not {role.task_number}",
+            )
+    return None
 
 
 def describe_role_limit(limit: int) -> str:

@@ -113,6 +113,11 @@ def test_load_config_reads_every_key(load: Load) -> None:
         frameworkMaxRetryDelaySecForTransientConflictFailed: 2
         retryBackoffThresholdSec: 20
         retryBackoffMaxSec: 0
+        frameworkMaxTaskRoles: 300
+        frameworkMaxTasks: 20000
+        frameworkMaxBytes: 2000000
+        memoryLimitBytes: 0
+        memoryAdmissionPercent: 70
         logObjectSnapshot:
           framework: {onFrameworkRetry: false, onFrameworkDeletion: false}
           task: {onTaskRetry: false, onTaskDeletion: false}
@@ -137,6 +142,11 @@ def test_load_config_reads_every_key(load: Load) -> None:
         conflict_retry_delay_max_seconds=2,
         retry_backoff_threshold_seconds=20,
         retry_backoff_max_seconds=0,
+        framework_max_task_roles=300,
+        framework_max_tasks=20000,
+        framework_max_bytes=2000000,
+        memory_limit_bytes=0,
+        memory_admission_percent=70,
         log_object_snapshot=LogObjectSnapshot(
             on_framework_retry=False,
             on_framework_deletion=False,
@@ -157,6 +167,11 @@ def test_load_config_with_several_faults_tells_all_with_path_and_remedy(load: Lo
             crdEstablishedCheckTimeoutSec: 9
             frameworkMaxRetryDelaySecForTransientConflictFailed: 5
             largeFrameworkCompression: 1
+            frameworkMaxTaskRoles: 0
+            frameworkMaxTasks: 1000001
+            frameworkMaxBytes: 100
+            memoryLimitBytes: 1Gi
+            memoryAdmissionPercent: 101
             podFailureSpec:
             - code: 200
               podPatterns: [{nameRegex: '('}]
@@ -180,6 +195,14 @@ def test_load_config_with_several_faults_tells_all_with_path_and_remedy(load: Lo
         ),
         "largeFrameworkCompression: must be true or false, got a number (1)",
         "crdEstablishedCheckTimeoutSec: 9 is out of range; give a whole number of at least 10",
+        "frameworkMaxTaskRoles: 0 is out of range; give a whole number of [1, 65536]",
+        "frameworkMaxTasks: 1000001 is out of range; give a whole number of [1, 1000000]",
+        "frameworkMaxBytes: 100 is out of range; give a whole number of [65536, 2147483647]",
+        (
+            "memoryLimitBytes: must be a whole number, got text ('1Gi'); "
+            "give a whole number of at least 0"
+        ),
+        "memoryAdmissionPercent: 101 is out of range; give a whole number of [10, 100]",
         "podFailureSpec[0].code: 200 is reserved; give a code outside [-999, 0], [200, 219]",
         (
             "podFailureSpec[0].podPatterns[0].nameRegex: is no regular expression of RE2: "

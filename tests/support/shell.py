@@ -15,6 +15,7 @@ from controller.entry import Entry
 from controller.events import EventRecorder
 from controller.executor import Executor
 from controller.history_log import HistoryLog
+from controller.memory import UNLIMITED, MemoryLedger
 from controller.metrics import Metrics
 from controller.provenance import Signer
 from controller.reporter import Reporter
@@ -72,7 +73,12 @@ def refuse(code: int, reason: str = "", retry_after: int | None = None) -> Fate:
 class Shell:
     """All parts, joined as the app joins them, without informers."""
 
-    def __init__(self, settings: Settings | None = None, after: "Shell | None" = None) -> None:
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        after: "Shell | None" = None,
+        memory: MemoryLedger = UNLIMITED,
+    ) -> None:
         """Start with nothing known; ``after``: on the server of another one, which is no more."""
         self.clock = LoopClock()
         self.storage: Storage = after.storage if after else open_storage(self.clock)
@@ -109,6 +115,7 @@ class Shell:
             settings=replace(settings or Settings(), creator_key=self.signer.public_key),
             clock=self.clock,
             metrics=self.metrics,
+            memory=memory,
         )
 
     def _note(self, key: str) -> None:

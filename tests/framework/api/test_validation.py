@@ -15,8 +15,9 @@ from framework.api.types import (
     TaskSpec,
 )
 from framework.api.validation import (
+    check_role_count,
+    check_task_count,
     find_duplicate_roles,
-    find_size_faults,
     validate_framework,
     validate_spec,
     validate_transition,
@@ -267,9 +268,6 @@ def test_wanted_gaps_are_limited() -> None:
 
 def test_limits_of_another_cluster_may_be_other_ones() -> None:
     spec = build_spec(build_role("a", 3), build_role("b", 3))
-    assert find_size_faults(spec, max_roles=2, max_tasks=6) == ()
-    paths = [str(fault) for fault in find_size_faults(spec, max_roles=1, max_tasks=5)]
-    assert [path.partition(";")[0] for path in paths] == [
-        "spec.taskRoles: has 2 roles",
-        "spec.taskRoles: has 6 Tasks",
-    ]
+    assert (check_role_count(spec, 2), check_task_count(spec, 6)) == (None, None)
+    assert "has 2 roles; at most 1 roles" in str(check_role_count(spec, 1))
+    assert "has 6 Tasks; at most 5 Tasks" in str(check_task_count(spec, 5))
