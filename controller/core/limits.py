@@ -27,10 +27,10 @@ TOO_MANY_TASKS = "TooManyTasks"
 TOO_LARGE = "TooLarge"
 MEMORY_BUDGET = "MemoryBudget"
 
-# What a Task takes at least in a status that is stored, with and without compression: an object
-# that is estimated too large is one that the server would refuse.
-_COMPRESSED_TASK_BYTES = 128
-_PLAIN_TASK_BYTES = 640
+# What a Task, and one that is absent, takes at least in a status that is stored: an object that is
+# estimated too large is one that the server would refuse.
+_COMPRESSED_BYTES = 128, 24
+_PLAIN_BYTES = 640, 512
 # What a Task takes at most in the controller: its status, its Pod as far as it is kept, and its
 # share of what a decision and a write need for a moment.
 TASK_MEMORY_BYTES = 10 * 1024
@@ -105,8 +105,9 @@ def _check_counts(spec: FrameworkSpec, limits: Limits) -> Hold | None:
 
 def _check_bytes(spec: FrameworkSpec, object_bytes: int, limits: Limits) -> Hold | None:
     tasks = sum(role.task_number for role in spec.task_roles)
-    each = _COMPRESSED_TASK_BYTES if limits.is_compressed else _PLAIN_TASK_BYTES
-    size = object_bytes + tasks * each
+    absent = tasks - spec.wanted_count
+    each, each_absent = _COMPRESSED_BYTES if limits.is_compressed else _PLAIN_BYTES
+    size = object_bytes + (tasks - absent) * each + absent * each_absent
     if size <= limits.max_object_bytes:
         return None
     remedy = "lower taskNumber, shorten the Pod templates, or split the Framework into several"

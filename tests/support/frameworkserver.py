@@ -31,10 +31,10 @@ def start_controller(access: Access, folder: Path) -> Iterator[ChildProcess]:
         child.terminate()
 
 
-def launch_controller(access: Access, folder: Path) -> ChildProcess:
+def launch_controller(access: Access, folder: Path, *arguments: str) -> ChildProcess:
     """Start the controller; its log goes to ``controller.log``, appended."""
     command = [sys.executable, "-m", "controller"]
-    command += ["--kubeconfig", access.kubeconfig, "--health-port", "0"]
+    command += ["--kubeconfig", access.kubeconfig, "--health-port", "0", *arguments]
     log = folder / "controller.log"
     return ChildProcess("controller", command, log=log, env=build_env())
 
