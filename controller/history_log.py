@@ -41,17 +41,18 @@ class HistoryLog:
 def _write(snapshot: ObjectSnapshot) -> None:
     if not logger.isEnabledFor(logging.INFO):
         return
+    body = snapshot.body
     logger.info(
         "[%s]: %s: ObjectSnapshot: %s",
         snapshot.subject,
         snapshot.trigger,
-        _encode(snapshot.body),
+        _encode(body),
         # A mapping, which the text format leaves out: its line ends with the object.
         extra={
             "object_snapshot": {
                 "trigger": str(snapshot.trigger),
                 "subject": snapshot.subject,
-                "object": snapshot.body,
+                "object": body,
             },
         },
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from controller.core.actions import Action
 from framework.api.roster import Roster
@@ -36,13 +36,29 @@ class SnapshotTrigger(StrEnum):
     POD_DELETION = "OnPodDeletion"
 
 
+class BodySource(Protocol):
+    """What the body of a snapshot is built from."""
+
+    def build(self) -> dict[str, Any]:
+        """Build the body."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectSnapshot:
-    """A persisted object to log before it is replaced. ``body`` is its wire form."""
+    """A persisted object to log before it is replaced.
+
+    One decision may retry ten thousand Tasks, so ``source`` may be what a body is built from when
+    it is logged: the bodies of all of them would fill the memory.
+    """
 
     trigger: SnapshotTrigger
     subject: str
-    body: dict[str, Any]
+    source: dict[str, Any] | BodySource
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The fields that the log shows, in their wire form."""
+        return self.source if isinstance(self.source, dict) else self.source.build()
 
 
 @dataclass(frozen=True, slots=True)

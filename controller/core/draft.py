@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from controller.core.actions import Action, ActionKey, ObjectKind, Verb
 from controller.core.decision import Event, EventType, ObjectSnapshot
+from controller.core.logged_fields import LoggedPart
 from controller.core.settings import LONGEST_PAUSE_SECONDS, QUICK_TRIES, Settings
 from controller.core.snapshot import Failure, Snapshot
 from framework.api import states
@@ -55,6 +56,8 @@ class RoleDraft:
     status: TaskRoleStatus
     spec: TaskRoleSpec | None
     tasks: list[TaskStatus] = field(default_factory=list)
+    logged_spec: LoggedPart | None = None
+    """What the history log shows of the spec of its Tasks; None until one is recorded."""
 
     @property
     def name(self) -> str:

@@ -5,14 +5,21 @@ which fields are shown. Source: ``MockTask`` of microsoft/frameworkcontroller.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from controller.core.decision import ObjectSnapshot, SnapshotTrigger
 from controller.core.draft import Draft, RoleDraft
-from controller.core.logged_fields import select_logged_fields
+from controller.core.logged_fields import LoggedPart, select_logged_fields, select_task_spec
 from framework.api import codec, constants, naming
-from framework.api.types import FrameworkStatus, TaskRoleStatus, TaskStatus
+from framework.api.types import (
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    ObjectMeta,
+    TaskRoleStatus,
+    TaskStatus,
+)
 from framework.api.wire import format_time
 
 
@@ -66,49 +73,78 @@ def _record_task(
     task: TaskStatus,
     trigger: SnapshotTrigger,
 ) -> None:
+    framework = draft.snapshot.framework
+    is_deleted = trigger is SnapshotTrigger.TASK_DELETION
+    source = _TaskSource(
+        meta=framework.metadata,
+        attempt=draft.status.attempt_status,
+        role_name=role.name,
+        role_uid=role.status.instance_uid,
+        task=task,
+        spec=_select_spec(role),
+        deleted_at=draft.now if is_deleted else None,
+    )
     key = naming.TaskKey(role.name, task.index)
-    framework = draft.snapshot.framework.key
-    wire = _build_task(draft, role, task, is_deleted=trigger is SnapshotTrigger.TASK_DELETION)
-    body = select_logged_fields(constants.TASK_KIND, constants.API_VERSION, wire)
-    draft.snapshots.append(ObjectSnapshot(trigger, f"{framework} {key}", body))
+    draft.snapshots.append(ObjectSnapshot(trigger, f"{framework.key} {key}", source))
 
 
-def _build_task(
-    draft: Draft,
-    role: RoleDraft,
-    task: TaskStatus,
-    *,
-    is_deleted: bool,
-) -> dict[str, Any]:
-    meta = draft.snapshot.framework.metadata
-    attempt = draft.status.attempt_status
-    labels = {
-        constants.FRAMEWORK_NAME: meta.name,
-        constants.TASKROLE_NAME: role.name,
-        constants.TASK_INDEX: str(task.index),
-    }
-    deletion = {"deletionTimestamp": format_time(draft.now), "deletionGracePeriodSeconds": 0}
-    return {
-        "metadata": {
-            "name": naming.build_pod_name(meta.name, role.name, task.index),
-            "namespace": meta.namespace,
-            "uid": task.instance_uid,
-            "resourceVersion": meta.resource_version,
-            "generation": meta.generation,
-            "creationTimestamp": format_time(task.start_time),
-            **(deletion if is_deleted else {}),
+@dataclass(frozen=True, slots=True)
+class _TaskSource:
+    """What the snapshot of a Task is built from."""
+
+    meta: ObjectMeta
+    attempt: FrameworkAttemptStatus
+    role_name: str
+    role_uid: str
+    task: TaskStatus
+    spec: LoggedPart | None
+    deleted_at: datetime | None
+
+    def build(self) -> dict[str, Any]:
+        """Build what the log shows of the Task."""
+        wire = {
+            "metadata": self._build_metadata(),
+            "spec": self.spec,
+            "status": codec.TASK_STATUS.encode(self.task),
+        }
+        return select_logged_fields(constants.TASK_KIND, constants.API_VERSION, wire)
+
+    def _build_metadata(self) -> dict[str, Any]:
+        labels = {
+            constants.FRAMEWORK_NAME: self.meta.name,
+            constants.TASKROLE_NAME: self.role_name,
+            constants.TASK_INDEX: str(self.task.index),
+        }
+        deletion = {
+            "deletionTimestamp": format_time(self.deleted_at) if self.deleted_at else None,
+            "deletionGracePeriodSeconds": 0,
+        }
+        return {
+            "name": naming.build_pod_name(self.meta.name, self.role_name, self.task.index),
+            "namespace": self.meta.namespace,
+            "uid": self.task.instance_uid,
+            "resourceVersion": self.meta.resource_version,
+            "generation": self.meta.generation,
+            "creationTimestamp": format_time(self.task.start_time),
+            **(deletion if self.deleted_at else {}),
             "labels": labels,
-            "annotations": {
-                constants.FRAMEWORK_NAMESPACE: meta.namespace,
-                **labels,
-                constants.CONFIGMAP_NAME: attempt.configmap_name,
-                constants.FRAMEWORK_UID: meta.uid,
-                constants.FRAMEWORK_ATTEMPT_ID: str(attempt.id),
-                constants.FRAMEWORK_ATTEMPT_INSTANCE_UID: attempt.instance_uid or "",
-                constants.CONFIGMAP_UID: attempt.configmap_uid or "",
-                constants.TASKROLE_UID: role.status.instance_uid,
-            },
-        },
-        "spec": codec.encode_task_spec(role.spec.task) if role.spec else None,
-        "status": codec.TASK_STATUS.encode(task),
-    }
+            "annotations": {**self._build_annotations(), **labels},
+        }
+
+    def _build_annotations(self) -> dict[str, str]:
+        return {
+            constants.FRAMEWORK_NAMESPACE: self.meta.namespace,
+            constants.CONFIGMAP_NAME: self.attempt.configmap_name,
+            constants.FRAMEWORK_UID: self.meta.uid,
+            constants.FRAMEWORK_ATTEMPT_ID: str(self.attempt.id),
+            constants.FRAMEWORK_ATTEMPT_INSTANCE_UID: self.attempt.instance_uid or "",
+            constants.CONFIGMAP_UID: self.attempt.configmap_uid or "",
+            constants.TASKROLE_UID: self.role_uid,
+        }
+
+
+def _select_spec(role: RoleDraft) -> LoggedPart | None:
+    """Select what the log shows of the role's Tasks, once a pass."""
+    if role.logged_spec is None and role.spec is not None:
+        role.logged_spec = select_task_spec(codec.encode_task_spec(role.spec.task))
+    return role.logged_spec

@@ -10,14 +10,19 @@ A log line is bounded too: each text to 256 characters, each part of an object (
 status) to a number of bytes. What is beyond is left out, and ``"cut": true`` at the top says so.
 """
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from framework.api import constants, gojson
 from framework.api.text import cut_text
 
 _TEXT_BYTES = 256
 _PART_BYTES = {"metadata": 16 * 1024, "spec": 64 * 1024, "status": 160 * 1024}
+# Ten thousand Tasks may be retried at once, each with its role's template in its snapshot.
+_TASK_SPEC_BYTES = 8 * 1024
+# JSON writes such a text as it is, between quotes.
+_UNESCAPED = re.compile(r"[A-Za-z0-9 .:/_+=@-]*")
 # Quotes, colon and comma.
 _OVERHEAD_BYTES = 4
 
@@ -174,21 +179,41 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
 }
 
 
+class LoggedPart(NamedTuple):
+    """What the log shows of one part of an object."""
+
+    value: Any
+    is_cut: bool
+
+
+def select_task_spec(wire: Mapping[str, Any]) -> LoggedPart:
+    """Select what the log shows of what every Task of a role is: once for all of them."""
+    return _select(wire, _TASK_SPEC, _TASK_SPEC_BYTES)
+
+
 def select_logged_fields(kind: str, api_version: str, wire: Mapping[str, Any]) -> dict[str, Any]:
     """Select what the log shows of a Framework, a Task or a Pod.
 
     Args:
         kind: of the object: what is watched does not say it in each object.
         api_version: the same.
-        wire: its parts. Lists may be iterators, which are read no further than there is room.
+        wire: its parts, selected already or not. Lists may be iterators, which are read no further
+            than there is room.
     """
     body: dict[str, Any] = {"kind": kind, "apiVersion": api_version}
     is_cut = False
     for part, form in {"metadata": _METADATA, **_FORMS[kind]}.items():
-        selection = _Selection(_PART_BYTES[part])
-        body[part] = selection.take(wire.get(part), form)
-        is_cut |= selection.is_cut
+        selected = wire.get(part)
+        if not isinstance(selected, LoggedPart):
+            selected = _select(selected, form, _PART_BYTES[part])
+        body[part] = selected.value
+        is_cut |= selected.is_cut
     return {**body, "cut": True} if is_cut else body
+
+
+def _select(value: Any, form: Form, limit_bytes: int) -> LoggedPart:
+    selection = _Selection(limit_bytes)
+    return LoggedPart(selection.take(value, form), selection.is_cut)
 
 
 class _Selection:
@@ -209,17 +234,24 @@ class _Selection:
 
     def _take_plain(self, value: Any) -> Any:
         if isinstance(value, str):
+            if len(value) <= _TEXT_BYTES and _UNESCAPED.fullmatch(value):
+                # Nearly all texts; measured without a copy.
+                self._left_bytes -= len(value) + len('""')
+                return value
             value = cut_text(value, _TEXT_BYTES)
         elif not (value is None or isinstance(value, (bool, int, float))):
             return None
-        self._left_bytes -= len(gojson.dumps(value).encode("utf-8", "replace"))
+        self._left_bytes -= (
+            len(gojson.dumps(value).encode("utf-8", "replace")) if value else len("false")
+        )
         return value
 
     def _take_members(self, value: Mapping[str, Any], form: Mapping[str, Form]) -> dict[str, Any]:
         taken: dict[str, Any] = {}
         for key, inner in form.items():
             if key in value and self._has_room(len(key)):
-                taken[key] = self.take(value[key], inner)
+                item = value[key]
+                taken[key] = self._take_plain(item) if inner is None else self.take(item, inner)
         return taken
 
     def _take_items(self, value: Iterable[Any], form: Form) -> list[Any]:
@@ -232,5 +264,7 @@ class _Selection:
 
     def _has_room(self, key_bytes: int) -> bool:
         self._left_bytes -= key_bytes + _OVERHEAD_BYTES
-        self.is_cut |= self._left_bytes <= 0
-        return self._left_bytes > 0
+        if self._left_bytes > 0:
+            return True
+        self.is_cut = True
+        return False
