@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -278,6 +279,24 @@ def test_long_poll_answers_when_something_changes(gang: Gang) -> None:
             later = json.load(answer)
     assert [c["generation"] for c in later["changes"]] == [2]
     assert later["isComplete"]
+
+
+def test_long_poll_of_an_agent_with_the_gang_key_asks_for_it(gang: Gang, tmp_path: Path) -> None:
+    key = tmp_path / "gang-key"
+    gang.env["FB_GANG_KEY_FILE"] = str(key)
+    with run_agent(gang.env, *NATIVE, "--listen", "0") as agent:
+        assert agent.wait() == 210
+        assert "the gang key cannot be read" in agent.text
+    key.write_text(f"{gang.publisher.instance_uid}:{'ab' * 32}")
+    gang.publish(2, 1)
+    with run_agent(gang.env, *NATIVE, "--listen", "0") as agent:
+        port = wait_for_text(agent, "long-polls: http://127.0.0.1:").split("/")[0]
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/changes?timeout=0", timeout=10)
+        assert "not authenticated" not in agent.text
+    del gang.env["FB_GANG_KEY_FILE"]
+    with run_agent(gang.env, *NATIVE, "--listen", "0") as agent:
+        agent.wait_for("not authenticated, because no gang key is mounted")
 
 
 def test_render_writes_once_and_ends(gang: Gang) -> None:

@@ -1,12 +1,17 @@
 """What agents check of a roster before they use it, and what they leave undecoded."""
 
 import base64
+import resource
+import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from barrier.addresses import find_fault
 from framework.agent.addresses import is_pod_address
+from framework.agent.clock import AgentClock
+from framework.agent.probes import Probe, Prober
 from framework.agent.sources import parse_configmap
 from framework.api import constants
 from framework.api.roster import Roster, encode_roster
@@ -115,3 +120,19 @@ def test_generation_never_goes_back() -> None:
     for generation, is_newer in ((6, False), (7, False), (8, True)):
         gang = build_gang(3)._replace(generation=generation)
         assert is_news(Sight(gang, PUBLISHED), shown) is is_newer
+
+
+def test_probes_of_many_members_open_few_files_at_a_time() -> None:
+    """The barrier's levels above an address connect to every member; nothing is sent or read."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as server:
+        port = server.getsockname()[1]
+        probes = [Probe("worker", index, "127.0.0.1", port, "") for index in range(500)]
+        prober = Prober(AgentClock())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 80, hard))
+        try:
+            prober.attempt(probes, 20.0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert prober.reached == set(probes)
