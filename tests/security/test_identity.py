@@ -1,8 +1,6 @@
 """Who may say that an object belongs to a gang: on a real API server, the controller only."""
 
 import base64
-import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,16 +15,17 @@ from tests.support.policed import (
     ADMISSION,
     FC,
     OWN,
+    WORKLOADS,
     Policed,
     acknowledge,
     allow,
     annotate,
     apply_policies,
     build_pod,
+    create_as,
     open_policed,
     wait_until,
 )
-from tests.support.rights import run_kubectl
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 
@@ -135,41 +134,15 @@ def test_tenant_gives_a_pod_no_identity_by_binding_it(policed: Policed, tenant: 
 
 def test_workload_with_the_identity_in_its_template_gets_no_pod(policed: Policed) -> None:
     """kube-controller-manager creates Pods as this account, in the name of whoever wrote it."""
-    account = "system:serviceaccount:kube-system:replicaset-controller"
-    rights = ("create", "clusterrolebinding", "replicaset-controller-of-a-test")
-    run_kubectl(
-        policed.access,
-        *rights,
-        "--clusterrole=system:controller:replicaset-controller",
-        f"--user={account}",
-    )
-    try:
-        for labels, expected in (({"app": "web"}, 0), ({"app": "web", FC: "gang"}, 1)):
-            body = build_pod("", account="default", framework=None)
-            body |= {"apiVersion": "v1", "kind": "Pod"}
-            body["metadata"] = {"generateName": "web-", "labels": labels}
-            done = try_create(policed, body, account)
-            assert ("frameworkbarrier-identity" in done, done.count("created")) == (
-                bool(expected),
-                1 - expected,
-            ), done
-    finally:
-        run_kubectl(policed.access, "delete", *rights[1:])
-
-
-def try_create(policed: Policed, body: Object, account: str) -> str:
-    """Create an object as another user; give what kubectl printed."""
-
-    assert policed.access.kubectl is not None
-    words = ("create", "-f", "-", "-n", policed.namespace, f"--as={account}")
-    done = subprocess.run(
-        [policed.access.kubectl, "--kubeconfig", policed.access.kubeconfig, *words],
-        input=json.dumps(body),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout + done.stderr
+    for labels, is_created in (({"app": "web"}, True), ({"app": "web", FC: "gang"}, False)):
+        body = build_pod("", account="default", framework=None)
+        body |= {"apiVersion": "v1", "kind": "Pod"}
+        body["metadata"] = {"generateName": "web-", "labels": labels}
+        said = create_as(policed.access, policed.namespace, body, WORKLOADS)
+        assert ("created" in said, "frameworkbarrier-identity" in said) == (
+            is_created,
+            not is_created,
+        ), said
 
 
 def test_tenant_changes_no_roster(policed: Policed, tenant: JsonHttp) -> None:

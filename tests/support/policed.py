@@ -4,6 +4,8 @@ Called by tests/kube and tests/security. The policies hold in the whole cluster,
 them for its own tests only.
 """
 
+import json
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple
 
 from framework.api import constants
 from framework.kube.resources import Object
+from tests.support.builders import build_framework_wire, build_role_wire
 from tests.support.controlplane import Access
 from tests.support.frameworkcrd import ROOT
 from tests.support.jsonhttp import JsonHttp
@@ -25,6 +28,8 @@ OWN, OTHER = "gang-worker-0", "gang-worker-1"
 ACKNOWLEDGED = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
 MERGE = "application/merge-patch+json"
 FC = constants.FRAMEWORK_NAME
+# Creates Pods for whoever writes a Deployment; it has its rights in every cluster.
+WORKLOADS = "system:serviceaccount:kube-system:replicaset-controller"
 _WAIT_SECONDS = 30.0
 
 
@@ -142,6 +147,36 @@ def apply_policies(access: Access, *folders: Path) -> Iterator[None]:
     finally:
         for folder in folders:
             run_kubectl(access, "delete", "--ignore-not-found", "-k", str(folder))
+        wait_until(lambda: not _is_any_in_force(access))
+
+
+def _is_any_in_force(access: Access) -> bool:
+    """Return whether a policy that was deleted is still in force, which it is for a moment."""
+    pod = {**build_pod("probe", account="default"), "apiVersion": "v1", "kind": "Pod"}
+    role = build_role_wire()
+    role["task"]["pod"]["metadata"] = {"labels": {FC: "gang"}}
+    framework = {**build_framework_wire(role), "metadata": {"name": "probe"}}
+    said = create_as(access, "default", pod, WORKLOADS, "--dry-run=server")
+    said += create_as(access, "default", framework, None, "--dry-run=server")
+    return "ValidatingAdmissionPolicy" in said
+
+
+def create_as(
+    access: Access, namespace: str, body: Object, account: str | None, *options: str
+) -> str:
+    """Create an object as another account, or as the administrator; give what kubectl printed."""
+    assert access.kubectl is not None
+    words = ["create", "-f", "-", "-n", namespace, *options]
+    if account is not None:
+        words.append(f"--as={account}")
+    done = subprocess.run(
+        [access.kubectl, "--kubeconfig", access.kubeconfig, *words],
+        input=json.dumps(body),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
 
 
 def open_policed(access: Access, http: JsonHttp, namespace: str, folder: Path) -> Policed:
