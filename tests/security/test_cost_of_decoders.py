@@ -289,7 +289,7 @@ def test_hostile_kept_state_counts_as_none_within_the_budget(tmp_path: Path, tex
 async def test_controller_decodes_no_roster_of_a_forged_configmap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    decoded = []
+    decoded: list[str] = []
     monkeypatch.setattr(published, "decode_stored_roster", decoded.append)
     shell = Shell()
     framework = shell.create_framework()
