@@ -21,7 +21,7 @@ from functools import lru_cache
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from controller.core.actions import ObjectKind
+from controller.core.actions import ObjectKind, Verb
 from controller.entry import Entry, Name, find_recorded_uid
 from framework.api import constants
 from framework.api.pods import ConfigMapView, ObjectView, PodView
@@ -51,9 +51,14 @@ class Signer:
         return _encode(nonce + self._key.sign(_build_message(framework, view, nonce)))
 
 
-def note_created(entry: Entry, uid: str) -> None:
-    """Take the answer to our own create."""
-    entry.proven.add(uid)
+def note_created(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None:
+    """Take the answer to our own create, after the object was put into the entry."""
+    known = _find(entry, name)
+    if known is not None and known.uid == view.uid:
+        entry.proven.add(view.uid)
+    else:
+        # A list that was newer than the answer showed another object, perhaps with the same proof.
+        _spend(entry, view)
 
 
 def note_seen(
@@ -77,27 +82,29 @@ def note_gone(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None:
     entry.unchecked.discard(name)
     entry.proven.discard(view.uid)
     if is_own and find_recorded_uid(entry.framework, *name) != view.uid:
-        entry.spent_proofs[_read_proof(view)] = view.uid
-        if len(entry.spent_proofs) > _MAX_SPENT:
-            del entry.spent_proofs[next(iter(entry.spent_proofs))]
+        _spend(entry, view)
 
 
 def settle(entry: Entry) -> None:
-    """Look at the objects that came since, and again at all of them when the keys have changed."""
+    """Look at the objects that came since, and again at all of them when the keys have changed.
+
+    Not while a create of that name is unanswered: the answer tells more, and costs nothing.
+    """
     keys = _read_keys(entry)
     if keys != entry.checked_keys:
         entry.checked_keys = keys
         entry.unchecked.update((ObjectKind.POD, name) for name in entry.pods)
         if entry.configmap is not None:
             entry.unchecked.add((ObjectKind.CONFIGMAP, entry.configmap.name))
-    for kind, name in entry.unchecked:
-        view = entry.pods.get(name) if kind is ObjectKind.POD else entry.configmap
+    in_flight = {(key.kind, key.name) for key in entry.in_flight if key.verb is Verb.CREATE}
+    for name in entry.unchecked - in_flight:
+        view = _find(entry, name)
         if view is None or view.uid in entry.proven:
             continue
-        is_recorded = view.uid == find_recorded_uid(entry.framework, kind, name)
+        is_recorded = view.uid == find_recorded_uid(entry.framework, *name)
         if is_recorded or is_proven(entry, view):
             entry.proven.add(view.uid)
-    entry.unchecked.clear()
+    entry.unchecked &= in_flight
 
 
 def is_proven(entry: Entry, view: PodView | ConfigMapView) -> bool:
@@ -113,6 +120,17 @@ def is_proven(entry: Entry, view: PodView | ConfigMapView) -> bool:
     nonce, signature = decoded[:_NONCE_BYTES], decoded[_NONCE_BYTES:]
     message = _build_message(framework, view, nonce)
     return any(_is_signed(key, signature, message) for key in reversed(_read_keys(entry)))
+
+
+def _find(entry: Entry, name: Name) -> PodView | ConfigMapView | None:
+    return entry.pods.get(name[1]) if name[0] is ObjectKind.POD else entry.configmap
+
+
+def _spend(entry: Entry, view: PodView | ConfigMapView) -> None:
+    """Remember whose a proof was, of an object that is gone."""
+    entry.spent_proofs[_read_proof(view)] = view.uid
+    if len(entry.spent_proofs) > _MAX_SPENT:
+        del entry.spent_proofs[next(iter(entry.spent_proofs))]
 
 
 def _read_keys(entry: Entry) -> tuple[str, ...]:

@@ -300,8 +300,10 @@ class Store:
 
     def record_created(self, entry: Entry, kind: ObjectKind, wire: Object, now: datetime) -> bool:
         """Take the answer to our own create: it proves that the object is ours."""
-        provenance.note_created(entry, str(read_meta(wire).get("uid")))
-        return self.record_own(entry, kind, wire, now)
+        is_there = self.record_own(entry, kind, wire, now)
+        view = parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)
+        provenance.note_created(entry, (kind, view.name), view)
+        return is_there
 
     def record_terminating(self, entry: Entry, kind: ObjectKind, wire: Object) -> None:
         """Take what the server returned for our own delete of an object that still exists."""

@@ -174,6 +174,25 @@ async def test_proof_of_a_deleted_pod_is_not_for_a_copy_of_it(*, is_restarted: b
     check_untouched(shell, PODS, POD, uid)
 
 
+async def test_proof_of_a_pod_whose_create_is_unanswered_is_not_for_a_copy_of_it() -> None:
+    shell = Shell()
+    shell.create_framework()
+    shell.network.expect("create", PODS, Fate(downlink_seconds=5.0))
+
+    async def replace_pod() -> str:
+        await asyncio.sleep(1.0)
+        own = shell.get(PODS, POD)
+        remove(shell, PODS, POD)
+        uid = make(shell, PODS, forge_pod(read(shell), proof_of=own))
+        shell.show()  # The controller sees its own Pod in the answer to the create only.
+        return uid
+
+    task = asyncio.create_task(replace_pod())
+    await shell.run(10.0)
+    await run(shell, 60)
+    check_untouched(shell, PODS, POD, await task)
+
+
 async def test_proof_of_another_tasks_pod_proves_nothing() -> None:
     shell = Shell()
     shell.create_framework(number=2)
