@@ -189,6 +189,36 @@ def test_addresses_are_compared_in_one_form(address: str, written: str) -> None:
     assert peers._normalize(address) == written
 
 
+def test_what_an_arrival_may_say_is_bounded(tmp_path: Path) -> None:
+    gang = build_local_gang([0, 1], 1)
+    with open_members(tmp_path, 1) as members:
+        show(members, gang)
+        members[0].come("start")
+        for changes in ({"token": "t" * 65}, {"token": 7}, {"token": None}, {"name": "n" * 5000}):
+            with dial(members[0], SECOND) as connection:
+                arrival = {**build_arrival(gang, 1, token="mine"), **changes}
+                connection.sendall(json.dumps(arrival).encode() + b"\n")
+                assert is_hung_up(connection), changes
+
+
+def test_number_of_remembered_arrivals_is_bounded_by_the_gang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BARRIER_WORKING_DIR", str(tmp_path))
+    for pods, most in ((2, 64 * 16), (100, 64 * 100)):
+        gang_of_peers = peers.Roster(
+            1, INSTANCE, "worker", 0, 0, True, False, False,  # noqa: FBT003 a tuple's
+            tuple(peers.Peer("worker", i, i, f"127.0.9.{i + 1}", 1, "") for i in range(pods)),
+        )  # fmt: skip
+        with socket.create_server((FIRST, 0)) as listener:
+            hub = peers._Hub(listener, gang_of_peers, None, takes_any=False)
+            hub._released = dict.fromkeys(map(str, range(20000)))
+            hub._release()
+            assert len(hub._released) == most
+            assert "19999" in hub._released
+            hub.leave_to_parent()
+
+
 # --- The gang key ---------------------------------------------------------------------------------
 
 
