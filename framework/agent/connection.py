@@ -343,7 +343,8 @@ class Connection:
                 raise UnreachableError(f"{self._access.address}: no HTTP answer")
             received += part
         text, self._pending = received.split(b"\r\n\r\n", 1)
-        return _parse_head(text.decode("latin-1"))
+        # A head that cannot be parsed is told, and may repeat the path of the request.
+        return _parse_head(self._access.hide_secrets(text).decode("latin-1"))
 
     def _receive(self, deadline: float) -> Optional[bytes]:
         # A timeout of 0 would mean "do not block", which raises another error.

@@ -94,7 +94,7 @@ class Transport:
             try:
                 return await response.read()
             except (aiohttp.ClientError, TimeoutError, OSError) as e:
-                raise _build_unreachable(request, e) from e
+                raise self._build_unreachable(request, e) from e
 
     async def read_chunks(self, request: Request) -> AsyncGenerator[bytes]:
         """Send once and yield the answer of a 2xx as it comes in.
@@ -108,7 +108,7 @@ class Transport:
                 try:
                     chunk = await response.content.readany()
                 except (aiohttp.ClientError, TimeoutError, OSError) as e:
-                    raise _build_unreachable(request, e) from e
+                    raise self._build_unreachable(request, e) from e
                 if not chunk:
                     return
                 yield chunk
@@ -145,7 +145,7 @@ class Transport:
             except (aiohttp.ClientError, TimeoutError, OSError) as e:
                 if isinstance(e, aiohttp.ClientSSLError) and self._rest is not None:
                     self._rest.reload_certificates()
-                raise _build_unreachable(request, e) from e
+                raise self._build_unreachable(request, e) from e
             try:
                 yield response
             finally:
@@ -156,6 +156,16 @@ class Transport:
         for secret in self._secrets:
             body = body.replace(secret, HIDDEN.encode())
         return body
+
+    def _build_unreachable(self, request: Request, cause: Exception) -> UnreachableError:
+        never_connected = aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError
+        problem = self._hide_secrets(_explain(cause).encode("utf-8", "replace"))
+        return UnreachableError(
+            problem.decode("utf-8", "replace"),
+            method=request.method,
+            path=request.bare_path,
+            maybe_applied=not isinstance(cause, never_connected),
+        )
 
     def _start(
         self, request: Request, token: str | None
@@ -278,20 +288,12 @@ def _find_secrets(config: KubeConfig) -> tuple[bytes, ...]:
     return tuple(text.encode() for text in found if len(text) >= _MIN_SECRET_LENGTH)
 
 
-def _build_unreachable(request: Request, cause: Exception) -> UnreachableError:
+def _explain(cause: Exception) -> str:
     if isinstance(cause, aiohttp.ClientResponseError):
         # Its own text has the URL, whose path may be a secret.
-        problem = f"no HTTP answer: {cause.message}"
-    elif isinstance(cause, aiohttp.InvalidURL):
-        problem = "the address of the API server is no URL"
-    elif isinstance(cause, TimeoutError):
-        problem = str(cause) or "no answer in time"
-    else:
-        problem = str(cause) or type(cause).__name__
-    never_connected = aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError
-    return UnreachableError(
-        problem,
-        method=request.method,
-        path=request.bare_path,
-        maybe_applied=not isinstance(cause, never_connected),
-    )
+        return f"no HTTP answer: {' '.join(cause.message.split())}"
+    if isinstance(cause, aiohttp.InvalidURL):
+        return "the address of the API server is no URL"
+    if isinstance(cause, TimeoutError):
+        return str(cause) or "no answer in time"
+    return str(cause) or type(cause).__name__

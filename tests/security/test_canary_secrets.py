@@ -245,8 +245,9 @@ def test_no_canary_comes_out_of_the_programs(
         live(world, valid)
         be_refused(world, template, canaries)
         be_poisoned(world)
+        refused = {"metadata": valid["metadata"], "spec": template["spec"]}
         secret = canaries.make("metadata.labels of a Framework")
-        shown = run_command(access, tmp_path / "a.json", build_framework("ran", template))
+        shown = run_command(access, tmp_path / "a.json", build_framework("ran", refused))
         bad = build_framework("bad", valid)
         bad["metadata"]["labels"] = {"team": f"{secret} !"}
         shown += run_command(access, tmp_path / "b.json", bad)
