@@ -112,6 +112,7 @@ def build_valid(template: Object, is_valid: Callable[[Object], list[str]]) -> Ob
             mount["name"] = spec["volumes"][0]["name"]
             del mount["subPathExpr"]
     valid: Object = copy.deepcopy({"metadata": metadata, "spec": spec})
+    faults: list[str] = []
     for _ in range(20):
         faults = is_valid(valid)
         if not faults:
