@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from controller import provenance
 from controller.core.actions import ObjectKind
 from controller.entry import Entry, measure_object, name_key, owner_key, parse_version, read_meta
+from controller.packed import pack_metadata, pack_templates
 from framework.api import codec
 from framework.api.fielderrors import FieldErrors
 from framework.api.pods import ConfigMapView, ObjectView, PodView, parse_configmap, parse_pod
@@ -145,10 +146,10 @@ class Store:
         if known is None or known.metadata.uid != read_meta(wire).get("uid"):
             return
         if _is_newer_framework(entry, wire):
-            metadata = codec.decode_metadata(wire)
+            metadata = pack_metadata(codec.decode_metadata(wire))
             spec = known.spec
             if metadata.generation != known.metadata.generation:
-                spec = codec.decode_spec(wire.get("spec"))
+                spec = pack_templates(codec.decode_spec(wire.get("spec")))
             known = replace(known, metadata=metadata, spec=spec)
         entry.framework = replace(known, status=status)
 
@@ -204,8 +205,8 @@ class Store:
         known = entry.framework
         if known is None:
             return
-        metadata = codec.decode_metadata(wire)
-        spec = codec.decode_spec(wire.get("spec"))
+        metadata = pack_metadata(codec.decode_metadata(wire))
+        spec = pack_templates(codec.decode_spec(wire.get("spec")))
         entry.framework = replace(known, metadata=metadata, spec=spec)
         entry.object_bytes = measure_object(wire)
         entry.is_diverged = wire.get("status") != entry.wire_status
@@ -222,7 +223,12 @@ class Store:
         entry.unconfirmed.clear()
 
     def _take_stored(self, entry: Entry, wire: Object) -> None:
-        entry.framework = codec.decode_framework(wire)
+        framework = codec.decode_framework(wire)
+        entry.framework = replace(
+            framework,
+            metadata=pack_metadata(framework.metadata),
+            spec=pack_templates(framework.spec),
+        )
         entry.object_bytes = measure_object(wire)
         entry.wire_status = wire.get("status")
         entry.is_diverged = False

@@ -7,7 +7,7 @@ the roster policy. Source: FRAMEWORK, "Scaling" (drain).
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from controller.core.decision import EventType
 from controller.core.draft import Acknowledgement, Draft, RoleDraft
@@ -19,6 +19,8 @@ from framework.api.wire import format_time
 
 # Of a generation's number; a longer one is a text of somebody else's, and costly to read.
 _MAX_DIGITS = 9
+# For a time-out of which no calendar has the end.
+_NEVER = datetime.max.replace(microsecond=0, tzinfo=UTC)
 # An event names so many of the Pods that have not answered.
 _MAX_NAMED = 10
 
@@ -29,7 +31,10 @@ def set_deadline(draft: Draft, role: RoleDraft, task: TaskStatus) -> datetime | 
         return None
     if draft.snapshot.published.roster is None:
         return None
-    return draft.now + timedelta(seconds=role.spec.drain.timeout_seconds)
+    try:
+        return draft.now + timedelta(seconds=role.spec.drain.timeout_seconds)
+    except OverflowError:
+        return _NEVER
 
 
 def is_draining(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> bool:

@@ -4,8 +4,6 @@ Called by the machines. Under Delete, the behaviour of the Go original, nothing 
 Source: FRAMEWORK, "Scaling" (completedPodPolicy).
 """
 
-from datetime import timedelta
-
 from controller.core import claims
 from controller.core.actions import DeleteObject, ObjectKind
 from controller.core.draft import Draft, RoleDraft
@@ -97,8 +95,8 @@ def _end_pod(
 ) -> None:
     if pod.is_terminating:
         return
-    grace = timedelta(seconds=pod.termination_grace_seconds).total_seconds()
-    if is_wrapped(pod) and not draft.has_elapsed(draft.status.transition_time, grace):
+    grace_seconds = pod.termination_grace_seconds
+    if is_wrapped(pod) and not draft.has_elapsed(draft.status.transition_time, grace_seconds):
         return
     cause = f"{role.name}/{task.index}: the attempt has ended"
     draft.act(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause, is_settled=is_settled))

@@ -185,6 +185,17 @@ def test_350_kb_of_wanted_gaps_delay_nobody(cluster: Cluster) -> None:
     assert cluster.read_cpu_seconds() - before < 8.0
 
 
+def test_pod_templates_take_no_more_memory_than_their_text(cluster: Cluster) -> None:
+    """30 of 0.4 MB each, nothing but empty objects: 10 MB of Python's objects each."""
+    role = build_role("a", 0)
+    role["task"]["pod"]["spec"]["future"] = [{}] * 130_000
+    for number in range(30):
+        cluster.create(f"attack-{number}", role)
+    cluster.create("bystander", build_role("worker", 1))
+    cluster.await_pod("bystander-worker-0")
+    assert cluster.read_peak_bytes() < IDLE_BYTES
+
+
 def test_many_large_frameworks_do_not_fill_the_memory(small_cluster: Cluster) -> None:
     cluster = small_cluster
     names = [f"large-{number}" for number in range(24)]

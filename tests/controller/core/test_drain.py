@@ -47,6 +47,14 @@ def is_leaving(world: World) -> bool:
     return not world.pods[LEAVER].is_terminating
 
 
+def test_drain_of_more_seconds_than_a_calendar_has_lasts_to_its_end() -> None:
+    world = draining(timeout=2**62)
+    deadline = get_task(world.status, 1).drain_deadline_time
+    assert deadline is not None
+    assert deadline.year == 9999
+    assert is_leaving(world)
+
+
 def test_leaver_is_out_of_the_members_and_its_deadline_is_persisted() -> None:
     world = draining()
     task = get_task(world.status, 1)

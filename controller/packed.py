@@ -1,0 +1,71 @@
+"""Pod templates packed: kept as JSON, because as Python objects they take many times the memory.
+
+Called by the store. Anybody may store a template of 1.4 MB that is nothing but empty objects: 33 MB
+of them. It is read seldom, when a Pod is created or a gang starts, and unpacked for each reading.
+"""
+
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from framework.api.types import FrameworkSpec, ObjectMeta, TaskRoleSpec
+
+# A smaller one is not worth the work.
+_LEAST_BYTES = 4096
+
+
+class PackedTemplate(Mapping[str, Any]):
+    """A mapping that holds its JSON. Whoever needs several keys takes its items."""
+
+    __slots__ = ("_packed",)
+
+    def __init__(self, packed: bytes) -> None:
+        """Keep the JSON of an object."""
+        self._packed = packed
+
+    def _unpack(self) -> dict[str, Any]:
+        unpacked: dict[str, Any] = msgspec.json.decode(self._packed)
+        return unpacked
+
+    def __getitem__(self, key: str) -> Any:
+        """Return one value."""
+        return self._unpack()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        """Walk the keys."""
+        return iter(self._unpack())
+
+    def __len__(self) -> int:
+        """Count the keys."""
+        return len(self._unpack())
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return keys and values, unpacked once for all of them."""
+        return self._unpack().items()
+
+    def values(self) -> ValuesView[Any]:
+        """Return the values, unpacked once for all of them."""
+        return self._unpack().values()
+
+
+def pack_metadata(metadata: ObjectMeta) -> ObjectMeta:
+    """Leave out managedFields, which nobody reads here and which name every field of the spec."""
+    extra = {key: metadata.extra[key] for key in metadata.extra if key != "managedFields"}
+    return replace(metadata, extra=extra)
+
+
+def pack_templates(spec: FrameworkSpec) -> FrameworkSpec:
+    """Pack the large Pod templates of a spec."""
+    roles = tuple(_pack_role(role) for role in spec.task_roles)
+    if all(new is old for new, old in zip(roles, spec.task_roles, strict=True)):
+        return spec
+    return replace(spec, task_roles=roles)
+
+
+def _pack_role(role: TaskRoleSpec) -> TaskRoleSpec:
+    packed = msgspec.json.encode(role.task.pod)
+    if len(packed) < _LEAST_BYTES:
+        return role
+    return replace(role, task=replace(role.task, pod=PackedTemplate(packed)))
