@@ -5,6 +5,7 @@ Called by ``kubelet.rootfs`` and ``kubelet.launcher`` in the container's own pro
 """
 
 import ctypes
+import errno
 import os
 
 CLONE_NEWNS = 0x00020000
@@ -24,7 +25,20 @@ MS_SLAVE = 0x80000
 _MNT_DETACH = 2
 
 _PR_SET_PDEATHSIG = 1
+_PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+# The same number on every architecture: it is newer than their separate tables.
+_SYS_MOUNT_SETATTR = 442
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_MOUNT_ATTR_RDONLY = 0x1
+
+# linux/capability.h: version 3 has two words of 32 bits for each of three sets.
+_CAPABILITY_VERSION = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -100,3 +114,52 @@ def set_parent_death_signal(number: int) -> None:
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose parent dies."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl PR_SET_CHILD_SUBREAPER")
+
+
+def forbid_new_privileges() -> None:
+    """Let no program that this process becomes gain rights, by set-user-ID or file capabilities."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl PR_SET_NO_NEW_PRIVS")
+
+
+def drop_capabilities(numbers: "list[int]") -> None:
+    """Take capabilities away for good: from this process and what it becomes."""
+    for number in numbers:
+        result = _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
+        # EINVAL: the kernel is older than the capability and has none to drop.
+        if result != 0 and ctypes.get_errno() != errno.EINVAL:
+            _check(result, f"prctl PR_CAPBSET_DROP {number}")
+    _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    _clear_inheritable()
+
+
+def _clear_inheritable() -> None:
+    """Empty the inheritable set: exec would add it to what the bounding set leaves."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    sets = (ctypes.c_uint32 * 6)()
+    _check(_libc.capget(header, sets), "capget")
+    sets[2] = sets[5] = 0
+    _check(_libc.capset(header, sets), "capset")
+
+
+def has_mount_attributes() -> bool:
+    """Return whether this kernel has ``mount_setattr``."""
+    result = _libc.syscall(_SYS_MOUNT_SETATTR, -1, b"", 0, None, ctypes.c_size_t(0))
+    return bool(result == 0 or ctypes.get_errno() not in {errno.ENOSYS, errno.EPERM})
+
+
+def set_read_only(target: str, *, is_read_only: bool) -> None:
+    """Make a mount and all below it read-only, or the mount alone writable again.
+
+    What is mounted below it may be read-only for a reason of the host's.
+    """
+    attributes = (ctypes.c_uint64 * 4)()
+    attributes[0 if is_read_only else 1] = _MOUNT_ATTR_RDONLY
+    result = _libc.syscall(
+        _SYS_MOUNT_SETATTR,
+        _AT_FDCWD,
+        os.fsencode(target),
+        _AT_RECURSIVE if is_read_only else 0,
+        attributes,
+        ctypes.c_size_t(ctypes.sizeof(attributes)),
+    )
+    _check(result, f"mount_setattr {target}")

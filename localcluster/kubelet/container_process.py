@@ -13,11 +13,12 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from localcluster.kubelet import launcher
+from localcluster.kubelet.security import Privileges
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,9 @@ class LaunchSpec:
     """Do everything but run the command, until ``release``."""
     network: tuple[tuple[int, int], ...] = ()
     """Open namespaces that make the Pod's network, and what each is (CLONE_NEWNET, ...)."""
+    privileges: Privileges = field(default_factory=Privileges)
+    passages: tuple[str, ...] = ()
+    """Host paths that the container's user must reach."""
     join: int = 0
     """Process of the container whose namespaces to join; 0 makes new ones."""
 
@@ -84,6 +88,8 @@ class LaunchSpec:
                 "parent": os.getpid(),
                 "report": report,
                 "hold": hold,
+                "passages": list(self.passages),
+                **asdict(self.privileges),
             }
         )
 

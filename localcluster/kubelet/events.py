@@ -36,6 +36,7 @@ class EventReason(StrEnum):
     UNHEALTHY = "Unhealthy"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     PATHS_REPLACED = "PathsReplaced"
+    SECURITY_CONTEXT_IGNORED = "SecurityContextIgnored"
     NODE_SHUTDOWN = "NodeShutdown"
 
 

@@ -18,6 +18,7 @@ from localcluster.kubelet.images import build_argv, explain_unknown_image, find_
 from localcluster.kubelet.machine import Machine
 from localcluster.kubelet.path_replacement import PathReplacement
 from localcluster.kubelet.pod_directory import PodDirectory
+from localcluster.kubelet.security import plan_privileges
 from localcluster.kubelet.volumes import Volume, plan_mounts
 from localcluster.network.pod_network import OpenNamespace
 
@@ -85,7 +86,11 @@ def build_launch(container: Object, setup: PodSetup, sources: Sources) -> Launch
     )
     if argv is None:
         raise UnknownImageError(explain_unknown_image(image))
+    privileges = plan_privileges(setup.facts.pod, container, machine.host)
     env = machine.build_base_environment(setup.hostname)
+    if privileges.changes_user:
+        # The kubelet's user may read the home; this one may not.
+        env["HOME"] = "/"
     if find_entrypoint(image) is not None:
         env |= machine.build_agent_environment(api_address, termination_path)
     elif starts_installed_agent(argv):
@@ -99,6 +104,8 @@ def build_launch(container: Object, setup: PodSetup, sources: Sources) -> Launch
         root=setup.directory.private_root,
         hostname=setup.hostname,
         mounts=_list_mounts(container, setup, asked, termination_path),
+        privileges=privileges,
+        passages=machine.passages if privileges.changes_user else (),
     )
     return spec if machine.namespaces.private_root else _replace_paths(spec, container, setup)
 

@@ -55,6 +55,13 @@ class Spec:
     parent: int
     report: int
     hold: int
+    user: int
+    group: int
+    groups: "list[int]"
+    dropped_capabilities: "list[int]"
+    no_new_privileges: bool
+    read_only_root: bool
+    passages: "list[str]"
     is_executing = False
 
     def __init__(self, fields: "dict[str, object]") -> None:
@@ -289,6 +296,8 @@ def _enter(spec: Spec) -> None:
             [spec.cwd] if spec.cwd != "/" else [],
             fresh_proc=spec.pid_namespace,
             fresh_sys=bool(spec.network),
+            passages=spec.passages,
+            read_only=spec.read_only_root,
         )
 
 
@@ -315,6 +324,7 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
         if not spec.join:
             os.makedirs(spec.cwd, exist_ok=True)
         os.chdir(spec.cwd)
+        _drop_privileges(spec)
         spec.is_executing = True
         os.execvpe(spec.argv[0], spec.argv, spec.env)  # noqa: S606 no shell is wanted
     except OSError as error:
@@ -323,6 +333,23 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
         # A NUL in an argument, a variable or the directory.
         _report(spec, {"error": str(error)})
     os._exit(START_FAILED)
+
+
+def _drop_privileges(spec: Spec) -> None:
+    """Become the user that the Pod asks for, and lose what it asks to lose."""
+    if spec.dropped_capabilities:
+        syscalls.drop_capabilities(spec.dropped_capabilities)
+    if spec.user >= 0:
+        for stream in (1, 2):
+            # Opened again by name, as /dev/stdout, they must be the user's own.
+            os.fchown(stream, spec.user, spec.group)
+        os.setgroups(spec.groups)
+        os.setresgid(spec.group, spec.group, spec.group)
+        os.setresuid(spec.user, spec.user, spec.user)
+        # A change of user clears it.
+        syscalls.set_parent_death_signal(signal.SIGKILL)
+    if spec.no_new_privileges:
+        syscalls.forbid_new_privileges()
 
 
 def _wait_for_release(hold: int) -> None:

@@ -18,7 +18,9 @@ from localcluster.kubelet.container_process import Namespaces
 from localcluster.kubelet.events import EventRecorder
 from localcluster.kubelet.logs import LogStore
 from localcluster.kubelet.restarts import BackoffBounds
+from localcluster.kubelet.security import Host
 from localcluster.network.pod_network import PodNetwork
+from localcluster.syscalls import has_mount_attributes
 
 HOST_IP = "127.0.0.1"
 # The folder that holds the packages of this installation: ``python -m barrier`` works from there.
@@ -58,6 +60,21 @@ class Machine:
             "LANG": self.host_env.get("LANG") or "C.UTF-8",
             "HOSTNAME": hostname,
         }
+
+    @property
+    def host(self) -> Host:
+        """What this host allows containers."""
+        return Host(
+            uid=os.geteuid(),
+            has_private_root=self.namespaces.private_root,
+            has_user_namespace=self.namespaces.user,
+            can_write_protect=has_mount_attributes(),
+        )
+
+    @property
+    def passages(self) -> tuple[str, ...]:
+        """What a container of another user must reach: this installation and its Python."""
+        return (_INSTALLATION, sys.prefix, sys.base_prefix)
 
     def find_api_address(self, *, on_host_network: bool) -> str:
         """Find where a Pod reaches the API server."""

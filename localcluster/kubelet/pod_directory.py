@@ -6,6 +6,7 @@ Pod. Logs are elsewhere, because they stay.
 
 import os
 import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -50,8 +51,12 @@ class PodDirectory:
             path.write_text(content)
             self.name_files[target] = path
 
-    def write_volumes(self, volumes: Mapping[str, Volume]) -> None:
+    def write_volumes(self, volumes: Mapping[str, Volume], group: int | None = None) -> None:
         """Make the volumes that are the Pod's own.
+
+        Args:
+            volumes: what ``plan_volumes`` returned.
+            group: what they belong to (``fsGroup``), None for the kubelet's.
 
         Raises:
             FieldError: a hostPath is not of its type.
@@ -61,7 +66,7 @@ class PodDirectory:
             if isinstance(volume, HostVolume):
                 _check_host_path(path, volume.kind)
             else:
-                _write_directory(path, volume)
+                _write_directory(path, volume, group)
 
     def remove(self) -> None:
         """Remove everything; volumes of the host stay."""
@@ -105,16 +110,21 @@ class PodDirectory:
         return path
 
 
-def _write_directory(path: Path, volume: DirectoryVolume) -> None:
+def _write_directory(path: Path, volume: DirectoryVolume, group: int | None) -> None:
     path.mkdir(exist_ok=True)
-    path.chmod(EMPTY_DIR_MODE)
+    if group is not None:
+        os.chown(path, -1, group)
+    path.chmod(EMPTY_DIR_MODE | (0 if group is None else stat.S_ISGID))
     for file in volume.files:
         target = path / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
         # A retry after a volume that failed finds the files of those before it.
         target.unlink(missing_ok=True)
         target.write_bytes(file.content)
-        target.chmod(file.mode)
+        if group is not None:
+            os.chown(target, -1, group)
+        # As the kubelet does: the group may read what the owner may.
+        target.chmod(file.mode if group is None else file.mode | stat.S_IRUSR | stat.S_IRGRP)
 
 
 def _check_host_path(path: Path, kind: str) -> None:

@@ -20,6 +20,7 @@ from localcluster.kubelet.machine import HOST_IP, Machine
 from localcluster.kubelet.objects import fetch_sources
 from localcluster.kubelet.pod_directory import PodDirectory
 from localcluster.kubelet.restarts import RestartPolicy
+from localcluster.kubelet.security import get_volume_group, list_ignored
 from localcluster.kubelet.status import PodView, build_status
 from localcluster.kubelet.status_channel import StatusChannel
 from localcluster.kubelet.volumes import Volume, list_volume_references, plan_volumes
@@ -220,6 +221,10 @@ class PodWorker:
         setup = PodSetup(machine, facts, self._directory, volumes, network)
         for runner in self._runners:
             runner.setup = setup
+        ignored = list_ignored(pod, machine.host)
+        if ignored:
+            message = f"not as on a cluster: {'; '.join(ignored)}"
+            machine.events.record(pod, EventReason.SECURITY_CONTEXT_IGNORED, message)
         if not machine.namespaces.private_root:
             message = (
                 "this host forbids mount namespaces: volumes are not at their mountPath, paths in "
@@ -257,7 +262,8 @@ class PodWorker:
             try:
                 sources = await fetch_sources(machine.client, metadata["namespace"], references)
                 volumes = plan_volumes(facts, sources, account)
-                await asyncio.to_thread(self._directory.write_volumes, volumes)
+                group = get_volume_group(self.pod, machine.host)
+                await asyncio.to_thread(self._directory.write_volumes, volumes, group)
             except (FieldError, KubeError, OSError) as e:
                 if str(e) != said:
                     said = str(e)

@@ -6,11 +6,12 @@ becomes a tmpfs directory with the host's entries bound into it, so nothing is m
 No pathlib and no ``typing`` here: start-up time is a target.
 """
 # pathlib would double the start-up time:
-# ruff: noqa: PTH101, PTH102, PTH103, PTH112, PTH115, PTH120, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH112, PTH115, PTH116, PTH120, PTH211
 
 import errno
 import os
 import re
+import stat
 
 from localcluster import syscalls
 
@@ -20,6 +21,11 @@ _NEW = "/newroot"
 _SKIPPED_DEVICES = re.compile(r"(tty.+|loop.+|ram.+|vcs.*|nbd.+|hvc.+|console)\Z")
 _KERNEL_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
 _REMOUNT_KEPT = _KERNEL_FLAGS
+
+# As in every container runtime, also where the root is read-only.
+_ALWAYS_WRITABLE = ("/dev/shm", "/proc")  # noqa: S108 the kernel's
+# Others may pass through, and list nothing.
+_WAY_MODE = 0o711
 
 Tree = dict[str, "Tree"]
 
@@ -31,6 +37,8 @@ def enter_private_root(
     *,
     fresh_proc: bool,
     fresh_sys: bool,
+    passages: "list[str]",
+    read_only: bool,
 ) -> None:
     """Make this process's mount namespace the container's and move into it.
 
@@ -40,27 +48,46 @@ def enter_private_root(
         directories: must exist in the container.
         fresh_proc: this process is in a new PID namespace, so ``/proc`` must be its own.
         fresh_sys: it is in a Pod's network namespace, whose devices ``/sys`` should list.
+        passages: host paths that a user without rights must reach; a directory on the way that
+            others may not enter is replaced by one that shows nothing but the way.
+        read_only: everything but the writable mounts is.
 
     Raises:
         OSError: a mount was refused.
     """
     resolved = sorted(
-        (_resolve(target), os.path.realpath(source), read_only)
-        for source, target, read_only in mounts
+        (_resolve(target), os.path.realpath(source), is_read_only)
+        for source, target, is_read_only in mounts
     )
     wanted = _build_tree([t for t, _, _ in resolved] + [_resolve(path) for path in directories])
+    ways = _build_tree([os.path.realpath(passage) for passage in passages])
     _turn_to_tmpfs(base)
     os.mkdir(_NEW)
     skipped = [name for name, is_fresh in (("proc", fresh_proc), ("sys", fresh_sys)) if is_fresh]
-    _assemble(_OLD, _NEW, wanted, skipped=frozenset(skipped))
+    _assemble(_OLD, _NEW, wanted, ways, skipped=frozenset(skipped))
     if fresh_proc:
         os.mkdir(_NEW + "/proc")
         syscalls.mount("proc", _NEW + "/proc", kind="proc", flags=_KERNEL_FLAGS)
     if fresh_sys:
         _mount_sys(_NEW + "/sys")
-    for target, source, read_only in resolved:
-        _mount_volume(_OLD + source, _NEW + target, read_only=read_only)
+    for target, source, is_read_only in resolved:
+        _mount_volume(_OLD + source, _NEW + target, read_only=is_read_only)
+    if read_only:
+        for directory in directories:
+            os.makedirs(_NEW + directory, exist_ok=True)
+        writable = [target for target, _, is_read_only in resolved if not is_read_only]
+        _write_protect(writable)
     _leave_host()
+
+
+def _write_protect(writable: "list[str]") -> None:
+    """Make the assembled root read-only, and what must be writable writable again."""
+    # It takes a mount point.
+    _bind(_NEW, _NEW)
+    syscalls.set_read_only(_NEW, is_read_only=True)
+    for target in (*_ALWAYS_WRITABLE, *writable):
+        if os.path.ismount(_NEW + target):
+            syscalls.set_read_only(_NEW + target, is_read_only=False)
 
 
 def _mount_sys(target: str) -> None:
@@ -105,14 +132,17 @@ def _turn_to_tmpfs(base: str) -> None:
     os.chdir("/")
 
 
-def _assemble(host: str, new: str, wanted: Tree, skipped: "frozenset[str]" = frozenset()) -> None:
+def _assemble(
+    host: str, new: str, wanted: Tree, ways: Tree, skipped: "frozenset[str]" = frozenset()
+) -> None:
     """Fill directory ``new`` with binds of the entries of ``host`` and with what is wanted."""
     devices = host == _OLD + "/dev"
     for entry in _list_entries(host):
         if entry.name in skipped or (devices and _SKIPPED_DEVICES.match(entry.name)):
             continue
         try:
-            _add_entry(entry, new + "/" + entry.name, wanted.get(entry.name, {}))
+            deeper = wanted.get(entry.name, {}), ways.get(entry.name, {})
+            _add_entry(entry, new + "/" + entry.name, *deeper)
         except OSError:
             # A dead FUSE mount or an entry that went away just now is no reason to fail.
             if entry.name in wanted:
@@ -131,19 +161,36 @@ def _list_entries(host: str) -> "list[os.DirEntry[str]]":
         return []
 
 
-def _add_entry(entry: "os.DirEntry[str]", target: str, wanted: Tree) -> None:
+def _add_entry(entry: "os.DirEntry[str]", target: str, wanted: Tree, ways: Tree) -> None:
     if entry.is_symlink():
         os.symlink(os.readlink(entry.path), target)
     elif not entry.is_dir(follow_symlinks=False):
         _touch(target)
         _bind(entry.path, target)
-    elif _lacks(entry.path, wanted):
+    elif ways and not _is_open(entry.path):
         os.mkdir(target)
-        _assemble(entry.path, target, wanted)
+        hidden = {other.name for other in _list_entries(entry.path)} - set(ways) - set(wanted)
+        _assemble(entry.path, target, wanted, ways, skipped=frozenset(hidden))
+        os.chmod(target, _WAY_MODE)
+    elif _lacks(entry.path, wanted) or _is_blocked(entry.path, ways):
+        os.mkdir(target)
+        _assemble(entry.path, target, wanted, ways)
         os.chmod(target, entry.stat().st_mode & 0o7777)
     else:
         os.mkdir(target)
         _bind(entry.path, target)
+
+
+def _is_blocked(host: str, ways: Tree) -> bool:
+    """Return whether others may not enter a directory on one of the ways below this one."""
+    return any(
+        below and (not _is_open(host + "/" + name) or _is_blocked(host + "/" + name, below))
+        for name, below in ways.items()
+    )
+
+
+def _is_open(directory: str) -> bool:
+    return bool(os.stat(directory).st_mode & stat.S_IXOTH)
 
 
 def _lacks(host: str, wanted: Tree) -> bool:
