@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from localcluster.kubelet import launcher
-from localcluster.kubelet.security import Privileges
+from localcluster.kubelet.privileges import Privileges
 
 logger = logging.getLogger(__name__)
 

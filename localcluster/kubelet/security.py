@@ -18,10 +18,10 @@ from typing import Any
 
 from framework.kube.resources import Object
 from localcluster.kubelet.fields import FieldError
+from localcluster.kubelet.privileges import UNCHANGED, Privileges
 
 DEFAULT_USER = 65532
 """The user of this project's images, and of most images that have a user without rights."""
-UNCHANGED = -1
 _ALL = "ALL"
 # linux/capability.h, in the order of the numbers.
 CAPABILITIES = (
@@ -58,23 +58,6 @@ class Host:
     def can_change_user(self) -> bool:
         """Return whether a container may run as another user than the kubelet."""
         return self.uid == 0 and self.has_private_root and not self.has_user_namespace
-
-
-@dataclass(frozen=True, slots=True)
-class Privileges:
-    """What a container's processes get."""
-
-    user: int = UNCHANGED
-    group: int = UNCHANGED
-    groups: tuple[int, ...] = ()
-    dropped_capabilities: tuple[int, ...] = ()
-    no_new_privileges: bool = False
-    read_only_root: bool = False
-
-    @property
-    def changes_user(self) -> bool:
-        """Return whether the container runs as another user than the kubelet."""
-        return self.user != UNCHANGED
 
 
 def plan_privileges(pod: Object, container: Object, host: Host) -> Privileges:

@@ -3,12 +3,11 @@ from typing import Any
 import pytest
 
 from localcluster.kubelet.fields import FieldError
+from localcluster.kubelet.privileges import UNCHANGED, Privileges
 from localcluster.kubelet.security import (
     CAPABILITIES,
     DEFAULT_USER,
-    UNCHANGED,
     Host,
-    Privileges,
     get_volume_group,
     list_ignored,
     plan_privileges,
