@@ -78,6 +78,14 @@ def find_methods(tree: ast.AST, name: str) -> frozenset[str]:
     return called if len(calls) == len(loads) and called <= ALL_METHODS and called else ALL_METHODS
 
 
+def as_text(pattern: Any) -> re.Pattern[str]:
+    """Take the pattern of bytes for one of text: their costs are the same."""
+    if isinstance(pattern.pattern, bytes):
+        return re.compile(pattern.pattern.decode("latin-1"), pattern.flags)
+    found: re.Pattern[str] = pattern
+    return found
+
+
 def find_flags(call: ast.Call, position: int) -> int:
     given = [k.value for k in call.keywords if k.arg == "flags"] or call.args[position:]
     return int(eval(ast.unparse(given[0]), {"re": re})) if given else 0
@@ -96,11 +104,11 @@ def list_uses(path: Path) -> Iterator[Use]:
     for function, call in walk_calls(tree):
         name = names.get(id(call))
         if name is not None:
-            pattern = getattr(importlib.import_module(module), name)
+            pattern = as_text(getattr(importlib.import_module(module), name))
             yield Use(f"{file} {name}", pattern, find_methods(tree, name))
         elif isinstance(call.args[0], ast.Constant):
             position = {"sub": 4, "subn": 4, "split": 3, "compile": 1}.get(function, 2)
-            pattern = re.compile(call.args[0].value, find_flags(call, position))
+            pattern = as_text(re.compile(call.args[0].value, find_flags(call, position)))
             methods = frozenset({function}) & ALL_METHODS or ALL_METHODS
             yield Use(f"{file}:{call.lineno}", pattern, methods)
         else:
