@@ -1,0 +1,211 @@
+"""What a hostile tenant does, as a program: ``python -m tests.security.attacks NAME``.
+
+Started by ``test_bystander`` in a process of its own, so that the attack takes no time of the
+test's event loop. It has the token of a tenant who may create, change and delete Frameworks, Pods
+and ConfigMaps in one namespace. Each attack repeats one row of the table in issue 10, at a bounded
+rate and for a bounded time. The program writes a line to standard output after each round, with the
+HTTP status codes that the server answered.
+"""
+
+import asyncio
+import base64
+import gzip
+import itertools
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from framework.api import constants
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.config import KubeConfig
+from tests.support.builders import build_framework_wire, build_role_wire
+from tests.support.controlplane import Access
+from tests.support.fakekubelet import FakeKubelet, run_for
+from tests.support.jsonhttp import JsonHttp
+
+TENANT_TOKEN_ENV = "ATTACK_TOKEN"
+NAMESPACE_ENV = "ATTACK_NAMESPACE"
+HEALTH_PORT_ENV = "ATTACK_HEALTH_PORT"
+MAX_SECONDS = 120.0
+PAUSE_SECONDS = 0.2
+
+Object: TypeAlias = dict[str, Any]
+MERGE = "application/merge-patch+json"
+
+
+def build_framework(name: str, *roles: Object) -> Object:
+    """Build a Framework that any namespace takes."""
+    body = build_framework_wire(*roles, name=name)
+    body["metadata"] = {"name": name}
+    body.pop("status", None)
+    return body
+
+
+class Tenant:
+    """Sends the requests of one tenant, and remembers the answers of a round."""
+
+    def __init__(self, http: JsonHttp, namespace: str) -> None:
+        self._http = http
+        self.namespace = namespace
+        self.codes: list[int] = []
+
+    def send(self, method: str, path: str, body: Any = None, **options: str) -> int:
+        """Send one request, give the status code; 0 without an answer."""
+        try:
+            code, _ = self._http.request(method, path, body, **options)
+        except OSError:
+            code = 0
+        self.codes.append(code)
+        return code
+
+    @property
+    def frameworks(self) -> str:
+        return f"/apis/{constants.API_VERSION}/namespaces/{self.namespace}/frameworks"
+
+    @property
+    def pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    @property
+    def configmaps(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/configmaps"
+
+
+def create_huge_frameworks(tenant: Tenant) -> Iterator[None]:
+    """Row 1: 60 roles of 10,000 Tasks in one object of 18 kB."""
+    roles = [build_role_wire(f"r{number}", constants.MAX_TASK_NUMBER) for number in range(60)]
+    for number in itertools.count():
+        body = build_framework(f"huge{number}", *roles)
+        tenant.send("POST", tenant.frameworks, body)
+        yield
+
+
+def churn_large_pods(tenant: Tenant) -> Iterator[None]:
+    """Row 2: labelled Pods with an argument of 200 kB that looks like many tokens, deleted."""
+    container = {"name": "main", "image": "local/none:1", "args": ["eyJ" * 66_000]}
+    for number in itertools.count():
+        name = f"large{number}"
+        labels = {constants.FRAMEWORK_NAME: "gang"}
+        body = {"metadata": {"name": name, "labels": labels}, "spec": {"containers": [container]}}
+        tenant.send("POST", tenant.pods, body)
+        tenant.send("DELETE", f"{tenant.pods}/{name}", {"gracePeriodSeconds": 0})
+        yield
+
+
+def edit_absent_indexes(tenant: Tenant) -> Iterator[None]:
+    """Row 5: as many absent indexes as the server takes, in a Framework that changes."""
+    is_created = False
+    for number in itertools.count():
+        if not is_created:
+            # 50,000 indexes are 350 kB.
+            for count in (50_000, constants.MAX_TASK_NUMBER - 1):
+                role = build_role_wire("worker", constants.MAX_TASK_NUMBER)
+                role[constants.ABSENT_TASK_INDICES_FIELD] = list(range(1, count + 1))
+                body = build_framework("absent", role)
+                is_created = tenant.send("POST", tenant.frameworks, body) == 201
+                if is_created:
+                    break
+        edit = {"metadata": {"annotations": {"edit": str(number)}}}
+        tenant.send("PATCH", f"{tenant.frameworks}/absent", edit, content_type=MERGE)
+        yield
+
+
+def write_bombs(tenant: Tenant) -> Iterator[None]:
+    """Row 6: a ConfigMap named as a gang's, with 42 kB of gzip that unpack to 42 MB of JSON."""
+    roster = b'{"version":1,"roles":[' + b"0," * 21_000_000 + b"0]}"
+    packed = base64.b64encode(gzip.compress(roster)).decode()
+    tenant.send("POST", tenant.frameworks, build_framework("gang", build_role_wire()))
+    labels = {constants.FRAMEWORK_NAME: "gang"}
+    annotations = {
+        constants.ROSTER_VERSION_ANNOTATION: constants.ROSTER_VERSION,
+        constants.GENERATION_ANNOTATION: "1",
+    }
+    for number in itertools.count():
+        metadata = {"name": f"bomb{number}-attempt", "labels": labels, "annotations": annotations}
+        body = {"metadata": metadata, "binaryData": {constants.ROSTER_KEY: packed}}
+        tenant.send("POST", tenant.configmaps, body)
+        edit = {"metadata": {"annotations": {constants.GENERATION_ANNOTATION: str(number + 2)}}}
+        for name in (f"bomb{number}-attempt", "gang-attempt"):
+            body = edit | {"binaryData": {constants.ROSTER_KEY: packed}}
+            tenant.send("PATCH", f"{tenant.configmaps}/{name}", body, content_type=MERGE)
+        yield
+
+
+def hold_half_requests(tenant: Tenant) -> Iterator[None]:
+    """Row 10: requests without an end to the controller's health port, as many as it takes."""
+    port = int(os.environ[HEALTH_PORT_ENV])
+    held: list[socket.socket] = []
+    while True:
+        for _ in range(100):
+            with suppress(OSError):
+                connection = socket.create_connection(("127.0.0.1", port), 0.5)
+                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: ")
+                held.append(connection)
+        # As many as one process of the attacker may hold; the oldest give way.
+        while len(held) > 900:
+            held.pop(0).close()
+        tenant.codes.append(len(held))
+        yield
+
+
+def retry_for_ever(tenant: Tenant) -> Iterator[None]:
+    """Row 13: Tasks that fail at once, and Pods that are refused, retried without an end."""
+    for number in range(5):
+        role = build_role_wire("worker", 10)
+        role["task"]["retryPolicy"] = {"fancyRetryPolicy": False, "maxRetryCount": -1}
+        role["task"]["pod"]["metadata"] = {"labels": {"fails": "yes"}}
+        tenant.send("POST", tenant.frameworks, build_framework(f"fails{number}", role))
+        refused = build_role_wire("worker", 1)
+        refused["task"]["retryPolicy"] = {"fancyRetryPolicy": False, "maxRetryCount": -1}
+        container = refused["task"]["pod"]["spec"]["containers"][0]
+        container["env"] = [{"name": "=bad", "value": "x" * 400_000}]
+        body = build_framework(f"refused{number}", refused)
+        tenant.send("POST", tenant.frameworks, body)
+    while True:
+        yield
+
+
+ATTACKS: dict[str, Callable[[Tenant], Iterator[None]]] = {
+    "huge": create_huge_frameworks,
+    "redaction": churn_large_pods,
+    "absent": edit_absent_indexes,
+    "bomb": write_bombs,
+    "health": hold_half_requests,
+    "retries": retry_for_ever,
+}
+
+
+async def run_attack(name: str, access: Access, tenant: Tenant) -> None:
+    """Attack until killed or the time is over, beside a kubelet for the tenant's Pods."""
+    config = KubeConfig(server=access.url, token=access.token, ca_file=access.ca_file)
+    async with KubeClient(config, user_agent="tests-kubelet", clock=SystemClock()) as kube:
+        script = run_for(0.0, 1)
+        kubelet = FakeKubelet(
+            kube, SystemClock(), tenant.namespace, choose_script=lambda _pod: script
+        )
+        async with kubelet:
+            end = time.monotonic() + MAX_SECONDS
+            for _ in ATTACKS[name](tenant):
+                print(tenant.codes, flush=True)
+                tenant.codes.clear()
+                await asyncio.sleep(PAUSE_SECONDS)
+                if time.monotonic() > end:
+                    return
+
+
+def main() -> None:
+    """Run the attack that the first argument names."""
+    access = Access.from_env(os.environ)
+    if access is None:
+        raise SystemExit("no API server: run this beside tests.support.controlplane")
+    http = JsonHttp(access.url, os.environ[TENANT_TOKEN_ENV], access.ca_file)
+    asyncio.run(run_attack(sys.argv[1], access, Tenant(http, os.environ[NAMESPACE_ENV])))
+
+
+if __name__ == "__main__":
+    main()

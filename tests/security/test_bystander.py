@@ -1,0 +1,165 @@
+"""A tenant attacks; a Framework in another namespace takes at most twice its time.
+
+The controller, the API server and the bystander are real; the attacker is a process with the rights
+of a tenant (``tests.security.attacks``). The times in peace are taken right before and right after
+the attack, so that the load of the machine is in both.
+"""
+
+import contextlib
+import os
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from framework.api import constants
+from framework.clock import SystemClock
+from framework.kube.client import KubeClient
+from framework.kube.resources import FRAMEWORKS, Object
+from tests.security import attacks
+from tests.security.attacks import build_framework
+from tests.support.builders import build_role_wire
+from tests.support.childprocess import ChildProcess, find_free_ports
+from tests.support.controlplane import Access
+from tests.support.fakekubelet import FakeKubelet, run_for
+from tests.support.frameworkcrd import ROOT
+from tests.support.frameworkserver import build_env
+from tests.support.jsonhttp import JsonHttp
+from tests.support.rights import create_account_access
+
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+COUNT = 10
+MAX_RATIO = 2.0
+LIFE_SECONDS = 60
+TENANT = "tenant"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+class Bystander:
+    """Runs Frameworks of two Tasks, one after another, and takes their times."""
+
+    def __init__(self, kube: KubeClient, namespace: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._number = 0
+
+    async def measure(self, count: int) -> list[float]:
+        """Give the seconds from the creation to Completed, of ``count`` Frameworks."""
+        return [await self._run_one() for _ in range(count)]
+
+    async def _run_one(self) -> float:
+        self._number += 1
+        body = build_framework(f"bystander{self._number}", build_role_wire(number=2))
+        started = time.monotonic()
+        await self._kube.create(FRAMEWORKS, self._namespace, body)
+        await self._wait_until_completed(body)
+        return time.monotonic() - started
+
+    async def _wait_until_completed(self, framework: Object) -> None:
+        events = self._kube.watch(
+            FRAMEWORKS,
+            self._namespace,
+            field_selector=f"metadata.name={framework['metadata']['name']}",
+            timeout_seconds=LIFE_SECONDS,
+            read_deadline_seconds=2 * LIFE_SECONDS,
+        )
+        async with contextlib.aclosing(events):
+            async for _, body in events:
+                if (body.get("status") or {}).get("state") == "Completed":
+                    return
+        raise AssertionError(f"the bystander is not Completed after {LIFE_SECONDS} s")
+
+
+@pytest.fixture
+def health_port() -> int:
+    return next(iter(find_free_ports(1)))
+
+
+@pytest.fixture
+def controller(
+    framework_crd: None, control_plane: Access, tmp_path: Path, health_port: int
+) -> Iterator[ChildProcess]:
+    command = ["sh", "-c", 'ulimit -n 1024; exec "$@"', "sh", sys.executable, "-m", "controller"]
+    command += ["--kubeconfig", control_plane.kubeconfig, "--health-port", str(health_port)]
+    child = ChildProcess("controller", command, log=tmp_path / "controller.log", env=build_env())
+    yield child
+    child.terminate()
+
+
+@pytest.fixture
+def hostile_namespace(http: JsonHttp, namespace: str) -> Iterator[str]:
+    """A namespace whose account ``tenant`` may do what a tenant may."""
+    name = f"{namespace}-hostile"
+    rules = [
+        {"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": ["*"]},
+        {"apiGroups": [constants.GROUP], "resources": ["frameworks"], "verbs": ["*"]},
+    ]
+    subject = {"kind": "ServiceAccount", "name": TENANT, "namespace": name}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": TENANT}
+    for path, body in (
+        ("/api/v1/namespaces", {"metadata": {"name": name}}),
+        (f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": TENANT}}),
+        (f"{RBAC}/namespaces/{name}/roles", {"metadata": {"name": TENANT}, "rules": rules}),
+        (
+            f"{RBAC}/namespaces/{name}/rolebindings",
+            {"metadata": {"name": TENANT}, "roleRef": role, "subjects": [subject]},
+        ),
+    ):
+        status, answer = http.request("POST", path, body)
+        assert status == 201, answer
+    yield name
+    http.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+async def bystander(
+    kube: KubeClient, namespace: str, controller: ChildProcess
+) -> AsyncIterator[Bystander]:
+    script = run_for(0.0)
+    async with FakeKubelet(kube, SystemClock(), namespace, choose_script=lambda _pod: script):
+        yield Bystander(kube, namespace)
+
+
+@contextlib.contextmanager
+def start_attack(
+    name: str, access: Access, folder: Path, namespace: str, health_port: int
+) -> Iterator[ChildProcess]:
+    """Attack until the block is left; the attack's first round is over when it begins."""
+    tenant = create_account_access(access, folder, namespace, TENANT)
+    env = os.environ | access.to_env() | {"PYTHONPATH": str(ROOT)}
+    env |= {attacks.TENANT_TOKEN_ENV: tenant.token, attacks.NAMESPACE_ENV: namespace}
+    env |= {attacks.HEALTH_PORT_ENV: str(health_port)}
+    command = [sys.executable, "-m", "tests.security.attacks", name]
+    child = ChildProcess(f"attack {name}", command, log=folder / f"{name}.log", env=env)
+    try:
+        while not child.log.stat().st_size:
+            child.raise_if_ended()
+            time.sleep(0.05)
+        yield child
+    finally:
+        child.kill()
+
+
+@pytest.mark.parametrize("name", list(attacks.ATTACKS))
+async def test_bystander_under_attack_takes_at_most_twice_its_time(
+    name: str,
+    bystander: Bystander,
+    controller: ChildProcess,
+    control_plane: Access,
+    tmp_path: Path,
+    hostile_namespace: str,
+    health_port: int,
+) -> None:
+    await bystander.measure(2)
+    before = await bystander.measure(COUNT)
+    with start_attack(name, control_plane, tmp_path, hostile_namespace, health_port) as attack:
+        during = await bystander.measure(COUNT)
+        attack.raise_if_ended()
+    after = await bystander.measure(COUNT)
+    controller.raise_if_ended()
+    peace, war = statistics.median(before + after), statistics.median(during)
+    print(f"{name}: {peace:.2f} s in peace, {war:.2f} s under attack, {war / peace:.2f} times")
+    assert war <= MAX_RATIO * peace, (before, during, after)
