@@ -1,6 +1,6 @@
 """What a hostile tenant does, as a program: ``python -m tests.security.attacks NAME``.
 
-Started by ``test_bystander`` in a process of its own, so that the attack takes no time of the
+Started by ``test_attacks`` in a process of its own, so that the attack takes no time of the
 test's event loop. It has the token of a tenant who may create, change and delete Frameworks, Pods
 and ConfigMaps in one namespace. Each attack repeats one row of the table in issue 10, at a bounded
 rate and for a bounded time. The program writes a line to standard output after each round, with the
