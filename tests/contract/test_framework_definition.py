@@ -158,13 +158,13 @@ async def test_other_name_is_refused_with_the_remedy(api: Api, name: str) -> Non
 
 
 async def test_extensions_of_a_role_are_checked(api: Api) -> None:
+    """An index that is there twice passes: to find it costs the API server seconds (crd.py)."""
     bad = {"minMemberCount": -1, "absentTaskIndices": [1, 1, -1], "drain": {"timeoutSec": -1}}
     async with defined(api, renamed(OURS)) as framework:
         answer = await framework.create(framework.build(spec={"taskRoles": [role(**bad)]}))
 
     path = "spec.taskRoles[0]"
     assert answer.refused(422, "Invalid").fields == [
-        f"{path}.absentTaskIndices[1]",
         f"{path}.absentTaskIndices[2]",
         f"{path}.drain.timeoutSec",
         f"{path}.minMemberCount",
