@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from controller import provenance
 from controller.core.actions import ObjectKind
 from controller.entry import Entry, measure_object, name_key, owner_key, parse_version, read_meta
-from controller.packed import pack_metadata, pack_templates
+from controller.packed_templates import pack_metadata, pack_templates
 from framework.api import codec
 from framework.api.fielderrors import FieldErrors
 from framework.api.pods import ConfigMapView, ObjectView, PodView, parse_configmap, parse_pod

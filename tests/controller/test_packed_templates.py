@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from controller.core.decide import decide
 from controller.core.object_templates import build_pod
 from controller.core.settings import Settings
-from controller.packed import PackedTemplate, pack_templates
+from controller.packed_templates import PackedTemplate, pack_templates
 from controller.store import Store
 from framework.api.naming import TaskKey
 from framework.api.types import TaskSpec
