@@ -237,7 +237,7 @@ class Store:
 
     def apply_pod(self, wire: Object) -> None:
         """Take a Pod that a watch or a list shows."""
-        self._apply(wire, ObjectKind.POD, parse_pod(wire))
+        self._apply(wire, ObjectKind.POD, parse_pod)
 
     def remove_pod(self, wire: Object) -> None:
         """Take a watch's word that a Pod is gone, or left the selector."""
@@ -265,7 +265,7 @@ class Store:
 
     def apply_configmap(self, wire: Object) -> None:
         """Take an attempt ConfigMap that a watch or a list shows."""
-        self._apply(wire, ObjectKind.CONFIGMAP, parse_configmap(wire))
+        self._apply(wire, ObjectKind.CONFIGMAP, parse_configmap)
 
     def remove_configmap(self, wire: Object) -> None:
         """Take a watch's word that a ConfigMap is gone, or left the selector."""
@@ -335,11 +335,20 @@ class Store:
         entry.live[kind, name] = uid
         entry.unconfirmed.pop((kind, name), None)
 
-    def _apply(self, wire: Object, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
+    def _apply(
+        self, wire: Object, kind: ObjectKind, parse: Callable[[Object], PodView | ConfigMapView]
+    ) -> None:
         entry = self._open(owner_key(kind, wire))
         if entry is None:
             return
-        known = self._view(entry, kind, view.name)
+        meta = read_meta(wire)
+        name = str(meta.get("name"))
+        known = self._view(entry, kind, name)
+        if known is not None and _is_same_version(meta, known):
+            # Not parsed again: a new list may hold a hundred thousand Pods, nearly all unchanged.
+            entry.unconfirmed.pop((kind, name), None)
+            return
+        view = parse(wire)
         if view.uid in self._gone or (known is not None and _is_older(view, known)):
             return
         entry.unconfirmed.pop((kind, view.name), None)
@@ -471,6 +480,11 @@ def _is_overtaken(wire: Object, known: ObjectView) -> bool:
     """Tell whether the object was seen after this end: then it had only left the selector."""
     version = parse_version(read_meta(wire).get("resourceVersion"))
     return 0 < version < parse_version(known.resource_version)
+
+
+def _is_same_version(meta: Object, known: ObjectView) -> bool:
+    version = meta.get("resourceVersion")
+    return bool(version) and (meta.get("uid"), version) == (known.uid, known.resource_version)
 
 
 def _is_older(view: ObjectView, than: ObjectView) -> bool:
