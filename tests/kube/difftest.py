@@ -23,15 +23,23 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 from tests.support.childprocess import ChildError, ChildProcess
 from tests.support.controlplane import Access, open_control_plane
 from tests.support.deployed import ROLES, Deployed, apply_role
-from tests.support.frameworkcrd import install_crd
+from tests.support.frameworkcrd import ROOT, install_crd
 from tests.support.frameworkserver import open_local_server, start_controller
 from tests.support.kubebinaries import BuildError
 from tests.support.prerequisites import MissingPrerequisiteError, report_missing
 
 SUITE_SECONDS = 600
+# The original never pauses before a retry, and replays wait for the next Pod a second or so.
+_SHIPPED_CONFIG = ROOT / "controller" / "default-config.yaml"
+CONFIG = {
+    **yaml.safe_load(_SHIPPED_CONFIG.read_text(encoding="utf-8")),
+    "retryBackoffMaxSec": 0,
+}
 # Where the suites play.
 NAMESPACE = "default"
 
@@ -79,7 +87,7 @@ def start_as_shipped(access: Access, role: str, folder: Path) -> Iterator[ChildP
         ChildError: it was.
     """
     objects = apply_role(access, role, NAMESPACE, folder)
-    deployed = Deployed(access, objects, folder)
+    deployed = Deployed(access, objects, folder, CONFIG)
     child = deployed.launch()
     try:
         yield child
@@ -98,7 +106,9 @@ def open_controller(
 ) -> contextlib.AbstractContextManager[ChildProcess]:
     """Run the controller, as administrator or with the rights of a shipped role."""
     if role is None:
-        return start_controller(access, folder)
+        config = folder / "config.yaml"
+        config.write_text(yaml.safe_dump(CONFIG))
+        return start_controller(access, folder, "--config", str(config))
     return start_as_shipped(access, role, folder)
 
 

@@ -22,9 +22,9 @@ READY_SECONDS = 30.0
 
 
 @contextlib.contextmanager
-def start_controller(access: Access, folder: Path) -> Iterator[ChildProcess]:
-    """Run the controller with its default config until the block is left."""
-    child = launch_controller(access, folder)
+def start_controller(access: Access, folder: Path, *arguments: str) -> Iterator[ChildProcess]:
+    """Run the controller, with its default config unless told otherwise, until the end."""
+    child = launch_controller(access, folder, *arguments)
     try:
         yield child
     finally:
