@@ -60,6 +60,9 @@ def _find_role_triggers(
 
 
 def _find_last_completed(draft: Draft) -> Completion | None:
+    if draft.hold is not None and draft.hold.is_temporary:
+        # The Tasks that wait for memory are not in the counts, and are wanted all the same.
+        return None
     completed, total = _count_completed(draft)
     if total < 1 or completed < total:
         return None

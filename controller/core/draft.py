@@ -81,10 +81,14 @@ def draft_roles(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> list[Ro
 
 
 class Hold(NamedTuple):
-    """Why a Framework does not get what its spec asks for: reason and message of Blocked."""
+    """Why a Framework does not get what its spec asks for: reason and message of Blocked.
+
+    ``is_temporary``: the growth starts by itself later, without a change of the spec.
+    """
 
     reason: str
     message: str
+    is_temporary: bool = False
 
 
 class Acknowledgement(NamedTuple):

@@ -7,7 +7,8 @@ than the object. The algorithm:
 2. Else count its roles and Tasks, and estimate the bytes of the object and of the memory.
 3. If one of them is beyond its limit, the growth is held: the decision goes on with a spec that
    has no more roles and Tasks than the status, no attempt begins, and the condition Blocked says
-   why. A running attempt goes on, and what the spec takes away goes.
+   why. A running attempt goes on, and what the spec takes away goes. While memory is missing, the
+   attempt does not end because all Tasks that it has are Completed: the others start later.
 
 Nothing here costs more than the roles of the spec and of the status.
 """
@@ -68,9 +69,9 @@ def hold_growth(snapshot: Snapshot) -> Snapshot:
 
 
 def apply_hold(draft: Draft, hold: Hold) -> None:
-    """Let the machines know; where memory is missing, look again later."""
+    """Let the machines know; where the hold is temporary, look again later."""
     draft.hold = hold
-    if hold.reason == MEMORY_BUDGET:
+    if hold.is_temporary:
         draft.wake(draft.snapshot.now + timedelta(seconds=MEMORY_WAIT_SECONDS))
 
 
@@ -131,4 +132,5 @@ def _check_memory(growth: int, memory: MemoryBudget | None) -> Hold | None:
         f"{memory.budget_bytes // _MIB} MiB of its {memory.limit_bytes // _MIB} MiB: they start "
         "by themselves when others have ended; to start them now, give the controller more memory "
         "or delete completed Frameworks",
+        is_temporary=True,
     )

@@ -255,3 +255,31 @@ def test_running_gang_needs_no_more_memory() -> None:
     world.edit(spec_of(3))
     world.settle()
     assert (world.blocked.reason, world.counts) == ("MemoryBudget", {"a0": 2})
+
+
+def test_gang_that_waits_for_memory_to_grow_is_not_completed_without_its_new_tasks() -> None:
+    world = LimitedWorld(spec_of(2), Settings()).start()
+    world.memory = build_memory(0)
+    world.edit(spec_of(3))
+    world.settle()
+    for name in world.running:
+        world.end_pod(name)
+    world.settle()
+    for name in list(world.pods):
+        world.remove_pod(name)
+    world.settle()
+    assert (world.status.state, world.blocked.reason) == (
+        FrameworkState.ATTEMPT_RUNNING,
+        "MemoryBudget",
+    )
+    assert world.decide().wake_at is not None
+
+    world.memory = build_memory(TASK_MEMORY_BYTES)
+    world.settle()
+    assert world.running == ["gang-a0-2"]
+    world.run_pod("gang-a0-2")
+    world.end_pod("gang-a0-2")
+    world.settle()
+    world.remove_pod("gang-a0-2")
+    world.settle()
+    assert world.status.attempt_status.completion_status is not None
