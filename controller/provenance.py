@@ -105,6 +105,20 @@ def settle(entry: Entry) -> None:
         if is_recorded or is_proven(entry, view):
             entry.proven.add(view.uid)
     entry.unchecked &= in_flight
+    _settle_recorded_configmap(entry)
+
+
+def _settle_recorded_configmap(entry: Entry) -> None:
+    """Take the ConfigMap that the status names for our own, whenever it came to name it.
+
+    The status of an older controller may be read after the ConfigMap was looked at, and names no
+    key then, whose change would have it looked at again.
+    """
+    known = entry.configmap
+    if known is None:
+        return
+    if known.uid == find_recorded_uid(entry.framework, ObjectKind.CONFIGMAP, known.name):
+        entry.proven.add(known.uid)
 
 
 def is_proven(entry: Entry, view: PodView | ConfigMapView) -> bool:
