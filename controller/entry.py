@@ -47,11 +47,11 @@ class Entry:
     written because no decision can be. ``sent``: what was sent since the last decision, which
     therefore did not know of it. ``births``: how often somebody of a name may have come; an answer
     says nothing of who came since it was asked for. ``own_configmap``: UID of the ConfigMap that
-    was returned for our own create last. ``gang_key_owner``: UID of the ConfigMap whose gang key
-    was created; no watch shows Secrets. ``read_configmap``: the form of the ConfigMap that
-    ``published`` is of. The last four belong to ``provenance``: UIDs of the objects that are known
-    to be ours, names of the objects to be looked at, keys with which all others were looked at, and
-    UIDs by the proof of an object that is gone.
+    was returned for our own create last, "" once a create of its gang key was not answered.
+    ``gang_key_owner``: UID of the ConfigMap whose gang key was created; no watch shows Secrets.
+    ``read_configmap``: the form of the ConfigMap that ``published`` is of. The last four belong to
+    ``provenance``: UIDs of the objects that are known to be ours, names of the objects to be looked
+    at, keys with which all others were looked at, and UIDs by the proof of an object that is gone.
     """
 
     namespace: str

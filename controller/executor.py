@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
+from http import HTTPStatus
 from typing import assert_never
 
 from controller import provenance
@@ -235,6 +236,11 @@ class Executor:
             entry.own_configmap = str(created["metadata"].get("uid"))
 
     async def _create_gang_key(self, entry: Entry, action: CreateGangKey) -> None:
+        """Create the Secret, which cannot be read.
+
+        One that is there is not ours if this process made the attempt's ConfigMap, whose UID the
+        Secret needs, and every create of the Secret was answered.
+        """
         body = build_gang_key(action.framework, self._keys.new_key())
         started = self._clock.monotonic()
         try:
@@ -246,7 +252,10 @@ class Executor:
             )
         except KubeError as e:
             self._count(action.key, e, started)
-            if not isinstance(e, AlreadyExistsError) or not _may_have_created(entry, action.key):
+            if not isinstance(e, AlreadyExistsError) or entry.own_configmap == action.identity:
+                if _may_be_applied(e):
+                    # Whatever the next tries are told: the Secret that they find may be ours.
+                    entry.own_configmap = ""
                 raise
         else:
             self._count(action.key, None, started)
@@ -359,14 +368,9 @@ class Executor:
         self._metrics.count_answer(_RESOURCES[key.kind].plural, key.verb, error, seconds)
 
 
-def _may_have_created(entry: Entry, key: ActionKey) -> bool:
-    """Return whether the gang key that is there may be the result of our own earlier create.
-
-    It cannot be read. It is not ours if this process made the attempt's ConfigMap, whose UID the
-    Secret needs, and every create of the Secret was answered.
-    """
-    known = entry.failures.get(key)
-    return entry.own_configmap != key.identity or (known is not None and known.is_unknown)
+def _may_be_applied(error: KubeError) -> bool:
+    """Return whether the server may have carried out the request that this error answers."""
+    return not isinstance(error, ApiError) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _drop_like(entry: Entry, key: ActionKey) -> int:

@@ -406,6 +406,16 @@ async def test_gang_key_after_a_lost_answer_is_created_again_and_found() -> None
     assert shell.sent() == ["create secrets gang-gang-key"] * 2
 
 
+async def test_gang_key_after_a_lost_answer_and_a_refusal_is_found() -> None:
+    shell = await open_shell()
+    shell.network.expect("create", SECRETS, Fate(is_answer_lost=True))
+    await send(shell, create_key(shell), seconds=40)
+    shell.network.expect("create", SECRETS, refuse(429, "TooManyRequests"))
+    await send(shell, create_key(shell))
+    await send(shell, create_key(shell))
+    assert shell.entry.gang_key_owner == create_key(shell).identity
+
+
 async def test_gang_key_of_a_controller_before_us_is_found() -> None:
     shell = await open_shell()
     squat_key(shell)
