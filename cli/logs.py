@@ -134,7 +134,7 @@ async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeC
             if directory is not None and _list_kept(directory, namespace, labels):
                 return await _print_kept(options, labels, directory)
             if not pods:
-                raise await _explain_missing(client, options, namespace)
+                raise await _explain_missing(client, options, namespace, directory)
             printer = _Printer(has_prefix=len(pods) > 1, is_raw=options.raw)
             async with asyncio.TaskGroup() as tasks:
                 printing = [
@@ -165,8 +165,17 @@ def _find_local_directory(config: KubeConfig) -> Path | None:
     return Path(state.directory) if state is not None and is_local else None
 
 
-async def _explain_missing(client: KubeClient, options: LogOptions, namespace: str) -> CliError:
-    """Build the error that says why there is nothing to print."""
+async def _explain_missing(
+    client: KubeClient, options: LogOptions, namespace: str, directory: Path | None
+) -> CliError:
+    """Build the error that says why there is nothing to print.
+
+    Args:
+        client: of the cluster.
+        options: of the command.
+        namespace: of the Framework.
+        directory: of the local cluster, which keeps logs; None on another cluster.
+    """
     role, index = options.split_task()
     try:
         framework = await client.get(FRAMEWORKS, namespace, options.name)
@@ -180,11 +189,15 @@ async def _explain_missing(client: KubeClient, options: LogOptions, namespace: s
         for wanted in (framework.get("spec") or {}).get("taskRoles") or ()
     }
     absence = None if role is None else explain_task(options.name, role, index, known)
+    reason = (
+        "now: Pods of Tasks that are over are deleted, and their logs with them"
+        if directory is None
+        else "now, and none of its containers has started: "
+        f"`kubectl describe framework {options.name} -n {namespace}` shows why"
+    )
     return CliError(
         ExitCode.FAILED,
-        absence
-        or f"{options.name} has no Pod {f'of {options.task} ' if role else ''}now: "
-        "Pods of Tasks that are over are deleted, and their logs with them",
+        absence or f"{options.name} has no Pod {f'of {options.task} ' if role else ''}{reason}",
     )
 
 

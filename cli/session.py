@@ -4,6 +4,7 @@ Called by every command that talks to an API server.
 """
 
 import os
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from cli.terminal import print_error
 from cli.words import strip_noise
+from framework.api.completion import QUOTA_WORDS
 from framework.api.constants import KUBECONFIG_ENV
 from framework.api.text import describe_server
 from framework.clock import SystemClock
@@ -29,6 +31,8 @@ from framework.version import VERSION
 from localcluster.apiserver.front.auth import url_with_token
 
 _REACH_SECONDS = 10.0
+# How admission policies and webhooks say no. A missing right reads otherwise.
+_DENIED = re.compile(r"\bdenied (?:the )?request\b")
 
 
 def find_cluster(kubeconfig: str | None) -> KubeConfig:
@@ -106,9 +110,22 @@ def explained(config: KubeConfig, *, refused: ExitCode = ExitCode.FAILED) -> Ite
             f"{strip_noise(str(e))}; check --kubeconfig and that the server runs",
         ) from e
     except (UnauthorizedError, ForbiddenError) as e:
+        server = f"the API server {describe_server(config.server)}"
+        if QUOTA_WORDS in e.message:
+            raise CliError(
+                refused,
+                f"{server} refuses this: {e.message}; delete objects that are no longer needed, "
+                "or ask the administrator for a larger quota",
+            ) from e
+        if _DENIED.search(e.message):
+            raise CliError(
+                refused,
+                f"{server} refuses this: {e.message}; change the file, or ask the administrator "
+                "about this policy",
+            ) from e
         raise CliError(
             ExitCode.UNREACHABLE,
-            f"the API server {describe_server(config.server)} refuses this: {e.message}; "
+            f"{server} refuses this: {e.message}; "
             "ask for the right, or use the kubeconfig of a user who has it",
         ) from e
     except ApiError as e:

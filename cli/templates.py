@@ -106,7 +106,15 @@ class RoleTemplate:
     @property
     def annotations(self) -> Mapping[str, Any]:
         """The Pod's annotations."""
-        found = _get(self.body, "task", "pod", "metadata", "annotations")
+        return self._get_metadata("annotations")
+
+    @property
+    def labels(self) -> Mapping[str, Any]:
+        """The Pod's labels."""
+        return self._get_metadata("labels")
+
+    def _get_metadata(self, key: str) -> Mapping[str, Any]:
+        found = _get(self.body, "task", "pod", "metadata", key)
         return found if isinstance(found, Mapping) else {}
 
     def get_counts(self) -> dict[str, int]:

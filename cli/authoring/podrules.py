@@ -14,12 +14,16 @@ from framework.api import constants
 from framework.kube.resources import Object
 from localcluster.apiserver.model.quantities import parse_quantity
 from localcluster.kubelet.restarts import RestartPolicy
+from rendezvous.options import BY_ANNOTATION
 
 _REFUSED = "the API server refuses the Pod"
 _QUOTES = "put it into quotes"
 _RESTART_POLICIES = tuple(RestartPolicy)
 _NOTHING = (None, "")  # Kubernetes puts the default there.
 _COUNTS = ("minFailedTaskCount", "minSucceededTaskCount")
+_RESERVED_PREFIXES = ("FC_", constants.ANNOTATION_PREFIX)
+_WRAPPER = constants.WRAPPER_ANNOTATION.removeprefix(constants.ANNOTATION_PREFIX)
+_SETTINGS = BY_ANNOTATION | {_WRAPPER}
 
 
 def pod_template(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
@@ -36,6 +40,26 @@ def pod_template(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]
         yield from _find_no_variables(container)
         yield from _find_no_mounts(container, volumes)
         yield from _find_no_quantities(container)
+
+
+def reserved_key(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
+    """Find labels and annotations of the controller in a Pod template."""
+    fields = {"labels": role.labels, "annotations": role.annotations}
+    for field, key in [(field, str(key)) for field, keys in fields.items() for key in keys]:
+        word = key.removeprefix(constants.ANNOTATION_PREFIX)
+        is_setting = field == "annotations" and word != key and word in _SETTINGS
+        if is_setting or not key.startswith(_RESERVED_PREFIXES):
+            continue
+        close = get_close_matches(word, _SETTINGS, n=1, cutoff=0.8)
+        yield warning(
+            "reserved-key",
+            f"{role.path}.task.pod.metadata.{field}[{key}]",
+            "is reserved for the controller, and is no setting of an agent: a cluster with the "
+            "policies of deploy/tenants refuses the Framework",
+            f"write the annotation `{constants.ANNOTATION_PREFIX}{close[0]}`"
+            if close
+            else "leave it out",
+        )
 
 
 def restart_policy(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:

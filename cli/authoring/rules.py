@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from cli.authoring.agentrules import agent_settings, agent_token, missing_agent, missing_slots
 from cli.authoring.findings import Finding, error, warning
 from cli.authoring.originalfields import list_role_fields, list_spec_fields
-from cli.authoring.podrules import pod_template, restart_policy
+from cli.authoring.podrules import pod_template, reserved_key, restart_policy
 from cli.manifests import list_unknown_fields, suggest_field
 from cli.templates import (
     ContainerTemplate,
@@ -240,6 +240,7 @@ def unheard_drain(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[F
 
 RULES: tuple[Rule, ...] = (
     pod_template,
+    reserved_key,
     restart_policy,
     service_account,
     shared_volume,

@@ -1,5 +1,7 @@
 """cli.session: which exit code an answer of the API server becomes."""
 
+import json
+
 import pytest
 
 from cli.exitcodes import CliError, ExitCode
@@ -31,3 +33,27 @@ def test_explained_gives_each_answer_its_exit_code(status: int, code: ExitCode) 
     with pytest.raises(CliError) as caught, explained(config, refused=ExitCode.USAGE):
         raise error
     assert caught.value.exit_code is refused
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "remedy"),
+    [
+        ('User "u" cannot create resource "pods"', ExitCode.UNREACHABLE, "ask for the right"),
+        ("ValidatingAdmissionPolicy 'p' denied request: no", ExitCode.USAGE, "change the file"),
+        ('admission webhook "w" denied the request: no', ExitCode.USAGE, "change the file"),
+        ("exceeded quota: q, used: 1", ExitCode.USAGE, "a larger quota"),
+    ],
+    ids=["right", "policy", "webhook", "quota"],
+)
+def test_explained_tells_a_missing_right_from_a_refused_object(
+    message: str, code: ExitCode, remedy: str
+) -> None:
+    config = KubeConfig(server="http://127.0.0.1:1")
+    body = json.dumps({"message": message}).encode()
+    error = build_api_error(403, body, retry_after=None, method="POST", path="/x")
+    with (
+        pytest.raises(CliError, match=remedy) as caught,
+        explained(config, refused=ExitCode.USAGE),
+    ):
+        raise error
+    assert caught.value.exit_code is code

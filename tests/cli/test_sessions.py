@@ -330,6 +330,20 @@ def test_logs_of_an_unknown_framework_says_so(cluster: dict[str, str]) -> None:
     assert "no Framework 'nobody' in namespace default" in output
 
 
+def test_logs_of_a_task_that_never_started_says_so(cluster: dict[str, str], tmp_path: Path) -> None:
+    role = build_role("w", 1, "true").replace(
+        "image: busybox", "image: busybox, resources: {limits: {example.com/gpu: 1}}"
+    )
+    file = Path(write(tmp_path / "f.yaml", role))
+    file.write_text(file.read_text().replace("name: gang", "name: never"))
+    assert call("run", "--timeout", "2s", str(file), **cluster)[0] == ExitCode.TIMEOUT
+    code, output = call("logs", "never", **cluster)
+    assert code == ExitCode.FAILED
+    assert (
+        "never has no Pod now, and none of its containers has started: `kubectl describe" in output
+    )
+
+
 def write_namespace(file: str) -> str:
     """Put the namespace the test runs in before the Framework."""
     path = Path(file)

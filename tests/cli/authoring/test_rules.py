@@ -17,6 +17,7 @@ from tests.cli.authoring.test_injection import build, get_spec
 from tests.support.frameworkcrd import ROOT
 
 SPEC = "spec.taskRoles[0].task.pod.spec"
+METADATA = "spec.taskRoles[0].task.pod.metadata"
 Change = Callable[[dict[str, Any]], None]
 
 
@@ -81,6 +82,19 @@ def move_sidecar(framework: dict[str, Any]) -> None:
     spec["containers"].append(sidecar)
 
 
+def label_as_controller(framework: dict[str, Any]) -> None:
+    get_role(framework)["task"]["pod"]["metadata"] = {
+        "labels": {"app": "train", "FC_FRAMEWORK_NAME": "other"},
+        "annotations": {"frameworkbarrier.io/on-change": "restart"},
+    }
+
+
+def misspell_annotation(framework: dict[str, Any]) -> None:
+    get_role(framework)["task"]["pod"]["metadata"] = {
+        "annotations": {"frameworkbarrier.io/on-chnage": "restart"},
+    }
+
+
 def add_drain(framework: dict[str, Any]) -> None:
     get_role(framework)["drain"] = {"timeoutSec": 5}
     get_spec([framework])["initContainers"].pop()
@@ -125,6 +139,8 @@ FAULTS: list[tuple[str, Change, str]] = [
     ("missing-agent", misspell_agents, f"{SPEC}.containers[0]"),
     ("unknown-field", misspell_role_field, "spec.taskRoles[0].tasknumber"),
     ("unknown-field", misspell_spec_field, "spec.retryPolicy.maxRetries"),
+    ("reserved-key", label_as_controller, f"{METADATA}.labels[FC_FRAMEWORK_NAME]"),
+    ("reserved-key", misspell_annotation, f"{METADATA}.annotations[frameworkbarrier.io/on-chnage]"),
     ("restart-policy", set_restart_policy, f"{SPEC}.restartPolicy"),
     ("service-account", drop_account, f"{SPEC}.serviceAccountName"),
     ("service-account", drop_token, f"{SPEC}.initContainers[0].volumeMounts"),
