@@ -160,7 +160,11 @@ def _find_local_directory(config: KubeConfig) -> Path | None:
     """Find the directory of the local cluster at this address; None if it is another cluster."""
     from cli.local import find_state_directory, read_state
 
-    state = read_state(find_state_directory(None))
+    try:
+        state = read_state(find_state_directory(None))
+    except CliError:
+        # Another user could have written it: nothing in it is believed, and nobody named it.
+        return None
     is_local = state is not None and state.server == config.server
     return Path(state.directory) if state is not None and is_local else None
 

@@ -265,6 +265,17 @@ def test_local_status_says_where(cluster: dict[str, str]) -> None:
     assert f"export KUBECONFIG={cluster['KUBECONFIG']}\n" in output
 
 
+def test_logs_of_a_cluster_do_not_ask_for_a_local_directory_that_others_may_change(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "frameworkbarrier").mkdir()
+    (tmp_path / "frameworkbarrier").chmod(0o777)
+    env = {**cluster, "XDG_RUNTIME_DIR": str(tmp_path)}
+    code, output = call("logs", "absent", **env)
+    assert code == ExitCode.FAILED, output
+    assert "--directory" not in output
+
+
 def test_local_up_twice_refuses(cluster: dict[str, str]) -> None:
     code, output = call("local", "up", **cluster)
     assert code == ExitCode.USAGE
