@@ -146,7 +146,7 @@ async def _create(client: KubeClient, manifest: Manifest, *, dry_run: bool = Fal
             ExitCode.USAGE,
             f"{manifest.source}: metadata.namespace: there is no namespace "
             f"{manifest.namespace!r}: create it (kubectl create namespace {manifest.namespace}), "
-            "or take another one with --namespace",
+            "put a Namespace of this name into the file, or take another one with --namespace",
         ) from e
 
 

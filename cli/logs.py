@@ -197,7 +197,7 @@ async def _explain_missing(
         "now: Pods of Tasks that are over are deleted, and their logs with them"
         if directory is None
         else "now, and none of its containers has started: "
-        f"`kubectl describe framework {options.name} -n {namespace}` shows why"
+        f"`kubectl get events -n {namespace}` shows why"
     )
     return CliError(
         ExitCode.FAILED,

@@ -173,5 +173,6 @@ async def test_apply_to_a_namespace_that_is_missing_says_how_to_make_it(
     assert caught.value.exit_code is ExitCode.USAGE
     assert str(caught.value) == (
         "f.yaml: metadata.namespace: there is no namespace 'absent': create it "
-        "(kubectl create namespace absent), or take another one with --namespace"
+        "(kubectl create namespace absent), put a Namespace of this name into the file, "
+        "or take another one with --namespace"
     )

@@ -351,7 +351,8 @@ def test_logs_of_a_task_that_never_started_says_so(cluster: dict[str, str], tmp_
     code, output = call("logs", "never", **cluster)
     assert code == ExitCode.FAILED
     assert (
-        "never has no Pod now, and none of its containers has started: `kubectl describe" in output
+        "never has no Pod now, and none of its containers has started: `kubectl get events"
+        in output
     )
 
 
