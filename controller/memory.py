@@ -7,11 +7,13 @@ estimated to take is promised to it and to no other. Whether a Framework waits i
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from controller.core.limits import estimate_memory_bytes
 from controller.core.snapshot import MemoryBudget
+from controller.workqueue import split_namespace
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import FrameworkStatus
 
@@ -41,6 +43,7 @@ class MemoryLedger:
         self._read_used_bytes = read_used_bytes
         self._promised: dict[str, int] = {}
         self._promised_bytes = 0
+        self._by_namespace: Counter[str] = Counter()
         self._unfinished: set[str] = set()
 
     def look(self, key: str) -> MemoryBudget | None:
@@ -48,11 +51,18 @@ class MemoryLedger:
         if self._limit_bytes is None:
             return None
         others = self._promised_bytes - self._promised.get(key, 0)
-        free = self._budget_bytes - self._read_used_bytes() - others
+        used = self._read_used_bytes()
+        free = self._budget_bytes - used - others
+        reserve = (self._limit_bytes - self._budget_bytes) // 2
         if len(self._unfinished) == int(key in self._unfinished):
             # Nothing else would end and make room: what is in use may be memory that Python keeps
             # for itself. So one Framework goes on with half of what is beyond the share.
-            free = max(free, (self._limit_bytes - self._budget_bytes) // 2)
+            free = max(free, reserve)
+        elif free < reserve:
+            # One namespace may have all promises for ever, where a quota keeps its Pods away. Of
+            # what it was promised and does not use, the others share as much as the reserve.
+            most = self._find_most_promised(split_namespace(key))
+            free = max(free, min(free, reserve - others) + most)
         return MemoryBudget(self._limit_bytes, self._budget_bytes, max(0, free))
 
     def note(self, key: str, status: FrameworkStatus | None) -> None:
@@ -74,8 +84,18 @@ class MemoryLedger:
         self._unfinished.discard(key)
         self._promise(key, 0)
 
+    def _find_most_promised(self, namespace: str) -> int:
+        """Find the most that a namespace was promised; 0 if that is this one."""
+        most = max(self._by_namespace, key=lambda name: self._by_namespace[name], default=namespace)
+        return 0 if most == namespace else self._by_namespace[most]
+
     def _promise(self, key: str, count: int) -> None:
-        self._promised_bytes += count - self._promised.pop(key, 0)
+        change = count - self._promised.pop(key, 0)
+        self._promised_bytes += change
+        namespace = split_namespace(key)
+        self._by_namespace[namespace] += change
+        if not self._by_namespace[namespace]:
+            del self._by_namespace[namespace]
         if count:
             self._promised[key] = count
 

@@ -50,6 +50,20 @@ def test_free_is_what_is_not_used_up_to_the_share() -> None:
     assert memory.free_bytes == 500 * MIB
 
 
+def test_namespace_with_all_promises_leaves_some_memory_to_others() -> None:
+    # Pods that a quota keeps away are promised memory for ever.
+    process = Process(300 * MIB)
+    ledger = build_ledger(process)
+    ledger.note("a/x", pending(80_000))
+    assert free_of(ledger, "a/y") == 0
+    assert free_of(ledger, "b/x") == 100 * MIB
+    ledger.note("b/x", pending(1000))
+    assert free_of(ledger, "c/x") == 100 * MIB - 1000 * TASK_MEMORY_BYTES
+    # What is used is no promise.
+    process.used_bytes = 801 * MIB
+    assert free_of(ledger, "c/x") == 0
+
+
 def test_what_is_promised_to_others_is_not_free() -> None:
     ledger = build_ledger(Process(300 * MIB))
     ledger.note("a/x", pending(1000))
