@@ -17,6 +17,8 @@ TOKEN = "secret"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 HALF_REQUEST = b"GET /api/v1/pods HTTP/1.1\r\nHost: attacker\r\nX-"
 LIST = "/api/v1/namespaces/default/configmaps"
+# Both ends of each connection are in this process, which often may open 1,024 files.
+GANG = 200
 
 
 @pytest.fixture
@@ -59,11 +61,11 @@ async def test_half_requests_of_strangers_are_closed_and_tokens_are_served(
                 attackers += [await open_half(url, sent) for _ in range(100)]
                 assert await list_status(session, url) == 200
                 # What the server gave up is given up here too: both sides share the descriptors.
-                for reader, writer in attackers[:-32]:
+                for reader, writer in attackers[:-64]:
                     with contextlib.suppress(ConnectionError):
                         assert await reader.read() == b""
                     writer.close()
-                del attackers[:-32]
+                del attackers[:-64]
             body = {"metadata": {"name": "a"}}
             async with session.post(f"{url}{LIST}", json=body) as answer:
                 assert answer.status == 201
@@ -109,6 +111,21 @@ async def test_watch_goes_on_beyond_the_deadline_of_strangers(
         async with session.post(f"{url}{LIST}", json={"metadata": {"name": "a"}}) as answer:
             assert answer.status == 201
         assert b'"ADDED"' in await watch.content.readline()
+
+
+async def test_gang_that_connects_at_one_moment_is_served() -> None:
+    """All clients of a loopback port have one address, so no address has a bound of its own."""
+    storage = Storage(SystemClock(), SequentialUids(1))
+    request = f"GET {LIST} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    async with ApiServer(storage, clock=SystemClock(), tokens=[TOKEN]) as server:
+        url = await server.start()
+        members = [await open_half(url, b"") for _ in range(GANG)]
+        for _, writer in members:
+            writer.write(request)
+        answers = [await reader.readline() for reader, _ in members]
+        for _, writer in members:
+            writer.close()
+    assert answers == [b"HTTP/1.1 200 OK\r\n"] * GANG
 
 
 async def test_large_body_with_expect_header_is_asked_for(url: str) -> None:

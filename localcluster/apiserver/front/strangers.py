@@ -1,8 +1,10 @@
 """Bounds the connections of clients that have shown no token yet.
 
 Used by ``server``. Every user of this machine reaches a loopback port, so a connection without an
-admitted request is closed at a deadline, and there are only a few of them; of too many the oldest
-is closed. A connection whose token was good has no bound: watches are long.
+admitted request is closed at a deadline, and their number is bounded; of too many the oldest is
+closed. A connection whose token was good has no bound: watches are long. All clients have the same
+source, so no source has a bound of its own, and a gang of a thousand Pods that connects at one
+moment must pass.
 """
 
 import asyncio
@@ -10,10 +12,15 @@ from typing import Any
 
 from aiohttp import web
 
-from framework.connectionlimit import ConnectionTable, limit_by_descriptors, name_source
+from framework.connectionlimit import (
+    ConnectionLimit,
+    ConnectionTable,
+    limit_by_descriptors,
+    name_source,
+)
 
 STRANGER_SECONDS = 10.0
-_MOST_STRANGERS = 256
+_MOST_STRANGERS = 4096
 
 
 class GuardedServer(web.Server):
@@ -22,9 +29,7 @@ class GuardedServer(web.Server):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take what aiohttp's server takes."""
         super().__init__(*args, **kwargs)
-        self._strangers: ConnectionTable[web.RequestHandler] = ConnectionTable(
-            limit_by_descriptors(_MOST_STRANGERS)
-        )
+        self._strangers: ConnectionTable[web.RequestHandler] = ConnectionTable(_limit_strangers())
         self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
@@ -55,3 +60,8 @@ class GuardedServer(web.Server):
         self.admit(handler)
         if handler.transport is not None:
             handler.transport.abort()
+
+
+def _limit_strangers() -> ConnectionLimit:
+    in_all = limit_by_descriptors(_MOST_STRANGERS).in_all
+    return ConnectionLimit(in_all=in_all, per_source=in_all)
