@@ -341,10 +341,17 @@ def suggest_field(path: str) -> str | None:
     *steps, last = path.replace("[", ".[").split(".")
     schema: Object = build_schema()
     for step in steps:
-        schema = schema["items"] if step.startswith("[") else schema["properties"][step]
-    by_folded = {name.casefold(): name for name in schema["properties"]}
+        # A key that has a dot or a bracket in it looks like several steps.
+        inner = schema.get("items") if step.startswith("[") else _properties(schema).get(step)
+        schema = inner or {}
+    by_folded = {name.casefold(): name for name in _properties(schema)}
     near = difflib.get_close_matches(last.casefold(), by_folded, n=1)
     return by_folded[near[0]] if near else None
+
+
+def _properties(schema: Object) -> Object:
+    properties: Object = schema.get("properties") or {}
+    return properties
 
 
 def _ask(path: str) -> str:

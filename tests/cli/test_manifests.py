@@ -215,6 +215,8 @@ def test_load_manifests_tells_unreadable_fields_and_broken_rules_together(load: 
         ("spec.taskRoles[0].task.retrypolicy", "retryPolicy"),
         ("spec.taskRoles[0].colour", None),
         ("spec.taskNumber", None),
+        ("spec.a.b", None),
+        ("spec.taskRoles[0].x[1]", None),
     ],
 )
 def test_suggest_field_takes_the_nearest_of_that_place(path: str, name: str | None) -> None:

@@ -45,6 +45,10 @@ class Budget:
         return self.base_mib + self.mib_per_mib * size / MIB
 
 
+YAML_BUDGET = Budget(base_seconds=0.5, seconds_per_mib=150.0, base_mib=4.0, mib_per_mib=400.0)
+"""PyYAML's own parser, in Python, takes the time and the memory. No tenant's YAML reaches it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A decoder of input from outside."""

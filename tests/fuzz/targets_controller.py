@@ -19,7 +19,7 @@ from framework.kube.errors import build_api_error
 from framework.kube.kubeconfig import ConfigError
 from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event
 from framework.logs import JsonFormatter, TextFormatter
-from tests.fuzz.budget import Target
+from tests.fuzz.budget import YAML_BUDGET, Target
 from tests.fuzz.forms import (
     compress,
     compress_text,
@@ -176,6 +176,7 @@ CONTROLLER_TARGETS = (
         expected=(FieldErrors,),
         seeds=(CONFIG,),
         max_bytes=65536,
+        budget=YAML_BUDGET,
     ),
     Target(
         name="kubeconfig",
@@ -184,6 +185,7 @@ CONTROLLER_TARGETS = (
         expected=(ConfigError,),
         seeds=(to_bytes(KUBECONFIG),),
         max_bytes=65536,
+        budget=YAML_BUDGET,
     ),
     Target(
         name="log-formatter",

@@ -4,7 +4,7 @@ from cli.authoring.rules import Surroundings, lint
 from cli.exitcodes import CliError
 from cli.manifests import load_manifests, read_objects
 from framework.strictyaml import YamlError, load_documents
-from tests.fuzz.budget import Budget, Target
+from tests.fuzz.budget import YAML_BUDGET, Target
 from tests.fuzz.forms import to_bytes, to_text, write_file
 from tests.fuzz.targets_controller import FRAMEWORK
 
@@ -19,8 +19,6 @@ list:
 second: >-
   folded
 """
-# PyYAML's own parser, in Python, is what takes the time.
-_YAML = Budget(base_seconds=0.5, seconds_per_mib=150.0, base_mib=4.0, mib_per_mib=400.0)
 
 
 def _load_yaml(text: str) -> object:
@@ -43,7 +41,7 @@ USER_TARGETS = (
         expected=(YamlError,),
         seeds=(YAML,),
         max_bytes=262144,
-        budget=_YAML,
+        budget=YAML_BUDGET,
     ),
     Target(
         name="manifests",
@@ -52,7 +50,7 @@ USER_TARGETS = (
         expected=(CliError,),
         seeds=(to_bytes(FRAMEWORK), YAML),
         max_bytes=262144,
-        budget=_YAML,
+        budget=YAML_BUDGET,
     ),
     Target(
         name="lint",
@@ -61,6 +59,6 @@ USER_TARGETS = (
         expected=(CliError,),
         seeds=(to_bytes(FRAMEWORK),),
         max_bytes=262144,
-        budget=_YAML,
+        budget=YAML_BUDGET,
     ),
 )
