@@ -19,6 +19,8 @@ from framework.api.types import Framework
 from framework.kube.resources import Object
 
 Name = tuple[ObjectKind, str]
+# Of objects that came and went, beside those that are in use.
+_MOST_NAMES = 2 * constants.MAX_TASK_NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,11 @@ class Entry:
     says nothing of who came since it was asked for. ``own_configmap``: UID of the ConfigMap that
     was returned for our own create last, "" once a create of its gang key was not answered.
     ``gang_key_owner``: UID of the ConfigMap whose gang key was created; no watch shows Secrets.
-    ``read_configmap``: the form of the ConfigMap that ``published`` is of. The last four belong to
-    ``provenance``: UIDs of the objects that are known to be ours, names of the objects to be looked
-    at, keys with which all others were looked at, and UIDs by the proof of an object that is gone.
+    ``failed_keys``: the key of a failure by its verb, kind and name; of those there is one failure
+    at most. ``read_configmap``: the form of the ConfigMap that ``published`` is of. The last four
+    belong to ``provenance``: UIDs of the objects that are known to be ours, names of the objects to
+    be looked at, keys with which all others were looked at, and UIDs by the proof of an object that
+    is gone.
     """
 
     namespace: str
@@ -70,9 +74,11 @@ class Entry:
     published: PublishedRoster = field(default_factory=PublishedRoster)
     pods: dict[str, PodView] = field(default_factory=dict)
     live: dict[Name, str] = field(default_factory=dict)
+    live_limit: int = _MOST_NAMES
     in_flight: set[ActionKey] = field(default_factory=set)
     sent: set[ActionKey] = field(default_factory=set)
     failures: dict[ActionKey, Failure] = field(default_factory=dict)
+    failed_keys: dict[tuple[Verb, ObjectKind, str], ActionKey] = field(default_factory=dict)
     unconfirmed: dict[Name, datetime] = field(default_factory=dict)
     end_versions: dict[str, int] = field(default_factory=dict)
     births: Counter[Name] = field(default_factory=Counter)
@@ -105,11 +111,67 @@ class Entry:
             for key in self.in_flight
         )
 
+    def put_failure(self, key: ActionKey, failure: Failure) -> None:
+        """Remember how an action failed."""
+        self.failures[key] = failure
+        self.failed_keys[key.verb, key.kind, key.name] = key
+
+    def drop_failure(self, key: ActionKey) -> None:
+        """Forget how an action failed, if it did."""
+        if self.failures.pop(key, None) is not None:
+            del self.failed_keys[key.verb, key.kind, key.name]
+
+    def drop_former_failure(self, key: ActionKey) -> int:
+        """Drop the failure of the same name for an attempt that is over, or they would pile up.
+
+        Ten thousand creates may fail at every try: they are not walked here.
+
+        Returns:
+            How many in a row it was.
+        """
+        known = self.failed_keys.get((key.verb, key.kind, key.name))
+        if known is None or known == key:
+            return 0
+        row = self.failures[known].row
+        self.drop_failure(known)
+        return row
+
+    def forget_failures(self) -> None:
+        """Forget all failures."""
+        self.failures.clear()
+        self.failed_keys.clear()
+
     def note_end(self, uid: str, resource_version: Any) -> None:
         """Remember in which order Pods ended; an attempt's Pods are enough."""
         self.end_versions.setdefault(uid, parse_version(resource_version))
         if len(self.end_versions) > 2 * constants.MAX_TASK_NUMBER:
             del self.end_versions[next(iter(self.end_versions))]
+
+    def note_birth(self, name: Name) -> None:
+        """Count that somebody of a name came.
+
+        Only an answer that is on its way asks for it. So the others are forgotten when there are
+        many: anybody may create Pods of ever new names with our label.
+        """
+        self.births[name] += 1
+        if len(self.births) > _MOST_NAMES + 2 * len(self.in_flight):
+            awaited = {(key.kind, key.name) for key in self.in_flight}
+            self.births = Counter({name: self.births[name] for name in awaited})
+
+    def note_end_of_name(self, name: Name) -> None:
+        """Remember that a name is free; when there are many, only those of the attempt's Pods."""
+        self.live[name] = ""
+        if len(self.live) > self.live_limit:
+            status = self.framework.status if self.framework else None
+            tasks = status.attempt_status.walk_tasks() if status else ()
+            names = {task.attempt_status.pod_name for _, task in tasks}
+            self.live = {
+                known: uid
+                for known, uid in self.live.items()
+                if known[0] is not ObjectKind.POD or known[1] in names
+            }
+            # So that the next time is as far away as this one was.
+            self.live_limit = _MOST_NAMES + 2 * len(self.live)
 
     def note_seen(self, name: Name, uid: str) -> None:
         """Drop what a live GET said about a name when another object is seen there."""

@@ -38,6 +38,7 @@ from controller.repeat_filter import RepeatFilter
 from controller.store import Store
 from framework.api import constants, gojson
 from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
+from framework.api.text import cut_text
 from framework.clock import Clock, KeySource, SystemKeys
 from framework.kube.client import KubeClient
 from framework.kube.errors import (
@@ -59,6 +60,10 @@ MAX_NAMESPACE_ACTIONS = 32
 MAX_CONCURRENT_ACTIONS = 2 * MAX_NAMESPACE_ACTIONS
 _BACKOFF_SECONDS = 0.25
 _MAX_BACKOFF_SECONDS = 30.0
+# Of each of the two texts of a failure: the failures of one Framework share them, because ten
+# thousand Pods of one template may be refused with texts that its author has made long.
+_TEXT_BYTES = 16 * 1024 * 1024
+_LEAST_TEXT_BYTES = 1024
 
 _RESOURCES: dict[ObjectKind, Resource] = {
     ObjectKind.FRAMEWORK: FRAMEWORKS,
@@ -171,9 +176,9 @@ class Executor:
             # This task may start later than it was made: the same step asks and sends.
             if self._fence.holds():
                 await self._send(entry, action)
-                entry.failures.pop(action.key, None)
+                entry.drop_failure(action.key)
                 if action.key.verb is Verb.CREATE:
-                    _drop_like(entry, action.key)
+                    entry.drop_former_failure(action.key)
         except KubeError as e:
             is_failed = True
             self._record_failure(entry, action, e)
@@ -351,12 +356,14 @@ class Executor:
             # The form of the Go original, whose users find it in the diagnostics.
             body = _render_error(error)
             delay = max(delay, min(error.retry_after_seconds or 0, LONGEST_WAIT_SECONDS))
+        limit = max(_LEAST_TEXT_BYTES, _TEXT_BYTES // (1 + len(entry.failures)))
+        message, body = cut_text(message, limit), cut_text(body, limit)
         if isinstance(error, AlreadyExistsError) and (uid := entry.live.get((key.kind, key.name))):
             message += f"; its UID is {uid}"
         now = self._clock.now()
         not_before = now + timedelta(seconds=delay)
-        row = 1 + max(_drop_like(entry, key), known.row if known else 0)
-        entry.failures[key] = Failure(code, message, body, count, not_before, now, row)
+        row = 1 + max(entry.drop_former_failure(key), known.row if known else 0)
+        entry.put_failure(key, Failure(code, message, body, count, not_before, now, row))
         # A thousand Pods of one template are refused for one reason, at every try.
         repeated = self._failure_log.admit((entry.key, key.verb, key.kind, code))
         if repeated is not None:
@@ -371,20 +378,6 @@ class Executor:
 def _may_be_applied(error: KubeError) -> bool:
     """Return whether the server may have carried out the request that this error answers."""
     return not isinstance(error, ApiError) or error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-
-
-def _drop_like(entry: Entry, key: ActionKey) -> int:
-    """Drop failures of the same name for attempts that are over, or they would pile up.
-
-    Returns:
-        How many in a row they were.
-    """
-    same_name = (key.verb, key.kind, key.name)
-    row = 0
-    for known in list(entry.failures):
-        if (known.verb, known.kind, known.name) == same_name and known != key:
-            row = max(row, entry.failures.pop(known).row)
-    return row
 
 
 def _describe(action: Action) -> dict[str, object]:

@@ -218,7 +218,7 @@ class Store:
         for kind, name in entry.unconfirmed:
             # No watch shows these, so none would ever say that they are gone.
             self._discard(entry, kind, name)
-        entry.failures.clear()
+        entry.forget_failures()
         entry.live.clear()
         entry.unconfirmed.clear()
 
@@ -388,7 +388,7 @@ class Store:
         if is_believed:
             self._discard(entry, kind, view.name)
             entry.unconfirmed.pop(name, None)
-            entry.live[name] = ""
+            entry.note_end_of_name(name)
         elif entry.is_delete_in_flight(view.uid) and self._clock is not None:
             # The answer to our own request tells; if it is lost, a live GET a while later.
             entry.unconfirmed[name] = self._clock.now()
@@ -451,7 +451,7 @@ class Store:
         before = self._view(entry, kind, view.name)
         provenance.note_seen(entry, (kind, view.name), before, view)
         if before is None or before.uid != view.uid:
-            entry.births[kind, view.name] += 1
+            entry.note_birth((kind, view.name))
         if isinstance(view, PodView):
             known = entry.pods.get(view.name)
             if view.pod_ip and (known is None or known.pod_ip != view.pod_ip):

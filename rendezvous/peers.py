@@ -709,7 +709,7 @@ def _prove(connection: socket.socket, key: bytes, attempt: str) -> None:
         proof = compute_proof(key, "barrier", "member", *nonces)
         connection.sendall(json.dumps({"nonce": mine, "proof": proof}).encode() + b"\n")
         answer = _read_line(connection, deadline)["proof"]
-    except (OSError, ValueError, KeyError, TypeError) as e:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
         warn_once("barrier: rank 0 does not take or does not have this attempt's gang key")
         raise ConnectionError(f"no proof of the gang key: {e}") from e
     if not is_proof(answer, compute_proof(key, "barrier", "rank 0", *nonces)):

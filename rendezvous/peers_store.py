@@ -63,7 +63,7 @@ class Control:
             text = str(wire["value"])
             if peers.is_proof(wire["proof"], self._sign(self._key, name, text)):
                 return json.loads(text)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             pass  # not of a member either
         raise ForgedError(f"{name} in the store was not written with this attempt's gang key")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from framework.api import constants
@@ -17,6 +18,23 @@ from framework.api.types import (
 )
 from framework.api.wire import parse_time
 
+# What decisions read. A template's author may write any others, 256 kB on each Pod; and none of
+# these is longer than the progress, so that a longer value says the same when it is cut: nothing.
+_KEPT_ANNOTATIONS = frozenset(
+    {
+        constants.FRAMEWORK_ATTEMPT_ID,
+        constants.TASK_UID,
+        constants.TASK_ATTEMPT_ID,
+        constants.ROSTER_VERSION_ANNOTATION,
+        constants.GENERATION_ANNOTATION,
+        constants.PROGRESS_ANNOTATION,
+        constants.ACKNOWLEDGED_GENERATION_ANNOTATION,
+        constants.CREATION_PROOF_ANNOTATION,
+        constants.WRAPPER_ANNOTATION,
+    }
+)
+# Of a Pod, for a message.
+_KEPT_GATES = 10
 # Go's zero time: what an absent finishedAt compares as.
 ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -136,7 +154,7 @@ def parse_pod(wire: Mapping[str, Any]) -> PodView:
     app = _parse_containers(status.get("containerStatuses"))
     pod_ip = _text(status, "podIP")
     ips = [_text(ip, "ip") for ip in _objects(status.get("podIPs"))]
-    gates = _objects(spec.get("schedulingGates"))
+    gates = islice(_objects(spec.get("schedulingGates")), _KEPT_GATES)
     scheduler_name = _text(spec, "schedulerName")
     return PodView(
         **_parse_meta(meta),
@@ -221,9 +239,9 @@ def _parse_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
         "resource_version": _text(meta, "resourceVersion"),
         "owner": _parse_owner(meta.get("ownerReferences")),
         "annotations": {
-            k: v
+            k: v[: constants.PROGRESS_MAX_BYTES]
             for k, v in annotations.items()
-            if isinstance(v, str) and k.startswith(("FC_", constants.ANNOTATION_PREFIX))
+            if isinstance(v, str) and k in _KEPT_ANNOTATIONS
         },
         "creation_time": _time(meta, "creationTimestamp"),
         "deletion_time": _time(meta, "deletionTimestamp"),

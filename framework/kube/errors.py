@@ -33,6 +33,7 @@ _MESSAGE_LIMIT = 1000
 # Of a Status object: it goes into statuses, Events and logs, and may quote a whole Pod.
 _STATUS_MESSAGE_BYTES = 8 * 1024
 _CAUSES_LIMIT = 32
+_FIELD_BYTES = 1024
 
 
 class KubeError(Exception):
@@ -248,10 +249,16 @@ def _hide_status_values(status: Object) -> Object:
 
 
 def _hide_cause(cause: object) -> object:
-    if not isinstance(cause, dict) or "message" not in cause:
+    if not isinstance(cause, dict):
         return cause
     field = str(cause.get("field") or "")
-    return {**cause, "message": _shorten(cause["message"], field)}
+    shown = dict(cause)
+    # A path of fields may have a key of a map in it, as long as its author likes.
+    if "field" in cause:
+        shown["field"] = cut_text(field, _FIELD_BYTES)
+    if "message" in cause:
+        shown["message"] = _shorten(cause["message"], field)
+    return shown
 
 
 def _shorten(message: object, field: str = "") -> str:

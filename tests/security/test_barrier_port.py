@@ -309,7 +309,7 @@ def test_member_does_not_believe_a_rank_0_without_the_key(tmp_path: Path) -> Non
     ):
         show(members, build_local_gang([0, 1], 1))
         members[1].come("start")
-        for reply in (b'{"proof": "%s"}\n' % (b"0" * 64), b"go\n"):
+        for reply in (b'{"proof": "%s"}\n' % (b"0" * 64), b"[" * 4000 + b"\n", b"go\n"):
             connection, _ = impostor.accept()
             with connection:
                 connection.sendall(b'{"nonce": "fixed"}\n')

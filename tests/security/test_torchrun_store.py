@@ -113,7 +113,7 @@ def test_forged_wish_ends_no_round_and_a_true_one_does(keyed: KeyedWorld) -> Non
     world.show("0", "1")
     world.train("0", "1")
     store = keyed.find_store()
-    for forged in ("1", '{"value": "1", "proof": "00"}', "[", '"x"'):
+    for forged in ("1", '{"value": "1", "proof": "00"}', "[", "[" * 100_000, '"x"'):
         store.set(PREFIX + "want/1", forged)
         assert world.look("0", "1") == {"0": 0, "1": 0}
     world.show("0")

@@ -102,6 +102,17 @@ def test_parse_pod_keeps_only_annotations_of_ours() -> None:
     assert pod.annotations == {constants.TASK_UID: "t", constants.WRAPPER_ANNOTATION: "true"}
 
 
+def test_parse_pod_keeps_little_of_what_a_template_may_have_much_of() -> None:
+    """Each Pod may have 256 kB of annotations, and as many gates as fit into it."""
+    mine = dict.fromkeys(("FC_MINE", constants.ANNOTATION_PREFIX + "mine"), "a" * 100_000)
+    long = {constants.WRAPPER_ANNOTATION: "a" * 200_000}
+    gates = [{"name": f"example.com/gate-{number}"} for number in range(20_000)]
+    pod = build_pod(metadata={"annotations": mine | long}, spec={"schedulingGates": gates})
+    assert set(pod.annotations) == {constants.WRAPPER_ANNOTATION}
+    assert len(pod.annotations[constants.WRAPPER_ANNOTATION]) <= constants.PROGRESS_MAX_BYTES
+    assert len(pod.scheduling_gates) <= 10
+
+
 def test_parse_pod_of_two_families_has_both_addresses() -> None:
     pod = build_pod(podIP="10.0.0.2", podIPs=[{"ip": "10.0.0.2"}, {"ip": "fd00::2"}, {"ip": ""}])
     assert (pod.pod_ip, pod.more_ips) == ("10.0.0.2", ("fd00::2",))

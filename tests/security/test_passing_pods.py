@@ -1,0 +1,59 @@
+"""Pods of ever new names with the label of a gang: the controller does not remember them all."""
+
+from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.entry import Entry
+from controller.store import Store
+from framework.api import constants
+from framework.kube.resources import Object
+from tests.support.builders import FRAMEWORK, NAMESPACE, build_framework, build_status
+
+MANY = 5 * constants.MAX_TASK_NUMBER
+REMEMBERED = 3 * constants.MAX_TASK_NUMBER
+
+
+def build_pod(name: str, version: int, **metadata: str) -> Object:
+    metadata |= {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}"}
+    labels = {constants.FRAMEWORK_NAME: FRAMEWORK}
+    return {"metadata": {**metadata, "resourceVersion": str(version), "labels": labels}}
+
+
+def let_pass(store: Store, name: str, version: int) -> None:
+    """Show a Pod, and its end."""
+    store.apply_pod(build_pod(name, version))
+    ending = build_pod(name, version + 1, deletionTimestamp="2026-01-01T00:00:00Z")
+    store.remove_pod(ending)
+
+
+def open_store() -> tuple[Store, Entry]:
+    store = Store(lambda _key: None)
+    store.apply_pod(build_pod("first", 1))
+    entry = store.find(f"{NAMESPACE}/{FRAMEWORK}")
+    assert entry is not None
+    entry.framework = build_framework(status=build_status())
+    return store, entry
+
+
+def test_names_of_passing_pods_are_forgotten() -> None:
+    store, entry = open_store()
+    for number in range(MANY):
+        let_pass(store, f"passing-{number}", 2 * number + 2)
+    assert len(entry.live) <= REMEMBERED
+    assert len(entry.births) <= REMEMBERED
+
+
+def test_names_that_matter_are_remembered() -> None:
+    store, entry = open_store()
+    framework = entry.framework
+    assert framework is not None
+    assert framework.status is not None
+    (_, task), *_ = framework.status.attempt_status.walk_tasks()
+    name = task.attempt_status.pod_name
+    let_pass(store, name, 2)
+    entry.live[ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt"] = "uid"
+    entry.in_flight.add(ActionKey(Verb.CREATE, ObjectKind.POD, name, "0"))
+    births = entry.births[ObjectKind.POD, name]
+    for number in range(MANY):
+        let_pass(store, f"passing-{number}", 2 * number + 4)
+    assert entry.live[ObjectKind.POD, name] == ""
+    assert entry.live[ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt"] == "uid"
+    assert entry.births[ObjectKind.POD, name] == births

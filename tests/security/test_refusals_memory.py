@@ -1,0 +1,93 @@
+"""What ten thousand refused creates cost: the author of a template decides what a server says."""
+
+import json
+import time
+
+import pytest
+
+from controller.core.actions import ActionKey, CreatePod, ObjectKind, Verb
+from controller.core.snapshot import Failure
+from controller.entry import Entry
+from framework.api.naming import TaskKey
+from framework.kube.errors import ApiError, build_api_error
+from tests.support.builders import at, build_framework
+from tests.support.shell import Shell
+
+TASKS = 10_000
+
+
+def build_key(index: int, attempt: int = 0) -> ActionKey:
+    name = f"gang-worker-{index}"
+    return ActionKey(Verb.CREATE, ObjectKind.POD, name, f"{index}/{attempt}")
+
+
+def build_failure(row: int = 1) -> Failure:
+    return Failure(422, "message", "body", 1, at(1), at(0), row)
+
+
+def build_refusal(path: str) -> ApiError:
+    """Build the answer to a Pod whose template has such a key in 32 maps."""
+    causes = [{"reason": "FieldValueInvalid", "message": "is wrong", "field": path}] * 32
+    status = {"message": "no: " + path, "reason": "Invalid", "details": {"causes": causes}}
+    return build_api_error(422, json.dumps(status).encode(), method="POST", path="/x")
+
+
+def measure_recording(count: int) -> float:
+    """CPU seconds for one more failure of each of so many creates, in the next attempt."""
+    entry = Entry("default", "gang")
+    for index in range(count):
+        entry.put_failure(build_key(index), build_failure())
+    started = time.process_time()
+    for index in range(count):
+        key = build_key(index, 1)
+        row = entry.drop_former_failure(key)
+        entry.put_failure(key, build_failure(1 + row))
+    seconds = time.process_time() - started
+    assert {failure.row for failure in entry.failures.values()} == {2}
+    assert len(entry.failures) == len(entry.failed_keys) == count
+    return seconds
+
+
+def test_recording_a_failure_costs_no_more_when_there_are_many() -> None:
+    """Ten thousand creates that fail at every try took 8 s at each round."""
+    assert measure_recording(TASKS) < 16 * max(0.01, measure_recording(TASKS // 4))
+    assert measure_recording(TASKS) < 1
+
+
+def test_failures_of_other_names_and_verbs_stay() -> None:
+    entry = Entry("default", "gang")
+    others = [build_key(1), ActionKey(Verb.DELETE, ObjectKind.POD, "gang-worker-0", "uid")]
+    for key in (build_key(0), *others):
+        entry.put_failure(key, build_failure(3))
+    assert entry.drop_former_failure(build_key(0)) == 0
+    assert entry.drop_former_failure(build_key(0, 1)) == 3
+    assert list(entry.failures) == others
+    entry.drop_failure(build_key(0))
+    entry.drop_failure(others[1])
+    assert list(entry.failed_keys.values()) == others[:1]
+    entry.forget_failures()
+    assert not entry.failures
+    assert not entry.failed_keys
+
+
+def test_path_of_a_field_is_cut() -> None:
+    """A name of a resource may be as long as the Pod, and stands in the path."""
+    error = build_refusal("spec.containers[0].resources.limits[" + "a" * 200_000 + "]")
+    assert len(json.dumps(error.body)) < 100_000
+
+
+@pytest.mark.looptime
+async def test_texts_of_all_failures_are_bounded_together() -> None:
+    shell = Shell()
+    shell.create_framework(number=1)
+    await shell.run(0.05)
+    error = build_refusal("x" * 8000)
+    for index in range(TASKS):
+        framework, key = build_framework(), TaskKey("worker", index)
+        action = CreatePod(framework, key, f"gang-worker-{index}", f"{index}/0", "why")
+        shell.executor._record_failure(shell.entry, action, error)
+    texts = [len(f.message) + len(f.body) for f in shell.entry.failures.values()]
+    assert len(texts) == TASKS
+    assert texts[0] > 30_000
+    assert sum(texts) < 200 * 1024 * 1024
+    assert max(texts[-1000:]) < 4096
