@@ -18,11 +18,17 @@ from framework.api.types import (
 )
 from framework.api.wire import parse_time
 
-# What decisions read. A template's author may write any others, 256 kB on each Pod; and none of
-# these is longer than the progress, so that a longer value says the same when it is cut: nothing.
+# What the controller writes, and what decisions read. A template's author may write any others,
+# 256 kB on each Pod. None of these is longer than the progress: a longer value, which is another
+# author's, says no more when it is whole than when it is cut.
 _KEPT_ANNOTATIONS = frozenset(
     {
+        *constants.TEMPLATE_PLACEHOLDERS,
+        constants.FRAMEWORK_UID,
         constants.FRAMEWORK_ATTEMPT_ID,
+        constants.FRAMEWORK_ATTEMPT_INSTANCE_UID,
+        constants.CONFIGMAP_UID,
+        constants.TASKROLE_UID,
         constants.TASK_UID,
         constants.TASK_ATTEMPT_ID,
         constants.ROSTER_VERSION_ANNOTATION,
