@@ -31,10 +31,10 @@ def find_fault(roster: Roster) -> str:
         if not is_role_name(role.name):
             return f"{role.name!r} is no name of a task role"
         for member in role.members:
-            if not member.addresses or not is_address(member.addresses[0]):
-                return f"{role.name}/{member.index} has {member.addresses!r}, no IP address"
-            if not all(map(is_pod_address, member.addresses)):
-                return f"{role.name}/{member.index} has {member.addresses!r}, which no Pod has"
+            if not member.addresses or not all(map(is_pod_address, member.addresses)):
+                is_first_good = bool(member.addresses) and is_address(member.addresses[0])
+                fault = "which no Pod has" if is_first_good else "no IP address"
+                return f"{role.name}/{member.index} has {member.addresses!r}, {fault}"
         for task in role.completed:
             if task.address and not is_pod_address(task.address):
                 return (

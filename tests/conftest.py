@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+# What the tests' helpers assert tells its values, as the assertions of the tests themselves do.
+pytest.register_assert_rewrite("tests.support", "tests.upgrade")
+
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 # Folders whose tests need what an ordinary machine lacks; each is the name of its marker.

@@ -126,14 +126,16 @@ def delete_unclaimed_pods(draft: Draft, *, is_anyone_awaited: bool = True) -> No
     """Delete the attempt's Pods that no Task entry claims: uncounted, in every state.
 
     ``is_anyone_awaited``: those that Tasks wait for are left, to be adopted, or to go with their
-    ConfigMap.
+    ConfigMap. A Pod whose name has a create in flight is left too: its proof was not looked at.
     """
     for pod in walk_unclaimed_pods(draft):
         if pod.is_terminating:
             role = _find_role(draft, pod)
             if role is not None:
                 force_deletion(draft, role, pod)
-        elif not (is_anyone_awaited and _is_awaited(draft, pod)):
+            continue
+        is_unsettled = draft.is_create_in_flight(ObjectKind.POD, pod.name)
+        if not is_unsettled and not (is_anyone_awaited and _is_awaited(draft, pod)):
             cause = "no Task claims it"
             draft.act(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause))
 

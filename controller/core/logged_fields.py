@@ -34,21 +34,6 @@ def _plain(*names: str) -> dict[str, Form]:
     return dict.fromkeys(names)
 
 
-_ANNOTATIONS = _plain(
-    constants.FRAMEWORK_NAMESPACE,
-    constants.FRAMEWORK_NAME,
-    constants.TASKROLE_NAME,
-    constants.TASK_INDEX,
-    constants.CONFIGMAP_NAME,
-    constants.POD_NAME,
-    constants.FRAMEWORK_UID,
-    constants.FRAMEWORK_ATTEMPT_ID,
-    constants.FRAMEWORK_ATTEMPT_INSTANCE_UID,
-    constants.CONFIGMAP_UID,
-    constants.TASKROLE_UID,
-    constants.TASK_UID,
-    constants.TASK_ATTEMPT_ID,
-)
 _METADATA: Form = {
     **_plain(
         "name",
@@ -61,7 +46,7 @@ _METADATA: Form = {
         "deletionGracePeriodSeconds",
     ),
     "labels": _plain(constants.FRAMEWORK_NAME, constants.TASKROLE_NAME, constants.TASK_INDEX),
-    "annotations": _ANNOTATIONS,
+    "annotations": _plain(*constants.IDENTITY_ANNOTATIONS),
     "ownerReferences": (
         _plain("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"),
     ),

@@ -46,6 +46,18 @@ TEMPLATE_PLACEHOLDERS = (
     POD_NAME,
 )
 
+# The annotations that say which Framework, attempt and Task an object belongs to.
+IDENTITY_ANNOTATIONS = (
+    *TEMPLATE_PLACEHOLDERS,
+    FRAMEWORK_UID,
+    FRAMEWORK_ATTEMPT_ID,
+    FRAMEWORK_ATTEMPT_INSTANCE_UID,
+    CONFIGMAP_UID,
+    TASKROLE_UID,
+    TASK_UID,
+    TASK_ATTEMPT_ID,
+)
+
 FOREGROUND_DELETION_FINALIZER = "foregroundDeletion"
 
 # --- Ours: annotations ---------------------------------------------------------------------------

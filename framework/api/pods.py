@@ -23,14 +23,7 @@ from framework.api.wire import parse_time
 # author's, says no more when it is whole than when it is cut.
 _KEPT_ANNOTATIONS = frozenset(
     {
-        *constants.TEMPLATE_PLACEHOLDERS,
-        constants.FRAMEWORK_UID,
-        constants.FRAMEWORK_ATTEMPT_ID,
-        constants.FRAMEWORK_ATTEMPT_INSTANCE_UID,
-        constants.CONFIGMAP_UID,
-        constants.TASKROLE_UID,
-        constants.TASK_UID,
-        constants.TASK_ATTEMPT_ID,
+        *constants.IDENTITY_ANNOTATIONS,
         constants.ROSTER_VERSION_ANNOTATION,
         constants.GENERATION_ANNOTATION,
         constants.PROGRESS_ANNOTATION,

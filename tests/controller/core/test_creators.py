@@ -141,6 +141,21 @@ def test_unclaimed_pod_is_deleted_only_with_a_proof() -> None:
     assert list_deleted(proven) == ["twin"]
 
 
+def test_pod_that_is_seen_before_its_create_is_answered_is_not_deleted() -> None:
+    """After a take-over: the Task's next attempt needs a proof, which is looked at later."""
+    pod = build_pod()
+    status = status_of(PENDING, creator_keys=(KEY,), accepts_unsigned=True)
+    create = claims.key_creation(status.attempt_status.task_roles[0].tasks[0])
+    fields: dict[str, Any] = {"pods": [pod], "configmap": build_configmap()}
+
+    unanswered = decide_on(status, in_flight={create}, **fields)
+    assert unanswered.actions == ()
+
+    answered = decide_on(status, proven={pod.uid}, **fields)
+    task = get_status(answered).attempt_status.task_roles[0].tasks[0]
+    assert (task.attempt_status.pod_uid, answered.actions) == (pod.uid, ())
+
+
 def test_forged_pod_does_not_keep_a_task_from_asking_for_its_own() -> None:
     decision = decide_on(
         status_of(PENDING, creator_keys=(KEY,)), pods=[build_pod()], configmap=build_configmap()
