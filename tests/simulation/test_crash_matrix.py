@@ -118,7 +118,7 @@ END = (
     [("Completed", 1, _retried(1)), ("Completed", 0, _retried(0))],
 )
 # Three at first, one after the scale-up, one after the failure.
-PODS = 5
+PODS_OF_A_LIFE = 5
 
 
 @pytest.mark.looptime
@@ -128,14 +128,14 @@ async def test_crash_at_a_write_changes_neither_end_nor_count(write: int, when: 
     life = ScriptedLife({write: when})
     assert shape(await life.run_script()) == END
     assert set(life.auditor.created.values()) == {1}, "a Pod was made twice for one attempt"
-    assert len(life.auditor.created) == PODS
+    assert len(life.auditor.created) == PODS_OF_A_LIFE
 
 
 @pytest.mark.looptime
 async def test_life_without_a_crash_ends_as_expected_and_is_tried_as_a_whole() -> None:
     life = ScriptedLife({})
     assert shape(await life.run_script()) == END
-    assert len(life.auditor.created) == PODS
+    assert len(life.auditor.created) == PODS_OF_A_LIFE
     assert WRITES - 10 < life.writes <= WRITES
 
 
@@ -155,5 +155,5 @@ async def test_crash_changes_nothing_for_a_gang_with_a_key(write: int, when: str
     life = ScriptedLife({write: when}, is_keyed=True)
     assert shape(await life.run_script()) == END
     assert set(life.auditor.created.values()) == {1}, "a Pod was made twice for one attempt"
-    assert len(life.auditor.created) == PODS
+    assert len(life.auditor.created) == PODS_OF_A_LIFE
     assert life.auditor.list_gang_keys() == []

@@ -1,0 +1,57 @@
+"""A controller with a key pair takes a gang over from one without, at every step of its life.
+
+No Pod is made twice for one attempt, and the end is that of a life without a take-over.
+"""
+
+import asyncio
+
+import pytest
+
+from framework.api import constants
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from tests.simulation.test_crash_matrix import END, PODS_OF_A_LIFE, ScriptedLife, shape
+from tests.support.builders import FRAMEWORK, NAMESPACE
+from tests.support.simulatorcluster import MERGE_PATCH
+
+# Rests of the script before which the older controller may go.
+RESTS = 5
+
+
+class InheritedLife(ScriptedLife):
+    """The first controller leaves its objects as one of an older version would."""
+
+    def __init__(self, rest: int) -> None:
+        super().__init__({})
+        self.rests_before = rest
+
+    async def _rest(self) -> None:
+        await super()._rest()
+        self.rests_before -= 1
+        if self.rests_before == 0:
+            self.crash()
+            self._forget_proofs()
+            self.start()
+            await asyncio.sleep(1.0)
+
+    def _forget_proofs(self) -> None:
+        annotations: Object = {constants.CREATION_PROOF_ANNOTATION: None}
+        patch: Object = {"metadata": {"annotations": annotations}}
+        for resource in (PODS, CONFIGMAPS):
+            rt = self._type(resource)
+            for found in self.storage.list(rt, NAMESPACE).items:
+                name = found["metadata"]["name"]
+                self.storage.patch(rt, NAMESPACE, name, patch, MERGE_PATCH)
+        rt = self._type(FRAMEWORKS)
+        framework = self.storage.get(rt, NAMESPACE, FRAMEWORK)
+        attempt = framework["status"]["attemptStatus"]
+        assert attempt.pop(constants.CREATOR_KEYS_FIELD)
+        self.storage.update(rt, NAMESPACE, FRAMEWORK, framework, subresource="status")
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("rest", range(1, RESTS + 1))
+async def test_take_over_wastes_no_pod(rest: int) -> None:
+    life = InheritedLife(rest)
+    assert shape(await life.run_script()) == END
+    assert set(life.auditor.created.values()) == {1}, "a Pod was made twice for one attempt"
+    assert len(life.auditor.created) == PODS_OF_A_LIFE
