@@ -109,6 +109,16 @@ def test_controller_makes_no_secret_that_holds_the_token_of_an_account(
         assert try_create(controller, policed, "secrets", body) == 403, body
 
 
+def test_object_without_a_name_is_judged_by_the_name_that_it_gets(
+    controller: JsonHttp, policed: Policed
+) -> None:
+    metadata = {"generateName": "gang-attempt", "labels": {FC: "gang"}}
+    for plural in ("configmaps", "secrets"):
+        path = f"{policed.path}/{plural}?dryRun=All"
+        status, answer = controller.request("POST", path, {"metadata": metadata})
+        assert (status, "the controller" in answer["message"]) == (403, True), answer
+
+
 def test_administrator_is_not_limited(policies: None, policed: Policed) -> None:
     root = policed.open_tenant("root", allow("*", "*", "*"))
     wait_until(lambda: try_create(root, policed, "configmaps", {"metadata": {"name": "a"}}) == 201)

@@ -105,6 +105,20 @@ def test_tenant_creates_pods_and_configmaps_without_it(policed: Policed, tenant:
     assert tenant.request("DELETE", f"{policed.path}/pods/{OWN}")[0] == 200
 
 
+def test_tenant_replaces_its_own_objects_without_naming_their_uid(
+    policed: Policed, tenant: JsonHttp
+) -> None:
+    for plural, body in (
+        ("configmaps", {"metadata": {"name": "own"}}),
+        ("secrets", {"metadata": {"name": "own"}}),
+        ("pods", build_pod("own", account="default", framework=None)),
+    ):
+        stored = policed.create(plural, body)
+        stored["metadata"] = {"name": "own", "labels": {"app": "web"}}
+        status, answer = tenant.request("PUT", f"{policed.path}/{plural}/own", stored)
+        assert status == 200, answer
+
+
 def test_tenant_gives_no_object_the_identity_later(policed: Policed, tenant: JsonHttp) -> None:
     policed.create("pods", build_pod("own", account="default", framework=None))
     policed.create("configmaps", {"metadata": {"name": "own"}})

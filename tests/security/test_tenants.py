@@ -204,6 +204,41 @@ def test_framework_that_is_there_is_stopped_and_labelled_under_lower_numbers(
 
 
 @pytest.mark.kube
+def test_framework_without_spec_is_judged_by_the_crd_alone(tenant: Tenant) -> None:
+    """The CRD takes it; a role that it gets later is looked at as any other."""
+    empty: Object = {**gang(), "metadata": {"name": "empty"}}
+    del empty["spec"]
+    status, answer = tenant.submit({**empty, "spec": "none"})
+    assert (status, "spec in body must be of type object" in answer["message"]) == (422, True)
+    status, answer = tenant.submit(empty, dry_run=False)
+    assert (status, "spec" in answer) == (201, False), answer
+    path = f"{tenant.path}/empty"
+
+    def patch(body: Object) -> int:
+        return tenant.http.request("PATCH", path, body, content_type=MERGE)[0]
+
+    assert patch({"metadata": {"labels": {"a": "b"}}}) == 200
+    assert patch({"metadata": {"finalizers": ["a.example/b"]}}) == 200
+    assert tenant.admin.request("DELETE", path)[0] == 200
+    assert patch({"metadata": {"finalizers": None}}) == 200
+    assert tenant.admin.request("GET", path)[0] == 404
+
+
+@pytest.mark.kube
+def test_roles_of_a_framework_that_had_no_spec_are_bounded(tenant: Tenant) -> None:
+    empty: Object = {**gang(), "metadata": {"name": "empty"}}
+    del empty["spec"]
+    create(tenant.http, tenant.path, empty)
+    path = f"{tenant.path}/empty"
+    for metadata, status in (({"labels": {constants.FRAMEWORK_NAME: "gang"}}, 403), ({}, 200)):
+        spec = gang_of({}, metadata)["spec"]
+        answer = tenant.http.request("PATCH", path, {"spec": spec}, content_type=MERGE)
+        assert answer[0] == status, answer
+    # A write that takes the spec away takes no rule with it.
+    assert tenant.http.request("PATCH", path, {"spec": None}, content_type=MERGE)[0] == 200
+
+
+@pytest.mark.kube
 @pytest.mark.parametrize("field", ["labels", "annotations"])
 def test_template_claims_no_identity(tenant: Tenant, field: str) -> None:
     for key in (
