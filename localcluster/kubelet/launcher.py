@@ -57,7 +57,7 @@ class Spec:
     hold: int
     user: int
     group: int
-    groups: "list[int]"
+    groups: "list[int] | None"
     dropped_capabilities: "list[int]"
     no_new_privileges: bool
     read_only_root: bool
@@ -343,10 +343,13 @@ def _drop_privileges(spec: Spec) -> None:
         for stream in (1, 2):
             # Opened again by name, as /dev/stdout, they must be the user's own.
             os.fchown(stream, spec.user, spec.group)
+    if spec.groups is not None:
         os.setgroups(spec.groups)
         os.setresgid(spec.group, spec.group, spec.group)
+    if spec.user >= 0:
         os.setresuid(spec.user, spec.user, spec.user)
-        # A change of user clears it.
+    if spec.groups is not None:
+        # A change of user or group clears it.
         syscalls.set_parent_death_signal(signal.SIGKILL)
     if spec.no_new_privileges:
         syscalls.forbid_new_privileges()

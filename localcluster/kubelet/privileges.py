@@ -15,7 +15,8 @@ class Privileges:
 
     user: int = UNCHANGED
     group: int = UNCHANGED
-    groups: tuple[int, ...] = ()
+    groups: tuple[int, ...] | None = None
+    """The supplementary groups; None for the kubelet's."""
     dropped_capabilities: tuple[int, ...] = ()
     no_new_privileges: bool = False
     read_only_root: bool = False

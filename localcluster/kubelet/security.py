@@ -3,9 +3,10 @@
 Called by ``launch`` for each container and by ``pod_worker`` for the whole Pod. A field is honoured
 where the host allows it; ``list_ignored`` names the others, for an Event. Rules:
 
-1. ``runAsUser`` and ``runAsGroup`` are honoured where the kubelet is root and containers have a
-   private root, through which they reach their volumes. Without ``runAsGroup`` the group has the
-   user's number: group 0 could read files of this host.
+1. ``runAsUser``, ``runAsGroup``, ``supplementalGroups`` and ``fsGroup`` are honoured where the
+   kubelet is root and containers have a private root, through which they reach their volumes. The
+   groups hold for user 0 too. Another user without ``runAsGroup`` gets the group of its number:
+   group 0 could read files of this host. With none of the four fields, nothing changes.
 2. ``runAsNonRoot`` without ``runAsUser``: no image is pulled, so its user is unknown, and the
    container runs as 65532. Where that is not possible and the container would run as root, it
    fails, with the kubelet's words.
@@ -68,12 +69,13 @@ def plan_privileges(pod: Object, container: Object, host: Host) -> Privileges:
     """
     spec, own = _read_context(pod["spec"]), _read_context(container)
     user = _choose_user(spec, own, host)
-    group = _pick(spec, own, "runAsGroup")
-    groups = [*(spec.get("supplementalGroups") or ()), *_list_given(spec.get("fsGroup"))]
+    group = _pick(spec, own, "runAsGroup") if host.can_change_user else None
+    groups = _list_groups(spec) if host.can_change_user else ()
+    is_changed = bool(groups) or group is not None or user != UNCHANGED
     return Privileges(
         user=user,
-        group=UNCHANGED if user == UNCHANGED else (user if group is None else group),
-        groups=tuple(dict.fromkeys(groups)) if user != UNCHANGED else (),
+        group=user if group is None else group,
+        groups=groups if is_changed else None,
         dropped_capabilities=_list_dropped(own) if host.uid == 0 else (),
         no_new_privileges=own.get("allowPrivilegeEscalation") is False,
         read_only_root=bool(own.get("readOnlyRootFilesystem"))
@@ -128,12 +130,15 @@ def _explain_user(host: Host) -> str:
 def _choose_user(spec: Object, own: Object, host: Host) -> int:
     """Return the user that the container runs as, UNCHANGED for the kubelet's.
 
-    The messages are those of kubelet's ``verifyRunAsNonRoot``.
+    The messages begin with the words of kubelet's ``verifyRunAsNonRoot``.
     """
     wanted = _pick(spec, own, "runAsUser")
     is_never_root = bool(_pick(spec, own, "runAsNonRoot"))
     if is_never_root and wanted == 0:
-        raise FieldError("container's runAsUser breaks non-root policy")
+        raise FieldError(
+            "container's runAsUser breaks non-root policy: runAsNonRoot is true and runAsUser is "
+            "0; set runAsUser to another number, or runAsNonRoot to false"
+        )
     if wanted is None and is_never_root and host.uid == 0:
         wanted = DEFAULT_USER
     if wanted is None or wanted == host.uid:
@@ -180,5 +185,7 @@ def _pick(spec: Object, own: Object, field: str) -> Any:
     return spec.get(field) if value is None else value
 
 
-def _list_given(value: int | None) -> list[int]:
-    return [] if value is None else [value]
+def _list_groups(spec: Object) -> tuple[int, ...]:
+    """List the supplementary groups that the Pod asks for."""
+    given = [*(spec.get("supplementalGroups") or ()), spec.get("fsGroup")]
+    return tuple(dict.fromkeys(group for group in given if group is not None))

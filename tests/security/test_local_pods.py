@@ -77,6 +77,16 @@ async def test_restricted_container_has_user_group_and_no_rights(node: Node) -> 
     assert status["NoNewPrivs"].strip() == "1"
 
 
+@pytest.mark.parametrize("own", [{}, {"runAsUser": 0}])
+async def test_groups_hold_for_root_too(node: Node, own: Object) -> None:
+    pod_context = {"runAsGroup": 2345, "supplementalGroups": [77], "fsGroup": 99}
+    _, log = await run(node, STATUS, own, securityContext=pod_context)
+    status = read_status(log)
+    assert status["Uid"].split() == ["0"] * 4
+    assert status["Gid"].split() == ["2345"] * 4
+    assert status["Groups"].split() == ["77", "99"]
+
+
 async def test_root_that_drops_all_has_no_capabilities(node: Node) -> None:
     _, log = await run(node, STATUS, {"capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}})
     status = read_status(log)
@@ -103,7 +113,10 @@ async def test_non_root_that_is_root_is_refused_as_by_a_kubelet(node: Node) -> N
 
     refused = await node.wait_for(pod["metadata"]["name"], is_refused)
     waiting = refused["status"]["containerStatuses"][0]["state"]["waiting"]
-    assert waiting["message"] == "container's runAsUser breaks non-root policy"
+    assert waiting["message"] == (
+        "container's runAsUser breaks non-root policy: runAsNonRoot is true and runAsUser is 0; "
+        "set runAsUser to another number, or runAsNonRoot to false"
+    )
 
 
 async def test_container_of_another_user_writes_volumes_messages_and_streams(node: Node) -> None:

@@ -34,27 +34,40 @@ def plan(host: Host, context: dict[str, Any] | None = None, **own: Any) -> Privi
 @pytest.mark.parametrize(
     ("context", "own", "expected"),
     [
-        ({}, {}, (UNCHANGED, UNCHANGED, ())),
+        ({}, {}, (UNCHANGED, UNCHANGED, None)),
         ({"runAsUser": 7}, {}, (7, 7, ())),
         ({"runAsUser": 7}, {"runAsUser": 8, "runAsGroup": 9}, (8, 9, ())),
         ({"runAsUser": 7, "runAsGroup": 0}, {}, (7, 0, ())),
         ({"runAsUser": 7, "fsGroup": 5, "supplementalGroups": [3, 5]}, {}, (7, 7, (3, 5))),
         ({"runAsNonRoot": True}, {}, (DEFAULT_USER, DEFAULT_USER, ())),
-        ({"runAsNonRoot": True}, {"runAsNonRoot": False}, (UNCHANGED, UNCHANGED, ())),
-        ({}, {"runAsUser": 0}, (UNCHANGED, UNCHANGED, ())),
+        ({"runAsNonRoot": True}, {"runAsNonRoot": False}, (UNCHANGED, UNCHANGED, None)),
+        ({}, {"runAsUser": 0}, (UNCHANGED, UNCHANGED, None)),
+        ({}, {"runAsGroup": 9}, (UNCHANGED, 9, ())),
+        ({"runAsGroup": 0}, {}, (UNCHANGED, 0, ())),
+        ({"supplementalGroups": [3], "fsGroup": 5}, {}, (UNCHANGED, UNCHANGED, (3, 5))),
+        ({"fsGroup": 5}, {"runAsUser": 0, "runAsGroup": 9}, (UNCHANGED, 9, (5,))),
     ],
 )
 def test_user_of_a_container_where_the_kubelet_is_root(
-    context: dict[str, Any], own: dict[str, Any], expected: tuple[int, int, tuple[int, ...]]
+    context: dict[str, Any], own: dict[str, Any], expected: tuple[int, int, tuple[int, ...] | None]
 ) -> None:
     found = plan(ROOT, context, **own)
     assert (found.user, found.group, found.groups) == expected
-    assert plan(ORDINARY, context, **own).user == UNCHANGED
+    assert plan(ORDINARY, context, **own) == NONE
+
+
+def test_groups_that_cannot_be_given_are_listed() -> None:
+    context = {"runAsGroup": 9, "supplementalGroups": [3], "fsGroup": 5}
+    assert plan(ROOT_WITHOUT_MOUNTS, context) == NONE
+    found = list_ignored(build_pod(context), ROOT_WITHOUT_MOUNTS)
+    assert [line.partition(":")[0] for line in found] == [
+        f"spec.securityContext.{field}" for field in context
+    ]
 
 
 @pytest.mark.parametrize("host", [ROOT, ORDINARY])
 def test_user_root_that_must_not_be_root_is_refused(host: Host) -> None:
-    with pytest.raises(FieldError, match="runAsUser breaks non-root policy"):
+    with pytest.raises(FieldError, match=r"breaks non-root policy: .*set runAsUser to another"):
         plan(host, {"runAsNonRoot": True}, runAsUser=0)
 
 
