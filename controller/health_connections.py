@@ -18,9 +18,10 @@ on connections.
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from framework.connectionlimit import (
     ConnectionLimit,
@@ -37,6 +38,8 @@ _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 16
 _PAUSE_SECONDS = 0.1
 """How long nothing is accepted when this process has no descriptor left and none to free."""
+# Families and addresses of a host name that this host lacks, often IPv6.
+_NOT_HERE = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _END_OF_HEAD = b"\r\n\r\n"
 _CHUNK = 4096
@@ -77,22 +80,15 @@ class HealthConnections:
 
     @classmethod
     async def listen(cls, host: str, port: int, *, answer: Answer, limits: HealthLimits) -> Self:
-        """Listen on all addresses of a host name.
+        """Listen on all addresses of a host name that this host has.
 
         Raises:
-            OSError: an address is taken, or not this machine's.
+            OSError: a port is taken, or none of the addresses is this host's.
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        listeners: list[socket.socket] = []
-        try:
-            for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
-                made = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-                listeners.append(made)
-        except OSError:
-            for listener in listeners:
-                listener.close()
-            raise
+        addresses = dict.fromkeys((entry[0], entry[4][:2]) for entry in found)
+        listeners = _open_listeners(addresses)
         return cls(listeners, answer=answer, limits=limits)
 
     @property
@@ -185,6 +181,32 @@ class HealthConnections:
             self._loop.remove_reader(connection.socket)
             self._loop.remove_writer(connection.socket)
             connection.socket.close()
+
+
+def _open_listeners(
+    addresses: Iterable[tuple[socket.AddressFamily, tuple[Any, ...]]],
+) -> list[socket.socket]:
+    """Open a listening socket for each address that this host has.
+
+    Raises:
+        OSError: a port is taken, or the host has none of the addresses.
+    """
+    listeners: list[socket.socket] = []
+    not_here: OSError | None = None
+    with ExitStack() as opened:
+        for family, address in addresses:
+            try:
+                listener = socket.create_server(address, family=family, backlog=_BACKLOG)
+            except OSError as e:
+                if e.errno not in _NOT_HERE:
+                    raise
+                not_here = e
+                continue
+            listeners.append(opened.enter_context(listener))
+        if not_here is not None and not listeners:
+            raise not_here
+        opened.pop_all()
+    return listeners
 
 
 class _Connection:

@@ -1,5 +1,8 @@
+import errno
+import os
 import socket
 from collections.abc import AsyncIterator
+from typing import Any
 
 import aiohttp
 import pytest
@@ -66,4 +69,57 @@ async def test_start_with_a_port_in_use_names_port_and_flag(metrics: Metrics) ->
 async def test_start_with_a_foreign_address_names_the_flag(metrics: Metrics) -> None:
     server = HealthServer("192.0.2.1", 0, find_unready=list, metrics=metrics)
     with pytest.raises(HealthError, match="--health-address"):
+        await server.__aenter__()
+
+
+@pytest.fixture
+def give_localhost(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A name with an address of each family, of which the host gives some errors only."""
+    create = socket.create_server
+
+    def give(errors: dict[int, int]) -> None:
+        def create_server(address: tuple[str, int], *, family: int, backlog: int) -> socket.socket:
+            if family in errors:
+                raise OSError(errors[family], os.strerror(errors[family]))
+            assert family == socket.AF_INET
+            return create(address, family=family, backlog=backlog)
+
+        def getaddrinfo(*_: object, **__: object) -> list[Any]:
+            kind = (socket.SOCK_STREAM, 6, "")
+            return [
+                (socket.AF_INET6, *kind, ("::1", 0, 0, 0)),
+                (socket.AF_INET, *kind, ("127.0.0.1", 0)),
+            ]
+
+        monkeypatch.setattr(socket, "create_server", create_server)
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+    return give
+
+
+@pytest.mark.parametrize("missing", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
+async def test_name_with_an_address_that_the_host_lacks_is_served_on_the_other(
+    metrics: Metrics, give_localhost: Any, missing: int
+) -> None:
+    give_localhost({socket.AF_INET6: missing})
+    async with HealthServer("localhost", 0, find_unready=list, metrics=metrics) as server:
+        assert await fetch(f"http://127.0.0.1:{server.port}/healthz") == (200, "ok\n")
+
+
+async def test_name_of_which_the_host_has_no_address_is_refused(
+    metrics: Metrics, give_localhost: Any
+) -> None:
+    give_localhost(dict.fromkeys((socket.AF_INET6, socket.AF_INET), errno.EAFNOSUPPORT))
+    server = HealthServer("localhost", 0, find_unready=list, metrics=metrics)
+    with pytest.raises(HealthError, match=r"not supported.*; give another --health-address"):
+        await server.__aenter__()
+
+
+async def test_port_that_is_taken_on_one_address_of_a_name_is_refused(
+    metrics: Metrics, give_localhost: Any
+) -> None:
+    """A probe of that address would be answered by another program."""
+    give_localhost({socket.AF_INET6: errno.EADDRINUSE})
+    server = HealthServer("localhost", 0, find_unready=list, metrics=metrics)
+    with pytest.raises(HealthError, match="in use"):
         await server.__aenter__()
