@@ -3,9 +3,9 @@
 For each image of ``make images``: push its archive, then sign its digest, attest its bill of
 materials (CycloneDX) and its provenance (SLSA) with cosign. Then write the folder of the release:
 both documents of each image, ``install.yaml`` and a kustomize component that name the images by
-digest, the wheel and sdist that ``python -m build`` left in dist, and ``SHA256SUMS`` of all these
-files with its signature. Needs crane and cosign (3 or newer) on the PATH. docs/release.md says how
-a user verifies all of it.
+digest, the wheel and sdist of this version that ``python -m build`` left in dist, and
+``SHA256SUMS`` of all these files with its signature. Needs crane and cosign (3 or newer) on the
+PATH. docs/release.md says how a user verifies all of it.
 """
 
 import argparse
@@ -35,6 +35,7 @@ BUILDER_ID = "urn:frameworkbarrier:builder:manual"
 COMPONENT = Path("images") / "kustomization.yaml"
 SUMS = "SHA256SUMS"
 SIGNATURE = f"{SUMS}.sigstore.json"
+_PACKAGE = f"frameworkbarrier-{VERSION}"
 
 
 class SignError(Exception):
@@ -128,10 +129,21 @@ def release(options: argparse.Namespace, signer: Signer) -> None:
         print(image, flush=True)
         digests[IMAGE_PREFIX + name] = digest
     _write_manifests(options.output, options.registry, digests)
-    for path in [*options.dist.glob("*.whl"), *options.dist.glob("*.tar.gz")]:
-        shutil.copy(path, options.output)
+    copy_packages(options.dist, options.output)
     (options.output / SUMS).write_text(render_sums(options.output), encoding="utf-8")
     signer.sign_file(options.output / SUMS, options.output / SIGNATURE)
+
+
+def copy_packages(dist: Path, output: Path) -> None:
+    """Copy wheel and sdist of this version; print which others are left out.
+
+    `python -m build` leaves those of earlier versions in its folder.
+    """
+    for path in sorted([*dist.glob("*.whl"), *dist.glob("*.tar.gz")]):
+        if path.name.startswith(f"{_PACKAGE}-") or path.name == f"{_PACKAGE}.tar.gz":
+            shutil.copy(path, output)
+        else:
+            print(f"{path} is not of version {VERSION}: left out", flush=True)
 
 
 def get_archive(folder: Path, name: str) -> Path:
