@@ -3,10 +3,11 @@
 Called by ``cli.run`` at the end: the stop has wiped out why Tasks waited. Pure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
-from cli.progress import GangView, TaskLine
+from cli.progress import PENDING, GangView, TaskLine
 
 
 def keep_waits(before: GangView, after: GangView, cause: str) -> GangView:
@@ -21,36 +22,64 @@ def keep_waits(before: GangView, after: GangView, cause: str) -> GangView:
         return after
     told = {line.key: line for line in before.tasks if line.is_waiting or line.is_restarting}
     tasks = tuple(_keep_note(line, told.get(line.key)) for line in after.tasks)
-    return replace(after, tasks=tasks, note=_build_headline(before, cause))
+    headline = "; ".join([f"stopped by {cause}", *_explain_stop(before, after)])
+    return replace(after, tasks=tasks, note=headline)
 
 
 def _keep_note(line: TaskLine, before: TaskLine | None) -> TaskLine:
     if before is None or line.is_culprit or not before.note:
         return line
-    note = before.note if before.is_restarting else f"never started: {before.note}"
-    return replace(line, note=note)
+    if before.is_restarting:
+        return replace(line, note=before.note)
+    attempt = f"attempt {before.attempt} " if before.attempt else ""
+    return replace(line, note=f"{attempt}never started: {before.note}")
 
 
-def _build_headline(before: GangView, cause: str) -> str:
-    text = f"stopped by {cause}"
+def _explain_stop(before: GangView, after: GangView) -> Iterator[str]:
+    """Say how far the Framework had come, and why no further."""
+    gang = f"attempt {before.attempt}" if before.attempt else "the gang"
     if not before.tasks:
-        return f"{text}; the gang never started: {before.note or 'it has no Tasks'}"
+        yield f"{gang} never started: {before.note or _explain_no_tasks(before)}"
+        return
+    if before.is_retrying:
+        yield "the Framework was to be retried"
+        yield from _name_first(line for line in after.tasks if line.is_culprit)
+        return
     waiting = [line for line in before.tasks if line.is_waiting]
     restarting = [line for line in before.tasks if line.is_restarting]
+    retrying = {line.key for line in before.tasks if line.is_retrying}
     if waiting:
-        has_started = any(line.is_running or line.code is not None for line in before.tasks)
-        text += "; " if has_started else "; the gang never started: "
-        text += _count(waiting, before, "waits", "wait")
+        never = "" if any(map(_has_run, before.tasks)) else f"{gang} never started: "
+        yield never + _count(waiting, before, "waits", "wait")
     elif restarting:
-        text += f"; {_count(restarting, before, 'restarts', 'restart')}"
+        yield _count(restarting, before, "restarts", "restart")
+    elif retrying:
+        yield _count(retrying, before, "was to be retried", "were to be retried")
     if before.is_blocked:
-        return f"{text}; {before.note}"
-    # A Task in its barrier waits for others: the reason is with those.
-    told = [line for line in waiting or restarting if line.note]
-    first = next((line for line in told if not line.is_in_init), next(iter(told), None))
-    return text if first is None else f"{text}; {first.key}: {first.note}"
+        yield before.note
+    elif waiting or restarting:
+        # A Task in its barrier waits for others: the reason is with those.
+        yield from _name_first(sorted(waiting or restarting, key=lambda line: line.is_in_init))
+    else:
+        # How the last attempt ended; what was said before names a time for the next one.
+        yield from _name_first(line for line in after.tasks if line.key in retrying)
 
 
-def _count(lines: Sequence[TaskLine], gang: GangView, singular: str, plural: str) -> str:
+def _explain_no_tasks(gang: GangView) -> str:
+    is_pending = gang.state == PENDING
+    return "it waits for its ConfigMap to be created" if is_pending else "it has no Tasks"
+
+
+def _has_run(line: TaskLine) -> bool:
+    return line.is_running or line.code is not None or line.attempt > 0
+
+
+def _name_first(lines: Iterable[TaskLine]) -> Iterator[str]:
+    """Say of the first Task that has a note what that is."""
+    told = (f"{line.key}: {line.note}" for line in lines if line.note)
+    yield from islice(told, 1)
+
+
+def _count(lines: Collection[object], gang: GangView, singular: str, plural: str) -> str:
     verb = singular if len(lines) == 1 else plural
     return f"{len(lines)} of {len(gang.tasks)} Tasks {verb}"

@@ -13,6 +13,7 @@ from cli.reasons import (
     explain_pod,
     explain_restarts,
     find_running_init,
+    is_paused,
     read_progress,
 )
 from cli.words import explain_diagnostics, find_cut_message
@@ -72,6 +73,8 @@ class TaskLine:
     is_running: bool = False
     is_restarting: bool = False
     """One of its containers ended and was started again; ``note`` says how it ended."""
+    is_retrying: bool = False
+    """Its attempt is over, and the next one has not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,9 @@ class GangView:
     is_completed: bool = False
     is_succeeded: bool = False
     is_blocked: bool = False
-    """The controller cannot go on; ``note`` says why."""
+    """The controller cannot go on, and not for a pause only; ``note`` says why."""
+    is_retrying: bool = False
+    """Its attempt is over, and the next one has not begun."""
     unguarded_roles: frozenset[str] = frozenset()
     """Roles whose failed Tasks fail no Framework, and nobody said that it is meant so (-1)."""
 
@@ -120,10 +125,12 @@ _UNNAMED_PHRASE = "ContainerUnrecognizedFailed"
 # Of a Task whose Pod is about to be created.
 _NOT_CREATED = frozenset({"", constants.POD_NOT_CREATED})
 _RESULTS = {True: "Succeeded", False: "Failed"}
+PENDING = "Pending"
+"""The state of an attempt that is not there yet."""
 # The words for a user; Completed has its result instead.
 _WORDS = {
-    "AttemptCreationPending": "Pending",
-    "AttemptCreationRequested": "Pending",
+    "AttemptCreationPending": PENDING,
+    "AttemptCreationRequested": PENDING,
     "AttemptPreparing": "Waiting",
     "AttemptRunning": "Running",
     "AttemptDeletionPending": "Ending",
@@ -179,7 +186,8 @@ def build_view(world: World, now: datetime | None = None) -> GangView:
         tasks=tasks,
         is_completed=is_completed,
         is_succeeded=is_succeeded,
-        is_blocked=bool(_explain_blocked(status, wire)),
+        is_blocked=bool(_explain_blocked(status, wire)) and not is_paused(wire),
+        is_retrying=status.state is FrameworkState.ATTEMPT_COMPLETED,
         unguarded_roles=_list_unguarded(wire),
     )
 
@@ -239,6 +247,7 @@ def _build_line(key: TaskKey, task: TaskStatus, scene: _Scene) -> TaskLine:
         is_in_init=find_running_init(pod) is not None,
         is_running=is_running,
         is_restarting=is_running and not goes_along and bool(explain_restarts(pod, counts=False)),
+        is_retrying=task.state is TaskState.ATTEMPT_COMPLETED,
     )
 
 

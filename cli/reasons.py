@@ -26,15 +26,28 @@ def explain_blocked(framework: Object, *, creates: bool = True) -> str:
         framework: as stored.
         creates: what cannot be created is still wanted; an attempt that is over wants no more.
     """
+    found = _find_blocked(framework)
+    if found is None or (found.get("reason") in _CREATIONS and not creates):
+        return ""
+    return f"blocked: {_strip_name(str(found.get('message') or found.get('reason')))}"
+
+
+def is_paused(framework: Object) -> bool:
+    """Return whether what keeps the controller from going on is the pause before a retry."""
+    found = _find_blocked(framework)
+    return found is not None and found.get("reason") == constants.RETRY_BACKOFF_REASON
+
+
+def _find_blocked(framework: Object) -> Object | None:
+    """Find the condition Blocked, if it is true."""
     status = framework.get("status")
     conditions = status.get(constants.CONDITIONS_FIELD) if isinstance(status, dict) else None
     for condition in conditions if isinstance(conditions, list) else ():
         if not isinstance(condition, dict) or condition.get("type") != constants.BLOCKED_CONDITION:
             continue
-        reason = condition.get("reason")
-        if condition.get("status") == "True" and (creates or reason not in _CREATIONS):
-            return f"blocked: {_strip_name(str(condition.get('message') or reason))}"
-    return ""
+        if condition.get("status") == "True":
+            return condition
+    return None
 
 
 def explain_no_tasks(framework: Object) -> str:

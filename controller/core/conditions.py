@@ -38,6 +38,7 @@ MAX_MESSAGE = 512
 _CONFLICT = 409
 # As the API server's authorizers say it; a quota says something else.
 _LACKS_RIGHT = "cannot create resource"
+_BACKOFF_REMEDY = "look at the Pods' logs, and mend the program or the spec"
 _SECRETS_REMEDY = (
     "; let the controller create Secrets (deploy/base/clusterrole.yaml), or remove the gang key "
     "from the Pod templates"
@@ -165,8 +166,9 @@ def _answer_backoff(draft: Draft) -> _Answer | None:
     return _Answer(
         is_true=True,
         reason=constants.RETRY_BACKOFF_REASON,
-        message=f"{why}, so the next one starts at {due}{more}",
-        event_message=f"{why}, so retries are paused, for {settings.max_pause_seconds} s at most",
+        message=f"{why}, so the next one starts at {due}{more}: {_BACKOFF_REMEDY}",
+        event_message=f"{why}, so retries are paused, for {settings.max_pause_seconds} s at most: "
+        f"{_BACKOFF_REMEDY}",
     )
 
 

@@ -1,5 +1,7 @@
 """What is kept of a Framework that was stopped: why it had not started."""
 
+from dataclasses import replace
+
 from cli.ending import keep_waits
 from cli.progress import GangView, TaskLine
 from framework.api.naming import TaskKey
@@ -14,10 +16,15 @@ def test_keep_waits_of_a_framework_without_tasks_says_that_it_has_none() -> None
     )
 
 
-def stop(*before: TaskLine, note: str = "", is_blocked: bool = False) -> GangView:
+def stop(*before: TaskLine, note: str = "", is_blocked: bool = False, attempt: int = 0) -> GangView:
     """Stop a Framework whose Tasks were at this point; give what is told of it."""
-    running = GangView("gang", "Running", 0, note, before, is_blocked=is_blocked)
-    tasks = tuple(TaskLine(line.key, "Stopped", 0, "ended with its Framework") for line in before)
+    running = GangView("gang", "Running", attempt, note, before, is_blocked=is_blocked)
+    tasks = tuple(
+        replace(line, note=line.diagnostics, is_retrying=False)
+        if line.is_culprit
+        else TaskLine(line.key, "Stopped", line.attempt, "ended with its Framework")
+        for line in before
+    )
     stopped = GangView("gang", "Stopped", 0, "stopped on request", tasks, is_completed=True)
     return keep_waits(running, stopped, "Ctrl-C")
 
@@ -45,3 +52,65 @@ def test_keep_waits_of_a_gang_of_which_some_have_ended_does_not_say_that_it_neve
     ended = TaskLine(TaskKey("worker", 0), "Succeeded", 0, "", code=0)
     waiting = TaskLine(TaskKey("worker", 1), "Pending", 0, "why", is_waiting=True)
     assert stop(ended, waiting).note == ("stopped by Ctrl-C; 1 of 2 Tasks waits; worker/1: why")
+
+
+def fail(index: int, *, is_retrying: bool) -> TaskLine:
+    """Build a Task whose second attempt failed."""
+    return TaskLine(
+        TaskKey("worker", index),
+        "Retrying" if is_retrying else "Failed",
+        1,
+        "main exited with 3; next attempt in 20 s" if is_retrying else "main exited with 3",
+        code=3,
+        diagnostics="main exited with 3",
+        is_culprit=True,
+        is_retrying=is_retrying,
+    )
+
+
+def test_keep_waits_of_a_task_between_two_attempts_names_no_attempt_that_never_comes() -> None:
+    running = TaskLine(TaskKey("worker", 1), "Running", 0, "", is_running=True)
+    note = "blocked: worker/0: its last 4 attempts ended within 10 s each, so the next one starts"
+    shown = stop(fail(0, is_retrying=True), running, note=note)
+    assert shown.note == (
+        "stopped by Ctrl-C; 1 of 2 Tasks was to be retried; worker/0: main exited with 3"
+    )
+
+
+def test_keep_waits_of_a_framework_between_two_attempts_names_the_task_that_failed() -> None:
+    ended = TaskLine(TaskKey("worker", 0), "Stopped", 0, "ended with its Framework", code=-220)
+    before = GangView(
+        "gang",
+        "Retrying",
+        2,
+        "main exited with 3; next attempt in 20 s",
+        (ended, fail(1, is_retrying=False)),
+        is_retrying=True,
+    )
+    after = replace(before, state="Stopped", note="stopped on request", is_completed=True)
+    assert keep_waits(before, after, "--timeout").note == (
+        "stopped by --timeout; the Framework was to be retried; worker/1: main exited with 3"
+    )
+
+
+def test_keep_waits_of_a_later_attempt_does_not_say_that_the_gang_never_started() -> None:
+    waiting = TaskLine(TaskKey("worker", 0), "Pending", 0, "why", is_waiting=True)
+    shown = stop(waiting, attempt=2)
+    assert shown.note == (
+        "stopped by Ctrl-C; attempt 2 never started: 1 of 1 Tasks waits; worker/0: why"
+    )
+    assert [line.note for line in shown.tasks] == ["never started: why"]
+
+
+def test_keep_waits_of_a_task_that_ran_before_does_not_say_that_it_never_started() -> None:
+    shown = stop(TaskLine(TaskKey("worker", 0), "Pending", 1, "why", is_waiting=True))
+    assert shown.note == "stopped by Ctrl-C; 1 of 1 Tasks waits; worker/0: why"
+    assert [line.note for line in shown.tasks] == ["attempt 1 never started: why"]
+
+
+def test_keep_waits_of_tasks_that_are_not_listed_yet_does_not_say_that_there_are_none() -> None:
+    before = GangView("gang", "Pending", 1, "", ())
+    after = GangView("gang", "Stopped", 1, "stopped on request", (), is_completed=True)
+    assert keep_waits(before, after, "--timeout").note == (
+        "stopped by --timeout; attempt 1 never started: it waits for its ConfigMap to be created"
+    )

@@ -59,10 +59,11 @@ def framework(
     ended: Object | None = None,
     retry_delay: int | None = None,
     blocked: str | None = None,
+    reason: str = "NameTaken",
 ) -> Object:
     conditions = [{"type": "GangReady", "status": "False", "reason": "NoGang"}]
     if blocked is not None:
-        answer = {"status": "True", "reason": "NameTaken", "message": blocked}
+        answer = {"status": "True", "reason": reason, "message": blocked}
         conditions.append({"type": "Blocked", **answer})
     return {
         "metadata": {"name": "gang", "namespace": "default", "uid": "u"},
@@ -343,6 +344,15 @@ def test_view_of_a_blocked_framework_says_by_what() -> None:
     shown = view(gang, {})
     assert (shown.state, shown.note) == ("Waiting", "blocked: Pod p cannot be created: why")
     assert shown.is_blocked
+
+
+def test_view_of_a_framework_that_waits_for_a_retry_is_not_blocked_for_good() -> None:
+    ended = task(0, "AttemptCompleted", ended=completion(3), retry_delay=20)
+    shown = view(framework(ended, blocked="worker/0: soon", reason="RetryBackoff"), {})
+    assert (shown.note, shown.is_blocked) == ("blocked: worker/0: soon", False)
+    assert [line.is_retrying for line in shown.tasks] == [True]
+    again = framework(state="AttemptCompleted", ended=completion(3), retry_delay=20)
+    assert (view(again).is_retrying, shown.is_retrying) == (True, False)
 
 
 def test_view_of_a_completed_framework_is_not_blocked_any_more() -> None:

@@ -105,10 +105,12 @@ async def test_pause_is_told_in_the_condition_blocked_and_by_one_event() -> None
     assert (blocked["status"], blocked["reason"]) == ("True", "RetryBackoff")
     assert blocked["message"].startswith("worker/0: its last ")
     assert "so the next one starts at 20" in blocked["message"]
+    remedy = "look at the Pods' logs, and mend the program or the spec"
+    assert blocked["message"].endswith(f"Z: {remedy}")
     events = shell.storage.list(shell.type(EVENTS), NAMESPACE).items
     told = [event for event in events if event["reason"] == "RetryBackoff"]
     assert told
-    assert all(event["message"].endswith("for 300 s at most") for event in told)
+    assert all(event["message"].endswith(f"300 s at most: {remedy}") for event in told)
 
 
 async def test_three_retries_are_made_at_once() -> None:
