@@ -8,7 +8,7 @@ import pytest
 from cli.authoring.findings import Finding
 from cli.authoring.injection import InjectionOptions, Rendezvous, inject
 from cli.authoring.rules import Surroundings, lint
-from tests.cli.authoring.test_injection import build, get_spec
+from tests.cli.authoring.injected import build, get_spec
 
 SPEC = "spec.taskRoles[0].task.pod.spec"
 INJECTOR = ". /mnt/frameworkbarrier/injector.sh && train"

@@ -1,9 +1,6 @@
-"""`framework inject`: what is added, what is left alone, and that it stays so."""
+"""`framework inject`: containers, volumes and names that it adds, and what it leaves alone."""
 
 import copy
-import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,6 @@ from cli.authoring.injection import (
     InjectionOptions,
     Rendezvous,
     inject,
-    inject_all,
 )
 from cli.authoring.rules import Surroundings, lint
 from framework.api.codec import decode_framework
@@ -24,44 +20,10 @@ from framework.api.gang_key import refers_to_gang_key
 from framework.api.validation import validate_framework
 from framework.version import VERSION
 from rendezvous.peers import _DEFAULT_KEY_FILE
+from tests.cli.authoring.injected import build, get_spec
 from tests.support.frameworkcrd import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
-AGENT_RIGHTS = ROOT / "deploy" / "agents"
-
-
-def build(**role: Any) -> dict[str, Any]:
-    container = {"name": "main", "image": "app:1", "command": ["train"], "args": ["--fast"]}
-    return {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {"name": "job"},
-        "spec": {
-            "executionType": "Start",
-            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
-            "taskRoles": [
-                {
-                    "name": "worker",
-                    "taskNumber": 2,
-                    "frameworkAttemptCompletionPolicy": {
-                        "minFailedTaskCount": 1,
-                        "minSucceededTaskCount": -1,
-                    },
-                    "task": {
-                        "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
-                        "podGracefulDeletionTimeoutSec": 600,
-                        "pod": {"spec": {"restartPolicy": "Never", "containers": [container]}},
-                    },
-                    **role,
-                }
-            ],
-        },
-    }
-
-
-def get_spec(objects: list[dict[str, Any]]) -> dict[str, Any]:
-    spec: dict[str, Any] = objects[-1]["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
-    return spec
 
 
 def load_frameworks(path: Any) -> list[dict[str, Any]]:
@@ -180,128 +142,6 @@ def test_inject_wrapper_without_a_command_names_the_field_and_the_remedy() -> No
     assert "spec.taskRoles[0].task.pod.spec.containers[0].command: is missing" in str(e.value)
 
 
-@pytest.mark.parametrize("drains", [False, True])
-def test_inject_rights_are_those_of_deploy(*, drains: bool) -> None:
-    framework = build(drain={"timeoutSec": 30}) if drains else build()
-    folders = ["one-framework", "one-framework-drain"] if drains else ["one-framework"]
-    shipped = [
-        document
-        for folder in folders
-        for document in yaml.safe_load_all(
-            (AGENT_RIGHTS / folder / "rbac.yaml")
-            .read_text(encoding="utf-8")
-            .replace("FRAMEWORK_NAME", "job")
-        )
-    ]
-
-    assert inject(framework, InjectionOptions())[:-1] == shipped
-
-
-def test_inject_objects_of_two_frameworks_never_share_a_name() -> None:
-    draining, neighbour = build(drain={"timeoutSec": 30}), build()
-    neighbour["metadata"]["name"] = "job-drain"
-
-    objects = inject_all([draining, neighbour], InjectionOptions())
-
-    names = [(body["kind"], body["metadata"]["name"]) for body in objects]
-    assert len(set(names)) == len(names)
-
-
-def test_inject_again_takes_back_the_right_to_drain_where_nobody_drains_any_more() -> None:
-    objects = inject_all([build(drain={"timeoutSec": 30})], InjectionOptions())
-    assert "frameworkbarrier-job:acknowledge" in {body["metadata"]["name"] for body in objects}
-    del objects[-1]["spec"]["taskRoles"][0]["drain"]
-
-    again = inject_all(objects, InjectionOptions())
-
-    kinds = [(body["kind"], body["metadata"]["name"]) for body in again]
-    assert kinds == [
-        ("ServiceAccount", "frameworkbarrier-job"),
-        ("Role", "frameworkbarrier-job"),
-        ("RoleBinding", "frameworkbarrier-job"),
-        ("Framework", "job"),
-    ]
-
-
-def test_inject_again_takes_back_what_earlier_releases_gave_to_drain() -> None:
-    labels = {
-        "app.kubernetes.io/name": "frameworkbarrier",
-        "app.kubernetes.io/part-of": "frameworkbarrier",
-    }
-    past = [
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": kind,
-            "metadata": {"name": "frameworkbarrier-job:drain", "labels": labels},
-        }
-        for kind in ("Role", "RoleBinding")
-    ]
-
-    objects = inject_all([*past, build(drain={"timeoutSec": 30})], InjectionOptions())
-
-    names = {(body["kind"], body["metadata"]["name"]) for body in objects}
-    assert ("RoleBinding", "frameworkbarrier-job:acknowledge") in names
-    assert not {name for _, name in names if name.endswith(":drain")}
-
-
-@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
-def test_inject_account_of_the_users_own_gets_no_right_to_patch_pods(field: str) -> None:
-    framework = build(drain={"timeoutSec": 30})
-    get_spec([framework])[field] = "mine"
-
-    with pytest.raises(InjectionError) as e:
-        inject(framework, InjectionOptions())
-
-    message = str(e.value)
-    assert message.startswith(f"spec.taskRoles[0].task.pod.spec.{field}: mine is an account of")
-    assert "bind to frameworkbarrier-job" in message
-
-
-def test_inject_account_of_another_role_is_refused_where_one_role_drains() -> None:
-    """One Role serves all roles, so an account of any of them would get its right."""
-    framework = build(drain={"timeoutSec": 30})
-    other = copy.deepcopy(build()["spec"]["taskRoles"][0]) | {"name": "ps"}
-    other["task"]["pod"]["spec"]["serviceAccountName"] = "mine"
-    framework["spec"]["taskRoles"].append(other)
-
-    with pytest.raises(
-        InjectionError, match=r"taskRoles\[1\]\.task\.pod\.spec\.serviceAccountName"
-    ):
-        inject(framework, InjectionOptions())
-
-
-@pytest.mark.parametrize("account", ["frameworkbarrier", "frameworkbarrier-job"])
-def test_inject_account_of_agents_acknowledges(account: str) -> None:
-    framework = build(drain={"timeoutSec": 30})
-    get_spec([framework])["serviceAccountName"] = account
-
-    objects = inject(framework, InjectionOptions())
-
-    binding = next(b for b in objects if b["metadata"]["name"].endswith(":acknowledge"))
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account}]
-    assert binding["roleRef"]["kind"] == "ClusterRole"
-
-
-def test_inject_says_that_an_account_of_the_users_own_gets_rights() -> None:
-    framework = build()
-    get_spec([framework])["serviceAccountName"] = "mine"
-
-    done = run_inject("-", given=yaml.safe_dump(framework))
-
-    assert done.returncode == 0, done.stderr
-    assert "serviceAccountName: mine, and so every Pod of this account" in done.stderr
-
-
-def test_inject_wrapper_says_that_the_command_holds_the_token() -> None:
-    def run(rendezvous: str) -> str:
-        done = run_inject("--rendezvous", rendezvous, "-", given=yaml.safe_dump(build()))
-        assert done.returncode == 0, done.stderr
-        return done.stderr
-
-    assert "containers[0]: holds the agent's token" in run("wrapper")
-    assert "token" not in run("sidecar")
-
-
 @pytest.mark.parametrize(
     ("rendezvous", "holders"),
     [
@@ -337,115 +177,6 @@ def test_inject_leaves_the_gang_key_that_the_user_mounts() -> None:
     injected = get_spec(inject(framework, InjectionOptions()))
 
     assert KEY_VOLUME not in {volume["name"] for volume in injected["volumes"]}
-
-
-def test_inject_agents_that_nobody_waits_for_do_not_acknowledge() -> None:
-    def get_setting(framework: dict[str, Any]) -> list[str]:
-        spec = get_spec(inject(framework, InjectionOptions()))
-        return [
-            variable["value"]
-            for container in spec["initContainers"]
-            for variable in container.get("env", [])
-            if variable["name"] == "FB_ACKNOWLEDGE"
-        ]
-
-    assert get_setting(build()) == ["off"]
-    assert get_setting(build(drain={"timeoutSec": 30})) == []
-
-
-def run_inject(*words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", "inject", *words],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_inject_command_keeps_other_documents_and_long_texts(tmp_path: Any) -> None:
-    source = ROOT / "examples" / "gang.yaml"
-    target = tmp_path / "out.yaml"
-
-    done = run_inject(str(source), "-o", str(target))
-
-    assert done.returncode == 0, done.stderr
-    assert "injector.sh" in done.stderr
-    documents = list(yaml.safe_load_all(target.read_text()))
-    assert documents[0] == next(iter(yaml.safe_load_all(source.read_text())))
-    assert re.search(r"^  train.py: \|", target.read_text(), re.MULTILINE)
-
-
-def test_inject_command_faulty_file_says_where_and_writes_nothing(tmp_path: Any) -> None:
-    source, target = tmp_path / "in.yaml", tmp_path / "out.yaml"
-    source.write_text(yaml.safe_dump(build(taskNumber="two")))
-
-    done = run_inject(str(source), "-o", str(target))
-
-    assert done.returncode == 2
-    assert "spec.taskRoles[0].taskNumber" in done.stderr
-    assert not target.exists()
-
-
-def test_inject_command_output_that_cannot_be_written_is_named(tmp_path: Any) -> None:
-    source, target = tmp_path / "in.yaml", tmp_path / "no such directory" / "out.yaml"
-    source.write_text(yaml.safe_dump(build()))
-
-    done = run_inject(str(source), "-o", str(target))
-
-    assert done.returncode == 2
-    assert done.stderr == (
-        f"error: {target}: cannot be written: No such file or directory; "
-        "give a file in a directory that exists\n"
-    )
-
-
-def test_inject_command_says_what_does_not_stay_as_it_was() -> None:
-    framework = build()
-    framework["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["restartPolicy"] = "OnFailure"
-
-    done = run_inject("-", given=yaml.safe_dump(framework))
-
-    assert (
-        "spec.taskRoles[0].task.pod.spec.restartPolicy: Never instead of OnFailure" in done.stderr
-    )
-    assert get_spec(list(yaml.safe_load_all(done.stdout)))["restartPolicy"] == "Never"
-
-
-@pytest.mark.parametrize(
-    ("rendezvous", "told"),
-    [
-        ("none", ["injector.sh"]),
-        ("init", ["injector.sh", "current/env.sh"]),
-        ("sidecar", ["injector.sh", "current/env.sh"]),
-        ("wrapper", ["in their environment"]),
-    ],
-)
-def test_inject_command_tells_of_the_ways_to_peers_that_are_there(
-    rendezvous: str, told: list[str], tmp_path: Any
-) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text(yaml.safe_dump(build()))
-    done = run_inject(str(file), "--rendezvous", rendezvous, "-o", str(tmp_path / "out.yaml"))
-    assert done.returncode == 0, done.stderr
-
-    ways = ["injector.sh", "current/env.sh", "in their environment"]
-    assert [way for way in ways if way in done.stderr] == told
-    assert "warning" not in done.stderr
-
-
-def test_inject_command_warns_of_what_no_agent_mends() -> None:
-    framework = build(frameworkAttemptCompletionPolicy={})
-    get_spec([framework])["containers"][0]["args"] = [". /mnt/frameworkbarrier/current/env.sh"]
-
-    done = run_inject("--rendezvous", "none", "-", given=yaml.safe_dump(framework))
-    assert done.returncode == 0, done.stderr
-
-    assert [line.split(": ")[:2] for line in done.stderr.splitlines()] == [
-        ["warning", "spec.taskRoles[0].task.pod.spec.containers[0]"],
-        ["warning", "spec.taskRoles[0].frameworkAttemptCompletionPolicy.minFailedTaskCount"],
-    ]
-    assert list(yaml.safe_load_all(done.stdout))
 
 
 def test_inject_dns_names_each_pod_as_the_barrier_asks_for_it() -> None:
@@ -487,18 +218,6 @@ def test_inject_nulls_are_as_good_as_nothing(rendezvous: Rendezvous) -> None:
     # A variable list of null is one too.
     spec["containers"][0] = {k: v for k, v in spec["containers"][0].items() if v is not None}
     assert spec == wanted
-
-
-def test_inject_account_by_its_old_field_stays() -> None:
-    framework = build()
-    get_spec([framework])["serviceAccount"] = "mine"
-
-    objects = inject(framework, InjectionOptions())
-
-    assert get_spec(objects)["serviceAccountName"] == "mine"
-    assert "ServiceAccount" not in [body["kind"] for body in objects]
-    del get_spec(objects)["serviceAccountName"]
-    assert lint(objects[-1], Surroundings()) == []
 
 
 def test_inject_mounts_the_same_part_of_a_volume_everywhere() -> None:
@@ -571,45 +290,3 @@ def test_inject_dns_on_the_nodes_network_asks_the_clusters_dns() -> None:
     spec = get_spec(inject(framework, InjectionOptions(dns=True)))
 
     assert spec["dnsPolicy"] == "ClusterFirstWithHostNet"
-
-
-def test_inject_all_of_its_own_output_changes_nothing() -> None:
-    options = InjectionOptions(dns=True)
-    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}}
-    second = build()
-    second["metadata"]["name"] = "second"
-
-    once = inject_all([other, build(), second], options)
-
-    assert inject_all(once, options) == once
-
-
-def test_inject_all_keeps_an_object_of_the_users_own_with_the_name_of_ours() -> None:
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "job"},
-        "spec": {"clusterIP": "None", "selector": {"app": "mine"}},
-    }
-
-    objects = inject_all([service, build()], InjectionOptions(dns=True))
-
-    assert [body for body in objects if body["kind"] == "Service"] == [service]
-
-
-def test_inject_command_without_a_framework_says_so() -> None:
-    listed = {"apiVersion": "v1", "kind": "List", "items": []}
-
-    done = run_inject("-", given=yaml.safe_dump(listed))
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no Framework in it" in done.stderr
-
-
-def test_inject_command_opens_a_list_as_kubectl_prints_it() -> None:
-    listed = {"apiVersion": "v1", "kind": "List", "items": [build()]}
-
-    done = run_inject("-", given=yaml.safe_dump(listed))
-
-    assert done.returncode == 0
-    assert "Framework" in [body["kind"] for body in yaml.safe_load_all(done.stdout)]

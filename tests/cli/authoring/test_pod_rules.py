@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cli.authoring.rules import Surroundings, find_refused_templates, lint
-from tests.cli.authoring.test_injection import build, get_spec
+from tests.cli.authoring.injected import build, get_spec
 
 SPEC = "spec.taskRoles[0].task.pod.spec"
 MAIN = f"{SPEC}.containers[0]"

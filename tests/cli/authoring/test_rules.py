@@ -13,7 +13,7 @@ import yaml
 
 from cli.authoring.injection import InjectionOptions, inject
 from cli.authoring.rules import RULES, Surroundings, lint
-from tests.cli.authoring.test_injection import build, get_spec
+from tests.cli.authoring.injected import build, get_spec
 from tests.support.frameworkcrd import ROOT
 
 SPEC = "spec.taskRoles[0].task.pod.spec"

@@ -6,7 +6,7 @@ import pytest
 
 from cli.authoring.injection import InjectionOptions, Rendezvous, inject
 from cli.authoring.rules import Surroundings, lint
-from tests.cli.authoring.test_injection import build, get_spec
+from tests.cli.authoring.injected import build, get_spec
 
 
 def build_shared(**context: Any) -> dict[str, Any]:

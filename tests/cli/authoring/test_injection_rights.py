@@ -1,0 +1,171 @@
+"""`framework inject`: accounts and rights, and the objects that go with a Framework."""
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.authoring.injection import (
+    InjectionError,
+    InjectionOptions,
+    inject,
+    inject_all,
+)
+from cli.authoring.rules import Surroundings, lint
+from tests.cli.authoring.injected import build, get_spec
+from tests.support.frameworkcrd import ROOT
+
+AGENT_RIGHTS = ROOT / "deploy" / "agents"
+
+
+@pytest.mark.parametrize("drains", [False, True])
+def test_inject_rights_are_those_of_deploy(*, drains: bool) -> None:
+    framework = build(drain={"timeoutSec": 30}) if drains else build()
+    folders = ["one-framework", "one-framework-drain"] if drains else ["one-framework"]
+    shipped = [
+        document
+        for folder in folders
+        for document in yaml.safe_load_all(
+            (AGENT_RIGHTS / folder / "rbac.yaml")
+            .read_text(encoding="utf-8")
+            .replace("FRAMEWORK_NAME", "job")
+        )
+    ]
+
+    assert inject(framework, InjectionOptions())[:-1] == shipped
+
+
+def test_inject_objects_of_two_frameworks_never_share_a_name() -> None:
+    draining, neighbour = build(drain={"timeoutSec": 30}), build()
+    neighbour["metadata"]["name"] = "job-drain"
+
+    objects = inject_all([draining, neighbour], InjectionOptions())
+
+    names = [(body["kind"], body["metadata"]["name"]) for body in objects]
+    assert len(set(names)) == len(names)
+
+
+def test_inject_again_takes_back_the_right_to_drain_where_nobody_drains_any_more() -> None:
+    objects = inject_all([build(drain={"timeoutSec": 30})], InjectionOptions())
+    assert "frameworkbarrier-job:acknowledge" in {body["metadata"]["name"] for body in objects}
+    del objects[-1]["spec"]["taskRoles"][0]["drain"]
+
+    again = inject_all(objects, InjectionOptions())
+
+    kinds = [(body["kind"], body["metadata"]["name"]) for body in again]
+    assert kinds == [
+        ("ServiceAccount", "frameworkbarrier-job"),
+        ("Role", "frameworkbarrier-job"),
+        ("RoleBinding", "frameworkbarrier-job"),
+        ("Framework", "job"),
+    ]
+
+
+def test_inject_again_takes_back_what_earlier_releases_gave_to_drain() -> None:
+    labels = {
+        "app.kubernetes.io/name": "frameworkbarrier",
+        "app.kubernetes.io/part-of": "frameworkbarrier",
+    }
+    past = [
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": "frameworkbarrier-job:drain", "labels": labels},
+        }
+        for kind in ("Role", "RoleBinding")
+    ]
+
+    objects = inject_all([*past, build(drain={"timeoutSec": 30})], InjectionOptions())
+
+    names = {(body["kind"], body["metadata"]["name"]) for body in objects}
+    assert ("RoleBinding", "frameworkbarrier-job:acknowledge") in names
+    assert not {name for _, name in names if name.endswith(":drain")}
+
+
+@pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
+def test_inject_account_of_the_users_own_gets_no_right_to_patch_pods(field: str) -> None:
+    framework = build(drain={"timeoutSec": 30})
+    get_spec([framework])[field] = "mine"
+
+    with pytest.raises(InjectionError) as e:
+        inject(framework, InjectionOptions())
+
+    message = str(e.value)
+    assert message.startswith(f"spec.taskRoles[0].task.pod.spec.{field}: mine is an account of")
+    assert "bind to frameworkbarrier-job" in message
+
+
+def test_inject_account_of_another_role_is_refused_where_one_role_drains() -> None:
+    """One Role serves all roles, so an account of any of them would get its right."""
+    framework = build(drain={"timeoutSec": 30})
+    other = copy.deepcopy(build()["spec"]["taskRoles"][0]) | {"name": "ps"}
+    other["task"]["pod"]["spec"]["serviceAccountName"] = "mine"
+    framework["spec"]["taskRoles"].append(other)
+
+    with pytest.raises(
+        InjectionError, match=r"taskRoles\[1\]\.task\.pod\.spec\.serviceAccountName"
+    ):
+        inject(framework, InjectionOptions())
+
+
+@pytest.mark.parametrize("account", ["frameworkbarrier", "frameworkbarrier-job"])
+def test_inject_account_of_agents_acknowledges(account: str) -> None:
+    framework = build(drain={"timeoutSec": 30})
+    get_spec([framework])["serviceAccountName"] = account
+
+    objects = inject(framework, InjectionOptions())
+
+    binding = next(b for b in objects if b["metadata"]["name"].endswith(":acknowledge"))
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account}]
+    assert binding["roleRef"]["kind"] == "ClusterRole"
+
+
+def test_inject_agents_that_nobody_waits_for_do_not_acknowledge() -> None:
+    def get_setting(framework: dict[str, Any]) -> list[str]:
+        spec = get_spec(inject(framework, InjectionOptions()))
+        return [
+            variable["value"]
+            for container in spec["initContainers"]
+            for variable in container.get("env", [])
+            if variable["name"] == "FB_ACKNOWLEDGE"
+        ]
+
+    assert get_setting(build()) == ["off"]
+    assert get_setting(build(drain={"timeoutSec": 30})) == []
+
+
+def test_inject_account_by_its_old_field_stays() -> None:
+    framework = build()
+    get_spec([framework])["serviceAccount"] = "mine"
+
+    objects = inject(framework, InjectionOptions())
+
+    assert get_spec(objects)["serviceAccountName"] == "mine"
+    assert "ServiceAccount" not in [body["kind"] for body in objects]
+    del get_spec(objects)["serviceAccountName"]
+    assert lint(objects[-1], Surroundings()) == []
+
+
+def test_inject_all_of_its_own_output_changes_nothing() -> None:
+    options = InjectionOptions(dns=True)
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}}
+    second = build()
+    second["metadata"]["name"] = "second"
+
+    once = inject_all([other, build(), second], options)
+
+    assert inject_all(once, options) == once
+
+
+def test_inject_all_keeps_an_object_of_the_users_own_with_the_name_of_ours() -> None:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "job"},
+        "spec": {"clusterIP": "None", "selector": {"app": "mine"}},
+    }
+
+    objects = inject_all([service, build()], InjectionOptions(dns=True))
+
+    assert [body for body in objects if body["kind"] == "Service"] == [service]
