@@ -280,12 +280,11 @@ def find_refused_templates(framework: Object) -> list[Finding]:
 def find_what_injection_leaves(framework: Object) -> list[Finding]:
     """Find what no agent mends: called by ``commands`` with the Framework that has them."""
     around = Surroundings()
-    return [
-        found
-        for role in list_roles(framework)
-        for rule in (missing_agent, agent_token, uncounted_failures)
-        for found in rule(framework, role, around)
-    ]
+    found = list(_find_unknown_fields(framework))
+    for role in list_roles(framework):
+        for rule in (missing_agent, agent_token, uncounted_failures):
+            found += rule(framework, role, around)
+    return found
 
 
 def _find_unknown_fields(framework: Object) -> Iterator[Finding]:

@@ -115,6 +115,20 @@ def test_inject_command_warns_of_what_no_agent_mends() -> None:
     assert list(yaml.safe_load_all(done.stdout))
 
 
+def test_inject_command_warns_of_fields_that_nobody_reads() -> None:
+    framework = build(tasknumber=3)
+    framework["spec"]["frobnicate"] = 1
+
+    done = run_inject("-", given=yaml.safe_dump(framework))
+
+    assert done.returncode == 0, done.stderr
+    fate = "nobody reads this field; the API server drops it"
+    assert done.stderr.splitlines() == [
+        f"warning: spec.frobnicate: {fate}; leave it out, or look at its spelling (docs/api.md)",
+        f"warning: spec.taskRoles[0].tasknumber: {fate}; write `taskNumber`",
+    ]
+
+
 def test_inject_command_without_a_framework_says_so() -> None:
     listed = {"apiVersion": "v1", "kind": "List", "items": []}
 
