@@ -132,7 +132,7 @@ manifests-check: $(STAMP) ## fail if a generated file of deploy/ is stale
 	@$(TIMED) $(BIN)/python -m tools.manifests --check
 
 .PHONY: docs
-docs: $(STAMP) ## write docs/state-machine.md from the transition tables
+docs: $(STAMP) ## write the transition tables into docs/design/state-machines.md
 	@$(TIMED) $(BIN)/python -m tools.statedocs
 
 # No address of a package index may get into the lock files, whatever this machine's pip is told.
