@@ -104,6 +104,12 @@ class Entry:
         known = self.framework or self.fault or self.configmap or self.pods or self.in_flight
         return not known
 
+    @property
+    def lacks_roster(self) -> bool:
+        """Return whether the roster of our own ConfigMap was not kept: a live GET brings it."""
+        known = self.configmap
+        return known is not None and known.roster is None and known.uid in self.proven
+
     def is_delete_in_flight(self, uid: str) -> bool:
         """Tell whether we are deleting this instance right now."""
         return any(

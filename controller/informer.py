@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from controller.metrics import Metrics
 from controller.store import Store
 from framework.api import constants
+from framework.api.pods import trim_configmap, trim_pod
 from framework.clock import Clock, Random
 from framework.kube.client import KubeClient
 from framework.kube.listwatch import ListWatch, Sink
@@ -147,7 +148,12 @@ class Informers:
                     watch.hurry()
                 on_connection()
 
-        def follow(resource: Resource, sink: Sink, selector: str | None) -> ListWatch:
+        def follow(
+            resource: Resource,
+            sink: Sink,
+            selector: str | None,
+            trim: Callable[[Object], Object] | None = None,
+        ) -> ListWatch:
             return ListWatch(
                 client,
                 resource,
@@ -156,14 +162,18 @@ class Informers:
                 random=random,
                 namespace=namespace,
                 label_selector=selector,
+                trim=trim,
                 on_connection=note_connection,
             )
 
         ours = constants.FRAMEWORK_NAME
         self._watches: Sequence[tuple[str, ListWatch]] = (
             # Frameworks last: none is decided before its Pods and its ConfigMap are known.
-            ("pods", follow(PODS, PodSink(store, count(PODS), on_pod_deletion), ours)),
-            ("configmaps", follow(CONFIGMAPS, ConfigMapSink(store, count(CONFIGMAPS)), ours)),
+            ("pods", follow(PODS, PodSink(store, count(PODS), on_pod_deletion), ours, trim_pod)),
+            (
+                "configmaps",
+                follow(CONFIGMAPS, ConfigMapSink(store, count(CONFIGMAPS)), ours, trim_configmap),
+            ),
             ("frameworks", follow(FRAMEWORKS, FrameworkSink(store, count(FRAMEWORKS)), None)),
         )
 

@@ -13,10 +13,16 @@ from controller.published import refresh_published
 
 
 def observe(entry: Entry, now: datetime, memory: MemoryBudget | None = None) -> Snapshot | None:
-    """Gather the Snapshot; None while the Framework is not there or cannot be read."""
+    """Gather the Snapshot.
+
+    Returns:
+        None while the Framework is not there or cannot be read, or its roster must be read first.
+    """
     if entry.framework is None:
         return None
     provenance.settle(entry)
+    if entry.lacks_roster:
+        return None
     refresh_published(entry)
     return Snapshot(
         framework=entry.framework,

@@ -15,7 +15,7 @@ from framework.api.roster import Roster, RosterError, decode_stored_roster
 def refresh_published(entry: Entry) -> None:
     """Read what the attempt's own ConfigMap carries now; any other one is never decoded."""
     configmap = entry.configmap
-    if configmap is None or configmap.uid not in entry.proven:
+    if configmap is None or configmap.uid not in entry.proven or entry.lacks_roster:
         return
     entry.published = read_published(entry.published, entry.read_configmap, configmap)
     entry.read_configmap = configmap
@@ -41,7 +41,7 @@ def read_published(
     )
 
 
-def _decode(stored: str) -> Roster | None:
+def _decode(stored: str | None) -> Roster | None:
     """Decode a stored roster; one that cannot be read is written anew."""
     try:
         return decode_stored_roster(stored) if stored else None

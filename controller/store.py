@@ -20,9 +20,23 @@ from controller import provenance
 from controller.core.actions import ObjectKind
 from controller.entry import Entry, measure_object, name_key, owner_key, parse_version, read_meta
 from controller.packed_templates import pack_metadata, pack_templates
+from controller.versions import (
+    has_roster_beyond,
+    is_newer_framework,
+    is_older,
+    is_overtaken,
+    is_same_version,
+)
 from framework.api import codec
 from framework.api.fielderrors import FieldErrors
-from framework.api.pods import ConfigMapView, ObjectView, PodView, parse_configmap, parse_pod
+from framework.api.pods import (
+    ConfigMapView,
+    ObjectView,
+    PodView,
+    drop_long_roster,
+    parse_configmap,
+    parse_pod,
+)
 from framework.api.types import FrameworkStatus
 from framework.clock import Clock
 from framework.kube.resources import Object
@@ -99,7 +113,7 @@ class Store:
     def apply_framework(self, wire: Object) -> None:
         """Take a Framework that a watch or a list shows."""
         entry = self._open(name_key(wire))
-        if entry is None or not _is_newer_framework(entry, wire):
+        if entry is None or not is_newer_framework(entry, wire):
             return
         if read_meta(wire).get("uid") in self._gone:
             return
@@ -145,7 +159,7 @@ class Store:
         known = entry.framework
         if known is None or known.metadata.uid != read_meta(wire).get("uid"):
             return
-        if _is_newer_framework(entry, wire):
+        if is_newer_framework(entry, wire):
             metadata = pack_metadata(codec.decode_metadata(wire))
             spec = known.spec
             if metadata.generation != known.metadata.generation:
@@ -344,12 +358,12 @@ class Store:
         meta = read_meta(wire)
         name = str(meta.get("name"))
         known = self._view(entry, kind, name)
-        if known is not None and _is_same_version(meta, known):
+        if known is not None and is_same_version(meta, known):
             # Not parsed again: a new list may hold a hundred thousand Pods, nearly all unchanged.
             entry.unconfirmed.pop((kind, name), None)
             return
         view = parse(wire)
-        if view.uid in self._gone or (known is not None and _is_older(view, known)):
+        if view.uid in self._gone or (known is not None and is_older(view, known)):
             return
         entry.unconfirmed.pop((kind, view.name), None)
         if known is not None and known.resource_version == view.resource_version:
@@ -365,7 +379,7 @@ class Store:
         if uid and is_going:
             # Not one that only left the selector: a live GET must be able to bring it back.
             self._note_gone(str(uid))
-        if entry is None or known is None or known.uid != uid or _is_overtaken(wire, known):
+        if entry is None or known is None or known.uid != uid or is_overtaken(wire, known):
             return
         entry.note_end(known.uid, read_meta(wire).get("resourceVersion"))
         self._end(entry, kind, known, is_believed=known.is_terminating or is_going)
@@ -425,11 +439,11 @@ class Store:
     def _is_watched(self, entry: Entry, kind: ObjectKind, view: ObjectView) -> bool:
         """Tell whether the watch has shown this version of the object, or a newer one."""
         known = self._view(entry, kind, view.name)
-        return known is not None and known.uid == view.uid and not _is_older(known, view)
+        return known is not None and known.uid == view.uid and not is_older(known, view)
 
     def _put_newer(self, entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
         known = self._view(entry, kind, view.name)
-        if known is None or _is_older(known, view):
+        if known is None or is_older(known, view) or has_roster_beyond(known, view):
             self._put(entry, kind, view)
 
     def _note_gone(self, uid: str) -> None:
@@ -460,7 +474,8 @@ class Store:
             if view.is_ended or view.is_terminating:
                 entry.note_end(view.uid, view.resource_version)
         else:
-            entry.configmap = view
+            # Anybody may create ConfigMaps of such names.
+            entry.configmap = view if view.uid in entry.proven else drop_long_roster(view)
 
     def _discard(self, entry: Entry, kind: ObjectKind, name: str) -> None:
         view = self._view(entry, kind, name)
@@ -474,27 +489,3 @@ class Store:
     def walk(self) -> Iterator[Entry]:
         """Walk all entries."""
         return iter(self._entries.values())
-
-
-def _is_overtaken(wire: Object, known: ObjectView) -> bool:
-    """Tell whether the object was seen after this end: then it had only left the selector."""
-    version = parse_version(read_meta(wire).get("resourceVersion"))
-    return 0 < version < parse_version(known.resource_version)
-
-
-def _is_same_version(meta: Object, known: ObjectView) -> bool:
-    version = meta.get("resourceVersion")
-    return bool(version) and (meta.get("uid"), version) == (known.uid, known.resource_version)
-
-
-def _is_older(view: ObjectView, than: ObjectView) -> bool:
-    return parse_version(view.resource_version) < parse_version(than.resource_version)
-
-
-def _is_newer_framework(entry: Entry, wire: Object) -> bool:
-    known = entry.framework
-    if known is None:
-        return True
-    return parse_version(read_meta(wire).get("resourceVersion")) > parse_version(
-        known.metadata.resource_version
-    )

@@ -181,6 +181,9 @@ class Worker:
         if entry.needs_refresh and not await self._writer.refresh(entry):
             self._retry_later(key)
             return
+        if entry.framework is not None and not await self._writer.read_roster(entry):
+            self._retry_later(key)
+            return
         decision = self._decide(entry)
         if decision is None:
             await self._leave(entry)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from controller import provenance
 from controller.blocking import block, is_refusal
 from controller.core.actions import ObjectKind
 from controller.core.decision import Publication
@@ -154,6 +155,18 @@ class Writer:
             return False
         self._store.refresh_framework(entry, wire)
         return True
+
+    async def read_roster(self, entry: Entry) -> bool:
+        """Read the roster of a ConfigMap that has turned out to be ours, if it was not kept.
+
+        Returns:
+            False if that must be tried again.
+        """
+        provenance.settle(entry)
+        if entry.configmap is None or not entry.lacks_roster:
+            return True
+        await self._reread_configmap(entry, entry.configmap.name)
+        return not entry.lacks_roster
 
     async def publish(self, entry: Entry, publication: Publication) -> bool:
         """Publish a generation or the progress; False if that must be tried again."""

@@ -5,7 +5,7 @@ Parsing never fails: what another writer left out or mistyped reads as absent.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
@@ -32,8 +32,34 @@ _KEPT_ANNOTATIONS = frozenset(
         constants.WRAPPER_ANNOTATION,
     }
 )
+# What views and the search for an object's Framework take, beside labels, annotations, owners and
+# finalizers.
+_KEPT_METADATA = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+_KEPT_SPEC = ("nodeName", "terminationGracePeriodSeconds", "schedulingGates", "schedulerName")
+_KEPT_STATUS = (
+    "phase",
+    "reason",
+    "message",
+    "podIP",
+    "podIPs",
+    "hostIP",
+    "initContainerStatuses",
+    "containerStatuses",
+    "conditions",
+)
 # Of a Pod, for a message.
 _KEPT_GATES = 10
+# The largest roster that is kept of a ConfigMap that may be anybody's, in characters of base64: one
+# of about 300 Tasks.
+UNPROVEN_ROSTER_CHARS = 4096
 # Go's zero time: what an absent finishedAt compares as.
 ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -97,10 +123,14 @@ class ObjectView:
 
 @dataclass(frozen=True, slots=True)
 class ConfigMapView(ObjectView):
-    """An attempt ConfigMap. ``roster`` is the stored bytes in base64, "" if none."""
+    """An attempt ConfigMap.
+
+    ``roster`` is the stored bytes in base64, "" if none; None if there is one that was not kept,
+    because it is long, and the ConfigMap was not known to be ours.
+    """
 
     finalizers: tuple[str, ...] = ()
-    roster: str = ""
+    roster: str | None = ""
 
     @property
     def attempt_id(self) -> str:
@@ -175,15 +205,44 @@ def parse_pod(wire: Mapping[str, Any]) -> PodView:
 
 def parse_configmap(wire: Mapping[str, Any]) -> ConfigMapView:
     """Trim an attempt ConfigMap to its view."""
-    meta = _object(wire, "metadata")
+    meta, data = _object(wire, "metadata"), _object(wire, "binaryData")
     finalizers = meta.get("finalizers")
+    is_left_out = data.get(constants.ROSTER_KEY) is _LEFT_OUT
     return ConfigMapView(
         **_parse_meta(meta),
         finalizers=tuple(f for f in finalizers if isinstance(f, str))
         if isinstance(finalizers, list)
         else (),
-        roster=_text(_object(wire, "binaryData"), constants.ROSTER_KEY),
+        roster=None if is_left_out else _text(data, constants.ROSTER_KEY),
     )
+
+
+def trim_pod(wire: Mapping[str, Any]) -> dict[str, Any]:
+    """Cut a Pod down to what is read of it: much of a list is kept until the list is whole."""
+    spec, status = _object(wire, "spec"), _object(wire, "status")
+    return {
+        "metadata": _trim_meta(_object(wire, "metadata")),
+        "spec": {key: spec[key] for key in _KEPT_SPEC if key in spec},
+        "status": {key: status[key] for key in _KEPT_STATUS if key in status},
+    }
+
+
+def trim_configmap(wire: Mapping[str, Any]) -> dict[str, Any]:
+    """Cut an attempt ConfigMap down to what is read of it, without a long roster."""
+    meta = _object(wire, "metadata")
+    roster = _text(_object(wire, "binaryData"), constants.ROSTER_KEY)
+    kept = roster if len(roster) <= UNPROVEN_ROSTER_CHARS else _LEFT_OUT
+    return {
+        "metadata": {**_trim_meta(meta), "finalizers": meta.get("finalizers")},
+        "binaryData": {constants.ROSTER_KEY: kept},
+    }
+
+
+def drop_long_roster(configmap: ConfigMapView) -> ConfigMapView:
+    """Return the view without a long roster."""
+    if configmap.roster is None or len(configmap.roster) <= UNPROVEN_ROSTER_CHARS:
+        return configmap
+    return replace(configmap, roster=None)
 
 
 def extract_completion(pod: PodView) -> PodCompletionStatus:
@@ -213,6 +272,8 @@ def explain_waiting(pod: PodView) -> str:
 
 
 _DEFAULT_SCHEDULER = "default-scheduler"
+# No server can send it.
+_LEFT_OUT = object()
 # What every Pod goes through: says nothing about a fault.
 ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
 
@@ -230,18 +291,35 @@ def _extract_container(container: ContainerView) -> ContainerCompletionStatus:
     )
 
 
+def _trim_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
+    labels, name = _object(meta, "labels"), constants.FRAMEWORK_NAME
+    return {
+        **{key: meta[key] for key in _KEPT_METADATA if key in meta},
+        "labels": {name: labels[name]} if name in labels else {},
+        "annotations": _trim_annotations(_object(meta, "annotations")),
+        "ownerReferences": [
+            reference
+            for reference in _objects(meta.get("ownerReferences"))
+            if reference.get("controller")
+        ],
+    }
+
+
+def _trim_annotations(annotations: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        key: value[: constants.PROGRESS_MAX_BYTES]
+        for key, value in annotations.items()
+        if isinstance(value, str) and key in _KEPT_ANNOTATIONS
+    }
+
+
 def _parse_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
-    annotations = _object(meta, "annotations")
     return {
         "name": _text(meta, "name"),
         "uid": _text(meta, "uid"),
         "resource_version": _text(meta, "resourceVersion"),
         "owner": _parse_owner(meta.get("ownerReferences")),
-        "annotations": {
-            k: v[: constants.PROGRESS_MAX_BYTES]
-            for k, v in annotations.items()
-            if isinstance(v, str) and k in _KEPT_ANNOTATIONS
-        },
+        "annotations": _trim_annotations(_object(meta, "annotations")),
         "creation_time": _time(meta, "creationTimestamp"),
         "deletion_time": _time(meta, "deletionTimestamp"),
     }

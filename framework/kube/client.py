@@ -17,13 +17,19 @@ import msgspec
 
 from framework.clock import Clock
 from framework.kube.config import KubeConfig
-from framework.kube.errors import GoneError, UnreachableError, build_event_error
+from framework.kube.errors import (
+    AnswerTooLargeError,
+    GoneError,
+    UnreachableError,
+    build_event_error,
+)
+from framework.kube.pages import MAX_PAGE_BYTES, PageLimit, check_page
 from framework.kube.resources import Object, Resource
 from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event, decode_object
 from framework.kube.throttle import Throttle, TokenBucket
 from framework.kube.transport import Request, Transport
 
-# What a page of a list holds: a few hundred Pods are about a megabyte.
+# The most objects of a page of a list: a few hundred Pods are about a megabyte.
 PAGE_SIZE = 500
 DEFAULT_TIMEOUT_SECONDS = 30.0
 
@@ -153,28 +159,47 @@ class KubeClient:
     ) -> AsyncGenerator[tuple[Object, bool]]:
         """Yield each page of a list and whether to forget the pages before it.
 
-        When the server has forgotten the list between two pages (410), the rest cannot be had;
-        the list begins again, in one piece so that it cannot happen twice.
+        No page takes more than ``MAX_PAGE_BYTES``: see ``pages``. When the server has forgotten the
+        list between two pages (410), the rest cannot be had; the list begins again, in one page if
+        it fits, so that this rarely happens twice.
+
+        Raises:
+            GoneError: the server has forgotten the list twice.
+            AnswerTooLargeError: a single object is beyond ``MAX_PAGE_BYTES``.
         """
         path = resource.path(namespace)
         query: dict[str, str | int | None] = {
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
             "resourceVersion": resource_version,
-            "limit": limit,
         }
-        is_restart = True
+        page_limit = PageLimit(limit)
+        is_restart, has_restarted = True, False
         while True:
+            query["limit"] = page_limit.value
             try:
-                page = await self._exchange("GET", path, timeout_seconds, query=query)
+                raw = await self._fetch("GET", path, timeout_seconds, query=query, is_page=True)
             except GoneError:
-                if query.get("continue") is None:
+                if has_restarted or query.get("continue") is None:
                     raise
-                query |= {"continue": None, "limit": None, "resourceVersion": None}
-                is_restart = True
+                query |= {"continue": None, "resourceVersion": None}
+                page_limit.ask_all()
+                is_restart = has_restarted = True
                 continue
-            token = _check_page(page, path)
+            except AnswerTooLargeError:
+                if not page_limit.shrink():
+                    raise
+                if query.get("resourceVersion") == "0":
+                    # The server's cache gives all objects, whatever the limit.
+                    query["resourceVersion"] = None
+                continue
+            page = _decode(raw, "GET", path)
+            token = check_page(page, path)
+            page_limit.note_page(len(page["items"]), len(raw))
+            # While the caller uses this page, and the next one is read, nothing else is kept.
+            del raw
             yield page, is_restart
+            del page
             if not token:
                 return
             # The token names the version; the server refuses both together.
@@ -391,6 +416,30 @@ class KubeClient:
         content_type: str = "application/json",
     ) -> Object:
         """Send one request and decode its answer; ``namespace``: whose turn it waits for."""
+        raw = await self._fetch(
+            method,
+            path,
+            timeout_seconds,
+            namespace=namespace,
+            query=query,
+            body=body,
+            content_type=content_type,
+        )
+        return _decode(raw, method, path)
+
+    async def _fetch(
+        self,
+        method: str,
+        path: str,
+        timeout_seconds: float,
+        *,
+        namespace: str | None = None,
+        query: _Query | None = None,
+        body: object = None,
+        content_type: str = "application/json",
+        is_page: bool = False,
+    ) -> bytes:
+        """Send one request and return its answer; ``is_page``: one of bounded size."""
         await self._wait_for_rate(namespace)
         request = Request(
             method,
@@ -398,12 +447,9 @@ class KubeClient:
             _total(timeout_seconds),
             None if body is None else _encode(body),
             {} if body is None else {"Content-Type": content_type},
+            MAX_PAGE_BYTES if is_page else None,
         )
-        raw = await self._transport.send(request)
-        try:
-            return decode_object(raw)
-        except BrokenStreamError as e:
-            raise UnreachableError(str(e), method=method, path=path) from e
+        return await self._transport.send(request)
 
     async def _wait_for_rate(self, namespace: str | None = None) -> None:
         """Wait for the request rate; lists and watches belong to no namespace here."""
@@ -411,19 +457,15 @@ class KubeClient:
             await self._throttle.wait(namespace or "")
 
 
+def _decode(raw: bytes, method: str, path: str) -> Object:
+    try:
+        return decode_object(raw)
+    except BrokenStreamError as e:
+        raise UnreachableError(str(e), method=method, path=path) from e
+
+
 def _total(timeout_seconds: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=timeout_seconds)
-
-
-def _check_page(page: Object, path: str) -> str | None:
-    """Make sure that an answer is a list, empty or not; return where the next page begins."""
-    items = page["items"] = page.get("items") or []
-    metadata = page["metadata"] = page.get("metadata") or {}
-    is_list = isinstance(metadata, dict) and isinstance(items, list)
-    if not is_list or not all(isinstance(item, dict) for item in items):
-        raise UnreachableError("the answer is no list", method="GET", path=path)
-    token = metadata.get("continue")
-    return token if isinstance(token, str) else None
 
 
 def _build_raw_request(path: str, timeout: aiohttp.ClientTimeout) -> Request:

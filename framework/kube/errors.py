@@ -5,6 +5,7 @@ Raised by ``framework.kube.client``; caught by all who call it. No other room se
 
     KubeError
     |-- UnreachableError            no answer, or none that can be read
+    |   `-- AnswerTooLargeError     an answer beyond the bytes that are read
     `-- ApiError                    the server answered, and said no
         |-- BadRequestError         400
         |-- UnauthorizedError       401
@@ -66,6 +67,10 @@ class UnreachableError(KubeError):
     def is_transient(self) -> bool:
         """Return True: a server that is away comes back."""
         return True
+
+
+class AnswerTooLargeError(UnreachableError):
+    """The answer has more bytes than the caller reads of it."""
 
 
 class ApiError(KubeError):

@@ -88,9 +88,10 @@ class ListWatch:
             field_selector: as in a list.
             list_resource_version: None for what etcd has at this moment; "0" for what the server
                 has in its cache, cheaper and maybe old.
-            page_size: objects a page, None for one page.
-            trim: cuts each object down before it is kept, page by page, so that a large list
-                never stands whole in memory.
+            page_size: the most objects of a page, None for one page if it fits: see ``pages``.
+            trim: cuts down each object of a list before it is kept, page by page, so that a large
+                list never stands whole in memory. The objects of a watch come one at a time, and
+                are passed on whole.
             on_connection: told each change of ``is_connected``.
             watch_timeout_seconds: when the server shall end each watch.
             read_deadline_seconds: after so much silence the server counts as lost.
@@ -147,9 +148,12 @@ class ListWatch:
             async for page, is_restart in pages:
                 if is_restart:
                     items.clear()
-                items.extend(map(self._trim, page["items"]) if self._trim else page["items"])
                 # All pages carry the version of the first; that of the last is as good.
                 version = _read_version(page)
+                # Taken out, so that no whole objects are kept while the next page is read.
+                listed = page.pop("items")
+                items.extend(map(self._trim, listed) if self._trim else listed)
+                del listed
         if version is None:
             raise self._build_broken("the list has no resourceVersion")
         if _is_older(version, self._seen_version):
@@ -193,7 +197,7 @@ class ListWatch:
         if version is None:
             raise self._build_broken("an event has no resourceVersion")
         if event_type in _CHANGES:
-            self._sink.apply(event_type, self._trim(obj) if self._trim else obj)
+            self._sink.apply(event_type, obj)
         elif event_type == "BOOKMARK":
             self._sink.bookmark(version)
         else:

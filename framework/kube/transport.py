@@ -10,7 +10,7 @@ import io
 import ssl
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from framework.api.text import HIDDEN
 from framework.clock import Clock
 from framework.kube.config import ConfigError, KubeConfig
 from framework.kube.credentials import TokenSource, TokenUnavailableError, build_token_source
-from framework.kube.errors import UnreachableError, build_api_error
+from framework.kube.errors import AnswerTooLargeError, UnreachableError, build_api_error
 
 # aiohttp warns of bodies in one piece above this size.
 _ONE_PIECE_BYTES = 2**20
@@ -42,6 +42,8 @@ class Request(NamedTuple):
     timeout: aiohttp.ClientTimeout
     body: bytes | None = None
     headers: Mapping[str, str] = {}
+    max_answer_bytes: int | None = None
+    """A longer answer of a 2xx is not read to its end; None for any length."""
 
     @property
     def bare_path(self) -> str:
@@ -88,13 +90,32 @@ class Transport:
 
         Raises:
             ApiError: any other status.
+            AnswerTooLargeError: it has more than ``max_answer_bytes``.
             UnreachableError: no answer, or not all of it.
         """
+        if request.max_answer_bytes is not None:
+            return await self._read_at_most(request, request.max_answer_bytes)
         async with self._stream(request) as response:
             try:
                 return await response.read()
             except (aiohttp.ClientError, TimeoutError, OSError) as e:
                 raise self._build_unreachable(request, e) from e
+
+    async def _read_at_most(self, request: Request, most: int) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        reader = self.read_chunks(request)
+        async with aclosing(reader):
+            async for chunk in reader:
+                size += len(chunk)
+                if size > most:
+                    raise AnswerTooLargeError(
+                        f"an answer of more than {most} bytes",
+                        method=request.method,
+                        path=request.bare_path,
+                    )
+                chunks.append(chunk)
+        return b"".join(chunks)
 
     async def read_chunks(self, request: Request) -> AsyncGenerator[bytes]:
         """Send once and yield the answer of a 2xx as it comes in.

@@ -17,6 +17,8 @@ from framework.api.pods import (
     extract_completion,
     parse_configmap,
     parse_pod,
+    trim_configmap,
+    trim_pod,
 )
 from framework.api.types import ContainerCompletionStatus, PodCompletionStatus
 from tests.support.builders import (
@@ -209,6 +211,8 @@ def test_parse_of_any_json_never_fails(wire: Wire) -> None:
     assert isinstance(explain_waiting(pod), str)
     assert len(extract_completion(pod).containers) == len(pod.containers)
     assert isinstance(parse_configmap(wire).roster, str)
+    assert parse_pod(trim_pod(wire)) == pod
+    assert parse_configmap(trim_configmap(wire)) == parse_configmap(wire)
 
 
 # --- What is said of a Pod -----------------------------------------------------------------------

@@ -1,0 +1,89 @@
+"""Trimmed Pods and ConfigMaps: all that is read of the whole ones, and little more."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.core.actions import ObjectKind
+from controller.entry import owner_key
+from framework.api import constants
+from framework.api.pods import (
+    UNPROVEN_ROSTER_CHARS,
+    drop_long_roster,
+    parse_configmap,
+    parse_pod,
+    trim_configmap,
+    trim_pod,
+)
+from tests.support.builders import Wire, build_configmap_wire, build_ended, build_pod_wire
+
+BIG = "x" * 1_000_000
+BIG_META: Wire = {
+    "managedFields": [{"manager": BIG}],
+    "generateName": BIG,
+}
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        build_pod_wire(),
+        build_pod_wire(phase="Failed", containers=[build_ended("main", 1)]),
+        build_pod_wire(
+            phase="Pending",
+            spec={"schedulingGates": [{"name": "g"}], "schedulerName": "other", "nodeName": ""},
+            conditions=[{"type": "PodScheduled", "status": "False", "message": "no node"}],
+            podIPs=[{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
+        ),
+        build_pod_wire(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        build_pod_wire(metadata={"ownerReferences": None, "deletionGracePeriodSeconds": 7}),
+    ],
+)
+def test_trimmed_pod_reads_like_the_whole_one(wire: Wire) -> None:
+    trimmed = trim_pod(wire)
+    assert parse_pod(trimmed) == parse_pod(wire)
+    assert owner_key(ObjectKind.POD, trimmed) == owner_key(ObjectKind.POD, wire)
+    assert owner_key(ObjectKind.POD, trimmed) == "default/gang"
+
+
+@given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), st.integers()))
+def test_trim_of_what_is_no_object_never_fails(wire: dict[str, Any]) -> None:
+    assert parse_pod(trim_pod(wire)) == parse_pod({})
+
+
+def test_trimmed_pod_is_small_whatever_its_author_wrote() -> None:
+    labels = {constants.FRAMEWORK_NAME: "gang", "a": BIG}
+    annotations = {"a": BIG, constants.CREATION_PROOF_ANNOTATION: BIG}
+    owners = [{"kind": "Pod", "name": BIG}]
+    wire = build_pod_wire(
+        metadata={**BIG_META, "labels": labels, "annotations": annotations}
+        | {"ownerReferences": owners, "finalizers": [BIG]},
+        spec={"containers": [{"name": "a", "args": [BIG]}], "volumes": [{"name": BIG}]},
+    )
+    assert len(json.dumps(trim_pod(wire))) < 5000
+
+
+@pytest.mark.parametrize("length", [0, 8, UNPROVEN_ROSTER_CHARS])
+def test_short_roster_is_kept(length: int) -> None:
+    wire = build_configmap_wire() | {"binaryData": {constants.ROSTER_KEY: "A" * length}}
+    assert parse_configmap(trim_configmap(wire)) == parse_configmap(wire)
+    assert drop_long_roster(parse_configmap(wire)) == parse_configmap(wire)
+
+
+def test_long_roster_is_known_to_be_left_out() -> None:
+    data = {constants.ROSTER_KEY: "A" * (UNPROVEN_ROSTER_CHARS + 1), "other": BIG}
+    wire = build_configmap_wire() | {"binaryData": data, "data": {"a": BIG}}
+    trimmed = trim_configmap(wire)
+    assert parse_configmap(trimmed).roster is None
+    assert drop_long_roster(parse_configmap(wire)) == parse_configmap(trimmed)
+    assert drop_long_roster(parse_configmap(trimmed)) == parse_configmap(trimmed)
+    assert trimmed["metadata"]["finalizers"] == wire["metadata"]["finalizers"]
+
+
+def test_null_roster_is_none_that_was_left_out() -> None:
+    wire = build_configmap_wire() | {"binaryData": {constants.ROSTER_KEY: None}}
+    assert parse_configmap(wire).roster == ""
+    assert parse_configmap(trim_configmap(wire)).roster == ""
