@@ -178,7 +178,7 @@ class KubeClient:
         while True:
             query["limit"] = page_limit.value
             try:
-                raw = await self._fetch("GET", path, timeout_seconds, query=query, is_page=True)
+                raw = await self._fetch(_build_page_request(path, query, timeout_seconds))
             except GoneError:
                 if has_restarted or query.get("continue") is None:
                     raise
@@ -317,8 +317,7 @@ class KubeClient:
         self, path: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     ) -> bytes:
         """Return what the server answers to a GET of a path with query, for example ``/readyz``."""
-        await self._wait_for_rate()
-        return await self._transport.send(_build_raw_request(path, _total(timeout_seconds)))
+        return await self._fetch(_build_raw_request(path, _total(timeout_seconds)))
 
     async def stream_raw(
         self,
@@ -416,39 +415,18 @@ class KubeClient:
         content_type: str = "application/json",
     ) -> Object:
         """Send one request and decode its answer; ``namespace``: whose turn it waits for."""
-        raw = await self._fetch(
-            method,
-            path,
-            timeout_seconds,
-            namespace=namespace,
-            query=query,
-            body=body,
-            content_type=content_type,
-        )
-        return _decode(raw, method, path)
-
-    async def _fetch(
-        self,
-        method: str,
-        path: str,
-        timeout_seconds: float,
-        *,
-        namespace: str | None = None,
-        query: _Query | None = None,
-        body: object = None,
-        content_type: str = "application/json",
-        is_page: bool = False,
-    ) -> bytes:
-        """Send one request and return its answer; ``is_page``: one of bounded size."""
-        await self._wait_for_rate(namespace)
         request = Request(
             method,
             path if query is None else _append_query(path, query),
             _total(timeout_seconds),
             None if body is None else _encode(body),
             {} if body is None else {"Content-Type": content_type},
-            MAX_PAGE_BYTES if is_page else None,
         )
+        return _decode(await self._fetch(request, namespace), method, path)
+
+    async def _fetch(self, request: Request, namespace: str | None = None) -> bytes:
+        """Send one request in its turn and return its answer."""
+        await self._wait_for_rate(namespace)
         return await self._transport.send(request)
 
     async def _wait_for_rate(self, namespace: str | None = None) -> None:
@@ -466,6 +444,11 @@ def _decode(raw: bytes, method: str, path: str) -> Object:
 
 def _total(timeout_seconds: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=timeout_seconds)
+
+
+def _build_page_request(path: str, query: _Query, timeout_seconds: float) -> Request:
+    target = _append_query(path, query)
+    return Request("GET", target, _total(timeout_seconds), max_answer_bytes=MAX_PAGE_BYTES)
 
 
 def _build_raw_request(path: str, timeout: aiohttp.ClientTimeout) -> Request:
