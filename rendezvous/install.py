@@ -16,12 +16,14 @@ from framework.version import VERSION
 AGENT_DIRECTORY = os.path.dirname(INSTALLED_AGENT)
 SITE_DIRECTORY = AGENT_DIRECTORY + "/site"
 # What training code imports: on its PYTHONPATH, so nothing of ours may hide a module of theirs.
-SITE_MODULES = ("peers.py", "peers_store.py", "peers_tensorflow.py", "peers_torchrun.py")
+# Sources whose names begin so: the package ``peers`` and the modules beside it.
+_SITE_PREFIX = "rendezvous/peers"
 # By this torchrun finds its rendezvous handler, as if it had been installed by pip.
 SITE_METADATA = {
     "METADATA": f"Metadata-Version: 2.1\nName: frameworkbarrier-peers\nVersion: {VERSION}\n",
-    "entry_points.txt": "[torchrun.handlers]\nframework = peers_torchrun:get_handler\n",
+    "entry_points.txt": "[torchrun.handlers]\nframework = peers.torchrun:get_handler\n",
 }
+_PACKAGE_DIRECTORY = SITE_DIRECTORY + "/peers"
 _METADATA_DIRECTORY = f"{SITE_DIRECTORY}/frameworkbarrier_peers-{VERSION}.dist-info"
 _FILES = (
     "framework/__init__.py",
@@ -47,12 +49,13 @@ def install(directory: str) -> None:
         OSError: It cannot be written to.
     """
     sources = dict(read_sources())
-    os.makedirs(os.path.join(directory, _METADATA_DIRECTORY), exist_ok=True)
-    for folder in (AGENT_DIRECTORY, SITE_DIRECTORY, _METADATA_DIRECTORY):
+    for folder in (AGENT_DIRECTORY, SITE_DIRECTORY, _PACKAGE_DIRECTORY, _METADATA_DIRECTORY):
+        os.makedirs(os.path.join(directory, folder), exist_ok=True)
         os.chmod(os.path.join(directory, folder), 0o755)  # noqa: S103  (whatever the umask is)
-    for name in SITE_MODULES:
-        path = os.path.join(directory, SITE_DIRECTORY, name)
-        write_atomically(path, sources["rendezvous/" + name], _READABLE)
+    for name, source in sources.items():
+        if name.startswith(_SITE_PREFIX):
+            path = os.path.join(directory, SITE_DIRECTORY, os.path.relpath(name, "rendezvous"))
+            write_atomically(path, source, _READABLE)
     for name, text in SITE_METADATA.items():
         path = os.path.join(directory, _METADATA_DIRECTORY, name)
         write_atomically(path, text.encode(), _READABLE)

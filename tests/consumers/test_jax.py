@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import rendezvous
 from framework.api.roster import Member, Roster
+from rendezvous import peers
 from tests.consumers.stacks import (
     COUNTS,
     FAMILIES,
@@ -54,8 +54,8 @@ jax.distributed.shutdown()
 
 
 def bring_peers(directory: Path) -> None:
-    """Put the module where the script finds it, as the agent's site folder does."""
-    shutil.copy(Path(rendezvous.__file__).parent / "peers.py", directory)
+    """Put the package where the script finds it, as the agent's site folder does."""
+    shutil.copytree(Path(peers.__file__).parent, directory / "peers")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -17,9 +17,9 @@ from framework.agent.watch import ObjectWatch
 from framework.api import constants
 from framework.api.roster import RosterError, decode_roster
 from rendezvous import membership, registry
-from rendezvous import peers as peers_module
 from rendezvous.annotations import parse_annotations
 from rendezvous.options import OptionsError, parse_options
+from rendezvous.peers import generations
 from rendezvous.refusal import RefusedError
 from rendezvous.settings import parse_settings
 from tests.fuzz.budget import Target
@@ -206,7 +206,7 @@ AGENT_TARGETS = (
     ),
     Target(
         name="peers",
-        run=peers_module._parse,
+        run=generations.parse,
         prepare=read_object,
         # The agent of the same Pod wrote the file: only its cost matters.
         expected=(KeyError, TypeError, AttributeError),

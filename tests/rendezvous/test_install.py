@@ -1,6 +1,7 @@
 """What travels into users' images: small, reproducible, and at home on old Pythons."""
 
 import ast
+import os
 import subprocess
 import sys
 import zipfile
@@ -9,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from framework.api.images import INSTALLED_AGENT
-from rendezvous.install import build_zipapp, find_directory, install, read_sources
+from rendezvous.install import (
+    SITE_DIRECTORY,
+    build_zipapp,
+    find_directory,
+    install,
+    read_sources,
+)
 from tests.rendezvous.agents import Publisher, run_agent
 from tests.rendezvous.gangs import build_gang
 from tests.support.controlplane import Access
@@ -23,6 +30,7 @@ MAX_BYTES = 200_000
 
 
 SOURCES = {name: content for name, content in read_sources() if content.strip()}
+SITE_SOURCES = [name for name in SOURCES if name.startswith("rendezvous/peers")]
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -47,9 +55,33 @@ def test_zipapp_holds_the_agent_and_nothing_else(tmp_path: Path) -> None:
     assert not [n for n in names if "/kube/" in n or n.endswith((".pyc", "codec.py", "types.py"))]
     assert path.stat().st_size < MAX_BYTES
     assert path.stat().st_mode & 0o777 == 0o444
-    assert (tmp_path / "agent" / "site" / "peers.py").stat().st_mode & 0o777 == 0o444
     assert path.read_bytes() == build_zipapp(dict(read_sources()))
     assert find_directory(f"{path}/rendezvous/app.py") == str(tmp_path)
+
+
+def test_site_folder_is_readable_by_all_whatever_the_umask_is(tmp_path: Path) -> None:
+    umask = os.umask(0o077)
+    try:
+        install(str(tmp_path))
+    finally:
+        os.umask(umask)
+    site = tmp_path / SITE_DIRECTORY
+    assert (site / "peers" / "__init__.py").is_file()
+    for path in [site, *site.rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o444), path
+
+
+@pytest.mark.parametrize("source", SITE_SOURCES)
+def test_site_folder_imports_itself_and_the_standard_library_only(source: str) -> None:
+    """Late imports, by ``importlib``, are those of the training stack, which is there then."""
+    tree = ast.parse(SOURCES[source])
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.level:
+            assert (source.startswith("rendezvous/peers/"), node.level) == (True, 1)
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names
 
 
 @pytest.mark.local

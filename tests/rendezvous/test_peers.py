@@ -244,7 +244,7 @@ def build_local_gang(indexes: list[int], generation: int) -> Roster:
 def open_members(root: Path, count: int, **options: str) -> Iterator[list[Member]]:
     (port,) = find_free_ports(1)
     (root / "site").mkdir()
-    shutil.copy(peers.__file__, root / "site" / "peers.py")
+    shutil.copytree(Path(peers.__file__).parent, root / "site" / "peers")
     with contextlib.ExitStack() as stack:
         found = []
         for index in range(count):

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from rendezvous import peers, peers_torchrun
+from rendezvous import peers
 from rendezvous.install import SITE_DIRECTORY, install
-from rendezvous.peers_torchrun import FrameworkRendezvous, Stores, describe_gang
+from rendezvous.peers import torchrun
+from rendezvous.peers.torchrun import FrameworkRendezvous, describe_gang
+from rendezvous.peers.torchrun_store import Stores
 
 SECONDS = 5
 
@@ -178,7 +180,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
             store=store, rank=rank, size=size, info=info
         ),
     )
-    monkeypatch.setattr(peers_torchrun, "_import_rendezvous", lambda: torch)
+    monkeypatch.setattr(torchrun, "_import_rendezvous", lambda: torch)
     with ExitStack() as stack:
         yield World(stack.enter_context(ThreadPoolExecutor(8)))
 
@@ -372,7 +374,7 @@ def test_gangs_are_the_same_by_their_pods_and_addresses(world: World) -> None:
 def test_only_the_port_of_the_endpoint_counts(endpoint: str, port: int) -> None:
     config = {"join_timeout": 5}
     parameters = SimpleNamespace(endpoint=endpoint, run_id="r", get_as_int=config.get)
-    handler = peers_torchrun.get_handler()(parameters)
+    handler = torchrun.get_handler()(parameters)
     assert (handler._port, handler._join_seconds) == (port, 5)
     assert (handler.get_backend(), handler.get_run_id()) == ("framework", "r")
     assert handler.use_agent_store
@@ -397,5 +399,5 @@ def test_site_folder_announces_the_handler_to_torchrun(
             == "framework"
         )
     finally:
-        for name in ("peers", "peers_torchrun"):
-            sys.modules.pop(name, None)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "peers"]:
+            del sys.modules[name]

@@ -13,7 +13,6 @@ import pytest
 
 from framework.api.roster import encode_roster
 from rendezvous import plugins
-from rendezvous.install import SITE_MODULES
 from rendezvous.membership import View
 from rendezvous.options import Options
 from rendezvous.plugins import guard, load_plugins
@@ -233,13 +232,11 @@ def test_file_of_the_zipapp_is_python_3_7_and_imports_the_standard_library_only(
     for node in ast.walk(tree):
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.level:
+            names = ["rendezvous"]
         for name in names:
-            # In the site folder.
-            is_beside = f"{name}.py" in SITE_MODULES and path.stem.startswith("peers_")
             assert (
-                is_beside
-                or name.startswith(ZIPAPP_ROOMS)
-                or name.partition(".")[0] in sys.stdlib_module_names
+                name.startswith(ZIPAPP_ROOMS) or name.partition(".")[0] in sys.stdlib_module_names
             )
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from framework.api.roster import Leaving, Roster, fingerprint_uid
 from rendezvous import peers
+from rendezvous.peers import barrier_hub, barrier_limits, gang_key
 from tests.rendezvous.gangs import INSTANCE, get_uid
 from tests.rendezvous.test_peers import (
     WAIT_SECONDS,
@@ -36,7 +37,7 @@ KEY = "ab" * 32
 OTHER_KEY = "cd" * 32
 STRANGER = "127.0.66.6"
 FIRST, SECOND = "127.0.9.1", "127.0.9.2"
-QUICK = "import peers\npeers._FIRST_LINE_SECONDS = 0.3\n"
+QUICK = "from peers import barrier_hub\nbarrier_hub.FIRST_LINE_SECONDS = 0.3\n"
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ def test_source_setting_is_checked(tmp_path: Path) -> None:
     ],
 )
 def test_addresses_are_compared_in_one_form(address: str, written: str) -> None:
-    assert peers._normalize(address) == written
+    assert barrier_limits.normalize(address) == written
 
 
 def test_what_an_arrival_may_say_is_bounded(tmp_path: Path) -> None:
@@ -211,7 +212,7 @@ def test_number_of_remembered_arrivals_is_bounded_by_the_gang(
             tuple(peers.Peer("worker", i, i, f"127.0.9.{i + 1}", 1, "") for i in range(pods)),
         )  # fmt: skip
         with socket.create_server((FIRST, 0)) as listener:
-            hub = peers._Hub(listener, gang_of_peers, None, takes_any=False)
+            hub = barrier_hub.Hub(listener, gang_of_peers, None, takes_any=False)
             hub._released = dict.fromkeys(map(str, range(20000)))
             hub._release()
             assert len(hub._released) == most
@@ -361,7 +362,7 @@ def test_key_that_cannot_be_used_ends_the_barrier(
 
 def test_key_need_not_be_there_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FB_GANG_KEY_FILE", raising=False)
-    monkeypatch.setattr(peers, "_DEFAULT_KEY_FILE", "/nonexistent/gang-key")
+    monkeypatch.setattr(gang_key, "DEFAULT_KEY_FILE", "/nonexistent/gang-key")
     assert peers.read_gang_key(INSTANCE) is None
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rendezvous import peers
-from rendezvous.peers_store import Control, ForgedError
-from rendezvous.peers_torchrun import FrameworkRendezvous, name_member
+from rendezvous.peers.torchrun import FrameworkRendezvous, name_member
+from rendezvous.peers.torchrun_store import Control, ForgedError
 from tests.rendezvous.test_peers_torchrun import MemoryStore, World, world
 
 __all__ = ["world"]

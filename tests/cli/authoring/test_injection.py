@@ -19,7 +19,7 @@ from framework.api.codec import decode_framework
 from framework.api.gang_key import refers_to_gang_key
 from framework.api.validation import validate_framework
 from framework.version import VERSION
-from rendezvous.peers import _DEFAULT_KEY_FILE
+from rendezvous.peers.gang_key import DEFAULT_KEY_FILE
 from tests.cli.authoring.injected import build, get_spec
 from tests.support.frameworkcrd import ROOT
 
@@ -164,7 +164,7 @@ def test_inject_mounts_the_gang_key_where_agents_and_processes_prove_it(
         if mount["name"] == KEY_VOLUME
     }
     assert set(mounts) == holders
-    assert {m["mountPath"] for m in mounts.values()} <= {str(Path(_DEFAULT_KEY_FILE).parent)}
+    assert {m["mountPath"] for m in mounts.values()} <= {str(Path(DEFAULT_KEY_FILE).parent)}
     template = framework["spec"]["taskRoles"][0]["task"]["pod"]
     assert refers_to_gang_key(template, "job") == bool(holders)
 

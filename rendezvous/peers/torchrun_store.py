@@ -1,20 +1,45 @@
 """What torchrun's members write into the store of rank 0, signed with the gang key if there is one.
 
-Called by ``peers_torchrun``; ``install`` copies it beside that. Python 3.7. A signature covers the
-attempt, the run, a number that rank 0 draws for each of its stores, and the name of the value. So
-a value of another store or name is not believed. Another client of the store may still delete and
-replace values: then members wait, or arrive anew.
+Called by ``torchrun``, the module beside this one. A signature covers the attempt, the run, a
+number that rank 0 draws for each of its stores, and the name of the value. So a value of another
+store or name is not believed. Another client of the store may still delete and replace values: then
+members wait, or arrive anew.
 """
 
+import importlib
 import json
+from datetime import timedelta
 from typing import Any, Optional
 
-if __package__:
-    from rendezvous import peers
-else:
-    import peers  # type: ignore[import-not-found,no-redef]  # as it lies in the site folder
+from .gang_key import compute_proof, is_proof
 
+_CONNECT_SECONDS = 5.0
 _NONCE_KEY = "nonce"
+
+
+class Stores:
+    """Makes torch's stores. Every failure of a store is a RuntimeError."""
+
+    def serve(self, address: str, port: int) -> Any:
+        """Serve a store in this process; port 0 is any."""
+        return self._open(address, port, is_master=True)
+
+    def connect(self, address: str, port: int) -> Any:
+        """Connect to a store."""
+        return self._open(address, port, is_master=False)
+
+    def prefix(self, name: str, store: Any) -> Any:
+        """Make the part of a store whose keys begin with this name."""
+        return _import_distributed().PrefixStore(name, store)
+
+    def _open(self, address: str, port: int, *, is_master: bool) -> Any:
+        return _import_distributed().TCPStore(
+            address,
+            port,
+            is_master=is_master,
+            timeout=timedelta(seconds=_CONNECT_SECONDS),
+            wait_for_workers=False,
+        )
 
 
 class ForgedError(RuntimeError):
@@ -61,11 +86,15 @@ class Control:
             if self._key is None:
                 return wire
             text = str(wire["value"])
-            if peers.is_proof(wire["proof"], self._sign(self._key, name, text)):
+            if is_proof(wire["proof"], self._sign(self._key, name, text)):
                 return json.loads(text)
         except (ValueError, KeyError, TypeError, RecursionError):
             pass  # not of a member either
         raise ForgedError(f"{name} in the store was not written with this attempt's gang key")
 
     def _sign(self, key: bytes, name: str, text: str) -> str:
-        return str(peers.compute_proof(key, "torchrun", *self._scope, name, text))
+        return compute_proof(key, "torchrun", *self._scope, name, text)
+
+
+def _import_distributed() -> Any:
+    return importlib.import_module("torch.distributed")

@@ -1,12 +1,10 @@
 """torchrun's rendezvous by the Framework: ``torchrun --rdzv-backend=framework train.py``.
 
-Called by torchrun, which finds it by the entry point group ``torchrun.handlers``: ``install``
-copies this file and its entry point into the volume's site folder, which is on the training
-process's PYTHONPATH. Stands alone but for ``peers`` beside it; Python 3.7, torch 2.5 or newer.
+Called by torchrun, which finds it by the entry point group ``torchrun.handlers``: ``install`` puts
+that into the volume's site folder, too. Python 3.7, torch 2.5 or newer.
 
 Who takes part, and with which rank, is read from the generation in force, so nobody is waited for
-who does not come, and a member that is scaled away is no failure. Rank 0 serves a store and
-decides: it starts a round when everybody of its own generation has arrived. In the store are:
+who does not come, and a member that is scaled away is no failure. Rank 0 serves a store. In it are:
 
     arrived/MEMBER   a member waits for a round: its token, and the gang as it sees it
     assigned/TOKEN   its place in the round it waited for
@@ -14,10 +12,18 @@ decides: it starts a round when everybody of its own generation has arrived. In 
     want/N           round N is to end
     stopping/N       how many of round N know that and stop their workers
 
-A round ends when one of its members is no longer in the gang or has failed, and when all who came
-to the gang since have arrived: until then, which takes as long as they need to start, the others go
-on. Its members stop their workers together: whoever stops first breaks the connections of the
-others, whose torchrun would count that as a failure.
+A round goes so:
+
+1. Each member arrives in the store of rank 0, anew whenever it sees another gang.
+2. When everybody of rank 0's own generation has arrived and sees the same gang, or 5 s after they
+   have arrived, rank 0 starts the round: it serves a store for the workers and writes who takes
+   part, and a place for each.
+3. Each member takes its place, and its torchrun starts the workers.
+4. A member sees that the round is to end: one of its members is no longer in the gang or has
+   failed, or all who came to the gang since have arrived. Until they have, which takes as long as
+   they need to start, the others go on. The member writes that the round is to end.
+5. The members stop their workers together, when all know it or after 3 s: whoever stops first
+   breaks the connections of the others, whose torchrun would count that as a failure.
 
 Where the gang key is mounted, all values but the counters are signed with it, and with a number
 that rank 0 draws for each of its stores: what another client writes is not believed. The protocol
@@ -33,17 +39,14 @@ import time
 from datetime import timedelta
 from typing import Any, Callable, Dict, FrozenSet, NamedTuple, Optional, Tuple
 
-if __package__:
-    from rendezvous import peers
-    from rendezvous.peers_store import Control, ForgedError
-else:
-    import peers  # type: ignore[import-not-found,no-redef]  # as it lies in the site folder
-    from peers_store import Control, ForgedError  # type: ignore[import-not-found,no-redef]
+from .gang_key import draw_nonce, read_gang_key
+from .generations import Peer, Roster, roster
+from .logs import warn_once
+from .torchrun_store import Control, ForgedError, Stores
 
 BACKEND = "framework"
 _DEFAULT_PORT = 29400
 _LOOK_SECONDS = 0.02
-_CONNECT_SECONDS = 5.0
 _JOIN_SECONDS = 600
 _READ_SECONDS = 60
 # How long those who know of a change wait for the others to know: a lost node never will.
@@ -54,31 +57,6 @@ _SETTLE_SECONDS = 5
 _FINISHED_KEY = "torchelastic/agent/terminal_state/num_members"
 
 _log = logging.getLogger(__name__)
-
-
-class Stores:
-    """Makes torch's stores. Every failure of a store is a RuntimeError."""
-
-    def serve(self, address: str, port: int) -> Any:
-        """Serve a store in this process; port 0 is any."""
-        return self._open(address, port, is_master=True)
-
-    def connect(self, address: str, port: int) -> Any:
-        """Connect to a store."""
-        return self._open(address, port, is_master=False)
-
-    def prefix(self, name: str, store: Any) -> Any:
-        """Make the part of a store whose keys begin with this name."""
-        return _import_distributed().PrefixStore(name, store)
-
-    def _open(self, address: str, port: int, *, is_master: bool) -> Any:
-        return _import_distributed().TCPStore(
-            address,
-            port,
-            is_master=is_master,
-            timeout=timedelta(seconds=_CONNECT_SECONDS),
-            wait_for_workers=False,
-        )
 
 
 class Round(NamedTuple):
@@ -104,8 +82,8 @@ class FrameworkRendezvous:
         port: int = _DEFAULT_PORT,
         timeouts: Optional[Dict[str, float]] = None,
         stores: Optional[Stores] = None,
-        look: "Callable[[], peers.Roster]" = peers.roster,
-        read_key: Callable[[str], Optional[bytes]] = peers.read_gang_key,
+        look: Callable[[], Roster] = roster,
+        read_key: Callable[[str], Optional[bytes]] = read_gang_key,
     ) -> None:
         """Take part in the gang that ``look`` shows; rank 0 serves its store on ``port``."""
         self._run_id = run_id
@@ -118,7 +96,7 @@ class FrameworkRendezvous:
         self._stores = stores or Stores()
         self._look = look
         self._read_key = read_key
-        self._leader: Optional[peers.Peer] = None
+        self._leader: Optional[Peer] = None
         self._control: Optional[Control] = None
         self._served: Any = None
         self._number = ""
@@ -227,7 +205,7 @@ class FrameworkRendezvous:
 
     # --- Ending a round ---------------------------------------------------------------------------
 
-    def _have_arrived(self, current: Round, gang: "peers.Roster") -> bool:
+    def _have_arrived(self, current: Round, gang: Roster) -> bool:
         """Tell whether all who are new have arrived."""
         names = [name_member(peer) for peer in gang.ranked]
         if names[0] not in current.members:
@@ -251,7 +229,7 @@ class FrameworkRendezvous:
 
     # --- Joining one ------------------------------------------------------------------------------
 
-    def _find_gang(self) -> "Optional[peers.Roster]":
+    def _find_gang(self) -> Optional[Roster]:
         """Find the gang to train with; None while this Pod is not in it."""
         try:
             gang = self._look()
@@ -268,7 +246,7 @@ class FrameworkRendezvous:
             sys.exit(0)
         return gang if gang.rank >= 0 else None
 
-    def _join(self, gang: "peers.Roster", deadline: float) -> Optional[Round]:
+    def _join(self, gang: Roster, deadline: float) -> Optional[Round]:
         """Arrive and wait; None when it is time to look for rank 0 anew."""
         control = self._reach(gang)
         own, leader = gang.ranked[gang.rank], gang.ranked[0]
@@ -286,7 +264,7 @@ class FrameworkRendezvous:
                     return self._take_place(control, own, seen)
                 except ForgedError as e:
                     # The true place may be lost: arrive anew, and have its round end.
-                    peers.warn_once(f"torchrun: {e}")
+                    warn_once(f"torchrun: {e}")
                     self._token = ""
                     _end_round_of_process_before(control, own)
                     return None
@@ -299,7 +277,7 @@ class FrameworkRendezvous:
                 seen = _arrive(control, own, token, gang)
         return None
 
-    def _reach(self, gang: "peers.Roster") -> Control:
+    def _reach(self, gang: Roster) -> Control:
         """Reach the store of rank 0, which is here if that is this Pod."""
         leader = gang.ranked[0]
         if self._control is None or leader != self._leader:
@@ -307,7 +285,7 @@ class FrameworkRendezvous:
             if gang.rank == 0:
                 if self._served is None:
                     self._served = self._stores.serve(leader.address, self._port)
-                    self._number = peers.draw_nonce()
+                    self._number = draw_nonce()
                 store = self._served
             else:
                 store = self._stores.connect(leader.address, self._port)
@@ -316,10 +294,10 @@ class FrameworkRendezvous:
             self._leader = leader
         return self._control
 
-    def _open_control(self, gang: "peers.Roster", store: Any) -> Control:
+    def _open_control(self, gang: Roster, store: Any) -> Control:
         key = self._read_key(gang.attempt)
         if key is None:
-            peers.warn_once("torchrun: members are not authenticated: no gang key is mounted")
+            warn_once("torchrun: members are not authenticated: no gang key is mounted")
         prefix = f"{BACKEND}/{gang.attempt}/{self._run_id}"
         control = Control(self._stores.prefix(prefix, store), key, gang.attempt, self._run_id)
         if gang.rank == 0:
@@ -331,7 +309,7 @@ class FrameworkRendezvous:
     def _forget_store(self) -> None:
         self._control = self._leader = None
 
-    def _take_place(self, control: Control, own: "peers.Peer", seen: str) -> Round:
+    def _take_place(self, control: Control, own: Peer, seen: str) -> Round:
         place = control.read(f"assigned/{self._token}")
         number = str(place["round"])
         # It may have arrived once more while the round started, which must not count for the next.
@@ -351,15 +329,13 @@ class FrameworkRendezvous:
 
     # --- Rank 0 -----------------------------------------------------------------------------------
 
-    def _start_settling(self, control: Control, gang: "peers.Roster") -> Optional[float]:
+    def _start_settling(self, control: Control, gang: Roster) -> Optional[float]:
         """Say until when to wait for one view of the gang; None while not all have arrived."""
         if not control.check([f"arrived/{name_member(peer)}" for peer in gang.ranked]):
             return None
         return time.monotonic() + self._settle_seconds
 
-    def _try_to_start(
-        self, control: Control, gang: "peers.Roster", settle_until: Optional[float]
-    ) -> None:
+    def _try_to_start(self, control: Control, gang: Roster, settle_until: Optional[float]) -> None:
         """Start a round if everybody has arrived."""
         if settle_until is None:
             return
@@ -367,7 +343,7 @@ class FrameworkRendezvous:
         try:
             arrivals = [control.read(f"arrived/{name}") for name in names]
         except ForgedError as e:
-            peers.warn_once(f"torchrun: {e}")
+            warn_once(f"torchrun: {e}")
             return
         described = describe_gang(gang)
         is_agreed = all(arrival["gang"] == described for arrival in arrivals)
@@ -390,13 +366,13 @@ class FrameworkRendezvous:
             control.write("assigned/" + arrival["token"], {**place, "rank": rank})
 
 
-def describe_gang(gang: "peers.Roster") -> str:
+def describe_gang(gang: Roster) -> str:
     """Describe who takes part: two gangs with the same text train as one."""
     text = "\n".join([gang.attempt, *map(name_member, gang.ranked)])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def name_member(peer: "peers.Peer") -> str:
+def name_member(peer: Peer) -> str:
     """Name a member; one with another Pod or address is another."""
     return f"{peer.role}/{peer.index}/{peer.fingerprint}/{peer.address}"
 
@@ -419,13 +395,13 @@ def get_handler() -> Callable[[Any], FrameworkRendezvous]:
     return create_handler
 
 
-def _arrive(control: Control, own: "peers.Peer", token: str, gang: "peers.Roster") -> str:
+def _arrive(control: Control, own: Peer, token: str, gang: Roster) -> str:
     described = describe_gang(gang)
     control.write(f"arrived/{name_member(own)}", {"token": token, "gang": described})
     return described
 
 
-def _end_round_of_process_before(control: Control, own: "peers.Peer") -> None:
+def _end_round_of_process_before(control: Control, own: Peer) -> None:
     """End the round of a torchrun of this Pod that is gone: its container was started anew."""
     number = control.add("rounds", 0)
     if not number or not control.check([f"members/{number}"]):
@@ -450,10 +426,6 @@ def _build_information(joined: Round) -> Any:
         joined.size,
         rendezvous.RendezvousStoreInfo(joined.address, joined.port),
     )
-
-
-def _import_distributed() -> Any:
-    return importlib.import_module("torch.distributed")
 
 
 def _import_rendezvous() -> Any:

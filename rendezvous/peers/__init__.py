@@ -1,0 +1,44 @@
+"""What training code imports: who its peers are, and what happens to them.
+
+Stands alone: ``install`` copies this package into the volume's site folder, onto the training
+process's PYTHONPATH. Python 3.7, standard library, nothing else of ours; its modules import one
+another relatively, so it is the same in both places::
+
+    import peers
+
+    gang = peers.wait(min=2)                 # a Roster with at least two that compute
+    print(gang.rank, gang.size, gang.addresses)
+    peers.on_change(lambda change: print(change.removed))
+    peers.barrier("epoch-3")                 # until one process of every such Pod has come here
+
+Everything comes from the files of the generation in force, so it works with every way in which the
+agent runs, and the process needs no access to the cluster. Only ``barrier`` talks to other Pods: by
+TCP, to the process of rank 0, on $FB_BARRIER_PORT (29600). Where the gang key is mounted, both ends
+of such a connection prove that they have it before anything else is read.
+"""
+
+from .barrier_client import barrier
+from .changes import Change, Subscription, compute_change, on_change
+from .gang_key import GangKeyError, compute_proof, draw_nonce, is_proof, read_gang_key
+from .generations import Peer, Roster, roster, wait
+from .jax_world import initialize_jax
+from .logs import warn_once
+
+__all__ = [
+    "Change",
+    "GangKeyError",
+    "Peer",
+    "Roster",
+    "Subscription",
+    "barrier",
+    "compute_change",
+    "compute_proof",
+    "draw_nonce",
+    "initialize_jax",
+    "is_proof",
+    "on_change",
+    "read_gang_key",
+    "roster",
+    "wait",
+    "warn_once",
+]

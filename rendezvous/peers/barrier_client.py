@@ -1,0 +1,135 @@
+"""``barrier``, in every process: to go to rank 0 and wait there.
+
+``barrier_protocol`` says what is sent. Until this process is let go:
+
+1. Wait for a generation in which somebody computes.
+2. In the process of rank 0, start the hub, unless a process of this Pod serves it already.
+3. Connect to rank 0 (2 s at most), prove the gang key if it is mounted, and arrive.
+4. Wait for the word. Every 0.5 s look whether rank 0 is still the same, and whether this Pod is
+   still a member or still none; if not, begin again. Begin again also where the connection fails.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+import time
+from typing import Any, Optional
+
+from .barrier_hub import serve
+from .barrier_limits import Limits, make_room
+from .barrier_protocol import (
+    FIRST_LINE_SECONDS,
+    GO,
+    MAX_LINE_BYTES,
+    MEMBER,
+    RANK_0,
+    compute_side_proof,
+    decode_line,
+    encode_line,
+)
+from .gang_key import draw_nonce, is_proof, read_gang_key
+from .generations import LOOK_SECONDS, Peer, Roster, roster, wait
+from .logs import warn_once
+
+_DEFAULT_PORT = 29600
+_CONNECT_SECONDS = 2.0
+
+
+def barrier(name: str, timeout: Optional[float] = None) -> Roster:
+    """Wait until one process of every Pod that computes has come to the barrier of this name.
+
+    It can be used again and again. A Pod that is removed meanwhile is no longer waited for, one
+    that is added is; who they are is what rank 0 sees. Returns the generation then in force.
+
+    Raises:
+        TimeoutError: They did not come within ``timeout`` seconds.
+        GangKeyError: The gang key is configured and cannot be used.
+        ValueError: $FB_BARRIER_SOURCES is neither roster nor any.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    token = os.urandom(12).hex()
+    while True:
+        gang = wait(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+        with contextlib.suppress(OSError):
+            if _await_release(gang, name, token, deadline):
+                return roster()
+        if deadline is not None and time.monotonic() >= deadline:
+            raise TimeoutError(f"barrier {name!r}: not everybody came in {timeout} s")
+        time.sleep(LOOK_SECONDS)
+
+
+def _await_release(gang: Roster, name: str, token: str, deadline: Optional[float]) -> bool:
+    """Go to rank 0 and wait there; False when it is time to look for rank 0 anew."""
+    own = next((p for p in gang.peers if (p.role, p.index) == (gang.role, gang.index)), None)
+    first, port = gang.ranked[0], int(os.environ.get("FB_BARRIER_PORT") or _DEFAULT_PORT)
+    key = read_gang_key(gang.attempt)
+    if key is None:
+        warn_once("barrier: connections are not authenticated, because no gang key is mounted")
+    if gang.rank == 0:
+        make_room(Limits(gang, {}).wanted)
+        serve(gang, port, key)
+    arrival = {
+        "name": name,
+        "token": token,
+        "attempt": gang.attempt,
+        "role": gang.role,
+        "index": gang.index,
+        "pod": own.fingerprint if own and gang.is_member else "",
+    }
+    with _connect(own, first.address, port) as connection:
+        if key is not None:
+            _prove(connection, key, gang.attempt)
+        connection.sendall(encode_line(arrival))
+        connection.settimeout(_CONNECT_SECONDS / 4)
+        while deadline is None or time.monotonic() < deadline:
+            try:
+                answer = connection.recv(16)
+            except socket.timeout:
+                now = roster()
+                if now.ranked[:1] != gang.ranked[:1] or now.is_member != gang.is_member:
+                    return False
+                continue
+            if answer.startswith(b"{"):
+                warn_once("barrier: rank 0 asks for the gang key; mount it here, too")
+            return answer.startswith(GO[:2])
+    return False
+
+
+def _connect(own: Optional[Peer], address: str, port: int) -> socket.socket:
+    """Connect to rank 0 from an address by which the roster knows this Pod, if it has one."""
+    for source in own.addresses if own else ():
+        if (":" in source) == (":" in address):
+            try:
+                return socket.create_connection((address, port), _CONNECT_SECONDS, (source, 0))
+            except OSError as e:
+                if e.errno != errno.EADDRNOTAVAIL:
+                    raise
+    return socket.create_connection((address, port), _CONNECT_SECONDS)
+
+
+def _prove(connection: socket.socket, key: bytes, attempt: str) -> None:
+    """Prove the gang key to rank 0 and have it prove the same; OSError if it does not."""
+    deadline, mine = time.monotonic() + FIRST_LINE_SECONDS, draw_nonce()
+    try:
+        nonces = (attempt, str(_read_line(connection, deadline)["nonce"]), mine)
+        proof = compute_side_proof(key, MEMBER, nonces)
+        connection.sendall(encode_line({"nonce": mine, "proof": proof}))
+        answer = _read_line(connection, deadline)["proof"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
+        warn_once("barrier: rank 0 does not take or does not have this attempt's gang key")
+        raise ConnectionError(f"no proof of the gang key: {e}") from e
+    if not is_proof(answer, compute_side_proof(key, RANK_0, nonces)):
+        warn_once("barrier: rank 0 has another gang key")
+        raise ConnectionError("no proof of the gang key")
+
+
+def _read_line(connection: socket.socket, deadline: float) -> Any:
+    line = b""
+    while not line.endswith(b"\n"):
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        part = connection.recv(MAX_LINE_BYTES)
+        line += part
+        if not part or len(line) > MAX_LINE_BYTES:
+            raise ValueError("it hung up" if not part else "its line is too long")
+    return decode_line(line)

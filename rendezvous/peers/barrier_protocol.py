@@ -1,0 +1,51 @@
+"""What the two ends of a barrier's connection send each other: ``barrier_client``, ``barrier_hub``.
+
+1. A process connects to the hub, which is the process of rank 0, from an address that the roster
+   has for its Pod.
+2. Where the hub has the gang key, it sends ``{"nonce": A}``, and the process answers
+   ``{"nonce": B, "proof": P}``. The hub checks the proof and answers ``{"proof": Q}``, which the
+   process checks. Without the key, these lines are left out.
+3. The process sends its arrival: ``{"name", "token", "attempt", "role", "index", "pod"}``. The
+   name is that of the barrier, the token a number drawn for this call of ``barrier``, and the Pod
+   its fingerprint in the roster, "" for one that leaves.
+4. When one process of every Pod that computes has arrived at this barrier, the hub sends ``go`` to
+   each, and hangs up. It keeps the tokens of those it has let go.
+5. A process that is hung up on before connects and arrives again, with the same token. If that
+   token was let go meanwhile, it is let go at once.
+
+Each of these is a line of at most 4096 bytes, its end included; all but ``go`` are JSON. From the
+connection to the arrival there are 10 seconds. The hub hangs up on whoever does not keep to this.
+"""
+
+import json
+from typing import Any, Dict, Tuple
+
+from .gang_key import compute_proof
+
+MAX_LINE_BYTES = 4096
+# How long a connection may take until the process has arrived.
+FIRST_LINE_SECONDS = 10.0
+GO = b"go\n"
+# The sides of a connection. Their proofs differ, or one could be sent back to its sender.
+MEMBER = "member"
+RANK_0 = "rank 0"
+
+
+def compute_side_proof(key: bytes, side: str, nonces: Tuple[str, str, str]) -> str:
+    """Compute the proof of a side for the attempt, the nonce of rank 0 and that of the member."""
+    return compute_proof(key, "barrier", side, *nonces)
+
+
+def encode_line(wire: Dict[str, Any]) -> bytes:
+    """Encode a line, with its end."""
+    return json.dumps(wire).encode() + b"\n"
+
+
+def decode_line(line: bytes) -> Any:
+    """Decode a line.
+
+    Raises:
+        ValueError: It is not JSON in UTF-8.
+        RecursionError: It is nested too deep.
+    """
+    return json.loads(line.decode())

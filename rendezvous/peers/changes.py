@@ -1,0 +1,83 @@
+"""What happens to the peers: the difference of two generations, told to training code."""
+
+import os
+import threading
+import traceback
+from typing import Any, Callable, NamedTuple, Optional, Tuple
+
+from .generations import LOOK_SECONDS, Peer, Roster, find_current, roster
+
+
+class Change(NamedTuple):
+    """What changed between two generations; ``moved`` are as they are now."""
+
+    roster: Roster
+    added: Tuple[Peer, ...]
+    removed: Tuple[Peer, ...]
+    moved: Tuple[Peer, ...]
+
+
+def on_change(callback: Callable[[Change], Any], since: Optional[Roster] = None) -> "Subscription":
+    """Call ``callback`` with each change after ``since`` (now), in order, in a thread of its own.
+
+    An exception of the callback is printed, and the next change is told all the same.
+    """
+    subscription = Subscription(callback, since if since is not None else roster())
+    subscription.start()
+    return subscription
+
+
+class Subscription(threading.Thread):
+    """A thread that looks for new generations; ``stop`` ends it."""
+
+    def __init__(self, callback: Callable[[Change], Any], since: Roster) -> None:
+        super().__init__(name="peers", daemon=True)
+        self._callback = callback
+        self._seen = since
+        self._ended = threading.Event()
+
+    def stop(self) -> None:
+        """End it; a callback that runs now runs to its end."""
+        self._ended.set()
+
+    def run(self) -> None:
+        """Look until the end."""
+        seen_link = ""
+        current = find_current()
+        while not self._ended.wait(LOOK_SECONDS):
+            try:
+                link = os.readlink(current)
+                if link == seen_link:
+                    continue
+                new = roster()
+            except OSError:
+                continue  # the volume is just being changed, or read by nobody's agent any more
+            seen_link = link
+            if new.generation > self._seen.generation or new.attempt != self._seen.attempt:
+                change = compute_change(self._seen, new)
+                self._seen = new
+                if change.added or change.removed or change.moved:
+                    self._tell(change)
+
+    def _tell(self, change: Change) -> None:
+        try:
+            self._callback(change)
+        except Exception:  # noqa: BLE001  (of the user's; the next change is told, too)
+            traceback.print_exc()
+
+
+def compute_change(before: Roster, after: Roster) -> Change:
+    """Compute what changed."""
+    old = {(peer.role, peer.index): peer for peer in before.peers}
+    new = {(peer.role, peer.index): peer for peer in after.peers}
+    return Change(
+        roster=after,
+        added=tuple(peer for key, peer in new.items() if key not in old),
+        removed=tuple(peer for key, peer in old.items() if key not in new),
+        moved=tuple(
+            peer
+            for key, peer in new.items()
+            if key in old
+            and (old[key].address, old[key].fingerprint) != (peer.address, peer.fingerprint)
+        ),
+    )

@@ -1,0 +1,184 @@
+"""Who takes part: the generation in force, as the agent's file ``current/peers.json`` says.
+
+The agent writes each generation into a folder of its own and lets the link ``current`` point to it.
+To read the one in force:
+
+1. Read the link. Where it points to the generation that was read last, return that: a generation
+   never changes, and one of 10,000 members takes some time to parse.
+2. Read ``peers.json`` in that folder and keep what was parsed.
+3. Where the folder was removed meanwhile, begin again, 50 times at most.
+"""
+
+import contextlib
+import json
+import os
+import time
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+# How often a program looks at the volume for what it waits for.
+LOOK_SECONDS = 0.05
+_DEFAULT_DIRECTORY = "/mnt/frameworkbarrier"
+# How often a generation may be removed just when it is read.
+_TRIES = 50
+_RANKED_KINDS = ("master", "chief", "worker")
+
+
+class Peer(NamedTuple):
+    """A member. ``rank`` is -1 for one that computes with nobody (a parameter server)."""
+
+    role: str
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    rank: int
+    address: str
+    port: int
+    fingerprint: str
+    addresses: Tuple[str, ...] = ()
+
+
+class Roster(NamedTuple):
+    """One generation. ``ranked`` are those that compute together, in the order of their ranks.
+
+    ``rank`` is the own one, -1 for a process that is no member (it leaves) or has none.
+    ``has_succeeded``: somebody who computed with the others has ended its work. ``leaving``: role,
+    index and fingerprint of the Pods that leave.
+    """
+
+    generation: int
+    attempt: str
+    role: str
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    rank: int
+    is_member: bool
+    is_leaving: bool
+    is_completing: bool
+    peers: Tuple[Peer, ...]
+    has_succeeded: bool = False
+    leaving: Tuple[Tuple[str, int, str], ...] = ()
+
+    @property
+    def ranked(self) -> Tuple[Peer, ...]:
+        """Those that compute together."""
+        return tuple(sorted((p for p in self.peers if p.rank >= 0), key=lambda peer: peer.rank))
+
+    @property
+    def size(self) -> int:
+        """How many compute together: the world size in Pods."""
+        return sum(peer.rank >= 0 for peer in self.peers)
+
+    @property
+    def addresses(self) -> List[str]:
+        """The addresses of those that compute together, in the order of their ranks."""
+        return [peer.address for peer in self.ranked]
+
+
+def roster() -> Roster:
+    """Read the generation in force.
+
+    Raises:
+        FileNotFoundError: The agent has not written any yet.
+    """
+    current = find_current()
+    for _ in range(_TRIES):
+        try:
+            path = os.path.join(os.path.dirname(current), os.readlink(current), "peers.json")
+            found = _parsed.get(path)
+            if found is None:
+                with open(path, encoding="utf-8") as file:
+                    found = parse(json.load(file))
+                _parsed.clear()
+                _parsed[path] = found
+            return found
+        except FileNotFoundError:
+            # The generation may be removed between looking it up and opening it.
+            if not os.path.lexists(current):
+                break
+    raise FileNotFoundError(f"{current}/peers.json: has the rendezvous agent written it?")
+
+
+def wait(min: int = 1, timeout: Optional[float] = None) -> Roster:  # noqa: A002  (reads well: min=4)
+    """Wait until at least ``min`` compute together; ``timeout`` is in seconds.
+
+    Raises:
+        TimeoutError: They did not come in time.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        try:
+            found = roster()
+        except FileNotFoundError:
+            found = None
+        if found is not None and found.size >= min:
+            return found
+        if deadline is not None and time.monotonic() >= deadline:
+            size = found.size if found else 0
+            raise TimeoutError(f"{size} of {min} peers after {timeout} s")
+        time.sleep(LOOK_SECONDS)
+
+
+def read_older(gang: Roster) -> Iterator[Roster]:
+    """Read the generations before that are still in the volume."""
+    directory = _find_directory()
+    for name in os.listdir(directory):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            with open(os.path.join(directory, name, "peers.json"), encoding="utf-8") as file:
+                older = parse(json.load(file))
+            if older.attempt == gang.attempt and older.generation < gang.generation:
+                yield older
+
+
+def find_current() -> str:
+    """Find the link to the folder of the generation in force."""
+    return os.path.join(_find_directory(), "current")
+
+
+def _find_directory() -> str:
+    """Find the volume: that in which this package lies, $BARRIER_WORKING_DIR or the usual one."""
+    site = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if site.endswith(os.path.join("agent", "site")):
+        return os.path.dirname(os.path.dirname(site))
+    return os.environ.get("BARRIER_WORKING_DIR") or _DEFAULT_DIRECTORY
+
+
+def parse(document: Dict[str, Any]) -> Roster:
+    """Parse the JSON of ``peers.json``.
+
+    Raises:
+        KeyError, TypeError, AttributeError: It is not as the agent writes it.
+    """
+    own = document["own"]
+    leaving = {(entry["role"], entry["index"]) for entry in document["leaving"]}
+    return Roster(
+        generation=document["generation"],
+        attempt=document["instanceUID"],
+        role=own["role"],
+        index=own["index"],
+        rank=own["rank"],
+        is_member=own["isMember"],
+        is_leaving=not own["isMember"] and (own["role"], own["index"]) in leaving,
+        is_completing=document["phase"] == "Completing",
+        peers=tuple(
+            Peer(
+                role["name"],
+                member["index"],
+                member["rank"],
+                member["ip"],
+                member["port"],
+                member["podUIDFingerprint"],
+                tuple(member["addresses"]),
+            )
+            for role in document["roles"]
+            for member in role["members"]
+        ),
+        has_succeeded=any(
+            task["state"] == "Succeeded"
+            for role in document["roles"]
+            for task in (role["completed"] if role["kind"] in _RANKED_KINDS else ())
+        ),
+        leaving=tuple(
+            (entry["role"], entry["index"], entry["podUIDFingerprint"])
+            for entry in document["leaving"]
+        ),
+    )
+
+
+_parsed: Dict[str, Roster] = {}
