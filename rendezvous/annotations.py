@@ -2,16 +2,15 @@
 
 Called by ``app`` at its start: some settings may be given as annotations, which takes no right on
 Pods. A line is ``key="value"``, the value quoted as Go quotes strings. Which settings those are is
-listed in ``options.BY_ANNOTATION``; what they mean is decided in ``settings`` and ``options``.
+listed in ``option.BY_ANNOTATION``; what they mean is decided in ``settings`` and ``options``.
 """
 
 import os
 import re
-from typing import Dict, Iterable, Iterator, List, Mapping, Union
+from typing import Dict, Iterable, Iterator, List, Mapping
 
 from framework.api import constants
-from rendezvous.options import BY_ANNOTATION, Option
-from rendezvous.settings import Setting
+from rendezvous.option import BY_ANNOTATION, Option
 
 FILE_ENV = "FB_ANNOTATIONS_FILE"
 DEFAULT_FILE = "/etc/podinfo/annotations"
@@ -57,9 +56,7 @@ def list_unknown(annotations: Mapping[str, str], known: Iterable[str]) -> List[s
     )
 
 
-def list_refused(
-    annotations: Mapping[str, str], settings: Iterable[Union[Option, Setting]]
-) -> Iterator[str]:
+def list_refused(annotations: Mapping[str, str], settings: Iterable[Option]) -> Iterator[str]:
     """Walk the annotations that are ignored because only the Pod's spec may give the setting."""
     for setting in settings:
         if setting.annotation in annotations and setting.word not in BY_ANNOTATION:

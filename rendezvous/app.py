@@ -34,7 +34,8 @@ from rendezvous.notify import (
     SignalNotifier,
     find_processes,
 )
-from rendezvous.options import BY_ANNOTATION, OPTIONS, Options, OptionsError, Problem, parse_options
+from rendezvous.option import BY_ANNOTATION, OptionsError, Problem
+from rendezvous.options import OPTIONS, Options, parse_options
 from rendezvous.plugins import load_plugins
 from rendezvous.refusal import RefusedError
 from rendezvous.report import Reporter

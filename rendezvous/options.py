@@ -1,56 +1,19 @@
 """Settings of the renderers: each defined once, from flag, env or annotation. Pure.
 
-Called by the programs at their start. Precedence: flag, env, annotation of the Pod (only for the
-names in ``BY_ANNOTATION``), default. All bad values are reported together, each with the name it
-was given by and the remedy.
+Called by the programs at their start. ``option`` says how one is given.
 """
 
 import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from framework.api import constants
 from rendezvous import values
 from rendezvous.kinds import RoleKind
+from rendezvous.option import Option, OptionsError, Problem, parse_each
 from rendezvous.values import RolePort
 
 _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://")
 _ROLE_PORT_ENV = re.compile(r"FB_([A-Z0-9]{1,63})_PORT\Z")
-
-# The settings that an annotation of the Pod may give, also those of ``settings``. Clients that may
-# not create Pods may still write annotations. So none of these chooses what is executed or
-# signalled, a path, or a host that is connected to.
-BY_ANNOTATION = frozenset(
-    [
-        "acknowledge",
-        "container-name",
-        "debounce-sec",
-        "notify-command-timeout-sec",
-        "on-change",
-        "reach",
-        "reach-timeout-sec",
-        "sidecar-end",
-        "stop-grace-sec",
-        "timeout-sec",
-        "coordinator",
-        "formats",
-        "host-style",
-        "ip-family",
-        "jax-coordinator-port",
-        "ports",
-        "roles",
-        "slots",
-        "tf-environment",
-        "tf-master-type",
-        "tf-mode",
-        "tf-rpc-layer",
-        "torch-master-port",
-        "torch-max-restarts",
-        "torch-mode",
-        "torch-nodes",
-        "torch-nproc",
-        "torch-rdzv-port",
-    ]
-)
 
 
 class Options(NamedTuple):
@@ -82,58 +45,6 @@ class Options(NamedTuple):
     ssh_server_port: int = 22
     ssh_user: str = ""
     ssh_identity_file: str = ""
-
-
-class Option(NamedTuple):
-    """One setting. ``name`` is its field of ``Options``."""
-
-    name: str
-    default: str
-    parse: Callable[[str], Any]
-    form: str
-    summary: str
-    env: str = ""
-
-    @property
-    def flag(self) -> str:
-        """The flag of the command line."""
-        return "--" + self.word
-
-    @property
-    def env_name(self) -> str:
-        """The variable."""
-        return self.env or "FB_" + self.name.upper()
-
-    @property
-    def annotation(self) -> str:
-        """The annotation of the Pod."""
-        return constants.ANNOTATION_PREFIX + self.word
-
-    @property
-    def word(self) -> str:
-        """The name in flags and annotations."""
-        return self.name.replace("_", "-")
-
-
-class Problem(NamedTuple):
-    """A bad value: by which name it was given, what is wrong and what to write instead."""
-
-    name: str
-    value: str
-    reason: str
-    remedy: str
-
-    def __str__(self) -> str:
-        """Say it on one line."""
-        return f"{self.name}={self.value!r:.100}: {self.reason}; {self.remedy}"
-
-
-class OptionsError(ValueError):
-    """The settings are bad; ``problems`` lists every one."""
-
-    def __init__(self, problems: Tuple[Problem, ...]) -> None:
-        super().__init__("\n".join(str(problem) for problem in problems))
-        self.problems = problems
 
 
 OPTIONS = (
@@ -202,36 +113,13 @@ def parse_options(
     Raises:
         OptionsError: Any are bad; it lists all of them.
     """
-    problems: List[Problem] = []
-    parsed: Dict[str, Any] = {}
-    for option in OPTIONS:
-        source, text = _find_text(option, env, flags, annotations)
-        try:
-            parsed[option.name] = option.parse(text)
-        except ValueError as e:
-            problems.append(Problem(source, text, str(e), f"write {option.form}"))
+    parsed, problems = parse_each(OPTIONS, env, flags, annotations)
     ports = _parse_role_ports(env, problems)
     if problems:
         raise OptionsError(tuple(problems))
     default_port = {"": Options().ports[""]}
     parsed["ports"] = {**default_port, **ports, **parsed["ports"]}
     return Options(**parsed)
-
-
-def _find_text(
-    option: Option,
-    env: Mapping[str, str],
-    flags: Mapping[str, str],
-    annotations: Mapping[str, str],
-) -> Tuple[str, str]:
-    """Find the value and the name under which the user gave it."""
-    if option.name in flags:
-        return option.flag, flags[option.name]
-    if env.get(option.env_name):
-        return option.env_name, env[option.env_name]
-    if option.word in BY_ANNOTATION and option.annotation in annotations:
-        return option.annotation, annotations[option.annotation]
-    return option.env_name, option.default
 
 
 def _parse_role_ports(env: Mapping[str, str], problems: List[Problem]) -> Dict[str, RolePort]:

@@ -1,18 +1,17 @@
 """How the agent behaves: what it waits for, whom it tells, how it ends. Pure.
 
-Called by ``app`` at its start. What is rendered, and how, is ``options``'. Same precedence: flag,
-env, annotation (only for the names in ``BY_ANNOTATION``), default; all bad values are reported
-together. ``SETTINGS`` is what ``--help`` shows.
+Called by ``app`` at its start. What is rendered, and how, is ``options``'; ``option`` says how a
+setting is given. ``SETTINGS`` is what ``--help`` shows.
 """
 
 import re
 import signal
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from framework.api import constants
 from framework.api.naming import build_configmap_name, is_framework_name
 from rendezvous.membership import Identity, parse_identity
-from rendezvous.options import BY_ANNOTATION, OptionsError, Problem
+from rendezvous.option import Option, OptionsError, parse_each
 from rendezvous.quoting import is_printable
 from rendezvous.refusal import MembershipError
 from rendezvous.values import RolePort, parse_ports
@@ -63,32 +62,6 @@ class Target(NamedTuple):
     configmap_uid: str
     pod: str
     identity: Identity
-
-
-class Setting(NamedTuple):
-    """One setting. ``name`` is its field of ``Settings``."""
-
-    name: str
-    env_name: str
-    default: str
-    parse: Callable[[str], Any]
-    form: str
-    summary: str
-
-    @property
-    def flag(self) -> str:
-        """The flag of the command line."""
-        return "--" + self.word
-
-    @property
-    def annotation(self) -> str:
-        """The annotation of the Pod."""
-        return constants.ANNOTATION_PREFIX + self.word
-
-    @property
-    def word(self) -> str:
-        """The name in flags and annotations."""
-        return self.env_name[len("FB_") :].lower().replace("_", "-")
 
 
 def _parse_seconds(text: str) -> float:
@@ -160,37 +133,43 @@ def _parse_flag(text: str) -> bool:
 
 
 SETTINGS = (
-    Setting("timeout_seconds", "FB_TIMEOUT_SEC", "600", _parse_seconds, "SECONDS",
-            "how long render and run wait for the gang, and watch for those it serves; 0: no end"),
-    Setting("debounce_seconds", "FB_DEBOUNCE_SEC", "2", _parse_seconds, "SECONDS",
-            "the shortest time between two generations; the first change is shown at once"),
-    Setting("on_change", "FB_ON_CHANGE", NOTIFY, _parse_choice(NOTIFY, RESTART),
-            "notify or restart", "what run does to its command when the gang changes"),
-    Setting("signal", "FB_NOTIFY_SIGNAL", "", _parse_signal, "HUP, USR1, ...",
-            "send this signal: run to its command, watch to FB_NOTIFY_PROCESS"),
-    Setting("process", "FB_NOTIFY_PROCESS", "", _parse_process, "NAME",
-            "the program that gets the signal (shareProcessNamespace)"),
-    Setting("command", "FB_NOTIFY_COMMAND", "", _parse_command, "SHELL COMMAND",
-            "run this with the new variables, and the change as JSON on its input"),
-    Setting("command_timeout_seconds", "FB_NOTIFY_COMMAND_TIMEOUT_SEC", "60", _parse_seconds,
-            "SECONDS", "after this the command is killed"),
-    Setting("url", "FB_NOTIFY_URL", "", _parse_url, "http://HOST:PORT/PATH",
-            "POST the change as JSON to this URL"),
-    Setting("listen", "FB_LISTEN", "", _parse_listen, "PORT or 127.0.0.1:PORT",
-            "serve long-polls: GET /changes?after=NUMBER"),
-    Setting("stop_grace_seconds", "FB_STOP_GRACE_SEC", "30", _parse_seconds, "SECONDS",
-            "from SIGTERM to SIGKILL when run restarts or ends its command"),
-    Setting("end", "FB_SIDECAR_END", END_AUTO,
-            _parse_choice(END_AUTO, END_NATIVE, END_WRAPPER, END_SHARED, END_POD),
-            "auto, native, wrapper, shared or pod", "how watch learns that it is no longer needed"),
-    Setting("container", "FB_CONTAINER_NAME", "", _parse_container, "NAME",
-            "the name of the container that watch runs in"),
-    Setting("acknowledge", "FB_ACKNOWLEDGE", "auto", _parse_flag, "auto or off",
-            "tell the controller which generation was applied, where that is permitted"),
-    Setting("reach", "FB_REACH", "", _parse_reach, "2222 or worker=2222,ps=2223",
-            "show a member that comes later only when it answers on this port"),
-    Setting("reach_seconds", "FB_REACH_TIMEOUT_SEC", "60", _parse_seconds, "SECONDS",
-            "after this it is shown all the same"),
+    Option("timeout_seconds", "600", _parse_seconds, "SECONDS",
+           "how long render and run wait for the gang, and watch for those it serves; 0: no end",
+           "FB_TIMEOUT_SEC"),
+    Option("debounce_seconds", "2", _parse_seconds, "SECONDS",
+           "the shortest time between two generations; the first change is shown at once",
+           "FB_DEBOUNCE_SEC"),
+    Option("on_change", NOTIFY, _parse_choice(NOTIFY, RESTART),
+           "notify or restart", "what run does to its command when the gang changes",
+           "FB_ON_CHANGE"),
+    Option("signal", "", _parse_signal, "HUP, USR1, ...",
+           "send this signal: run to its command, watch to FB_NOTIFY_PROCESS", "FB_NOTIFY_SIGNAL"),
+    Option("process", "", _parse_process, "NAME",
+           "the program that gets the signal (shareProcessNamespace)", "FB_NOTIFY_PROCESS"),
+    Option("command", "", _parse_command, "SHELL COMMAND",
+           "run this with the new variables, and the change as JSON on its input",
+           "FB_NOTIFY_COMMAND"),
+    Option("command_timeout_seconds", "60", _parse_seconds,
+           "SECONDS", "after this the command is killed", "FB_NOTIFY_COMMAND_TIMEOUT_SEC"),
+    Option("url", "", _parse_url, "http://HOST:PORT/PATH",
+           "POST the change as JSON to this URL", "FB_NOTIFY_URL"),
+    Option("listen", "", _parse_listen, "PORT or 127.0.0.1:PORT",
+           "serve long-polls: GET /changes?after=NUMBER", "FB_LISTEN"),
+    Option("stop_grace_seconds", "30", _parse_seconds, "SECONDS",
+           "from SIGTERM to SIGKILL when run restarts or ends its command", "FB_STOP_GRACE_SEC"),
+    Option("end", END_AUTO,
+           _parse_choice(END_AUTO, END_NATIVE, END_WRAPPER, END_SHARED, END_POD),
+           "auto, native, wrapper, shared or pod", "how watch learns that it is no longer needed",
+           "FB_SIDECAR_END"),
+    Option("container", "", _parse_container, "NAME",
+           "the name of the container that watch runs in", "FB_CONTAINER_NAME"),
+    Option("acknowledge", "auto", _parse_flag, "auto or off",
+           "tell the controller which generation was applied, where that is permitted",
+           "FB_ACKNOWLEDGE"),
+    Option("reach", "", _parse_reach, "2222 or worker=2222,ps=2223",
+           "show a member that comes later only when it answers on this port", "FB_REACH"),
+    Option("reach_seconds", "60", _parse_seconds, "SECONDS",
+           "after this it is shown all the same", "FB_REACH_TIMEOUT_SEC"),
 )  # fmt: skip
 
 
@@ -204,20 +183,7 @@ def parse_settings(
     Raises:
         OptionsError: Any are bad; it lists all of them.
     """
-    problems: List[Problem] = []
-    parsed: Dict[str, Any] = {}
-    for setting in SETTINGS:
-        name, text = setting.env_name, env.get(setting.env_name) or ""
-        if setting.name in flags:
-            name, text = setting.flag, flags[setting.name]
-        elif not text and setting.word in BY_ANNOTATION and setting.annotation in annotations:
-            name, text = setting.annotation, annotations[setting.annotation]
-        elif not text:
-            text = setting.default
-        try:
-            parsed[setting.name] = setting.parse(text)
-        except ValueError as e:
-            problems.append(Problem(name, text, str(e), f"write {setting.form}"))
+    parsed, problems = parse_each(SETTINGS, env, flags, annotations)
     if problems:
         raise OptionsError(tuple(problems))
     return Settings(**parsed)

@@ -11,7 +11,8 @@ from barrier.config import Config, ConfigError, load_config
 from cli.templates import ContainerTemplate, RoleTemplate, is_open
 from framework.api import constants, images
 from rendezvous.app import Arguments, UsageError, parse_arguments
-from rendezvous.options import Options, OptionsError, Problem, parse_options
+from rendezvous.option import OptionsError, Problem
+from rendezvous.options import Options, parse_options
 from rendezvous.settings import parse_settings
 
 _PROGRAM_NAME = images.IMAGE_PREFIX + images.RENDEZVOUS

@@ -27,7 +27,8 @@ from cli.templates import (
 from framework.api import constants, images
 from framework.kube.resources import Object
 from rendezvous.app import INSTALL, RENDER, RUN, WATCH
-from rendezvous.options import BY_ANNOTATION, OPTIONS
+from rendezvous.option import BY_ANNOTATION
+from rendezvous.options import OPTIONS
 from rendezvous.registry import BUILT_IN
 from rendezvous.settings import SETTINGS
 from rendezvous.strays import list_misspelt, list_named_roles

@@ -18,7 +18,8 @@ from framework.api import constants
 from framework.api.roster import RosterError, decode_roster
 from rendezvous import membership, registry
 from rendezvous.annotations import parse_annotations
-from rendezvous.options import OptionsError, parse_options
+from rendezvous.option import OptionsError
+from rendezvous.options import parse_options
 from rendezvous.peers import generations
 from rendezvous.refusal import RefusedError
 from rendezvous.settings import parse_settings

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from rendezvous.annotations import list_unknown, parse_annotations, read_annotations
-from rendezvous.options import OPTIONS, OptionsError, parse_options
+from rendezvous.option import OptionsError
+from rendezvous.options import OPTIONS, parse_options
 from rendezvous.settings import SETTINGS, parse_settings
 
 PREFIX = "frameworkbarrier.io/"

@@ -8,7 +8,8 @@ import pytest
 
 from framework.api.roster import CompletedTask, Leaving, Member, RoleRoster, Roster
 from rendezvous.membership import Identity, build_view
-from rendezvous.options import OPTIONS, OptionsError, parse_options
+from rendezvous.option import OptionsError
+from rendezvous.options import OPTIONS, parse_options
 from rendezvous.quoting import is_printable
 from rendezvous.refusal import RefusedError
 from rendezvous.registry import Rendering, render_all

@@ -8,7 +8,8 @@ from framework.agent.clock import AgentClock
 from framework.api import constants
 from rendezvous.app import Program, parse_arguments
 from rendezvous.kinds import RoleKind, map_roles
-from rendezvous.options import OPTIONS, Options, OptionsError, parse_options
+from rendezvous.option import OptionsError
+from rendezvous.options import OPTIONS, Options, parse_options
 from rendezvous.registry import BUILT_IN, render_all
 from rendezvous.values import RolePort
 from tests.rendezvous.gangs import build_gang, build_role, build_roster, see

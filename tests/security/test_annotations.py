@@ -8,7 +8,8 @@ import pytest
 
 from framework.api import constants
 from rendezvous.annotations import list_refused
-from rendezvous.options import BY_ANNOTATION, OPTIONS, parse_options
+from rendezvous.option import BY_ANNOTATION
+from rendezvous.options import OPTIONS, parse_options
 from rendezvous.settings import SETTINGS, Settings, parse_settings
 from tests.rendezvous.agents import run_agent
 from tests.support.frameworkcrd import ROOT
