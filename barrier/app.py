@@ -8,8 +8,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from types import FrameType
+from collections.abc import Mapping
 from typing import NoReturn
 
 from barrier.config import Config, ConfigError, load_config
@@ -29,6 +28,12 @@ from framework.agent.discovery import load_access_unless_dns
 from framework.agent.exitcodes import ExitCode
 from framework.agent.files import PreparedFile
 from framework.agent.following import Sources, open_sources
+from framework.agent.signals import (
+    SIGNAL_EXIT_BASE,
+    SignalledError,
+    ignore_signals,
+    raise_on_signals,
+)
 from framework.agent.termination import write_termination_message
 from framework.api import constants
 from framework.api.roster import Progress, Roster
@@ -58,15 +63,6 @@ no such Framework); 1 anything else; 2 usage; 128 + N ended by signal N.
 """
 _USAGE_EXIT = 2
 _GARBAGE_THRESHOLD = 100_000
-_SIGNAL_EXIT_BASE = 128
-
-
-class SignalledError(BaseException):
-    """A signal asks for the end. No ``Exception``, so that nothing on the way swallows it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 class Run:
@@ -104,7 +100,7 @@ class Run:
         name = signal.Signals(number).name
         self._reporter.say(f"ended by {name}", "error")
         waited = self._clock.monotonic() - self._started_at
-        code = _SIGNAL_EXIT_BASE + number
+        code = SIGNAL_EXIT_BASE + number
         fields = build_termination_fields(code, name, f"ended by {name}", waited, 0)
         write_termination_message(self._termination_log, fields)
         return code
@@ -177,16 +173,6 @@ class Run:
         return fail.exit_code.value
 
 
-def _raise_signalled(number: int, _frame: FrameType | None) -> NoReturn:
-    _heed_signals(signal.SIG_IGN)  # one is enough: a second would interrupt the way out
-    raise SignalledError(number)
-
-
-def _heed_signals(handler: Callable[[int, FrameType | None], NoReturn] | signal.Handlers) -> None:
-    signal.signal(signal.SIGTERM, handler)
-    signal.signal(signal.SIGINT, handler)
-
-
 def run(arguments: list[str], barrier: Run) -> int:
     """Run the program; return its exit code."""
     if arguments in (["--help"], ["-h"]):
@@ -199,10 +185,9 @@ def run(arguments: list[str], barrier: Run) -> int:
         sys.stderr.write(f"barrier: unknown argument {arguments[0]!r}\n{_USAGE}")
         return _USAGE_EXIT
     try:
-        # As PID 1 of its container the barrier would not even notice SIGTERM without a handler.
-        _heed_signals(_raise_signalled)
+        raise_on_signals()
         code = barrier.run()
-        _heed_signals(signal.SIG_IGN)  # what it has said of its end holds
+        ignore_signals()  # what it has said of its end holds
     except SignalledError as e:
         return barrier.end_by_signal(e.number)
     return code

@@ -4,17 +4,16 @@ Called by ``__main__`` (image and zipapp) and the console script ``framework-ren
 """
 
 import os
-import signal
 import sys
 from functools import partial
-from types import FrameType
-from typing import Dict, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
+from typing import List, Mapping, NoReturn, Tuple
 
 from framework.agent.access import Access, AccessError
 from framework.agent.clock import AgentClock
 from framework.agent.discovery import load_access
 from framework.agent.exitcodes import ExitCode
 from framework.agent.names import ExpectError, read_expected
+from framework.agent.signals import SIGNAL_EXIT_BASE, SignalledError, raise_on_signals
 from framework.agent.termination import write_termination_message
 from framework.api import constants
 from framework.api.naming import TaskKey
@@ -23,6 +22,16 @@ from rendezvous.acknowledge import Acknowledger
 from rendezvous.addresses import join_port
 from rendezvous.agent import Agent, Setup
 from rendezvous.annotations import list_refused, list_unknown, read_annotations
+from rendezvous.arguments import (
+    INSTALL,
+    RENDER,
+    USAGE,
+    WATCH,
+    Arguments,
+    UsageError,
+    parse_arguments,
+    render_help,
+)
 from rendezvous.children import Children
 from rendezvous.ending import Ending, EndingChoice, EndingError
 from rendezvous.following import Follower
@@ -34,7 +43,7 @@ from rendezvous.notify import (
     SignalNotifier,
     find_processes,
 )
-from rendezvous.option import BY_ANNOTATION, OptionsError, Problem
+from rendezvous.option import OptionsError, Problem
 from rendezvous.options import OPTIONS, Options, parse_options
 from rendezvous.plugins import load_plugins
 from rendezvous.refusal import RefusedError
@@ -45,39 +54,6 @@ from rendezvous.strays import list_misspelt, list_named_roles
 from rendezvous.wrapper import Wrapper
 from rendezvous.writer import Writer
 
-RENDER, WATCH, RUN, INSTALL = "render", "watch", "run", "install"
-_SIGNAL_EXIT_BASE = 128
-_USAGE = """\
-usage: framework-rendezvous COMMAND [FLAGS]
-
-  render         write the first complete generation and end (init container)
-  watch          keep the files fresh and tell processes (sidecar)
-  run -- CMD...  the same round a command: wait, start it, forward signals, exit with its code
-  install        put the agent for images without it into the volume
-
-Every flag may also be given as the variable beside it. Those marked * may also be given as the
-Pod's annotation frameworkbarrier.io/FLAG, where its annotations are mounted at
-/etc/podinfo/annotations. What is followed, and by whom, comes from the variables FC_* that the
-controller sets in every container of its Pods.
-"""
-_EXITS = """
-exit codes: 0; 201 gang not complete in time; 210 permanent (bad settings, missing rights, what is
-asked for cannot be rendered, unknown command or flag); 1 anything else; 128 + N ended by signal N.
-run ends with the code of its command, watch with 0 once it has started.
-"""
-
-
-class UsageError(Exception):
-    """The command line is wrong."""
-
-
-class SignalledError(BaseException):
-    """A signal asks for the end. No ``Exception``, so that nothing on the way swallows it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
 
 class EndError(Exception):
     """The program ends with this code, for this reason."""
@@ -86,14 +62,6 @@ class EndError(Exception):
         super().__init__(message)
         self.code = code
         self.reason = reason
-
-
-class Arguments(NamedTuple):
-    """The command line, taken apart. Flags are keyed by the names of options and settings."""
-
-    command: str
-    flags: Dict[str, str]
-    argv: List[str]
 
 
 class Program:
@@ -351,48 +319,6 @@ class Program:
         return end.code.value
 
 
-def parse_arguments(words: List[str]) -> Arguments:
-    """Take the command line apart.
-
-    Raises:
-        UsageError: It is none.
-    """
-    if not words or words[0] not in {RENDER, WATCH, RUN, INSTALL}:
-        raise UsageError(f"unknown command {words[0]!r}" if words else "no command")
-    names = {option.flag: option.name for option in OPTIONS}
-    names.update({setting.flag: setting.name for setting in SETTINGS})
-    flags: Dict[str, str] = {}
-    rest, argv = words[1:], []  # type: List[str], List[str]
-    if "--" in rest:
-        rest, argv = rest[: rest.index("--")], rest[rest.index("--") + 1 :]
-    while rest:
-        flag, found, value = rest.pop(0).partition("=")
-        if flag not in names:
-            raise UsageError(f"unknown flag {flag!r}")
-        if not found:
-            if not rest:
-                raise UsageError(f"{flag} needs a value")
-            value = rest.pop(0)
-        flags[names[flag]] = value
-    if bool(argv) is not (words[0] == RUN):
-        raise UsageError("write: run [FLAGS] -- COMMAND" if words[0] == RUN else "no -- is wanted")
-    return Arguments(words[0], flags, argv)
-
-
-def render_help() -> str:
-    """Render what ``--help`` shows."""
-    lines = [_USAGE]
-    for title, settings in (("How the agent behaves:", SETTINGS), ("What is rendered:", OPTIONS)):
-        lines.append(title)
-        for setting in settings:
-            default = f" [{setting.default}]" if setting.default else ""
-            mark = "*" if setting.word in BY_ANNOTATION else " "
-            lines.append(f"{mark} {setting.flag}, {setting.env_name}: {setting.form}{default}")
-            lines.append(f"      {setting.summary}")
-        lines.append("")
-    return "\n".join(lines).rstrip("\n") + "\n" + _EXITS
-
-
 def run(words: List[str], env: Mapping[str, str], clock: AgentClock) -> int:
     """Run the program; return its exit code."""
     if words in (["--help"], ["-h"]):
@@ -404,23 +330,14 @@ def run(words: List[str], env: Mapping[str, str], clock: AgentClock) -> int:
     try:
         arguments = parse_arguments(words)
     except UsageError as e:
-        sys.stderr.write(f"rendezvous: {e}\n{_USAGE}")
+        sys.stderr.write(f"rendezvous: {e}\n{USAGE}")
         return ExitCode.PERMANENT.value
-    # As PID 1 of its container it would not even notice SIGTERM without a handler.
-    signal.signal(signal.SIGTERM, _raise_signalled)
-    signal.signal(signal.SIGINT, _raise_signalled)
+    raise_on_signals()
     try:
         return Program(arguments, env, clock).run()
     except SignalledError as e:
         # A sidecar is ended by SIGTERM when its Pod is done: any other code would fail that Pod.
-        return 0 if arguments.command == WATCH else _SIGNAL_EXIT_BASE + e.number
-
-
-def _raise_signalled(number: int, _frame: Optional[FrameType]) -> NoReturn:
-    # One is enough: a second would interrupt the way out.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise SignalledError(number)
+        return 0 if arguments.command == WATCH else SIGNAL_EXIT_BASE + e.number
 
 
 def main() -> NoReturn:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from barrier.config import Config, ConfigError, load_config
 from cli.templates import ContainerTemplate, RoleTemplate, is_open
 from framework.api import constants, images
-from rendezvous.app import Arguments, UsageError, parse_arguments
+from rendezvous.arguments import Arguments, UsageError, parse_arguments
 from rendezvous.option import OptionsError, Problem
 from rendezvous.options import Options, parse_options
 from rendezvous.settings import parse_settings

@@ -26,7 +26,7 @@ from cli.templates import (
 )
 from framework.api import constants, images
 from framework.kube.resources import Object
-from rendezvous.app import INSTALL, RENDER, RUN, WATCH
+from rendezvous.arguments import INSTALL, RENDER, RUN, WATCH
 from rendezvous.option import BY_ANNOTATION
 from rendezvous.options import OPTIONS
 from rendezvous.registry import BUILT_IN

@@ -6,7 +6,8 @@ import pytest
 
 from framework.agent.clock import AgentClock
 from framework.api import constants
-from rendezvous.app import Program, parse_arguments
+from rendezvous.app import Program
+from rendezvous.arguments import parse_arguments
 from rendezvous.kinds import RoleKind, map_roles
 from rendezvous.option import OptionsError
 from rendezvous.options import OPTIONS, Options, parse_options

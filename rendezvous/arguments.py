@@ -1,0 +1,84 @@
+"""The rendezvous agent's command line: its words, taken apart, and its help. Pure.
+
+Called by ``app``. The flags are those of ``options`` and ``settings``.
+"""
+
+from typing import Dict, List, NamedTuple
+
+from rendezvous.option import BY_ANNOTATION
+from rendezvous.options import OPTIONS
+from rendezvous.settings import SETTINGS
+
+RENDER, WATCH, RUN, INSTALL = "render", "watch", "run", "install"
+USAGE = """\
+usage: framework-rendezvous COMMAND [FLAGS]
+
+  render         write the first complete generation and end (init container)
+  watch          keep the files fresh and tell processes (sidecar)
+  run -- CMD...  the same round a command: wait, start it, forward signals, exit with its code
+  install        put the agent for images without it into the volume
+
+Every flag may also be given as the variable beside it. Those marked * may also be given as the
+Pod's annotation frameworkbarrier.io/FLAG, where its annotations are mounted at
+/etc/podinfo/annotations. What is followed, and by whom, comes from the variables FC_* that the
+controller sets in every container of its Pods.
+"""
+_EXITS = """
+exit codes: 0; 201 gang not complete in time; 210 permanent (bad settings, missing rights, what is
+asked for cannot be rendered, unknown command or flag); 1 anything else; 128 + N ended by signal N.
+run ends with the code of its command, watch with 0 once it has started.
+"""
+
+
+class UsageError(Exception):
+    """The command line is wrong."""
+
+
+class Arguments(NamedTuple):
+    """The command line, taken apart. Flags are keyed by the names of options and settings."""
+
+    command: str
+    flags: Dict[str, str]
+    argv: List[str]
+
+
+def parse_arguments(words: List[str]) -> Arguments:
+    """Take the command line apart.
+
+    Raises:
+        UsageError: It is none.
+    """
+    if not words or words[0] not in {RENDER, WATCH, RUN, INSTALL}:
+        raise UsageError(f"unknown command {words[0]!r}" if words else "no command")
+    names = {option.flag: option.name for option in OPTIONS}
+    names.update({setting.flag: setting.name for setting in SETTINGS})
+    flags: Dict[str, str] = {}
+    rest, argv = words[1:], []  # type: List[str], List[str]
+    if "--" in rest:
+        rest, argv = rest[: rest.index("--")], rest[rest.index("--") + 1 :]
+    while rest:
+        flag, found, value = rest.pop(0).partition("=")
+        if flag not in names:
+            raise UsageError(f"unknown flag {flag!r}")
+        if not found:
+            if not rest:
+                raise UsageError(f"{flag} needs a value")
+            value = rest.pop(0)
+        flags[names[flag]] = value
+    if bool(argv) is not (words[0] == RUN):
+        raise UsageError("write: run [FLAGS] -- COMMAND" if words[0] == RUN else "no -- is wanted")
+    return Arguments(words[0], flags, argv)
+
+
+def render_help() -> str:
+    """Render what ``--help`` shows."""
+    lines = [USAGE]
+    for title, settings in (("How the agent behaves:", SETTINGS), ("What is rendered:", OPTIONS)):
+        lines.append(title)
+        for setting in settings:
+            default = f" [{setting.default}]" if setting.default else ""
+            mark = "*" if setting.word in BY_ANNOTATION else " "
+            lines.append(f"{mark} {setting.flag}, {setting.env_name}: {setting.form}{default}")
+            lines.append(f"      {setting.summary}")
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n" + _EXITS
