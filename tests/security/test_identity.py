@@ -1,6 +1,7 @@
 """Who may say that an object belongs to a gang: on a real API server, the controller only."""
 
 import base64
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,48 @@ def test_tenant_takes_the_name_of_an_attempt_with_no_roster(
     assert tenant.request("POST", f"{policed.path}/configmaps", body)[0] == 201
     change = {"binaryData": {constants.ROSTER_KEY: ROSTER}}
     assert is_denied(policed.patch(tenant, "next-attempt", change, "configmaps"))
+
+
+def test_tenant_creates_no_gang_key(policed: Policed, tenant: JsonHttp) -> None:
+    """A controller that has started anew would take it for its own; its author knows the key."""
+    path = f"{policed.path}/secrets"
+    body = {"metadata": {"name": "next-gang-key"}, "data": {constants.GANG_KEY: ROSTER}}
+    answer = tenant.request("POST", path, body)
+    assert is_denied(answer), answer
+    for metadata in ({"name": "gang-key"}, {"generateName": "next-gang-key"}):
+        assert tenant.request("POST", path, {"metadata": metadata})[0] == 201
+
+
+def test_tenant_replaces_no_gang_key(policed: Policed, tenant: JsonHttp) -> None:
+    """Nor one that is not immutable; it may label and delete the Secret, but not create another."""
+    name = "gang-gang-key"
+    secret = {"metadata": {"name": name}, "data": {constants.GANG_KEY: ROSTER}}
+    policed.create("secrets", secret)
+    other = base64.b64encode(b"known").decode()
+    for change in (
+        {"data": {constants.GANG_KEY: other}},
+        {"stringData": {constants.GANG_KEY: "known"}},
+        {"data": {"other": other}},
+        {"data": None},
+    ):
+        answer = policed.patch(tenant, name, change, "secrets")
+        assert is_denied(answer), (change, answer)
+    replaced = {**policed.read(name, "secrets"), "data": {constants.GANG_KEY: other}}
+    assert is_denied(tenant.request("PUT", f"{policed.path}/secrets/{name}", replaced))
+    assert policed.patch(tenant, name, {"metadata": {"labels": {"a": "b"}}}, "secrets")[0] == 200
+    assert tenant.request("DELETE", f"{policed.path}/secrets/{name}")[0] == 200
+    assert is_denied(tenant.request("POST", f"{policed.path}/secrets", secret))
+
+
+def test_controller_creates_a_gang_key(policed: Policed) -> None:
+    controller = policed.open_tenant("my-controller", allow("create", "secrets"), CONTROL)
+    number = itertools.count()
+
+    def create() -> bool:
+        body = {"metadata": {"name": f"gang{next(number)}-gang-key", "labels": {FC: "gang"}}}
+        return controller.request("POST", f"{policed.path}/secrets", body)[0] == 201
+
+    wait_until(create)
 
 
 def test_tenant_writes_no_status_of_a_framework(policed: Policed, tenant: JsonHttp) -> None:
