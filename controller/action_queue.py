@@ -10,8 +10,14 @@ one namespace, so that a namespace whose requests hang leaves slots to the other
    status fewer times.
 3. After an error a flow starts slowly: one request at a time, then twice as many with each success
    (the slow start of the Kubernetes job controllers).
+4. Each error halves how many requests of its namespace may run at once, down to one, and each
+   success doubles it. So a namespace whose creates are refused keeps one request at the API server,
+   whose time all namespaces share, and one that fails seldom is not slowed. The namespace may keep
+   as many workers busy (``app``), because each worker sends a request, too: the write of a status.
 
-Invariant: a namespace is in the turns if and only if it is below its limit and one of its flows
+The success of a read changes neither: a refused create is followed by a GET of the name.
+
+Invariant: a namespace is in the turns if and only if it is below its window and one of its flows
 has an unsent action and is below its window. So every operation is O(1) in the number of
 namespaces and of Frameworks.
 
@@ -60,6 +66,8 @@ class _Namespace:
     turns: OrderedDict[str, _Flow] = field(default_factory=OrderedDict)
     """The flows that may send, in the order of their turns."""
     running: int = 0
+    window: int = 1
+    """How many of its requests may run at once."""
 
 
 class ActionQueue:
@@ -78,6 +86,11 @@ class ActionQueue:
         """Count the requests that run."""
         return self._running
 
+    def get_window(self, name: str) -> int:
+        """Return how many requests of a namespace may run at once."""
+        namespace = self._namespaces.get(name)
+        return namespace.window if namespace else self._namespace_limit
+
     @property
     def is_empty(self) -> bool:
         """Return whether no Framework is remembered."""
@@ -88,7 +101,7 @@ class ActionQueue:
         waiting = OrderedDict((action.key, action) for action in actions)
         name = split_namespace(key)
         if waiting and name not in self._namespaces:
-            self._namespaces[name] = _Namespace()
+            self._namespaces[name] = _Namespace(window=self._namespace_limit)
         namespace = self._namespaces.get(name)
         if namespace is None:
             return
@@ -99,12 +112,18 @@ class ActionQueue:
         self._update(key)
 
     def forget(self, key: str) -> None:
-        """Drop a Framework that is gone, and what its errors taught."""
+        """Drop a Framework that is gone, and what its errors taught.
+
+        With the last busy Framework of a namespace, the window of the namespace is forgotten.
+        """
         flow = self._find(key)
         if flow is not None:
             flow.waiting.clear()
             flow.window = MAX_WINDOW
             self._update(key)
+        name = split_namespace(key)
+        if name in self._namespaces and not self._namespaces[name].flows:
+            del self._namespaces[name]
 
     def take(self) -> tuple[str, Action] | None:
         """Take the next action to send; None while nothing may be sent."""
@@ -124,14 +143,19 @@ class ActionQueue:
         self._update(key)
         return key, action
 
-    def finish(self, key: str, *, is_failed: bool) -> None:
+    def finish(self, key: str, *, is_failed: bool, is_read: bool = False) -> None:
         """Say that an action taken was answered."""
         namespace = self._namespaces[split_namespace(key)]
         flow = namespace.flows[key]
         self._running -= 1
         namespace.running -= 1
         flow.running -= 1
-        flow.window = 1 if is_failed else min(MAX_WINDOW, flow.window * 2)
+        if is_failed:
+            flow.window = 1
+            namespace.window = max(1, namespace.window // 2)
+        elif not is_read:
+            flow.window = min(MAX_WINDOW, flow.window * 2)
+            namespace.window = min(self._namespace_limit, namespace.window * 2)
         self._update(key)
 
     def clear(self) -> list[str]:
@@ -163,9 +187,9 @@ class ActionQueue:
             flow.taken = 0
         if flow is not None and flow.is_idle:
             del namespace.flows[key]
-        if namespace.turns and namespace.running < self._namespace_limit:
+        if namespace.turns and namespace.running < namespace.window:
             self._turns.setdefault(name, namespace)
         else:
             self._turns.pop(name, None)
-        if not namespace.flows:
+        if not namespace.flows and namespace.window == self._namespace_limit:
             del self._namespaces[name]

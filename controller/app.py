@@ -125,7 +125,7 @@ class Controller:
         self._config = config
         self._options = options
         self._worker_number = min(config.worker_number, MAX_WORKERS)
-        self._queue = WorkQueue(select_namespace_limit(self._worker_number))
+        self._queue = WorkQueue(self._find_namespace_limit)
         self._store = Store(on_change=self._queue.add, clock=clock)
         self.metrics.follow_frameworks(self._store.__len__)
         self._guard = CrdGuard(client, on_recovery=self._retry_all)
@@ -179,6 +179,11 @@ class Controller:
             memory=build_memory(config),
             fence=fence,
         )
+
+    def _find_namespace_limit(self, namespace: str) -> int:
+        """Find how many workers a namespace may keep busy: each sends a request of its own."""
+        limit = select_namespace_limit(self._worker_number)
+        return min(limit, self._executor.get_window(namespace))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set; then hand over in order.

@@ -131,6 +131,10 @@ class Executor:
         """Drop what is unsent of a Framework that is gone."""
         self._unsent.forget(key)
 
+    def get_window(self, namespace: str) -> int:
+        """Return how many requests of a namespace may run at once."""
+        return self._unsent.get_window(namespace)
+
     async def drain(self, timeout_seconds: float) -> None:
         """Send nothing more; wait for what is in flight, but not for longer than given."""
         self._unsent.clear()
@@ -184,7 +188,8 @@ class Executor:
             self._record_failure(entry, action, e)
         finally:
             entry.in_flight.discard(action.key)
-            self._unsent.finish(entry.key, is_failed=is_failed)
+            is_read = action.key.verb is Verb.GET
+            self._unsent.finish(entry.key, is_failed=is_failed, is_read=is_read)
             if not self._unsent.running:
                 self._idle.set()
             self._on_answer(entry.key)

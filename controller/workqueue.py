@@ -8,8 +8,8 @@ namespace with thousands of keys delays a key of another namespace by one turn o
 that waits. Every operation is O(1).
 
 1. ``get`` takes the first key of the namespace whose turn it is.
-2. The namespace goes to the end of the turns if it has more keys and fewer than
-   ``namespace_limit`` of its keys are being worked on.
+2. The namespace goes to the end of the turns if it has more keys and fewer of its keys are being
+   worked on than its limit allows.
 3. A namespace at its limit gets its next turn when ``done`` is called for one of its keys.
 
 Example: a1, a2, a3 and b1 wait, in this order. The workers take a1, b1, a2, a3; with a limit of
@@ -19,7 +19,7 @@ one and no call of ``done`` they take a1 and b1 and wait.
 import asyncio
 import contextlib
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 _LEAST_SECONDS = 0.001
 
@@ -27,14 +27,14 @@ _LEAST_SECONDS = 0.001
 class WorkQueue:
     """Keys waiting to be decided. For one event loop."""
 
-    def __init__(self, namespace_limit: int | None = None) -> None:
+    def __init__(self, find_limit: Callable[[str], int] | None = None) -> None:
         """Start empty.
 
         Args:
-            namespace_limit: how many keys of one namespace may be worked on at the same time;
-                None for no limit.
+            find_limit: gives how many keys of a namespace may be worked on at the same time, one
+                at least; asked for each turn. None for no limit.
         """
-        self._namespace_limit = namespace_limit
+        self._find_limit = find_limit
         # Namespaces without a waiting key are in neither mapping.
         self._waiting: dict[str, deque[str]] = {}
         self._turns: OrderedDict[str, None] = OrderedDict()
@@ -124,7 +124,7 @@ class WorkQueue:
         """Let a namespace take its turn if it has a key and is below its limit."""
         if namespace not in self._waiting:
             return
-        limit = self._namespace_limit
+        limit = self._find_limit(namespace) if self._find_limit else None
         is_below = limit is None or self._busy[namespace] < limit
         if is_below and namespace not in self._turns:
             self._turns[namespace] = None

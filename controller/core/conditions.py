@@ -15,7 +15,6 @@ from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.decision import EventType
 from controller.core.draft import Draft
 from controller.core.roster_policy import RosterOutcome
-from controller.core.settings import QUICK_TRIES
 from controller.core.snapshot import Failure
 from framework.api import constants
 from framework.api.roster import Progress
@@ -192,7 +191,9 @@ def _find_failed_create(draft: Draft) -> tuple[ActionKey, Failure] | None:
         (key, failure)
         for key, failure in draft.snapshot.failures.items()
         if key.verb is Verb.CREATE
-        and (failure.count >= _BLOCKED_AFTER_FAILURES or failure.row >= QUICK_TRIES)
+        and (
+            failure.count >= _BLOCKED_AFTER_FAILURES or failure.row >= draft.settings.free_refusals
+        )
     ]
     if not grave:
         return None
@@ -204,7 +205,7 @@ def _find_failed_create(draft: Draft) -> tuple[ActionKey, Failure] | None:
         elif key.kind is ObjectKind.SECRET:
             is_wanted = _is_awaited_gang_key(draft, key)
         else:
-            is_wanted = _is_awaited_pod(tasks.get(key.name), key, failure)
+            is_wanted = _is_awaited_pod(draft, tasks.get(key.name), key, failure)
         if is_wanted:
             return key, failure
     return None
@@ -235,11 +236,15 @@ def _is_awaited_gang_key(draft: Draft, key: ActionKey) -> bool:
     return is_own and draft.state in _CREATING and draft.has_gang_key is False
 
 
-def _is_awaited_pod(task: TaskStatus | None, key: ActionKey, failure: Failure) -> bool:
+def _is_awaited_pod(
+    draft: Draft, task: TaskStatus | None, key: ActionKey, failure: Failure
+) -> bool:
     """Tell whether a Task still wants its Pod: what the create was for may be over."""
     if task is None:
         return False
-    if failure.row >= QUICK_TRIES:  # In vain attempt after attempt; the next one will be refused.
+    if (
+        failure.row >= draft.settings.free_refusals
+    ):  # In vain attempt after attempt; the next one will be refused.
         return task.attempt_status.pod_uid is None and task.state is not TaskState.COMPLETED
     is_pending = task.state is TaskState.ATTEMPT_CREATION_PENDING
     return is_pending and key.identity == claims.identify_pod(task)

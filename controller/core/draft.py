@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from controller.core.actions import Action, ActionKey, ObjectKind, Verb
 from controller.core.decision import Event, EventType, ObjectSnapshot
 from controller.core.logged_fields import LoggedPart
-from controller.core.settings import LONGEST_PAUSE_SECONDS, QUICK_TRIES, Settings
+from controller.core.settings import LONGEST_PAUSE_SECONDS, Settings
 from controller.core.snapshot import Failure, Snapshot
 from framework.api import states
 from framework.api.naming import TaskKey
@@ -131,7 +131,7 @@ class Draft:
         self._tiring_creates = {
             (key.kind, key.name): failure
             for key, failure in snapshot.failures.items()
-            if key.verb is Verb.CREATE and failure.row >= QUICK_TRIES
+            if key.verb is Verb.CREATE and failure.row >= settings.free_refusals
         }
         self._persisted = _index_tasks(snapshot.framework.status)
 
@@ -263,7 +263,11 @@ class Draft:
         failure = self._tiring_creates.get((key.kind, key.name))
         if failure is None or failure.failed_at is None or failure.is_unknown:
             return True
-        return self.has_waited(failure.failed_at, failure.failed_at + _pause(failure))
+        return self.has_waited(failure.failed_at, failure.failed_at + self._pause(failure))
+
+    def _pause(self, failure: Failure) -> timedelta:
+        doublings = min(failure.row - self.settings.free_refusals, 10)
+        return timedelta(seconds=min(LONGEST_PAUSE_SECONDS, 2.0**doublings))
 
     def drop_creates(self) -> None:
         """Take back what this pass wanted to create: the attempt ends instead."""
@@ -299,11 +303,6 @@ class Draft:
             return True
         self.wake(due)
         return False
-
-
-def _pause(failure: Failure) -> timedelta:
-    doublings = min(failure.row - QUICK_TRIES, 10)
-    return timedelta(seconds=min(LONGEST_PAUSE_SECONDS, 0.25 * 2**doublings))
 
 
 def _index_tasks(status: FrameworkStatus | None) -> dict[TaskKey, TaskStatus]:

@@ -13,7 +13,8 @@ the scheduler and a Node busy for ever.
 
 Example: quick ends 1 to 6 are followed by pauses of 0, 0, 1, 2, 4 and 8 s.
 
-Attempts of a Task without a Pod do not count: the pause after refused creations is in ``draft``.
+Attempts of a Task without a Pod do not count: the pause after refused creations, which begins after
+as many, is in ``draft``.
 """
 
 from datetime import timedelta

@@ -10,9 +10,11 @@ from framework.api.completion import CompletionCodeRule
 CONFIRMATION_SECONDS = 5.0
 # As long as the server asks us to wait, but not for ever.
 LONGEST_WAIT_SECONDS = 300.0
-# So many creates of one name may fail in a row, attempt after attempt, before the next attempt's
-# waits: a Pod that is refused and retried without end must not keep the server busy.
-QUICK_TRIES = 20
+# Creates of one name that may be refused in a row, attempt after attempt, before the create of the
+# next attempt waits: a Pod that is refused and retried without end must not keep the server busy.
+# The second number is for retries without pauses, as the original has them.
+FREE_REFUSALS = 3
+UNPAUSED_REFUSALS = 20
 LONGEST_PAUSE_SECONDS = 30.0
 # DESIGN, "The roster": generations after the first edge are at least this far apart.
 ROSTER_DEBOUNCE_SECONDS = 0.2
@@ -59,3 +61,8 @@ class Settings:
     """How long a Completed Framework is kept; None keeps it for ever."""
     limits: Limits = Limits()
     """What one Framework may have."""
+
+    @property
+    def free_refusals(self) -> int:
+        """How many creates of one name may be refused in a row before the next one waits."""
+        return FREE_REFUSALS if self.max_pause_seconds > 0 else UNPAUSED_REFUSALS

@@ -89,6 +89,62 @@ def test_error_of_one_framework_slows_no_other() -> None:
     assert [key for key, _ in take_all(queue)].count("good") == 10
 
 
+def test_namespace_whose_requests_fail_has_one_at_a_time_however_many_frameworks_it_has() -> None:
+    queue = ActionQueue(64, namespace_limit=32)
+    for number in range(100):
+        queue.replace(f"bad/{number}", actions(1))
+    for _ in range(5):
+        key, _ = queue.take() or ("", None)
+        queue.finish(key, is_failed=True)
+    queue.replace("good/x", actions(40))
+    namespaces = [key.partition("/")[0] for key, _ in take_all(queue)]
+    assert (namespaces.count("bad"), namespaces.count("good")) == (1, 32)
+    assert (queue.get_window("bad"), queue.get_window("good")) == (1, 32)
+
+
+def test_namespace_goes_on_fast_when_its_requests_succeed_again() -> None:
+    queue = ActionQueue(64, namespace_limit=32)
+    for number in range(100):
+        queue.replace(f"a/{number}", actions(1))
+    for is_failed in [*[True] * 6, *[False] * 5]:
+        key, _ = queue.take() or ("", None)
+        queue.finish(key, is_failed=is_failed)
+    assert len(take_all(queue)) == 32
+
+
+def test_reads_that_succeed_between_refused_creates_speed_nothing_up() -> None:
+    queue = ActionQueue(64, namespace_limit=32)
+    for _ in range(6):
+        queue.replace("a/x", actions(1))
+        queue.take()
+        queue.finish("a/x", is_failed=True)
+        queue.replace("a/x", actions(1))
+        queue.take()
+        queue.finish("a/x", is_failed=False, is_read=True)
+    queue.replace("a/x", actions(9))
+    assert (queue.get_window("a"), len(take_all(queue))) == (1, 1)
+
+
+def test_one_error_among_many_requests_of_a_namespace_slows_it_for_one_request() -> None:
+    queue = ActionQueue(64, namespace_limit=32)
+    for number in range(100):
+        queue.replace(f"a/{number}", actions(1))
+    sent = take_all(queue)
+    queue.finish(sent[0][0], is_failed=True)
+    assert queue.get_window("a") == 16
+    queue.finish(sent[1][0], is_failed=False)
+    assert queue.get_window("a") == 32
+
+
+def test_namespace_that_is_gone_is_forgotten_whatever_its_errors_taught() -> None:
+    queue = ActionQueue(8)
+    queue.replace("a/x", actions(1))
+    take_all(queue)
+    queue.finish("a/x", is_failed=True)
+    queue.forget("a/x")
+    assert queue.is_empty
+
+
 def test_cleared_queue_sends_nothing_more_and_names_the_keys_that_lost_actions() -> None:
     queue = ActionQueue(1)
     queue.replace("a", actions(2))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller.core.settings import Settings
 from framework.api.types import FrameworkStatus
 from framework.kube.resources import PODS
 from tests.support.builders import NAMESPACE, build_role_wire
@@ -12,16 +13,17 @@ from tests.support.shell import Shell, refuse
 pytestmark = pytest.mark.looptime
 
 POD = "gang-worker-0"
+PAUSES_OFF = Settings(max_pause_seconds=0)
 # More than a controller may ask for in the time of a test.
 MANY = 1000
 
 
-def open_refusing(max_retry_count: int, code: int = 422) -> Shell:
+def open_refusing(max_retry_count: int, settings: Settings | None = None) -> Shell:
     """A gang of one whose Pod the server does not take."""
-    shell = Shell()
+    shell = Shell(settings)
     role = build_role_wire("worker", 1)
     role["task"]["retryPolicy"] = {"maxRetryCount": max_retry_count}
-    fate = replace(refuse(code), uplink_seconds=0.01)
+    fate = replace(refuse(422), uplink_seconds=0.01)
     shell.network.expect("create", PODS, *[fate] * MANY)
     shell.create_framework(taskRoles=[role])
     return shell
@@ -43,14 +45,38 @@ async def test_retries_without_end_become_rare() -> None:
     shell = open_refusing(-1)
     await shell.run(120)
     before, asked = count_retries(shell), len(shell.sent())
-    assert before >= 20
+    assert 5 <= before <= 12
     await shell.run(120)
     assert 1 <= count_retries(shell) - before <= 5
     assert len(shell.sent()) - asked <= 60
 
 
-async def test_a_few_retries_are_made_at_once() -> None:
-    shell = open_refusing(15)
+async def test_two_retries_are_made_at_once_and_the_next_ones_after_pauses() -> None:
+    shell = open_refusing(-1)
+    await shell.run(0.5)
+    assert shell.sent("create").count(f"create pods {POD}") == 3
+    await shell.run(4.5)
+    # After pauses of 1 and 2 s.
+    assert shell.sent("create").count(f"create pods {POD}") == 5
+
+
+async def test_refused_pods_of_many_frameworks_are_asked_for_one_at_a_time() -> None:
+    """However many retry, the server has one request of their namespace at a time."""
+    shell = open_refusing(-1)
+    for number in range(30):
+        role = build_role_wire("worker", 1)
+        role["task"]["retryPolicy"] = {"maxRetryCount": -1}
+        shell.create_framework(f"more{number}", taskRoles=[role])
+    await shell.run(2)
+    assert shell.executor.get_window(NAMESPACE) == 1
+
+
+async def test_switched_off_a_few_retries_are_made_at_once() -> None:
+    """As of the original; without an end, they pause all the same."""
+    shell = open_refusing(-1, PAUSES_OFF)
+    await shell.run(120)
+    assert 20 <= count_retries(shell) <= 30
+    shell = open_refusing(15, PAUSES_OFF)
     await shell.run(5)
     assert count_retries(shell) == 15
     assert get_status(shell).attempt_status.completion_status is not None

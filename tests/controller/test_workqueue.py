@@ -93,7 +93,7 @@ async def test_keys_of_one_namespace_come_in_order() -> None:
 
 @pytest.mark.looptime
 async def test_namespace_at_its_limit_waits_while_others_go_on() -> None:
-    queue = WorkQueue(namespace_limit=2)
+    queue = WorkQueue(lambda _: 2)
     for key in ("hot/1", "hot/2", "hot/3", "calm/1"):
         queue.add(key)
     assert [await queue.get() for _ in range(3)] == ["hot/1", "calm/1", "hot/2"]
@@ -118,7 +118,7 @@ async def test_each_waiting_worker_gets_a_key_and_a_cancelled_one_loses_none() -
 
 @pytest.mark.looptime
 async def test_key_that_came_again_while_worked_on_gets_a_turn_at_the_limit() -> None:
-    queue = WorkQueue(namespace_limit=1)
+    queue = WorkQueue(lambda _: 1)
     queue.add("hot/1")
     key = await queue.get()
     queue.add("hot/1")

@@ -55,7 +55,7 @@ async def measure_calm_pod(shell: Shell) -> float:
 
 
 async def test_a_key_beside_ten_thousand_hot_ones_of_another_namespace_waits_for_one_turn() -> None:
-    queue = WorkQueue(NAMESPACE_WORKERS)
+    queue = WorkQueue(lambda _: NAMESPACE_WORKERS)
     loop = asyncio.get_running_loop()
     waits: list[float] = []
     asked_at = 0.0

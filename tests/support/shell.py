@@ -86,7 +86,7 @@ class Shell:
         self.client = StorageClient(self.storage, self.network)
         self.metrics = Metrics()
         self.changed: list[str] = []
-        self.queue = WorkQueue(NAMESPACE_WORKERS)
+        self.queue = WorkQueue(self._find_limit)
         self.store = Store(self._note)
         self.signer: Signer = Signer(SeededKeys(after.signer.public_key if after else ""))
         self.executor = Executor(
@@ -117,6 +117,9 @@ class Shell:
             metrics=self.metrics,
             memory=memory,
         )
+
+    def _find_limit(self, namespace: str) -> int:
+        return min(NAMESPACE_WORKERS, self.executor.get_window(namespace))
 
     def _note(self, key: str) -> None:
         self.changed.append(key)
