@@ -1,25 +1,55 @@
 """The controller's memory: how much there may be, how much there is, and what is promised.
 
-Called by the worker, which gives each decision a ``MemoryBudget`` and notes what came of it. A
-Framework that is admitted takes its memory bit by bit: until its Pods exist, what they are
-estimated to take is promised to it and to no other. Whether a Framework waits is decided in
-``core/limits.py``. Only this module reads /proc and cgroups.
+Called by the worker, which gives each decision a ``MemoryBudget`` and notes what came of it.
+Whether a Framework waits is decided in ``core/limits.py``. The rules:
+
+1. A Framework that is admitted takes its memory bit by bit. Until the Pods of its Tasks exist, what
+   they are estimated to take is promised to it and to no other. When the creation of a Pod has
+   failed, only what the Pod itself would take stays promised: it may be refused for ever, and the
+   status of its Task is in use already. Nothing is promised to an attempt that ends.
+2. A Framework may grow while what is used and promised stays within a share of the limit.
+3. Beyond the share is a reserve, half of the rest. It is for namespaces other than the one that
+   holds the most: a namespace may grow into it up to a quarter of what it holds and what is left.
+   So each namespace leaves three quarters to the next ones, and however many there are, something
+   is left.
+4. While no other Framework would end by itself, one may take the reserve: what is in use may be
+   memory that Python keeps for itself. A Framework that waits for memory and whose Tasks are all
+   Completed would not end by itself; so two of them never wait for each other.
+
+For example, of a limit of 1000 MiB, with a share of 80 %, the first namespace may fill 800 MiB. The
+reserve is 100 MiB: the second namespace may then take 25 MiB, the third 18, the fourth 14.
+
+Only this module reads /proc and cgroups.
 """
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from controller.core.limits import estimate_memory_bytes
+from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.limits import MEMORY_BUDGET, POD_MEMORY_BYTES, estimate_memory_bytes
 from controller.core.snapshot import MemoryBudget
 from controller.workqueue import split_namespace
+from framework.api import constants
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import FrameworkStatus
 
 # cgroup v1 writes a number close to 2 to the power of 63 where there is no limit.
 _NO_LIMIT = 1 << 60
 _PERCENT = 100
+# A namespace may hold one of so many shares of what it holds and what is left.
+_SHARES = 4
+# In these, an attempt creates no Pods.
+_ENDING = frozenset(
+    {
+        FrameworkState.ATTEMPT_DELETION_PENDING,
+        FrameworkState.ATTEMPT_DELETION_REQUESTED,
+        FrameworkState.ATTEMPT_DELETING,
+        FrameworkState.ATTEMPT_COMPLETED,
+        FrameworkState.COMPLETED,
+    }
+)
 
 
 class MemoryLedger:
@@ -41,63 +71,101 @@ class MemoryLedger:
         self._limit_bytes = limit_bytes
         self._budget_bytes = (limit_bytes or 0) * percent // _PERCENT
         self._read_used_bytes = read_used_bytes
-        self._promised: dict[str, int] = {}
-        self._promised_bytes = 0
-        self._by_namespace: Counter[str] = Counter()
-        self._unfinished: set[str] = set()
+        self._promised = _Account()
+        self._held = _Account()
+        # Those that may end, and make room, without any more memory.
+        self._going_on: set[str] = set()
 
     def look(self, key: str) -> MemoryBudget | None:
-        """Tell what there is for one Framework; None for no limit."""
+        """Return what there is for one Framework; None for no limit."""
         if self._limit_bytes is None:
             return None
-        others = self._promised_bytes - self._promised.get(key, 0)
-        used = self._read_used_bytes()
-        free = self._budget_bytes - used - others
+        others = self._promised.total - self._promised.find(key)
+        free = self._budget_bytes - self._read_used_bytes() - others
         reserve = (self._limit_bytes - self._budget_bytes) // 2
-        if len(self._unfinished) == int(key in self._unfinished):
-            # Nothing else would end and make room: what is in use may be memory that Python keeps
-            # for itself. So one Framework goes on with half of what is beyond the share.
+        if len(self._going_on) == int(key in self._going_on):
             free = max(free, reserve)
-        elif free < reserve:
-            # One namespace may have all promises for ever, where a quota keeps its Pods away. Of
-            # what it was promised and does not use, the others share as much as the reserve.
-            most = self._find_most_promised(split_namespace(key))
-            free = max(free, min(free, reserve - others) + most)
+        else:
+            free = max(free, self._find_share(split_namespace(key), free + reserve))
         return MemoryBudget(self._limit_bytes, self._budget_bytes, max(0, free))
 
-    def note(self, key: str, status: FrameworkStatus | None) -> None:
-        """Note the newest status of a Framework: its Tasks without a Pod need more memory."""
+    def note(
+        self, key: str, status: FrameworkStatus | None, failures: Iterable[ActionKey] = ()
+    ) -> None:
+        """Note the newest status of a Framework, and its actions that have failed."""
         if self._limit_bytes is None or status is None:
             return
-        if status.state is FrameworkState.COMPLETED or not status.attempt_status.task_roles:
-            self.forget(key)
-            return
-        self._unfinished.add(key)
-        pending = sum(
-            task.state is TaskState.ATTEMPT_CREATION_PENDING
-            for _, task in status.attempt_status.walk_tasks()
-        )
-        self._promise(key, estimate_memory_bytes(pending))
+        tasks = [task for _, task in status.attempt_status.walk_tasks()]
+        self._held.put(key, estimate_memory_bytes(len(tasks)))
+        if _may_end(status):
+            self._going_on.add(key)
+        else:
+            self._going_on.discard(key)
+        pending = sum(task.state is TaskState.ATTEMPT_CREATION_PENDING for task in tasks)
+        if status.state in _ENDING:
+            pending = 0
+        refused = min(pending, _count_refused(failures, pending))
+        promised = estimate_memory_bytes(pending - refused) + refused * POD_MEMORY_BYTES
+        self._promised.put(key, promised)
 
     def forget(self, key: str) -> None:
-        """Promise nothing more to a Framework that is over or gone."""
-        self._unfinished.discard(key)
-        self._promise(key, 0)
+        """Forget a Framework that is gone or cannot be read."""
+        self._going_on.discard(key)
+        self._promised.put(key, 0)
+        self._held.put(key, 0)
 
-    def _find_most_promised(self, namespace: str) -> int:
-        """Find the most that a namespace was promised; 0 if that is this one."""
-        most = max(self._by_namespace, key=lambda name: self._by_namespace[name], default=namespace)
-        return 0 if most == namespace else self._by_namespace[most]
+    def _find_share(self, namespace: str, left: int) -> int:
+        """Find what a namespace may take of the memory that is left, with the reserve."""
+        held = self._held.by_namespace
+        own = held[namespace]
+        if own >= max(held.values(), default=0):
+            return 0
+        return (own + left) // _SHARES - own
 
-    def _promise(self, key: str, count: int) -> None:
-        change = count - self._promised.pop(key, 0)
-        self._promised_bytes += change
+
+class _Account:
+    """Bytes by Framework, with their sums."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.by_namespace: Counter[str] = Counter()
+        self._bytes: dict[str, int] = {}
+
+    def find(self, key: str) -> int:
+        """Return the bytes of one Framework."""
+        return self._bytes.get(key, 0)
+
+    def put(self, key: str, count: int) -> None:
+        """Set the bytes of one Framework."""
+        change = count - self._bytes.pop(key, 0)
+        self.total += change
         namespace = split_namespace(key)
-        self._by_namespace[namespace] += change
-        if not self._by_namespace[namespace]:
-            del self._by_namespace[namespace]
+        self.by_namespace[namespace] += change
+        if not self.by_namespace[namespace]:
+            del self.by_namespace[namespace]
         if count:
-            self._promised[key] = count
+            self._bytes[key] = count
+
+
+def _may_end(status: FrameworkStatus) -> bool:
+    """Return whether the Framework may end and make room without any more memory."""
+    attempt = status.attempt_status
+    if status.state is FrameworkState.COMPLETED or not attempt.task_roles:
+        return False
+    is_waiting = any(
+        condition.type == constants.BLOCKED_CONDITION and condition.reason == MEMORY_BUDGET
+        for condition in status.conditions or ()
+    )
+    return not is_waiting or any(
+        task.state is not TaskState.COMPLETED for _, task in attempt.walk_tasks()
+    )
+
+
+def _count_refused(failures: Iterable[ActionKey], pending: int) -> int:
+    """Count the Pods whose creation has failed: all, where that of what they need has failed."""
+    kinds = Counter(key.kind for key in failures if key.verb is Verb.CREATE)
+    is_any_other = any(kind is not ObjectKind.POD for kind in kinds)
+    return pending if is_any_other else kinds[ObjectKind.POD]
 
 
 # Keeps no account: for a controller without a limit.

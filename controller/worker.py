@@ -247,7 +247,8 @@ class Worker:
         entry.sent.clear()
         started = self._clock.monotonic()
         decision = decide(snapshot, self._settings)
-        self._memory.note(entry.key, decision.status or snapshot.framework.status)
+        status = decision.status or snapshot.framework.status
+        self._memory.note(entry.key, status, entry.failures)
         spent = self._clock.monotonic() - started
         entry.decision_seconds = spent
         self._metrics.observe_decision(spent)

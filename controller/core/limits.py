@@ -35,6 +35,8 @@ _PLAIN_BYTES = 640, 512
 # What a Task takes at most in the controller: its status, its Pod as far as it is kept, and its
 # share of what a decision and a write need for a moment.
 TASK_MEMORY_BYTES = 10 * 1024
+# Of these, the Pod as far as it is kept.
+POD_MEMORY_BYTES = 4 * 1024
 _MIB = 1024 * 1024
 
 

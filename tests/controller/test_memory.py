@@ -1,17 +1,20 @@
 """The controller's memory: what is found in /proc and cgroups, and what is promised to whom."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from controller.core.limits import TASK_MEMORY_BYTES
+from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.limits import MEMORY_BUDGET, POD_MEMORY_BYTES, TASK_MEMORY_BYTES
 from controller.core.settings import MEMORY_WAIT_SECONDS
 from controller.memory import UNLIMITED, MemoryLedger, find_limit_bytes, read_used_bytes
+from framework.api import constants
 from framework.api.states import FrameworkState, TaskState
-from framework.api.types import FrameworkStatus
+from framework.api.types import Condition, FrameworkStatus
 from framework.kube.resources import FRAMEWORKS, PODS
 from tests.support.builders import build_role_status, build_status
-from tests.support.shell import Shell
+from tests.support.shell import Shell, refuse
 
 MIB = 1024 * 1024
 
@@ -50,18 +53,147 @@ def test_free_is_what_is_not_used_up_to_the_share() -> None:
     assert memory.free_bytes == 500 * MIB
 
 
-def test_namespace_with_all_promises_leaves_some_memory_to_others() -> None:
-    # Pods that a quota keeps away are promised memory for ever.
+def running(tasks: int) -> FrameworkStatus:
+    """A Framework all of whose Pods exist."""
+    return build_status(build_role_status(number=tasks))
+
+
+def fail_creates(kind: ObjectKind, number: int) -> list[ActionKey]:
+    return [ActionKey(Verb.CREATE, kind, f"x-{n}", "0") for n in range(number)]
+
+
+def test_namespace_that_fills_the_share_leaves_the_reserve_to_others() -> None:
+    process = Process(800 * MIB)
+    ledger = build_ledger(process)
+    ledger.note("a/x", running(10_000))
+    assert free_of(ledger, "a/y") == 0
+    assert free_of(ledger, "b/x") == 25 * MIB
+    # What is used beyond the share leaves less.
+    process.used_bytes = 860 * MIB
+    assert free_of(ledger, "b/x") == 10 * MIB
+    process.used_bytes = 901 * MIB
+    assert free_of(ledger, "b/x") == 0
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_however_many_namespaces_take_all_they_get_something_is_left(*, is_used: bool) -> None:
     process = Process(300 * MIB)
     ledger = build_ledger(process)
-    ledger.note("a/x", pending(80_000))
+    for number in range(12):
+        namespace = f"hostile-{number}"
+        shares = []
+        for name in range(20):
+            key = f"{namespace}/{name}"
+            tasks = free_of(ledger, key) // TASK_MEMORY_BYTES
+            shares.append(tasks)
+            ledger.note(key, running(tasks) if is_used else pending(tasks))
+            process.used_bytes += tasks * TASK_MEMORY_BYTES if is_used else 0
+        # Not twice, by a second Framework.
+        assert shares[0] > 0
+        assert sum(shares[1:]) <= 1
+    assert free_of(ledger, "bystander/x") > 50 * TASK_MEMORY_BYTES
+    assert process.used_bytes < 900 * MIB
+
+
+def test_completed_frameworks_count_in_the_share_of_their_namespace() -> None:
+    process = Process(800 * MIB)
+    ledger = build_ledger(process)
+    ledger.note("a/x", running(10_000))
+    tasks = 25 * MIB // TASK_MEMORY_BYTES
+    role = build_role_status(number=tasks)
+    ledger.note("b/x", build_status(role, state=FrameworkState.COMPLETED))
+    process.used_bytes += 25 * MIB
+    assert free_of(ledger, "b/y") < TASK_MEMORY_BYTES
+    ledger.forget("b/x")
+    assert free_of(ledger, "b/y") == 75 * MIB // 4
+
+
+def test_small_namespace_may_fill_the_share_too() -> None:
+    ledger = build_ledger(Process(300 * MIB))
+    ledger.note("a/x", running(10_000))
+    assert free_of(ledger, "b/x") == 500 * MIB
+
+
+@pytest.mark.parametrize(
+    ("failures", "promised"),
+    [
+        pytest.param([], 1000 * TASK_MEMORY_BYTES, id="none"),
+        pytest.param(
+            fail_creates(ObjectKind.POD, 400),
+            600 * TASK_MEMORY_BYTES + 400 * POD_MEMORY_BYTES,
+            id="some Pods",
+        ),
+        pytest.param(fail_creates(ObjectKind.POD, 1200), 1000 * POD_MEMORY_BYTES, id="all Pods"),
+        pytest.param(
+            fail_creates(ObjectKind.CONFIGMAP, 1), 1000 * POD_MEMORY_BYTES, id="their ConfigMap"
+        ),
+        pytest.param(
+            [ActionKey(Verb.DELETE, ObjectKind.POD, "x-0", "0")],
+            1000 * TASK_MEMORY_BYTES,
+            id="a delete",
+        ),
+    ],
+)
+def test_refused_pods_are_promised_what_they_would_take_themselves(
+    failures: list[ActionKey], promised: int
+) -> None:
+    ledger = build_ledger(Process(300 * MIB))
+    ledger.note("a/x", pending(1000), failures)
+    assert free_of(ledger, "a/y") == 500 * MIB - promised
+    ledger.note("a/x", running(1000), failures)
+    assert free_of(ledger, "a/y") == 500 * MIB
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        FrameworkState.ATTEMPT_DELETION_PENDING,
+        FrameworkState.ATTEMPT_DELETION_REQUESTED,
+        FrameworkState.ATTEMPT_DELETING,
+        FrameworkState.ATTEMPT_COMPLETED,
+        FrameworkState.COMPLETED,
+    ],
+)
+def test_nothing_is_promised_to_an_attempt_that_ends(state: FrameworkState) -> None:
+    ledger = build_ledger(Process(300 * MIB))
+    role = build_role_status(number=1000, state=TaskState.ATTEMPT_CREATION_PENDING)
+    ledger.note("a/x", pending(1000))
+    ledger.note("a/x", build_status(role, state=state))
+    assert free_of(ledger, "a/y") == 500 * MIB
+
+
+def held(state: TaskState, reason: str = MEMORY_BUDGET) -> FrameworkStatus:
+    """A Framework whose growth is held."""
+    blocked = Condition(type=constants.BLOCKED_CONDITION, status="True", reason=reason)
+    role = build_role_status(number=10, state=state)
+    return replace(build_status(role), conditions=(blocked,))
+
+
+def test_frameworks_held_with_nothing_left_to_do_do_not_wait_for_each_other() -> None:
+    ledger = build_ledger(Process(850 * MIB))
+    ledger.note("a/x", held(TaskState.COMPLETED))
+    ledger.note("a/y", held(TaskState.COMPLETED))
+    assert free_of(ledger, "a/x") == free_of(ledger, "a/y") == 100 * MIB
+    # The first that goes on may end, and make room: the other one waits for it.
+    ledger.note("a/x", pending(1000))
     assert free_of(ledger, "a/y") == 0
-    assert free_of(ledger, "b/x") == 100 * MIB
-    ledger.note("b/x", pending(1000))
-    assert free_of(ledger, "c/x") == 100 * MIB - 1000 * TASK_MEMORY_BYTES
-    # What is used is no promise.
-    process.used_bytes = 801 * MIB
-    assert free_of(ledger, "c/x") == 0
+    ledger.note("a/x", build_status(state=FrameworkState.COMPLETED))
+    assert free_of(ledger, "a/y") == 100 * MIB
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(held(TaskState.ATTEMPT_RUNNING), id="its Tasks run"),
+        pytest.param(held(TaskState.ATTEMPT_COMPLETED), id="its Tasks may be retried"),
+        pytest.param(held(TaskState.COMPLETED, "CreationRefused"), id="not held"),
+    ],
+)
+def test_held_framework_waits_for_one_that_may_end(other: FrameworkStatus) -> None:
+    ledger = build_ledger(Process(850 * MIB))
+    ledger.note("a/x", held(TaskState.COMPLETED))
+    ledger.note("a/y", other)
+    assert free_of(ledger, "a/x") == 0
 
 
 def test_what_is_promised_to_others_is_not_free() -> None:
@@ -191,3 +323,13 @@ async def test_frameworks_beyond_the_memory_wait_and_go_on_by_themselves() -> No
     await shell.run(MEMORY_WAIT_SECONDS + 5)
     assert read_blocked(shell, "second") == "NotBlocked"
     assert len([name for name in shell.names(PODS) if name.startswith("second")]) == 600
+
+
+@pytest.mark.looptime
+async def test_promise_of_pods_that_the_server_refuses_shrinks() -> None:
+    ledger = build_ledger(Process(300 * MIB))
+    shell = Shell(memory=ledger)
+    shell.network.expect("create", PODS, *[refuse(500)] * 100)
+    shell.create_framework("first", 3)
+    await shell.run(5)
+    assert free_of(ledger, "default/second") == 500 * MIB - 3 * POD_MEMORY_BYTES
