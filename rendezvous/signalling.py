@@ -2,12 +2,18 @@
 
 Called by ``notify`` (processes of other containers) and ``wrapper`` (its command). Training code
 imports for seconds before it has a handler, and just then late members come: SIGHUP, SIGUSR1 and
-their like would end it. So such a signal waits, in a thread of its own, until it does no harm.
+their like would end it. So such a signal waits, in a thread of its own, until it does no harm:
+
+1. Look at the process. It is ready if it catches, ignores or blocks the signal, or waits for it.
+2. But not if it blocks all signals, as shells and ``posix_spawn`` do for the moment in which they
+   start a program: then it would die of the signal after that moment.
+3. Look again every 50 ms. Who blocks all signals in 20 looks in a row does so for good.
+4. Send the signal, unless the process has ended meanwhile.
 """
 
 import signal
 import threading
-from typing import Callable, Set, Tuple
+from typing import Callable, Dict, Set, Tuple
 
 from framework.agent.clock import AgentClock
 from rendezvous.processes import read_stat
@@ -16,7 +22,9 @@ from rendezvous.report import Reporter
 _LOOK_SECONDS = 0.05
 # Without a handler they end a process, and nobody sends them for that.
 _NEWS = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
-_MASKS = (b"SigBlk", b"SigIgn", b"SigCgt")
+_BLOCKED, _IGNORED, _CAUGHT = b"SigBlk", b"SigIgn", b"SigCgt"
+# In a row, at a process that blocks all signals; far longer than to start a program takes.
+_STEADY_LOOKS = 20
 _BIRTH_FIELD = 19  # of those after the name
 _SIGWAIT = b"sigtimedwait"
 
@@ -52,7 +60,11 @@ class Signaller:
         self._reporter.say_once(text)
 
     def _wait(self, pid: int, born: bytes) -> None:
+        looks = 0
         while _read_birth(pid) == born != b"" and not is_ready(pid, self._number):
+            looks = looks + 1 if _blocks_all(_read_masks(pid)) else 0
+            if looks > _STEADY_LOOKS:
+                break
             self._clock.sleep(_LOOK_SECONDS)
         with self._lock:
             self._waiting.discard((pid, born))
@@ -61,18 +73,30 @@ class Signaller:
 
 
 def is_ready(pid: int, number: int) -> bool:
-    """Tell whether a process may be sent a signal; so may one of which that is not known."""
+    """Return whether a process may be sent a signal; so may one of which that is not known."""
     if number not in _NEWS and not signal.SIGRTMIN <= number <= signal.SIGRTMAX:
         return True
-    masks = [line.split(b":")[1] for line in _read(pid, "status").splitlines() if _is_mask(line)]
-    if not masks or any(int(mask, 16) >> (number - 1) & 1 for mask in masks):
+    masks = _read_masks(pid)
+    heeded = (_IGNORED, _CAUGHT) if _blocks_all(masks) else (_IGNORED, _CAUGHT, _BLOCKED)
+    if not masks or any(_holds(masks, name, number) for name in heeded):
         return True
     # In the middle of sigwait the signal is shown as neither blocked nor caught.
     return _SIGWAIT in _read(pid, "wchan")
 
 
-def _is_mask(line: bytes) -> bool:
-    return line.partition(b":")[0] in _MASKS
+def _read_masks(pid: int) -> Dict[bytes, int]:
+    """Read which signals a process blocks, ignores and catches; nothing if it has ended."""
+    pairs = [line.partition(b":")[::2] for line in _read(pid, "status").splitlines()]
+    return {name: int(mask, 16) for name, mask in pairs if name in {_BLOCKED, _IGNORED, _CAUGHT}}
+
+
+def _blocks_all(masks: Dict[bytes, int]) -> bool:
+    """Return whether all signals are blocked, judged by one that nobody blocks alone."""
+    return _holds(masks, _BLOCKED, signal.SIGSEGV)
+
+
+def _holds(masks: Dict[bytes, int], name: bytes, number: int) -> bool:
+    return bool(masks.get(name, 0) >> (number - 1) & 1)
 
 
 def _read_birth(pid: int) -> bytes:

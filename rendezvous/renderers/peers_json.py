@@ -1,6 +1,6 @@
 """peers.json: the whole roster in verbose form, for programs and for people. Pure.
 
-Called by ``registry``; read by ``peers.py`` in the training process. ``SCHEMA`` is its JSON Schema:
+Called by ``registry``; read by ``peers`` in the training process. ``SCHEMA`` is its JSON Schema:
 fields may be added within a version, none is removed or changes its meaning.
 """
 

@@ -276,6 +276,79 @@ def test_signal_waits_for_nobody_who_has_ended(log: Log, *, is_reaped: bool) -> 
     assert sent == []
 
 
+BLOCKS_ALL = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+print("blocked", flush=True)
+input()
+signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+print("unblocked", flush=True)
+input()
+"""
+
+
+class SteppedClock(AgentClock):
+    """Every sleep lasts until the test ends it."""
+
+    def __init__(self) -> None:
+        self._begun, self._ended = threading.Semaphore(0), threading.Semaphore(0)
+
+    def sleep(self, _seconds: float) -> None:
+        self._begun.release()
+        self._ended.acquire()
+
+    def step(self, count: int = 1) -> None:
+        """Wait for so many sleeps and end each."""
+        for _ in range(count):
+            assert self._begun.acquire(timeout=10)
+            self._ended.release()
+
+
+@contextlib.contextmanager
+def start_blocking_all() -> Iterator[subprocess.Popen[str]]:
+    command, pipe = [sys.executable, "-c", BLOCKS_ALL], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "blocked\n"
+        yield child
+        child.kill()
+
+
+def test_signal_waits_for_a_process_that_just_starts_another(log: Log) -> None:
+    """A shell and posix_spawn block all signals while they start a program, and have no handler."""
+    sent: list[int] = []
+    clock = SteppedClock()
+    before = set(threading.enumerate())
+    with start_blocking_all() as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        Signaller(signal.SIGUSR1, sent.append, log, clock).signal(child.pid)
+        assert sent == []
+        (waiting,) = set(threading.enumerate()) - before
+        clock.step()
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "unblocked\n"
+        clock.step(100)
+        assert sent == []
+    clock.step()
+    waiting.join(10)
+    assert sent == []
+
+
+def test_signal_goes_to_a_process_that_blocks_all_and_goes_on_so(log: Log) -> None:
+    """One of its threads waits for it by sigwait, if it does so with all signals blocked."""
+    sent: list[int] = []
+    clock = SteppedClock()
+    before = set(threading.enumerate())
+    with start_blocking_all() as child:
+        Signaller(signal.SIGUSR1, sent.append, log, clock).signal(child.pid)
+        (waiting,) = set(threading.enumerate()) - before
+        clock.step(20)
+        waiting.join(10)
+        assert sent == [child.pid]
+
+
 def test_signal_waits_for_each_of_two_processes_with_one_id(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
