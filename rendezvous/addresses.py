@@ -36,7 +36,7 @@ def find_family(text: str) -> str:
 
 
 def is_host(text: str) -> bool:
-    """Tell whether a text is an IP address or a DNS name."""
+    """Return whether a text is an IP address or a DNS name."""
     return bool(find_family(text)) or _HOST_NAME.match(text) is not None
 
 
@@ -51,7 +51,7 @@ def bracket(host: str) -> str:
 
 
 def is_endpoint(text: str) -> bool:
-    """Tell whether a text is ``HOST:PORT``, IPv6 in brackets."""
+    """Return whether a text is ``HOST:PORT``, IPv6 in brackets."""
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         is_good = find_family(host[1:-1]) == IPV6

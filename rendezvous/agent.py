@@ -145,7 +145,7 @@ class Agent:
             self._apply_reachable(sight)
 
     def _is_settled(self, sight: Sight, shown: Shown) -> bool:
-        """Tell whether there is nothing to do: no news, and no other agent has come further."""
+        """Return whether there is nothing to do: no news, and no other agent has come further."""
         if not self._has_applied or is_news(sight, shown):
             return False
         is_overtaken = self._writer.find_last_number() > shown.number
@@ -317,7 +317,7 @@ class Agent:
 
 
 def _is_lesser(sight: Sight, shown: Shown) -> bool:
-    """Tell whether a Framework was read where there is a published roster.
+    """Return whether a Framework was read where there is a published roster.
 
     It has no generation, so nobody knows whether it is older. An agent that starts anew while the
     ConfigMap is away would else go back.

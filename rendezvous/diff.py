@@ -49,12 +49,12 @@ class Diff(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether the members are the same."""
+        """Return whether the members are the same."""
         return not (self.added or self.removed or self.moved)
 
     @property
     def is_only_success(self) -> bool:
-        """Tell whether nothing happened but that members have done their work."""
+        """Return whether nothing happened but that members have done their work."""
         is_any = bool(self.added or self.moved or not self.removed)
         return not is_any and all(change.state == STATE_SUCCEEDED for change in self.removed)
 

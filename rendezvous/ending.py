@@ -52,7 +52,7 @@ class Ending:
     farewell = "the containers it served are done"
 
     def is_over(self) -> bool:
-        """Tell whether the containers this one serves are done."""
+        """Return whether the containers this one serves are done."""
         return False
 
 
@@ -72,7 +72,7 @@ class WrapperEnding(Ending):
         self.was_seen = False
 
     def is_over(self) -> bool:
-        """Tell whether the wrapper was there and has ended."""
+        """Return whether the wrapper was there and has ended."""
         if os.path.exists(self._ended_path):
             return True
         try:
@@ -101,7 +101,7 @@ class SharedEnding(Ending):
         self.was_seen = False
 
     def is_over(self) -> bool:
-        """Tell whether they were there and are gone."""
+        """Return whether they were there and are gone."""
         found = find_processes(self._process, self._proc) if self._process else self._list_others()
         is_over = self.was_seen and not found
         self.was_seen = self.was_seen or bool(found)
@@ -143,7 +143,7 @@ class PatientEnding(Ending):
         self.name = ending.name
 
     def is_over(self) -> bool:
-        """Tell whether the other one is over, or never began."""
+        """Return whether the other one is over, or never began."""
         if self._ending.is_over():
             return True
         waited = self._clock.monotonic() - self._since
@@ -165,7 +165,7 @@ class PodEnding(Ending):
         self._pod = pod
 
     def is_over(self) -> bool:
-        """Tell whether all other containers have ended for good."""
+        """Return whether all other containers have ended for good."""
         for change in self._watch.poll(0.0):
             if change.body is not None:
                 self._pod = change.body
@@ -173,7 +173,7 @@ class PodEnding(Ending):
 
 
 def is_pod_done(pod: Mapping[str, Any], container: str) -> bool:
-    """Tell whether all containers but this one have ended and are not restarted."""
+    """Return whether all containers but this one have ended and are not restarted."""
     restarts = (pod.get("spec") or {}).get("restartPolicy") or "Always"
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     others = [status for status in statuses if status.get("name") != container]

@@ -86,7 +86,7 @@ class Follower:
         return ""
 
     def is_answered(self) -> bool:
-        """Tell whether any source is read now."""
+        """Return whether any source is read now."""
         knowledge = self._sources.knowledge
         states = (knowledge.configmap_state, knowledge.framework_state, knowledge.names_state)
         return any(state is not None and state.health is Health.HEALTHY for state in states)

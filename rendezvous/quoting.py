@@ -16,17 +16,17 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-]*\Z")
 
 
 def is_variable(name: str) -> bool:
-    """Tell whether a shell takes this name for a variable."""
+    """Return whether a shell takes this name for a variable."""
     return _VARIABLE.match(name) is not None
 
 
 def is_file_name(name: str) -> bool:
-    """Tell whether this is a plain name of a file, never a path out of its directory."""
+    """Return whether this is a plain name of a file, never a path out of its directory."""
     return _FILE_NAME.match(name) is not None and name not in {".", ".."}
 
 
 def is_printable(text: str) -> bool:
-    """Tell whether a text stays on its line: no control character, no line end of any kind."""
+    """Return whether a text stays on its line: no control character, no line end of any kind."""
     return _UNPRINTABLE.search(text) is None
 
 

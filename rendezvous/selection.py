@@ -81,7 +81,7 @@ def find_obstacle(roster: Roster, identity: Identity, *, was_member: bool) -> st
 
 
 def is_member(roster: Roster, identity: Identity) -> bool:
-    """Tell whether this very Pod is a member."""
+    """Return whether this very Pod is a member."""
     member = gang.find_own_member(roster, identity.role, identity.index, identity.pod_uid)
     return member is not None
 
@@ -97,12 +97,12 @@ def find_leaving(roster: Roster, identity: Identity) -> Optional[Leaving]:
 
 
 def is_completing(roster: Roster) -> bool:
-    """Tell whether the attempt comes to its end."""
+    """Return whether the attempt comes to its end."""
     return roster.phase == PHASE_COMPLETING
 
 
 def is_news(sight: Sight, shown: Optional[Shown]) -> bool:
-    """Tell whether a roster is newer than what is shown."""
+    """Return whether a roster is newer than what is shown."""
     if shown is None:
         return True
     if sight.roster.is_same_gang(shown.roster):

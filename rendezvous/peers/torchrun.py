@@ -130,7 +130,7 @@ class FrameworkRendezvous:
         """Do nothing: the Framework says when the attempt ends."""
 
     def num_nodes_waiting(self) -> int:
-        """Say whether the workers are to be stopped and started in a new round.
+        """Return whether the workers are to be stopped and started in a new round.
 
         When they are, this returns in all members of the round at about the same time.
         """
@@ -206,7 +206,7 @@ class FrameworkRendezvous:
     # --- Ending a round ---------------------------------------------------------------------------
 
     def _have_arrived(self, current: Round, gang: Roster) -> bool:
-        """Tell whether all who are new have arrived."""
+        """Return whether all who are new have arrived."""
         names = [name_member(peer) for peer in gang.ranked]
         if names[0] not in current.members:
             return True  # a new rank 0: its store is where they arrive

@@ -38,6 +38,6 @@ def render(view: View, options: Options) -> Rendered:
 
 
 def is_launching(view: View) -> bool:
-    """Tell whether this Pod starts the processes: a launcher, or without one rank 0."""
+    """Return whether this Pod starts the processes: a launcher, or without one rank 0."""
     has_launcher = any(role.kind is RoleKind.LAUNCHER and role.wanted for role in view.roles)
     return view.own_kind is RoleKind.LAUNCHER if has_launcher else view.rank == 0
