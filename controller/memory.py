@@ -85,7 +85,8 @@ class MemoryLedger:
         reserve = (self._limit_bytes - self._budget_bytes) // 2
         if len(self._going_on) == int(key in self._going_on):
             free = max(free, reserve)
-        else:
+        elif free < reserve:
+            # Else a share of what is left would be less.
             free = max(free, self._find_share(split_namespace(key), free + reserve))
         return MemoryBudget(self._limit_bytes, self._budget_bytes, max(0, free))
 

@@ -162,8 +162,10 @@ class Writer:
         Returns:
             False if that must be tried again.
         """
+        if entry.configmap is None or entry.configmap.roster is not None:
+            return True
         provenance.settle(entry)
-        if entry.configmap is None or not entry.lacks_roster:
+        if not entry.lacks_roster:
             return True
         await self._reread_configmap(entry, entry.configmap.name)
         return not entry.lacks_roster
