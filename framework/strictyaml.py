@@ -1,6 +1,7 @@
 """YAML as Kubernetes tools read it, with errors that name file, line and column.
 
-Called by the controller's config loader and the command line. Two things differ from plain PyYAML:
+Called by the controller's config loader and the command line; ``load_document`` also by whoever
+reads YAML with a loader of its own, for the bounds. Two things differ from plain PyYAML:
 a key given twice is an error instead of a silent loss, and what Go's reader takes for text
 (timestamps, ``1:30``) stays text, so that a user's Pod template arrives as the user wrote it.
 """
@@ -8,9 +9,11 @@ a key given twice is an error instead of a silent loss, and what Go's reader tak
 import re
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import yaml
+
+LoaderClass: TypeAlias = type[yaml.SafeLoader] | type[yaml.CSafeLoader]
 
 _MAX_DEPTH = 100
 _MAX_NODES = 500_000
@@ -126,7 +129,7 @@ def load_documents(text: str, source: str) -> list[Document]:
         loader = _Loader(text)
         try:
             while (node := loader.get_node() if loader.check_node() else None) is not None:
-                check_size(node, len(text))
+                _check_size(node, len(text))
                 value = loader.construct_document(node)
                 if value is not None:
                     documents.append(Document(node.start_mark.line + 1, value))
@@ -141,7 +144,29 @@ def load_documents(text: str, source: str) -> list[Document]:
     return documents
 
 
-def check_size(root: yaml.Node, length: int) -> None:
+def load_document(text: str | bytes, loader_class: LoaderClass) -> Any:
+    """Read a text of one YAML document; None if it has none.
+
+    Args:
+        text: YAML.
+        loader_class: what a scalar is, for the reader in question.
+
+    Raises:
+        YAMLError: the text cannot be read, has several documents, or is larger than we can take.
+        ValueError, RecursionError: the text cannot be read.
+    """
+    loader = loader_class(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check_size(node, len(text))
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _check_size(root: yaml.Node, length: int) -> None:
     """Refuse what would exhaust us: an alias inside itself, aliases of aliases.
 
     Args:

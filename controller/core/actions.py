@@ -7,7 +7,7 @@ may hold a thousand creates that a later one drops.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from framework.api import naming
 from framework.api.types import Framework
@@ -54,8 +54,10 @@ class ActionKey:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateConfigMap:
-    """Create the attempt ConfigMap of ``framework``'s current attempt."""
+class _CreateForAttempt:
+    """Create an object of which each attempt of ``framework`` has one."""
+
+    kind: ClassVar[ObjectKind]
 
     framework: Framework = field(compare=False)
     name: str
@@ -67,24 +69,21 @@ class CreateConfigMap:
     @property
     def key(self) -> ActionKey:
         """Identity of the action."""
-        return ActionKey(Verb.CREATE, ObjectKind.CONFIGMAP, self.name, self.identity)
+        return ActionKey(Verb.CREATE, self.kind, self.name, self.identity)
 
 
 @dataclass(frozen=True, slots=True)
-class CreateGangKey:
+class CreateConfigMap(_CreateForAttempt):
+    """Create the attempt ConfigMap of ``framework``'s current attempt."""
+
+    kind = ObjectKind.CONFIGMAP
+
+
+@dataclass(frozen=True, slots=True)
+class CreateGangKey(_CreateForAttempt):
     """Create the Secret with the gang key; ``identity`` is the UID of the attempt's ConfigMap."""
 
-    framework: Framework = field(compare=False)
-    name: str
-    identity: str
-    cause: str
-    is_settled: bool = False
-    is_patient: bool = False
-
-    @property
-    def key(self) -> ActionKey:
-        """Identity of the action."""
-        return ActionKey(Verb.CREATE, ObjectKind.SECRET, self.name, self.identity)
+    kind = ObjectKind.SECRET
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,11 @@ Made by ``discovery`` and ``kubeconfig``; requests are made in ``connection``.
 from typing import Any, NamedTuple, Tuple
 
 from framework.api import constants
-from framework.api.text import HIDDEN, describe_server
+from framework.api.text import describe_server, hide_secrets
 
 _HTTP_PORT = 80
 _HTTPS_PORT = 443
 _MAX_PORT = 65535
-# Shorter ones would be found in ordinary words.
-_MIN_SECRET_LENGTH = 8
 
 
 class AccessError(Exception):
@@ -57,10 +55,7 @@ class Access(NamedTuple):
 
     def hide_secrets(self, body: bytes) -> bytes:
         """Take token and path out of an error's body: servers repeat the path of a request."""
-        for secret in (self.path_prefix, self.token):
-            if len(secret) >= _MIN_SECRET_LENGTH:
-                body = body.replace(secret.encode(), HIDDEN.encode())
-        return body
+        return hide_secrets(body, (self.path_prefix, self.token))
 
     def read_token(self) -> str:
         """Read the bearer token; "" without one. Read anew each time, because it is rotated."""

@@ -6,11 +6,12 @@ in proportion to the text.
 """
 
 import re
-from typing import List, Match, Optional
+from typing import Iterable, List, Match, Optional
 
 HIDDEN = "[hidden]"
 """Stands for a value that was taken out of a message."""
 
+_MIN_SECRET_LENGTH = 8
 _SPACES = frozenset("\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
 # Printable by their category, and yet invisible: fillers, joiners and variation selectors. Two
 # selectors are left out, U+FE0E and U+FE0F: they choose between text and emoji.
@@ -93,6 +94,19 @@ def describe_server(address: str) -> str:
     if "@" in path or not _HOST.match(host) or (found and not scheme.isalnum()):
         return HIDDEN
     return f"{scheme}{found}{host}" + ("/..." if path.strip("/") else "")
+
+
+def hide_secrets(body: bytes, secrets: Iterable[str]) -> bytes:
+    """Take a token or a path out of the body of an error: servers repeat the path of a request.
+
+    Args:
+        body: what the server sent.
+        secrets: texts to hide; short ones stay, because they would be found in ordinary words.
+    """
+    for secret in secrets:
+        if len(secret) >= _MIN_SECRET_LENGTH:
+            body = body.replace(secret.encode(), HIDDEN.encode())
+    return body
 
 
 def hide_values(message: str, field: str = "") -> str:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from framework.api import constants
-from framework.strictyaml import ShallowLoader, check_size
+from framework.strictyaml import ShallowLoader, load_document
 
 _SECTIONS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context"))
 
@@ -249,7 +249,7 @@ def _is_exempt(host: str, rule: str) -> bool:
 
 def _read_document(path: Path) -> Mapping[str, Any]:
     try:
-        document = _load_yaml(read_text(path, "the kubeconfig"))
+        document = load_document(read_text(path, "the kubeconfig"), ShallowLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as e:
         mark = getattr(e, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -260,18 +260,6 @@ def _read_document(path: Path) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise ConfigError(str(path), "not a kubeconfig: no mapping at the top", "check the path")
     return document
-
-
-def _load_yaml(text: str) -> Any:
-    loader = ShallowLoader(text)
-    try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        check_size(node, len(text))
-        return loader.construct_document(node)
-    finally:
-        loader.dispose()
 
 
 def _read_section(document: Mapping[str, Any], section: str, key: str, path: Path) -> list[Entry]:

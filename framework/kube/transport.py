@@ -21,7 +21,7 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from yarl import URL
 
-from framework.api.text import HIDDEN
+from framework.api.text import hide_secrets
 from framework.clock import Clock
 from framework.kube.config import ConfigError, KubeConfig
 from framework.kube.credentials import TokenSource, TokenUnavailableError, build_token_source
@@ -29,8 +29,6 @@ from framework.kube.errors import AnswerTooLargeError, UnreachableError, build_a
 
 # aiohttp warns of bodies in one piece above this size.
 _ONE_PIECE_BYTES = 2**20
-# Shorter ones would be found in ordinary words.
-_MIN_SECRET_LENGTH = 8
 
 
 class Request(NamedTuple):
@@ -66,7 +64,8 @@ class Transport:
             # Compression costs the server more than a cluster's network gains.
             "Accept-Encoding": "identity",
         }
-        self._secrets = _find_secrets(config)
+        # Servers repeat the path of a request in their errors.
+        self._secrets = (urlsplit(config.server).path.rstrip("/"), config.token or "")
         self._rest: _Rest | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -153,7 +152,7 @@ class Transport:
                 if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
                     raise build_api_error(
                         response.status,
-                        self._hide_secrets(await response.read()),
+                        hide_secrets(await response.read(), self._secrets),
                         method=request.method,
                         path=request.bare_path,
                         retry_after=response.headers.get("Retry-After"),
@@ -172,15 +171,9 @@ class Transport:
             finally:
                 _abort_unread(response)
 
-    def _hide_secrets(self, body: bytes) -> bytes:
-        """Take token and path prefix out of an error: servers repeat the path of a request."""
-        for secret in self._secrets:
-            body = body.replace(secret, HIDDEN.encode())
-        return body
-
     def _build_unreachable(self, request: Request, cause: Exception) -> UnreachableError:
         never_connected = aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError
-        problem = self._hide_secrets(_explain(cause).encode("utf-8", "replace"))
+        problem = hide_secrets(_explain(cause).encode("utf-8", "replace"), self._secrets)
         return UnreachableError(
             problem.decode("utf-8", "replace"),
             method=request.method,
@@ -301,12 +294,6 @@ def _abort_unread(response: aiohttp.ClientResponse) -> None:
     transport = response.connection.transport if response.connection is not None else None
     if transport is not None:
         transport.abort()
-
-
-def _find_secrets(config: KubeConfig) -> tuple[bytes, ...]:
-    path = urlsplit(config.server).path.rstrip("/")
-    found = (path, config.token or "")
-    return tuple(text.encode() for text in found if len(text) >= _MIN_SECRET_LENGTH)
 
 
 def _explain(cause: Exception) -> str:

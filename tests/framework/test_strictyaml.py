@@ -1,6 +1,18 @@
 import pytest
+import yaml
 
-from framework.strictyaml import Document, YamlError, load_documents
+from framework.strictyaml import (
+    Document,
+    LoaderClass,
+    ShallowLoader,
+    YamlError,
+    load_document,
+    load_documents,
+)
+
+ALIASES = "a0: &a0 [1]\n" + "\n".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)
+)
 
 
 def load(text: str) -> object:
@@ -84,12 +96,31 @@ def test_load_documents_of_bad_text_says_where(text: str, message: str) -> None:
 
 
 def test_load_documents_of_aliases_of_aliases_gives_up() -> None:
-    lines = ["a0: &a0 [1]"]
-    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     with pytest.raises(YamlError, match="larger than"):
-        load_documents("\n".join(lines), "f")
+        load_documents(ALIASES, "f")
 
 
 def test_absurd_nesting_is_an_error_and_no_traceback() -> None:
     with pytest.raises(YamlError, match="nested deeper"):
         load_documents("[" * 100_000, "deep.yaml")
+
+
+LOADERS = pytest.mark.parametrize("loader_class", [ShallowLoader, yaml.CSafeLoader])
+
+
+@LOADERS
+def test_load_document_reads_scalars_as_the_loader_does(loader_class: LoaderClass) -> None:
+    assert load_document("a: [on, 1]", loader_class) == {"a": [True, 1]}
+    assert load_document(b"a: b", loader_class) == {"a": "b"}
+    assert load_document("# nothing", loader_class) is None
+
+
+@LOADERS
+@pytest.mark.parametrize(
+    "text", ["a: 1\n---\na: 2", "a: [", "a: &a [*a]", "[" * 200 + "]" * 200, ALIASES]
+)
+def test_load_document_of_what_is_too_large_or_none_is_refused(
+    loader_class: LoaderClass, text: str
+) -> None:
+    with pytest.raises(yaml.YAMLError):
+        load_document(text, loader_class)

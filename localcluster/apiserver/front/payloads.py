@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from framework.strictyaml import check_size
+from framework.strictyaml import load_document
 from localcluster.apiserver.bodies.patches import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -158,24 +158,12 @@ def _decode(body: bytes, *, is_yaml: bool) -> Any:
 
 def _decode_yaml(body: bytes) -> Any:
     try:
-        return _with_text_keys(_load_yaml(body))
+        return _with_text_keys(load_document(body, _Loader))
     except yaml.YAMLError as error:
         text = re.sub(r"\s+", " ", str(error))
         raise ValueError(f"yaml parse error: {text}") from error
     except RecursionError as error:
         raise ValueError("yaml parse error: nested too deeply") from error
-
-
-def _load_yaml(body: bytes) -> Any:
-    loader = _Loader(body)
-    try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        check_size(node, len(body))
-        return loader.construct_document(node)
-    finally:
-        loader.dispose()
 
 
 def _with_text_keys(value: Any) -> Any:

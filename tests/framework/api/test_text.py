@@ -8,6 +8,7 @@ from framework.api.text import (
     HIDDEN,
     cut_text,
     describe_server,
+    hide_secrets,
     hide_values,
     is_printable,
     make_printable,
@@ -155,3 +156,9 @@ def test_hide_values_of_a_cause_keeps_a_name() -> None:
 )
 def test_hide_values_of_hostile_text_ends(unit: str) -> None:
     assert isinstance(hide_values(f"a: Invalid value: {unit * 20_000}"), str)
+
+
+def test_hide_secrets_takes_all_of_them_out_but_short_ones() -> None:
+    body = b"GET /token-of-mine/api: no get of abc by token-of-me"
+    shown = hide_secrets(body, ("/token-of-mine", "token-of-me", "abc", ""))
+    assert shown == b"GET [hidden]/api: no get of abc by [hidden]"
