@@ -3,7 +3,6 @@
 The policies hold in the whole cluster, so they are there only as long as these tests run.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from tests.support.jsonhttp import JsonHttp
 from tests.support.policed import (
     ACCOUNT,
     ACKNOWLEDGED,
-    ADMISSION,
     FC,
     OTHER,
     OWN,
@@ -27,28 +25,12 @@ from tests.support.policed import (
     acknowledge,
     allow,
     annotate,
-    apply_policies,
     build_pod,
     create,
-    open_policed,
     wait_until,
 )
 
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def policies(control_plane: Access) -> Iterator[None]:
-    """The policies, in the whole cluster."""
-    with apply_policies(control_plane, ADMISSION):
-        yield
-
-
-@pytest.fixture
-def policed(
-    policies: None, control_plane: Access, http: JsonHttp, namespace: str, tmp_path: Path
-) -> Policed:
-    return open_policed(control_plane, http, namespace, tmp_path)
 
 
 def test_agent_acknowledges_on_its_own_pod_again_and_again(policed: Policed) -> None:

@@ -1,25 +1,19 @@
 """The right of agents on a real API server: one annotation of their own Pod, under any account."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from framework.kube.resources import Object
-from tests.support.controlplane import Access
 from tests.support.jsonhttp import JsonHttp
 from tests.support.policed import (
-    ADMISSION,
     OTHER,
     Policed,
     acknowledge,
     allow,
     annotate,
-    apply_policies,
     build_pod,
     create,
-    open_policed,
     wait_until,
 )
 from tests.support.rights import run_kubectl
@@ -31,18 +25,9 @@ IMAGE = {"spec": {"containers": [{"name": "main", "image": "evil/none:1"}]}}
 STRATEGIC = "application/strategic-merge-patch+json"
 
 
-@pytest.fixture(scope="module")
-def policies(control_plane: Access) -> Iterator[None]:
-    with apply_policies(control_plane, ADMISSION):
-        yield
-
-
 @pytest.fixture
-def policed(
-    policies: None, control_plane: Access, http: JsonHttp, namespace: str, tmp_path: Path
-) -> Policed:
+def policed(policed: Policed) -> Policed:
     """A gang's Pods, and one that belongs to no Framework."""
-    policed = open_policed(control_plane, http, namespace, tmp_path)
     policed.create("pods", build_pod(STRANGER, account="default", framework=None))
     return policed
 

@@ -1,6 +1,5 @@
 """The controller's own token on a real API server: it writes objects of gangs, and no others."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,10 @@ from tests.support.controlplane import Access
 from tests.support.deployed import ACCOUNT, apply_role
 from tests.support.jsonhttp import JsonHttp
 from tests.support.policed import (
-    ADMISSION,
     FC,
     MERGE,
     Policed,
     allow,
-    apply_policies,
     build_pod,
     create,
     wait_until,
@@ -26,12 +23,6 @@ from tests.support.rights import create_account_access
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 
 SYSTEM = "/api/v1/namespaces/kube-system"
-
-
-@pytest.fixture(scope="module")
-def policies(control_plane: Access) -> Iterator[None]:
-    with apply_policies(control_plane, ADMISSION):
-        yield
 
 
 @pytest.fixture

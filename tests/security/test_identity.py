@@ -2,18 +2,14 @@
 
 import base64
 import itertools
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from framework.api import constants
 from framework.kube.resources import Object
-from tests.support.controlplane import Access
 from tests.support.jsonhttp import JsonHttp
 from tests.support.policed import (
-    ADMISSION,
     FC,
     OWN,
     WORKLOADS,
@@ -21,10 +17,8 @@ from tests.support.policed import (
     acknowledge,
     allow,
     annotate,
-    apply_policies,
     build_pod,
     create_as,
-    open_policed,
     wait_until,
 )
 
@@ -42,19 +36,6 @@ ANNOTATIONS = (
 )
 LABELS = (FC, constants.TASKROLE_NAME, constants.TASK_INDEX)
 CONTROL = allow("control", "gangs", "frameworkbarrier.io")
-
-
-@pytest.fixture(scope="module")
-def policies(control_plane: Access, framework_crd: None) -> Iterator[None]:
-    with apply_policies(control_plane, ADMISSION):
-        yield
-
-
-@pytest.fixture
-def policed(
-    policies: None, control_plane: Access, http: JsonHttp, namespace: str, tmp_path: Path
-) -> Policed:
-    return open_policed(control_plane, http, namespace, tmp_path)
 
 
 @pytest.fixture

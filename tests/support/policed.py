@@ -1,7 +1,7 @@
 """A namespace under the policies of deploy/admission, and clients with chosen rights in it.
 
-Called by tests/kube and tests/security. The policies hold in the whole cluster, so a module applies
-them for its own tests only.
+Called by tests/kube and tests/security, whose conftest.py imports the fixtures. The policies hold
+in the whole cluster, so a module applies them for its own tests only.
 """
 
 import json
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 from framework.api import constants
 from framework.kube.resources import Object
@@ -192,3 +194,18 @@ def open_policed(access: Access, http: JsonHttp, namespace: str, folder: Path) -
     wait_until(lambda: policed.patch(agent, OWN, acknowledge("1"))[0] == 200)
     wait_until(lambda: policed.patch(agent, OTHER, acknowledge("1"))[0] == 403)
     return policed
+
+
+@pytest.fixture(scope="module")
+def policies(control_plane: Access, framework_crd: None) -> Iterator[None]:
+    """The policies of deploy/admission, in the whole cluster."""
+    with apply_policies(control_plane, ADMISSION):
+        yield
+
+
+@pytest.fixture
+def policed(
+    policies: None, control_plane: Access, http: JsonHttp, namespace: str, tmp_path: Path
+) -> Policed:
+    """A namespace with two Pods of a gang, whose agents may acknowledge."""
+    return open_policed(control_plane, http, namespace, tmp_path)
