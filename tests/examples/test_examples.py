@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -76,50 +77,51 @@ def test_example_ends_as_it_says(name: str, kubeconfig: str) -> None:
     assert read_outcome(run) == OUTCOMES[name], run.stdout + run.stderr
 
 
+def run_alone(name: str, directory: Path, isolation: str) -> CompletedProcess[str]:
+    """Run an example on a cluster of its own; it must end as it says."""
+    run = call(
+        "run", "--local", f"examples/{name}", "--timeout", "60s",
+        "--isolation", isolation, "--directory", str(directory),
+    )  # fmt: skip
+    assert read_outcome(run) == OUTCOMES[name], run.stdout + run.stderr
+    return run
+
+
+def read_log(framework: str, task: str, directory: Path) -> str:
+    """Read the log of a Task's training container in that cluster."""
+    return call("logs", framework, task, "-c", "train", "--directory", str(directory)).stdout
+
+
 @pytest.mark.parametrize("isolation", ["auto", "paths"])
 def test_gang_on_a_cluster_of_its_own_converges(isolation: str, tmp_path: Path) -> None:
-    run = call(
-        "run", "--local", "examples/gang.yaml", "--timeout", "60s",
-        "--isolation", isolation, "--directory", str(tmp_path),
-    )  # fmt: skip
-    assert read_outcome(run) == GANG, run.stdout + run.stderr
+    run = run_alone("gang.yaml", tmp_path, isolation)
     assert f"framework logs gang --directory {tmp_path}" in run.stdout
-    logs = call("logs", "gang", "ps/0", "-c", "train", "--directory", str(tmp_path))
-    assert "epoch 39: loss 0.00" in logs.stdout
-    assert "off by at most 0.0" in logs.stdout
+    log = read_log("gang", "ps/0", tmp_path)
+    assert "epoch 39: loss 0.00" in log
+    assert "off by at most 0.0" in log
 
 
 @pytest.mark.parametrize("isolation", ["auto", "paths"])
 def test_rendezvous_example_prints_the_world_of_each_worker(isolation: str, tmp_path: Path) -> None:
-    run = call(
-        "run", "--local", "examples/rendezvous.yaml", "--timeout", "60s",
-        "--isolation", isolation, "--directory", str(tmp_path),
-    )  # fmt: skip
-    assert read_outcome(run) == OUTCOMES["rendezvous.yaml"], run.stdout + run.stderr
+    run_alone("rendezvous.yaml", tmp_path, isolation)
     for rank in range(3):
-        task = f"worker/{rank}"
-        logs = call("logs", "rendezvous", task, "-c", "train", "--directory", str(tmp_path))
-        assert f"rank {rank} of 3, store at " in logs.stdout, logs.stdout
-        hosts = re.search(r"^peers (.*)$", logs.stdout, re.MULTILINE)
-        assert hosts is not None, logs.stdout
+        log = read_log("rendezvous", f"worker/{rank}", tmp_path)
+        assert f"rank {rank} of 3, store at " in log, log
+        hosts = re.search(r"^peers (.*)$", log, re.MULTILINE)
+        assert hosts is not None, log
         for host in hosts[1].split():
-            assert f"{host} slots=1\n" in logs.stdout
-            assert f"{host}:1\n" in logs.stdout
+            assert f"{host} slots=1\n" in log
+            assert f"{host}:1\n" in log
         assert len(set(hosts[1].split())) == 3
 
 
 @pytest.mark.parametrize("isolation", ["auto", "paths"])
 def test_gang_with_a_key_meets_with_it(isolation: str, tmp_path: Path) -> None:
-    run = call(
-        "run", "--local", "examples/gang-key.yaml", "--timeout", "60s",
-        "--isolation", isolation, "--directory", str(tmp_path),
-    )  # fmt: skip
-    assert read_outcome(run) == OUTCOMES["gang-key.yaml"], run.stdout + run.stderr
+    run = run_alone("gang-key.yaml", tmp_path, isolation)
     for rank in range(2):
-        task = f"worker/{rank}"
-        logs = call("logs", "gang-key", task, "-c", "train", "--directory", str(tmp_path))
-        assert f"rank {rank} met its peers with the key\n" in logs.stdout, logs.stdout
-        assert "not authenticated" not in logs.stdout
+        log = read_log("gang-key", f"worker/{rank}", tmp_path)
+        assert f"rank {rank} met its peers with the key\n" in log, log
+        assert "not authenticated" not in log
     # The key is in no log of the controller.
     assert not re.search(r"\b[0-9a-f]{64}\b", run.stdout + run.stderr)
 

@@ -13,6 +13,7 @@ from framework.api.naming import build_gang_key_name
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, PODS, SECRETS, Object
+from tests.support.builders import build_role_wire, build_submission, build_template_wire
 from tests.support.controlplane import Access
 from tests.support.deployed import Deployed, apply_role
 from tests.support.fakekubelet import FakeKubelet, FakePod, Script
@@ -27,28 +28,13 @@ REFERENCE = "{{FC_FRAMEWORK_NAME}}-gang-key"
 
 def build_framework(retries: int = 0) -> Object:
     volume = {"name": "key", "secret": {"secretName": REFERENCE}}
-    spec = {
-        "restartPolicy": "Never",
-        "containers": [{"name": "main", "image": "local/none:1"}],
-        "volumes": [volume],
-    }
-    once = {"fancyRetryPolicy": False, "maxRetryCount": 0}
-    role = {
-        "name": "worker",
-        "taskNumber": 2,
-        "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
-        "task": {"retryPolicy": once, "pod": {"spec": spec}},
-    }
-    return {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "metadata": {"name": NAME},
-        "spec": {
-            "executionType": "Start",
-            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": retries},
-            "taskRoles": [role],
-        },
-    }
+    policy = {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
+    role = build_role_wire(
+        number=2,
+        frameworkAttemptCompletionPolicy=policy,
+        task={"pod": build_template_wire(volumes=[volume])},
+    )
+    return build_submission(NAME, role, retryPolicy={"maxRetryCount": retries})
 
 
 @pytest.fixture

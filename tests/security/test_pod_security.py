@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from framework.api import constants
+from tests.support.builders import build_role_wire, build_submission, build_template_wire
 from tests.support.controlplane import Access
 from tests.support.frameworkserver import start_controller
 from tests.support.jsonhttp import JsonHttp
@@ -18,31 +19,10 @@ MERGE_PATCH = "application/merge-patch+json"
 WAIT_SECONDS = 60.0
 
 
-def build_framework(name: str, **pod_spec: Any) -> dict[str, Any]:
-    container = {"name": "train", "image": "your/training:1", **pod_spec}
-    return {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "metadata": {"name": name},
-        "spec": {
-            "executionType": "Start",
-            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
-            "taskRoles": [
-                {
-                    "name": "worker",
-                    "taskNumber": 1,
-                    "frameworkAttemptCompletionPolicy": {
-                        "minFailedTaskCount": 1,
-                        "minSucceededTaskCount": -1,
-                    },
-                    "task": {
-                        "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
-                        "pod": {"spec": {"restartPolicy": "Never", "containers": [container]}},
-                    },
-                }
-            ],
-        },
-    }
+def build_framework(name: str, **container: Any) -> dict[str, Any]:
+    main = {"name": "train", "image": "your/training:1", **container}
+    pod = build_template_wire(containers=[main])
+    return build_submission(name, build_role_wire(task={"pod": pod}))
 
 
 def wait_for(find: Callable[[], str | None]) -> str:

@@ -108,6 +108,11 @@ def build_framework_wire(*roles: Wire, name: str = FRAMEWORK, **spec: Any) -> Wi
     }
 
 
+def build_submission(name: str, *roles: Wire, **spec: Any) -> Wire:
+    """A Framework as a user submits it, to any namespace."""
+    return {**build_framework_wire(*roles, **spec), "metadata": {"name": name}}
+
+
 def build_role(name: str = "worker", number: int = 1, **fields: Any) -> TaskRoleSpec:
     """A task role; ``fields`` are more of its attributes."""
     defaults: Wire = {"task": TaskSpec(pod=build_template_wire())}
