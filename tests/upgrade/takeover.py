@@ -146,11 +146,17 @@ class TakeOver:
                 await ledger.wait_for(_is_taken_over)
                 self._check_nothing_ended(ledger)
                 await self._let_end()
-                await ledger.wait_for(_is_over)
+                await ledger.wait_for(lambda body: _is_over(body) and self._is_seen(body, ledger))
                 controller.raise_if_ended()
         errors = [error for name in situations for error in self._judge(name, ledger)]
         if errors:
             raise ExceptionGroup("the take-over went wrong", errors)
+
+    def _is_seen(self, body: Object, ledger: Ledger) -> bool:
+        """Return whether the ledger has the new Pods of the statuses: its two watches are apart."""
+        name = body["metadata"]["name"]
+        seen = {uid for uids in ledger.pods.values() for uid in uids}
+        return _list_pod_uids(*ledger.statuses[name]) - _list_pod_uids(self._status(name)) <= seen
 
     async def _store(self, name: str, objects: list[Object]) -> None:
         open_status(objects[0])
@@ -288,6 +294,12 @@ class TakeOver:
             assert new.attempt_status.pod_uid == old.attempt_status.pod_uid
         elif not _has_ended(old):
             assert new.attempt_status.pod_uid == ledger.pods[name][-1]
+
+
+def _list_pod_uids(*statuses: FrameworkStatus) -> set[str]:
+    """List the UIDs of the Pods of these statuses."""
+    tasks = (task for status in statuses for _, task in status.attempt_status.walk_tasks())
+    return {task.attempt_status.pod_uid for task in tasks if task.attempt_status.pod_uid}
 
 
 def _has_ended(task: TaskStatus) -> bool:
