@@ -16,7 +16,13 @@ from framework.api.roster import encode_roster
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.model.options import DeleteOptions
-from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_roster, build_roster
+from tests.support.builders import (
+    FRAMEWORK,
+    NAMESPACE,
+    build_role_roster,
+    build_roster,
+    build_submission,
+)
 from tests.support.forger import forge_configmap, forge_pod
 from tests.support.shell import Shell, refuse
 from tests.support.storageclient import Fate
@@ -104,29 +110,16 @@ async def open_before_pod(fate: Fate) -> Shell:
 # --- Pods ----------------------------------------------------------------------------------------
 
 
-async def test_pod_forged_before_our_create_is_not_adopted() -> None:
-    shell = await open_before_pod(refuse(503))
+@pytest.mark.parametrize(
+    ("fate", "seconds"),
+    [(refuse(503), 30), (Fate(uplink_seconds=5.0), 30), (Fate(is_lost=True), 60)],
+    ids=["before", "while_in_flight", "after_it_was_lost"],
+)
+async def test_pod_forged_beside_our_create_is_not_adopted(fate: Fate, seconds: float) -> None:
+    shell = await open_before_pod(fate)
     uid = make(shell, PODS, forge_pod(read(shell)))
     shell.show()
-    await run(shell, 30)
-    check_untouched(shell, PODS, POD, uid)
-    await check_freed(shell, PODS, POD, uid)
-
-
-async def test_pod_forged_while_our_create_is_in_flight_is_not_adopted() -> None:
-    shell = await open_before_pod(Fate(uplink_seconds=5.0))
-    uid = make(shell, PODS, forge_pod(read(shell)))
-    shell.show()
-    await run(shell, 30)
-    check_untouched(shell, PODS, POD, uid)
-    await check_freed(shell, PODS, POD, uid)
-
-
-async def test_pod_forged_after_our_create_was_lost_is_not_adopted() -> None:
-    shell = await open_before_pod(Fate(is_lost=True))
-    uid = make(shell, PODS, forge_pod(read(shell)))
-    shell.show()
-    await run(shell, 60)
+    await run(shell, seconds)
     check_untouched(shell, PODS, POD, uid)
     await check_freed(shell, PODS, POD, uid)
 
@@ -240,20 +233,7 @@ FORGED_ROSTER = base64.b64encode(encode_roster(build_roster(build_role_roster())
 
 async def test_configmap_forged_before_the_framework_is_seen_is_not_adopted() -> None:
     shell = Shell()
-    body = {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "metadata": {"name": FRAMEWORK},
-        "spec": {
-            "taskRoles": [
-                {
-                    "name": "worker",
-                    "taskNumber": 1,
-                    "task": {"pod": {"spec": {"containers": [{"name": "a", "image": "b"}]}}},
-                }
-            ]
-        },
-    }
+    body = build_submission(FRAMEWORK)
     framework = shell.storage.create(shell.type(FRAMEWORKS), NAMESPACE, body)
     uid = make(shell, CONFIGMAPS, forge_configmap(framework, roster=FORGED_ROSTER))
     shell.show()
