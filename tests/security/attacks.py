@@ -154,7 +154,7 @@ def hold_half_requests(tenant: Tenant) -> Iterator[None]:
 
 
 def retry_for_ever(tenant: Tenant) -> Iterator[None]:
-    """Row 13: Tasks that fail at once, and Pods of 400 kB that are refused, retried for ever.
+    """Row 13: Tasks that fail at once, and a Pod of 400 kB that is refused, retried for ever.
 
     The first round sends nothing, so that the time before the first pauses is measured, too.
     """
@@ -163,8 +163,7 @@ def retry_for_ever(tenant: Tenant) -> Iterator[None]:
     refused = build_role_wire("worker", 1)
     container = refused["task"]["pod"]["spec"]["containers"][0]
     container["env"] = [{"name": "=bad", "value": "x" * 400_000}]
-    roles = {"fails": failing} | {f"refused{number}": refused for number in range(5)}
-    for name, role in roles.items():
+    for name, role in (("fails", failing), ("refused", refused)):
         role["task"]["retryPolicy"] = {"fancyRetryPolicy": False, "maxRetryCount": -1}
         tenant.send("POST", tenant.frameworks, build_framework(name, role))
     while True:
