@@ -168,6 +168,8 @@ class Writer:
         if not entry.lacks_roster:
             return True
         await self._reread_configmap(entry, entry.configmap.name)
+        # Another one of ours may be there now, whose roster was not kept either.
+        provenance.settle(entry)
         return not entry.lacks_roster
 
     async def publish(self, entry: Entry, publication: Publication) -> bool:
