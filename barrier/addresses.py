@@ -2,7 +2,7 @@
 
 Called by ``decision`` and ``injector``. Pure. A Framework's status is writable by whoever may
 update Frameworks, and ``injector.sh`` is sourced: nothing but addresses and role names may get
-into it.
+into it. Rules: docs/design/agents.md, "Checks of a roster".
 """
 
 import socket

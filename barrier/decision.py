@@ -2,6 +2,7 @@
 
 Called by ``waiting`` after everything that happens; which source is believed is decided in
 ``framework.agent.gang``. Nothing here reads a clock, does I/O or logs.
+Rules: docs/design/agents.md, "Decision of the barrier".
 All times are the agent's monotonic seconds.
 """
 

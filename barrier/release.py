@@ -1,6 +1,7 @@
 """After the barrier passed: fetch what framework.json needs and write both files.
 
-Called by ``app``. What they hold is in ``injector`` and ``framework_json``.
+Called by ``app``. What they hold is in ``injector`` and ``framework_json``. Rules:
+docs/design/agents.md, "Release".
 """
 
 import os

@@ -66,7 +66,7 @@ logger = logging.getLogger(__name__)
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-# DESIGN: what is in flight at SIGTERM is awaited for so long.
+# docs/design/state-machines.md, "Start and stop of a controller".
 _DRAIN_SECONDS = 5.0
 _LAST_WRITES_SECONDS = 3.0
 # Frameworks of one namespace that are decided and written at the same time, and of all.

@@ -1,7 +1,8 @@
 """A Framework that cannot go on: what the server refused for good, and how it says so by itself.
 
 Called by the writer. The condition is written into the status as it is stored, which may be one
-that nobody can read: of that nothing else is touched.
+that nobody can read: of that nothing else is touched. Rules:
+docs/design/failure-handling.md, "Unreadable Frameworks".
 """
 
 from datetime import datetime

@@ -1,8 +1,9 @@
 """Checks that the server has Frameworks with a status subresource: at start, and ever after.
 
 Called by ``app`` and the writer. Without /status every status write would also be a spec
-write (FRAMEWORK, "Objects"). Asked is the server's discovery, which every user may read and which
-names served versions of established CRDs only; the CRD itself takes a right of its own.
+write (docs/design/state-machines.md, "Failed writes"). The checks read the server's discovery,
+which every user may read and which names served versions of established CRDs only; to read the CRD
+itself would take another right.
 
     CrdError    the CRD cannot be worked with
 """

@@ -1,8 +1,8 @@
 """The executor: sends actions as tracked tasks and turns each answer into knowledge.
 
 Called by the worker after what an action relies on is persisted. An action in flight is never
-sent again; what it brings goes into the store and wakes the Framework. Source: DESIGN, "The
-controller in one picture"; FRAMEWORK, "Write order".
+sent again; what it brings goes into the store and wakes the Framework. Rules:
+docs/design/state-machines.md, "Actions".
 """
 
 import asyncio

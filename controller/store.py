@@ -3,7 +3,8 @@
 Fed by the informers (what watches show) and by the executor and the worker (what the server
 returned for our own requests). A result of our own counts like an event that came early. Two
 rules keep it honest: a resourceVersion of an object never goes back, and an object that left a
-watch without being seen terminating is not believed to be gone (FRAMEWORK, "absence").
+watch without being seen terminating is not believed to be gone:
+docs/design/state-machines.md, "Absence".
 
 Our own status is authoritative, but a candidate for leadership has none: while another leads, and
 for a while after, what is stored is trusted until we have written a status ourselves. So it is at

@@ -1,8 +1,9 @@
 """The worker: observe, decide, write, publish, act, tell; one Framework at a time per key.
 
-Started by ``app``. The order is the heart of the safety (DESIGN, "The controller in one picture"):
-the status is persisted first, then the roster, and only then is anything sent that relies on
-them. After a write whose fate is unknown nothing is sent until a live GET has told it.
+Started by ``app``. The order keeps the controller safe: the status is persisted first, then
+the roster, and only then is anything sent that relies on them. After a write whose result is
+unknown nothing is sent until a live GET has shown it. Rules:
+docs/design/state-machines.md, "Write order" and "Failed writes".
 """
 
 import asyncio
@@ -32,8 +33,8 @@ from framework.kube.backoff import Backoff
 
 logger = logging.getLogger(__name__)
 
-# DESIGN: informative status changes are written at most once per this time, or per this many
-# times the cost of a decision.
+# Informative status changes are written at most once per this time, or per this many times the cost
+# of a decision: docs/design/state-machines.md, "When a status is written".
 COALESCE_SECONDS = 0.1
 COALESCE_COST_FACTOR = 5.0
 # While a gang comes up or goes away more changes are certain: they share their writes.

@@ -1,7 +1,7 @@
 """The writer: persists statuses and publishes rosters, and knows what a failed write means.
 
-Called by the worker. Every write names the version or the instance it relies on. Source: DESIGN,
-"The controller in one picture"; FRAMEWORK, "Write order".
+Called by the worker. Every write names the version or the instance it relies on. Rules:
+docs/design/state-machines.md, "Write order" and "Failed writes".
 """
 
 import base64

@@ -3,7 +3,8 @@
 Called by ``following`` and ``agent`` after everything that was read. Only complete generations of
 this Pod's own attempt are shown, each once, never an older one after a newer one. The published
 roster has numbers of its own; what is read from the Framework has none and is numbered here, so
-that also a change of source only ever counts up.
+that also a change of source only ever counts up. Rules:
+docs/design/agents.md, "Choice of a generation".
 """
 
 from itertools import islice

@@ -13,6 +13,7 @@ has names that nobody reads, and goes away at the next write. At least one gener
 current one is kept: somebody may be reading it, and discover_hosts.sh falls back to it.
 
 A Pod may have two agents on one volume (a sidecar beside the wrapper), so each writes ``alone``.
+Rules: docs/design/agents.md, "Generations in the volume".
 """
 
 import base64

@@ -1,7 +1,7 @@
 """New statuses: of a Framework at first sight, of an attempt, a role, a Task.
 
-Source: FRAMEWORK, "Objects" and "Scaling" (tombstones of absent indexes); ``New*Status`` of the
-Go original.
+Rules: docs/design/state-machines.md, "Objects of an attempt"; tombstones:
+docs/design/scaling.md, "Absent indexes". ``New*Status`` of the Go original.
 """
 
 from datetime import datetime

@@ -5,7 +5,8 @@ that may create Pods or ConfigMaps. An object is ours when its UID is in the per
 when it is proven: the answer to our own create carried its UID, or its creation proof was verified
 (``Snapshot.proven``). Only what an older controller may have created needs no proof (``creators``).
 
-Called by the two machines. Source: FRAMEWORK, "Write order" (absence, adoption, unclaimed).
+Called by the two machines. Rules: docs/design/state-machines.md, "Absence", "Adoption",
+"Creation proofs", "Unclaimed Pods".
 """
 
 from collections.abc import Iterator

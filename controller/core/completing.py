@@ -1,7 +1,8 @@
 """Completing an attempt, of a Task or of the Framework: what goes into the status.
 
-Called by the two machines. A completion status, once set, is never replaced. Source: FRAMEWORK,
-"State machines"; ``completeTaskAttempt`` and ``completeFrameworkAttempt`` of the Go original.
+Called by the two machines. A completion status, once set, is never replaced. Rules:
+docs/design/state-machines.md, "Rules of both machines"; ``completeTaskAttempt`` and
+``completeFrameworkAttempt`` of the Go original.
 """
 
 from dataclasses import replace

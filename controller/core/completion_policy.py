@@ -1,8 +1,9 @@
 """The completion policy: when a Framework's attempt is over, and with whose completion.
 
 Called by the Framework's machine at the start of a pass, because the policy or the scale may have
-changed, and after the Tasks were moved, if any became Completed. Source: FRAMEWORK, "Spec";
-``syncFrameworkAttemptCompletionPolicy`` and ``syncTaskState`` of the Go original.
+changed, and after the Tasks were moved, if any became Completed. Rules:
+docs/design/failure-handling.md, "Completion policy"; ``syncTaskState`` and
+``syncFrameworkAttemptCompletionPolicy`` of the Go original.
 """
 
 from collections.abc import Callable, Iterable, Iterator

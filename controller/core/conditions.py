@@ -2,8 +2,8 @@
 
 Called at the end of ``decide``. Four types, always all there: GangReady, Running, Completed and
 Blocked. A condition changes only when its answer does, so it costs no write of its own, but for
-Blocked and for who is missing, which are news. Source: Kubernetes API conventions; FRAMEWORK,
-"Objects".
+Blocked and for who is missing, which are news. Rules:
+docs/design/failure-handling.md, "Conditions".
 """
 
 from collections.abc import Iterator

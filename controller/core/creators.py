@@ -8,6 +8,8 @@ whose create was answered to a controller that is gone. Three rules:
 2. A new attempt takes the keys of the one before along: a late create may still arrive.
 3. An attempt without keys began under the Go original or an older version. What it waits for when
    the first key is added needs no proof: until the next attempt of the Framework, or of the Task.
+
+More: docs/design/state-machines.md, "Creation proofs".
 """
 
 from dataclasses import replace

@@ -1,8 +1,8 @@
 """decide: from a Snapshot to a Decision. Pure, total and deterministic.
 
 Called by the worker for one Framework at a time, and by the simulator. The steps are those of
-DESIGN, "The controller in one picture": scale, move the machines, then see what the agents are
-to be told. What a step changed is in the Draft; an action relies on nothing but what this
+docs/design/state-machines.md, "One decision": scale, move the machines, then see what the agents
+are to be told. What a step changed is in the Draft; an action relies on nothing but what this
 decision's status write persists.
 """
 

@@ -27,7 +27,7 @@ class Event:
 
 
 class SnapshotTrigger(StrEnum):
-    """Why an object's history is logged (FRAMEWORK, "Status size and history")."""
+    """Why an object is logged before it is replaced: docs/design/failure-handling.md, "History"."""
 
     FRAMEWORK_RETRY = "OnFrameworkRetry"
     FRAMEWORK_DELETION = "OnFrameworkDeletion"

@@ -1,7 +1,7 @@
 """The diagnostics budget: a status must never grow beyond what the API server stores.
 
 Called when a Task's completion status is first set, because a persisted status never changes.
-Source: FRAMEWORK, "Completion codes" (diagnostics are cut when first set).
+Rules: docs/design/failure-handling.md, "Diagnostics".
 """
 
 from dataclasses import replace

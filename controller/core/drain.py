@@ -1,7 +1,7 @@
 """Drain: a scaled-down Task is let go only when the gang has taken note, or its time is up.
 
 Called by scaling when a Task is marked, by the Task's machine before its Pod is deleted, and by
-the roster policy. Source: FRAMEWORK, "Scaling" (drain).
+the roster policy. Rules: docs/design/scaling.md, "Drain".
 """
 
 from bisect import bisect_left

@@ -1,7 +1,7 @@
 """The Framework's state machine: the attempt is moved as far as what is persisted allows.
 
-Called by ``decide``. Source: FRAMEWORK, "State machines", "Write order" and "Deletion of the
-Framework"; ``syncFrameworkState`` of the Go original.
+Called by ``decide``. Rules: docs/design/state-machines.md, "Rules of both machines",
+"Write order" and "Deletion of the Framework"; ``syncFrameworkState`` of the Go original.
 """
 
 from dataclasses import replace

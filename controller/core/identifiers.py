@@ -1,7 +1,8 @@
 """Instance UIDs of roles and Tasks: derived, so that equal input gives an equal decision.
 
-Source: FRAMEWORK, "Objects". The resourceVersion is the one the status write names as its
-precondition: an id is unique, and new when the base changed.
+Rules: docs/design/state-machines.md, "Objects of an attempt". The
+resourceVersion is the one that the status write names as its precondition: an id is unique, and new
+when the base has changed.
 """
 
 import uuid

@@ -10,7 +10,8 @@ than the object. The algorithm:
    why. A running attempt goes on, and what the spec takes away goes. While memory is missing, the
    attempt does not end because all Tasks that it has are Completed: the others start later.
 
-Nothing here costs more than the roles of the spec and of the status.
+Nothing here costs more than the roles of the spec and of the status. Rules:
+docs/design/scaling.md, "Limits".
 """
 
 from dataclasses import replace

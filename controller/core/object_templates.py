@@ -1,7 +1,7 @@
 """The attempt ConfigMap and the Pods, rendered from a Framework and its status.
 
 Called when a create is sent. The Pod template stays an untouched dict plus the documented
-additions. Source: FRAMEWORK, "Objects" and "On every Pod"; ``NewConfigMap`` and ``NewPod`` of
+additions. Rules: docs/api.md, "Objects of an attempt"; ``NewConfigMap`` and ``NewPod`` of
 the Go original.
 """
 

@@ -2,7 +2,8 @@
 
 Called by ``decide``, the Task's machine and the roster policy. A change on which a release, a retry
 or the end of an attempt waits is written at once; the rest waits, and the longer the more is known
-to come. How long is the worker's business. Source: DESIGN, "The controller in one picture".
+to come. How long is the worker's business. Rules:
+docs/design/state-machines.md, "When a status is written".
 """
 
 from collections.abc import Mapping

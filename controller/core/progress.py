@@ -1,7 +1,7 @@
 """Progress of an incomplete gang: how many are ready, who is missing, and why.
 
 Called by the roster policy at the ladder's ages only, because a reason may change with every
-event. Source: DESIGN, "The roster".
+event. Rules: docs/design/roster.md, "Progress".
 """
 
 from datetime import UTC, datetime, timedelta

@@ -3,8 +3,9 @@
 Called by the Task's machine. The Go original hears of all Pods it asked for before it ends any
 Task, so what it says of a gang nobody can create does not depend on which answer came first.
 Here that holds for a role, which has one template, and for the requests that are on their way:
-when one Pod of a role was refused, no more are asked for. Source: FRAMEWORK, "Completion codes";
-``createPod`` and ``syncTaskRoleStatuses`` of the Go original.
+when one Pod of a role was refused, no more are asked for. Rules:
+docs/design/failure-handling.md, "Refused creations"; ``createPod`` and ``syncTaskRoleStatuses`` of
+the Go original.
 """
 
 from controller.core import claims

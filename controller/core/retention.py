@@ -1,7 +1,7 @@
 """Retention of ended Pods: completedPodPolicy Retain keeps the Pods of completed Tasks.
 
 Called by the machines. Under Delete, the behaviour of the Go original, nothing here says yes.
-Source: FRAMEWORK, "Scaling" (completedPodPolicy).
+Rules: docs/design/scaling.md, "Completed Pods".
 """
 
 from controller.core import claims

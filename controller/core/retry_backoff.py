@@ -14,7 +14,7 @@ the scheduler and a Node busy for ever.
 Example: quick ends 1 to 6 are followed by pauses of 0, 0, 1, 2, 4 and 8 s.
 
 Attempts of a Task without a Pod do not count: the pause after refused creations, which begins after
-as many, is in ``draft``.
+as many, is in ``draft``. Rules: docs/design/failure-handling.md, "Pauses".
 """
 
 from datetime import timedelta

@@ -1,6 +1,7 @@
 """The retry policy: whether a completed attempt is tried again, and after what delay.
 
-Source: FRAMEWORK, "Spec"; ``RetryPolicySpec.ShouldRetry`` of the Go original.
+Rules: docs/design/failure-handling.md, "Retry policy"; ``RetryPolicySpec.ShouldRetry`` of the Go
+original.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """The roster policy: which generation of the gang the attempt ConfigMap shall carry.
 
 Called by ``decide`` after the machines. A pure function of the status about to be persisted, the
-Pod cache and what was published last. Source: DESIGN, "The roster".
+Pod cache and what was published last. Rules: docs/design/roster.md, "Generations".
 """
 
 from dataclasses import dataclass, replace

@@ -2,8 +2,8 @@
 
 Two steps: ``mark_scale`` adds Tasks and marks those no longer wanted; ``compact_scale`` drops or
 replaces marked Tasks that have ended. What they change is persisted before anything relies on
-it. Source: FRAMEWORK, "Scaling"; ``syncFrameworkScale`` and ``compactFrameworkScale`` of the Go
-original.
+it. Rules: docs/design/scaling.md, "Scale up and down"; ``syncFrameworkScale`` and
+``compactFrameworkScale`` of the Go original.
 """
 
 from dataclasses import replace

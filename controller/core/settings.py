@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from framework.api import constants
 from framework.api.completion import CompletionCodeRule
 
-# FRAMEWORK, "absence": an own create that no watch confirmed is looked at after this long.
+# An own create that no watch confirmed is looked at after this long:
+# docs/design/state-machines.md, "Absence".
 CONFIRMATION_SECONDS = 5.0
 # As long as the server asks us to wait, but not for ever.
 LONGEST_WAIT_SECONDS = 300.0
@@ -16,10 +17,10 @@ LONGEST_WAIT_SECONDS = 300.0
 FREE_REFUSALS = 3
 UNPAUSED_REFUSALS = 20
 LONGEST_PAUSE_SECONDS = 30.0
-# DESIGN, "The roster": generations after the first edge are at least this far apart.
+# Generations are at least this far apart: docs/design/roster.md, "Generations".
 ROSTER_DEBOUNCE_SECONDS = 0.2
-# DESIGN, "The roster": ages at which the progress of an incomplete gang is looked at, then every
-# PROGRESS_PERIOD_SECONDS.
+# Ages at which the progress of an incomplete gang is looked at, then every
+# PROGRESS_PERIOD_SECONDS: docs/design/roster.md, "Progress".
 PROGRESS_LADDER_SECONDS = (2.0, 5.0, 10.0, 20.0)
 PROGRESS_PERIOD_SECONDS = 30.0
 

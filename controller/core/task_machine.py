@@ -1,7 +1,7 @@
 """The Task's state machine: one Task is moved as far as what is persisted and seen allows.
 
-Called by the Framework's machine for every Task in status order. Source: FRAMEWORK, "State
-machines" and "Write order"; ``syncTaskState`` of the Go original.
+Called by the Framework's machine for every Task in status order. Rules:
+docs/design/state-machines.md, "Rules of both machines"; ``syncTaskState`` of the Go original.
 """
 
 from dataclasses import replace

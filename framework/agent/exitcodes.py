@@ -1,7 +1,8 @@
 """The exit codes of the agents, and what the controller makes of each.
 
 The controller matches a failed Pod's container codes; 200, 201 and 210 are predefined
-(microsoft/frameworkcontroller ``completion.go``), every other code is an ordinary failure.
+(microsoft/frameworkcontroller ``completion.go``), every other code is an ordinary failure. Rules:
+docs/design/agents.md, "Exit codes of agents".
 """
 
 import enum

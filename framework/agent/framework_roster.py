@@ -1,8 +1,7 @@
 """The roster as a Framework's status tells it: for agents that may not read the ConfigMap.
 
-Called by ``sources``. Pure. Works on the raw object, because the zipapp carries no codec. The
-same rules as for the published roster: a member is a wanted Task whose current, not completed
-attempt has its address; a finally Completed Task is satisfied.
+Called by ``sources``. Pure. Works on the raw object, because the zipapp carries no codec. Rules:
+docs/design/roster.md, "Roster of a Framework".
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple

@@ -3,7 +3,8 @@
 Called by ``following``, the barrier's decision and rendezvous' selection. All times are the
 agent's monotonic seconds. The order of the sources: the attempt's ConfigMap; where it may not be
 read, is out of reach or will never carry a roster, the Framework; where that cannot be read
-either, and the size of the gang was told, DNS.
+either, and the size of the gang was told, DNS. Rules: docs/design/agents.md, "Choice of the
+source" and "Own attempt".
 """
 
 from typing import NamedTuple, Optional, Tuple

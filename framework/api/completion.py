@@ -1,8 +1,9 @@
 """Completion codes, and how a failed Pod or a refused Pod creation gets one.
 
-Called by the core and the config loader. Source: FRAMEWORK, "Completion codes";
-microsoft/frameworkcontroller ``completion.go``. Regular expressions come in as Matchers, because
-their dialect (RE2) needs a library and this room has none.
+Called by the core and the config loader. Rules:
+docs/design/failure-handling.md, "Completion codes"; microsoft/frameworkcontroller
+``completion.go``. Regular expressions come in as Matchers, because their dialect (RE2) needs a
+library and this room has none.
 """
 
 from collections.abc import Iterable, Sequence

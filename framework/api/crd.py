@@ -20,7 +20,7 @@ That tolerance does not hold for taskRoles: a server never takes a value for unc
 something without a schema, and each role has a Pod template. So the limits of roles and Tasks are
 rules that compare with the old value: a create must keep them, and an update must not exceed them
 further. A stored Framework beyond them accepts every status write, on every version of Kubernetes.
-Source: FRAMEWORK, "Objects".
+What the fields mean: docs/api.md, "Framework".
 """
 
 from copy import deepcopy

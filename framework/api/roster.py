@@ -3,7 +3,7 @@
 Written by the controller into the attempt ConfigMap, read by the barrier and by rendezvous.
 Written for Python 3.7 (agents' zipapp). What a roster contains is decided in
 ``controller/core/roster_policy.py``; here are only its shape, its bytes and what may be asked of
-it. Source of the rules: DESIGN, "The roster".
+it. Rules: docs/design/roster.md, "Wire form".
 
 Wire form (JSON, gzip): per role columns instead of an object per Task, about 10 bytes a Task::
 

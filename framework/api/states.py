@@ -1,8 +1,8 @@
 """The two state machines as tables: nine states each, and every legal step between them.
 
 Called by the core, which moves only along these pairs, and by the generated docs. Several steps
-may share one write, so an observer may see a state skipped. Source: FRAMEWORK, "State machines";
-microsoft/frameworkcontroller ``types.go``.
+may share one write, so an observer may see a state skipped. Rules:
+docs/design/state-machines.md, "Rules of both machines"; microsoft/frameworkcontroller ``types.go``.
 """
 
 from enum import StrEnum
@@ -98,7 +98,7 @@ TASK_TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
 FRAMEWORK_COMPLETING = frozenset(
     {_F.ATTEMPT_DELETION_PENDING, _F.ATTEMPT_DELETION_REQUESTED, _F.ATTEMPT_DELETING},
 )
-# The spec no longer reshapes the attempt (FRAMEWORK, "Scaling").
+# The spec no longer reshapes the attempt: docs/design/scaling.md, "Scale up and down".
 FRAMEWORK_FROZEN = FRAMEWORK_COMPLETING | {_F.ATTEMPT_COMPLETED, _F.COMPLETED}
 # The Task's Pod exists and is alive as far as is known.
 TASK_ALIVE = frozenset(

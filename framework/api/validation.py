@@ -2,7 +2,8 @@
 
 Called by the CLI before it applies anything, and by the controller, which sets a condition and
 refuses nothing the Go original ran, except roles of one name. Not here: types (``codec``), and
-what only the API server can judge, such as most of a Pod template. Source: FRAMEWORK, "Objects".
+what only the API server can judge, such as most of a Pod template. Rules:
+docs/api.md, "spec".
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The decision as a table, and property P11."""
+"""The decision as a table, and property P11 of docs/design/invariants.md."""
 
 from typing import Any
 

@@ -96,7 +96,7 @@ def build_long_env(address: str, tmp_path: Path, **more: str) -> dict[str, str]:
 def test_watch_becomes_a_black_hole_is_noticed_within_90_seconds(
     server: ApiServer, tmp_path: Path
 ) -> None:
-    """[E4] No FIN, no bytes: the roster that comes then is told by the next watch."""
+    """No FIN, no bytes: the roster that comes then is told by the next watch."""
     server.add(make_configmap(missing="Pending"))
     with run_proxy(server) as proxy:
 
@@ -116,7 +116,7 @@ def test_watch_becomes_a_black_hole_is_noticed_within_90_seconds(
 def test_server_that_accepts_and_says_nothing_is_left_after_10_seconds(
     server: ApiServer, tmp_path: Path
 ) -> None:
-    """[E4] A black hole at the start."""
+    """A black hole at the start."""
     server.add(make_configmap(make_roster()))
     with run_proxy(server) as proxy:
         proxy.is_deaf = True
@@ -131,7 +131,7 @@ def test_server_that_accepts_and_says_nothing_is_left_after_10_seconds(
 
 
 def test_framework_404_burst_does_not_end_the_job(server: ApiServer, tmp_path: Path) -> None:
-    """[E6] The CRD is established anew: 25 s of 404 for the object and for its watch."""
+    """The CRD is established anew: 25 s of 404 for the object and for its watch."""
     server.forbidden = {"configmaps"}
     server.framework = None
 
@@ -145,7 +145,7 @@ def test_framework_404_burst_does_not_end_the_job(server: ApiServer, tmp_path: P
 
 
 def test_stale_attempt_of_both_sources_keeps_waiting(server: ApiServer, tmp_path: Path) -> None:
-    """[S5] A cache that lags shows the attempt before, under the same names."""
+    """A cache that lags shows the attempt before, under the same names."""
     old = make_framework()
     old["status"]["attemptStatus"]["instanceUID"] = "0_old"
     server.framework = old
@@ -201,7 +201,7 @@ def run_killer(env: dict[str, str], *arguments: str) -> subprocess.CompletedProc
 def test_killed_at_every_call_on_the_volume_leaves_whole_files(
     server: ApiServer, env: dict[str, str], tmp_path: Path, moment: str
 ) -> None:
-    """[B1] Then a new barrier passes in the same volume."""
+    """Then a new barrier passes in the same volume."""
     server.framework = make_framework()
     server.forbidden = {"configmaps"}
     whole: dict[str, bytes] = {}
@@ -274,7 +274,7 @@ def build_mount(options: str, target: Path) -> tuple[str, ...]:
 
 
 def test_volume_read_only_is_said_before_the_wait(start: Starter, tmp_path: Path) -> None:
-    """[B1] The message names directory, cause and remedy."""
+    """The message names directory, cause and remedy."""
     work = tmp_path / "work"
     work.mkdir()
     barrier = start(prefix=build_mount("ro,size=64k", work))
@@ -285,7 +285,7 @@ def test_volume_read_only_is_said_before_the_wait(start: Starter, tmp_path: Path
 
 
 def test_volume_full_ends_with_the_cause(server: ApiServer, start: Starter, tmp_path: Path) -> None:
-    """[B1] A file that does not fit is not there at all."""
+    """A file that does not fit is not there at all."""
     work = tmp_path / "work"
     work.mkdir()
     server.framework = make_framework()

@@ -1,4 +1,7 @@
-"""P1-P6 and P13 of ``decide``, over lives that a World lives, and over anything decodable."""
+"""P1-P6 and P13 of ``decide``, over lives that a World lives, and over anything decodable.
+
+docs/design/invariants.md, "Properties".
+"""
 
 import contextlib
 import copy

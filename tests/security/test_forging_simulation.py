@@ -127,7 +127,7 @@ class AttackedLife(Simulation):
             return
         for role in decode_roster(base64.b64decode(stored)).roles:
             if any(ATTACKER in member.addresses for member in role.members):
-                self._fail("S7: the roster lists a forged Pod's address")
+                self._fail("I18: the roster lists a forged Pod's address")
 
 
 @pytest.mark.looptime

@@ -1,4 +1,4 @@
-"""Rows W1-W4: the controller is killed at every one of its writes of one short life, in turn.
+"""The controller is killed at every one of its writes of one short life, in turn.
 
 Whatever it had heard of that write, the end is the same, and no Pod is made twice.
 """

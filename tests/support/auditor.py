@@ -1,7 +1,8 @@
 """Sees every write and every request of a simulation, and says what must not have happened.
 
 Called by the simulator. It reads the storage, never the controller: a status counts when it is
-persisted, a request when it is sent. The letters are those of the invariants I1-I10.
+persisted, a request when it is sent. The codes are those of
+docs/design/invariants.md.
 """
 
 from collections.abc import Iterator
@@ -156,16 +157,16 @@ class Auditor:
             if "secret" in volume:
                 found = self._find_secret(volume["secret"]["secretName"])
                 if found is None or configmap.uid not in _list_owners(found):
-                    self.fail(f"G1: {request}, but its gang key is not there")
+                    self.fail(f"I16: {request}, but its gang key is not there")
 
     def _check_create_gang_key(self, request: Request) -> None:
         (uid,) = _list_owners(request.body)
         name = naming.parse_configmap_name(request.body["metadata"]["ownerReferences"][0]["name"])
         framework = self.frameworks.get(f"default/{name}")
         if framework is None or framework.status is None:
-            self.fail(f"G2: {request} for no persisted Framework")
+            self.fail(f"I16: {request} for no persisted Framework")
         elif framework.status.attempt_status.configmap_uid != uid:
-            self.fail(f"G2: {request} for another ConfigMap than the persisted one")
+            self.fail(f"I16: {request} for another ConfigMap than the persisted one")
 
     def _find_secret(self, name: str) -> Object | None:
         found = self.storage.list(find_type(self.storage, SECRETS), "default").items
@@ -213,7 +214,7 @@ class Auditor:
             self.fail(f"I2: {request} while it is {status.state}")
         due = status.transition_time + timedelta(seconds=self.retain_seconds or 0)
         if self.ledger.is_time_steady and self.clock.now() < due:
-            self.fail(f"C1: {request} before {due}")
+            self.fail(f"I15: {request} before {due}")
 
     def _check_delete_pod(self, request: Request, uid: str) -> None:
         pod = self.pods.get(uid)
@@ -240,7 +241,7 @@ class Auditor:
             == f"{pod.task_uid}/{pod.task_attempt_id}"
         )
         if is_waited_for and not pod.is_terminating:
-            self.fail(f"W2: {request} wastes the Pod its Task waits for")
+            self.fail(f"I12: {request} wastes the Pod its Task waits for")
 
     def _check_forced(self, request: Request, framework: Framework, pod: PodView) -> None:
         """Not before the user's patience is at its end."""
@@ -249,11 +250,11 @@ class Auditor:
         role = framework.status.attempt_status.find_role(parsed[1].role if parsed else "")
         patience = role.pod_graceful_deletion_timeout_seconds if role else None
         if patience is None or pod.deletion_time is None:
-            self.fail(f"P1: {request} by force, but patience is {patience}")
+            self.fail(f"I14: {request} by force, but patience is {patience}")
         elif self.ledger.is_time_steady:
             due = pod.deletion_time + timedelta(seconds=patience - pod.deletion_grace_seconds)
             if self.clock.now() < due:
-                self.fail(f"C1: {request} by force before {due}")
+                self.fail(f"I15: {request} by force before {due}")
 
     def _check_delete_configmap(self, request: Request, uid: str) -> None:
         configmap = self.configmaps.get(uid)
@@ -265,7 +266,7 @@ class Auditor:
             if TaskState(status.state) not in _DELETION_ASKED:
                 self.fail(f"I2: {request} while its Framework is {status.state}")
         elif configmap.attempt_id == str(status.attempt_status.id):
-            self.fail(f"W2: {request} wastes the ConfigMap its Framework waits for")
+            self.fail(f"I12: {request} wastes the ConfigMap its Framework waits for")
 
     # --- writes, when they are applied
 
@@ -337,13 +338,13 @@ class Auditor:
         assert framework.status is not None
         attempt = framework.status.attempt_status
         if attempt.configmap_uid in self.forged:
-            self.fail(f"S7: {framework.key} takes a forged ConfigMap for its own")
+            self.fail(f"I18: {framework.key} takes a forged ConfigMap for its own")
         for _, task in attempt.walk_tasks():
             uid = task.attempt_status.pod_uid
             if uid is None:
                 continue
             if uid in self.forged:
-                self.fail(f"S7: {framework.key} takes the forged Pod {uid} for its own")
+                self.fail(f"I18: {framework.key} takes the forged Pod {uid} for its own")
             claim = _Claim(
                 framework.metadata.uid, attempt.id, task.instance_uid, task.attempt_status.id
             )

@@ -1,7 +1,8 @@
 """What must hold between two persisted statuses of one Framework, whoever wrote between them.
 
-Called by the properties and by the simulator after every step. The letters are those of the
-invariants: I5 (times, ids and counts, states along the tables, completions never change), P2, P3.
+Called by the properties and by the simulator after every step. The codes are those of
+docs/design/invariants.md: I5 (times, ids and counts, states along the tables, completions never
+change), P2, P3.
 """
 
 from collections.abc import Iterator, Mapping

@@ -213,7 +213,8 @@ class Cluster:
     def strip_label(self) -> None:
         """Someone removes our label: the watch says DELETED, but the object lives.
 
-        Not of a terminating one: of those DELETED is believed (FRAMEWORK, "absence").
+        Not of a terminating one: of those DELETED is believed (docs/design/state-machines.md,
+        "Absence").
         """
         resource = self.draw.choice((PODS, PODS, CONFIGMAPS))
         objects = self.storage.list(self._type(resource), NAMESPACE).items

@@ -2,7 +2,8 @@
 
 Called by the auditor with each status that is persisted. It knows how Pods ended and what the
 server refused, and reads the contract anew: nothing here is the controller's, so that the two
-must agree. I6 is about counts, I9 about the completion policy, P6 about reasons.
+must agree. I6 is about counts, I9 about the completion policy, I13 about reasons
+(docs/design/invariants.md).
 
 A status names its base as the precondition of its write, so the spec that is stored beside it is
 the one it was decided from.
@@ -164,11 +165,11 @@ class Ledger:
         if delay is None:
             return
         if delay != _find_pause(before):
-            self.fail(f"P6: {name} has a delay of {delay} s: {before.retry_policy_status}")
+            self.fail(f"I13: {name} has a delay of {delay} s: {before.retry_policy_status}")
         due = before.transition_time + timedelta(seconds=delay)
         is_over = before.deletion_pending or getattr(after, "deletion_pending", False)
         if self.is_time_steady and not is_over and after.attempt_status.start_time < due:
-            self.fail(f"P6: {name} retried before {due}")
+            self.fail(f"I13: {name} retried before {due}")
 
     def _check_delay(
         self, framework: Framework, before: FrameworkStatus, after: FrameworkStatus
@@ -181,16 +182,16 @@ class Ledger:
             is_due = framework.spec.execution_type is ExecutionType.STOP
             due = before.transition_time + timedelta(seconds=delay)
             if not low <= delay <= high and delay != _find_pause(before):
-                self.fail(f"P6: a delay of {delay} s, not within {low} and {high}")
+                self.fail(f"I13: a delay of {delay} s, not within {low} and {high}")
             if self.is_time_steady and not is_due and after.attempt_status.start_time < due:
-                self.fail(f"P6: retried before {due}")
+                self.fail(f"I13: retried before {due}")
         elif policy.fancy_retry_policy and completion and completion.code == 201:
             self._note_undelayed(framework, before)
 
     def _note_undelayed(self, framework: Framework, before: FrameworkStatus) -> None:
         # The policy may have become fancy since the attempt was completed.
         if before.observed_generation == framework.metadata.generation:
-            self.fail("P6: retried after a conflict without a delay")
+            self.fail("I13: retried after a conflict without a delay")
 
     # --- why
 
@@ -206,13 +207,13 @@ class Ledger:
             self._check_trigger(framework.spec, after.attempt_status, completion)
         elif completion.code == -210:
             if framework.spec.execution_type is not ExecutionType.STOP:
-                self.fail("P6: stopped, but nobody asked for that")
+                self.fail("I13: stopped, but nobody asked for that")
         elif completion.code == -100:
             uid = after.attempt_status.configmap_uid
             if uid not in self.left:
-                self.fail(f"P6: -100, but ConfigMap {uid} is there")
+                self.fail(f"I13: -100, but ConfigMap {uid} is there")
         else:
-            self.fail(f"P6: the attempt ended with {completion.code} and no trigger")
+            self.fail(f"I13: the attempt ended with {completion.code} and no trigger")
 
     def _check_trigger(
         self,
@@ -257,7 +258,7 @@ class Ledger:
         attributes = _ATTRIBUTES.get(code, ())
         expected = CompletionType("Succeeded" if code == 0 else "Failed", attributes)
         if kind != expected:
-            self.fail(f"P6: {name} ended with {code} of type {kind}, not {expected}")
+            self.fail(f"I13: {name} ended with {code} of type {kind}, not {expected}")
         whole = status.attempt_status.completion_status
         is_lost = whole is not None and whole.code == -100
         identity = f"{after.instance_uid}/{new.id}"
@@ -269,7 +270,7 @@ class Ledger:
             -310: -310 in self.refused.get(identity, ()),
         }
         if not reasons.get(code, self.ends.get(uid) == code):
-            self.fail(f"P6: {name} ended with {code}, but its Pod {uid} with {self.ends.get(uid)}")
+            self.fail(f"I13: {name} ended with {code}, but its Pod {uid} with {self.ends.get(uid)}")
 
 
 def judge_retry(

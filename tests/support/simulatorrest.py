@@ -1,6 +1,7 @@
 """What must be reached when a simulation has come to its rest: I8, and what P8 says of the spec.
 
-Called by the simulator. Computed from what is stored and what the auditor saw.
+Called by the simulator. Computed from what is stored and what the auditor saw. The codes are those
+of docs/design/invariants.md.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""What a simulation says of the rosters it sees: I4, and of drains (D).
+"""What a simulation says of the rosters it sees (I4), and of drains (I17).
 
 Called by the auditor: with a roster when it is sent, which must be what the persisted status
 says, and when it is stored, which must follow the one before; and with each status that lets a
@@ -85,7 +85,7 @@ class Rosters:
         since = {entry.fingerprint: entry.since for entry in last.leaving} if last else {}
         for entry in roster.leaving:
             if entry.since != since.get(entry.fingerprint, roster.generation):
-                self.fail(f"D: {entry} was leaving since {since.get(entry.fingerprint)}")
+                self.fail(f"I17: {entry} was leaving since {since.get(entry.fingerprint)}")
 
     def _check_members(self, roster: Roster, configmap_uid: str) -> None:
         leaving = {entry.fingerprint for entry in roster.leaving}
@@ -106,7 +106,7 @@ class Rosters:
                 if pod.pod_ip not in member.addresses:
                     self.fail(f"I4: member {name} has {member.addresses}, its Pod {pod.pod_ip}")
                 if member.fingerprint in leaving:
-                    self.fail(f"D: {name} is a member and leaves")
+                    self.fail(f"I17: {name} is a member and leaves")
 
     # --- when a drain ends
 
@@ -134,7 +134,7 @@ class Rosters:
             )
             late = self._list_late(entry, pod, status.attempt_status, pods)
             if late:
-                self.fail(f"D: {key} is let go before {task.drain_deadline_time} without {late}")
+                self.fail(f"I17: {key} is let go before {task.drain_deadline_time} without {late}")
 
     def _list_late(
         self,

@@ -30,10 +30,11 @@ SUFFIXES = {".py", ".md", ".yaml", ".yml", ".sh", ".toml"}
 OUTSIDE = "FRAMEWORK|DESIGN|FORMATS|RELIABILITY|PERFORMANCE|STYLE|CONSUMERS|KUBERNETES"
 MAX_TERMS = 60
 GLOSSARY = ROOT / "docs" / "glossary.md"
+INVARIANTS = ROOT / "docs" / "design" / "invariants.md"
 DESIGN_PAGES = [*sorted((ROOT / "docs" / "design").glob("*.md")), GLOSSARY]
 
 _OUTSIDE_CITATION = re.compile(rf'\b(?:{OUTSIDE})(?:\.md\b|,\s+"|:\s)')
-_CITATION = re.compile(r'\bdocs/([\w/-]+\.md)(?:,\s+"([^"]+)")?')
+_CITATION = re.compile(r'\bdocs/([\w/-]+\.md)((?:(?:,|\s+and)\s+"[^"]+")*)')
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _PATH = re.compile(r"`((?:barrier|controller|framework|rendezvous|tests)/[\w/.*-]+)`")
 
@@ -87,14 +88,19 @@ def name_file(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def test_files_cite_no_document_outside_of_the_repository() -> None:
+    cited = {name_file(path): _OUTSIDE_CITATION.findall(read_prose(path)) for path in FILES}
+    assert {name: names for name, names in cited.items() if names} == {}
+
+
 def test_files_cite_documents_and_headings_that_exist() -> None:
     missing = []
     for path in FILES:
-        for page, heading in _CITATION.findall(read_prose(path)):
+        for page, cited in _CITATION.findall(read_prose(path)):
             target = ROOT / "docs" / page
-            wanted = " ".join(heading.split())
-            if not target.exists() or (wanted and wanted not in read_headings(target)):
-                missing.append(f"{name_file(path)}: docs/{page} {heading}")
+            headings = {" ".join(heading.split()) for heading in re.findall(r'"([^"]+)"', cited)}
+            if not target.exists() or not headings <= read_headings(target):
+                missing.append(f"{name_file(path)}: docs/{page}{cited}")
     assert missing == []
 
 
@@ -116,6 +122,17 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
 def test_files_that_a_design_page_names_exist(page: Path) -> None:
     named = _PATH.findall(page.read_text(encoding="utf-8"))
     assert [path for path in named if not any(ROOT.glob(path))] == []
+
+
+@pytest.mark.parametrize("folder", ["support", "security", "simulation"])
+def test_codes_that_a_check_reports_are_listed(folder: str) -> None:
+    listed = set(re.findall(r"^\| (\w+) \|", INVARIANTS.read_text(encoding="utf-8"), re.MULTILINE))
+    reported = {
+        code
+        for path in (ROOT / "tests" / folder).rglob("*.py")
+        for code in re.findall(r'"([A-Z][0-9]+): ', path.read_text(encoding="utf-8"))
+    }
+    assert reported <= listed
 
 
 def test_glossary_has_each_term_once_and_few_of_them() -> None:

@@ -1,4 +1,7 @@
-"""New statuses and their identifiers: FRAMEWORK, "Objects" and absentTaskIndices."""
+"""New statuses and their identifiers: docs/design/state-machines.md, "Objects of an attempt".
+
+Tombstones: docs/design/scaling.md, "Absent indexes".
+"""
 
 from controller.core.births import new_attempt_status, new_framework_status, new_task_status
 from controller.core.identifiers import derive_instance_uid

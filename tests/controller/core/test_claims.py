@@ -1,4 +1,7 @@
-"""Which objects are ours, adopted, unclaimed or known absent: FRAMEWORK, "Write order"."""
+"""Which objects are ours, adopted, unclaimed or known absent.
+
+docs/design/state-machines.md, "Absence", "Adoption" and "Unclaimed Pods".
+"""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,7 @@
-"""When an attempt is over, and with whose completion: FRAMEWORK, "Spec"."""
+"""When an attempt is over, and with whose completion.
+
+docs/design/failure-handling.md, "Completion policy".
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The Framework's machine, driven through ``decide``: FRAMEWORK, "State machines".
+"""The Framework's machine, driven through ``decide``: docs/design/state-machines.md, "Write order".
 
 From its creation until its attempt is to end; what follows is in test_framework_end.
 """

@@ -1,4 +1,4 @@
-"""A created object is its template plus what is documented: FRAMEWORK, "On every Pod"."""
+"""A created object is its template plus what docs/api.md, "Objects of an attempt", says."""
 
 import copy
 import json

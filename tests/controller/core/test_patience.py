@@ -1,4 +1,7 @@
-"""Which changes wait for others, and which are written at once: DESIGN, "The controller"."""
+"""Which changes wait for others, and which are written at once.
+
+docs/design/state-machines.md, "When a status is written".
+"""
 
 from dataclasses import replace
 from typing import Any

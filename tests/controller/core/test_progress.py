@@ -1,4 +1,4 @@
-"""Who holds the gang up, and when it is looked at: DESIGN, "The roster", progress."""
+"""Which Tasks are missing, and when that is looked at: docs/design/roster.md, "Progress"."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Which completed attempts are tried again: FRAMEWORK, "Spec", retryPolicy."""
+"""Which completed attempts are retried: docs/design/failure-handling.md, "Retry policy"."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which generation the attempt's ConfigMap shall carry: DESIGN, "The roster"."""
+"""Which generation the attempt's ConfigMap shall carry: docs/design/roster.md, "Generations"."""
 
 from collections.abc import Iterable
 from dataclasses import replace

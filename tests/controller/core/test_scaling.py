@@ -1,4 +1,4 @@
-"""Tasks, roles and absent indexes follow the spec: FRAMEWORK, "Scaling"."""
+"""Tasks, roles and absent indexes follow the spec: docs/design/scaling.md, "Scale up and down"."""
 
 from typing import Any
 

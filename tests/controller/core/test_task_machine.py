@@ -1,4 +1,4 @@
-"""One Task's machine, driven through ``decide``: FRAMEWORK, "State machines" and "Write order"."""
+"""One Task's machine, driven through ``decide``: docs/design/state-machines.md, "Write order"."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,7 @@
-"""framework.api.codec and wire: nothing is lost, and every fault is named (P9)."""
+"""framework.api.codec and wire: nothing is lost, and every fault is named.
+
+Property P9 of docs/design/invariants.md.
+"""
 
 import base64
 import gzip

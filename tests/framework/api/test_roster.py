@@ -1,4 +1,7 @@
-"""framework.api.roster: nothing is lost, few bytes, only RosterError (P9, P10)."""
+"""framework.api.roster: nothing is lost, few bytes, only RosterError.
+
+Properties P9 and P10 of docs/design/invariants.md.
+"""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""framework.api.states: both tables are the list of FRAMEWORK, "State machines"."""
+"""framework.api.states: both tables have exactly the steps that are listed here."""
 
 from collections.abc import Mapping
 from enum import StrEnum
