@@ -15,7 +15,9 @@ one namespace, so that a namespace whose requests hang leaves slots to the other
    whose time all namespaces share, and one that fails seldom is not slowed. The namespace may keep
    as many workers busy (``app``), because each worker sends a request, too: the write of a status.
 
-The success of a read changes neither: a refused create is followed by a GET of the name.
+A refused create is followed by a GET of the name, whose success changes neither. So after each
+error of a create or a delete, one read that succeeds does not count; any other one does, or all
+Pods that are to be looked up after an outage would be read one after the other.
 
 Invariant: a namespace is in the turns if and only if it is below its window and one of its flows
 has an unsent action and is below its window. So every operation is O(1) in the number of
@@ -46,6 +48,8 @@ class _Flow:
     """How many of its requests may run at once."""
     taken: int = 0
     """Actions sent in its present turn."""
+    uncounted_reads: int = 0
+    """Reads that are to follow its errors: their success does not count."""
 
     @property
     def may_send(self) -> bool:
@@ -152,8 +156,11 @@ class ActionQueue:
         flow.running -= 1
         if is_failed:
             flow.window = 1
+            flow.uncounted_reads = min(MAX_WINDOW, flow.uncounted_reads + int(not is_read))
             namespace.window = max(1, namespace.window // 2)
-        elif not is_read:
+        elif is_read and flow.uncounted_reads:
+            flow.uncounted_reads -= 1
+        else:
             flow.window = min(MAX_WINDOW, flow.window * 2)
             namespace.window = min(self._namespace_limit, namespace.window * 2)
         self._update(key)

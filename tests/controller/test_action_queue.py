@@ -125,6 +125,42 @@ def test_reads_that_succeed_between_refused_creates_speed_nothing_up() -> None:
     assert (queue.get_window("a"), len(take_all(queue))) == (1, 1)
 
 
+def test_reads_after_an_error_of_a_read_become_faster() -> None:
+    queue = ActionQueue(64, namespace_limit=32)
+    queue.replace("a/x", actions(100))
+    for is_failed in [*[True] * 6, *[False] * 5]:
+        queue.take()
+        queue.finish("a/x", is_failed=is_failed, is_read=True)
+    assert len(take_all(queue)) == 32
+
+
+def test_only_one_read_after_each_refused_create_does_not_count() -> None:
+    queue = ActionQueue(64, namespace_limit=32)
+    queue.replace("a/x", actions(100))
+    for _ in range(3):
+        queue.take()
+        queue.finish("a/x", is_failed=True)
+    windows = []
+    for _ in range(6):
+        queue.take()
+        queue.finish("a/x", is_failed=False, is_read=True)
+        windows.append(queue.get_window("a"))
+    assert windows == [4, 4, 4, 8, 16, 32]
+    assert len(take_all(queue)) == 8
+
+
+def test_reads_become_faster_however_many_writes_have_failed() -> None:
+    queue = ActionQueue(64, namespace_limit=32)
+    queue.replace("a/x", actions(1000))
+    for _ in range(500):
+        queue.take()
+        queue.finish("a/x", is_failed=True)
+    for _ in range(100):
+        queue.take()
+        queue.finish("a/x", is_failed=False, is_read=True)
+    assert len(take_all(queue)) == 32
+
+
 def test_one_error_among_many_requests_of_a_namespace_slows_it_for_one_request() -> None:
     queue = ActionQueue(64, namespace_limit=32)
     for number in range(100):
