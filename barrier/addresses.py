@@ -13,7 +13,7 @@ from framework.api.roster import Roster
 
 
 def is_address(text: str) -> bool:
-    """Tell whether a text is an IPv4 or IPv6 address in its usual form, and nothing else.
+    """Return whether a text is an IPv4 or IPv6 address in its usual form, and nothing else.
 
     Every barrier of a gang asks it for every member at one moment, so C decides: ``inet_pton``
     takes no leading zeros, no short forms, no zone and no space around.

@@ -209,7 +209,7 @@ def render_framework_json(framework: dict[str, Any]) -> bytes:
 
 
 def _is_different_in_go(text: str) -> bool:
-    """Tell whether Go might write a JSON text otherwise; after an escaped backslash it may not."""
+    """Return whether Go may write a JSON text otherwise; after an escaped backslash it may not."""
     if any(letter in text for letter in _ESCAPED_BY_GO):
         return True
     return any(part.startswith(_LONG_IN_GO) for part in text.split("\\")[1:])

@@ -71,7 +71,7 @@ def prepare_injector(directory: str) -> PreparedFile:
 
 
 def wants_framework_json(config: Config, tasks: int, *, is_published: bool) -> bool:
-    """Tell whether framework.json is written: a whole Framework a Pod is too much for large ones.
+    """Return whether framework.json is written: a whole Framework a Pod is too much for large ones.
 
     Without a published roster it is written always: who has only the Framework read it anyway.
     """
@@ -176,7 +176,7 @@ def _check_attempt(frameworks: Frameworks, roster: Roster) -> dict[str, Any] | N
 
 
 def _is_recent(seen: Roster, roster: Roster) -> bool:
-    """Tell whether the status read has come as far as the roster that was made from it."""
+    """Return whether the status read has come as far as the roster that was made from it."""
     if seen.instance_uid != roster.instance_uid:
         return False
     for role in roster.roles:

@@ -29,7 +29,7 @@ class Level(enum.Enum):
 
     @property
     def follows_start(self) -> bool:
-        """Tell whether it comes only after the members' init containers have ended."""
+        """Return whether it comes only after the members' init containers have ended."""
         return self in {Level.RUNNING, Level.TCP}
 
 

@@ -57,7 +57,7 @@ class Display:
 
     @property
     def is_live(self) -> bool:
-        """Tell whether there is a terminal that can be redrawn."""
+        """Return whether there is a terminal that can be redrawn."""
         return self._console.is_terminal
 
     def __enter__(self) -> Self:

@@ -128,7 +128,7 @@ class Follower:
 
     @property
     def is_gone(self) -> bool:
-        """Tell whether the Framework was deleted."""
+        """Return whether the Framework was deleted."""
         known = self._frameworks.objects
         if known is None:
             return False

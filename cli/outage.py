@@ -38,7 +38,7 @@ class Outage:
 
     @property
     def is_over_limit(self) -> bool:
-        """Tell whether it is time to give up."""
+        """Return whether it is time to give up."""
         return self._seconds >= GIVE_UP_SECONDS
 
     @property

@@ -37,27 +37,27 @@ class ContainerTemplate:
 
     @property
     def is_native_sidecar(self) -> bool:
-        """Tell whether it runs beside the containers and ends after them."""
+        """Return whether it runs beside the containers and ends after them."""
         return self.is_init and self.body.get("restartPolicy") == "Always"
 
     @property
     def is_wrapped(self) -> bool:
-        """Tell whether the agent from the volume is what it starts."""
+        """Return whether the agent from the volume is what it starts."""
         return images.starts_installed_agent(self.list_words())
 
     @property
     def is_agent(self) -> bool:
-        """Tell whether it needs a token to look at its gang."""
+        """Return whether it needs a token to look at its gang."""
         return self.is_rendezvous or self.program == images.BARRIER
 
     @property
     def is_installer(self) -> bool:
-        """Tell whether it puts the agent into the volume, for other containers to start."""
+        """Return whether it puts the agent into the volume, for other containers to start."""
         return self.program == images.RENDEZVOUS and "install" in self.list_words()
 
     @property
     def is_rendezvous(self) -> bool:
-        """Tell whether it follows the gang and writes the peers' files."""
+        """Return whether it follows the gang and writes the peers' files."""
         return self.is_wrapped or (self.program == images.RENDEZVOUS and not self.is_installer)
 
     def list_words(self) -> list[str]:
@@ -155,7 +155,7 @@ def list_roles(framework: Object) -> Iterator[RoleTemplate]:
 
 
 def is_open(text: str) -> bool:
-    """Tell whether a part of it is known only in the cluster: ``$(NAME)``, ``{{FC_NAME}}``."""
+    """Return whether a part of it is known only in the cluster: ``$(NAME)``, ``{{FC_NAME}}``."""
     return "$(" in text or "{{" in text
 
 

@@ -24,7 +24,7 @@ _TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger
 
 
 def is_refusal(error: KubeError) -> bool:
-    """Tell whether the same write would be refused again, whenever it is tried."""
+    """Return whether the same write would be refused again, whenever it is tried."""
     if not isinstance(error, ApiError):
         return False
     return error.status in _REFUSALS or any(text in error.message for text in _TOO_LARGE)

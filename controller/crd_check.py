@@ -106,7 +106,7 @@ class CrdGuard:
         self._suspected = asyncio.Event()
 
     def holds(self) -> bool:
-        """Tell whether statuses can be written as far as is known."""
+        """Return whether statuses can be written as far as is known."""
         return not self.problem
 
     def suspect(self) -> None:

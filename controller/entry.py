@@ -32,7 +32,7 @@ class Refusal:
     message: str
 
     def is_of(self, framework: Framework) -> bool:
-        """Tell whether a status decided from this Framework's spec would be refused again."""
+        """Return whether a status decided from this Framework's spec would be refused again."""
         meta = framework.metadata
         return (meta.uid, meta.generation) == (self.uid, self.generation)
 
@@ -100,7 +100,7 @@ class Entry:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing at all is known any more."""
+        """Return whether nothing at all is known any more."""
         known = self.framework or self.fault or self.configmap or self.pods or self.in_flight
         return not known
 
@@ -111,7 +111,7 @@ class Entry:
         return known is not None and known.roster is None and known.uid in self.proven
 
     def is_delete_in_flight(self, uid: str) -> bool:
-        """Tell whether we are deleting this instance right now."""
+        """Return whether we are deleting this instance right now."""
         return any(
             key.verb is Verb.DELETE and key.identity.partition("/")[0] == uid
             for key in self.in_flight

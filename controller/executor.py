@@ -318,7 +318,7 @@ class Executor:
             self._store.drop_framework(entry)
 
     async def _is_there(self, entry: Entry, action: DeleteObject) -> bool:
-        """Tell by a live GET whether the instance to be deleted exists."""
+        """Return whether the instance to be deleted exists, by a live GET."""
         try:
             wire = await self._client.get(
                 _RESOURCES[action.kind],
@@ -396,7 +396,7 @@ def _render_error(error: ApiError) -> str:
 
 
 def _goes_on(wire: Object, uid: str) -> bool:
-    """Tell whether a deleted object still exists: it has finalizers, or time to end."""
+    """Return whether a deleted object still exists: it has finalizers, or time to end."""
     meta = wire.get("metadata") or {}
     return meta.get("uid") == uid and bool(
         meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"),

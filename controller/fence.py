@@ -12,7 +12,7 @@ class Fence(Protocol):
     """Something that must hold while this controller acts."""
 
     def holds(self) -> bool:
-        """Tell whether a write may be sent at this moment."""
+        """Return whether a write may be sent at this moment."""
         ...
 
 
@@ -24,7 +24,7 @@ class Fences:
         self._fences = fences
 
     def holds(self) -> bool:
-        """Tell whether all of them hold."""
+        """Return whether all of them hold."""
         return all(fence.holds() for fence in self._fences)
 
 

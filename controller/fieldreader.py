@@ -45,7 +45,7 @@ class FieldReader:
         self._faults.warnings.append(FieldError(join_path(self.path, key), message))
 
     def has(self, key: str) -> bool:
-        """Tell whether ``key`` is there and not null."""
+        """Return whether ``key`` is there and not null."""
         return self._wire.get(key) is not None
 
     def read_int(

@@ -32,7 +32,7 @@ class _VersionedSink:
         self.bookmark(str(obj["metadata"].get("resourceVersion")))
 
     def _note_list(self, resource_version: str) -> bool:
-        """Tell whether the server's storage was restored from a backup since."""
+        """Return whether the server's storage was restored from a backup since."""
         before, self._version = self._version, _read_number(resource_version)
         if before >= 0:
             self._on_relist()

@@ -122,7 +122,7 @@ class LeaderElector:
         self._held_until = -math.inf
 
     def holds(self) -> bool:
-        """Tell whether this controller may act at this moment."""
+        """Return whether this controller may act at this moment."""
         return self._clock.boottime() < self._held_until
 
     async def acquire(self) -> None:

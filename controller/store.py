@@ -438,7 +438,7 @@ class Store:
         return None if view.uid in self._gone else view
 
     def _is_watched(self, entry: Entry, kind: ObjectKind, view: ObjectView) -> bool:
-        """Tell whether the watch has shown this version of the object, or a newer one."""
+        """Return whether the watch has shown this version of the object, or a newer one."""
         known = self._view(entry, kind, view.name)
         return known is not None and known.uid == view.uid and not is_older(known, view)
 

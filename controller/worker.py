@@ -306,7 +306,7 @@ class Worker:
         return False
 
     def _must_wait(self, entry: Entry, decision: Decision) -> bool:
-        """Tell whether an informative change must wait for others to join it."""
+        """Return whether an informative change must wait for others to join it."""
         if decision.is_urgent:
             return False
         if entry.changed_at is None:

@@ -301,7 +301,7 @@ class LocalCluster:
 
 
 def is_claimed(directory: Path) -> bool:
-    """Tell whether a cluster runs in a directory, whoever started it."""
+    """Return whether a cluster runs in a directory, whoever started it."""
     try:
         claim = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -316,7 +316,7 @@ def is_claimed(directory: Path) -> bool:
 
 
 def _is_own_kubeconfig(path: Path) -> bool:
-    """Tell whether a kubeconfig is of a local cluster and holds nothing else."""
+    """Return whether a kubeconfig is of a local cluster and holds nothing else."""
     try:
         config = yaml.safe_load(read_regular_file(path, _MAX_KUBECONFIG_BYTES))
         names = {e["name"] for part in ("clusters", "users", "contexts") for e in config[part]}

@@ -38,7 +38,7 @@ class Call:
 
     @property
     def is_installing(self) -> bool:
-        """Tell whether it reads no settings."""
+        """Return whether it reads no settings."""
         return self.arguments is not None and self.arguments.command == "install"
 
 

@@ -267,7 +267,7 @@ def _report_slots(agent: ContainerTemplate, consequence: str, gpus: int) -> Find
 
 
 def _has_variables(container: ContainerTemplate) -> bool:
-    """Tell whether its command gets the agents' variables."""
+    """Return whether its command gets the agents' variables."""
     return container.is_wrapped or any("/current/" in word for word in container.list_words())
 
 
@@ -290,7 +290,7 @@ def _finds_hosts(text: str) -> bool:
 
 
 def _is_given(role: RoleTemplate, agent: ContainerTemplate, call: Call, name: str) -> bool:
-    """Tell whether the user chose a setting, here or where lint cannot see it."""
+    """Return whether the user chose a setting, here or where lint cannot see it."""
     (option,) = (option for option in OPTIONS if option.name == name)
     return bool(
         name in call.flags

@@ -312,13 +312,13 @@ def _report_dropped(path: str, lost: str) -> Finding:
 
 
 def _asks_dns_only(container: ContainerTemplate) -> bool:
-    """Tell whether a barrier goes by names alone and needs no token."""
+    """Return whether a barrier goes by names alone and needs no token."""
     env = container.get_env()
     return container.program == images.BARRIER and constants.BARRIER_EXPECT_ENV in env
 
 
 def _is_watch(container: ContainerTemplate) -> bool:
-    """Tell whether it is a sidecar of ours, or would be one."""
+    """Return whether it is a sidecar of ours, or would be one."""
     return container.program == images.RENDEZVOUS and "watch" in container.list_words()
 
 

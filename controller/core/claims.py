@@ -153,7 +153,7 @@ def force_deletion(draft: Draft, role: RoleDraft, pod: PodView) -> None:
 
 
 def is_attempt_empty(draft: Draft) -> bool:
-    """Tell whether every Pod of the attempt is known to be gone, and none can come any more.
+    """Return whether every Pod of the attempt is known to be gone, and none can come any more.
 
     A create whose answer was lost may be carried out late: then nothing is known.
     """

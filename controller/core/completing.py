@@ -103,7 +103,7 @@ def _tell_lost_tasks(draft: Draft) -> None:
 
 
 def _is_orphaned(draft: Draft, task: TaskStatus) -> bool:
-    """Tell whether a Task's Pod outlives its ConfigMap, which was deleted without it."""
+    """Return whether a Task's Pod outlives its ConfigMap, which was deleted without it."""
     attempt = task.attempt_status
     pod = draft.snapshot.pods.get(attempt.pod_name)
     if pod is None or pod.uid != attempt.pod_uid or pod.is_terminating:

@@ -239,7 +239,7 @@ def _is_awaited_gang_key(draft: Draft, key: ActionKey) -> bool:
 def _is_awaited_pod(
     draft: Draft, task: TaskStatus | None, key: ActionKey, failure: Failure
 ) -> bool:
-    """Tell whether a Task still wants its Pod: what the create was for may be over."""
+    """Return whether a Task still wants its Pod: what the create was for may be over."""
     if task is None:
         return False
     if (

@@ -66,7 +66,7 @@ def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
 
 
 def _is_awaited(draft: Draft, outcome: RosterOutcome, status: FrameworkStatus) -> bool:
-    """Tell whether another pass, a release or an action waits for the status to be written."""
+    """Return whether another pass, a release or an action waits for the status to be written."""
     is_release = outcome.publication is not None and not outcome.is_patient
     unsettled = [action for action in draft.actions if not action.is_settled]
     if draft.is_unfinished or is_release or any(not a.is_patient for a in unsettled):

@@ -152,7 +152,7 @@ class Draft:
 
     @property
     def is_completing(self) -> bool:
-        """Tell whether the attempt is going away."""
+        """Return whether the attempt is going away."""
         return self.state in states.FRAMEWORK_COMPLETING
 
     def freeze(self) -> FrameworkStatus:
@@ -182,16 +182,16 @@ class Draft:
         return self._persisted.get(TaskKey(role, index))
 
     def is_create_in_flight(self, kind: ObjectKind, name: str) -> bool:
-        """Tell whether a create of this name is sent and unanswered."""
+        """Return whether a create of this name is sent and unanswered."""
         return (kind, name) in self._creates_in_flight
 
     @property
     def is_any_pod_create_in_flight(self) -> bool:
-        """Tell whether a create of any Pod is sent and unanswered."""
+        """Return whether a create of any Pod is sent and unanswered."""
         return any(kind is ObjectKind.POD for kind, _ in self._creates_in_flight)
 
     def is_gone(self, kind: ObjectKind, name: str, uid: str | None) -> bool:
-        """Tell whether an instance is known not to exist; ``uid`` None: any we may have made."""
+        """Return whether an instance is known not to exist; ``uid`` None: any we may have made."""
         key = (kind, name)
         if key in self._creates_in_flight or key not in self.snapshot.live:
             return False
@@ -259,7 +259,7 @@ class Draft:
         return True
 
     def _has_rested(self, key: ActionKey) -> bool:
-        """Tell whether the name has had its pause after the creates of the attempts before."""
+        """Return whether the name has had its pause after the creates of the attempts before."""
         failure = self._tiring_creates.get((key.kind, key.name))
         if failure is None or failure.failed_at is None or failure.is_unknown:
             return True
@@ -283,7 +283,7 @@ class Draft:
             self.wake_at = at
 
     def has_waited(self, start: datetime | None, due: datetime) -> bool:
-        """Tell whether a wait of our own, begun at ``start``, is over; else ask to be woken then.
+        """Return whether a wait of our own, begun at ``start``, is over; else ask to be woken then.
 
         It is over, too, when the clock was set back behind its start: it would last until the
         clock has caught up.
@@ -294,7 +294,7 @@ class Draft:
         return False
 
     def has_elapsed(self, start: datetime, seconds: float) -> bool:
-        """Tell whether ``seconds`` have passed since ``start``; else ask to be woken then."""
+        """Return whether ``seconds`` have passed since ``start``; else ask to be woken then."""
         try:
             due = start + timedelta(seconds=seconds)
         except OverflowError:

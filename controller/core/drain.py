@@ -38,7 +38,7 @@ def set_deadline(draft: Draft, role: RoleDraft, task: TaskStatus) -> datetime | 
 
 
 def is_draining(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> bool:
-    """Tell whether a scaled-down Task's Pod must still be left alone."""
+    """Return whether a scaled-down Task's Pod must still be left alone."""
     deadline = task.drain_deadline_time
     published = draft.snapshot.published.roster
     if deadline is None or published is None or _is_hurried(draft):
@@ -77,7 +77,7 @@ def list_leaving(draft: Draft, published: Roster | None) -> Iterator[Leaving]:
 
 
 def _is_hurried(draft: Draft) -> bool:
-    """Tell whether the whole gang goes away, so that nobody need take note."""
+    """Return whether the whole gang goes away, so that nobody need take note."""
     return (
         draft.is_completing
         or draft.spec.execution_type is ExecutionType.STOP
@@ -128,7 +128,7 @@ def _list_acknowledgements(draft: Draft) -> list[Acknowledgement]:
 
 
 def _has_agent(pod: PodView) -> bool:
-    """Tell whether a running agent in the Pod has acknowledged a generation before."""
+    """Return whether a running agent in the Pod has acknowledged a generation before."""
     key = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
     is_alive = pod.phase is PodPhase.RUNNING and not pod.is_terminating
     return is_alive and key in pod.annotations

@@ -275,7 +275,7 @@ def _end(draft: Draft, configmap: ConfigMapView) -> None:
 
 
 def _is_clear(draft: Draft) -> bool:
-    """Tell whether the garbage collector need not look for Pods first, as the finalizer has it do.
+    """Return whether the garbage collector need not look for Pods first, as the finalizer asks.
 
     Between attempts it always does: this is what keeps them apart.
     """

@@ -20,17 +20,17 @@ _AT_REST = frozenset({TaskState.ATTEMPT_RUNNING, TaskState.COMPLETED})
 
 
 def is_in_motion(status: FrameworkStatus) -> bool:
-    """Tell whether news of other Tasks is known to come: one is on its way up or down."""
+    """Return whether news of other Tasks is known to come: one is on its way up or down."""
     return any(task.state not in _AT_REST for _, task in status.attempt_status.walk_tasks())
 
 
 def is_going_on(status: FrameworkStatus) -> bool:
-    """Tell whether a Task is yet to end, so that nobody waits for the end of another."""
+    """Return whether a Task is yet to end, so that nobody waits for the end of another."""
     return any(task.state in _GOING_ON for _, task in status.attempt_status.walk_tasks())
 
 
 def is_end_patient(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
-    """Tell whether a Task's success changes nothing for the others: no retry and no policy."""
+    """Return whether a Task's success changes nothing for the others: no retry and no policy."""
     if draft.is_completing or role.spec is None or not _has_succeeded(task):
         return False
     completion = task.attempt_status.completion_status
@@ -42,14 +42,14 @@ def is_end_patient(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
 
 
 def is_generation_patient(draft: Draft, wanted: Roster, published: Roster | None) -> bool:
-    """Tell whether no agent waits to learn what is new."""
+    """Return whether no agent waits to learn what is new."""
     if published is None:
         return _is_start_patient(draft)
     return _is_only_success_new(draft, wanted, published)
 
 
 def _is_start_patient(draft: Draft) -> bool:
-    """Tell whether a Pod is about to run, and none has init containers, of which one may wait."""
+    """Return whether a Pod is about to run, and none has init containers, of which one may wait."""
     templates = [role.spec.task.pod for role in draft.roles if role.spec]
     specs = [template.get("spec") for template in templates]
     if any(isinstance(spec, Mapping) and spec.get("initContainers") for spec in specs):

@@ -14,7 +14,7 @@ from framework.api.types import CompletedPodPolicy, TaskAttemptCompletionStatus,
 
 
 def is_retaining(draft: Draft) -> bool:
-    """Tell whether the user wants to keep ended Pods."""
+    """Return whether the user wants to keep ended Pods."""
     return draft.spec.completed_pod_policy is CompletedPodPolicy.RETAIN
 
 
@@ -24,7 +24,7 @@ def should_retain(
     task: TaskStatus,
     completion: TaskAttemptCompletionStatus,
 ) -> bool:
-    """Tell whether a Pod that just ended stays: its Task is over for good."""
+    """Return whether a Pod that just ended stays: its Task is over for good."""
     if not is_retaining(draft) or task.deletion_pending or role.spec is None:
         return False
     completion = task.attempt_status.completion_status or completion
@@ -34,7 +34,7 @@ def should_retain(
 
 
 def is_attempt_retained(draft: Draft) -> bool:
-    """Tell whether the ending attempt is the last, so that its ConfigMap and Pods stay."""
+    """Return whether the ending attempt is the last, so that its ConfigMap and Pods stay."""
     completion = draft.status.attempt_status.completion_status
     if not is_retaining(draft) or completion is None:
         return False
@@ -63,7 +63,7 @@ def end_live_pods(draft: Draft, *, is_settled: bool) -> bool:
 
 
 def has_live_wrapper(draft: Draft) -> bool:
-    """Tell whether a live Pod waits to be told by the roster that the attempt completes."""
+    """Return whether a live Pod waits to be told by the roster that the attempt completes."""
     return any(
         is_wrapped(pod) and not pod.is_ended and not pod.is_terminating
         for pod in draft.snapshot.pods.values()
@@ -71,7 +71,7 @@ def has_live_wrapper(draft: Draft) -> bool:
 
 
 def is_wrapped(pod: PodView) -> bool:
-    """Tell whether the Pod runs our PID-1 wrapper."""
+    """Return whether the Pod runs our PID-1 wrapper."""
     return constants.WRAPPER_ANNOTATION in pod.annotations
 
 

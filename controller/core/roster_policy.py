@@ -74,7 +74,7 @@ def _decide_generation(draft: Draft, configmap: ConfigMapView, wanted: Roster) -
 
 
 def _has_reader(wanted: Roster) -> bool:
-    """Tell whether a live Pod is left that could read a new generation."""
+    """Return whether a live Pod is left that could read a new generation."""
     return bool(wanted.leaving) or any(role.members for role in wanted.roles)
 
 
@@ -124,7 +124,7 @@ def _is_older(looked_at: datetime | None, look: datetime, now: datetime) -> bool
 
 
 def _is_any_pod_started(draft: Draft) -> bool:
-    """Tell whether a barrier may wait: it runs in a Pod that has a node, or an address."""
+    """Return whether a barrier may wait: it runs in a Pod that has a node, or an address."""
     return any(pod.node_name or pod.pod_ip for pod in draft.snapshot.pods.values())
 
 
@@ -189,7 +189,7 @@ def _build_role(draft: Draft, role: RoleDraft, spec: TaskRoleSpec) -> RoleRoster
 
 
 def is_member(task: TaskStatus, pod: PodView) -> bool:
-    """Tell whether a required Task has its place in the gang: a live Pod with its address."""
+    """Return whether a required Task has its place in the gang: a live Pod with its address."""
     attempt = task.attempt_status
     return bool(
         attempt.pod_ip

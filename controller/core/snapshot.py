@@ -32,7 +32,7 @@ class Failure:
 
     @property
     def is_unknown(self) -> bool:
-        """Tell whether the server may have carried it out all the same."""
+        """Return whether the server may have carried it out all the same."""
         return self.code == 0 or self.code >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 

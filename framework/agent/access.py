@@ -37,7 +37,7 @@ class Access(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        """Tell whether it can be more than an anonymous request to a cluster's server."""
+        """Return whether it can be more than an anonymous request to a cluster's server."""
         has_token = bool(self.token or self.token_file)
         return has_token or bool(self.client_cert_file or self.client_cert_pem) or not self.tls
 

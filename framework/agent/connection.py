@@ -288,7 +288,7 @@ class Connection:
         return -1 if self._socket is None else int(self._socket.fileno())
 
     def has_pending(self) -> bool:
-        """Tell whether bytes have arrived that no ``select`` would tell of."""
+        """Return whether bytes have arrived that no ``select`` would tell of."""
         if self._socket is None:
             return False
         return bool(self._pending) or (self._access.tls and self._socket.pending() > 0)
@@ -385,7 +385,7 @@ def _gunzip(blob: bytes) -> bytes:
 
 
 def is_number(text: str) -> bool:
-    """Tell whether a header's text is a plain decimal number that fits 64 bits."""
+    """Return whether a header's text is a plain decimal number that fits 64 bits."""
     return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
 
 

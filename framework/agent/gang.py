@@ -76,7 +76,7 @@ def get_own_configmap(knowledge: Knowledge, gang: Gang) -> Optional[AttemptConfi
 
 
 def is_framework_trusted(knowledge: Knowledge, gang: Gang, now: float) -> bool:
-    """Tell whether the Framework is believed, because no roster can be had."""
+    """Return whether the Framework is believed, because no roster can be had."""
     if not gang.configmap:
         return True
     state = knowledge.configmap_state
@@ -90,7 +90,7 @@ def is_framework_trusted(knowledge: Knowledge, gang: Gang, now: float) -> bool:
 
 
 def needs_framework(knowledge: Knowledge, gang: Gang, now: float) -> bool:
-    """Tell whether the Framework should be read: to believe it, or to learn whether it is gone."""
+    """Return whether the Framework should be read: to believe it, or to learn if it is gone."""
     if is_framework_trusted(knowledge, gang, now):
         return True
     is_overdue = now - knowledge.started_at >= gang.patience_seconds
@@ -98,7 +98,7 @@ def needs_framework(knowledge: Knowledge, gang: Gang, now: float) -> bool:
 
 
 def is_dns_trusted(knowledge: Knowledge, gang: Gang, now: float) -> bool:
-    """Tell whether DNS is believed: the gang's size was told, and no better source answers."""
+    """Return whether DNS is believed: the gang's size was told, and no better source answers."""
     if gang.expected is None:
         return False
     if not _is_lost(knowledge.framework_state, gang, now):
@@ -131,14 +131,14 @@ def list_reasons(knowledge: Knowledge, gang: Gang, source: str) -> Tuple[Missing
 
 
 def is_denied_everywhere(knowledge: Knowledge, gang: Gang) -> bool:
-    """Tell whether every source of the API server answers 403."""
+    """Return whether every source of the API server answers 403."""
     if knowledge.framework_state.health is not Health.FORBIDDEN:
         return False
     return not gang.configmap or knowledge.configmap_state.health is Health.FORBIDDEN
 
 
 def is_denial_settled(knowledge: Knowledge, gang: Gang, now: float) -> bool:
-    """Tell whether every source has answered 403 for so long that it is no hiccup."""
+    """Return whether every source has answered 403 for so long that it is no hiccup."""
     if not is_denied_everywhere(knowledge, gang):
         return False
     since = knowledge.framework_state.since
@@ -148,7 +148,7 @@ def is_denial_settled(knowledge: Knowledge, gang: Gang, now: float) -> bool:
 
 
 def is_framework_gone(knowledge: Knowledge, gang: Gang, now: float) -> bool:
-    """Tell whether the Framework does not exist: for long, and its ConfigMap is not seen."""
+    """Return whether the Framework does not exist: for long, and its ConfigMap is not seen."""
     state = knowledge.framework_state
     if state.health is not Health.NOT_FOUND or now - state.since < SETTLED_SECONDS:
         return False
@@ -169,7 +169,7 @@ def build_wake_permission(gang: Gang) -> Permission:
 
 
 def is_complete(roster: Roster) -> bool:
-    """Tell whether the gang is there: the controller says so, and the numbers agree."""
+    """Return whether the gang is there: the controller says so, and the numbers agree."""
     return roster.complete and all(r.ready >= min(r.minimum, r.wanted) for r in roster.roles)
 
 

@@ -110,7 +110,7 @@ def read_expected(env: Mapping[str, str]) -> Optional[Expected]:
 
 
 def is_pattern(text: str) -> bool:
-    """Tell whether a text is a pattern of DNS names that differ for every Task."""
+    """Return whether a text is a pattern of DNS names that differ for every Task."""
     is_literal = _LITERAL.match(_PLACEHOLDERS.sub("", text)) is not None
     return is_literal and "{index}" in text and "{role}" in text
 

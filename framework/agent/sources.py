@@ -135,7 +135,7 @@ class ConfigMapSource:
         self._watch.close()
 
     def _is_older(self, body: Dict[str, Any]) -> bool:
-        """Tell whether a lagging server's cache shows a form older than the one known."""
+        """Return whether a lagging server's cache shows a form older than the one known."""
         metadata = body.get("metadata") or {}
         text = str(metadata.get("resourceVersion") or "")
         version = int(text) if text.isdigit() else 0
@@ -187,7 +187,7 @@ class FrameworkSource:
 
     @property
     def has_news(self) -> bool:
-        """Tell whether the watch told of a newer form than the one read last."""
+        """Return whether the watch told of a newer form than the one read last."""
         told, read = self._told_version, self._read_version
         if told.isdigit() and read.isdigit():
             return int(told) > int(read)

@@ -29,7 +29,7 @@ def render_termination_message(fields: Dict[str, Any]) -> bytes:
 
 
 def write_termination_message(path: str, fields: Dict[str, Any]) -> bool:
-    """Write the message; tell whether it worked. An agent does not fail for want of it.
+    """Write the message; return whether it worked. An agent does not fail for want of it.
 
     The file exists in a Pod, as a mount that cannot be renamed over, so it is opened for writing
     in place; elsewhere it does not exist and is not created. A kubelet makes it empty, and it is

@@ -65,11 +65,11 @@ class IntRange:
 
     @property
     def is_absent(self) -> bool:
-        """Tell whether the pattern has no such range at all."""
+        """Return whether the pattern has no such range at all."""
         return self.low is None and self.high is None
 
     def contains(self, value: int) -> bool:
-        """Tell whether ``value`` is inside."""
+        """Return whether ``value`` is inside."""
         return (self.low is None or self.low <= value) and (self.high is None or value <= self.high)
 
 

@@ -40,7 +40,7 @@ def find_program(image: str) -> Optional[str]:
 
 
 def is_unversioned(image: str) -> bool:
-    """Tell whether an image is one of ours without a tag and a digest.
+    """Return whether an image is one of ours without a tag and a digest.
 
     That means `latest`, and nothing of ours is published as such; the original's is.
     """
@@ -49,7 +49,7 @@ def is_unversioned(image: str) -> bool:
 
 
 def starts_installed_agent(words: Iterable[str]) -> bool:
-    """Tell whether a container of any image starts the agent that a volume holds.
+    """Return whether a container of any image starts the agent that a volume holds.
 
     Args:
         words: its ``command`` and ``args``; a shell's script is one word of them.

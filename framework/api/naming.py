@@ -31,12 +31,12 @@ class TaskKey(NamedTuple):
 
 
 def is_framework_name(name: str) -> bool:
-    """Tell whether a Framework may have this name (a DNS-1123 label)."""
+    """Return whether a Framework may have this name (a DNS-1123 label)."""
     return _FRAMEWORK_NAME.match(name) is not None
 
 
 def is_role_name(name: str) -> bool:
-    """Tell whether a task role may have this name (no dash, as in the Go original)."""
+    """Return whether a task role may have this name (no dash, as in the Go original)."""
     return _ROLE_NAME.match(name) is not None
 
 

@@ -117,7 +117,7 @@ class ObjectView:
 
     @property
     def is_terminating(self) -> bool:
-        """Tell whether the object is being deleted."""
+        """Return whether the object is being deleted."""
         return self.deletion_time is not None
 
 
@@ -172,7 +172,7 @@ class PodView(ObjectView):
 
     @property
     def is_ended(self) -> bool:
-        """Tell whether its containers have ended for good."""
+        """Return whether its containers have ended for good."""
         return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 

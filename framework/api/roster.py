@@ -169,7 +169,7 @@ class Roster(NamedTuple):
         return None
 
     def is_same_gang(self, other: "Roster") -> bool:
-        """Tell whether only the generation differs."""
+        """Return whether only the generation differs."""
         return self._replace(generation=other.generation) == other
 
 

@@ -153,16 +153,16 @@ class CompletionType:
 
     @property
     def is_succeeded(self) -> bool:
-        """Tell whether the completion is a success."""
+        """Return whether the completion is a success."""
         return self.name == "Succeeded"
 
     @property
     def is_failed(self) -> bool:
-        """Tell whether the completion is a failure."""
+        """Return whether the completion is a failure."""
         return self.name == "Failed"
 
     def has_attribute(self, attribute: str) -> bool:
-        """Tell whether the type is, for example, Transient."""
+        """Return whether the type is, for example, Transient."""
         return attribute in (self.attributes or ())
 
 
@@ -278,18 +278,18 @@ class TaskStatus:
 
     @property
     def is_completed(self) -> bool:
-        """Tell whether the Task is finally Completed and still belongs to the gang."""
+        """Return whether the Task is finally Completed and still belongs to the gang."""
         return self.state is TaskState.COMPLETED and not self.deletion_pending
 
     @property
     def is_succeeded(self) -> bool:
-        """Tell whether the Task is finally Completed with success."""
+        """Return whether the Task is finally Completed with success."""
         status = self.attempt_status.completion_status
         return self.is_completed and status is not None and status.type.is_succeeded
 
     @property
     def is_failed(self) -> bool:
-        """Tell whether the Task is finally Completed with failure."""
+        """Return whether the Task is finally Completed with failure."""
         status = self.attempt_status.completion_status
         return self.is_completed and status is not None and status.type.is_failed
 

@@ -42,7 +42,7 @@ class KubeError(Exception):
 
     @property
     def is_transient(self) -> bool:
-        """Tell whether the same request may succeed later, without anybody changing anything."""
+        """Return whether the same request may succeed later, without anybody changing anything."""
         return False
 
 
@@ -110,7 +110,7 @@ class ApiError(KubeError):
 
     @property
     def is_transient(self) -> bool:
-        """Tell whether the server asks for patience rather than for another request."""
+        """Return whether the server asks for patience rather than for another request."""
         is_busy = self.status == HTTPStatus.TOO_MANY_REQUESTS
         return is_busy or self.status >= _FIRST_SERVER_ERROR
 
@@ -132,7 +132,7 @@ class NotFoundError(ApiError):
 
     @property
     def is_object_missing(self) -> bool:
-        """Tell whether the server looked for the object, and not only for its path in vain."""
+        """Return whether the server looked for the object, and not only for its path in vain."""
         details = (self.body or {}).get("details")
         return isinstance(details, dict) and bool(details.get("name"))
 

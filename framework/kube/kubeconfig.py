@@ -237,7 +237,7 @@ def find_proxy(server: str, env: Mapping[str, str]) -> str | None:
 
 
 def _is_exempt(host: str, rule: str) -> bool:
-    """Tell whether one entry of NO_PROXY (a domain, an address, a network, ``*``) names a host."""
+    """Return whether an entry of NO_PROXY (a domain, an address, a network, ``*``) names a host."""
     if rule in {"", "*"}:
         return rule == "*"
     try:

@@ -31,7 +31,7 @@ class LineSplitter:
 
     @property
     def has_rest(self) -> bool:
-        """Tell whether the stream stands in the middle of a line."""
+        """Return whether the stream stands in the middle of a line."""
         return self._pending_bytes > 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:

@@ -328,7 +328,7 @@ class Storage:
         return self.resource_version - before
 
     def collect_garbage_once(self) -> bool:
-        """Do one step of collection; tell whether anything was written."""
+        """Do one step of collection; return whether anything was written."""
         if self._collector.step():
             return True
         return self._root_certificate is not None and self._root_certificate.step()

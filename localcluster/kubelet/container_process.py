@@ -196,7 +196,7 @@ class ContainerProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether nothing of the container runs any more."""
+        """Return whether nothing of the container runs any more."""
         return self._ended.done()
 
     def terminate(self) -> None:

@@ -278,7 +278,7 @@ class Kubelet:
         self._spawn(self._run_pod(worker, needs_binding=needs_binding), "pod", pod)
 
     def _was_begun(self, pod: Object) -> bool:
-        """Tell whether an earlier kubelet may have run something of it."""
+        """Return whether an earlier kubelet may have run something of it."""
         status = pod.get("status") or {}
         begun = status.get("startTime") or status.get("podIP")
         return bool(begun) or PodDirectory(self._root, pod["metadata"]["uid"]).exists

@@ -40,7 +40,7 @@ class PodSetup:
 
     @property
     def on_host_network(self) -> bool:
-        """Tell whether it has no network of its own."""
+        """Return whether it has no network of its own."""
         return bool(self.facts.pod["spec"].get("hostNetwork"))
 
     @property
@@ -55,7 +55,7 @@ def get_hostname(pod: Object) -> str:
 
 
 def can_start_ahead(container: Object) -> bool:
-    """Tell whether nothing an init container may still do changes the container's launch."""
+    """Return whether nothing an init container may still do changes the container's launch."""
     mounts = container.get("volumeMounts") or ()
     has_sub_paths = any(mount.get("subPath") or mount.get("subPathExpr") for mount in mounts)
     return not has_sub_paths and not list_env_references(container)

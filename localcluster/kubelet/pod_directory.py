@@ -37,7 +37,7 @@ class PodDirectory:
 
     @property
     def exists(self) -> bool:
-        """Tell whether a kubelet has begun to run this Pod."""
+        """Return whether a kubelet has begun to run this Pod."""
         return self.path.exists()
 
     def make(self, name_files: Mapping[str, str]) -> None:

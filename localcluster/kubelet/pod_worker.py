@@ -111,7 +111,7 @@ class PodWorker:
 
     @property
     def is_deleted(self) -> bool:
-        """Tell whether the API waits for us to finish the Pod's deletion."""
+        """Return whether the API waits for us to finish the Pod's deletion."""
         return self._is_marked and self._cause is not StopCause.GONE
 
     def _read_grace(self) -> float:

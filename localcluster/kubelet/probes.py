@@ -50,7 +50,7 @@ class ProbeCounter:
         return replace(self, count=self.count + 1) if ok is self.ok else ProbeCounter(ok, 1)
 
     def has_reached(self, spec: ProbeSpec) -> bool:
-        """Tell whether the answers now count."""
+        """Return whether the answers now count."""
         return self.count >= (spec.success_threshold if self.ok else spec.failure_threshold)
 
 

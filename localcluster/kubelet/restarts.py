@@ -15,7 +15,7 @@ class RestartPolicy(StrEnum):
     NEVER = "Never"
 
     def should_restart(self, exit_code: int) -> bool:
-        """Tell whether a container that ended so is started again."""
+        """Return whether a container that ended so is started again."""
         return self is RestartPolicy.ALWAYS or (self is RestartPolicy.ON_FAILURE and exit_code != 0)
 
     @property

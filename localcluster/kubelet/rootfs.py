@@ -194,7 +194,7 @@ def _is_open(directory: str) -> bool:
 
 
 def _lacks(host: str, wanted: Tree) -> bool:
-    """Tell whether something wanted below this directory does not exist on the host."""
+    """Return whether something wanted below this directory does not exist on the host."""
     for name, below in wanted.items():
         path = host + "/" + name
         if not os.path.lexists(path) or (below and _lacks(path, below)):

@@ -72,17 +72,17 @@ class ContainerView:
 
     @property
     def has_succeeded(self) -> bool:
-        """Tell whether it ended with exit code 0."""
+        """Return whether it ended with exit code 0."""
         return isinstance(self.state, Terminated) and self.state.exit_code == 0
 
     @property
     def has_failed(self) -> bool:
-        """Tell whether it ended otherwise."""
+        """Return whether it ended otherwise."""
         return isinstance(self.state, Terminated) and self.state.exit_code != 0
 
     @property
     def is_passed(self) -> bool:
-        """Tell whether it lets the init containers after it start."""
+        """Return whether it lets the init containers after it start."""
         if self.is_sidecar:
             return isinstance(self.state, Running) and self.is_started
         return self.has_succeeded

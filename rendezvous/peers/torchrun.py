@@ -206,7 +206,7 @@ class FrameworkRendezvous:
     # --- Ending a round ---------------------------------------------------------------------------
 
     def _have_arrived(self, current: Round, gang: Roster) -> bool:
-        """Return whether all who are new have arrived."""
+        """Return whether all new members have arrived."""
         names = [name_member(peer) for peer in gang.ranked]
         if names[0] not in current.members:
             return True  # a new rank 0: its store is where they arrive

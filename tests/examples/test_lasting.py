@@ -47,7 +47,7 @@ def build_client(addresses: list[str]) -> Object:
 
 
 def is_task_1_replaced(tasks: list[Object]) -> bool:
-    """Tell whether its second Pod runs."""
+    """Return whether its second Pod runs."""
     return (tasks[1]["attemptStatus"]["id"], tasks[1]["state"]) == (1, "AttemptRunning")
 
 

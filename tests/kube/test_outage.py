@@ -110,7 +110,7 @@ def is_completed(framework: Object) -> bool:
 
 
 def is_running(framework: Object, attempt: int = 0) -> bool:
-    """Tell whether the only Task runs, in this attempt."""
+    """Return whether the only Task runs, in this attempt."""
     roles = framework["status"]["attemptStatus"]["taskRoleStatuses"]
     tasks = [task for role in roles or () for task in role["taskStatuses"]]
     wanted = [(TaskState.ATTEMPT_RUNNING, attempt)]

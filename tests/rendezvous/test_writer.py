@@ -168,7 +168,7 @@ def kill_at(step: int) -> Callable[[], None]:
 
 
 def run_killed(volume: Path, number: int, step: int) -> bool:
-    """Write in a child that is killed at its n-th call; tell whether it was."""
+    """Write in a child that is killed at its n-th call; return whether it was."""
     pid = os.fork()
     if pid == 0:
         code = 1

@@ -329,7 +329,7 @@ class Auditor:
                 self.fail(f"P4: {role.name}/{task.index} is retried, but Pod {uid} is kept")
 
     def _is_loose(self, pod: PodView) -> bool:
-        """Tell whether nobody waits for the Pod's end: somebody took it, or it came too late."""
+        """Return whether nobody waits for the Pod's end: somebody took it, or it came too late."""
         is_late = f"{pod.task_uid}/{pod.task_attempt_id}" in self.late
         return is_late or pod.owner is None or pod.owner.uid in self.loose
 

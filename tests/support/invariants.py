@@ -67,7 +67,7 @@ def check_shape(status: FrameworkStatus, *, is_time_steady: bool = True) -> None
 
 
 def is_reachable(source: S, target: S, table: Mapping[S, frozenset[S]]) -> bool:
-    """Tell whether steps along the table lead from one state to another, or none is needed."""
+    """Return whether steps along the table lead from one state to another, or none is needed."""
     seen, waiting = {source}, [source]
     while waiting:
         for following in table[waiting.pop()] - seen:
@@ -85,7 +85,7 @@ _TASK_STEPS = {**TASK_TRANSITIONS, TaskState.ATTEMPT_COMPLETED: frozenset({TaskS
 
 
 def _check_attempt(before: FrameworkStatus, after: FrameworkStatus) -> bool:
-    """Check the Framework's attempt; tell whether it is a new one."""
+    """Check the Framework's attempt; return whether it is a new one."""
     old, new = before.attempt_status, after.attempt_status
     if new.id != old.id:
         assert new.id == old.id + 1, f"attempt {old.id} -> {new.id}"

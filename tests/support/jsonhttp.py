@@ -52,7 +52,7 @@ class JsonHttp:
                 return e.code, _decode(e.read())
 
     def is_ready(self, path: str) -> bool:
-        """Tell whether a GET of the path answers 200."""
+        """Return whether a GET of the path answers 200."""
         try:
             return self.request("GET", path)[0] == 200
         except OSError:

@@ -36,7 +36,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 def is_inside() -> bool:
-    """Tell whether this process runs in such namespaces already."""
+    """Return whether this process runs in such namespaces already."""
     return _INSIDE_ENV in os.environ
 
 

@@ -276,7 +276,7 @@ class Ledger:
 def judge_retry(
     policy: RetryPolicySpec | None, counted: int, code: int, kind: CompletionType
 ) -> tuple[bool, bool]:
-    """Tell whether an attempt is to be retried, and whether that would count."""
+    """Return whether an attempt is to be retried, and whether that would count."""
     if policy is None or code in _FINAL:
         return False, True
     attributes = kind.attributes or ()
@@ -304,7 +304,7 @@ def find_triggers(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> Itera
 
 
 def is_all_completed(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> bool:
-    """Tell whether there are wanted Tasks, and all of them are completed."""
+    """Return whether there are wanted Tasks, and all of them are completed."""
     known = dict(_walk(attempt))
     wanted = [
         (role.name, index)

@@ -187,7 +187,7 @@ def _compare(roster: Roster, attempt: FrameworkAttemptStatus) -> Iterator[str]:
 
 
 def _is_hurried(framework: Framework) -> bool:
-    """Tell whether the whole gang goes away: nobody waits for answers."""
+    """Return whether the whole gang goes away: nobody waits for answers."""
     status = framework.status
     return (
         status is None

@@ -32,7 +32,7 @@ class GarbageCollector:
         self._strategy_of = strategy_of
 
     def step(self, rt: ResourceType, reference: Reference) -> bool:
-        """Do what is due for one object; tell whether anything was written."""
+        """Do what is due for one object; return whether anything was written."""
         obj = self._state.find(*reference)
         if obj is None:
             return False

@@ -31,7 +31,7 @@ class Requirement:
     values: frozenset[str]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether labels meet this term."""
+        """Return whether labels meet this term."""
         value = labels.get(self.key)
         if self.operator == "in":
             return value is not None and value in self.values
@@ -253,5 +253,5 @@ def compile_selector(rt: ResourceType, namespace: str | None, selector: Selector
 
 
 def is_selective(selector: Selector) -> bool:
-    """Tell whether a selector leaves anything out."""
+    """Return whether a selector leaves anything out."""
     return bool(selector.label or selector.field)

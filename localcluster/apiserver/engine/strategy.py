@@ -38,7 +38,7 @@ class Strategy:
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
-        """Tell whether a change is one of the wanted state."""
+        """Return whether a change is one of the wanted state."""
         return new.get("spec") != old.get("spec")
 
     def update_faults(self, new: Object, old: Object) -> list[Cause]:

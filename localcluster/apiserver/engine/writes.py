@@ -213,12 +213,12 @@ _SERVER_FIELDS = (
 
 
 def is_same(old: Object, new: Object) -> bool:
-    """Tell whether two objects are equal as JSON; Python alone takes 1, 1.0 and True as equal."""
+    """Return whether two objects are equal as JSON; Python alone takes 1, 1.0 and True as equal."""
     return new == old and json.dumps(new, sort_keys=True) == json.dumps(old, sort_keys=True)
 
 
 def may_go(old: Object, new: Object) -> bool:
-    """Tell whether a change lets an object go whose deletion waited for its finalizers only."""
+    """Return whether a change lets an object go whose deletion waited for its finalizers only."""
     if objects.finalizers_of(new) or not objects.is_terminating(old):
         return False
     if get_namespace_finalizers(new):

@@ -133,7 +133,7 @@ class _BookmarkTimes:
         self.next_at = min(now + BOOKMARK_SECONDS, self._final_at) if enabled else end_at
 
     def is_due(self, now: float) -> bool:
-        """Tell whether one is due now; if so the next one is planned."""
+        """Return whether one is due now; if so the next one is planned."""
         if not self._enabled or now < self.next_at:
             return False
         self._final_is_sent = self._final_is_sent or now >= self._final_at

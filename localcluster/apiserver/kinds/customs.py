@@ -39,7 +39,7 @@ class CustomStrategy(Strategy):
         super().prepare_create(obj)
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
-        """Tell whether anything but metadata (and a status subresource) changed."""
+        """Return whether anything but metadata (and a status subresource) changed."""
         ignored = {"metadata", "status"} if self.rt.has_status else {"metadata"}
         return any(new.get(name) != old.get(name) for name in (set(new) | set(old)) - ignored)
 

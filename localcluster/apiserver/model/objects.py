@@ -95,7 +95,7 @@ def owners_of(obj: Object) -> list[Object]:
 
 
 def is_terminating(obj: Object) -> bool:
-    """Tell whether deletion of the object was asked for."""
+    """Return whether deletion of the object was asked for."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 

@@ -87,7 +87,7 @@ class ResourceType:
 
     @property
     def has_status(self) -> bool:
-        """Tell whether status is a subresource."""
+        """Return whether status is a subresource."""
         return "status" in self.subresources
 
 

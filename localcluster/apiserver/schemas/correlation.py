@@ -74,7 +74,7 @@ class Correlation:
         return found
 
     def is_equal(self) -> bool:
-        """Tell whether the update left the value as it was."""
+        """Return whether the update left the value as it was."""
         if self._outcome is None:
             self._outcome = self._compare()
         return self._outcome
@@ -107,5 +107,5 @@ def identify_item(item: Any, schema: Object) -> str | None:
 
 
 def is_same_json(new: Any, old: Any) -> bool:
-    """Tell whether two values are equal as JSON; Python alone takes 1, 1.0 and True as equal."""
+    """Return whether two values are equal as JSON; Python alone takes 1, 1.0 and True as equal."""
     return bool(new == old) and json.dumps(new, sort_keys=True) == json.dumps(old, sort_keys=True)

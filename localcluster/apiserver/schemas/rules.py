@@ -99,7 +99,7 @@ def compile_tree(schema: Object) -> RuleTree | None:
 
 
 def is_blocking(faults: list[Cause]) -> bool:
-    """Tell whether the schema's faults are such that rules cannot be looked at."""
+    """Return whether the schema's faults are such that rules cannot be looked at."""
     return any(fault.type in _BLOCKING for fault in faults)
 
 

@@ -63,7 +63,7 @@ def choose_form(accept: str) -> Form | None:
 
 
 def wants_yaml(accept: str) -> bool:
-    """Tell whether YAML is asked for and JSON is not."""
+    """Return whether YAML is asked for and JSON is not."""
     names = [media.name for media in parse_accept(accept)]
     return "application/yaml" in names and not any(name in _JSON_TYPES for name in names)
 

@@ -226,7 +226,7 @@ BEHIND = {ACKNOWLEDGED: "6"}
 
 
 def drain(peer: PodView | None, *, is_peer_leaving: bool = False, leaver: Any = None) -> bool:
-    """Tell whether the second Task, which leaves since generation 7, must still wait."""
+    """Return whether the second Task, which leaves since generation 7, must still wait."""
     leaving_task = build_task(
         index=1, deletion_pending=True, drain_deadline_time=at(1000), run_time=at(1)
     )

@@ -51,7 +51,7 @@ def find_condition(pod: Object, kind: str) -> Object:
 
 
 def is_alive(marker: str) -> bool:
-    """Tell whether a process runs with this word in its command line."""
+    """Return whether a process runs with this word in its command line."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if marker.encode() in path.read_bytes().split(b"\0"):
