@@ -14,7 +14,7 @@ from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.snapshot import Failure, PublishedRoster
 from framework.api import constants, naming
 from framework.api.fielderrors import FieldErrors
-from framework.api.pods import ConfigMapView, PodView
+from framework.api.pods import ConfigMapView, PodView, parse_owner
 from framework.api.types import Framework
 from framework.kube.resources import Object
 
@@ -230,10 +230,10 @@ def owner_key(kind: ObjectKind, wire: Object) -> str:
 
 
 def _read_owner(meta: Object) -> str | None:
-    for reference in meta.get("ownerReferences") or ():
-        if reference.get("controller") and reference.get("kind") == constants.CONFIGMAP_KIND:
-            return naming.parse_configmap_name(str(reference.get("name") or ""))
-    return None
+    owner = parse_owner(meta)
+    if owner is None or owner.kind != constants.CONFIGMAP_KIND:
+        return None
+    return naming.parse_configmap_name(owner.name)
 
 
 def _read_label(meta: Object) -> str | None:

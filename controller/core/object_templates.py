@@ -6,6 +6,7 @@ the Go original.
 """
 
 import base64
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from framework.api.types import Framework, FrameworkAttemptStatus
 
 Object = dict[str, Any]
 _FALLBACK_TO_LOGS = "FallbackToLogsOnError"
+_PLACEHOLDER = re.compile("{{(" + "|".join(constants.TEMPLATE_PLACEHOLDERS) + ")}}")
 
 
 def build_configmap(framework: Framework) -> Object:
@@ -162,24 +164,12 @@ def _build_owner(framework: Framework) -> Object:
 
 
 def _replace_placeholders(template: Mapping[str, Any], names: Mapping[str, str]) -> Object:
-    known = {"{{" + name + "}}": names[name] for name in constants.TEMPLATE_PLACEHOLDERS}
-
     def replace_text(text: str) -> str:
-        return _replace_once(text, known) if "{{" in text else text
+        # In one scan: what a placeholder's value contains is not replaced again.
+        return _PLACEHOLDER.sub(lambda found: names[found[1]], text) if "{{" in text else text
 
     replaced = _map_strings(template, replace_text)
     return replaced if isinstance(replaced, dict) else {}
-
-
-def _replace_once(text: str, known: Mapping[str, str]) -> str:
-    """Replace in one scan: what a placeholder's value contains is not replaced again."""
-    parts = []
-    position = 0
-    while (start := text.find("{{", position)) >= 0:
-        found = next((name for name in known if text.startswith(name, start)), None)
-        parts.append(text[position:start] + (known[found] if found else "{"))
-        position = start + (len(found) if found else 1)
-    return "".join(parts) + text[position:]
 
 
 def _map_strings(value: Any, change: Callable[[str], str]) -> Any:

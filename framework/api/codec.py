@@ -44,8 +44,8 @@ from framework.api.types import (
 from framework.api.wire import (
     BOOL,
     INT,
-    MAPPING,
     STR,
+    TEMPLATE,
     TIME,
     Errors,
     Field,
@@ -91,7 +91,7 @@ _TASK_SPEC = Struct(
         INT,
         nullable=True,
     ),
-    Field("pod", "pod", MAPPING),
+    Field("pod", "pod", TEMPLATE),
 )
 
 TASK_ROLE_SPEC = Struct(

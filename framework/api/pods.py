@@ -5,7 +5,7 @@ Parsing never fails: what another writer left out or mistyped reads as absent.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
@@ -19,8 +19,8 @@ from framework.api.types import (
 from framework.api.wire import parse_time
 
 # What the controller writes, and what decisions read. A template's author may write any others,
-# 256 kB on each Pod. None of these is longer than the progress: a longer value, which is another
-# author's, says no more when it is whole than when it is cut.
+# 256 kB on each Pod. A value beyond the bound of its key is another author's, and says no more when
+# it is whole than when it is cut.
 _KEPT_ANNOTATIONS = frozenset(
     {
         *constants.IDENTITY_ANNOTATIONS,
@@ -43,7 +43,7 @@ _KEPT_METADATA = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
-_KEPT_SPEC = ("nodeName", "terminationGracePeriodSeconds", "schedulingGates", "schedulerName")
+_KEPT_SPEC = ("nodeName", "terminationGracePeriodSeconds")
 _KEPT_STATUS = (
     "phase",
     "reason",
@@ -57,6 +57,12 @@ _KEPT_STATUS = (
 )
 # Of a Pod, for a message.
 _KEPT_GATES = 10
+# The API server bounds neither the name of a scheduler nor kind, name and UID of an owner, nor how
+# many finalizers there are. No name or UID that is looked for is longer.
+_KEPT_NAME_CHARS = 253
+# Twice as much as a creation proof takes; names and UIDs take less.
+_KEPT_VALUE_CHARS = 512
+_KEPT_FINALIZERS = frozenset({constants.FOREGROUND_DELETION_FINALIZER})
 # The largest roster that is kept of a ConfigMap that may be anybody's, in characters of base64: one
 # of about 300 Tasks.
 UNPROVEN_ROSTER_CHARS = 4096
@@ -129,6 +135,7 @@ class ConfigMapView(ObjectView):
     because it is long, and the ConfigMap was not known to be ours.
     """
 
+    # Those that decisions read.
     finalizers: tuple[str, ...] = ()
     roster: str | None = ""
 
@@ -176,6 +183,15 @@ class PodView(ObjectView):
         return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
+def parse_owner(meta: Mapping[str, Any]) -> OwnerView | None:
+    """Parse the controlling owner that metadata name, None if they name none."""
+    for reference in _objects(meta.get("ownerReferences")):
+        if reference.get("controller") is True:
+            kind, name, uid = (_name(reference, key) for key in ("kind", "name", "uid"))
+            return OwnerView(kind, name, uid)
+    return None
+
+
 def parse_pod(wire: Mapping[str, Any]) -> PodView:
     """Trim a Pod to its view."""
     meta, spec, status = (_object(wire, key) for key in ("metadata", "spec", "status"))
@@ -184,7 +200,7 @@ def parse_pod(wire: Mapping[str, Any]) -> PodView:
     pod_ip = _text(status, "podIP")
     ips = [_text(ip, "ip") for ip in _objects(status.get("podIPs"))]
     gates = islice(_objects(spec.get("schedulingGates")), _KEPT_GATES)
-    scheduler_name = _text(spec, "schedulerName")
+    scheduler_name = _name(spec, "schedulerName")
     return PodView(
         **_parse_meta(meta),
         phase=_parse_phase(_text(status, "phase")),
@@ -206,13 +222,10 @@ def parse_pod(wire: Mapping[str, Any]) -> PodView:
 def parse_configmap(wire: Mapping[str, Any]) -> ConfigMapView:
     """Trim an attempt ConfigMap to its view."""
     meta, data = _object(wire, "metadata"), _object(wire, "binaryData")
-    finalizers = meta.get("finalizers")
     is_left_out = data.get(constants.ROSTER_KEY) is _LEFT_OUT
     return ConfigMapView(
         **_parse_meta(meta),
-        finalizers=tuple(f for f in finalizers if isinstance(f, str))
-        if isinstance(finalizers, list)
-        else (),
+        finalizers=tuple(_trim_finalizers(meta)),
         roster=None if is_left_out else _text(data, constants.ROSTER_KEY),
     )
 
@@ -222,7 +235,11 @@ def trim_pod(wire: Mapping[str, Any]) -> dict[str, Any]:
     spec, status = _object(wire, "spec"), _object(wire, "status")
     return {
         "metadata": _trim_meta(_object(wire, "metadata")),
-        "spec": {key: spec[key] for key in _KEPT_SPEC if key in spec},
+        "spec": {
+            **{key: spec[key] for key in _KEPT_SPEC if key in spec},
+            "schedulingGates": [*islice(_objects(spec.get("schedulingGates")), _KEPT_GATES)],
+            "schedulerName": _name(spec, "schedulerName"),
+        },
         "status": {key: status[key] for key in _KEPT_STATUS if key in status},
     }
 
@@ -233,7 +250,7 @@ def trim_configmap(wire: Mapping[str, Any]) -> dict[str, Any]:
     roster = _text(_object(wire, "binaryData"), constants.ROSTER_KEY)
     kept = roster if len(roster) <= UNPROVEN_ROSTER_CHARS else _LEFT_OUT
     return {
-        "metadata": {**_trim_meta(meta), "finalizers": meta.get("finalizers")},
+        "metadata": {**_trim_meta(meta), "finalizers": _trim_finalizers(meta)},
         "binaryData": {constants.ROSTER_KEY: kept},
     }
 
@@ -293,21 +310,26 @@ def _extract_container(container: ContainerView) -> ContainerCompletionStatus:
 
 def _trim_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
     labels, name = _object(meta, "labels"), constants.FRAMEWORK_NAME
+    owner = parse_owner(meta)
     return {
         **{key: meta[key] for key in _KEPT_METADATA if key in meta},
         "labels": {name: labels[name]} if name in labels else {},
         "annotations": _trim_annotations(_object(meta, "annotations")),
-        "ownerReferences": [
-            reference
-            for reference in _objects(meta.get("ownerReferences"))
-            if reference.get("controller")
-        ],
+        "ownerReferences": [] if owner is None else [{**asdict(owner), "controller": True}],
     }
+
+
+def _trim_finalizers(meta: Mapping[str, Any]) -> list[str]:
+    return sorted(_KEPT_FINALIZERS.intersection(_texts(meta.get("finalizers"))))
 
 
 def _trim_annotations(annotations: Mapping[str, Any]) -> dict[str, str]:
     return {
-        key: value[: constants.PROGRESS_MAX_BYTES]
+        key: value[
+            : constants.PROGRESS_MAX_BYTES
+            if key == constants.PROGRESS_ANNOTATION
+            else _KEPT_VALUE_CHARS
+        ]
         for key, value in annotations.items()
         if isinstance(value, str) and key in _KEPT_ANNOTATIONS
     }
@@ -318,19 +340,11 @@ def _parse_meta(meta: Mapping[str, Any]) -> dict[str, Any]:
         "name": _text(meta, "name"),
         "uid": _text(meta, "uid"),
         "resource_version": _text(meta, "resourceVersion"),
-        "owner": _parse_owner(meta.get("ownerReferences")),
+        "owner": parse_owner(meta),
         "annotations": _trim_annotations(_object(meta, "annotations")),
         "creation_time": _time(meta, "creationTimestamp"),
         "deletion_time": _time(meta, "deletionTimestamp"),
     }
-
-
-def _parse_owner(references: Any) -> OwnerView | None:
-    for reference in _objects(references):
-        if reference.get("controller") is True:
-            kind, name, uid = (_text(reference, key) for key in ("kind", "name", "uid"))
-            return OwnerView(kind, name, uid)
-    return None
 
 
 def _parse_phase(text: str) -> PodPhase:
@@ -387,6 +401,14 @@ def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
 def _text(wire: Mapping[str, Any], key: str) -> str:
     value = wire.get(key)
     return value if isinstance(value, str) else ""
+
+
+def _name(wire: Mapping[str, Any], key: str) -> str:
+    return _text(wire, key)[:_KEPT_NAME_CHARS]
+
+
+def _texts(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def _int(wire: Mapping[str, Any], key: str, default: int) -> int:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from framework.api.fielderrors import FieldError, FieldErrors, join_path
+from framework.api.nesting import MAX_TEMPLATE_DEPTH, is_deeper
 
 T = TypeVar("T")
 Errors = list[FieldError]
@@ -159,6 +160,15 @@ def _decode_mapping(value: Any, path: str, errors: Errors) -> Any:
     return value if isinstance(value, Mapping) else _wrong(path, "an object", value, errors)
 
 
+def _decode_template(value: Any, path: str, errors: Errors) -> Any:
+    if is_deeper(value, MAX_TEMPLATE_DEPTH):
+        errors.append(
+            FieldError(path, f"must not be nested deeper than {MAX_TEMPLATE_DEPTH} levels")
+        )
+        return None
+    return _decode_mapping(value, path, errors)
+
+
 @lru_cache(maxsize=4096)
 def parse_time(text: str) -> datetime:
     """Parse RFC 3339 to an aware UTC time of whole seconds.
@@ -200,7 +210,8 @@ INT = Kind("integer", _decode_int, _identity)
 STR = Kind("string", _decode_str, _identity)
 BOOL = Kind("boolean", _decode_bool, _identity)
 TIME = Kind("time", _decode_time, format_time)
-MAPPING = Kind("object", _decode_mapping, _identity)
+# Of a Pod: an object of any fields.
+TEMPLATE = Kind("object", _decode_template, _identity)
 
 
 def enum_kind(cls: type[StrEnum]) -> Kind:

@@ -5,10 +5,12 @@ may end inside a character.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from framework.api.nesting import MAX_DEPTH, cut_deep_values, is_deeper
 from framework.kube.resources import Object
 
 # An object is at most 1.5 MiB in etcd; a line beyond this is no event.
@@ -56,14 +58,14 @@ class LineSplitter:
 
 
 def decode_event(line: bytes) -> tuple[str, Object]:
-    """Decode one line of a watch into (type, object).
+    """Decode one line of a watch into (type, object); what is nested too deep reads as null.
 
     Raises:
         BrokenStreamError: it is no event.
     """
     try:
-        event = _DECODER.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        event = _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as e:
         raise BrokenStreamError(f"an event is not JSON: {e}") from e
     if isinstance(event, dict):
         event_type, obj = event.get("type"), event.get("object")
@@ -73,15 +75,24 @@ def decode_event(line: bytes) -> tuple[str, Object]:
 
 
 def decode_object(raw: bytes) -> Object:
-    """Decode a whole answer.
+    """Decode a whole answer; what is nested too deep reads as null.
 
     Raises:
         BrokenStreamError: it is not one JSON object.
     """
     try:
-        obj = _DECODER.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        obj = _decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as e:
         raise BrokenStreamError(f"the answer is not JSON: {e}") from e
     if not isinstance(obj, dict):
         raise BrokenStreamError("the answer is no JSON object")
     return obj
+
+
+def _decode(raw: bytes) -> Any:
+    with suppress(RecursionError):
+        value = _DECODER.decode(raw)
+        # What only just decodes here would fail where the stack is deeper.
+        if not is_deeper(value, MAX_DEPTH):
+            return value
+    return _DECODER.decode(cut_deep_values(raw))

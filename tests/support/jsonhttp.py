@@ -33,15 +33,18 @@ class JsonHttp:
         *,
         content_type: str = "application/json",
     ) -> tuple[int, Any]:
-        """Send one request; give status code and decoded body (text if it is no JSON).
+        """Send one request; give status code and decoded body (text if Python cannot decode it).
+
+        A body of bytes is sent as it is.
 
         Raises:
             OSError: no answer.
         """
+        is_encoded = body is None or isinstance(body, bytes)
         request = urllib.request.Request(
             self._url + path,
             method=method,
-            data=None if body is None else json.dumps(body).encode(),
+            data=body if is_encoded else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self._token}", "Content-Type": content_type},
         )
         try:
@@ -62,5 +65,5 @@ class JsonHttp:
 def _decode(answer: bytes) -> Any:
     try:
         return json.loads(answer)
-    except ValueError:
+    except (ValueError, RecursionError):
         return answer.decode(errors="replace")

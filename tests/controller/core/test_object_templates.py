@@ -2,6 +2,7 @@
 
 import copy
 import json
+import time
 from typing import Any
 
 import pytest
@@ -234,6 +235,14 @@ _pieces = st.sampled_from(["{{FC_TASK_INDEX}}", "{", "}", "{{FC_NO}}", "x"])
 def test_placeholders_are_replaced_as_one_scan_would(text: str) -> None:
     pod = render(build_template_wire(containers=[{"name": text}]))
     assert pod["spec"]["containers"][0]["name"] == text.replace("{{FC_TASK_INDEX}}", "1")
+
+
+@pytest.mark.parametrize("piece", ["{", "{{ ", "{{FC_", "{{FC_TASK_INDEX}", "{{FC_TASK_INDEX}}"])
+def test_placeholders_of_a_long_text_are_found_in_linear_time(piece: str) -> None:
+    template = build_template_wire(containers=[{"name": piece * (1_200_000 // len(piece))}])
+    started = time.process_time()
+    render(template)
+    assert time.process_time() - started < 0.3
 
 
 def test_what_a_value_contains_is_not_replaced_again() -> None:

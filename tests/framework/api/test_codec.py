@@ -250,6 +250,25 @@ def test_spec_of_another_type_is_one_fault(wire: Any) -> None:
     assert list(faults(codec.decode_spec, wire)) == ["spec"]
 
 
+def build_deep_template(depth: int) -> Wire:
+    template = json.loads('{"a":' * depth + "0" + "}" * depth)
+    return {"taskRoles": [{"name": "a", "taskNumber": 1, "task": {"pod": template}}]}
+
+
+def test_template_nested_64_levels_deep_is_taken() -> None:
+    wire = build_deep_template(64)
+    template = wire["taskRoles"][0]["task"]["pod"]
+    assert codec.decode_spec(wire).task_roles[0].task.pod == template
+
+
+@pytest.mark.parametrize("depth", [65, 500])
+def test_template_nested_deeper_than_64_levels_is_a_fault(depth: int) -> None:
+    with pytest.raises(FieldErrors) as caught:
+        codec.decode_spec(build_deep_template(depth))
+    message = "must not be nested deeper than 64 levels"
+    assert caught.value.errors == (FieldError("spec.taskRoles[0].task.pod", message),)
+
+
 def test_framework_faults_of_all_parts_come_together() -> None:
     wire: Wire = {"metadata": None, "spec": {"taskRoles": {}}, "status": {"state": "Odd"}}
     found = faults(codec.decode_framework, wire)

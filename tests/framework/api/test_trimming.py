@@ -21,6 +21,13 @@ from framework.api.pods import (
 from tests.support.builders import Wire, build_configmap_wire, build_ended, build_pod_wire
 
 BIG = "x" * 1_000_000
+
+
+def build_big_owner() -> Wire:
+    """Build an owner that the API server stores."""
+    return {"kind": "ConfigMap", "name": BIG + "-attempt", "uid": BIG, "controller": True}
+
+
 BIG_META: Wire = {
     "managedFields": [{"manager": BIG}],
     "generateName": BIG,
@@ -57,13 +64,41 @@ def test_trim_of_what_is_no_object_never_fails(wire: dict[str, Any]) -> None:
 def test_trimmed_pod_is_small_whatever_its_author_wrote() -> None:
     labels = {constants.FRAMEWORK_NAME: "gang", "a": BIG}
     annotations = {"a": BIG, constants.CREATION_PROOF_ANNOTATION: BIG}
-    owners = [{"kind": "Pod", "name": BIG}]
+    owners = [{"kind": "Pod", "name": BIG}, build_big_owner()]
     wire = build_pod_wire(
         metadata={**BIG_META, "labels": labels, "annotations": annotations}
         | {"ownerReferences": owners, "finalizers": [BIG]},
-        spec={"containers": [{"name": "a", "args": [BIG]}], "volumes": [{"name": BIG}]},
+        spec={
+            "containers": [{"name": "a", "args": [BIG]}],
+            "volumes": [{"name": BIG}],
+            "schedulerName": BIG,
+            "schedulingGates": [{"name": f"gate{number}"} for number in range(100_000)],
+        },
     )
     assert len(json.dumps(trim_pod(wire))) < 5000
+    assert parse_pod(trim_pod(wire)) == parse_pod(wire)
+    assert len(repr(parse_pod(wire))) < 5000
+    assert owner_key(ObjectKind.POD, wire) == owner_key(ObjectKind.POD, trim_pod(wire))
+    assert len(owner_key(ObjectKind.POD, wire)) < 500
+
+
+def test_annotations_of_a_trimmed_pod_are_bounded_together() -> None:
+    keys = [*constants.IDENTITY_ANNOTATIONS, constants.WRAPPER_ANNOTATION]
+    wire = build_pod_wire(metadata={"annotations": dict.fromkeys(keys, BIG)})
+    assert len(json.dumps(trim_pod(wire))) < 10_000
+    assert len(repr(parse_pod(wire))) < 10_000
+
+
+def test_trimmed_configmap_is_small_whatever_its_author_wrote() -> None:
+    finalizers = [f"a/{number}" for number in range(100_000)]
+    finalizers.append(constants.FOREGROUND_DELETION_FINALIZER)
+    metadata = {"name": "gang-attempt", "finalizers": finalizers}
+    wire = {"metadata": {**metadata, "ownerReferences": [build_big_owner()]}}
+    trimmed = trim_configmap(wire)
+    assert len(json.dumps(trimmed)) < 2000
+    assert parse_configmap(trimmed) == parse_configmap(wire)
+    assert parse_configmap(wire).finalizers == (constants.FOREGROUND_DELETION_FINALIZER,)
+    assert len(repr(parse_configmap(wire))) < 2000
 
 
 @pytest.mark.parametrize("length", [0, 8, UNPROVEN_ROSTER_CHARS])

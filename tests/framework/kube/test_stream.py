@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from framework.api.nesting import MAX_DEPTH, is_deeper
 from framework.kube import stream
 from framework.kube.stream import (
     BrokenStreamError,
@@ -67,3 +68,21 @@ def test_decode_event_of_noise_raises_only_its_own_error(line: bytes) -> None:
 def test_decode_object_of_anything_else_raises(raw: bytes) -> None:
     with pytest.raises(BrokenStreamError):
         decode_object(raw)
+
+
+@pytest.mark.parametrize("depth", [90, 150, *range(880, 1000, 3), 9000])
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_deep_value_spoils_neither_its_object_nor_those_beside_it(
+    depth: int, opening: str, closing: str
+) -> None:
+    deep = opening * depth + "0" + closing * depth
+    item = f'{{"metadata":{{"name":"a"}},"spec":{deep},"z":1}}'
+    event_type, obj = decode_event(f'{{"type":"ADDED","object":{item}}}'.encode())
+    whole = decode_object(f'{{"items":[{item},{{"b":1}}]}}'.encode())
+    first, second = whole["items"]
+    assert (event_type, second) == ("ADDED", {"b": 1})
+    for found in obj, first:
+        assert (found["metadata"], found["z"]) == ({"name": "a"}, 1)
+        assert is_deeper(found["spec"], depth - 1) is (depth == 90)
+        # So no other recursive function fails, wherever it stands on the stack.
+        assert not is_deeper(found["spec"], MAX_DEPTH)
