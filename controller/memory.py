@@ -16,6 +16,10 @@ Whether a Framework waits is decided in ``core/limits.py``. The rules:
    memory that Python keeps for itself. A Framework that waits for memory and whose Tasks are all
    Completed would not end by itself; so two of them never wait for each other.
 
+5. Python keeps memory that was freed, and uses it again before it asks for more. So a Framework may
+   take what Frameworks have held and hold no more, less what the process has grown by since; within
+   the reserve, because what fills the memory now may be something else.
+
 For example, of a limit of 1000 MiB, with a share of 80 %, the first namespace may fill 800 MiB. The
 reserve is 100 MiB: the second namespace may then take 25 MiB, the third 18, the fourth 14.
 
@@ -75,20 +79,26 @@ class MemoryLedger:
         self._held = _Account()
         # Those that may end, and make room, without any more memory.
         self._going_on: set[str] = set()
+        self._most_used_bytes = 0
+        # What Frameworks may hold at once without the process growing.
+        self._fitting_bytes = 0
 
     def look(self, key: str) -> MemoryBudget | None:
         """Return what there is for one Framework; None for no limit."""
         if self._limit_bytes is None:
             return None
+        used = self._read_used_bytes()
         others = self._promised.total - self._promised.find(key)
-        free = self._budget_bytes - self._read_used_bytes() - others
+        free = self._budget_bytes - used - others
         reserve = (self._limit_bytes - self._budget_bytes) // 2
+        left = free + reserve
+        kept = min(self._find_given_back(used), left)
         if len(self._going_on) == int(key in self._going_on):
             free = max(free, reserve)
         elif free < reserve:
             # Else a share of what is left would be less.
-            free = max(free, self._find_share(split_namespace(key), free + reserve))
-        return MemoryBudget(self._limit_bytes, self._budget_bytes, max(0, free))
+            free = max(free, self._find_share(split_namespace(key), left))
+        return MemoryBudget(self._limit_bytes, self._budget_bytes, max(0, free, kept))
 
     def note(
         self, key: str, status: FrameworkStatus | None, failures: Iterable[ActionKey] = ()
@@ -114,6 +124,13 @@ class MemoryLedger:
         self._going_on.discard(key)
         self._promised.put(key, 0)
         self._held.put(key, 0)
+
+    def _find_given_back(self, used: int) -> int:
+        """Find what Frameworks have held and hold no more, of the memory that is kept."""
+        growth = max(0, used - self._most_used_bytes)
+        self._most_used_bytes += growth
+        self._fitting_bytes = max(self._held.total, self._fitting_bytes - growth)
+        return self._fitting_bytes - self._held.total
 
     def _find_share(self, namespace: str, left: int) -> int:
         """Find what a namespace may take of the memory that is left, with the reserve."""

@@ -105,7 +105,47 @@ def test_completed_frameworks_count_in_the_share_of_their_namespace() -> None:
     process.used_bytes += 25 * MIB
     assert free_of(ledger, "b/y") < TASK_MEMORY_BYTES
     ledger.forget("b/x")
-    assert free_of(ledger, "b/y") == 75 * MIB // 4
+    # The process uses as much as before: b may hold again what it has held.
+    assert free_of(ledger, "b/y") == 25 * MIB
+
+
+def end_one(ledger: MemoryLedger, process: Process) -> None:
+    """Two services fill the memory; one ends, and Python keeps the memory for itself."""
+    process.used_bytes = 850 * MIB
+    ledger.note("a/x", running(5000))
+    ledger.note("a/service", running(1))
+    assert free_of(ledger, "a/y") == 0
+    ledger.forget("a/x")
+
+
+def test_memory_that_python_keeps_is_free_for_frameworks_as_large_as_those_that_ended() -> None:
+    process = Process()
+    ledger = build_ledger(process)
+    end_one(ledger, process)
+    assert free_of(ledger, "a/y") == 5000 * TASK_MEMORY_BYTES
+    ledger.note("a/y", running(4000))
+    assert free_of(ledger, "a/z") == 1000 * TASK_MEMORY_BYTES
+
+
+def test_memory_that_others_fill_meanwhile_is_not_free_again() -> None:
+    process = Process()
+    ledger = build_ledger(process)
+    end_one(ledger, process)
+    process.used_bytes += 20 * MIB
+    assert free_of(ledger, "a/y") == 5000 * TASK_MEMORY_BYTES - 20 * MIB
+    # The kernel would end the process before all of the rest is in use.
+    process.used_bytes = 890 * MIB
+    assert free_of(ledger, "a/y") == 5000 * TASK_MEMORY_BYTES - 40 * MIB
+    process.used_bytes = 901 * MIB
+    assert free_of(ledger, "a/y") == 0
+
+
+def test_memory_given_back_is_not_promised_twice() -> None:
+    process = Process()
+    ledger = build_ledger(process)
+    end_one(ledger, process)
+    ledger.note("b/x", pending(3000))
+    assert free_of(ledger, "a/y") == 2000 * TASK_MEMORY_BYTES
 
 
 def test_small_namespace_may_fill_the_share_too() -> None:
