@@ -186,7 +186,7 @@ def _read_all(files: Sequence[str], problems: list[str]) -> Iterator[tuple[str, 
             text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
             documents = load_documents(text, source)
         except OSError as e:
-            problems.append(f"{source}: cannot be read: {e.strerror}; give an existing YAML file")
+            problems.append(f"{source}: cannot be read: {e.strerror}; give a readable YAML file")
             continue
         except UnicodeDecodeError as e:
             problems.append(f"{source}: no text in UTF-8 ({e.reason} at byte {e.start})")

@@ -165,7 +165,10 @@ def build_view(world: World, now: datetime | None = None) -> GangView:
         return GangView(world.name, "Unreadable", 0, _shorten(note), ())
     if status is None:
         note = explain_blocked(wire)
-        note = note or "waits for a controller; if this lasts: does framework-controller run?"
+        note = (
+            note
+            or "not seen by a controller yet; if this lasts, check that framework-controller runs"
+        )
         return GangView(world.name, "New", 0, _shorten(note), ())
     scene = _build_scene(world, status, now)
     tasks = tuple(

@@ -95,7 +95,8 @@ def _write(file: str, text: str) -> None:
     except OSError as e:
         raise CliError(
             ExitCode.USAGE,
-            f"{file}: cannot be written: {e.strerror}; give a file in a directory that exists",
+            f"{file}: cannot be written: {e.strerror}; "
+            "give a file that you may write, in a directory that exists",
         ) from e
 
 

@@ -312,9 +312,9 @@ def _check_names(role: RoleTemplate, added: list[Object]) -> None:
     for container in added:
         if container["name"] in taken:
             raise InjectionError(
-                f"{taken[container['name']].path}.name: {container['name']} is what the agent is "
-                "to be called, and two containers of a Pod cannot have one name: give yours "
-                "another; an agent of ours is known by its image's name, "
+                f"{taken[container['name']].path}.name: {container['name']} is the name of the "
+                "agent that inject adds, and container names in a Pod are unique: rename this "
+                "container; or, if it is the agent itself, give it the image "
                 f"{images.IMAGE_PREFIX}{container['name']}"
             )
 

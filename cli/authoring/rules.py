@@ -297,7 +297,7 @@ def _find_unknown_fields(framework: Object) -> Iterator[Finding]:
         yield warning(
             "unknown-field",
             path,
-            "nobody reads this field; the API server drops it",
+            "unknown field: the API server drops it",
             f"write `{meant}`" if meant else "leave it out, or look at its spelling (docs/api.md)",
         )
 

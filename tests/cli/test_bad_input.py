@@ -102,8 +102,7 @@ def test_run_of_a_missing_file_says_so() -> None:
     result = call("run", "--local", "absent.yaml")
     assert result.exit_code == ExitCode.USAGE
     assert result.stderr == (
-        "error: absent.yaml: cannot be read: No such file or directory; "
-        "give an existing YAML file\n"
+        "error: absent.yaml: cannot be read: No such file or directory; give a readable YAML file\n"
     )
 
 

@@ -135,7 +135,7 @@ def test_view_before_the_controller_saw_it_says_so() -> None:
     shown = view({"metadata": {"name": "gang"}, "status": None})
     assert (shown.state, shown.note, shown.tasks) == (
         "New",
-        "waits for a controller; if this lasts: does framework-controller run?",
+        "not seen by a controller yet; if this lasts, check that framework-controller runs",
         (),
     )
 

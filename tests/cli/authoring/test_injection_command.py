@@ -63,7 +63,7 @@ def test_inject_command_output_that_cannot_be_written_is_named(tmp_path: Any) ->
     assert done.returncode == 2
     assert done.stderr == (
         f"error: {target}: cannot be written: No such file or directory; "
-        "give a file in a directory that exists\n"
+        "give a file that you may write, in a directory that exists\n"
     )
 
 
@@ -122,7 +122,7 @@ def test_inject_command_warns_of_fields_that_nobody_reads() -> None:
     done = run_inject("-", given=yaml.safe_dump(framework))
 
     assert done.returncode == 0, done.stderr
-    fate = "nobody reads this field; the API server drops it"
+    fate = "unknown field: the API server drops it"
     assert done.stderr.splitlines() == [
         f"warning: spec.frobnicate: {fate}; leave it out, or look at its spelling (docs/api.md)",
         f"warning: spec.taskRoles[0].tasknumber: {fate}; write `taskNumber`",

@@ -83,7 +83,11 @@ def test_spec_without_roles_has_no_fault() -> None:
     ("role", "path", "message"),
     [
         (build_role(""), "name", "is required: name the role"),
-        (build_role("Worker"), "name", "'Worker' is no role name: use 1 to 63 of a-z and 0-9"),
+        (
+            build_role("Worker"),
+            "name",
+            "'Worker' is no role name: use 1 to 63 characters of a-z and 0-9",
+        ),
         (build_role("a-b"), "name", "without '-'"),
         (build_role("a" * 64), "name", "is no role name"),
         (build_role(number=-1), "taskNumber", "must be from 0 to 10000, not -1"),
@@ -203,7 +207,7 @@ def test_framework_name_that_is_legal_has_no_fault(name: str) -> None:
     ("name", "message"),
     [
         ("", "is required: name the Framework"),
-        ("My_Gang", "'My_Gang' is no Framework name: use 1 to 63 of a-z, 0-9 and '-'"),
+        ("My_Gang", "'My_Gang' is no Framework name: use 1 to 63 characters of a-z, 0-9 and '-'"),
         ("a.b", "is no Framework name"),
         ("a" * 64, "is no Framework name"),
     ],
