@@ -13,6 +13,8 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import assert_never
 
+import msgspec
+
 from controller import provenance
 from controller.action_queue import ActionQueue
 from controller.core.actions import (
@@ -27,7 +29,12 @@ from controller.core.actions import (
     Verb,
 )
 from controller.core.creators import is_proof_needed
-from controller.core.object_templates import build_configmap, build_gang_key, build_pod
+from controller.core.object_templates import (
+    PodTooLargeError,
+    build_configmap,
+    build_gang_key,
+    build_pod,
+)
 from controller.core.settings import LONGEST_WAIT_SECONDS
 from controller.core.snapshot import Failure
 from controller.entry import Entry, find_recorded_uid
@@ -47,6 +54,7 @@ from framework.kube.errors import (
     ConflictError,
     KubeError,
     NotFoundError,
+    build_api_error,
 )
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object, Resource
 
@@ -79,6 +87,15 @@ class HeldError(KubeError):
     @property
     def is_transient(self) -> bool:
         """Return True: whoever holds it may let go."""
+        return True
+
+
+class DefectError(KubeError):
+    """An action that this program cannot carry out, by an error of its own: tried again later."""
+
+    @property
+    def is_transient(self) -> bool:
+        """Return True: the object may change."""
         return True
 
 
@@ -186,6 +203,9 @@ class Executor:
         except KubeError as e:
             is_failed = True
             self._record_failure(entry, action, e)
+        except Exception as e:  # noqa: BLE001 a defect that one object shows must not end the others
+            is_failed = True
+            self._record_failure(entry, action, DefectError(f"{type(e).__name__}: {e}"))
         finally:
             entry.in_flight.discard(action.key)
             is_read = action.key.verb is Verb.GET
@@ -205,7 +225,7 @@ class Executor:
             case CreateGangKey():
                 await self._create_gang_key(entry, action)
             case CreatePod():
-                body = build_pod(action.framework, action.task)
+                body = _build_pod(action)
                 await self._create(entry, action.key, self._sign(action, body))
             case DeleteObject():
                 await self._delete(entry, action)
@@ -378,6 +398,19 @@ class Executor:
     def _count(self, key: ActionKey, error: KubeError | None, started: float) -> None:
         seconds = self._clock.monotonic() - started
         self._metrics.count_answer(_RESOURCES[key.kind].plural, key.verb, error, seconds)
+
+
+def _build_pod(action: CreatePod) -> Object:
+    """Build a Pod; one that is too large is refused as the server would refuse it."""
+    try:
+        return build_pod(action.framework, action.task)
+    except PodTooLargeError as e:
+        path = f"{PODS.plural} {action.name}"
+        raw = msgspec.json.encode({"kind": "Status", "status": "Failure", "message": str(e)})
+        code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        raise build_api_error(
+            code, raw, method="POST", path=path, fallback_reason="RequestEntityTooLarge"
+        ) from e
 
 
 def _may_be_applied(error: KubeError) -> bool:

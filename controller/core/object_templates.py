@@ -17,6 +17,33 @@ from framework.api.types import Framework, FrameworkAttemptStatus
 Object = dict[str, Any]
 _FALLBACK_TO_LOGS = "FallbackToLogsOnError"
 _PLACEHOLDER = re.compile("{{(" + "|".join(constants.TEMPLATE_PLACEHOLDERS) + ")}}")
+# By so many characters a Pod may be longer than its template. An API server stores 1.5 MiB.
+MAX_GROWTH_CHARS = 2 * 1024 * 1024
+# Of a variable in JSON, beside its name and value.
+_VARIABLE_CHARS = 24
+
+
+class PodTooLargeError(ValueError):
+    """A Pod that no API server would store; the message names the role and the reason."""
+
+
+class _Growth:
+    """How much longer a Pod gets than its template, bounded before the Pod is built.
+
+    A template of 1.5 MB may consist of placeholders, or of containers that each get all variables.
+    """
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+        self._chars = 0
+
+    def add(self, chars: int, cause: str) -> None:
+        self._chars += chars
+        if self._chars > MAX_GROWTH_CHARS:
+            limit = f"{MAX_GROWTH_CHARS} characters longer than its template"
+            raise PodTooLargeError(
+                f"a Pod of role {self._role} would be more than {limit}: use fewer {cause}"
+            )
 
 
 def build_configmap(framework: Framework) -> Object:
@@ -75,12 +102,13 @@ def build_pod(framework: Framework, key: TaskKey) -> Object:
 
     Raises:
         LookupError: The role is not in the spec, or the Task not in the status.
+        PodTooLargeError: The Pod would be far longer than its template.
     """
-    names = _build_names(framework, key)
+    names, growth = _build_names(framework, key), _Growth(key.role)
     role = framework.spec.find_role(key.role)
     if role is None:
         raise LookupError(f"role {key.role} is not in the spec")
-    template = _replace_placeholders(role.task.pod, names)
+    template = _replace_placeholders(role.task.pod, names, growth)
     meta = dict(_mapping(template.get("metadata")))
     meta["name"] = names[constants.POD_NAME]
     meta["namespace"] = framework.metadata.namespace
@@ -94,8 +122,10 @@ def build_pod(framework: Framework, key: TaskKey) -> Object:
     meta["ownerReferences"] = [*_list(meta.get("ownerReferences")), _build_owner(framework)]
     spec = dict(_mapping(template.get("spec")))
     env = _build_env(names)
+    chars = sum(len(name) + len(value) + _VARIABLE_CHARS for name, value in names.items())
     for field in ("containers", "initContainers"):
         if isinstance(spec.get(field), list):
+            growth.add(len(spec[field]) * chars, field)
             spec[field] = [_augment_container(container, env) for container in spec[field]]
     return {"apiVersion": "v1", "kind": constants.POD_KIND, "metadata": meta, "spec": spec}
 
@@ -163,10 +193,17 @@ def _build_owner(framework: Framework) -> Object:
     }
 
 
-def _replace_placeholders(template: Mapping[str, Any], names: Mapping[str, str]) -> Object:
+def _replace_placeholders(
+    template: Mapping[str, Any], names: Mapping[str, str], growth: _Growth
+) -> Object:
+    def replace_one(found: re.Match[str]) -> str:
+        value = names[found[1]]
+        growth.add(max(0, len(value) - len(found[0])), "placeholders")
+        return value
+
     def replace_text(text: str) -> str:
         # In one scan: what a placeholder's value contains is not replaced again.
-        return _PLACEHOLDER.sub(lambda found: names[found[1]], text) if "{{" in text else text
+        return _PLACEHOLDER.sub(replace_one, text) if "{{" in text else text
 
     replaced = _map_strings(template, replace_text)
     return replaced if isinstance(replaced, dict) else {}

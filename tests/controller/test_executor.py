@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,6 +145,31 @@ async def test_refusal_is_kept_with_code_text_and_body(code: int) -> None:
     assert (failure.code, failure.message) == (code, "injected")
     assert failure.body.startswith('{"ErrStatus":{')
     assert failure.not_before > started
+
+
+async def test_pod_far_longer_than_its_template_is_refused_without_a_request() -> None:
+    shell = await open_shell()
+    template = {"spec": {"containers": [{}] * 400_000}}
+    framework = shell.entry.framework
+    assert framework is not None
+    (role,) = framework.spec.task_roles
+    role = replace(role, task=replace(role.task, pod=template))
+    framework = replace(framework, spec=replace(framework.spec, task_roles=(role,)))
+    await send(shell, replace(create(shell), framework=framework))
+    (failure,) = shell.entry.failures.values()
+    assert failure.code == 413
+    assert "a Pod of role worker would be more than" in failure.message
+    assert shell.sent("create pods") == []
+
+
+async def test_defect_that_one_action_shows_is_its_failure_and_ends_no_other() -> None:
+    shell = await open_shell()
+    unknown = replace(create(shell), task=TaskKey("nobody", 0))
+    await send(shell, unknown, create(shell, 1))
+    (failure,) = shell.entry.failures.values()
+    assert failure.message.startswith("LookupError: ")
+    assert not shell.entry.in_flight
+    assert shell.names(PODS) == ["gang-worker-1"]
 
 
 async def test_retry_after_of_the_server_is_honoured() -> None:

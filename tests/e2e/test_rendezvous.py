@@ -18,6 +18,7 @@ from tests.support.gang import (
     MAIN,
     MEMBER_SCRIPT,
     NAMESPACE,
+    WAIT_SECONDS,
     Change,
     GangCluster,
     build_gang,
@@ -358,7 +359,9 @@ async def test_drain_without_an_answer_ends_at_its_deadline_and_tells_who(
     try:
         started = time.monotonic()
         await scale(world, 2)
-        deleted = await world.wait_for("end of worker/2", is_deleted("gang-worker-2"))
+        deleted = await world.wait_for(
+            "end of worker/2", is_deleted("gang-worker-2"), seconds=seconds + WAIT_SECONDS
+        )
         assert deleted.at - started >= seconds - 1
         events = await world.client.list(EVENTS, NAMESPACE)
         (event,) = [e for e in events["items"] if e["reason"] == "DrainTimedOut"]

@@ -232,12 +232,17 @@ class GangCluster:
     # --- What tests look at ---------------------------------------------------------------------
 
     async def wait_for(
-        self, what: str, wanted: Callable[[Change], bool], *, since: int = 0
+        self,
+        what: str,
+        wanted: Callable[[Change], bool],
+        *,
+        since: int = 0,
+        seconds: float = WAIT_SECONDS,
     ) -> Change:
         """Return the first change, of all seen since, that is as wanted."""
         seen = since
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
+            async with asyncio.timeout(seconds):
                 while True:
                     for change in self.changes[seen:]:
                         if wanted(change):
@@ -246,7 +251,7 @@ class GangCluster:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError as e:
-            raise AssertionError(f"no {what} in {WAIT_SECONDS} s; {self.describe()}") from e
+            raise AssertionError(f"no {what} in {seconds} s; {self.describe()}") from e
 
     async def wait_for_state(self, state: str, framework: str = "gang") -> Object:
         """Return the Framework when it is in this state."""

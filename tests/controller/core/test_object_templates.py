@@ -3,13 +3,14 @@
 import copy
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.core.object_templates import build_configmap, build_pod
+from controller.core.object_templates import PodTooLargeError, build_configmap, build_pod
 from framework.api import constants
 from framework.api.naming import TaskKey
 from framework.api.types import Framework, TaskSpec
@@ -243,6 +244,26 @@ def test_placeholders_of_a_long_text_are_found_in_linear_time(piece: str) -> Non
     started = time.process_time()
     render(template)
     assert time.process_time() - started < 0.3
+
+
+@pytest.mark.parametrize(
+    ("containers", "cause"),
+    [
+        pytest.param([{"name": "{{FC_FRAMEWORK_NAME}}" * 20_000}], "", id="some_placeholders"),
+        pytest.param([{"name": "{{FC_POD_NAME}}" * 80_000}], "placeholders", id="placeholders"),
+        pytest.param([{}] * 500, "", id="containers"),
+        pytest.param([{}] * 400_000, "containers", id="many_containers"),
+    ],
+)
+def test_pod_far_longer_than_its_template_is_not_built(containers: Any, cause: str) -> None:
+    framework = framework_of(build_template_wire(containers=containers))
+    meta = framework.metadata
+    long = replace(framework, metadata=replace(meta, name="a" * 63))
+    if not cause:
+        build_pod(long, KEY)
+        return
+    with pytest.raises(PodTooLargeError, match=f"role worker .*: use fewer {cause}"):
+        build_pod(long, KEY)
 
 
 def test_what_a_value_contains_is_not_replaced_again() -> None:
