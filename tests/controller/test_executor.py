@@ -149,7 +149,7 @@ async def test_refusal_is_kept_with_code_text_and_body(code: int) -> None:
 
 async def test_pod_far_longer_than_its_template_is_refused_without_a_request() -> None:
     shell = await open_shell()
-    template = {"spec": {"containers": [{}] * 400_000}}
+    template: Object = {"spec": {"containers": [{}] * 400_000}}
     framework = shell.entry.framework
     assert framework is not None
     (role,) = framework.spec.task_roles
