@@ -53,7 +53,8 @@ def parse_configmap(
     metadata = _read_object(body, "metadata")
     annotations = _read_object(metadata, "annotations")
     roster, progress, problem = None, None, ""
-    is_own = own_uid in {"", metadata.get("uid")}
+    uid = str(metadata.get("uid") or "")
+    is_own = own_uid in {"", uid}
     stored = _read_object(body, "binaryData").get(constants.ROSTER_KEY)
     owner = _find_controller(metadata.get("ownerReferences"))
     if framework and owner not in {"", f"{constants.FRAMEWORK_KIND}/{framework}"}:
@@ -69,7 +70,7 @@ def parse_configmap(
         except RosterError:
             progress = None
     return AttemptConfigMap(
-        uid=str(metadata.get("uid") or ""),
+        uid=uid,
         is_terminating=metadata.get("deletionTimestamp") is not None,
         carries_roster=constants.ROSTER_VERSION_ANNOTATION in annotations,
         roster=roster,
