@@ -14,7 +14,13 @@ from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.snapshot import Failure, PublishedRoster
 from framework.api import constants, naming
 from framework.api.fielderrors import FieldErrors
-from framework.api.pods import ConfigMapView, PodView, parse_owner
+from framework.api.pods import (
+    ConfigMapView,
+    PodView,
+    parse_configmap,
+    parse_owner,
+    parse_pod,
+)
 from framework.api.types import Framework
 from framework.kube.resources import Object
 
@@ -103,6 +109,10 @@ class Entry:
         """Return whether nothing at all is known any more."""
         known = self.framework or self.fault or self.configmap or self.pods or self.in_flight
         return not known
+
+    def find_object(self, kind: ObjectKind, name: str) -> PodView | ConfigMapView | None:
+        """Find the Pod of a name, or the ConfigMap whatever its name."""
+        return self.pods.get(name) if kind is ObjectKind.POD else self.configmap
 
     @property
     def lacks_roster(self) -> bool:
@@ -197,6 +207,11 @@ def find_recorded_uid(framework: Framework | None, kind: ObjectKind, name: str) 
     if parsed is None or role is None or parsed[1].index >= len(role.tasks):
         return None
     return role.tasks[parsed[1].index].attempt_status.pod_uid
+
+
+def parse_object(kind: ObjectKind, wire: Object) -> PodView | ConfigMapView:
+    """Trim a Pod or a ConfigMap to its view."""
+    return parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)
 
 
 def read_meta(wire: Object) -> Object:

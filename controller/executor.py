@@ -13,8 +13,6 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import assert_never
 
-import msgspec
-
 from controller import provenance
 from controller.action_queue import ActionQueue
 from controller.core.actions import (
@@ -37,14 +35,14 @@ from controller.core.object_templates import (
 )
 from controller.core.settings import LONGEST_WAIT_SECONDS
 from controller.core.snapshot import Failure
-from controller.entry import Entry, find_recorded_uid
+from controller.entry import Entry, find_recorded_uid, parse_object
 from controller.fence import OPEN, Fence
 from controller.metrics import Metrics
 from controller.provenance import Signer
 from controller.repeat_filter import RepeatFilter
 from controller.store import Store
 from framework.api import constants, gojson
-from framework.api.pods import ConfigMapView, PodView, parse_configmap, parse_pod
+from framework.api.pods import ConfigMapView, PodView
 from framework.api.text import cut_text
 from framework.clock import Clock, KeySource, SystemKeys
 from framework.kube.client import KubeClient
@@ -54,7 +52,7 @@ from framework.kube.errors import (
     ConflictError,
     KubeError,
     NotFoundError,
-    build_api_error,
+    TooLargeError,
 )
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object, Resource
 
@@ -183,9 +181,9 @@ class Executor:
             entry.in_flight.add(action.key)
             entry.sent.add(action.key)
             if action.key.verb is Verb.CREATE:
-                # What was known of the name is so no longer.
+                # What a live GET told of the name is out of date from now on.
                 entry.live.pop((action.key.kind, action.key.name), None)
-                entry.births[action.key.kind, action.key.name] += 1
+                entry.note_birth((action.key.kind, action.key.name))
             self._idle.clear()
             name = f"{action.key.verb}-{key}-{action.key.name}"
             self._tasks.create_task(self._run(entry, action), name=name)
@@ -237,7 +235,7 @@ class Executor:
     def _sign(self, action: CreateConfigMap | CreatePod, body: Object) -> Object:
         """Add the proof by which a create whose answer is lost is recognized."""
         if self._signer is not None:
-            proof = self._signer.sign(action.framework, _parse(action.key.kind, body))
+            proof = self._signer.sign(action.framework, parse_object(action.key.kind, body))
             body["metadata"]["annotations"][constants.CREATION_PROOF_ANNOTATION] = proof
         return body
 
@@ -364,7 +362,7 @@ class Executor:
             if entry.births[kind, name] == births:
                 self._store.record_absent(entry, kind, name, None)
             return False
-        if _is_ours(entry, kind, _parse(kind, wire)):
+        if _is_ours(entry, kind, parse_object(kind, wire)):
             return self._store.record_own(entry, kind, wire, self._clock.now())
         if entry.births[kind, name] == births:
             self._store.record_foreign(entry, kind, name, str(wire["metadata"].get("uid")))
@@ -405,11 +403,14 @@ def _build_pod(action: CreatePod) -> Object:
     try:
         return build_pod(action.framework, action.task)
     except PodTooLargeError as e:
-        path = f"{PODS.plural} {action.name}"
-        raw = msgspec.json.encode({"kind": "Status", "status": "Failure", "message": str(e)})
-        code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        raise build_api_error(
-            code, raw, method="POST", path=path, fallback_reason="RequestEntityTooLarge"
+        raise TooLargeError(
+            status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            reason="RequestEntityTooLarge",
+            message=str(e),
+            body={"status": "Failure", "message": str(e)},
+            retry_after_seconds=None,
+            method="POST",
+            path=f"{PODS.plural} {action.name}",
         ) from e
 
 
@@ -448,7 +449,3 @@ def _is_ours(entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> b
     if view.owner is None or view.owner.uid not in (framework.metadata.uid, attempt.configmap_uid):
         return False
     return not is_proof_needed(attempt) or provenance.is_proven(entry, view)
-
-
-def _parse(kind: ObjectKind, wire: Object) -> PodView | ConfigMapView:
-    return parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)

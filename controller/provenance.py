@@ -54,7 +54,7 @@ class Signer:
 
 def note_created(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None:
     """Take the answer to our own create, after the object was put into the entry."""
-    known = _find(entry, name)
+    known = entry.find_object(*name)
     if known is not None and known.uid == view.uid:
         entry.proven.add(view.uid)
     else:
@@ -99,7 +99,7 @@ def settle(entry: Entry) -> None:
             entry.unchecked.add((ObjectKind.CONFIGMAP, entry.configmap.name))
     in_flight = {(key.kind, key.name) for key in entry.in_flight if key.verb is Verb.CREATE}
     for name in entry.unchecked - in_flight:
-        view = _find(entry, name)
+        view = entry.find_object(*name)
         if view is None or view.uid in entry.proven:
             continue
         is_recorded = view.uid == find_recorded_uid(entry.framework, *name)
@@ -135,10 +135,6 @@ def is_proven(entry: Entry, view: PodView | ConfigMapView) -> bool:
     nonce, signature = decoded[:_NONCE_BYTES], decoded[_NONCE_BYTES:]
     message = _build_message(framework, view, nonce)
     return any(_is_signed(key, signature, message) for key in reversed(_read_keys(entry)))
-
-
-def _find(entry: Entry, name: Name) -> PodView | ConfigMapView | None:
-    return entry.pods.get(name[1]) if name[0] is ObjectKind.POD else entry.configmap
 
 
 def _spend(entry: Entry, view: PodView | ConfigMapView) -> None:

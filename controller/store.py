@@ -19,7 +19,15 @@ from datetime import UTC, datetime
 
 from controller import provenance
 from controller.core.actions import ObjectKind
-from controller.entry import Entry, measure_object, name_key, owner_key, parse_version, read_meta
+from controller.entry import (
+    Entry,
+    measure_object,
+    name_key,
+    owner_key,
+    parse_object,
+    parse_version,
+    read_meta,
+)
 from controller.packed_templates import pack_metadata, pack_templates
 from controller.versions import (
     has_roster_beyond,
@@ -35,8 +43,6 @@ from framework.api.pods import (
     ObjectView,
     PodView,
     drop_long_roster,
-    parse_configmap,
-    parse_pod,
 )
 from framework.api.types import FrameworkStatus
 from framework.clock import Clock
@@ -252,7 +258,7 @@ class Store:
 
     def apply_pod(self, wire: Object) -> None:
         """Take a Pod that a watch or a list shows."""
-        self._apply(wire, ObjectKind.POD, parse_pod)
+        self._apply(wire, ObjectKind.POD)
 
     def remove_pod(self, wire: Object) -> None:
         """Take a watch's word that a Pod is gone, or left the selector."""
@@ -280,7 +286,7 @@ class Store:
 
     def apply_configmap(self, wire: Object) -> None:
         """Take an attempt ConfigMap that a watch or a list shows."""
-        self._apply(wire, ObjectKind.CONFIGMAP, parse_configmap)
+        self._apply(wire, ObjectKind.CONFIGMAP)
 
     def remove_configmap(self, wire: Object) -> None:
         """Take a watch's word that a ConfigMap is gone, or left the selector."""
@@ -310,8 +316,19 @@ class Store:
         Returns:
             False when the watch has told its end already.
         """
-        view = self._take_answer(kind, wire)
-        if view is None:
+        return self._record_own(entry, kind, parse_object(kind, wire), now)
+
+    def record_created(self, entry: Entry, kind: ObjectKind, wire: Object, now: datetime) -> bool:
+        """Take the answer to our own create: it proves that the object is ours."""
+        view = parse_object(kind, wire)
+        is_there = self._record_own(entry, kind, view, now)
+        provenance.note_created(entry, (kind, view.name), view)
+        return is_there
+
+    def _record_own(
+        self, entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView, now: datetime
+    ) -> bool:
+        if view.uid in self._gone:
             return False
         entry.live[kind, view.name] = view.uid
         if (kind, view.name) in entry.unconfirmed or not self._is_watched(entry, kind, view):
@@ -319,17 +336,10 @@ class Store:
         self._put_newer(entry, kind, view)
         return True
 
-    def record_created(self, entry: Entry, kind: ObjectKind, wire: Object, now: datetime) -> bool:
-        """Take the answer to our own create: it proves that the object is ours."""
-        is_there = self.record_own(entry, kind, wire, now)
-        view = parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)
-        provenance.note_created(entry, (kind, view.name), view)
-        return is_there
-
     def record_terminating(self, entry: Entry, kind: ObjectKind, wire: Object) -> None:
         """Take what the server returned for our own delete of an object that still exists."""
-        view = self._take_answer(kind, wire)
-        if view is not None:
+        view = parse_object(kind, wire)
+        if view.uid not in self._gone:
             self._put_newer(entry, kind, view)
 
     def record_absent(self, entry: Entry, kind: ObjectKind, name: str, uid: str | None) -> None:
@@ -337,7 +347,7 @@ class Store:
 
         Not from an answer that time has overtaken: see ``Entry.births``.
         """
-        known = self._view(entry, kind, name)
+        known = entry.find_object(kind, name)
         if known is not None and (uid is None or known.uid == uid):
             self._discard(entry, kind, name)
             known = None
@@ -350,20 +360,18 @@ class Store:
         entry.live[kind, name] = uid
         entry.unconfirmed.pop((kind, name), None)
 
-    def _apply(
-        self, wire: Object, kind: ObjectKind, parse: Callable[[Object], PodView | ConfigMapView]
-    ) -> None:
+    def _apply(self, wire: Object, kind: ObjectKind) -> None:
         entry = self._open(owner_key(kind, wire))
         if entry is None:
             return
         meta = read_meta(wire)
         name = str(meta.get("name"))
-        known = self._view(entry, kind, name)
+        known = entry.find_object(kind, name)
         if known is not None and is_same_version(meta, known):
             # Not parsed again: a new list may hold a hundred thousand Pods, nearly all unchanged.
             entry.unconfirmed.pop((kind, name), None)
             return
-        view = parse(wire)
+        view = parse_object(kind, wire)
         if view.uid in self._gone or (known is not None and is_older(view, known)):
             return
         entry.unconfirmed.pop((kind, view.name), None)
@@ -375,7 +383,7 @@ class Store:
     def _remove(self, wire: Object, kind: ObjectKind) -> None:
         entry = self._entries.get(owner_key(kind, wire))
         name, uid = str(read_meta(wire).get("name")), read_meta(wire).get("uid")
-        known = self._view(entry, kind, name) if entry else None
+        known = entry.find_object(kind, name) if entry else None
         is_going = read_meta(wire).get("deletionTimestamp") is not None
         if uid and is_going:
             # Not one that only left the selector: a live GET must be able to bring it back.
@@ -432,18 +440,13 @@ class Store:
             entry.needs_refresh = True
             self._on_change(entry.key)
 
-    def _take_answer(self, kind: ObjectKind, wire: Object) -> PodView | ConfigMapView | None:
-        """Read an answer to our own request; None when the watch told its end meanwhile."""
-        view = parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)
-        return None if view.uid in self._gone else view
-
     def _is_watched(self, entry: Entry, kind: ObjectKind, view: ObjectView) -> bool:
         """Return whether the watch has shown this version of the object, or a newer one."""
-        known = self._view(entry, kind, view.name)
+        known = entry.find_object(kind, view.name)
         return known is not None and known.uid == view.uid and not is_older(known, view)
 
     def _put_newer(self, entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
-        known = self._view(entry, kind, view.name)
+        known = entry.find_object(kind, view.name)
         if known is None or is_older(known, view) or has_roster_beyond(known, view):
             self._put(entry, kind, view)
 
@@ -458,12 +461,9 @@ class Store:
             return None
         return self._entries.setdefault(key, Entry(namespace, name))
 
-    def _view(self, entry: Entry, kind: ObjectKind, name: str) -> PodView | ConfigMapView | None:
-        return entry.pods.get(name) if kind is ObjectKind.POD else entry.configmap
-
     def _put(self, entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
         entry.note_seen((kind, view.name), view.uid)
-        before = self._view(entry, kind, view.name)
+        before = entry.find_object(kind, view.name)
         provenance.note_seen(entry, (kind, view.name), before, view)
         if before is None or before.uid != view.uid:
             entry.note_birth((kind, view.name))
@@ -479,7 +479,7 @@ class Store:
             entry.configmap = view if view.uid in entry.proven else drop_long_roster(view)
 
     def _discard(self, entry: Entry, kind: ObjectKind, name: str) -> None:
-        view = self._view(entry, kind, name)
+        view = entry.find_object(kind, name)
         if view is not None:
             provenance.note_gone(entry, (kind, name), view)
         if kind is ObjectKind.POD:

@@ -23,7 +23,7 @@ from framework.api import constants
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
-from tests.support.builders import build_framework_wire, build_role_wire
+from tests.support.builders import build_role_wire, build_submission
 from tests.support.controlplane import Access
 from tests.support.fakekubelet import FakeKubelet, run_for
 from tests.support.jsonhttp import JsonHttp
@@ -36,14 +36,6 @@ PAUSE_SECONDS = 0.2
 
 Object: TypeAlias = dict[str, Any]
 MERGE = "application/merge-patch+json"
-
-
-def build_framework(name: str, *roles: Object) -> Object:
-    """Build a Framework that any namespace takes."""
-    body = build_framework_wire(*roles, name=name)
-    body["metadata"] = {"name": name}
-    body.pop("status", None)
-    return body
 
 
 class Tenant:
@@ -80,7 +72,7 @@ def create_huge_frameworks(tenant: Tenant) -> Iterator[None]:
     """Row 1: 60 roles of 10,000 Tasks in one object of 18 kB."""
     roles = [build_role_wire(f"r{number}", constants.MAX_TASK_NUMBER) for number in range(60)]
     for number in itertools.count():
-        body = build_framework(f"huge{number}", *roles)
+        body = build_submission(f"huge{number}", *roles)
         tenant.send("POST", tenant.frameworks, body)
         yield
 
@@ -106,7 +98,7 @@ def edit_absent_indexes(tenant: Tenant) -> Iterator[None]:
             for count in (50_000, constants.MAX_TASK_NUMBER - 1):
                 role = build_role_wire("worker", constants.MAX_TASK_NUMBER)
                 role[constants.ABSENT_TASK_INDICES_FIELD] = list(range(1, count + 1))
-                body = build_framework("absent", role)
+                body = build_submission("absent", role)
                 is_created = tenant.send("POST", tenant.frameworks, body) == 201
                 if is_created:
                     break
@@ -119,7 +111,7 @@ def write_bombs(tenant: Tenant) -> Iterator[None]:
     """Row 6: a ConfigMap named as a gang's, with 42 kB of gzip that unpack to 42 MB of JSON."""
     roster = b'{"version":1,"roles":[' + b"0," * 21_000_000 + b"0]}"
     packed = base64.b64encode(gzip.compress(roster)).decode()
-    tenant.send("POST", tenant.frameworks, build_framework("gang", build_role_wire()))
+    tenant.send("POST", tenant.frameworks, build_submission("gang", build_role_wire()))
     labels = {constants.FRAMEWORK_NAME: "gang"}
     annotations = {
         constants.ROSTER_VERSION_ANNOTATION: constants.ROSTER_VERSION,
@@ -165,7 +157,7 @@ def retry_for_ever(tenant: Tenant) -> Iterator[None]:
     container["env"] = [{"name": "=bad", "value": "x" * 400_000}]
     for name, role in (("fails", failing), ("refused", refused)):
         role["task"]["retryPolicy"] = {"fancyRetryPolicy": False, "maxRetryCount": -1}
-        tenant.send("POST", tenant.frameworks, build_framework(name, role))
+        tenant.send("POST", tenant.frameworks, build_submission(name, role))
     while True:
         yield
 

@@ -22,8 +22,7 @@ from framework.kube.client import KubeClient
 from framework.kube.errors import KubeError
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.security import attacks
-from tests.security.attacks import build_framework
-from tests.support.builders import build_role_wire
+from tests.support.builders import build_role_wire, build_submission
 from tests.support.childprocess import ChildProcess, find_free_ports
 from tests.support.controlplane import Access
 from tests.support.fakekubelet import FakeKubelet, run_for
@@ -54,7 +53,7 @@ class Bystander:
 
     async def _run_one(self) -> float:
         self._number += 1
-        body = build_framework(f"bystander{self._number}", build_role_wire(number=2))
+        body = build_submission(f"bystander{self._number}", build_role_wire(number=2))
         started = time.monotonic()
         await self._kube.create(FRAMEWORKS, self._namespace, body)
         await self._wait_until_completed(body)

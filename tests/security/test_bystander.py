@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from framework.api import constants
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, NAMESPACES, Object
-from tests.support.builders import build_role_wire
+from tests.support.builders import build_role_wire, build_submission
 from tests.support.controlplane import Access
 from tests.support.fakekubelet import FakeKubelet, run_for
 from tests.support.frameworkserver import start_controller
@@ -39,13 +38,7 @@ LIFE_SECONDS = 60
 
 
 def build_body(name: str, execution_type: str) -> Object:
-    role = build_role_wire("worker", 1)
-    return {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "metadata": {"name": name},
-        "spec": {"executionType": execution_type, "taskRoles": [role]},
-    }
+    return build_submission(name, build_role_wire("worker", 1), executionType=execution_type)
 
 
 async def live(kube: KubeClient, namespace: str, name: str) -> float:
