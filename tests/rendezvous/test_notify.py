@@ -300,8 +300,14 @@ class SteppedClock(AgentClock):
     def step(self, count: int = 1) -> None:
         """Wait for so many sleeps and end each."""
         for _ in range(count):
-            assert self._begun.acquire(timeout=10)
-            self._ended.release()
+            self.await_sleep()
+            self.end_sleep()
+
+    def await_sleep(self) -> None:
+        assert self._begun.acquire(timeout=30)
+
+    def end_sleep(self) -> None:
+        self._ended.release()
 
 
 @contextlib.contextmanager
@@ -330,8 +336,10 @@ def test_signal_waits_for_a_process_that_just_starts_another(log: Log) -> None:
         child.stdin.flush()
         assert child.stdout.readline() == "unblocked\n"
         clock.step(100)
+        # The process is killed during a sleep. Between two sleeps the thread may or may not see it.
+        clock.await_sleep()
         assert sent == []
-    clock.step()
+    clock.end_sleep()
     waiting.join(10)
     assert sent == []
 
