@@ -11,18 +11,10 @@ from framework.agent.clock import AgentClock
 from framework.agent.gang import NAMES
 from framework.api.naming import TaskKey
 from framework.api.roster import Leaving, Roster
-from rendezvous.acknowledge import Acknowledger
-from rendezvous.diff import Diff, compute_diff
-from rendezvous.following import Follower
-from rendezvous.membership import build_view
-from rendezvous.notify import CHANGED, COMPLETING, LEAVING, Notification, Notifier
-from rendezvous.options import Options
-from rendezvous.plugins import Renderer
-from rendezvous.reach import Reach
-from rendezvous.refusal import RefusedError
-from rendezvous.registry import Rendering, render_all
-from rendezvous.report import Reporter
-from rendezvous.selection import (
+from rendezvous.core.diff import Diff, compute_diff
+from rendezvous.core.membership import build_view
+from rendezvous.core.refusal import RefusedError
+from rendezvous.core.selection import (
     PUBLISHED,
     Shown,
     Sight,
@@ -34,9 +26,18 @@ from rendezvous.selection import (
     is_news,
     number_sight,
 )
-from rendezvous.settings import Settings, Target
-from rendezvous.strays import list_foreign_roles
-from rendezvous.writer import Told, Writer
+from rendezvous.core.target import Target
+from rendezvous.following import Follower
+from rendezvous.notify.acknowledge import Acknowledger
+from rendezvous.notify.notifiers import CHANGED, COMPLETING, LEAVING, Notification, Notifier
+from rendezvous.reach import Reach
+from rendezvous.renderers.plugins import Renderer
+from rendezvous.renderers.registry import Rendering, render_all
+from rendezvous.report import Reporter
+from rendezvous.settings.behaviour import Settings
+from rendezvous.settings.options import Options
+from rendezvous.settings.unused_settings import list_foreign_roles
+from rendezvous.volume.writer import Told, Writer
 
 _LONGEST_LOOK_SECONDS = 1.0
 _HELD_LOOK_SECONDS = 0.2

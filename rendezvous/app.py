@@ -18,11 +18,27 @@ from framework.agent.termination import write_termination_message
 from framework.api import constants
 from framework.api.naming import TaskKey
 from framework.version import VERSION
-from rendezvous.acknowledge import Acknowledger
-from rendezvous.addresses import join_port
 from rendezvous.agent import Agent, Setup
-from rendezvous.annotations import list_refused, list_unknown, read_annotations
-from rendezvous.arguments import (
+from rendezvous.core.refusal import RefusedError
+from rendezvous.core.target import Target, parse_target
+from rendezvous.following import Follower
+from rendezvous.notify.acknowledge import Acknowledger
+from rendezvous.notify.notifiers import (
+    CommandNotifier,
+    Notifier,
+    PostNotifier,
+    SignalNotifier,
+    find_processes,
+)
+from rendezvous.process.children import Children
+from rendezvous.process.ending import Ending, EndingChoice, EndingError
+from rendezvous.process.sidecar import Sidecar
+from rendezvous.process.wrapper import Wrapper
+from rendezvous.renderers.plugins import load_plugins
+from rendezvous.report import Reporter
+from rendezvous.settings.addresses import join_port
+from rendezvous.settings.annotations import list_refused, list_unknown, read_annotations
+from rendezvous.settings.arguments import (
     INSTALL,
     RENDER,
     USAGE,
@@ -32,27 +48,12 @@ from rendezvous.arguments import (
     parse_arguments,
     render_help,
 )
-from rendezvous.children import Children
-from rendezvous.ending import Ending, EndingChoice, EndingError
-from rendezvous.following import Follower
-from rendezvous.install import find_directory, install
-from rendezvous.notify import (
-    CommandNotifier,
-    Notifier,
-    PostNotifier,
-    SignalNotifier,
-    find_processes,
-)
-from rendezvous.option import OptionsError, Problem
-from rendezvous.options import OPTIONS, Options, parse_options
-from rendezvous.plugins import load_plugins
-from rendezvous.refusal import RefusedError
-from rendezvous.report import Reporter
-from rendezvous.settings import SETTINGS, Settings, Target, parse_settings, parse_target
-from rendezvous.sidecar import Sidecar
-from rendezvous.strays import list_misspelt, list_named_roles
-from rendezvous.wrapper import Wrapper
-from rendezvous.writer import Writer
+from rendezvous.settings.behaviour import SETTINGS, Settings, parse_settings
+from rendezvous.settings.option import OptionsError, Problem
+from rendezvous.settings.options import OPTIONS, Options, parse_options
+from rendezvous.settings.unused_settings import list_misspelt, list_named_roles
+from rendezvous.volume.install import find_directory, install
+from rendezvous.volume.writer import Writer
 
 
 class EndError(Exception):
@@ -198,8 +199,8 @@ class Program:
         return notifiers
 
     def _serve_polls(self, address: Tuple[str, int], target: Target, writer: Writer) -> Notifier:
-        from rendezvous.longpoll import Changes, Key, serve
-        from rendezvous.peers import GangKeyError, read_gang_key
+        from rendezvous.notify.longpoll import Changes, Key, serve
+        from rendezvous.site.peers import GangKeyError, read_gang_key
 
         attempt = target.identity.instance_uid
         try:

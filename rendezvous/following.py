@@ -23,8 +23,8 @@ from framework.agent.gang import (
 from framework.agent.health import Health
 from framework.agent.names import Expected
 from framework.agent.permission import Permission
-from rendezvous.selection import Sight, Wait, select_sight
-from rendezvous.settings import Target
+from rendezvous.core.selection import Sight, Wait, select_sight
+from rendezvous.core.target import Target
 
 
 class Follower:

@@ -10,8 +10,8 @@ from framework.agent.clock import AgentClock
 from framework.agent.probes import Probe, Prober
 from framework.api.naming import TaskKey
 from framework.api.roster import Roster
-from rendezvous.addresses import MAX_PORT
-from rendezvous.values import RolePort
+from rendezvous.settings.addresses import MAX_PORT
+from rendezvous.settings.values import RolePort
 
 _ATTEMPT_SECONDS = 1.0
 _NAMED = 3

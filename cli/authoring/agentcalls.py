@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from barrier.config import Config, ConfigError, load_config
 from cli.templates import ContainerTemplate, RoleTemplate, is_open
 from framework.api import constants, images
-from rendezvous.arguments import Arguments, UsageError, parse_arguments
-from rendezvous.option import OptionsError, Problem
-from rendezvous.options import Options, parse_options
-from rendezvous.settings import parse_settings
+from rendezvous.settings.arguments import Arguments, UsageError, parse_arguments
+from rendezvous.settings.behaviour import parse_settings
+from rendezvous.settings.option import OptionsError, Problem
+from rendezvous.settings.options import Options, parse_options
 
 _PROGRAM_NAME = images.IMAGE_PREFIX + images.RENDEZVOUS
 

@@ -26,12 +26,12 @@ from cli.templates import (
 )
 from framework.api import constants, images
 from framework.kube.resources import Object
-from rendezvous.arguments import INSTALL, RENDER, RUN, WATCH
-from rendezvous.option import BY_ANNOTATION
-from rendezvous.options import OPTIONS
-from rendezvous.registry import BUILT_IN
-from rendezvous.settings import SETTINGS
-from rendezvous.strays import list_misspelt, list_named_roles
+from rendezvous.renderers.registry import BUILT_IN
+from rendezvous.settings.arguments import INSTALL, RENDER, RUN, WATCH
+from rendezvous.settings.behaviour import SETTINGS
+from rendezvous.settings.option import BY_ANNOTATION
+from rendezvous.settings.options import OPTIONS
+from rendezvous.settings.unused_settings import list_misspelt, list_named_roles
 
 _SETTING_NAMES = [setting.env_name for setting in (*OPTIONS, *SETTINGS)]
 _COMMANDS = (RENDER, WATCH, RUN, INSTALL)

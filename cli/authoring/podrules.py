@@ -14,7 +14,7 @@ from framework.api import constants
 from framework.kube.resources import Object
 from localcluster.apiserver.model.quantities import parse_quantity
 from localcluster.kubelet.restarts import RestartPolicy
-from rendezvous.option import BY_ANNOTATION
+from rendezvous.settings.option import BY_ANNOTATION
 
 _REFUSED = "the API server refuses the Pod"
 _QUOTES = "put it into quotes"

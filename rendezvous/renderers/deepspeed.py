@@ -5,10 +5,10 @@ Called by ``registry``. A *missing* file makes DeepSpeed train on one node witho
 IPv6 is read, also by its launcher pdsh; two lines of one host are not.
 """
 
-from rendezvous.membership import View
-from rendezvous.options import Options
+from rendezvous.core.membership import View
 from rendezvous.renderers.hosts import list_hosts
 from rendezvous.renderers.rendered import Rendered, build_lines_file
+from rendezvous.settings.options import Options
 
 FILE_NAME = "hosts.deepspeed"
 

@@ -7,8 +7,8 @@ one of 128 KiB: a file holds it, and <NAME>_FILE (with FB_ before it, if it is n
 
 from typing import Dict, List, Mapping, NamedTuple
 
-from rendezvous.quoting import check_value, quote_dotenv, quote_shell
-from rendezvous.refusal import RefusedError
+from rendezvous.core.refusal import RefusedError
+from rendezvous.renderers.quoting import check_value, quote_dotenv, quote_shell
 from rendezvous.renderers.rendered import RenderedFile, build_lines_file
 
 SHELL_FILE_NAME = "env.sh"

@@ -5,9 +5,9 @@ Called by ``registry``. The marks let whoever appends it replace it later.
 
 from typing import List
 
-from rendezvous.membership import View
-from rendezvous.options import Options
+from rendezvous.core.membership import View
 from rendezvous.renderers.rendered import Rendered, build_lines_file
+from rendezvous.settings.options import Options
 
 FILE_NAME = "etc-hosts"
 BEGIN = "# BEGIN frameworkbarrier"

@@ -7,10 +7,10 @@ port is a number, and IPv6 is bracketed before it.
 
 from typing import Dict
 
-from rendezvous.addresses import join_port
-from rendezvous.membership import View
-from rendezvous.options import Options
+from rendezvous.core.membership import View
 from rendezvous.renderers.rendered import Rendered
+from rendezvous.settings.addresses import join_port
+from rendezvous.settings.options import Options
 
 
 def render(view: View, options: Options) -> Rendered:

@@ -6,11 +6,11 @@ that of a hash set: no file can choose the ranks. Not here: the debounce Horovod
 what changes within a second), which is the writer's.
 """
 
-from rendezvous.membership import View
-from rendezvous.options import Options
-from rendezvous.quoting import quote_shell
+from rendezvous.core.membership import View
 from rendezvous.renderers.hosts import list_hosts
+from rendezvous.renderers.quoting import quote_shell
 from rendezvous.renderers.rendered import EXECUTABLE, Rendered, RenderedFile, build_lines_file
+from rendezvous.settings.options import Options
 
 HOSTS_FILE_NAME = "hosts.horovod"
 HOSTFILE_NAME = "hosts.horovodrun"

@@ -5,11 +5,11 @@ Called by the renderers of host files, whose grammars differ: no file is shared 
 
 from typing import List, NamedTuple
 
-from rendezvous.addresses import IPV6, find_family
-from rendezvous.kinds import RoleKind
-from rendezvous.membership import Peer, View
-from rendezvous.options import Options
-from rendezvous.refusal import RefusedError
+from rendezvous.core.membership import Peer, View
+from rendezvous.core.refusal import RefusedError
+from rendezvous.settings.addresses import IPV6, find_family
+from rendezvous.settings.kinds import RoleKind
+from rendezvous.settings.options import Options
 
 _USE_NAMES = "set FB_HOST_STYLE=name and make the names known (DNS, the hosts block, ssh_config)"
 

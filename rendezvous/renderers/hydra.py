@@ -4,11 +4,11 @@ Called by ``registry``. Hydra splits at the first colon, so IPv6 cannot be writt
 is an unknown word to it.
 """
 
-from rendezvous.membership import View
-from rendezvous.options import Options
+from rendezvous.core.membership import View
 from rendezvous.renderers.hosts import list_hosts
 from rendezvous.renderers.openmpi import is_launching
 from rendezvous.renderers.rendered import Rendered, build_lines_file
+from rendezvous.settings.options import Options
 
 FILE_NAME = "hosts.hydra"
 

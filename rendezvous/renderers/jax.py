@@ -5,11 +5,11 @@ the own one must be passed to ``jax.distributed.initialize``, which the module i
 folder does from these variables. A Pod is one process.
 """
 
-from rendezvous.addresses import join_port
-from rendezvous.membership import View
-from rendezvous.options import Options
-from rendezvous.refusal import NotConcernedError
+from rendezvous.core.membership import View
+from rendezvous.core.refusal import NotConcernedError
 from rendezvous.renderers.rendered import Rendered
+from rendezvous.settings.addresses import join_port
+from rendezvous.settings.options import Options
 
 
 def render(view: View, options: Options) -> Rendered:

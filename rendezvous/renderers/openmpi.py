@@ -7,11 +7,11 @@ unless it is told to pack them naively (seen with 4.1.4). Lines of the same host
 
 from typing import Dict
 
-from rendezvous.kinds import RoleKind
-from rendezvous.membership import View
-from rendezvous.options import Options
+from rendezvous.core.membership import View
 from rendezvous.renderers.hosts import list_hosts
 from rendezvous.renderers.rendered import Rendered, build_lines_file
+from rendezvous.settings.kinds import RoleKind
+from rendezvous.settings.options import Options
 
 FILE_NAME = "hosts.openmpi"
 

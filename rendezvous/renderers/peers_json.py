@@ -8,10 +8,10 @@ import json
 from typing import Any, Dict
 
 from framework.api.roster import CompletedTask, Leaving
-from rendezvous.kinds import RoleKind
-from rendezvous.membership import Peer, RoleView, View
-from rendezvous.options import Options
+from rendezvous.core.membership import Peer, RoleView, View
 from rendezvous.renderers.rendered import Rendered, RenderedFile
+from rendezvous.settings.kinds import RoleKind
+from rendezvous.settings.options import Options
 
 FILE_NAME = "peers.json"
 VERSION = 1

@@ -8,11 +8,11 @@ the store of the one before.
 
 from typing import Dict, Tuple
 
-from rendezvous.addresses import bracket, join_port
-from rendezvous.membership import Peer, View
-from rendezvous.options import Options
-from rendezvous.refusal import NotConcernedError, RefusedError
+from rendezvous.core.membership import Peer, View
+from rendezvous.core.refusal import NotConcernedError, RefusedError
 from rendezvous.renderers.rendered import Rendered
+from rendezvous.settings.addresses import bracket, join_port
+from rendezvous.settings.options import Options
 
 ELASTIC = "elastic"
 _C10D = "c10d"

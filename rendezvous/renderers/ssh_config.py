@@ -4,9 +4,9 @@ Called by ``registry``. Members' host keys are new with every Pod, so they are n
 can answer for a Pod's address in the cluster's network can answer here.
 """
 
-from rendezvous.membership import Peer, View
-from rendezvous.options import Options
+from rendezvous.core.membership import Peer, View
 from rendezvous.renderers.rendered import Rendered, build_lines_file
+from rendezvous.settings.options import Options
 
 FILE_NAME = "ssh_config"
 

@@ -9,12 +9,12 @@ get everything, gaps included, since the resolver takes ``{"index": address}`` f
 import json
 from typing import Any, Dict, List, Union
 
-from rendezvous.addresses import join_port
-from rendezvous.kinds import RoleKind
-from rendezvous.membership import Peer, View
-from rendezvous.options import Options
-from rendezvous.refusal import NotConcernedError, RefusedError
+from rendezvous.core.membership import Peer, View
+from rendezvous.core.refusal import NotConcernedError, RefusedError
 from rendezvous.renderers.rendered import Rendered, RenderedFile
+from rendezvous.settings.addresses import join_port
+from rendezvous.settings.kinds import RoleKind
+from rendezvous.settings.options import Options
 
 FILE_NAME = "tf_config.json"
 SPARSE = "sparse"

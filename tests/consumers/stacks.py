@@ -12,7 +12,7 @@ from typing import IO, Any
 import pytest
 
 from framework.api.roster import Roster
-from rendezvous.registry import Rendering, render_all
+from rendezvous.renderers.registry import Rendering, render_all
 from tests.consumers.install import explain_missing, find_python
 from tests.rendezvous.gangs import IPV4, IPV6, build_gang, build_options, see
 

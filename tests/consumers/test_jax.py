@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from framework.api.roster import Member, Roster
-from rendezvous import peers
+from rendezvous.site import peers
 from tests.consumers.stacks import (
     COUNTS,
     FAMILIES,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rendezvous.refusal import RefusedError
+from rendezvous.core.refusal import RefusedError
 from rendezvous.renderers.env_files import fit_environment, render_env_files
 from tests.consumers.stacks import (
     COUNTS,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rendezvous.install import install
+from rendezvous.volume.install import install
 from tests.consumers.stacks import COUNTS, FAMILIES, ask, list_addresses, write_volume
 from tests.rendezvous.gangs import build_gang, build_role, build_roster
 

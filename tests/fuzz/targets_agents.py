@@ -16,13 +16,14 @@ from framework.agent.sources import parse_configmap
 from framework.agent.watch import ObjectWatch
 from framework.api import constants
 from framework.api.roster import RosterError, decode_roster
-from rendezvous import membership, registry
-from rendezvous.annotations import parse_annotations
-from rendezvous.option import OptionsError
-from rendezvous.options import parse_options
-from rendezvous.peers import generations
-from rendezvous.refusal import RefusedError
-from rendezvous.settings import parse_settings
+from rendezvous.core import membership
+from rendezvous.core.refusal import RefusedError
+from rendezvous.renderers import registry
+from rendezvous.settings.annotations import parse_annotations
+from rendezvous.settings.behaviour import parse_settings
+from rendezvous.settings.option import OptionsError
+from rendezvous.settings.options import parse_options
+from rendezvous.site.peers import generations
 from tests.fuzz.budget import Target
 from tests.fuzz.forms import (
     compress,

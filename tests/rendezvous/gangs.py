@@ -9,8 +9,9 @@ from framework.api.roster import (
     Roster,
     fingerprint_uid,
 )
-from rendezvous.membership import Identity, View, build_view
-from rendezvous.options import Options, parse_options
+from rendezvous.core.membership import View, build_view
+from rendezvous.core.target import Identity
+from rendezvous.settings.options import Options, parse_options
 
 IPV4 = "ipv4"
 IPV6 = "ipv6"

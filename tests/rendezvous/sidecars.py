@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from framework.api.roster import Roster
-from rendezvous.writer import NOTIFIED_FILE
+from rendezvous.volume.writer import NOTIFIED_FILE
 from tests.rendezvous.agents import (
     AgentProcess,
     Publisher,

@@ -13,14 +13,14 @@ from framework.agent.clock import AgentClock
 from framework.agent.gang import NAMES
 from framework.api.roster import PHASE_COMPLETING, Leaving, Roster, fingerprint_uid
 from rendezvous.agent import Agent, Setup
-from rendezvous.membership import Identity
-from rendezvous.notify import Notification
-from rendezvous.options import Options
+from rendezvous.core.selection import PUBLISHED, READ, Sight, Wait
+from rendezvous.core.target import Identity, Target
+from rendezvous.notify.notifiers import Notification
 from rendezvous.report import Reporter
-from rendezvous.selection import PUBLISHED, READ, Sight, Wait
-from rendezvous.settings import Settings, Target
-from rendezvous.values import RolePort
-from rendezvous.writer import Writer
+from rendezvous.settings.behaviour import Settings
+from rendezvous.settings.options import Options
+from rendezvous.settings.values import RolePort
+from rendezvous.volume.writer import Writer
 from tests.rendezvous.gangs import build_gang, get_uid
 
 INSTANCE = "0_attempt"

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rendezvous.annotations import list_unknown, parse_annotations, read_annotations
-from rendezvous.option import OptionsError
-from rendezvous.options import OPTIONS, parse_options
-from rendezvous.settings import SETTINGS, parse_settings
+from rendezvous.settings.annotations import list_unknown, parse_annotations, read_annotations
+from rendezvous.settings.behaviour import SETTINGS, parse_settings
+from rendezvous.settings.option import OptionsError
+from rendezvous.settings.options import OPTIONS, parse_options
 
 PREFIX = "frameworkbarrier.io/"
 

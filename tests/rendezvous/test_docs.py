@@ -1,8 +1,8 @@
 """docs/rendezvous.md names every setting and every file."""
 
-from rendezvous.options import OPTIONS
-from rendezvous.registry import render_all
-from rendezvous.settings import SETTINGS
+from rendezvous.renderers.registry import render_all
+from rendezvous.settings.behaviour import SETTINGS
+from rendezvous.settings.options import OPTIONS
 from tests.rendezvous.gangs import build_gang, build_options, see
 from tests.support.frameworkcrd import ROOT
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rendezvous.options import OPTIONS
-from rendezvous.settings import SETTINGS
+from rendezvous.settings.behaviour import SETTINGS
+from rendezvous.settings.options import OPTIONS
 from tests.support.frameworkcrd import ROOT
 
 STACKS = ROOT / "examples" / "stacks"

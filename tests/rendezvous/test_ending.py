@@ -11,7 +11,8 @@ import pytest
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
 from framework.api import constants
-from rendezvous.ending import (
+from rendezvous.core.target import Identity, Target
+from rendezvous.process.ending import (
     EndingChoice,
     EndingError,
     PatientEnding,
@@ -21,8 +22,7 @@ from rendezvous.ending import (
     find_own_container,
     is_pod_done,
 )
-from rendezvous.membership import Identity
-from rendezvous.settings import Settings, Target
+from rendezvous.settings.behaviour import Settings
 
 MAIN = {"name": "main", "image": "torch"}
 AGENT = {"name": "agent", "image": "r.example/framework-rendezvous:1", "args": ["watch"]}

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rendezvous.refusal import RefusedError
-from rendezvous.registry import BUILT_IN, render_all
+from rendezvous.core.refusal import RefusedError
+from rendezvous.renderers.registry import BUILT_IN, render_all
 from rendezvous.renderers.rendered import Rendered
 from tests.rendezvous.gangs import IPV4, IPV6, build_gang, build_options, build_role, build_roster
 from tests.rendezvous.gangs import see as see_gang

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from framework.api.roster import CompletedTask, Leaving, Member, RoleRoster, Roster
-from rendezvous.membership import Identity, build_view
-from rendezvous.option import OptionsError
-from rendezvous.options import OPTIONS, parse_options
-from rendezvous.quoting import is_printable
-from rendezvous.refusal import RefusedError
-from rendezvous.registry import Rendering, render_all
+from rendezvous.core.membership import build_view
+from rendezvous.core.refusal import RefusedError
+from rendezvous.core.target import Identity
 from rendezvous.renderers.env_files import fit_environment, render_env_files
+from rendezvous.renderers.registry import Rendering, render_all
+from rendezvous.settings.option import OptionsError
+from rendezvous.settings.options import OPTIONS, parse_options
+from rendezvous.settings.values import is_printable
 from tests.rendezvous.gangs import build_gang, build_options, build_role
 from tests.rendezvous.hostile import CASES, SHELLS, draw_texts, find_shell, run_script
 

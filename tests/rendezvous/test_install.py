@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from framework.api.images import INSTALLED_AGENT
-from rendezvous.install import (
+from rendezvous.volume.install import (
     SITE_DIRECTORY,
     build_zipapp,
     find_directory,
@@ -30,7 +30,7 @@ MAX_BYTES = 200_000
 
 
 SOURCES = {name: content for name, content in read_sources() if content.strip()}
-SITE_SOURCES = [name for name in SOURCES if name.startswith("rendezvous/peers")]
+SITE_SOURCES = [name for name in SOURCES if name.startswith("rendezvous/site/p")]
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -78,7 +78,7 @@ def test_site_folder_imports_itself_and_the_standard_library_only(source: str) -
     for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.level:
-            assert (source.startswith("rendezvous/peers/"), node.level) == (True, 1)
+            assert (source.startswith("rendezvous/site/peers/"), node.level) == (True, 1)
         elif isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
         assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from framework.api.roster import CompletedTask, Member, RoleRoster, fingerprint_uid
-from rendezvous.kinds import RoleKind
-from rendezvous.membership import Identity, build_view, parse_identity
-from rendezvous.refusal import MembershipError, RefusedError
+from rendezvous.core.membership import build_view
+from rendezvous.core.refusal import MembershipError, RefusedError
+from rendezvous.core.target import Identity, parse_identity
+from rendezvous.settings.kinds import RoleKind
 from tests.rendezvous.gangs import (
     INSTANCE,
     build_gang,

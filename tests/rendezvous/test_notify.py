@@ -20,11 +20,9 @@ from typing import Any, ClassVar
 import pytest
 
 from framework.agent.clock import AgentClock
-from rendezvous import signalling
-from rendezvous.children import Children, StartError
-from rendezvous.diff import Diff, compute_diff
-from rendezvous.longpoll import Changes, serve
-from rendezvous.notify import (
+from rendezvous.core.diff import Diff, compute_diff
+from rendezvous.notify.longpoll import Changes, serve
+from rendezvous.notify.notifiers import (
     CHANGED,
     COMPLETING,
     LEAVING,
@@ -34,8 +32,10 @@ from rendezvous.notify import (
     SignalNotifier,
     find_processes,
 )
+from rendezvous.process import signalling
+from rendezvous.process.children import Children, StartError
+from rendezvous.process.signalling import Signaller
 from rendezvous.report import Reporter
-from rendezvous.signalling import Signaller
 from tests.rendezvous.gangs import build_gang
 
 pytestmark = pytest.mark.timeout(30)
@@ -150,7 +150,7 @@ class Dripper(threading.Thread):
 
 
 def test_post_to_one_that_drips_ends_in_time(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rendezvous.notify._POST_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("rendezvous.notify.notifiers._POST_TIMEOUT_SECONDS", 0.5)
     dripper = Dripper()
     dripper.start()
     PostNotifier(f"http://{dripper.address}/", log, AgentClock())(build_notification(), {})

@@ -7,12 +7,12 @@ import pytest
 from framework.agent.clock import AgentClock
 from framework.api import constants
 from rendezvous.app import Program
-from rendezvous.arguments import parse_arguments
-from rendezvous.kinds import RoleKind, map_roles
-from rendezvous.option import OptionsError
-from rendezvous.options import OPTIONS, Options, parse_options
-from rendezvous.registry import BUILT_IN, render_all
-from rendezvous.values import RolePort
+from rendezvous.renderers.registry import BUILT_IN, render_all
+from rendezvous.settings.arguments import parse_arguments
+from rendezvous.settings.kinds import RoleKind, map_roles
+from rendezvous.settings.option import OptionsError
+from rendezvous.settings.options import OPTIONS, Options, parse_options
+from rendezvous.settings.values import RolePort
 from tests.rendezvous.gangs import build_gang, build_role, build_roster, see
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from framework.api.roster import CompletedTask, Leaving, Roster, fingerprint_uid
-from rendezvous import peers
-from rendezvous.registry import render_all
-from rendezvous.selection import PUBLISHED, Shown
-from rendezvous.writer import Writer
+from rendezvous.core.selection import PUBLISHED, Shown
+from rendezvous.renderers.registry import render_all
+from rendezvous.site import peers
+from rendezvous.volume.writer import Writer
 from tests.rendezvous.gangs import (
     INSTANCE,
     build_gang,

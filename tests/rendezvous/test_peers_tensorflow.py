@@ -22,7 +22,7 @@ distribute = SimpleNamespace(experimental=SimpleNamespace(TerminationConfig=Simp
 """
 PREAMBLE = """
 import os, signal, sys, threading
-from rendezvous import peers_tensorflow
+from rendezvous.site import peers_tensorflow
 config = peers_tensorflow.build_termination_config(timeout={timeout}, grace_period=7)
 assert config.grace_period == 7
 assert not config.termination_watcher_fn()

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from rendezvous import peers
-from rendezvous.install import SITE_DIRECTORY, install
-from rendezvous.peers import torchrun
-from rendezvous.peers.torchrun import FrameworkRendezvous, describe_gang
-from rendezvous.peers.torchrun_store import Stores
+from rendezvous.site import peers
+from rendezvous.site.peers import torchrun
+from rendezvous.site.peers.torchrun import FrameworkRendezvous, describe_gang
+from rendezvous.site.peers.torchrun_store import Stores
+from rendezvous.volume.install import SITE_DIRECTORY, install
 
 SECONDS = 5
 

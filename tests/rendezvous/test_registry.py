@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from framework.api.roster import encode_roster
-from rendezvous import plugins
-from rendezvous.membership import View
-from rendezvous.options import Options
-from rendezvous.plugins import guard, load_plugins
-from rendezvous.refusal import NotConcernedError, PluginError, RefusedError
-from rendezvous.registry import BUILT_IN, render_all
+from rendezvous.core.membership import View
+from rendezvous.core.refusal import NotConcernedError, PluginError, RefusedError
+from rendezvous.renderers import plugins
 from rendezvous.renderers.env_files import MAX_TOTAL_BYTES, MAX_VALUE_BYTES, fit_environment
+from rendezvous.renderers.plugins import guard, load_plugins
+from rendezvous.renderers.registry import BUILT_IN, render_all
 from rendezvous.renderers.rendered import Rendered, RenderedFile
+from rendezvous.settings.options import Options
 from tests.rendezvous.gangs import IPV6, build_gang, build_options, build_role, build_roster, see
 from tests.support.oldpython import find_old_python
 
@@ -211,7 +211,7 @@ def test_plugins_are_loaded_by_entry_point_and_by_name(
     assert found["ray"](see(build_gang(1)), Options()).env == {"SPARK": "job"}
 
 
-@pytest.mark.parametrize("path", ["no_such_room:render", "rendezvous.registry:nothing"])
+@pytest.mark.parametrize("path", ["no_such_room:render", "rendezvous.renderers.registry:nothing"])
 def test_plugin_that_cannot_be_loaded_is_named(path: str) -> None:
     with pytest.raises(PluginError, match=f"renderer {path.partition(':')[2]} cannot be loaded"):
         load_plugins([path])
@@ -247,10 +247,11 @@ def test_rendering_on_the_oldest_python_gives_the_same_bytes(
     script = (
         "import sys, hashlib\n"
         "from framework.api.roster import decode_roster\n"
-        "from rendezvous.membership import Identity, build_view\n"
-        "from rendezvous.options import parse_options\n"
-        "from rendezvous.plugins import load_plugins\n"
-        "from rendezvous.registry import render_all\n"
+        "from rendezvous.core.membership import build_view\n"
+        "from rendezvous.core.target import Identity\n"
+        "from rendezvous.settings.options import parse_options\n"
+        "from rendezvous.renderers.plugins import load_plugins\n"
+        "from rendezvous.renderers.registry import render_all\n"
         "roster = decode_roster(sys.stdin.buffer.read())\n"
         "options = parse_options({})\n"
         "view = build_view(roster, Identity('worker', 0), options)\n"

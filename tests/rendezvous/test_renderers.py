@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from framework.api.roster import CompletedTask, Leaving, Roster
-from rendezvous.refusal import NotConcernedError, RefusedError
-from rendezvous.registry import BUILT_IN
+from rendezvous.core.refusal import NotConcernedError, RefusedError
 from rendezvous.renderers.peers_json import SCHEMA
+from rendezvous.renderers.registry import BUILT_IN
 from rendezvous.renderers.rendered import Rendered
 from tests.rendezvous.gangs import IPV6, build_gang, build_options, build_role, build_roster, see
 

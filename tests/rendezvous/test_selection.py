@@ -13,8 +13,7 @@ from framework.api.roster import (
     Roster,
     fingerprint_uid,
 )
-from rendezvous.membership import Identity
-from rendezvous.selection import (
+from rendezvous.core.selection import (
     PUBLISHED,
     READ,
     Shown,
@@ -27,6 +26,7 @@ from rendezvous.selection import (
     number_sight,
     select_sight,
 )
+from rendezvous.core.target import Identity
 from tests.rendezvous.gangs import INSTANCE, build_gang, build_role, build_roster, get_uid
 
 OWN = Identity("worker", 0, get_uid("worker", 0), INSTANCE)

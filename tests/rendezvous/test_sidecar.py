@@ -15,12 +15,13 @@ import pytest
 from framework.agent.clock import AgentClock
 from framework.agent.discovery import load_access
 from rendezvous.agent import Agent, Setup
+from rendezvous.core.target import parse_target
 from rendezvous.following import Follower
-from rendezvous.notify import Notification
-from rendezvous.options import parse_options
+from rendezvous.notify.notifiers import Notification
 from rendezvous.report import Reporter
-from rendezvous.settings import Settings, parse_target
-from rendezvous.writer import Writer
+from rendezvous.settings.behaviour import Settings
+from rendezvous.settings.options import parse_options
+from rendezvous.volume.writer import Writer
 from tests.rendezvous.agents import (
     Publisher,
     read_changes,

@@ -22,8 +22,8 @@ from framework.api.roster import (
     Roster,
     fingerprint_uid,
 )
-from rendezvous.children import Children
-from rendezvous.ending import WrapperEnding
+from rendezvous.process.children import Children
+from rendezvous.process.ending import WrapperEnding
 from tests.rendezvous.agents import (
     AgentProcess,
     Publisher,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from rendezvous.core.selection import PUBLISHED, Shown
 from rendezvous.renderers.rendered import EXECUTABLE, RenderedFile
-from rendezvous.selection import PUBLISHED, Shown
-from rendezvous.writer import Told, Writer
+from rendezvous.volume.writer import Told, Writer
 from tests.rendezvous.gangs import build_gang
 
 # Every way in which the writer and what it calls touch the volume.

@@ -15,9 +15,9 @@ from framework.agent.probes import Probe, Prober
 from framework.agent.sources import parse_configmap
 from framework.api import constants
 from framework.api.roster import Roster, encode_roster
-from rendezvous.membership import build_view
-from rendezvous.refusal import MembershipError
-from rendezvous.selection import PUBLISHED, Shown, Sight, Wait, is_news, select_sight
+from rendezvous.core.membership import build_view
+from rendezvous.core.refusal import MembershipError
+from rendezvous.core.selection import PUBLISHED, Shown, Sight, Wait, is_news, select_sight
 from tests.rendezvous.gangs import INSTANCE, build_gang, build_options, see
 
 UID = INSTANCE.partition("_")[2]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from framework.api import constants
-from rendezvous.annotations import list_refused
-from rendezvous.option import BY_ANNOTATION
-from rendezvous.options import OPTIONS, parse_options
-from rendezvous.settings import SETTINGS, Settings, parse_settings
+from rendezvous.settings.annotations import list_refused
+from rendezvous.settings.behaviour import SETTINGS, Settings, parse_settings
+from rendezvous.settings.option import BY_ANNOTATION
+from rendezvous.settings.options import OPTIONS, parse_options
 from tests.rendezvous.agents import run_agent
 from tests.support.frameworkcrd import ROOT
 

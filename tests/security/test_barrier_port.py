@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from framework.api.roster import Leaving, Roster, fingerprint_uid
-from rendezvous import peers
-from rendezvous.peers import barrier_hub, barrier_limits, gang_key
+from rendezvous.site import peers
+from rendezvous.site.peers import barrier_hub, barrier_limits, gang_key
 from tests.rendezvous.gangs import INSTANCE, get_uid
 from tests.rendezvous.test_peers import (
     WAIT_SECONDS,

@@ -28,7 +28,7 @@ from framework.api.roster import (
 )
 from framework.api.wire import MAX_ERRORS
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
-from rendezvous.writer import STATE_FILE, Writer
+from rendezvous.volume.writer import STATE_FILE, Writer
 from tests.support.builders import (
     FRAMEWORK,
     NAMESPACE,

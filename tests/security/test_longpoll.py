@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from rendezvous import longpoll
-from rendezvous.diff import Diff, PeerChange
-from rendezvous.longpoll import PROOF_HEADER, Changes, Key, serve
-from rendezvous.notify import CHANGED, Notification
-from rendezvous.peers import compute_proof, is_proof
+from rendezvous.core.diff import Diff, PeerChange
+from rendezvous.notify import longpoll
+from rendezvous.notify.longpoll import PROOF_HEADER, Changes, Key, serve
+from rendezvous.notify.notifiers import CHANGED, Notification
+from rendezvous.site.peers import compute_proof, is_proof
 
 pytestmark = pytest.mark.timeout(60)
 

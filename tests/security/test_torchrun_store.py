@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rendezvous import peers
-from rendezvous.peers.torchrun import FrameworkRendezvous, name_member
-from rendezvous.peers.torchrun_store import Control, ForgedError
+from rendezvous.site import peers
+from rendezvous.site.peers.torchrun import FrameworkRendezvous, name_member
+from rendezvous.site.peers.torchrun_store import Control, ForgedError
 from tests.rendezvous.test_peers_torchrun import MemoryStore, World, world
 
 __all__ = ["world"]

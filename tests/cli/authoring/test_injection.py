@@ -19,7 +19,7 @@ from framework.api.codec import decode_framework
 from framework.api.gang_key import refers_to_gang_key
 from framework.api.validation import validate_framework
 from framework.version import VERSION
-from rendezvous.peers.gang_key import DEFAULT_KEY_FILE
+from rendezvous.site.peers.gang_key import DEFAULT_KEY_FILE
 from tests.cli.authoring.injected import build, get_spec
 from tests.support.frameworkcrd import ROOT
 

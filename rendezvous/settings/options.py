@@ -7,10 +7,10 @@ import re
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from framework.api import constants
-from rendezvous import values
-from rendezvous.kinds import RoleKind
-from rendezvous.option import Option, OptionsError, Problem, parse_each
-from rendezvous.values import RolePort
+from rendezvous.settings import values
+from rendezvous.settings.kinds import RoleKind
+from rendezvous.settings.option import Option, OptionsError, Problem, parse_each
+from rendezvous.settings.values import RolePort
 
 _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://")
 _ROLE_PORT_ENV = re.compile(r"FB_([A-Z0-9]{1,63})_PORT\Z")

@@ -7,7 +7,7 @@ again, with the last good generation in force.
 
 from framework.agent.clock import AgentClock
 from rendezvous.agent import Agent
-from rendezvous.ending import Ending
+from rendezvous.process.ending import Ending
 from rendezvous.report import Reporter
 
 _PAUSE_SECONDS = 1.0

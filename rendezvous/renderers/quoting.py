@@ -5,12 +5,11 @@ Called by the renderers that write such lines and by ``registry``, which checks 
 
 import re
 
-from rendezvous.refusal import RefusedError
+from rendezvous.core.refusal import RefusedError
+from rendezvous.settings.values import is_printable
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _FILE_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
-# Control characters, the other line ends of Unicode, and halves of surrogate pairs (no UTF-8).
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # Needs no quotes in any reader of such a line.
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-]*\Z")
 
@@ -23,11 +22,6 @@ def is_variable(name: str) -> bool:
 def is_file_name(name: str) -> bool:
     """Return whether this is a plain name of a file, never a path out of its directory."""
     return _FILE_NAME.match(name) is not None and name not in {".", ".."}
-
-
-def is_printable(text: str) -> bool:
-    """Return whether a text stays on its line: no control character, no line end of any kind."""
-    return _UNPRINTABLE.search(text) is None
 
 
 def check_value(name: str, value: str) -> None:

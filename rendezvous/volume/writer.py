@@ -31,8 +31,8 @@ from framework.agent.clock import AgentClock
 from framework.agent.files import write_atomically
 from framework.api.packed import Bounds, parse_json
 from framework.api.roster import decode_stored_roster, encode_roster
+from rendezvous.core.selection import Shown
 from rendezvous.renderers.rendered import RenderedFile
-from rendezvous.selection import Shown
 
 CURRENT = "current"
 NOTIFIED_FILE = ".notified"

@@ -12,8 +12,8 @@ from framework.agent.access import Access
 from framework.agent.clock import AgentClock
 from framework.agent.connection import Answer, Connection, UnreachableError
 from framework.api import constants
+from rendezvous.core.target import Target
 from rendezvous.report import Reporter
-from rendezvous.settings import Target
 
 _OK = (200, 201)
 _UNAUTHORIZED = 401

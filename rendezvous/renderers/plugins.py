@@ -8,11 +8,11 @@ cost no other format.
 import importlib
 from typing import Any, Callable, Dict, Iterable, Tuple
 
-from rendezvous.membership import View
-from rendezvous.options import Options
-from rendezvous.quoting import check_value, is_file_name
-from rendezvous.refusal import PluginError, RefusedError
+from rendezvous.core.membership import View
+from rendezvous.core.refusal import PluginError, RefusedError
+from rendezvous.renderers.quoting import check_value, is_file_name
 from rendezvous.renderers.rendered import Rendered, RenderedFile
+from rendezvous.settings.options import Options
 
 ENTRY_POINT_GROUP = "frameworkbarrier.renderers"
 _ALLOWED_MODE = 0o555

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Dict, Iterable, Iterator, List, Mapping
 
 from framework.api.roster import Roster
-from rendezvous.options import Options
+from rendezvous.settings.options import Options
 
 _PREFIX = "FB_"
 _CLOSE = 0.75

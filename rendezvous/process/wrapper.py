@@ -18,13 +18,13 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from framework.agent.clock import AgentClock
 from framework.api.naming import TaskKey
-from rendezvous.children import SIGNAL_CODE_BASE, Children, StartError, become_subreaper
-from rendezvous.diff import Diff
-from rendezvous.ending import ENDED_FILE, RUNNING_FILE
-from rendezvous.notify import CHANGED, LEAVING, Notification
+from rendezvous.core.diff import Diff
+from rendezvous.notify.notifiers import CHANGED, LEAVING, Notification
+from rendezvous.process.children import SIGNAL_CODE_BASE, Children, StartError, become_subreaper
+from rendezvous.process.ending import ENDED_FILE, RUNNING_FILE
+from rendezvous.process.signalling import Signaller
 from rendezvous.report import Reporter
-from rendezvous.settings import RESTART, Settings
-from rendezvous.signalling import Signaller
+from rendezvous.settings.behaviour import RESTART, Settings
 
 FORWARDED = (
     signal.SIGHUP,

@@ -8,9 +8,8 @@ import re
 from typing import Callable, Dict, NamedTuple, Optional, Tuple
 
 from framework.api.naming import is_role_name
-from rendezvous.addresses import MAX_PORT, is_endpoint
-from rendezvous.kinds import RoleKind
-from rendezvous.quoting import is_printable
+from rendezvous.settings.addresses import MAX_PORT, is_endpoint
+from rendezvous.settings.kinds import RoleKind
 
 MAX_SLOTS = 4096
 _MAX_NODES = 1_000_000
@@ -21,6 +20,8 @@ _CONF = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[A-Za-z0-9._:/-]+\Z")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}\Z")
 _SSH_SPECIAL = re.compile(r"[\"%$\\]")
 _PORT = re.compile(r"([0-9]{1,5})(\+index)?\Z")
+# Control characters, the other line ends of Unicode, and halves of surrogate pairs (no UTF-8).
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 class RolePort(NamedTuple):
@@ -32,6 +33,11 @@ class RolePort(NamedTuple):
     def of(self, index: int) -> int:
         """Compute a member's port; more than 65535 is possible, and the caller's fault to name."""
         return self.base + index if self.per_index else self.base
+
+
+def is_printable(text: str) -> bool:
+    """Return whether a text stays on its line: no control character, no line end of any kind."""
+    return _UNPRINTABLE.search(text) is None
 
 
 def parse_formats(text: str) -> Optional[Tuple[str, ...]]:

@@ -16,8 +16,8 @@ from framework.version import VERSION
 AGENT_DIRECTORY = os.path.dirname(INSTALLED_AGENT)
 SITE_DIRECTORY = AGENT_DIRECTORY + "/site"
 # What training code imports: on its PYTHONPATH, so nothing of ours may hide a module of theirs.
-# Sources whose names begin so: the package ``peers`` and the modules beside it.
-_SITE_PREFIX = "rendezvous/peers"
+# Sources in this folder: the package ``peers`` and the modules beside it.
+_SITE_SOURCES = "rendezvous/site"
 # By this torchrun finds its rendezvous handler, as if it had been installed by pip.
 SITE_METADATA = {
     "METADATA": f"Metadata-Version: 2.1\nName: frameworkbarrier-peers\nVersion: {VERSION}\n",
@@ -53,8 +53,8 @@ def install(directory: str) -> None:
         os.makedirs(os.path.join(directory, folder), exist_ok=True)
         os.chmod(os.path.join(directory, folder), 0o755)  # noqa: S103  (whatever the umask is)
     for name, source in sources.items():
-        if name.startswith(_SITE_PREFIX):
-            path = os.path.join(directory, SITE_DIRECTORY, os.path.relpath(name, "rendezvous"))
+        if name.startswith(_SITE_SOURCES + "/") and name != _SITE_SOURCES + "/__init__.py":
+            path = os.path.join(directory, SITE_DIRECTORY, os.path.relpath(name, _SITE_SOURCES))
             write_atomically(path, source, _READABLE)
     for name, text in SITE_METADATA.items():
         path = os.path.join(directory, _METADATA_DIRECTORY, name)
@@ -77,7 +77,9 @@ def build_zipapp(sources: Dict[str, bytes]) -> bytes:
 
 def read_sources() -> Iterator[Tuple[str, bytes]]:
     """Read what belongs into it from where this program itself lies: a folder or a zipapp."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    root = os.path.abspath(__file__)
+    for _ in __name__.split("."):
+        root = os.path.dirname(root)
     if os.path.isfile(root):
         with zipfile.ZipFile(root) as archive:
             for name in archive.namelist():

@@ -16,7 +16,7 @@ import threading
 from typing import Callable, Dict, Set, Tuple
 
 from framework.agent.clock import AgentClock
-from rendezvous.processes import read_stat
+from rendezvous.process.processes import read_stat
 from rendezvous.report import Reporter
 
 _LOOK_SECONDS = 0.05

@@ -8,13 +8,9 @@ import re
 import signal
 from typing import Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from framework.api import constants
-from framework.api.naming import build_configmap_name, is_framework_name
-from rendezvous.membership import Identity, parse_identity
-from rendezvous.option import Option, OptionsError, parse_each
-from rendezvous.quoting import is_printable
-from rendezvous.refusal import MembershipError
-from rendezvous.values import RolePort, parse_ports
+from framework.api.naming import is_framework_name
+from rendezvous.settings.option import Option, OptionsError, parse_each
+from rendezvous.settings.values import RolePort, is_printable, parse_ports
 
 NOTIFY = "notify"
 RESTART = "restart"
@@ -25,7 +21,6 @@ END_WRAPPER = "wrapper"
 END_SHARED = "shared"
 END_POD = "pod"
 
-_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?\Z")
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?\Z")
 _URL = re.compile(r"http://[A-Za-z0-9.:\[\]_-]{1,260}(/[!-~]*)?\Z")
 _LISTEN = re.compile(r"(127\.0\.0\.1|\[::1\]|localhost):([0-9]{1,5})\Z")
@@ -51,17 +46,6 @@ class Settings(NamedTuple):
     acknowledge: bool = True
     reach: Mapping[str, RolePort] = {}
     reach_seconds: float = 60.0
-
-
-class Target(NamedTuple):
-    """Which gang, and which Pod of it."""
-
-    namespace: str
-    framework: str
-    configmap: str
-    configmap_uid: str
-    pod: str
-    identity: Identity
 
 
 def _parse_seconds(text: str) -> float:
@@ -187,27 +171,3 @@ def parse_settings(
     if problems:
         raise OptionsError(tuple(problems))
     return Settings(**parsed)
-
-
-def parse_target(env: Mapping[str, str]) -> Target:
-    """Parse which gang is followed, and who follows it.
-
-    Raises:
-        MembershipError: A variable is missing or broken.
-    """
-    identity = parse_identity(env)
-    namespace = env.get(constants.FRAMEWORK_NAMESPACE, "")
-    framework = env.get(constants.FRAMEWORK_NAME, "")
-    configmap = env.get(constants.CONFIGMAP_NAME) or build_configmap_name(framework)
-    pod = env.get(constants.POD_NAME, "")
-    for name, text, is_good in (
-        (constants.FRAMEWORK_NAMESPACE, namespace, is_framework_name(namespace)),
-        (constants.FRAMEWORK_NAME, framework, is_framework_name(framework)),
-        (constants.CONFIGMAP_NAME, configmap, _OBJECT_NAME.match(configmap) is not None),
-        (constants.POD_NAME, pod, not pod or _OBJECT_NAME.match(pod) is not None),
-    ):
-        if not is_good:
-            remedy = "run in a Pod of a Framework, or set the variable"
-            raise MembershipError(f"{name}={text!r:.80} is no name of an object", remedy)
-    uid = env.get(constants.CONFIGMAP_UID, "")
-    return Target(namespace, framework, configmap, uid, pod, identity)

@@ -10,7 +10,7 @@ import re
 from typing import Dict, Iterable, Iterator, List, Mapping
 
 from framework.api import constants
-from rendezvous.option import BY_ANNOTATION, Option
+from rendezvous.settings.option import BY_ANNOTATION, Option
 
 FILE_ENV = "FB_ANNOTATIONS_FILE"
 DEFAULT_FILE = "/etc/podinfo/annotations"

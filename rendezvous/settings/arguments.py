@@ -5,9 +5,9 @@ Called by ``app``. The flags are those of ``options`` and ``settings``.
 
 from typing import Dict, List, NamedTuple
 
-from rendezvous.option import BY_ANNOTATION
-from rendezvous.options import OPTIONS
-from rendezvous.settings import SETTINGS
+from rendezvous.settings.behaviour import SETTINGS
+from rendezvous.settings.option import BY_ANNOTATION
+from rendezvous.settings.options import OPTIONS
 
 RENDER, WATCH, RUN, INSTALL = "render", "watch", "run", "install"
 USAGE = """\

@@ -18,8 +18,8 @@ from socketserver import ThreadingMixIn
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 from urllib.parse import parse_qs, urlsplit
 
-from rendezvous.notify import Notification
-from rendezvous.peers import compute_proof, draw_nonce, is_proof
+from rendezvous.notify.notifiers import Notification
+from rendezvous.site.peers import compute_proof, draw_nonce, is_proof
 
 PROOF_HEADER = "Gang-Proof"
 _CHANNEL = "changes"

@@ -8,10 +8,9 @@ docs/design/agents.md, "Checks of a roster".
 """
 
 import re
-from typing import Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from framework.agent.addresses import is_pod_address
-from framework.api import constants
 from framework.api.naming import (
     build_pod_name,
     is_framework_name,
@@ -30,25 +29,15 @@ from framework.api.roster import (
     Roster,
     fingerprint_uid,
 )
-from rendezvous.addresses import IPV4, IPV6, MAX_PORT, find_family
-from rendezvous.kinds import RANKED_KINDS, RoleKind, map_roles
-from rendezvous.options import Options
-from rendezvous.refusal import MembershipError, RefusedError
+from rendezvous.core.refusal import MembershipError, RefusedError
+from rendezvous.core.target import UID_FORM, Identity
+from rendezvous.settings.addresses import IPV4, IPV6, MAX_PORT, find_family
+from rendezvous.settings.kinds import RANKED_KINDS, RoleKind, map_roles
+from rendezvous.settings.options import Options
 
 _MAX_LABEL = 63
-_UID = re.compile(r"[A-Za-z0-9._-]{0,256}\Z")
-_INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 _TIME = re.compile(r"[0-9TZ:.+-]{0,40}\Z")
 _FINGERPRINT = re.compile(rf"[0-9a-f]{{{FINGERPRINT_LENGTH}}}\Z")
-
-
-class Identity(NamedTuple):
-    """Whose files are rendered. ``pod_uid`` and ``instance_uid`` are "" where nobody told them."""
-
-    role: str
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
-    pod_uid: str = ""
-    instance_uid: str = ""
 
 
 class Peer(NamedTuple):
@@ -138,26 +127,6 @@ class View(NamedTuple):
     def get_path(self, file_name: str) -> str:
         """Get the path of a file of the newest generation, as the training container finds it."""
         return f"{self.directory.rstrip('/')}/current/{file_name}"
-
-
-def parse_identity(env: Mapping[str, str]) -> Identity:
-    """Parse who this Pod is, from the variables the controller gives every container.
-
-    Raises:
-        MembershipError: They are missing or broken.
-    """
-    role = env.get(constants.TASKROLE_NAME, "")
-    index = env.get(constants.TASK_INDEX, "")
-    remedy = "run in a Pod of a Framework, or set the variable"
-    if not is_role_name(role):
-        raise MembershipError(f"{constants.TASKROLE_NAME}={role!r:.80} is no task role", remedy)
-    if not _INDEX.match(index):
-        raise MembershipError(f"{constants.TASK_INDEX}={index!r:.80} is no index", remedy)
-    instance_uid = env.get(constants.FRAMEWORK_ATTEMPT_INSTANCE_UID, "")
-    if not _UID.match(instance_uid):
-        name = constants.FRAMEWORK_ATTEMPT_INSTANCE_UID
-        raise MembershipError(f"{name}={instance_uid!r:.80} is no UID", remedy)
-    return Identity(role, int(index), env.get(constants.POD_UID, ""), instance_uid)
 
 
 def build_view(roster: Roster, identity: Identity, options: Options) -> View:
@@ -282,8 +251,8 @@ def _check_roster(roster: Roster) -> None:
     for text, is_good in (
         (roster.framework, is_framework_name(roster.framework)),
         (roster.namespace, is_framework_name(roster.namespace)),
-        (roster.framework_uid, _UID.match(roster.framework_uid) is not None),
-        (roster.instance_uid, _UID.match(roster.instance_uid) is not None),
+        (roster.framework_uid, UID_FORM.match(roster.framework_uid) is not None),
+        (roster.instance_uid, UID_FORM.match(roster.instance_uid) is not None),
         (roster.phase, roster.phase in {PHASE_ACTIVE, PHASE_COMPLETING}),
     ):
         if not is_good:

@@ -12,7 +12,7 @@ import threading
 from typing import IO, Dict, List, Mapping, Optional, Set
 
 from framework.agent.clock import AgentClock
-from rendezvous.processes import read_stat
+from rendezvous.process.processes import read_stat
 
 _FIRST_LOOK_SECONDS = 0.001
 _LOOK_SECONDS = 0.05

@@ -7,10 +7,8 @@ the user asked for by name must succeed.
 
 from typing import Dict, Mapping, NamedTuple
 
-from rendezvous.membership import View
-from rendezvous.options import Options
-from rendezvous.plugins import Renderer
-from rendezvous.refusal import NotConcernedError, PluginError, RefusedError
+from rendezvous.core.membership import View
+from rendezvous.core.refusal import NotConcernedError, PluginError, RefusedError
 from rendezvous.renderers import (
     deepspeed,
     env_files,
@@ -25,7 +23,9 @@ from rendezvous.renderers import (
     ssh_config,
     tf_config,
 )
+from rendezvous.renderers.plugins import Renderer
 from rendezvous.renderers.rendered import Rendered, RenderedFile
+from rendezvous.settings.options import Options
 
 BUILT_IN: Mapping[str, Renderer] = {
     "fb_variables": fb_variables.render,

@@ -16,7 +16,7 @@ from framework.agent.report import render_missing
 from framework.agent.sources import AttemptConfigMap
 from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.roster import PHASE_COMPLETING, Leaving, Progress, Roster, fingerprint_uid
-from rendezvous.membership import Identity
+from rendezvous.core.target import Identity
 
 PUBLISHED = gang.PUBLISHED
 READ = gang.READ

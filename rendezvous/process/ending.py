@@ -15,16 +15,16 @@ from framework.agent.health import Health
 from framework.agent.permission import Permission
 from framework.agent.watch import ObjectWatch
 from framework.api import constants, images
-from rendezvous.notify import find_processes, list_processes
-from rendezvous.processes import read_stat
-from rendezvous.settings import (
+from rendezvous.core.target import Target
+from rendezvous.notify.notifiers import find_processes, list_processes
+from rendezvous.process.processes import read_stat
+from rendezvous.settings.behaviour import (
     END_AUTO,
     END_NATIVE,
     END_POD,
     END_SHARED,
     END_WRAPPER,
     Settings,
-    Target,
 )
 
 ENDED_FILE = ".ended"

@@ -12,11 +12,11 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple
 
 from framework.agent.clock import AgentClock
 from framework.api.text import describe_server
-from rendezvous.addresses import MAX_PORT
-from rendezvous.children import Children, StartError
-from rendezvous.diff import Diff, PeerChange
+from rendezvous.core.diff import Diff, PeerChange
+from rendezvous.process.children import Children, StartError
+from rendezvous.process.signalling import Signaller
 from rendezvous.report import Reporter
-from rendezvous.signalling import Signaller
+from rendezvous.settings.addresses import MAX_PORT
 
 CHANGED = "changed"
 LEAVING = "leaving"

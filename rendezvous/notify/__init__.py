@@ -1,0 +1,1 @@
+"""How processes of the Pod, and the controller, are notified of a generation."""

@@ -1,0 +1,1 @@
+"""What training code imports. `install` copies this folder, without this file, to the volume."""
