@@ -18,6 +18,7 @@ from framework.api import constants
 from framework.api.roster import RosterError, decode_roster
 from rendezvous.core import membership
 from rendezvous.core.refusal import RefusedError
+from rendezvous.core.target import Identity
 from rendezvous.renderers import registry
 from rendezvous.settings.annotations import parse_annotations
 from rendezvous.settings.behaviour import parse_settings
@@ -120,7 +121,7 @@ def _render(stored: bytes) -> object:
     """Do what a sidecar and a barrier do with a roster."""
     roster = decode_roster(stored)
     rendered = render_injector(roster, "/mnt/x")
-    identity = membership.Identity("worker", 0)
+    identity = Identity("worker", 0)
     view = membership.build_view(roster, identity, parse_options({}))
     return rendered, registry.render_all(view, parse_options({}))
 
