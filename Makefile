@@ -142,7 +142,7 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-u
 
 .PHONY: lock
 lock: $(STAMP) ## pin requirements anew (ARGS=--upgrade for the newest)
-	@$(TIMED) sh -eu -c '$(COMPILE) $(ARGS) --extra local -o requirements/runtime.txt pyproject.toml && \
+	@$(TIMED) sh -eu -c '$(COMPILE) $(ARGS) -o requirements/runtime.txt pyproject.toml && \
 		$(COMPILE) $(ARGS) -o requirements/dev.txt requirements/dev.in && \
 		$(COMPILE) $(ARGS) -o requirements/fuzz.txt requirements/fuzz.in && \
 		for image in barrier rendezvous controller; do \

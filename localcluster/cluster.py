@@ -30,7 +30,6 @@ from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from localcluster.apiserver.front.auth import url_with_token
-from localcluster.apiserver.schemas.cel import MissingExtraError
 from localcluster.apiserver.server import ApiServer, ServerError
 from localcluster.apiserver.storage import Storage
 from localcluster.kubelet.kubelet import Kubelet
@@ -166,10 +165,7 @@ class LocalCluster:
     async def _start_parts(self, stack: contextlib.AsyncExitStack) -> None:
         # Plain HTTP has no certificate, but manifests made for a cluster mount it.
         storage = Storage(self._clock, self._uids, root_certificate="")
-        try:
-            _create(storage, CUSTOM_RESOURCE_DEFINITIONS, build_crd())
-        except MissingExtraError as e:
-            raise LocalClusterError(str(e)) from e
+        _create(storage, CUSTOM_RESOURCE_DEFINITIONS, build_crd())
         server = self._build_server(storage)
         await stack.enter_async_context(server)
         address = await self._start_server(server)

@@ -45,7 +45,7 @@ _ATTEMPT = "status.attemptStatus"
 # 1,100 Tasks against one, and 70 ms without.
 _OPAQUE = f"{_ATTEMPT}.{codec.TASK_ROLE_STATUSES}[]"
 
-_RULES_KEY = "x-kubernetes-validations"
+RULES_KEY = "x-kubernetes-validations"
 _LISTED_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 _LISTED_BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 
@@ -60,7 +60,7 @@ def _build_forward_rule() -> str:
     return " && ".join(conditions)
 
 
-_FORWARD_ONLY = {
+EXECUTION_TYPE_RULE = {
     "rule": _build_forward_rule(),
     "message": (
         "executionType only goes forward: Create, Start, Stop; to run the Framework again, delete "
@@ -68,7 +68,7 @@ _FORWARD_ONLY = {
     ),
 }
 # Beside the pattern, which older API servers know too: it says in words what to do.
-_IS_LABEL = {
+NAME_RULE = {
     "rule": f"self.matches('{FRAMEWORK_NAME_PATTERN}')",
     "message": (
         "name the Framework with 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter "
@@ -91,7 +91,7 @@ _IS_UPDATE = "type(dyn(oldSelf)) == list || dyn(oldSelf).hasValue()"
 
 
 def _limit_growth(count: str, limit: int, message: str) -> list[dict[str, Any]]:
-    """Build rules that ``count`` of a list stays within a limit, or does not grow beyond it."""
+    """Build the rules that limit ``count`` of a list: of creates, then of updates."""
     new, old = count.format("self"), count.format("oldSelf")
     return [
         {
@@ -103,22 +103,24 @@ def _limit_growth(count: str, limit: int, message: str) -> list[dict[str, Any]]:
     ]
 
 
-_SIZE_RULES = [
-    *_limit_growth(
-        "size({0})", constants.MAX_TASK_ROLES, describe_role_limit(constants.MAX_TASK_ROLES)
-    ),
-    *_limit_growth(_COUNT_TASKS, constants.MAX_TASKS, describe_task_limit(constants.MAX_TASKS)),
-]
+ROLE_LIMIT_RULES = _limit_growth(
+    "size({0})", constants.MAX_TASK_ROLES, describe_role_limit(constants.MAX_TASK_ROLES)
+)
+"""Of creates and of updates, in this order."""
+TASK_LIMIT_RULES = _limit_growth(
+    _COUNT_TASKS, constants.MAX_TASKS, describe_task_limit(constants.MAX_TASKS)
+)
+"""Of creates and of updates, in this order."""
 
 # What the codec's tables do not know. The keys of a list map must be required or defaulted.
 _RULES: dict[str, dict[str, Any]] = {
     "spec.description": {"nullable": True},
-    "spec.executionType": {"default": ExecutionType.START.value, _RULES_KEY: [_FORWARD_ONLY]},
+    "spec.executionType": {"default": ExecutionType.START.value, RULES_KEY: [EXECUTION_TYPE_RULE]},
     "spec.retryPolicy.maxRetryCount": {"minimum": constants.EXTENDED_UNLIMITED},
     "spec.taskRoles": {
         **_LISTED_BY_NAME,
         "maxItems": _MAX_STORED_ROLES,
-        _RULES_KEY: _SIZE_RULES,
+        RULES_KEY: [*ROLE_LIMIT_RULES, *TASK_LIMIT_RULES],
     },
     f"{_ROLE}.name": {"default": "", "pattern": STORED_ROLE_NAME_PATTERN},
     f"{_ROLE}.taskNumber": {"minimum": 0, "maximum": constants.MAX_TASK_NUMBER},
@@ -268,7 +270,7 @@ def build_schema() -> dict[str, Any]:
                         "pattern": FRAMEWORK_NAME_PATTERN,
                         # Bounds the cost of the rule; the original's pattern had it too.
                         "maxLength": _MAX_NAME_LENGTH,
-                        _RULES_KEY: [dict(_IS_LABEL)],
+                        RULES_KEY: [dict(NAME_RULE)],
                     }
                 },
             },

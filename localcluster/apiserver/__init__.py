@@ -12,6 +12,6 @@ From the top down; imports go down only, which ``.importlinter`` pins:
     kinds     rules of one kind: Pods, CRDs and their objects, and the small built-in kinds
     engine    rules of every kind: versions, watches, selectors, writes, deletion, collection
     bodies    what comes in: decoding into the types of Kubernetes, and the four patches
-    schemas   the schema language of CRDs: validation, defaults, pruning, CEL rules
+    schemas   the schema language of CRDs: validation, defaults, pruning, rules of our CRD
     model     errors, names, quantities, resource types, metadata
 """

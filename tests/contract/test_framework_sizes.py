@@ -1,13 +1,12 @@
 """How large a Framework may be: more is refused, and what is stored stays usable."""
 
 import copy
-from typing import Any
 
 import pytest
 
 from framework.api import constants
 from tests.contract.apiclient import JSON_PATCH, Api, Object
-from tests.contract.definitions import define, defined
+from tests.contract.definitions import defined
 from tests.contract.test_framework_definition import (
     OURS,
     STATUS,
@@ -140,16 +139,3 @@ async def test_wanted_gaps_are_as_many_as_a_role_may_have_tasks(api: Api) -> Non
     refusal = more.refused(422, "Invalid")
     assert "spec.taskRoles[0].absentTaskIndices" in refusal.fields
     assert "must have at most 10000 items" in refusal.body["message"]
-
-
-async def test_sum_of_numbers_is_known_to_rules(api: Api) -> None:
-    numbers: Any = {"type": "array", "maxItems": 5, "items": {"type": "integer"}}
-    numbers["x-kubernetes-validations"] = [{"rule": "self.sum() <= 3 && [1.5, 1.5].sum() == 3.0"}]
-    spec = {"type": "object", "properties": {"parts": numbers}}
-    async with defined(api, define(spec)) as gauge:
-        answers = [
-            await gauge.create(gauge.build(f"a{number}", spec={"parts": parts}))
-            for number, parts in enumerate([[], [1, 2], [1, 3], [-5, 8]])
-        ]
-
-    assert [answer.status for answer in answers] == [201, 201, 422, 201]

@@ -4,7 +4,6 @@ import shutil
 import signal
 import socket
 import stat
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from framework.kube.resources import (
     NODES,
     Object,
 )
-from localcluster.apiserver.schemas import cel
 from localcluster.cluster import (
     NAME,
     ClusterOptions,
@@ -143,17 +141,6 @@ async def test_cluster_does_not_overwrite_a_foreign_kubeconfig(tmp_path: Path) -
     with pytest.raises(LocalClusterError, match=r"--kubeconfig: .* name another file"):
         await build(tmp_path / "state", kubeconfig_path=mine).__aenter__()
     assert mine.read_text() == "clusters: [{name: production}]"
-
-
-async def test_cluster_without_its_extra_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # What `import` finds there, it takes for a module that is known to be missing.
-    monkeypatch.setitem(sys.modules, "cel_expr_python.cel", None)
-    cel._environment.cache_clear()
-    cel._compile.cache_clear()
-    with pytest.raises(LocalClusterError, match=r"pip install 'frameworkbarrier\[local\]'"):
-        await build(tmp_path).__aenter__()
 
 
 async def test_cluster_with_kubelet_has_a_ready_node(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from localcluster.apiserver.model import errors, objects
 from localcluster.apiserver.model.errors import Cause, Object
 from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.schemas import rules, validation
-from localcluster.apiserver.schemas.correlation import Correlation
 from localcluster.apiserver.schemas.list_types import duplicate_faults
 
 
@@ -59,35 +58,26 @@ class CustomStrategy(Strategy):
         """Check what changed."""
         if self.rt.schema is None:
             return []
-        held = Correlation(new, old, self.rt.schema)
-        found = validation.object_faults(new, self.rt.schema, held)
-        return self._with_rules(found + self._new_duplicates(new, old), new, held)
+        found = validation.object_faults(new, self.rt.schema, old)
+        return self._with_rules(found + self._new_duplicates(new, old), new, old)
 
     def status_faults(self, new: Object, old: Object) -> list[Cause]:
-        """Check the status against the schema; the rules do not tell it apart."""
-        if self.rt.schema is None:
-            return []
-        held = Correlation(new, old, self.rt.schema)
-        found = self._status_faults(new, held)
-        return self._with_rules(found + self._new_duplicates(new, old), new, held)
-
-    def _status_faults(self, new: Object, held: Correlation) -> list[Cause]:
-        declared = ((self.rt.schema or {}).get("properties") or {}).get("status")
-        if "status" not in new or declared is None:
-            return []
-        return validation.value_faults(new["status"], declared, "status", held.key("status"))
+        """Check the status against the schema; no rule that is checked here is of the status."""
+        declared = objects.get_path(self.rt.schema or {}, "properties", "status")
+        found = self._new_duplicates(new, old)
+        if "status" in new and declared is not None:
+            found += validation.value_faults(new["status"], declared, "status", old.get("status"))
+        return found
 
     def _new_duplicates(self, new: Object, old: Object) -> list[Cause]:
         found = duplicate_faults(new, self.rt.schema or {})
         return [] if found and duplicate_faults(old, self.rt.schema or {}) else found
 
-    def _with_rules(self, found: list[Cause], new: Object, held: Correlation | None) -> list[Cause]:
-        if self._rules is None:
-            return found
+    def _with_rules(self, found: list[Cause], new: Object, old: Object | None) -> list[Cause]:
         if rules.is_blocking(found):
-            return [*found, rules.unchecked_fault()]
-        return found + rules.rule_faults(self._rules, new, held)
+            return found
+        return [*found, *rules.rule_faults(self._rules, new, old)]
 
     @cached_property
-    def _rules(self) -> rules.RuleTree | None:
-        return None if self.rt.schema is None else rules.compile_object(self.rt.schema)
+    def _rules(self) -> list[rules.Rule]:
+        return rules.find_rules(self.rt.schema or {})

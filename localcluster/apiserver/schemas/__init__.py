@@ -1,1 +1,1 @@
-"""The schema language of CRDs: is a schema sound, is a value valid, CEL rules, defaults. Pure."""
+"""The schema language of CRDs: checks of schemas and of values, defaults, pruning. Pure."""

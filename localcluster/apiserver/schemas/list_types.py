@@ -9,7 +9,9 @@ from typing import Any
 
 from localcluster.apiserver.model import errors
 from localcluster.apiserver.model.errors import Cause, Object
-from localcluster.apiserver.schemas.correlation import LIST_MAP_KEYS, LIST_TYPE
+
+LIST_TYPE = "x-kubernetes-list-type"
+LIST_MAP_KEYS = "x-kubernetes-list-map-keys"
 
 
 def duplicate_faults(value: Any, schema: Object, path: str = "") -> list[Cause]:

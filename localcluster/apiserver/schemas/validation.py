@@ -2,9 +2,11 @@
 
 ``customs`` calls it after pruning and defaults, ``definitions`` for the defaults themselves.
 The messages are those of the API server, which names the JSON path twice. Not here: duplicates in
-lists (``list_types``) and CEL rules (``rules``).
+lists (``list_types``) and rules (``rules``). A value that an update leaves unchanged is tolerated
+even if the schema forbids it, because a CRD may become stricter while old objects stay writable.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -12,7 +14,6 @@ from typing import Any
 
 from localcluster.apiserver.model import errors, objects
 from localcluster.apiserver.model.errors import Cause, Object
-from localcluster.apiserver.schemas.correlation import Correlation
 from localcluster.apiserver.schemas.structural import EMBEDDED_RESOURCE, PRESERVE_UNKNOWN
 
 INT_OR_STRING = "x-kubernetes-int-or-string"
@@ -20,17 +21,16 @@ _INT32 = 31
 _INT64 = 63
 
 
-def object_faults(obj: Object, schema: Object, held: Correlation | None = None) -> list[Cause]:
+def object_faults(obj: Object, schema: Object, old: Any = None) -> list[Cause]:
     """Check a whole custom object; of metadata only what the schema says of it.
 
     Args:
         obj: The object, pruned and with its defaults.
         schema: Its structural schema.
-        held: Its correlation with the object it replaces, None for a new one. What is wrong with
-            a value that the update leaves as it is, is tolerated.
+        old: The object that it replaces, None for a new one.
     """
     body = {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
-    return value_faults(body, _without_required_type(schema), "", held)
+    return value_faults(body, _without_required_type(schema), "", old)
 
 
 def _without_required_type(schema: Object) -> Object:
@@ -38,19 +38,22 @@ def _without_required_type(schema: Object) -> Object:
     return {**schema, "required": known}
 
 
-def value_faults(
-    value: Any, schema: Object, path: str, held: Correlation | None = None
-) -> list[Cause]:
-    """Check one value; ``held`` as in ``object_faults``."""
+def value_faults(value: Any, schema: Object, path: str, old: Any = None) -> list[Cause]:
+    """Check one value; ``old`` as in ``object_faults``."""
     if value is None and schema.get("nullable"):
         return []
-    found = list(_faults(value, schema, path, held))
-    if found and held is not None and held.is_equal():
+    found = list(_faults(value, schema, path, old))
+    if found and old is not None and _is_same_json(value, old):
         return []
     return found
 
 
-def _faults(value: Any, schema: Object, path: str, held: Correlation | None) -> Iterator[Cause]:
+def _is_same_json(new: Any, old: Any) -> bool:
+    """Return whether two values are equal as JSON; Python alone takes 1, 1.0 and True as equal."""
+    return bool(new == old) and json.dumps(new, sort_keys=True) == json.dumps(old, sort_keys=True)
+
+
+def _faults(value: Any, schema: Object, path: str, old: Any) -> Iterator[Cause]:
     wrong_type = _type_fault(value, schema, path)
     if wrong_type is not None:
         yield wrong_type
@@ -58,9 +61,9 @@ def _faults(value: Any, schema: Object, path: str, held: Correlation | None) -> 
     yield from _combination_faults(value, schema, path)
     yield from _enum_faults(value, schema, path)
     if isinstance(value, dict):
-        yield from _map_faults(value, schema, path, held)
+        yield from _map_faults(value, schema, path, old)
     elif isinstance(value, list):
-        yield from _list_faults(value, schema, path, held)
+        yield from _list_faults(value, schema, path)
     elif isinstance(value, str):
         yield from _string_faults(value, schema, path)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -145,9 +148,7 @@ def _is_equal(left: Any, right: Any) -> bool:
     return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
 
 
-def _map_faults(
-    value: Object, schema: Object, path: str, held: Correlation | None
-) -> Iterator[Cause]:
+def _map_faults(value: Object, schema: Object, path: str, old: Any) -> Iterator[Cause]:
     for name in schema.get("required") or ():
         if name not in value:
             yield errors.required(_join(path, name))
@@ -161,8 +162,8 @@ def _map_faults(
     for name, item in value.items():
         below = properties.get(name, additional)
         if isinstance(below, dict):
-            known = None if held is None else held.key(name)
-            yield from value_faults(item, below, _join(path, name), known)
+            before = old.get(name) if isinstance(old, dict) else None
+            yield from value_faults(item, below, _join(path, name), before)
         elif additional is False and not schema.get(PRESERVE_UNKNOWN) and name not in properties:
             yield errors.not_allowed(_join(path, name), "unknown field")
     if schema.get(EMBEDDED_RESOURCE):
@@ -184,9 +185,7 @@ def _too_many(path: str, count: int, most: int) -> Cause:
     return Cause("FieldValueTooMany", path, f"Too many: {count}: must have at most {most} {noun}")
 
 
-def _list_faults(
-    value: list[Any], schema: Object, path: str, held: Correlation | None
-) -> Iterator[Cause]:
+def _list_faults(value: list[Any], schema: Object, path: str) -> Iterator[Cause]:
     least, most = schema.get("minItems"), schema.get("maxItems")
     if least is not None and len(value) < least:
         yield _invalid(path, len(value), f"should have at least {least} items")
@@ -199,8 +198,7 @@ def _list_faults(
     items = schema.get("items")
     if isinstance(items, dict):
         for index, item in enumerate(value):
-            known = None if held is None else held.item(index)
-            yield from value_faults(item, items, f"{path}[{index}]", known)
+            yield from value_faults(item, items, f"{path}[{index}]")
 
 
 @lru_cache(maxsize=1024)
