@@ -27,7 +27,7 @@ from framework.agent.clock import AgentClock
 from framework.agent.discovery import load_access_unless_dns
 from framework.agent.exitcodes import ExitCode
 from framework.agent.files import PreparedFile
-from framework.agent.following import Sources, open_sources
+from framework.agent.gang_observer import Sources, open_sources
 from framework.agent.signals import (
     SIGNAL_EXIT_BASE,
     SignalledError,
@@ -122,7 +122,7 @@ class Run:
             injector_file.discard()
 
     def _wait_and_release(self, config: Config, injector_file: PreparedFile) -> Roster | Fail:
-        self._greet(config)
+        self._report_start(config)
         access = load_access_unless_dns(self._env, may_use_dns=config.expected is not None)
         if access is None:
             self._reporter.say("no token for the API server, so DNS alone is asked")
@@ -135,7 +135,7 @@ class Run:
         release(config, self._clock, sources.frameworks, decision, self._reporter, injector_file)
         return decision.roster
 
-    def _greet(self, config: Config) -> None:
+    def _report_start(self, config: Config) -> None:
         framework = f"Framework {config.namespace}/{config.framework}"
         identity = config.identity
         if identity is not None:

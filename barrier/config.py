@@ -15,14 +15,14 @@ from barrier.requirements import (
     find_own_cycle,
     parse_requirements,
 )
-from framework.agent.gang import Gang
-from framework.agent.names import (
+from framework.agent.dns_source import (
     DEFAULT_NAME,
-    Expected,
-    ExpectError,
+    ExpectedGang,
+    ExpectedGangError,
     read_expected,
     read_pattern,
 )
+from framework.agent.gang import Gang
 from framework.api import constants
 from framework.api.naming import build_configmap_name, is_framework_name, is_role_name
 
@@ -84,7 +84,7 @@ class Config(NamedTuple):
     is_json_log: bool
     requirements: tuple[Requirement, ...]
     dns_name: str
-    expected: Expected | None
+    expected: ExpectedGang | None
 
     @property
     def gang(self) -> Gang:
@@ -96,7 +96,7 @@ class Config(NamedTuple):
             configmap="" if identity is None else self.configmap,
             configmap_uid="" if identity is None else identity.configmap_uid,
             expected=self.expected,
-            patience_seconds=float(self.interval_seconds),
+            fallback_seconds=float(self.interval_seconds),
         )
 
 
@@ -152,14 +152,14 @@ class _Reader:
     def read_dns_name(self) -> str:
         try:
             return read_pattern(self._env)
-        except ExpectError as e:
+        except ExpectedGangError as e:
             self.faults.append(str(e))
             return DEFAULT_NAME
 
-    def read_expected(self, required: tuple[Requirement, ...]) -> Expected | None:
+    def read_expected(self, required: tuple[Requirement, ...]) -> ExpectedGang | None:
         try:
             expected = read_expected(self._env)
-        except ExpectError as e:
+        except ExpectedGangError as e:
             # A bad pattern was told already.
             self.faults += [] if str(e) in self.faults else [str(e)]
             return None

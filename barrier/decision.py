@@ -13,14 +13,14 @@ from barrier.config import Config, Identity
 from barrier.requirements import find_unknown_role, find_unmet
 from framework.agent.exitcodes import ExitCode
 from framework.agent.gang import (
-    NAMES,
+    SOURCE_DNS,
     Knowledge,
-    Told,
+    SelectedRoster,
     explain_other_attempt,
     find_own_member,
     get_own_configmap,
     is_complete,
-    is_denial_settled,
+    is_denial_stable,
     is_dns_trusted,
     is_framework_gone,
     is_framework_trusted,
@@ -36,7 +36,7 @@ from framework.api.roster import PHASE_COMPLETING, Missing, Progress, Roster
 _FIRST_GENERATION = 1
 
 
-class FirstSight(NamedTuple):
+class GraceStart(NamedTuple):
     """When, and in which generation, this Pod first saw itself in a complete roster."""
 
     generation: int
@@ -47,7 +47,7 @@ class Observation(NamedTuple):
     """Everything the barrier has seen. ``cycle`` says which roles would wait for one another."""
 
     knowledge: Knowledge
-    first_sight: FirstSight | None = None
+    grace_start: GraceStart | None = None
     reached: frozenset[Probe] = frozenset()
     cycle: str = ""
 
@@ -96,16 +96,16 @@ def decide(observation: Observation, config: Config, now: float) -> Decision:
     )
 
 
-def note_first_sight(observation: Observation, config: Config, now: float) -> FirstSight | None:
+def find_grace_start(observation: Observation, config: Config, now: float) -> GraceStart | None:
     """Remember the first complete roster that names this Pod."""
-    if observation.first_sight is not None:
-        return observation.first_sight
-    told = select_roster(observation.knowledge, config.gang, now)
-    if told is None or not is_complete(told.roster):
+    if observation.grace_start is not None:
+        return observation.grace_start
+    selected = select_roster(observation.knowledge, config.gang, now)
+    if selected is None or not is_complete(selected.roster):
         return None
-    if config.identity is not None and not _is_own(told, config.identity):
+    if config.identity is not None and not _is_own(selected, config.identity):
         return None
-    return FirstSight(told.roster.generation, now)
+    return GraceStart(selected.roster.generation, now)
 
 
 def list_missing(roster: Roster, reasons: tuple[Missing, ...]) -> tuple[Missing, ...]:
@@ -130,28 +130,28 @@ def _judge(observation: Observation, config: Config, now: float) -> Decision:
     configmap = get_own_configmap(knowledge, config.gang)
     if configmap is not None and configmap.is_terminating:
         return Wait("AttemptEnding", "this attempt is ending; its Pods will be deleted")
-    told = select_roster(knowledge, config.gang, now)
-    if told is None:
+    selected = select_roster(knowledge, config.gang, now)
+    if selected is None:
         return _wait_for_roster(knowledge, config, now)
-    if identity is not None and told.source != NAMES:
-        other = explain_other_attempt(told.roster, identity.instance_uid)
+    if identity is not None and selected.source != SOURCE_DNS:
+        other = explain_other_attempt(selected.roster, identity.instance_uid)
         if other:
             return Wait("OtherAttempt", other)
-        if told.roster.phase == PHASE_COMPLETING:
+        if selected.roster.phase == PHASE_COMPLETING:
             return Wait("AttemptEnding", "this attempt is ending; its Pods will be deleted")
-    progress = _measure(told, knowledge, config)
-    if not is_complete(told.roster):
+    progress = _measure(selected, knowledge, config)
+    if not is_complete(selected.roster):
         return Wait("GangIncomplete", "", progress)
-    if identity is not None and not _is_own(told, identity):
+    if identity is not None and not _is_own(selected, identity):
         message = f"{identity.role}/{identity.task_index} is not in it with this Pod yet"
         return Wait("NotInRoster", message, progress)
-    fault = find_fault(told.roster)
+    fault = find_fault(selected.roster)
     if fault:
         return Wait("BadRoster", fault, progress)
     return (
-        _wait_for_the_rest(told.roster, observation, config, progress, now)
-        or _check_requirements(told.roster, observation, config, progress)
-        or Pass(told.roster, told.source)
+        _wait_for_the_rest(selected.roster, observation, config, progress, now)
+        or _check_requirements(selected.roster, observation, config, progress)
+        or Pass(selected.roster, selected.source)
     )
 
 
@@ -179,7 +179,7 @@ def _wait_for_the_rest(
     """
     if roster.ready >= roster.wanted:
         return None
-    sight = observation.first_sight or FirstSight(roster.generation, now)
+    sight = observation.grace_start or GraceStart(roster.generation, now)
     times_out_at = observation.knowledge.started_at + config.timeout_seconds
     ends_at = min(sight.at + config.quorum_grace_seconds, times_out_at)
     if sight.generation > _FIRST_GENERATION or now >= ends_at:
@@ -205,17 +205,17 @@ def _wait_for_roster(knowledge: Knowledge, config: Config, now: float) -> Wait:
     return Wait("GangIncomplete", "", configmap.progress)
 
 
-def _measure(told: Told, knowledge: Knowledge, config: Config) -> Progress:
-    roster = told.roster
-    reasons = list_reasons(knowledge, config.gang, told.source)
+def _measure(selected: SelectedRoster, knowledge: Knowledge, config: Config) -> Progress:
+    roster = selected.roster
+    reasons = list_reasons(knowledge, config.gang, selected.source)
     return Progress(roster.ready, roster.wanted, list_missing(roster, reasons))
 
 
-def _is_own(told: Told, identity: Identity) -> bool:
-    member = find_own_member(told.roster, identity.role, identity.task_index, identity.pod_uid)
-    if told.source == NAMES:
+def _is_own(selected: SelectedRoster, identity: Identity) -> bool:
+    member = find_own_member(selected.roster, identity.role, identity.task_index, identity.pod_uid)
+    if selected.source == SOURCE_DNS:
         return member is not None  # DNS knows neither attempts nor UIDs
-    if told.roster.instance_uid != identity.instance_uid:
+    if selected.roster.instance_uid != identity.instance_uid:
         return False
     return member is not None and member.attempt_id == identity.task_attempt_id
 
@@ -236,7 +236,7 @@ def _fail_when_gone(knowledge: Knowledge, config: Config, now: float) -> Fail | 
 
 
 def _fail_when_denied(knowledge: Knowledge, config: Config, now: float) -> Fail | None:
-    is_meant = knowledge.is_denial_confirmed and is_denial_settled(knowledge, config.gang, now)
+    is_meant = knowledge.is_denial_confirmed and is_denial_stable(knowledge, config.gang, now)
     if not is_meant or is_dns_trusted(knowledge, config.gang, now):
         return None
     message = f"the API server denies every source: {knowledge.framework_state.message}"
@@ -246,7 +246,7 @@ def _fail_when_denied(knowledge: Knowledge, config: Config, now: float) -> Fail 
 def _fail_when_late(knowledge: Knowledge, config: Config, wait: Wait, now: float) -> Fail | None:
     if now - knowledge.started_at < config.timeout_seconds:
         return None
-    states = (knowledge.configmap_state, knowledge.framework_state, knowledge.names_state)
+    states = (knowledge.configmap_state, knowledge.framework_state, knowledge.dns_state)
     if any(state is not None and state.health is Health.HEALTHY for state in states):
         message = f"not complete within {config.timeout_seconds} s"
         if wait.message:

@@ -16,7 +16,7 @@ from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode
 from framework.agent.files import PreparedFile, write_atomically
 from framework.agent.framework_roster import FrameworkView
-from framework.agent.gang import NAMES, PUBLISHED, READ
+from framework.agent.gang import SOURCE_CONFIGMAP, SOURCE_DNS, SOURCE_FRAMEWORK
 from framework.agent.health import Health, SourceState
 from framework.api import constants
 from framework.api.roster import Roster
@@ -115,7 +115,7 @@ def _obtain_framework(
     reporter: Reporter,
 ) -> dict[str, Any] | None:
     """Obtain what framework.json is made of; None if it is not written, which is said."""
-    is_published = passed.source == PUBLISHED
+    is_published = passed.source == SOURCE_CONFIGMAP
     is_auto = config.framework_json is FrameworkJson.AUTO
     if not wants_framework_json(config, passed.roster.wanted, is_published=is_published):
         if is_auto:
@@ -124,13 +124,13 @@ def _obtain_framework(
                 f"${constants.BARRIER_FRAMEWORK_JSON_ENV}=on asks for it"
             )
         return None
-    if passed.source == NAMES and (is_auto or frameworks is None):
+    if passed.source == SOURCE_DNS and (is_auto or frameworks is None):
         message = "framework.json is not written: only DNS tells of the gang"
         if not is_auto:
             raise ReleaseError(Fail(ExitCode.PERMANENT, "NoAccess", message))
         reporter.say(message)
         return None
-    if frameworks is None or passed.source == READ:
+    if frameworks is None or passed.source == SOURCE_FRAMEWORK:
         # The very object by which the barrier passed.
         return None if frameworks is None else frameworks.framework
     return _fetch_framework(config, clock, frameworks, passed.roster, reporter)

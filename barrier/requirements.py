@@ -8,7 +8,7 @@ that ask it of one another wait for ever: both are refused.
 import enum
 from typing import Any, NamedTuple
 
-from framework.agent.names import build_name
+from framework.agent.dns_source import build_name
 from framework.agent.probes import Probe
 from framework.api import constants
 from framework.api.naming import is_role_name
@@ -28,7 +28,7 @@ class Level(enum.Enum):
     TCP = "tcp"
 
     @property
-    def follows_start(self) -> bool:
+    def needs_running_pods(self) -> bool:
         """Return whether it comes only after the members' init containers have ended."""
         return self in {Level.RUNNING, Level.TCP}
 
@@ -68,7 +68,7 @@ def parse_requirements(text: str) -> tuple[Requirement, ...]:
 def find_own_cycle(requirements: tuple[Requirement, ...], own_role: str) -> str:
     """Say which requirement makes this Pod wait for itself; "" if none does."""
     for requirement in requirements:
-        if requirement.role == own_role and requirement.level.follows_start:
+        if requirement.role == own_role and requirement.level.needs_running_pods:
             return (
                 f"{requirement} in a Pod of role {own_role} waits for itself: no Pod is running "
                 f"before its init containers end; ask for {own_role}=dns, or leave it out"
@@ -85,7 +85,7 @@ def find_cycle(
     elsewhere (``valueFrom``) cannot be seen.
     """
     edges = _read_edges(framework)
-    edges[own_role] = [r for r in requirements if r.level.follows_start]
+    edges[own_role] = [r for r in requirements if r.level.needs_running_pods]
     trail = _find_way_back(edges, own_role, own_role, {own_role})
     if not trail:
         return ""
@@ -192,7 +192,7 @@ def _read_edges(framework: dict[str, Any]) -> dict[str, list[Requirement]]:
             spec = role["task"]["pod"].get("spec") or {}
             for container in spec.get("initContainers") or ():
                 found += _read_requirements(container.get("env") or ())
-            edges[str(role["name"])] = [r for r in found if r.level.follows_start]
+            edges[str(role["name"])] = [r for r in found if r.level.needs_running_pods]
     except (KeyError, TypeError, AttributeError):
         return edges  # what cannot be read cannot be checked
     return edges

@@ -8,7 +8,7 @@ renderers.
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from framework.agent.clock import AgentClock
-from framework.agent.gang import NAMES
+from framework.agent.gang import SOURCE_DNS
 from framework.api.naming import TaskKey
 from framework.api.roster import Leaving, Roster
 from rendezvous.core.diff import Diff, compute_diff
@@ -267,7 +267,7 @@ class Agent:
         if shown is None or not own:
             return shown
         # DNS knows no attempts.
-        is_own = shown.source == NAMES or shown.roster.instance_uid == own
+        is_own = shown.source == SOURCE_DNS or shown.roster.instance_uid == own
         return shown if is_own else None
 
     def _restore_notified(self) -> Optional[Roster]:

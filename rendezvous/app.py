@@ -11,8 +11,8 @@ from typing import List, Mapping, NoReturn, Tuple
 from framework.agent.access import Access, AccessError
 from framework.agent.clock import AgentClock
 from framework.agent.discovery import load_access
+from framework.agent.dns_source import ExpectedGangError, read_expected
 from framework.agent.exitcodes import ExitCode
-from framework.agent.names import ExpectError, read_expected
 from framework.agent.signals import SIGNAL_EXIT_BASE, SignalledError, raise_on_signals
 from framework.agent.termination import write_termination_message
 from framework.api import constants
@@ -82,7 +82,7 @@ class Program:
             return self._run()
         except EndError as e:
             return self._fail(e)
-        except (OptionsError, RefusedError, ExpectError) as e:
+        except (OptionsError, RefusedError, ExpectedGangError) as e:
             return self._fail(EndError(ExitCode.PERMANENT, "BadSettings", str(e)))
         except EndingError as e:
             return self._fail(EndError(ExitCode.PERMANENT, "NoWayToEnd", str(e)))

@@ -8,20 +8,19 @@ from typing import List, Optional, Union
 
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
-from framework.agent.following import Follower as SourceFollower
-from framework.agent.following import open_sources
+from framework.agent.dns_source import ExpectedGang
 from framework.agent.gang import (
-    NAMES,
-    PUBLISHED,
-    READ,
+    SOURCE_CONFIGMAP,
+    SOURCE_DNS,
+    SOURCE_FRAMEWORK,
     Gang,
     Knowledge,
     is_framework_gone,
     is_framework_trusted,
     select_roster,
 )
+from framework.agent.gang_observer import GangObserver, open_sources
 from framework.agent.health import Health
-from framework.agent.names import Expected
 from framework.agent.permission import Permission
 from rendezvous.core.selection import Sight, Wait, select_sight
 from rendezvous.core.target import Target
@@ -35,7 +34,7 @@ class Follower:
         access: Optional[Access],
         clock: AgentClock,
         target: Target,
-        expected: Optional[Expected] = None,
+        expected: Optional[ExpectedGang] = None,
     ) -> None:
         """Follow the gang of ``target``; without an access to the API server by DNS alone."""
         self._clock = clock
@@ -48,7 +47,7 @@ class Follower:
             expected=expected,
         )
         sources = open_sources(access, clock, self._gang, is_attempt_aware=True)
-        self._sources = SourceFollower(clock, self._gang, sources)
+        self._sources = GangObserver(clock, self._gang, sources)
         self._has_roster = False
 
     def poll(self, timeout_seconds: float) -> None:
@@ -59,14 +58,14 @@ class Follower:
         """Tell what is known now."""
         knowledge, now = self._sources.knowledge, self._clock.monotonic()
         told = None if self._has_roster else select_roster(knowledge, self._gang, now)
-        if told is not None and told.source == NAMES:
-            return Sight(told.roster, NAMES)
+        if told is not None and told.source == SOURCE_DNS:
+            return Sight(told.roster, SOURCE_DNS)
         target = self._target
-        view = knowledge.view if told is not None and told.source == READ else None
+        view = knowledge.view if told is not None and told.source == SOURCE_FRAMEWORK else None
         sight = select_sight(knowledge.configmap, view, target.identity, target.configmap_uid)
         if isinstance(sight, Wait):
             return self._explain(sight, knowledge, now)
-        if sight.source == PUBLISHED:
+        if sight.source == SOURCE_CONFIGMAP:
             self._has_roster = True
         return sight
 
@@ -88,7 +87,7 @@ class Follower:
     def is_answered(self) -> bool:
         """Return whether any source is read now."""
         knowledge = self._sources.knowledge
-        states = (knowledge.configmap_state, knowledge.framework_state, knowledge.names_state)
+        states = (knowledge.configmap_state, knowledge.framework_state, knowledge.dns_state)
         return any(state is not None and state.health is Health.HEALTHY for state in states)
 
     def close(self) -> None:

@@ -50,7 +50,7 @@ class Reach:
             self._since = None
             return ""
         self._since = self._clock.monotonic() if self._since is None else self._since
-        self._prober.attempt(sorted(new - self._prober.reached), _ATTEMPT_SECONDS)
+        self._prober.try_once(sorted(new - self._prober.reached), _ATTEMPT_SECONDS)
         missing = sorted(new - self._prober.reached)
         if not missing or self._clock.monotonic() - self._since >= self._seconds:
             self._since = None

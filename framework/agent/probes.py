@@ -10,7 +10,7 @@ import socket
 from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 
 from framework.agent.clock import AgentClock
-from framework.agent.names import Resolver
+from framework.agent.dns_source import Resolver
 
 _AT_ONCE = 64
 _CONNECT_SECONDS = 2.0
@@ -42,7 +42,7 @@ class Prober:
         self._resolver = Resolver(clock)
         self.reached: Set[Probe] = set()
 
-    def attempt(self, probes: Sequence[Probe], timeout_seconds: float) -> None:
+    def try_once(self, probes: Sequence[Probe], timeout_seconds: float) -> None:
         """Try every probe once, for at most about ``timeout_seconds``."""
         ends_at = self._clock.monotonic() + timeout_seconds
         names = [probe for probe in probes if not probe.port]

@@ -168,7 +168,7 @@ class FrameworkSource:
         self._watch = ObjectWatch(access, clock, collection, name, accept=METADATA_ONLY)
         self._path = f"{collection}/{name}"
         self._is_attempt_aware = is_attempt_aware
-        self._told_version = ""
+        self._watched_version = ""
         self._read_version = ""
         self.framework: Optional[Dict[str, Any]] = None
         self.view: Optional[FrameworkView] = None
@@ -179,7 +179,7 @@ class FrameworkSource:
         """Wait at most about ``timeout_seconds`` for word that the Framework changed."""
         for change in self._watch.poll(timeout_seconds):
             version = (change.body or {}).get("metadata", {}).get("resourceVersion")
-            self._told_version = str(version or "deleted")
+            self._watched_version = str(version or "deleted")
 
     @property
     def watch_health(self) -> Health:
@@ -187,12 +187,12 @@ class FrameworkSource:
         return self._watch.health
 
     @property
-    def has_news(self) -> bool:
+    def has_newer_version(self) -> bool:
         """Return whether the watch told of a newer form than the one read last."""
-        told, read = self._told_version, self._read_version
-        if told.isdigit() and read.isdigit():
-            return int(told) > int(read)
-        return told not in {"", read}
+        watched, read = self._watched_version, self._read_version
+        if watched.isdigit() and read.isdigit():
+            return int(watched) > int(read)
+        return watched not in {"", read}
 
     def get_file_number(self) -> int:
         """Return what ``select`` waits on; -1 if there is nothing."""
@@ -213,8 +213,8 @@ class FrameworkSource:
         What was read before is forgotten when the object is gone, and kept on other failures.
         """
         # A server behind the one watched refuses the version told: then whatever it has.
-        is_asked_for = self.state.health is Health.HEALTHY and self._told_version.isdigit()
-        version = self._told_version if is_asked_for else "0"
+        is_asked_for = self.state.health is Health.HEALTHY and self._watched_version.isdigit()
+        version = self._watched_version if is_asked_for else "0"
         query = f"?resourceVersion={version}" if is_cached else ""
         self.retry_after_seconds = 0.0
         health, message = Health.UNREACHABLE, ""

@@ -65,14 +65,14 @@ class ObjectWatch:
         self._changes: List[Change] = []
         self._silent_since = 0.0
         self._failures = 0
-        self._next_attempt_at = 0.0
+        self._next_connect_at = 0.0
         self.health = Health.STARTING
         self.message = ""
 
     def poll(self, timeout_seconds: float) -> List[Change]:
         """Wait for news, at most about ``timeout_seconds`` (connecting may take longer)."""
         if not self._streaming:
-            left = self._next_attempt_at - self._clock.monotonic()
+            left = self._next_connect_at - self._clock.monotonic()
             if left > 0:
                 self._clock.sleep(min(left, timeout_seconds))
                 return []
@@ -99,7 +99,7 @@ class ObjectWatch:
         """Return how long ``poll`` need not be called if nothing arrives."""
         now = self._clock.monotonic()
         if not self._streaming:
-            return max(0.0, self._next_attempt_at - now)
+            return max(0.0, self._next_connect_at - now)
         if self._connection.has_pending():
             return 0.0
         return max(0.0, self._silent_since + READ_DEADLINE_SECONDS - now)
@@ -193,4 +193,4 @@ class ObjectWatch:
         self._failures = min(self._failures + 1, 10)
         wait = self._clock.uniform(ceiling / 2.0, ceiling)
         # A Retry-After is a minimum; jitter on top keeps a gang from coming back in step.
-        self._next_attempt_at = self._clock.monotonic() + wait + (retry_after_seconds or 0.0)
+        self._next_connect_at = self._clock.monotonic() + wait + (retry_after_seconds or 0.0)

@@ -18,8 +18,8 @@ from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.roster import PHASE_COMPLETING, Leaving, Progress, Roster, fingerprint_uid
 from rendezvous.core.target import Identity
 
-PUBLISHED = gang.PUBLISHED
-READ = gang.READ
+PUBLISHED = gang.SOURCE_CONFIGMAP
+READ = gang.SOURCE_FRAMEWORK
 
 
 class Sight(NamedTuple):

@@ -10,16 +10,16 @@ from barrier.config import Config, load_config
 from barrier.decision import (
     Decision,
     Fail,
-    FirstSight,
+    GraceStart,
     Observation,
     Pass,
     Wait,
     decide,
-    note_first_sight,
+    find_grace_start,
 )
 from framework.agent.exitcodes import ExitCode
 from framework.agent.framework_roster import FrameworkView, build_view
-from framework.agent.gang import PUBLISHED, READ, Knowledge, needs_framework
+from framework.agent.gang import SOURCE_CONFIGMAP, SOURCE_FRAMEWORK, Knowledge, needs_framework
 from framework.agent.health import Health, SourceState
 from framework.agent.sources import AttemptConfigMap
 from framework.api.roster import (
@@ -70,7 +70,7 @@ def observe(
     configmap_state: SourceState | None = None,
     view: FrameworkView | None = None,
     framework_state: SourceState | None = None,
-    first_sight: FirstSight | None = None,
+    grace_start: GraceStart | None = None,
     is_denial_confirmed: bool = False,
 ) -> Observation:
     seen = Health.STARTING if view is None else Health.HEALTHY
@@ -82,7 +82,7 @@ def observe(
         framework_state=framework_state or state(seen),
         is_denial_confirmed=is_denial_confirmed,
     )
-    return Observation(knowledge, first_sight)
+    return Observation(knowledge, grace_start)
 
 
 def view_of(*tasks: dict[str, Any], **changes: Any) -> FrameworkView:
@@ -125,7 +125,7 @@ RETRIED = Member(1, ("10.0.0.3",), fingerprint_uid("pod-1"), 1)
     ],
 )
 def test_decide_complete_roster_passes(roster: Roster) -> None:
-    assert decide(observe(make_configmap(roster)), CONFIG, 0.0) == Pass(roster, PUBLISHED)
+    assert decide(observe(make_configmap(roster)), CONFIG, 0.0) == Pass(roster, SOURCE_CONFIGMAP)
 
 
 @pytest.mark.parametrize(
@@ -193,20 +193,20 @@ def test_decide_incomplete_roster_names_the_missing_with_reasons() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first_sight", "now", "is_passed"),
+    ("grace_start", "now", "is_passed"),
     [
         pytest.param(None, 100.0, False, id="first-look"),
-        pytest.param(FirstSight(1, 100.0), 129.9, False, id="in-grace"),
-        pytest.param(FirstSight(1, 100.0), 130.0, True, id="grace-over"),
-        pytest.param(FirstSight(2, 100.0), 100.0, True, id="late-joiner"),
+        pytest.param(GraceStart(1, 100.0), 129.9, False, id="in-grace"),
+        pytest.param(GraceStart(1, 100.0), 130.0, True, id="grace-over"),
+        pytest.param(GraceStart(2, 100.0), 100.0, True, id="late-joiner"),
     ],
 )
 def test_decide_quorum_gives_the_rest_time(
-    first_sight: FirstSight | None, now: float, *, is_passed: bool
+    grace_start: GraceStart | None, now: float, *, is_passed: bool
 ) -> None:
-    decision = decide(observe(make_configmap(QUORUM), first_sight=first_sight), CONFIG, now)
+    decision = decide(observe(make_configmap(QUORUM), grace_start=grace_start), CONFIG, now)
     if is_passed:
-        assert decision == Pass(QUORUM, PUBLISHED)
+        assert decision == Pass(QUORUM, SOURCE_CONFIGMAP)
     else:
         assert isinstance(decision, Wait)
         assert decision.reason == "QuorumGrace"
@@ -217,34 +217,34 @@ def test_decide_quorum_gives_the_rest_time(
 
 def test_decide_quorum_is_enough_at_the_timeout() -> None:
     """A gang that reaches its quorum late is there, whatever is left of the grace."""
-    observation = observe(make_configmap(QUORUM), first_sight=FirstSight(1, 590.0))
+    observation = observe(make_configmap(QUORUM), grace_start=GraceStart(1, 590.0))
     decision = decide(observation, CONFIG, 599.0)
     assert isinstance(decision, Wait)
     assert decision.wake_at == 600.0
-    assert decide(observation, CONFIG, 600.0) == Pass(QUORUM, PUBLISHED)
+    assert decide(observation, CONFIG, 600.0) == Pass(QUORUM, SOURCE_CONFIGMAP)
 
 
 def test_decide_quorum_rest_arrives_in_grace_passes() -> None:
-    sight = FirstSight(1, 100.0)
-    assert decide(observe(make_configmap(FULL), first_sight=sight), CONFIG, 101.0) == Pass(
-        FULL, PUBLISHED
+    sight = GraceStart(1, 100.0)
+    assert decide(observe(make_configmap(FULL), grace_start=sight), CONFIG, 101.0) == Pass(
+        FULL, SOURCE_CONFIGMAP
     )
 
 
 def test_decide_quorum_lost_in_grace_waits_on() -> None:
     lost = QUORUM._replace(complete=False)
-    sight = FirstSight(1, 0.0)
-    decision = decide(observe(make_configmap(lost), first_sight=sight), CONFIG, 99.0)
+    sight = GraceStart(1, 0.0)
+    decision = decide(observe(make_configmap(lost), grace_start=sight), CONFIG, 99.0)
     assert isinstance(decision, Wait)
     assert decision.reason == "GangIncomplete"
 
 
 def test_note_first_sight_counts_only_rosters_that_name_this_pod() -> None:
     stranger = with_role(members=(make_member(0, "10.0.0.2"),), wanted=2, minimum=1)
-    assert note_first_sight(observe(make_configmap(stranger)), CONFIG, 5.0) is None
-    assert note_first_sight(observe(make_configmap(QUORUM)), CONFIG, 6.0) == FirstSight(1, 6.0)
-    later = observe(make_configmap(FULL), first_sight=FirstSight(1, 6.0))
-    assert note_first_sight(later, CONFIG, 9.0) == FirstSight(1, 6.0)
+    assert find_grace_start(observe(make_configmap(stranger)), CONFIG, 5.0) is None
+    assert find_grace_start(observe(make_configmap(QUORUM)), CONFIG, 6.0) == GraceStart(1, 6.0)
+    later = observe(make_configmap(FULL), grace_start=GraceStart(1, 6.0))
+    assert find_grace_start(later, CONFIG, 9.0) == GraceStart(1, 6.0)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_decide_configmap_forbidden_follows_the_framework(
 ) -> None:
     decision = decide(observe(configmap_state=FORBIDDEN, view=view), CONFIG, 1.0)
     if reason is None:
-        assert decision == Pass(view.roster, READ)
+        assert decision == Pass(view.roster, SOURCE_FRAMEWORK)
     else:
         assert isinstance(decision, Wait)
         assert decision.reason == reason
@@ -295,13 +295,13 @@ def test_decide_framework_read_while_roster_may_come_waits() -> None:
 def test_decide_original_controllers_configmap_follows_the_framework() -> None:
     configmap = make_configmap(None, carries_roster=False)
     view = view_of()
-    assert decide(observe(configmap, view=view), CONFIG, 1.0) == Pass(view.roster, READ)
+    assert decide(observe(configmap, view=view), CONFIG, 1.0) == Pass(view.roster, SOURCE_FRAMEWORK)
 
 
 def test_decide_without_identity_follows_the_originals_rule() -> None:
     done = [make_task(i, f"10.0.0.{i + 2}", state="Completed") for i in range(2)]
     view = build_view(make_framework(*done), is_attempt_aware=False)
-    assert decide(observe(view=view), STRANGER, 1.0) == Pass(view.roster, READ)
+    assert decide(observe(view=view), STRANGER, 1.0) == Pass(view.roster, SOURCE_FRAMEWORK)
     scaling = [*done[:1], {**done[1], "deletionPending": True}]
     view = build_view(make_framework(*scaling), is_attempt_aware=False)
     assert isinstance(decide(observe(view=view), STRANGER, 1.0), Wait)

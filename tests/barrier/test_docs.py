@@ -8,8 +8,8 @@ from barrier.app import _USAGE
 from barrier.config import load_config
 from barrier.injector import render_injector
 from barrier.requirements import Level
+from framework.agent.dns_source import DEFAULT_NAME
 from framework.agent.exitcodes import ExitCode
-from framework.agent.names import DEFAULT_NAME
 from framework.api import constants
 from framework.api.codec import decode_framework
 from framework.api.validation import validate_framework

@@ -13,7 +13,7 @@ from barrier.release import ReleaseError, prepare_injector, release, wants_frame
 from barrier.report import Reporter
 from framework.agent.exitcodes import ExitCode
 from framework.agent.framework_roster import FrameworkView, build_view
-from framework.agent.gang import PUBLISHED
+from framework.agent.gang import SOURCE_CONFIGMAP
 from framework.agent.health import Health, SourceState
 from tests.barrier.api_server import make_framework, make_roster, make_task
 from tests.barrier.test_decision import ENV
@@ -65,7 +65,7 @@ def run_release(
 ) -> None:
     clock = VirtualClock()
     reporter = Reporter(0.0, 10.0, is_json=False)
-    passed = Pass(make_roster(), PUBLISHED)
+    passed = Pass(make_roster(), SOURCE_CONFIGMAP)
     injector_file = prepare_injector(config.working_dir)
     try:
         meanwhile()

@@ -15,10 +15,10 @@ from barrier.requirements import (
     find_unmet,
     parse_requirements,
 )
+from framework.agent.dns_source import DEFAULT_NAME
 from framework.agent.exitcodes import ExitCode
 from framework.agent.framework_roster import build_view
-from framework.agent.gang import PUBLISHED
-from framework.agent.names import DEFAULT_NAME
+from framework.agent.gang import SOURCE_CONFIGMAP
 from framework.agent.probes import Probe
 from framework.api.roster import Roster
 from tests.barrier.api_server import make_framework, make_member, make_role, make_roster, make_task
@@ -132,7 +132,7 @@ def test_decide_running_waits_for_the_roles_flag() -> None:
     assert isinstance(waiting, Wait)
     assert (waiting.reason, waiting.message) == ("RequirementUnmet", "ps is not running yet")
     running = GANG._replace(roles=(PS._replace(running=True), WORKER))
-    assert decide_for(running, "ps=running") == Pass(running, PUBLISHED)
+    assert decide_for(running, "ps=running") == Pass(running, SOURCE_CONFIGMAP)
 
 
 def test_decide_tcp_waits_for_every_member() -> None:
@@ -140,7 +140,7 @@ def test_decide_tcp_waits_for_every_member() -> None:
     assert isinstance(waiting, Wait)
     assert waiting.probes == TCP[1:]
     assert "ps/1 ([fd00::9]:2222)" in waiting.message
-    assert decide_for(GANG, "ps=tcp:2222", *TCP) == Pass(GANG, PUBLISHED)
+    assert decide_for(GANG, "ps=tcp:2222", *TCP) == Pass(GANG, SOURCE_CONFIGMAP)
 
 
 def test_decide_moved_member_is_tried_at_its_new_address() -> None:

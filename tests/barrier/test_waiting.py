@@ -11,8 +11,8 @@ from barrier.report import Reporter
 from barrier.waiting import Waiting
 from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode
-from framework.agent.following import Sources
 from framework.agent.framework_roster import FrameworkView, build_view
+from framework.agent.gang_observer import Sources
 from framework.agent.health import Health, SourceState, advance
 from framework.agent.permission import Permission
 from framework.agent.sources import AttemptConfigMap, parse_configmap
@@ -103,7 +103,7 @@ class _Frameworks(_Watched):
         self.framework: dict[str, Any] | None = None
         self.state = SourceState(Health.STARTING, world.clock.now, "")
         self.retry_after_seconds = 0.0
-        self.has_news = False
+        self.has_newer_version = False
         self.watch_health = Health.STARTING
 
     def poll(self, _timeout_seconds: float) -> None:

@@ -9,9 +9,9 @@ from barrier.injector import InjectorError, render_injector
 from framework.agent.access import Access, AccessError
 from framework.agent.clock import AgentClock
 from framework.agent.connection import Head
+from framework.agent.dns_source import ExpectedGangError, read_expected
 from framework.agent.framework_roster import FrameworkError, build_view, decompress_framework
 from framework.agent.kubeconfig import load_kubeconfig
-from framework.agent.names import ExpectError, read_expected
 from framework.agent.sources import parse_configmap
 from framework.agent.watch import ObjectWatch
 from framework.api import constants
@@ -187,7 +187,7 @@ AGENT_TARGETS = (
         name="barrier-settings",
         run=_read_barrier,
         prepare=read_texts,
-        expected=(ConfigError, ExpectError),
+        expected=(ConfigError, ExpectedGangError),
         seeds=(to_bytes(BARRIER),),
         max_bytes=131072,
     ),

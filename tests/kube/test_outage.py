@@ -19,13 +19,13 @@ from framework.api.states import FrameworkState, TaskState
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
+from tests.support.breakableproxy import BreakableProxy, open_proxy
 from tests.support.builders import build_framework_wire, build_role_wire
 from tests.support.childprocess import ChildProcess
 from tests.support.controlplane import Access
 from tests.support.fakekubelet import FakeKubelet, FakePod, Script
 from tests.support.frameworkserver import build_env, launch_controller
 from tests.support.invariants import check_step
-from tests.support.severed import SeverableWay, open_way
 from tests.upgrade.takeover import Ledger, open_ledger
 
 FRAMEWORK_COUNT = 50
@@ -88,18 +88,20 @@ async def town(framework_crd: None, kube: KubeClient, namespace: str) -> AsyncIt
 
 
 @pytest.fixture
-async def way(control_plane: Access) -> AsyncIterator[SeverableWay]:
+async def proxy(control_plane: Access) -> AsyncIterator[BreakableProxy]:
     host, _, port = control_plane.url.rpartition("/")[2].rpartition(":")
-    async with open_way(host, int(port)) as way:
-        yield way
+    async with open_proxy(host, int(port)) as proxy:
+        yield proxy
 
 
 @pytest.fixture
-def controller(control_plane: Access, way: SeverableWay, tmp_path: Path) -> Iterator[ChildProcess]:
-    """A controller that reaches the server only by the way."""
+def controller(
+    control_plane: Access, proxy: BreakableProxy, tmp_path: Path
+) -> Iterator[ChildProcess]:
+    """A controller that reaches the server only by the proxy."""
     kubeconfig = tmp_path / "kubeconfig"
     text = Path(control_plane.kubeconfig).read_text(encoding="utf-8")
-    kubeconfig.write_text(re.sub(r"(server: https?)://.*", rf"\1://127.0.0.1:{way.port}", text))
+    kubeconfig.write_text(re.sub(r"(server: https?)://.*", rf"\1://127.0.0.1:{proxy.port}", text))
     child = launch_controller(replace(control_plane, kubeconfig=str(kubeconfig)), tmp_path)
     yield child
     child.terminate()
@@ -118,19 +120,19 @@ def is_running(framework: Object, attempt: int = 0) -> bool:
 
 
 async def test_all_reconverge_soon_after_an_outage(
-    town: Town, way: SeverableWay, controller: ChildProcess
+    town: Town, proxy: BreakableProxy, controller: ChildProcess
 ) -> None:
     names = [f"fw-{number}" for number in range(FRAMEWORK_COUNT)]
     ending, losing, fresh = names[0::2], names[1::2], ["late-0", "late-1"]
     await town.create(*names)
     await town.ledger.wait_for(is_running, len(names))
-    await way.cut()
+    await proxy.cut()
     town.end_pods(*ending)
     await town.delete_pods(*losing)
     await town.create(*fresh)
     await asyncio.sleep(OUTAGE_SECONDS)
     controller.raise_if_ended()
-    await way.open()
+    await proxy.open()
 
     def has_converged(framework: Object) -> bool:
         name = framework["metadata"]["name"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from framework.agent.clock import AgentClock
-from framework.agent.gang import NAMES
+from framework.agent.gang import SOURCE_DNS
 from framework.api.roster import PHASE_COMPLETING, Leaving, Roster, fingerprint_uid
 from rendezvous.agent import Agent, Setup
 from rendezvous.core.selection import PUBLISHED, READ, Sight, Wait
@@ -195,7 +195,7 @@ def test_restarted_agent_tells_nothing_twice(world: World, *, is_shown: bool) ->
 
 
 def test_restarted_agent_of_a_source_without_attempts_tells_nothing_twice(world: World) -> None:
-    world.source.sight = Sight(gang(2, 0)._replace(instance_uid=""), NAMES)
+    world.source.sight = Sight(gang(2, 0)._replace(instance_uid=""), SOURCE_DNS)
     world.agent.turn()
     world.start()
     world.agent.turn()

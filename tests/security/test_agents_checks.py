@@ -132,7 +132,7 @@ def test_probes_of_many_members_open_few_files_at_a_time() -> None:
         prober = Prober(AgentClock())
         resource.setrlimit(resource.RLIMIT_NOFILE, (used + 80, hard))
         try:
-            prober.attempt(probes, 20.0)
+            prober.try_once(probes, 20.0)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert prober.reached == set(probes)

@@ -5,8 +5,8 @@ Called by ``make test-node``::
     python -m tests.support.realnode run -- COMMAND ...
 
 which builds the images and what else is missing, then runs the command beside the node in
-namespaces of its own (``tests.support.ownspace``): the machine's network, firewall and mounts stay
-as they are, and nothing outlives the command.
+its own namespaces (``tests.support.linuxnamespaces``): the machine's network, firewall and mounts
+stay as they are, and nothing outlives the command.
 """
 
 import ipaddress
@@ -35,13 +35,13 @@ from tests.support.kubebinaries import (
     find_programs,
 )
 from tests.support.kubepki import issue_certificate
+from tests.support.linuxnamespaces import CGROUP, is_inside, run_inside
 from tests.support.nodeimages import (
     PAUSE_IMAGE,
     find_cache,
     install_image_tools,
     prepare_images,
 )
-from tests.support.ownspace import CGROUP, is_inside, run_inside
 from tests.support.prerequisites import (
     MissingPrerequisiteError,
     install_programs,

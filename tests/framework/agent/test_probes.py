@@ -17,7 +17,7 @@ def test_attempt_open_port_is_reached_and_closed_one_is_not() -> None:
         closed.bind(("127.0.0.1", 0))
         opened, shut = server.getsockname()[1], closed.getsockname()[1]
         prober = Prober(AgentClock())
-        prober.attempt([make_probe(opened), make_probe(shut)], 5.0)
+        prober.try_once([make_probe(opened), make_probe(shut)], 5.0)
         assert prober.reached == {make_probe(opened)}
 
 
@@ -26,10 +26,10 @@ def test_attempt_port_opened_later_is_reached_then() -> None:
         server.bind(("127.0.0.1", 0))
         probe = make_probe(server.getsockname()[1])
         prober = Prober(AgentClock())
-        prober.attempt([probe], 5.0)
+        prober.try_once([probe], 5.0)
         assert not prober.reached
         server.listen()
-        prober.attempt([probe], 5.0)
+        prober.try_once([probe], 5.0)
         assert prober.reached == {probe}
 
 
@@ -38,7 +38,7 @@ def test_attempt_more_than_fit_at_once_are_all_tried() -> None:
         port = server.getsockname()[1]
         probes = [Probe("ps", i, "127.0.0.1", port, "") for i in range(150)]
         prober = Prober(AgentClock())
-        prober.attempt(probes, 10.0)
+        prober.try_once(probes, 10.0)
         assert prober.reached == set(probes)
 
 
@@ -54,7 +54,7 @@ def test_attempt_silent_address_ends_in_time() -> None:
             filler.connect_ex(("127.0.0.1", port))
         started_at = clock.monotonic()
         prober = Prober(clock)
-        prober.attempt([make_probe(port)], 0.2)
+        prober.try_once([make_probe(port)], 0.2)
         assert clock.monotonic() - started_at < 2.0
         for filler in fillers:
             filler.close()
@@ -66,7 +66,7 @@ def test_attempt_ipv6_is_reached() -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
         probe = make_probe(server.getsockname()[1], "::1")
         prober = Prober(AgentClock())
-        prober.attempt([probe], 5.0)
+        prober.try_once([probe], 5.0)
         assert prober.reached == {probe}
 
 
@@ -74,5 +74,5 @@ def test_attempt_name_counts_only_with_the_members_address() -> None:
     prober = Prober(AgentClock())
     right = Probe("ps", 0, "127.0.0.1", 0, "localhost")
     stale = Probe("ps", 1, "10.9.9.9", 0, "localhost")
-    prober.attempt([right, stale], 5.0)
+    prober.try_once([right, stale], 5.0)
     assert prober.reached == {right}

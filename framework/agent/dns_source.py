@@ -32,11 +32,11 @@ _ROUND_MAX_SECONDS = 10.0
 _LOOKUP_SECONDS = 8.0
 
 
-class ExpectError(ValueError):
+class ExpectedGangError(ValueError):
     """The text does not tell the size of a gang."""
 
 
-class Expected(NamedTuple):
+class ExpectedGang(NamedTuple):
     """The gang that DNS is asked for: its size, and how its Pods are called."""
 
     roles: Tuple[Tuple[str, int], ...]
@@ -56,7 +56,7 @@ def parse_roles(text: str) -> Tuple[Tuple[str, int], ...]:
     """Parse ``ps=1,worker=4``.
 
     Raises:
-        ExpectError: It is no such list.
+        ExpectedGangError: It is no such list.
     """
     roles: Dict[str, int] = {}
     for part in text.split(","):
@@ -66,9 +66,9 @@ def parse_roles(text: str) -> Tuple[Tuple[str, int], ...]:
             or not _COUNT.match(count)
             or int(count) > constants.MAX_TASK_NUMBER
         ):
-            raise ExpectError(f"{part.strip()!r:.80} is not ROLE=COUNT")
+            raise ExpectedGangError(f"{part.strip()!r:.80} is not ROLE=COUNT")
         if role in roles:
-            raise ExpectError(f"{role} is given twice")
+            raise ExpectedGangError(f"{role} is given twice")
         roles[role] = int(count)
     return tuple(roles.items())
 
@@ -77,23 +77,23 @@ def read_pattern(env: Mapping[str, str]) -> str:
     """Read how Pods are called in DNS.
 
     Raises:
-        ExpectError: The setting is no pattern of names.
+        ExpectedGangError: The setting is no pattern of names.
     """
     name = constants.BARRIER_DNS_NAME_ENV
     pattern = env.get(name) or DEFAULT_NAME
     if not is_pattern(pattern):
-        raise ExpectError(
+        raise ExpectedGangError(
             f"${name} is {pattern!r:.100}; set it to a DNS name with {{role}} and {{index}} in it, "
             f"and {{framework}} and {{namespace}} if wanted, as in {DEFAULT_NAME}"
         )
     return pattern
 
 
-def read_expected(env: Mapping[str, str]) -> Optional[Expected]:
+def read_expected(env: Mapping[str, str]) -> Optional[ExpectedGang]:
     """Read the gang that DNS may be asked for; None where DNS is no source.
 
     Raises:
-        ExpectError: The settings tell no gang, or one without this Pod.
+        ExpectedGangError: The settings tell no gang, or one without this Pod.
     """
     name = constants.BARRIER_EXPECT_ENV
     text = env.get(name, "")
@@ -101,12 +101,12 @@ def read_expected(env: Mapping[str, str]) -> Optional[Expected]:
         return None
     try:
         roles = parse_roles(text)
-    except ExpectError as e:
-        raise ExpectError(f"${name}: {e}; write it like ps=1,worker=4, or unset it") from e
+    except ExpectedGangError as e:
+        raise ExpectedGangError(f"${name}: {e}; write it like ps=1,worker=4, or unset it") from e
     role, number = env.get(constants.TASKROLE_NAME, ""), env.get(constants.TASK_INDEX, "")
     if role and number.isdigit() and int(number) >= dict(roles).get(role, 0):
-        raise ExpectError(f"${name} lacks this Pod, {role}/{number}; raise its count")
-    return Expected(roles, read_pattern(env))
+        raise ExpectedGangError(f"${name} lacks this Pod, {role}/{number}; raise its count")
+    return ExpectedGang(roles, read_pattern(env))
 
 
 def is_pattern(text: str) -> bool:
@@ -178,7 +178,7 @@ class Resolver:
             self._answers.put((name, self._lookup(name)))
 
 
-class NamesSource:
+class DnsSource:
     """The gang, resolved again and again."""
 
     def __init__(
@@ -186,7 +186,7 @@ class NamesSource:
         clock: AgentClock,
         namespace: str,
         framework: str,
-        expected: Expected,
+        expected: ExpectedGang,
         lookup: Callable[[str], Tuple[str, ...]] = resolve,
     ) -> None:
         """Resolve the names of ``expected``."""

@@ -10,23 +10,23 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
 from framework.agent.connection import Connection
+from framework.agent.dns_source import DnsSource
 from framework.agent.gang import (
-    SETTLED_SECONDS,
+    STABLE_SECONDS,
     Gang,
     Knowledge,
     build_permissions,
     build_wake_permission,
-    is_denial_settled,
+    is_denial_stable,
     is_dns_trusted,
     needs_framework,
 )
 from framework.agent.health import Health, SourceState
-from framework.agent.names import NamesSource
 from framework.agent.permission import Permission, is_denied
 from framework.agent.sources import ConfigMapSource, FrameworkSource
 
-# Without a watch the Framework is read this often, in parts of the agent's patience.
-_READS_PER_PATIENCE = 5.0
+# Without a watch the Framework is read this often, in parts of the agent's fallback.
+_READS_PER_FALLBACK_TIME = 5.0
 # With one, a read without word of a change is only a precaution.
 _PRECAUTION_SECONDS = 15.0
 _SHORTEST_READ_SECONDS = 0.1
@@ -57,13 +57,13 @@ class Sources(NamedTuple):
     """What a gang is read from. None: not used by this agent.
 
     As ``Any`` where tests put scripted ones: ``ConfigMapSource``, ``FrameworkSource``,
-    ``SelfReviews``, ``NamesSource``.
+    ``SelfReviews``, ``DnsSource``.
     """
 
     configmaps: Any
     frameworks: Any
     reviews: Any
-    names: Any
+    dns: Any
 
     def close(self) -> None:
         """Close all connections."""
@@ -76,11 +76,11 @@ def open_sources(
     access: Optional[Access], clock: AgentClock, gang: Gang, *, is_attempt_aware: bool
 ) -> Sources:
     """Prepare the sources of a gang; without an access to the API server DNS alone."""
-    names = None
+    dns = None
     if gang.expected is not None:
-        names = NamesSource(clock, gang.namespace, gang.framework, gang.expected)
+        dns = DnsSource(clock, gang.namespace, gang.framework, gang.expected)
     if access is None:
-        return Sources(None, None, None, names)
+        return Sources(None, None, None, dns)
     configmaps = None
     if gang.configmap:
         configmaps = ConfigMapSource(
@@ -89,10 +89,10 @@ def open_sources(
     frameworks = FrameworkSource(
         access, clock, gang.namespace, gang.framework, is_attempt_aware=is_attempt_aware
     )
-    return Sources(configmaps, frameworks, SelfReviews(access, clock), names)
+    return Sources(configmaps, frameworks, SelfReviews(access, clock), dns)
 
 
-class Follower:
+class GangObserver:
     """Follows one gang. ``poll`` it in a loop, then look at ``knowledge``."""
 
     def __init__(self, clock: AgentClock, gang: Gang, sources: Sources) -> None:
@@ -105,7 +105,7 @@ class Follower:
         self._no_api = SourceState(Health.UNREACHABLE, float("-inf"), _NO_API)
         self._last_read_at: Optional[float] = None
         self._jitter = 1.0
-        self._woken_at: Optional[float] = None
+        self._early_read_at: Optional[float] = None
         self._next_review_at = 0.0
         self._is_denial_confirmed = False
 
@@ -113,15 +113,15 @@ class Follower:
     def knowledge(self) -> Knowledge:
         """Everything that is known now."""
         sources = self._sources
-        configmaps, frameworks, names = sources.configmaps, sources.frameworks, sources.names
+        configmaps, frameworks, dns = sources.configmaps, sources.frameworks, sources.dns
         return Knowledge(
             started_at=self._started_at,
             configmap=configmaps.configmap if configmaps is not None else None,
             configmap_state=configmaps.state if configmaps is not None else self._no_api,
             view=frameworks.view if frameworks is not None else None,
             framework_state=frameworks.state if frameworks is not None else self._no_api,
-            names=names.view if names is not None else None,
-            names_state=names.state if names is not None else None,
+            dns_view=dns.view if dns is not None else None,
+            dns_state=dns.state if dns is not None else None,
             is_denial_confirmed=self._is_denial_confirmed,
         )
 
@@ -139,11 +139,11 @@ class Follower:
             left = self._find_next_read() - self._clock.monotonic()
             timeout_seconds = min(timeout_seconds, max(0.0, left))
         if is_dns_trusted(self.knowledge, self._gang, self._clock.monotonic()):
-            self._sources.names.poll(timeout_seconds)
+            self._sources.dns.poll(timeout_seconds)
             timeout_seconds = 0.0
         _wait_for_any(watched, self._clock, timeout_seconds)
         if is_read:
-            self._heed_wake()
+            self._schedule_early_read()
             self._read_when_due()
         elif self._sources.frameworks is not None:
             self._sources.frameworks.stop_watching()
@@ -177,31 +177,31 @@ class Follower:
             return False
         return needs_framework(self.knowledge, self._gang, self._clock.monotonic())
 
-    def _heed_wake(self) -> None:
+    def _schedule_early_read(self) -> None:
         """Read soon when the watch told of a change, but not all agents at one moment."""
-        if self._sources.frameworks.has_news and self._woken_at is None:
+        if self._sources.frameworks.has_newer_version and self._early_read_at is None:
             spread = self._count_tasks() * _SPREAD_SECONDS_PER_TASK
-            self._woken_at = self._clock.monotonic() + self._clock.uniform(0.0, spread)
+            self._early_read_at = self._clock.monotonic() + self._clock.uniform(0.0, spread)
 
     def _find_next_read(self) -> float:
         """Find when the Framework is read again, by what is known now."""
         if self._last_read_at is None:
             return self._started_at
         frameworks: FrameworkSource = self._sources.frameworks
-        patience = self._gang.patience_seconds
-        cost = min(self._count_tasks() * _SECONDS_PER_TASK, patience)
+        fallback, early_at = self._gang.fallback_seconds, self._early_read_at
+        cost = min(self._count_tasks() * _SECONDS_PER_TASK, fallback)
         since = self._last_read_at + frameworks.retry_after_seconds
         if not frameworks.watch_health is frameworks.state.health is Health.HEALTHY:
-            return since + self._jitter * max(patience / _READS_PER_PATIENCE, cost)
-        if self._woken_at is not None:
-            return max(self._woken_at, since + self._jitter * max(_SHORTEST_READ_SECONDS, cost))
+            return since + self._jitter * max(fallback / _READS_PER_FALLBACK_TIME, cost)
+        if early_at is not None:
+            return max(early_at, since + self._jitter * max(_SHORTEST_READ_SECONDS, cost))
         return since + self._jitter * _PRECAUTION_SECONDS
 
     def _read_when_due(self) -> None:
         if self._clock.monotonic() < self._find_next_read():
             return
         self._sources.frameworks.read()
-        self._last_read_at, self._woken_at = self._clock.monotonic(), None
+        self._last_read_at, self._early_read_at = self._clock.monotonic(), None
         self._jitter = self._clock.uniform(0.5, 1.5)
 
     def _count_tasks(self) -> int:
@@ -211,12 +211,12 @@ class Follower:
     def _review_denial(self) -> None:
         """When every source is denied for long, ask the server whether that is what it means."""
         now = self._clock.monotonic()
-        if not is_denial_settled(self.knowledge, self._gang, now):
+        if not is_denial_stable(self.knowledge, self._gang, now):
             self._is_denial_confirmed = False
             return
         if now < self._next_review_at:
             return
-        self._next_review_at = now + SETTLED_SECONDS
+        self._next_review_at = now + STABLE_SECONDS
         configmap_right, framework_right = build_permissions(self._gang)
         needed = [framework_right, configmap_right] if self._gang.configmap else [framework_right]
         reviews = self._sources.reviews

@@ -3,9 +3,9 @@
 import itertools
 from typing import Any
 
-from framework.agent.following import Follower, Sources
 from framework.agent.framework_roster import FrameworkView, build_view
 from framework.agent.gang import Gang
+from framework.agent.gang_observer import GangObserver, Sources
 from framework.agent.health import Health, SourceState
 from tests.barrier.api_server import make_framework
 from tests.framework.agent.test_watch import VirtualClock
@@ -24,7 +24,7 @@ class ScriptedFrameworks:
         self.state = SourceState(Health.STARTING, 0.0, "")
         self.watch_health = Health.STARTING
         self.retry_after_seconds = 0.0
-        self.has_news = False
+        self.has_newer_version = False
         self.change_at: float | None = None
         self.reads: list[float] = []
 
@@ -38,7 +38,7 @@ class ScriptedFrameworks:
         ends_at = self._clock.now + timeout_seconds
         if self.change_at is not None and self.change_at <= ends_at:
             self._clock.now = max(self._clock.now, self.change_at)
-            self.change_at, self.has_news = None, True
+            self.change_at, self.has_newer_version = None, True
         else:
             self._clock.now = ends_at
         self.watch_health = self._watch_health
@@ -47,7 +47,7 @@ class ScriptedFrameworks:
         self.reads.append(round(self._clock.now, 2))
         self.view = build_view(self._framework, is_attempt_aware=True)
         self.state = SourceState(Health.HEALTHY, 0.0, "")
-        self.has_news = False
+        self.has_newer_version = False
 
 
 def follow(
@@ -56,9 +56,9 @@ def follow(
     clock = VirtualClock()
     frameworks: Any = ScriptedFrameworks(clock, tasks, watch_health)
     frameworks.change_at = change_at
-    follower = Follower(clock, GANG, Sources(None, frameworks, None, None))
+    observer = GangObserver(clock, GANG, Sources(None, frameworks, None, None))
     while clock.now < seconds:
-        follower.poll(1.0)
+        observer.poll(1.0)
     reads: list[float] = frameworks.reads
     return reads
 

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from framework.agent import names
+from framework.agent import dns_source
 from framework.agent.clock import AgentClock
-from framework.agent.health import Health
-from framework.agent.names import (
+from framework.agent.dns_source import (
     DEFAULT_NAME,
-    Expected,
-    ExpectError,
-    NamesSource,
+    DnsSource,
+    ExpectedGang,
+    ExpectedGangError,
     Resolver,
     is_pattern,
     parse_roles,
 )
+from framework.agent.health import Health
 from tests.barrier.fast import FastClock
 
-GANG = Expected((("ps", 1), ("worker", 2)), DEFAULT_NAME)
+GANG = ExpectedGang((("ps", 1), ("worker", 2)), DEFAULT_NAME)
 ADDRESSES = {
     "f-ps-0.f": ("10.0.0.9",),
     "f-worker-0.f": ("10.0.0.2", "fd00::2"),
@@ -45,7 +45,7 @@ def dns() -> Dns:
     return Dns()
 
 
-def poll_until_complete(source: NamesSource, clock: FastClock, seconds: float) -> bool:
+def poll_until_complete(source: DnsSource, clock: FastClock, seconds: float) -> bool:
     ends_at = clock.monotonic() + seconds
     while clock.monotonic() < ends_at:
         source.poll(1.0)
@@ -56,7 +56,7 @@ def poll_until_complete(source: NamesSource, clock: FastClock, seconds: float) -
 
 def test_names_all_resolve_is_a_complete_roster(dns: Dns) -> None:
     clock = FastClock()
-    source = NamesSource(clock, "default", "f", GANG, dns)
+    source = DnsSource(clock, "default", "f", GANG, dns)
     assert poll_until_complete(source, clock, 20.0)
     assert source.view is not None
     roster = source.view.roster
@@ -72,7 +72,7 @@ def test_names_all_resolve_is_a_complete_roster(dns: Dns) -> None:
 def test_names_one_missing_is_named_until_it_comes(dns: Dns) -> None:
     clock = FastClock()
     del dns.addresses["f-worker-1.f"]
-    source = NamesSource(clock, "default", "f", GANG, dns)
+    source = DnsSource(clock, "default", "f", GANG, dns)
     assert not poll_until_complete(source, clock, 5.0)
     assert source.view is not None
     assert [(m.role, m.index, m.reason) for m in source.view.missing] == [
@@ -85,7 +85,7 @@ def test_names_one_missing_is_named_until_it_comes(dns: Dns) -> None:
 def test_names_old_answer_is_asked_again(dns: Dns) -> None:
     clock = FastClock()
     del dns.addresses["f-worker-1.f"]
-    source = NamesSource(clock, "default", "f", GANG, dns)
+    source = DnsSource(clock, "default", "f", GANG, dns)
     poll_until_complete(source, clock, 15.0)
     dns.addresses = {**ADDRESSES, "f-ps-0.f": ("10.0.0.77",)}
     poll_until_complete(source, clock, 15.0)
@@ -110,9 +110,9 @@ def test_resolver_that_hangs_holds_nobody_up() -> None:
 
 
 def test_resolve_real_name_and_no_name() -> None:
-    assert names.resolve("localhost")
-    assert names.resolve("no-such-name.invalid") == ()
-    assert names.resolve("a" * 300) == ()
+    assert dns_source.resolve("localhost")
+    assert dns_source.resolve("no-such-name.invalid") == ()
+    assert dns_source.resolve("a" * 300) == ()
 
 
 @pytest.mark.parametrize(
@@ -135,10 +135,10 @@ def test_is_pattern(pattern: str, *, expected: bool) -> None:
 @given(st.text(alphabet="{}role index.fwkn-!:", max_size=40))
 def test_is_pattern_whatever_passes_can_be_filled_in(text: str) -> None:
     if is_pattern(text):
-        names.build_name(text, "default", "f", "worker", 1)
+        dns_source.build_name(text, "default", "f", "worker", 1)
 
 
 def test_parse_roles_keeps_the_order() -> None:
     assert parse_roles("worker=2, ps=1") == (("worker", 2), ("ps", 1))
-    with pytest.raises(ExpectError):
+    with pytest.raises(ExpectedGangError):
         parse_roles("worker=-1")

@@ -1,6 +1,6 @@
-"""A way to a server that a test can cut: to its user the server is then away, though it is not.
+"""A TCP proxy that a test can cut, so that a running server becomes unreachable.
 
-Called by tests of outages. It passes bytes on, so TLS goes from end to end.
+The proxy forwards bytes, so TLS is end to end.
 """
 
 import asyncio
@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 _CHUNK_BYTES = 65536
 
 
-class SeverableWay:
-    """Listens on a port of its own while it is open, and forwards each connection."""
+class BreakableProxy:
+    """Listens on its own port while it is open, and forwards each connection."""
 
     def __init__(self, host: str, port: int) -> None:
-        """Lead to a server; nothing listens yet."""
+        """Forward to a server; ``open`` starts to listen."""
         self._target = (host, port)
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -35,23 +35,23 @@ class SeverableWay:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there_reader, there_writer = await asyncio.open_connection(*self._target)
+            server_reader, server_writer = await asyncio.open_connection(*self._target)
         except OSError:
             writer.transport.abort()
             return
-        ends = {writer, there_writer}
+        ends = {writer, server_writer}
         self._writers |= ends
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_pass_on(reader, there_writer), name="way-there")
-                tasks.create_task(_pass_on(there_reader, writer), name="way-back")
+                tasks.create_task(_forward(reader, server_writer), name="to-server")
+                tasks.create_task(_forward(server_reader, writer), name="to-client")
         finally:
             self._writers -= ends
             for end in ends:
                 end.transport.abort()
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):
         while content := await reader.read(_CHUNK_BYTES):
             writer.write(content)
@@ -60,11 +60,11 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 @contextlib.asynccontextmanager
-async def open_way(host: str, port: int) -> AsyncIterator[SeverableWay]:
-    """Lead to a server until the block is left."""
-    way = SeverableWay(host, port)
-    await way.open()
+async def open_proxy(host: str, port: int) -> AsyncIterator[BreakableProxy]:
+    """Forward to a server until the block ends."""
+    proxy = BreakableProxy(host, port)
+    await proxy.open()
     try:
-        yield way
+        yield proxy
     finally:
-        await way.cut()
+        await proxy.cut()

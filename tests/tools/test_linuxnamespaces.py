@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ownspace import find_cgroups, run_inside
+from tests.support.linuxnamespaces import find_cgroups, run_inside
 from tests.support.prerequisites import MissingPrerequisiteError
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
@@ -30,7 +30,7 @@ touch "$TMPDIR/ready"
 wait
 """.replace("CGROUP", CGROUP)
 HARNESS = (
-    "import sys; from pathlib import Path; from tests.support.ownspace import run_inside; "
+    "import sys; from pathlib import Path; from tests.support.linuxnamespaces import run_inside; "
     "sys.exit(run_inside(sys.argv[3:], Path(sys.argv[1]), sys.argv[2]))"
 )
 

@@ -23,7 +23,7 @@ from tests.support.prerequisites import MissingPrerequisiteError
 
 # Below the top, so that a node this machine may be itself is never meant.
 CGROUP = "frameworkbarrier-node"
-_INSIDE_ENV = "FRAMEWORKBARRIER_OWN_SPACE"
+_INSIDE_ENV = "FRAMEWORKBARRIER_NAMESPACES"
 _CGROUPS = Path("/sys/fs/cgroup")
 # Where the programs of a node write whatever folder they are given.
 _SHADOWED = ("/run", "/var", "/etc")
@@ -53,7 +53,7 @@ def run_inside(command: Sequence[str], home: Path, cgroup: str = CGROUP) -> int:
     probe = subprocess.run([*_UNSHARE, "true"], capture_output=True, text=True, check=False)
     if probe.returncode != 0:
         raise MissingPrerequisiteError(f"no namespaces can be made here: {probe.stderr.strip()}")
-    init = [sys.executable, "-m", "tests.support.ownspace", *command]
+    init = [sys.executable, "-m", "tests.support.linuxnamespaces", *command]
     with _claim(home, cgroup) as folder:
         # Ends with us, however we end; and the namespaces with it.
         return subprocess.run(
