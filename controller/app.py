@@ -18,30 +18,30 @@ from typing import NoReturn
 
 import click
 
-from controller.config import ControllerConfig, load_config
+from controller.config.config_file import ControllerConfig, load_config
 from controller.core.decision import SnapshotTrigger
 from controller.core.settings import Limits, Settings
-from controller.crd_check import CrdError, CrdGuard, check_crd
-from controller.events import EventRecorder
-from controller.executor import Executor
-from controller.fence import Fences
-from controller.health import HealthError, HealthServer
-from controller.history_log import HistoryLog
-from controller.informer import Informers
-from controller.leader import (
+from controller.execute.executor import Executor
+from controller.execute.writer import Writer
+from controller.gate.crd_check import CrdError, CrdGuard, check_crd
+from controller.gate.leader import (
     DEFAULT_LEASE_NAME,
     LeaderElector,
     LeadershipLostError,
     LeaseTimes,
 )
-from controller.memory import MemoryLedger, find_limit_bytes, read_used_bytes
-from controller.metrics import Metrics
-from controller.provenance import Signer
-from controller.reporter import Reporter
-from controller.store import Store
-from controller.worker import Worker
-from controller.workqueue import WorkQueue
-from controller.writer import Writer
+from controller.gate.write_gate import Fences
+from controller.queues.workqueue import WorkQueue
+from controller.reconcile.memory import MemoryLedger, find_limit_bytes, read_used_bytes
+from controller.reconcile.worker import Worker
+from controller.report.events import EventRecorder
+from controller.report.history_log import HistoryLog
+from controller.report.reporter import Reporter
+from controller.serve.health import HealthError, HealthServer
+from controller.serve.metrics import Metrics
+from controller.store.provenance import Signer
+from controller.store.store import Store
+from controller.watch.informer import Informers
 from framework.api.constants import COMPONENT_NAME, COMPRESSION_MIN_BYTES
 from framework.api.fielderrors import FieldErrors
 from framework.clock import (

@@ -1,8 +1,7 @@
 """Bounds the open connections of a server, in all and of each source. Pure.
 
-Called by ``controller.health`` and by the local API server. A server adds every connection that it
-accepts and closes those that ``add`` returns. The new connection always stays: a server that
-refused new connections could be blocked by idle ones.
+A server adds every connection that it accepts and closes those that ``add`` returns. The new
+connection always stays: a server that refused new connections could be blocked by idle ones.
 
 1. A source above its bound loses its own oldest connection.
 2. A server above its bound loses the oldest connection of the source that has the most.

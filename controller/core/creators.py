@@ -1,8 +1,8 @@
 """Creators: which keys prove that an object was created for a Framework, and what needs no proof.
 
-Each controller process has a key pair and signs what it creates (``controller.provenance``). The
-public keys are kept in the attempt's status, so that the next controller recognizes an object
-whose create was answered to a controller that is gone. Three rules:
+Each controller process has a key pair and signs what it creates
+(``controller.store.provenance``). The attempt's status keeps the public keys, so that the next
+controller recognizes an object whose create was answered to a controller that is gone. Three rules:
 
 1. A controller's key is persisted before its first create; it goes with any status write.
 2. A new attempt takes the keys of the one before along: a late create may still arrive.

@@ -10,7 +10,7 @@ import pytest
 
 from cli.exitcodes import ExitCode
 from cli.main import main
-from controller.config import load_config
+from controller.config.config_file import load_config
 from framework.strictyaml import load_documents
 
 ROOT = Path(__file__).parents[2]

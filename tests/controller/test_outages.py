@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from controller.app import Controller, Options
-from controller.config import ControllerConfig
+from controller.config.config_file import ControllerConfig
 from framework.api.constants import FRAMEWORK_CRD_NAME
 from framework.clock import SystemClock, SystemRandom
 from framework.kube.client import KubeClient

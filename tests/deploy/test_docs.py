@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from controller.app import main as controller_command
-from controller.config import ControllerConfig
+from controller.config.config_file import ControllerConfig
 from controller.core.decision import SnapshotTrigger
-from controller.metrics import Metrics
+from controller.serve.metrics import Metrics
 from framework.api import constants
 from tools import manifests
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from controller.app import main as controller_command
-from controller.leader import DEFAULT_LEASE_NAME
+from controller.gate.leader import DEFAULT_LEASE_NAME
 from framework.api import constants
 from framework.version import VERSION
 from tools import manifests

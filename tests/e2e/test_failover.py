@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.leader import DEFAULT_LEASE_NAME, LeaseTimes
+from controller.gate.leader import DEFAULT_LEASE_NAME, LeaseTimes
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
 from tests.e2e.pace import measure_slowness
 from tests.support.builders import build_framework_wire, build_role_wire

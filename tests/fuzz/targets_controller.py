@@ -4,11 +4,11 @@ import gzip
 import logging
 from typing import Any
 
-from controller.config import load_config
+from controller.config.config_file import load_config
 from controller.core.actions import ObjectKind
 from controller.core.snapshot import PublishedRoster
-from controller.entry import owner_key
-from controller.published import read_published
+from controller.store.entry import owner_key
+from controller.store.published import read_published
 from framework.api.codec import decode_framework, decode_status
 from framework.api.fielderrors import FieldErrors
 from framework.api.pods import explain_waiting, extract_completion, parse_configmap, parse_pod

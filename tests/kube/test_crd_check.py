@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller.crd_check import CrdError, check_crd, find_problem
+from controller.gate.crd_check import CrdError, check_crd, find_problem
 from framework.kube.client import KubeClient
 from tests.kube.test_deploy import build_original_crd
 from tests.support.controlplane import Access

@@ -9,8 +9,8 @@ import os
 import resource
 import sys
 
-from controller.health import HealthServer
-from controller.metrics import Metrics
+from controller.serve.health import HealthServer
+from controller.serve.metrics import Metrics
 
 WANTED_DESCRIPTORS = 64
 

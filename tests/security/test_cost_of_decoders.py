@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from controller import published
+from controller.store import published
 from framework.agent.framework_roster import FrameworkError, decompress_framework
 from framework.agent.sources import parse_configmap
 from framework.api import codec, constants

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from controller.app import MAX_WORKERS, NAMESPACE_WORKERS
-from controller.store import Store
-from controller.workqueue import WorkQueue
+from controller.queues.workqueue import WorkQueue
+from controller.store.store import Store
 from framework.kube.resources import NAMESPACES, PODS
 from tests.support.builders import build_pod_wire
 from tests.support.shell import Shell

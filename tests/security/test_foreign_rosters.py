@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from controller.store import Store
+from controller.store.store import Store
 from framework.api import constants, pods
 from framework.api.roster import decode_stored_roster
 from framework.kube.resources import CONFIGMAPS, PODS, Object

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.health import HealthServer
-from controller.health_connections import HealthLimits
-from controller.metrics import Metrics
+from controller.serve.health import HealthServer
+from controller.serve.health_connections import HealthLimits
+from controller.serve.metrics import Metrics
 from framework.connectionlimit import ConnectionLimit
 
 DESCRIPTORS = 256

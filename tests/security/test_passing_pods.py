@@ -1,8 +1,8 @@
 """Pods of ever new names with the label of a gang: the controller does not remember them all."""
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
-from controller.entry import Entry
-from controller.store import Store
+from controller.store.entry import Entry
+from controller.store.store import Store
 from framework.api import constants
 from framework.kube.resources import Object
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_framework, build_status

@@ -7,7 +7,7 @@ import pytest
 
 from controller.core.actions import ActionKey, CreatePod, ObjectKind, Verb
 from controller.core.snapshot import Failure
-from controller.entry import Entry
+from controller.store.entry import Entry
 from framework.api.naming import TaskKey
 from framework.kube.errors import ApiError, build_api_error
 from tests.support.builders import at, build_framework

@@ -11,18 +11,18 @@ from typing import Any
 from controller.app import NAMESPACE_WORKERS
 from controller.core.decision import SnapshotTrigger
 from controller.core.settings import Settings
-from controller.entry import Entry
-from controller.events import EventRecorder
-from controller.executor import Executor
-from controller.history_log import HistoryLog
-from controller.memory import UNLIMITED, MemoryLedger
-from controller.metrics import Metrics
-from controller.provenance import Signer
-from controller.reporter import Reporter
-from controller.store import Store
-from controller.worker import Worker
-from controller.workqueue import WorkQueue
-from controller.writer import Writer
+from controller.execute.executor import Executor
+from controller.execute.writer import Writer
+from controller.queues.workqueue import WorkQueue
+from controller.reconcile.memory import UNLIMITED, MemoryLedger
+from controller.reconcile.worker import Worker
+from controller.report.events import EventRecorder
+from controller.report.history_log import HistoryLog
+from controller.report.reporter import Reporter
+from controller.serve.metrics import Metrics
+from controller.store.entry import Entry
+from controller.store.provenance import Signer
+from controller.store.store import Store
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.storage import Storage

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NoReturn
 
-from controller.config import ControllerConfig
+from controller.config.config_file import ControllerConfig
 from framework.api import codec
 from framework.api.naming import build_configmap_name
 from framework.api.pods import parse_pod

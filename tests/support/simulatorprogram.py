@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from controller.app import Controller, Election, Options
-from controller.config import ControllerConfig
-from controller.leader import DEFAULT_LEASE_NAME, LeadershipLostError, LeaseTimes
+from controller.config.config_file import ControllerConfig
+from controller.gate.leader import DEFAULT_LEASE_NAME, LeadershipLostError, LeaseTimes
 from framework.clock import Random
 from framework.kube.client import WatchEvent
 from framework.kube.resources import LEASES, Resource

@@ -1,0 +1,1 @@
+"""Config: the config file of the controller."""

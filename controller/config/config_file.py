@@ -1,0 +1,239 @@
+"""The config file of the Go original, read into one frozen value.
+
+Called by ``controller.app``. Names, defaults and rules are those of microsoft/frameworkcontroller
+``config.go``; where the default differs, the field says so. All faults are told at once, with
+path and remedy. Who the API server is, is decided by ``framework.kube.config.load_kube_config``;
+command line flags are the app's.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from controller.config.field_reader import Faults, FieldReader
+from controller.config.pod_failure import read_rules
+from framework.api import constants
+from framework.api.completion import CompletionCodeRule
+from framework.api.fielderrors import FieldError, FieldErrors
+from framework.strictyaml import YamlError, load_documents
+
+CONFIG_FILE_ENV = "FRAMEWORKCONTROLLER_CONFIG"
+"""Names the config file when no flag does."""
+
+_SHIPPED = Path(__file__).with_name("default-config.yaml")
+_DAY_SECONDS = 24 * 3600
+_MOST_ROLES = 65_536
+_MOST_TASKS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogObjectSnapshot:
+    """At which events the snapshot of an object is logged, for collectors of history."""
+
+    on_framework_retry: bool = True
+    on_framework_deletion: bool = True
+    on_task_retry: bool = True
+    on_task_deletion: bool = True
+    """Only deletions by a scale-down."""
+    on_pod_deletion: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig:
+    """Everything the config file decides. The defaults hold for keys the file leaves out."""
+
+    kube_api_server_address: str | None = None
+    """``http[s]://HOST:PORT``; overrides the kubeconfig's server. None: see load_kube_config."""
+    kube_config_file_path: str | None = None
+    """None: see load_kube_config."""
+    kube_client_qps: float | None = 1000.0
+    """Requests a second, of (0, 10000]; None for no limit. Above what thousands of busy Frameworks
+    need, below what an API server answers (the original: 80)."""
+    kube_client_burst: int = 1500
+    """Requests at once before the rate holds; in a file that has the rate only, 1.5 times the rate
+    (the original: 120, which is the same for its rate)."""
+    worker_number: int = 200
+    """Frameworks decided at the same time at most."""
+    large_framework_compression: bool = True
+    """Whether a large status is stored compressed: without it a gang of some hundred Tasks can
+    outgrow what the server stores (the original: off)."""
+    crd_established_check_interval_seconds: int = 1
+    """Between two looks at a CRD that is not yet established."""
+    crd_established_check_timeout_seconds: int = 60
+    """After which start-up gives up on it."""
+    object_local_cache_creation_timeout_seconds: int = 300
+    """Accepted and unused: an own object that does not show up is asked for by name."""
+    framework_completed_retain_seconds: int = 30 * _DAY_SECONDS
+    """How long a completed Framework is kept before it is deleted."""
+    conflict_retry_delay_min_seconds: int = 60
+    """Least delay before a Framework is retried that lost a race for resources with another."""
+    conflict_retry_delay_max_seconds: int = 900
+    """Greatest such delay; the spread is what ends the deadlock of two gangs."""
+    retry_backoff_threshold_seconds: int = 10
+    """An attempt that ends sooner after its start counts for the pause of retries."""
+    retry_backoff_max_seconds: int = 300
+    """Greatest pause before a retry after three such attempts in a row; 0: no pauses, as in the
+    original."""
+    framework_max_task_roles: int = constants.MAX_TASK_ROLES
+    """Of one Framework. One with more is Blocked before anything is built for it."""
+    framework_max_tasks: int = constants.MAX_TASKS
+    """Of one Framework in all of its roles, absent ones included."""
+    framework_max_bytes: int = constants.MAX_OBJECT_BYTES
+    """What the API server stores of one Framework, status included."""
+    memory_limit_bytes: int | None = None
+    """Of this process. None: that of its cgroups; 0: none."""
+    memory_admission_percent: int = 80
+    """While more than this share of the memory limit is used or promised, no Framework starts."""
+    log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
+    pod_failure_rules: tuple[CompletionCodeRule, ...] = ()
+    """``podFailureSpec``, tried in order after the predefined container codes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """A config, and what its author should know."""
+
+    config: ControllerConfig
+    warnings: tuple[FieldError, ...]
+    source: str
+    """The file it came from, for messages."""
+
+
+def load_config(path: str | None, env: Mapping[str, str], *, strict: bool) -> LoadedConfig:
+    """Load the config file.
+
+    The file is ``path``, else ``$FRAMEWORKCONTROLLER_CONFIG``, else the one shipped with this
+    program, whose podFailureSpec is that of the original's default config and what newer
+    kubelets and containerd add. A file of one's own without podFailureSpec has no rules.
+
+    Args:
+        path: the file, None if no flag names one.
+        env: environment.
+        strict: whether an unknown key is an error instead of a warning.
+
+    Raises:
+        FieldErrors: every fault of the file, each with its path and remedy.
+    """
+    named = path or env.get(CONFIG_FILE_ENV) or None
+    file = Path(named) if named else _SHIPPED
+    faults = Faults()
+    config = _read_config(FieldReader(_load_mapping(file), "", faults))
+    errors = faults.errors + (faults.unknown_keys if strict else [])
+    if errors:
+        raise FieldErrors(errors)
+    return LoadedConfig(config, tuple(faults.warnings + faults.unknown_keys), str(file))
+
+
+def _load_mapping(file: Path) -> Mapping[str, object]:
+    try:
+        text = file.read_text("utf-8")
+    except OSError as e:
+        message = f"cannot read {file}: {e.strerror}; give a readable file with --config"
+        raise FieldErrors([FieldError("", message)]) from e
+    except UnicodeDecodeError as e:
+        message = f"{file} is no text in UTF-8: {e.reason} at byte {e.start}; save it as UTF-8"
+        raise FieldErrors([FieldError("", message)]) from e
+    try:
+        documents = load_documents(text, str(file))
+    except YamlError as e:
+        raise FieldErrors([FieldError("", str(e))]) from e
+    if not documents:
+        return {}
+    if len(documents) > 1:
+        message = f"{file}:{documents[1].line}: a second document; a config file has one"
+        raise FieldErrors([FieldError("", message)])
+    if not isinstance(documents[0].value, dict):
+        message = f"{file}: must be a mapping of keys to values; see docs/config.md"
+        raise FieldErrors([FieldError("", message)])
+    return documents[0].value
+
+
+def _read_config(reader: FieldReader) -> ControllerConfig:
+    default = ControllerConfig()
+    delay_min, delay_max = _read_conflict_delays(reader, default)
+    qps, burst = _read_request_rate(reader, default)
+    config = ControllerConfig(
+        kube_api_server_address=reader.read_text("kubeApiServerAddress") or None,
+        kube_config_file_path=reader.read_text("kubeConfigFilePath") or None,
+        kube_client_qps=qps,
+        kube_client_burst=burst,
+        worker_number=reader.read_int("workerNumber", default.worker_number, 1, 2**31 - 1),
+        large_framework_compression=reader.read_bool(
+            "largeFrameworkCompression", default=default.large_framework_compression
+        ),
+        crd_established_check_interval_seconds=reader.read_int(
+            "crdEstablishedCheckIntervalSec", default.crd_established_check_interval_seconds, 1
+        ),
+        crd_established_check_timeout_seconds=reader.read_int(
+            "crdEstablishedCheckTimeoutSec", default.crd_established_check_timeout_seconds, 10
+        ),
+        object_local_cache_creation_timeout_seconds=reader.read_int(
+            "objectLocalCacheCreationTimeoutSec",
+            default.object_local_cache_creation_timeout_seconds,
+            60,
+        ),
+        framework_completed_retain_seconds=reader.read_int(
+            "frameworkCompletedRetainSec", default.framework_completed_retain_seconds
+        ),
+        conflict_retry_delay_min_seconds=delay_min,
+        conflict_retry_delay_max_seconds=delay_max,
+        retry_backoff_threshold_seconds=reader.read_int(
+            "retryBackoffThresholdSec", default.retry_backoff_threshold_seconds, 0, _DAY_SECONDS
+        ),
+        retry_backoff_max_seconds=reader.read_int(
+            "retryBackoffMaxSec", default.retry_backoff_max_seconds, 0, _DAY_SECONDS
+        ),
+        framework_max_task_roles=reader.read_int(
+            "frameworkMaxTaskRoles", default.framework_max_task_roles, 1, _MOST_ROLES
+        ),
+        framework_max_tasks=reader.read_int(
+            "frameworkMaxTasks", default.framework_max_tasks, 1, _MOST_TASKS
+        ),
+        framework_max_bytes=reader.read_int(
+            "frameworkMaxBytes", default.framework_max_bytes, 64 * 1024, 2**31 - 1
+        ),
+        memory_limit_bytes=_read_memory_limit(reader),
+        memory_admission_percent=reader.read_int(
+            "memoryAdmissionPercent", default.memory_admission_percent, 10, 100
+        ),
+        log_object_snapshot=_read_snapshot_switches(reader.read_section("logObjectSnapshot")),
+        pod_failure_rules=read_rules(reader),
+    )
+    reader.note_unknown_keys()
+    return config
+
+
+def _read_request_rate(reader: FieldReader, default: ControllerConfig) -> tuple[float | None, int]:
+    qps = reader.read_rate("kubeClientQps", 10000, default=default.kube_client_qps)
+    burst = default.kube_client_burst if qps is None else min(10000, math.ceil(1.5 * qps))
+    return qps, reader.read_int("kubeClientBurst", burst, 0, 10000)
+
+
+def _read_conflict_delays(reader: FieldReader, default: ControllerConfig) -> tuple[int, int]:
+    low_key = "frameworkMinRetryDelaySecForTransientConflictFailed"
+    high_key = "frameworkMaxRetryDelaySecForTransientConflictFailed"
+    low = reader.read_int(low_key, default.conflict_retry_delay_min_seconds, 0)
+    high = reader.read_int(high_key, default.conflict_retry_delay_max_seconds, 0)
+    if high < low:
+        reader.fail(high_key, f"{high} is less than {low_key} {low}; give at least {low}")
+    return low, high
+
+
+def _read_memory_limit(reader: FieldReader) -> int | None:
+    limit = reader.read_int("memoryLimitBytes", -1, 0)
+    return None if limit < 0 else limit
+
+
+def _read_snapshot_switches(section: FieldReader) -> LogObjectSnapshot:
+    framework, task, pod = (section.read_section(key) for key in ("framework", "task", "pod"))
+    switches = LogObjectSnapshot(
+        on_framework_retry=framework.read_bool("onFrameworkRetry", default=True),
+        on_framework_deletion=framework.read_bool("onFrameworkDeletion", default=True),
+        on_task_retry=task.read_bool("onTaskRetry", default=True),
+        on_task_deletion=task.read_bool("onTaskDeletion", default=True),
+        on_pod_deletion=pod.read_bool("onPodDeletion", default=True),
+    )
+    for part in (section, framework, task, pod):
+        part.note_unknown_keys()
+    return switches

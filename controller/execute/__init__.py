@@ -1,0 +1,1 @@
+"""Execute: requests to the API server, and what their answers mean."""

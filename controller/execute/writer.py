@@ -1,0 +1,326 @@
+"""The writer: persists statuses and publishes rosters, and knows what a failed write means.
+
+Called by the worker. Every write names the version or the instance it relies on. Rules:
+docs/design/state-machines.md, "Write order" and "Failed writes".
+"""
+
+import base64
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from controller.core.actions import ObjectKind
+from controller.core.decision import Publication
+from controller.execute.blocking import block, is_refusal
+from controller.gate.write_gate import OPEN, Fence
+from controller.report.repeat_filter import RepeatFilter
+from controller.serve.metrics import Metrics
+from controller.store import provenance
+from controller.store.entry import Entry, Refusal
+from controller.store.published import refresh_published
+from controller.store.store import Store
+from framework.api import codec, constants
+from framework.api.roster import Roster, encode_roster
+from framework.api.types import Framework, FrameworkStatus
+from framework.clock import Clock
+from framework.kube.client import KubeClient
+from framework.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, Object
+
+logger = logging.getLogger(__name__)
+
+_STATUS = f"{constants.FRAMEWORK_PLURAL}/status"
+# How much the last status write counts in the mean of their durations.
+_NEWEST_SHARE = 0.2
+
+
+class Writer:
+    """Writes what only the controller writes."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        store: Store,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        compression_min_bytes: int | None,
+        fence: Fence = OPEN,
+        on_status_missing: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            client: writes go through it, while ``fence`` holds.
+            store: learns what was written.
+            clock: for the spacing of writes and for measurements.
+            metrics: counts them.
+            compression_min_bytes: from which size a status is compressed, None for never.
+            fence: asked before each write.
+            on_status_missing: called when a Framework that exists has no /status.
+        """
+        self._client = client
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._compression_min_bytes = compression_min_bytes
+        self._fence = fence
+        self._on_status_missing = on_status_missing
+        self._failure_log = RepeatFilter(clock)
+        self.write_seconds = 0.0
+        """How long a status write takes at present: the mean of the newest."""
+
+    async def write_status(self, entry: Entry, status: FrameworkStatus) -> bool:
+        """Persist a status; False if it is not persisted, or not known to be."""
+        framework = entry.framework
+        if framework is None or not self._fence.holds():
+            return False
+        entry.refusal = None
+        started = self._clock.monotonic()
+        try:
+            wire = await self._client.replace(
+                FRAMEWORKS,
+                entry.namespace,
+                entry.name,
+                self._build_body(framework, status),
+                subresource="status",
+            )
+        except ConflictError as e:
+            self._count(_STATUS, "update", e, started)
+            await self._rebase(entry)
+            return False
+        except NotFoundError as e:
+            self._count(_STATUS, "update", e, started)
+            if await self._rebase(entry):
+                self._on_status_missing()
+            return False
+        except KubeError as e:
+            self._count(_STATUS, "update", e, started)
+            entry.needs_refresh = True
+            _note_wait(entry, e)
+            if is_refusal(e):
+                meta = framework.metadata
+                entry.refusal = Refusal(meta.uid, meta.generation, str(e))
+            self._warn("status not written", entry, e)
+            return False
+        self._count(_STATUS, "update", None, started)
+        entry.status_written_at = self._clock.monotonic()
+        entry.changed_at = None
+        entry.blocked = None
+        spent = entry.status_written_at - started
+        self.write_seconds += _NEWEST_SHARE * (spent - self.write_seconds)
+        self._store.record_status(entry, wire, status)
+        return True
+
+    async def write_blocked(self, entry: Entry, reason: str, message: str) -> bool:
+        """Write the condition Blocked alone, because no decision can be taken or stored.
+
+        Everything else stays as it is stored, whether we can read it or not.
+
+        Returns:
+            False if that must be tried again.
+        """
+        if entry.blocked == (reason, message):
+            return True
+        wire = await self._read(entry) if self._fence.holds() else None
+        if wire is None or not self._fence.holds():
+            return False
+        body = block(wire, reason, message, self._clock.now())
+        started = self._clock.monotonic()
+        try:
+            if body is not None:
+                wire = await self._client.replace(
+                    FRAMEWORKS, entry.namespace, entry.name, body, subresource="status"
+                )
+                self._count(_STATUS, "update", None, started)
+        except KubeError as e:
+            self._count(_STATUS, "update", e, started)
+            self._warn("status not written", entry, e)
+            # What is stored may break a rule of its own: then the event must do.
+            entry.blocked = (reason, message) if is_refusal(e) else None
+            return entry.blocked is not None
+        entry.blocked = reason, message
+        if entry.framework is not None:
+            self._store.refresh_framework(entry, wire)
+        return True
+
+    async def refresh(self, entry: Entry) -> bool:
+        """Learn by a live GET what is persisted; False while that cannot be told."""
+        wire = await self._read(entry)
+        if wire is None:
+            return False
+        self._store.refresh_framework(entry, wire)
+        return True
+
+    async def read_roster(self, entry: Entry) -> bool:
+        """Read the roster of a ConfigMap that has turned out to be ours, if it was not kept.
+
+        Returns:
+            False if that must be tried again.
+        """
+        if entry.configmap is None or entry.configmap.roster is not None:
+            return True
+        provenance.settle(entry)
+        if not entry.lacks_roster:
+            return True
+        await self._reread_configmap(entry, entry.configmap.name)
+        # Another one of ours may be there now, whose roster was not kept either.
+        provenance.settle(entry)
+        return not entry.lacks_roster
+
+    async def publish(self, entry: Entry, publication: Publication) -> bool:
+        """Publish a generation or the progress; False if that must be tried again."""
+        if not self._fence.holds():
+            return False
+        before = entry.published.roster
+        started = self._clock.monotonic()
+        try:
+            wire = await self._client.patch(
+                CONFIGMAPS,
+                entry.namespace,
+                publication.configmap_name,
+                _build_patch(publication),
+            )
+        except (ConflictError, NotFoundError) as e:
+            self._count("configmaps", "patch", e, started)
+            await self._reread_configmap(entry, publication.configmap_name)
+            return False
+        except KubeError as e:
+            self._count("configmaps", "patch", e, started)
+            _note_wait(entry, e)
+            self._warn("roster not published", entry, e)
+            return False
+        self._count("configmaps", "patch", None, started)
+        now = self._clock.now()
+        self._store.record_own(entry, ObjectKind.CONFIGMAP, wire, now)
+        refresh_published(entry)
+        if publication.roster is not None:
+            entry.published = replace(entry.published, published_at=now, looked_at=None)
+            self._log_roster(entry, publication.roster)
+            self._measure_roster(entry, before, publication.roster)
+        return True
+
+    def note_look(self, entry: Entry, at: datetime) -> None:
+        """Remember when the gang's progress was looked at."""
+        entry.published = replace(entry.published, looked_at=at)
+
+    async def _rebase(self, entry: Entry) -> bool:
+        """After a conflict: the spec or metadata moved on, the status stays ours.
+
+        Returns:
+            Whether there is such a Framework.
+        """
+        wire = await self._read(entry)
+        if wire is None:
+            entry.needs_refresh = entry.framework is not None
+            return False
+        self._store.rebase_framework(entry, wire)
+        return True
+
+    async def _read(self, entry: Entry) -> Object | None:
+        asked = _read_uid(entry)
+        try:
+            return await self._client.get(FRAMEWORKS, entry.namespace, entry.name)
+        except KubeError as e:
+            if isinstance(e, NotFoundError) and e.is_object_missing:
+                # Not another of its name, which the watch showed before the answer came.
+                if _read_uid(entry) == asked:
+                    self._store.drop_framework(entry)
+                return None
+            _note_wait(entry, e)
+            # Also while the CRD is away or being replaced, which is nobody's deletion.
+            self._warn("cannot read", entry, e)
+        return None
+
+    async def _reread_configmap(self, entry: Entry, name: str) -> None:
+        try:
+            wire = await self._client.get(CONFIGMAPS, entry.namespace, name)
+        except NotFoundError:
+            self._store.record_absent(entry, ObjectKind.CONFIGMAP, name, None)
+        except KubeError as e:
+            self._warn("cannot read", entry, e)
+        else:
+            self._store.record_own(entry, ObjectKind.CONFIGMAP, wire, self._clock.now())
+
+    def _build_body(self, framework: Framework, status: FrameworkStatus) -> Object:
+        wire = codec.encode_status(status)
+        limit = self._compression_min_bytes
+        # The cheap look first: nearly every status is far below the limit.
+        if limit is not None and len(msgspec.json.encode(wire["attemptStatus"])) >= limit:
+            wire = codec.compress_status(wire, limit)
+        meta = framework.metadata
+        return {
+            "apiVersion": constants.API_VERSION,
+            "kind": constants.FRAMEWORK_KIND,
+            "metadata": {
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+            },
+            "status": wire,
+        }
+
+    def _measure_roster(self, entry: Entry, before: Roster | None, roster: Roster) -> None:
+        if not roster.complete or (before is not None and before.complete):
+            return
+        if entry.addressed_at is not None:
+            self._metrics.observe_release(self._clock.monotonic() - entry.addressed_at)
+        status = entry.framework.status if entry.framework else None
+        if before is None and status is not None:
+            waited = self._clock.now() - status.attempt_status.start_time
+            self._metrics.observe_gang_wait(waited.total_seconds())
+
+    def _log_roster(self, entry: Entry, roster: Roster) -> None:
+        logger.info(
+            "roster published",
+            extra={
+                "framework": entry.key,
+                "generation": roster.generation,
+                "ready": f"{roster.ready}/{roster.wanted}",
+                "complete": roster.complete,
+            },
+        )
+
+    def _warn(self, message: str, entry: Entry, error: KubeError) -> None:
+        repeated = self._failure_log.admit((entry.key, message, type(error)))
+        if repeated is not None:
+            fields = {"framework": entry.key, "error": str(error), **repeated}
+            logger.warning(message, extra=fields)
+
+    def _count(self, resource: str, verb: str, error: KubeError | None, started: float) -> None:
+        if isinstance(error, ConflictError):
+            self._metrics.count_conflict(resource)
+        self._metrics.count_answer(resource, verb, error, self._clock.monotonic() - started)
+
+
+def _read_uid(entry: Entry) -> str | None:
+    return entry.framework.metadata.uid if entry.framework else None
+
+
+def _note_wait(entry: Entry, error: KubeError) -> None:
+    if isinstance(error, ApiError):
+        entry.retry_after_seconds = error.retry_after_seconds or 0.0
+
+
+def _build_patch(publication: Publication) -> Object:
+    annotations: dict[str, Any] = {
+        constants.ROSTER_VERSION_ANNOTATION: constants.ROSTER_VERSION,
+        constants.PROGRESS_ANNOTATION: publication.progress or None,
+    }
+    patch: Object = {
+        "metadata": {
+            "uid": publication.configmap_uid,
+            "resourceVersion": publication.resource_version,
+            "annotations": annotations,
+        },
+    }
+    if publication.roster is not None:
+        stored = base64.b64encode(encode_roster(publication.roster)).decode()
+        annotations[constants.GENERATION_ANNOTATION] = str(publication.roster.generation)
+        patch["binaryData"] = {constants.ROSTER_KEY: stored}
+    return patch

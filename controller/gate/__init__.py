@@ -1,0 +1,1 @@
+"""Gate: whether this controller may write at this moment."""

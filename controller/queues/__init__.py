@@ -1,0 +1,1 @@
+"""Queues: which key is decided next, and which action is sent next."""

@@ -1,0 +1,1 @@
+"""Reconcile: the loop that observes, decides and executes."""

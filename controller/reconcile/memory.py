@@ -1,0 +1,239 @@
+"""The controller's memory: how much there may be, how much there is, and what is promised.
+
+Called by the worker, which gives each decision a ``MemoryBudget`` and notes what came of it.
+Whether a Framework waits is decided in ``core/limits.py``. The rules:
+
+1. A Framework that is admitted takes its memory bit by bit. Until the Pods of its Tasks exist, what
+   they are estimated to take is promised to it and to no other. When the creation of a Pod has
+   failed, only what the Pod itself would take stays promised: it may be refused for ever, and the
+   status of its Task is in use already. Nothing is promised to an attempt that ends.
+2. A Framework may grow while what is used and promised stays within a share of the limit.
+3. Beyond the share is a reserve, half of the rest. It is for namespaces other than the one that
+   holds the most: a namespace may grow into it up to a quarter of what it holds and what is left.
+   So each namespace leaves three quarters to the next ones, and however many there are, something
+   is left.
+4. While no other Framework would end by itself, one may take the reserve: what is in use may be
+   memory that Python keeps for itself. A Framework that waits for memory and whose Tasks are all
+   Completed would not end by itself; so two of them never wait for each other.
+
+5. Python keeps memory that was freed, and uses it again before it asks for more. So a Framework may
+   take what Frameworks have held and hold no more, less what the process has grown by since; within
+   the reserve, because what fills the memory now may be something else.
+
+For example, of a limit of 1000 MiB, with a share of 80 %, the first namespace may fill 800 MiB. The
+reserve is 100 MiB: the second namespace may then take 25 MiB, the third 18, the fourth 14.
+
+Only this module reads /proc and cgroups.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.limits import MEMORY_BUDGET, POD_MEMORY_BYTES, estimate_memory_bytes
+from controller.core.snapshot import MemoryBudget
+from controller.queues.workqueue import split_namespace
+from framework.api import constants
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import FrameworkStatus
+
+# cgroup v1 writes a number close to 2 to the power of 63 where there is no limit.
+_NO_LIMIT = 1 << 60
+_PERCENT = 100
+# A namespace may hold one of so many shares of what it holds and what is left.
+_SHARES = 4
+# In these, an attempt creates no Pods.
+_ENDING = frozenset(
+    {
+        FrameworkState.ATTEMPT_DELETION_PENDING,
+        FrameworkState.ATTEMPT_DELETION_REQUESTED,
+        FrameworkState.ATTEMPT_DELETING,
+        FrameworkState.ATTEMPT_COMPLETED,
+        FrameworkState.COMPLETED,
+    }
+)
+
+
+class MemoryLedger:
+    """What Frameworks have been promised of the memory up to a share of the limit."""
+
+    def __init__(
+        self,
+        limit_bytes: int | None,
+        percent: int,
+        read_used_bytes: Callable[[], int],
+    ) -> None:
+        """Start with nothing promised.
+
+        Args:
+            limit_bytes: beyond this the kernel ends the process; None for no limit.
+            percent: the share of it that Frameworks may fill.
+            read_used_bytes: tells what this process uses now.
+        """
+        self._limit_bytes = limit_bytes
+        self._budget_bytes = (limit_bytes or 0) * percent // _PERCENT
+        self._read_used_bytes = read_used_bytes
+        self._promised = _Account()
+        self._held = _Account()
+        # Those that may end, and make room, without any more memory.
+        self._going_on: set[str] = set()
+        self._most_used_bytes = 0
+        # What Frameworks may hold at once without the process growing.
+        self._fitting_bytes = 0
+
+    def look(self, key: str) -> MemoryBudget | None:
+        """Return what there is for one Framework; None for no limit."""
+        if self._limit_bytes is None:
+            return None
+        used = self._read_used_bytes()
+        others = self._promised.total - self._promised.find(key)
+        free = self._budget_bytes - used - others
+        reserve = (self._limit_bytes - self._budget_bytes) // 2
+        left = free + reserve
+        kept = min(self._find_given_back(used), left)
+        if len(self._going_on) == int(key in self._going_on):
+            free = max(free, reserve)
+        elif free < reserve:
+            # Else a share of what is left would be less.
+            free = max(free, self._find_share(split_namespace(key), left))
+        return MemoryBudget(self._limit_bytes, self._budget_bytes, max(0, free, kept))
+
+    def note(
+        self, key: str, status: FrameworkStatus | None, failures: Iterable[ActionKey] = ()
+    ) -> None:
+        """Note the newest status of a Framework, and its actions that have failed."""
+        if self._limit_bytes is None or status is None:
+            return
+        tasks = [task for _, task in status.attempt_status.walk_tasks()]
+        self._held.put(key, estimate_memory_bytes(len(tasks)))
+        if _may_end(status):
+            self._going_on.add(key)
+        else:
+            self._going_on.discard(key)
+        pending = sum(task.state is TaskState.ATTEMPT_CREATION_PENDING for task in tasks)
+        if status.state in _ENDING:
+            pending = 0
+        refused = min(pending, _count_refused(failures, pending))
+        promised = estimate_memory_bytes(pending - refused) + refused * POD_MEMORY_BYTES
+        self._promised.put(key, promised)
+
+    def forget(self, key: str) -> None:
+        """Forget a Framework that is gone or cannot be read."""
+        self._going_on.discard(key)
+        self._promised.put(key, 0)
+        self._held.put(key, 0)
+
+    def _find_given_back(self, used: int) -> int:
+        """Find what Frameworks have held and hold no more, of the memory that is kept."""
+        growth = max(0, used - self._most_used_bytes)
+        self._most_used_bytes += growth
+        self._fitting_bytes = max(self._held.total, self._fitting_bytes - growth)
+        return self._fitting_bytes - self._held.total
+
+    def _find_share(self, namespace: str, left: int) -> int:
+        """Find what a namespace may take of the memory that is left, with the reserve."""
+        held = self._held.by_namespace
+        own = held[namespace]
+        if own >= max(held.values(), default=0):
+            return 0
+        return (own + left) // _SHARES - own
+
+
+class _Account:
+    """Bytes by Framework, with their sums."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.by_namespace: Counter[str] = Counter()
+        self._bytes: dict[str, int] = {}
+
+    def find(self, key: str) -> int:
+        """Return the bytes of one Framework."""
+        return self._bytes.get(key, 0)
+
+    def put(self, key: str, count: int) -> None:
+        """Set the bytes of one Framework."""
+        change = count - self._bytes.pop(key, 0)
+        self.total += change
+        namespace = split_namespace(key)
+        self.by_namespace[namespace] += change
+        if not self.by_namespace[namespace]:
+            del self.by_namespace[namespace]
+        if count:
+            self._bytes[key] = count
+
+
+def _may_end(status: FrameworkStatus) -> bool:
+    """Return whether the Framework may end and make room without any more memory."""
+    attempt = status.attempt_status
+    if status.state is FrameworkState.COMPLETED or not attempt.task_roles:
+        return False
+    is_waiting = any(
+        condition.type == constants.BLOCKED_CONDITION and condition.reason == MEMORY_BUDGET
+        for condition in status.conditions or ()
+    )
+    return not is_waiting or any(
+        task.state is not TaskState.COMPLETED for _, task in attempt.walk_tasks()
+    )
+
+
+def _count_refused(failures: Iterable[ActionKey], pending: int) -> int:
+    """Count the Pods whose creation has failed: all, where that of what they need has failed."""
+    kinds = Counter(key.kind for key in failures if key.verb is Verb.CREATE)
+    is_any_other = any(kind is not ObjectKind.POD for kind in kinds)
+    return pending if is_any_other else kinds[ObjectKind.POD]
+
+
+# Keeps no account: for a controller without a limit.
+UNLIMITED = MemoryLedger(None, _PERCENT, lambda: 0)
+
+
+def read_used_bytes(proc: Path = Path("/proc")) -> int:
+    """Read the resident memory of this process; 0 where it cannot be read."""
+    try:
+        pages = int((proc / "self" / "statm").read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def find_limit_bytes(
+    proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")
+) -> int | None:
+    """Find the lowest memory limit of this process's cgroups, v1 or v2; None if there is none."""
+    limits = [limit for file in _list_limit_files(proc, cgroups) if (limit := _read_limit(file))]
+    return min(limits, default=None)
+
+
+def _list_limit_files(proc: Path, cgroups: Path) -> Iterator[Path]:
+    try:
+        lines = (proc / "self" / "cgroup").read_text("utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not controllers:
+            yield from _walk_up(cgroups, path, "memory.max")
+        elif "memory" in controllers.split(","):
+            yield from _walk_up(cgroups / "memory", path, "memory.limit_in_bytes")
+
+
+def _walk_up(root: Path, path: str, name: str) -> Iterator[Path]:
+    """Walk from a cgroup to the root: a limit of any of them holds.
+
+    In a container only the root may be there, whatever the path says.
+    """
+    inner = [part for part in path.split("/") if part not in ("", "..")]
+    for length in range(len(inner), -1, -1):
+        yield root.joinpath(*inner[:length], name)
+
+
+def _read_limit(file: Path) -> int | None:
+    try:
+        limit = int(file.read_text("ascii"))
+    except (OSError, ValueError):
+        return None
+    return limit if 0 < limit < _NO_LIMIT else None

@@ -1,0 +1,351 @@
+"""The worker: observe, decide, write, publish, act, tell; one Framework at a time per key.
+
+Started by ``app``. The order keeps the controller safe: the status is persisted first, then
+the roster, and only then is anything sent that relies on them. After a write whose result is
+unknown nothing is sent until a live GET has shown it. Rules:
+docs/design/state-machines.md, "Write order" and "Failed writes".
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from controller.core.actions import Action
+from controller.core.decide import decide
+from controller.core.decision import Decision
+from controller.core.settings import LONGEST_WAIT_SECONDS, Settings
+from controller.execute.executor import Executor
+from controller.execute.writer import Writer
+from controller.gate.write_gate import OPEN, Fence
+from controller.queues.workqueue import WorkQueue, interleave_namespaces
+from controller.reconcile.memory import UNLIMITED, MemoryLedger
+from controller.reconcile.observer import observe
+from controller.report.history_log import HistoryLog
+from controller.report.repeat_filter import RepeatFilter
+from controller.report.reporter import Reporter
+from controller.serve.metrics import Metrics
+from controller.store.entry import Entry, Refusal
+from controller.store.store import Store
+from framework.api.types import FrameworkStatus
+from framework.clock import Clock
+from framework.kube.backoff import Backoff
+
+logger = logging.getLogger(__name__)
+
+# Informative status changes are written at most once per this time, or per this many times the cost
+# of a decision: docs/design/state-machines.md, "When a status is written".
+COALESCE_SECONDS = 0.1
+COALESCE_COST_FACTOR = 5.0
+# While a gang comes up or goes away more changes are certain: they share their writes.
+PATIENCE_SECONDS = 0.25
+# A large Framework's events are decided together: a decision may take this share of the time. So
+# are those of any Framework while the server is slow: for this share of a status write.
+DECISION_SHARE = 4.0
+SLOWNESS_SHARE = 0.25
+_MAX_PAUSE_SECONDS = 0.1
+_MIN_PAUSE_SECONDS = 0.005
+# What waits for the API server is tried when it is back: evenly over so long, or sooner if few.
+_RETRY_SPREAD_SECONDS = 1.0
+_RETRY_STEP_SECONDS = 0.005
+_LAST_WRITERS = 16
+# A status the server refused for good is tried again at most so rarely, until the spec changes.
+_REFUSED_MAX_SECONDS = 60.0
+
+
+class Worker:
+    """Works the queue off."""
+
+    def __init__(  # noqa: PLR0913 the parts it joins, each by keyword
+        self,
+        *,
+        store: Store,
+        queue: WorkQueue,
+        writer: Writer,
+        executor: Executor,
+        reporter: Reporter,
+        history: HistoryLog,
+        settings: Settings,
+        clock: Clock,
+        metrics: Metrics,
+        memory: MemoryLedger = UNLIMITED,
+        fence: Fence = OPEN,
+    ) -> None:
+        """Join the parts; nothing is decided while ``fence`` does not hold."""
+        self._store = store
+        self._queue = queue
+        self._writer = writer
+        self._executor = executor
+        self._reporter = reporter
+        self._history = history
+        self._settings = settings
+        self._clock = clock
+        self._metrics = metrics
+        self._memory = memory
+        self._fence = fence
+        self._failure_log = RepeatFilter(clock)
+        self._backoffs: dict[str, Backoff] = {}
+        self._next_decision_at: dict[str, float] = {}
+        self._refused: dict[str, Backoff] = {}
+        # Keys that came up while nothing may be decided, and those with changes yet unwritten.
+        self._paused: set[str] = set()
+        self._deferred: set[str] = set()
+        self._is_stopping = False
+        self._busy: set[str] = set()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+
+    async def run(self) -> None:
+        """Work for ever. A Framework that makes a decision raise stops no other."""
+        while True:
+            key = await self._queue.get()
+            self._metrics.set_queue_depth(len(self._queue))
+            if self._is_stopping or not self._fence.holds():
+                self._paused.add(key)
+                self._queue.done(key)
+                continue
+            self._busy.add(key)
+            self._is_idle.clear()
+            try:
+                await self._reconcile(key)
+            except asyncio.CancelledError:
+                raise
+            except Exception as e:  # noqa: BLE001 logged, unless it is repeated
+                # A bug, or a status so absurd that it broke an assumption: only this one waits.
+                self._log_failed_decision(key, e)
+                self._metrics.count_decision_failure()
+                await self._give_up(key, e)
+            finally:
+                self._queue.done(key)
+                self._busy.discard(key)
+                if not self._busy:
+                    self._is_idle.set()
+
+    def retry_all(self) -> None:
+        """Try at once what waits for an API server, a Lease or a CRD that is there again."""
+        waiting = self._executor.forgive_outage() | self._backoffs.keys() | self._paused
+        self._backoffs.clear()
+        if self._is_stopping:
+            return
+        self._paused.clear()
+        step = min(_RETRY_STEP_SECONDS, _RETRY_SPREAD_SECONDS / max(1, len(waiting)))
+        for number, key in enumerate(interleave_namespaces(sorted(waiting))):
+            self._queue.add_after(key, number * step)
+
+    async def stop(self) -> None:
+        """Begin no decision any more; wait until those begun are carried out."""
+        self._is_stopping = True
+        await self._is_idle.wait()
+
+    async def write_rest(self) -> None:
+        """After ``stop``, write the statuses that were decided late or never, once each."""
+        keys = interleave_namespaces(sorted(self._paused | self._deferred))
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(_LAST_WRITERS):
+                tasks.create_task(self._write_some(keys), name=f"last-writes-{number}")
+
+    def _log_failed_decision(self, key: str, error: Exception) -> None:
+        repeated = self._failure_log.admit((key, type(error)))
+        if repeated is not None:
+            logger.error("decision failed", exc_info=error, extra={"framework": key, **repeated})
+
+    async def _write_some(self, keys: Iterator[str]) -> None:
+        for key in keys:
+            entry = self._store.find(key)
+            if entry is None or entry.needs_refresh:
+                continue
+            try:
+                await self._write_last(entry)
+            except asyncio.CancelledError:
+                raise
+            except Exception as e:  # noqa: BLE001 logged, unless it is repeated
+                self._log_failed_decision(key, e)
+
+    async def _write_last(self, entry: Entry) -> None:
+        decision = self._decide(entry)
+        before = entry.framework
+        if decision is None or decision.status is None:
+            return
+        if await self._writer.write_status(entry, decision.status):
+            self._history.log(decision.snapshots)
+            self._reporter.report_change(before, decision.status, decision.events)
+
+    async def _reconcile(self, key: str) -> None:
+        entry = self._store.find(key)
+        if entry is None:
+            self._forget(key)
+            return
+        pause = self._find_pause(entry)
+        if pause > 0:
+            self._queue.add_after(key, pause)
+            return
+        if entry.needs_refresh and not await self._writer.refresh(entry):
+            self._retry_later(key)
+            return
+        if entry.framework is not None and not await self._writer.read_roster(entry):
+            self._retry_later(key)
+            return
+        decision = self._decide(entry)
+        if decision is None:
+            await self._leave(entry)
+            return
+        await self._carry_out(entry, decision)
+
+    async def _leave(self, entry: Entry) -> None:
+        """Leave a Framework alone that is gone, or cannot be read."""
+        self._memory.forget(entry.key)
+        self._executor.submit(entry.key, ())
+        self._reporter.report_fault(entry)
+        if entry.fault is not None:
+            await self._write_blocked(entry, "UnreadableFramework", str(entry.fault))
+        self._store.forget_if_empty(entry.key)
+        if self._store.find(entry.key) is None:
+            self._forget(entry.key)
+
+    async def _give_up(self, key: str, error: Exception) -> None:
+        """Leave a Framework alone for a while about which nothing could be decided."""
+        self._executor.submit(key, ())
+        self._retry_later(key)
+        entry = self._store.find(key)
+        if entry is None:
+            return
+        text = f"its status breaks an assumption, so it is left alone: {error}"
+        self._reporter.report_blocked(entry, "UndecidableFramework", text)
+        await self._write_blocked(entry, "UndecidableFramework", text)
+
+    async def _tell_refusal(self, entry: Entry, refusal: Refusal) -> None:
+        """Say that the server takes no such status; try again seldom, or when the spec changed."""
+        backoff = self._refused.setdefault(entry.key, Backoff(1.0, 2.0, _REFUSED_MAX_SECONDS))
+        self._next_decision_at[entry.key] = self._clock.monotonic() + backoff.next_bound_seconds()
+        self._reporter.report_blocked(entry, "StatusRefused", refusal.message)
+        await self._write_blocked(entry, "StatusRefused", refusal.message)
+
+    async def _write_blocked(self, entry: Entry, reason: str, message: str) -> None:
+        try:
+            if not await self._writer.write_blocked(entry, reason, message):
+                self._retry_later(entry.key)
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            # Whatever is stored there: it must not stop the worker.
+            logger.exception("condition not written", extra={"framework": entry.key})
+            self._retry_later(entry.key)
+
+    def _find_pause(self, entry: Entry) -> float:
+        """Find for how long nothing is to be decided yet."""
+        framework, refusal = entry.framework, entry.refusal
+        if framework is None and entry.fault is None:
+            # It is gone: there is nothing to wait for, and one of its name may come.
+            return 0.0
+        if framework and refusal and not refusal.is_of(framework):
+            return 0.0
+        return self._next_decision_at.get(entry.key, 0.0) - self._clock.monotonic()
+
+    def _decide(self, entry: Entry) -> Decision | None:
+        snapshot = observe(entry, self._clock.now(), self._memory.look(entry.key))
+        if snapshot is None:
+            return None
+        entry.sent.clear()
+        started = self._clock.monotonic()
+        decision = decide(snapshot, self._settings)
+        status = decision.status or snapshot.framework.status
+        self._memory.note(entry.key, status, entry.failures)
+        spent = self._clock.monotonic() - started
+        entry.decision_seconds = spent
+        self._metrics.observe_decision(spent)
+        slowness = min(self._writer.write_seconds * SLOWNESS_SHARE, _MAX_PAUSE_SECONDS)
+        pause = max(spent * DECISION_SHARE, slowness)
+        if pause > _MIN_PAUSE_SECONDS:
+            self._next_decision_at[entry.key] = started + spent + pause
+        return decision
+
+    async def _carry_out(self, entry: Entry, decision: Decision) -> None:
+        before = entry.framework
+        status = decision.status
+        if status is None and entry.is_diverged and before is not None:
+            # Someone else wrote our status: it is ours.
+            status = before.status
+        actions: Iterable[Action] = decision.actions
+        is_deferred = status is not None and self._must_wait(entry, decision)
+        if is_deferred:
+            actions = (action for action in decision.actions if action.is_settled)
+        elif status is not None:
+            if not await self._persist(entry, status):
+                return
+            self._reporter.report_change(before, status, decision.events)
+        if not is_deferred:
+            self._history.log(decision.snapshots)
+        configmap = entry.configmap
+        is_published = True
+        if decision.publication is not None and not is_deferred:
+            is_published = await self._writer.publish(entry, decision.publication)
+        if decision.looked_at is not None and is_published and not is_deferred:
+            self._writer.note_look(entry, decision.looked_at)
+        if not is_published and entry.configmap is not configmap:
+            # What the actions rely on is another than it was: decide anew.
+            actions = ()
+            self._queue.add(entry.key)
+        self._executor.submit(entry.key, actions)
+        self._schedule(entry, decision, is_deferred=is_deferred)
+        if is_published:
+            self._backoffs.pop(entry.key, None)
+        else:
+            self._retry_later(entry.key)
+
+    async def _persist(self, entry: Entry, status: FrameworkStatus) -> bool:
+        """Write a status; without it nothing that was decided is sent."""
+        if await self._writer.write_status(entry, status):
+            if self._refused.pop(entry.key, None):
+                self._next_decision_at.pop(entry.key, None)
+            self._deferred.discard(entry.key)
+            return True
+        self._executor.submit(entry.key, ())
+        self._retry_later(entry.key)
+        if entry.refusal is not None:
+            await self._tell_refusal(entry, entry.refusal)
+        return False
+
+    def _must_wait(self, entry: Entry, decision: Decision) -> bool:
+        """Return whether an informative change must wait for others to join it."""
+        if decision.is_urgent:
+            return False
+        if entry.changed_at is None:
+            entry.changed_at = self._clock.monotonic()
+        return self._coalesce_seconds(entry, decision) > 0
+
+    def _coalesce_seconds(self, entry: Entry, decision: Decision) -> float:
+        least = PATIENCE_SECONDS if decision.is_patient else COALESCE_SECONDS
+        window = max(least, COALESCE_COST_FACTOR * entry.decision_seconds)
+        return (entry.changed_at or 0.0) + window - self._clock.monotonic()
+
+    def _schedule(self, entry: Entry, decision: Decision, *, is_deferred: bool) -> None:
+        if decision.is_unfinished:
+            self._queue.add(entry.key)
+        if is_deferred:
+            self._deferred.add(entry.key)
+            self._queue.add_after(entry.key, self._coalesce_seconds(entry, decision))
+        if decision.wake_at is not None:
+            self._queue.add_after(entry.key, _seconds_until(decision.wake_at, self._clock.now()))
+
+    def _retry_later(self, key: str) -> None:
+        backoff = self._backoffs.setdefault(key, Backoff(0.1, 2.0, 10.0))
+        self._queue.add_after(key, backoff.next_bound_seconds())
+        entry = self._store.find(key)
+        if entry is not None and entry.retry_after_seconds:
+            wait = min(entry.retry_after_seconds, LONGEST_WAIT_SECONDS)
+            entry.retry_after_seconds = 0.0
+            self._next_decision_at[key] = self._clock.monotonic() + wait
+
+    def _forget(self, key: str) -> None:
+        self._executor.forget(key)
+        self._memory.forget(key)
+        self._queue.forget(key)
+        self._backoffs.pop(key, None)
+        self._deferred.discard(key)
+        self._next_decision_at.pop(key, None)
+        self._refused.pop(key, None)
+
+
+def _seconds_until(at: datetime, now: datetime) -> float:
+    # A moment later than asked, so that the deadline has passed whatever the clock's resolution.
+    return max(0.001, (at - now).total_seconds() + 0.001)

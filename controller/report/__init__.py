@@ -1,0 +1,1 @@
+"""Report: Events and log lines."""

@@ -1,0 +1,249 @@
+"""Records core/v1 Events about Frameworks: best effort, and never in the way of a decision.
+
+Called by the reporter once a status is persisted. ``emit`` only queues; ``run`` writes. Events of
+the same object, reason and message are one Event object with a count; its name is derived from
+them, so a controller that was restarted goes on counting where the last one stopped.
+
+Events wait in one queue per namespace. The namespaces take turns, each has one write on its way at
+most, and they share the room, so that the Events of one namespace neither displace nor hold up
+those of another.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from controller.core.decision import EventType
+from controller.gate.write_gate import OPEN, Fence
+from controller.queues.workqueue import WorkQueue
+from controller.serve.metrics import Metrics
+from framework.api.wire import format_time
+from framework.clock import Clock
+from framework.kube.errors import AlreadyExistsError, KubeError, NotFoundError
+from framework.kube.resources import EVENTS, Object, Resource
+
+logger = logging.getLogger(__name__)
+
+# Events that wait: shared evenly by the namespaces that have some, but for a few of each.
+_QUEUE_LIMIT = 1000
+_LEAST_QUEUE_LIMIT = 10
+_WRITERS = 4
+_REMEMBERED = 4096
+# The server's limit of a message; longer ones would be refused as a whole.
+_MESSAGE_LIMIT = 1024
+_NAME_LIMIT = 253
+_TIMEOUT_SECONDS = 10.0
+
+
+class EventClient(Protocol):
+    """What the recorder needs of ``framework.kube.client.KubeClient``."""
+
+    async def create(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        body: Object,
+        *,
+        timeout_seconds: float = ...,
+    ) -> Object:
+        """Create an object."""
+        ...
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        body: Object,
+        *,
+        timeout_seconds: float = ...,
+    ) -> Object:
+        """Merge-patch an object."""
+        ...
+
+
+@dataclass(slots=True)
+class _Occurrence:
+    """One Event object to be written: what is said, and how often since the last write."""
+
+    name: str
+    namespace: str
+    involved: Object
+    type: EventType
+    reason: str
+    message: str
+    first_at: datetime
+    last_at: datetime
+    count: int = field(default=1)
+
+
+class EventRecorder:
+    """Writes Events. ``run`` must be running for anything to be written."""
+
+    def __init__(
+        self,
+        client: EventClient,
+        clock: Clock,
+        component: str,
+        metrics: Metrics | None = None,
+        *,
+        fence: Fence = OPEN,
+    ) -> None:
+        """Write through ``client``, as the source ``component``, while ``fence`` holds."""
+        self._client = client
+        self._clock = clock
+        self._component = component
+        self._metrics = metrics
+        self._fence = fence
+        # By namespace, then by name: what repeats before it is written becomes one write.
+        self._waiting: dict[str, OrderedDict[str, _Occurrence]] = {}
+        # Its keys are namespaces with an Event that waits; their turns.
+        self._turns = WorkQueue()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self._counts: OrderedDict[str, int] = OrderedDict()
+
+    def emit(self, involved: Object, event_type: EventType, reason: str, message: str) -> None:
+        """Queue an Event and return at once; when too many wait, it is dropped.
+
+        Args:
+            involved: reference {apiVersion, kind, name, namespace, uid} of what it is about.
+            event_type: Normal or Warning.
+            reason: why, one CamelCase word.
+            message: the same for people.
+        """
+        message = message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 1] + "…"
+        name = _build_name(involved, reason, message)
+        namespace = str(involved.get("namespace") or "default")
+        now = self._clock.now()
+        waiting = self._waiting.setdefault(namespace, OrderedDict())
+        known = waiting.get(name)
+        if known is not None:
+            known.count += 1
+            known.last_at = now
+            return
+        if len(waiting) >= max(_LEAST_QUEUE_LIMIT, _QUEUE_LIMIT // len(self._waiting)):
+            logger.debug("event dropped", extra={"event": name, "reason": reason})
+            if self._metrics is not None:
+                self._metrics.count_dropped_event()
+            return
+        waiting[name] = _Occurrence(
+            name, namespace, involved, event_type, reason, message, now, now
+        )
+        self._is_idle.clear()
+        self._turns.add(namespace)
+
+    async def run(self) -> None:
+        """Write what is queued, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(_WRITERS):
+                tasks.create_task(self._write_turns(), name=f"events-{number}")
+
+    async def _write_turns(self) -> None:
+        while True:
+            namespace = await self._turns.get()
+            waiting = self._waiting[namespace]
+            _, occurrence = waiting.popitem(last=False)
+            try:
+                await self._record(occurrence)
+            finally:
+                self._turns.done(namespace)
+                if waiting:
+                    self._turns.add(namespace)
+                else:
+                    del self._waiting[namespace]
+                if not self._waiting:
+                    self._is_idle.set()
+
+    async def flush(self) -> None:
+        """Wait until nothing is queued; for the end of a program and for tests."""
+        await self._is_idle.wait()
+
+    async def _record(self, occurrence: _Occurrence) -> None:
+        if not self._fence.holds():
+            return
+        try:
+            await self._write(occurrence)
+        except KubeError as e:
+            # Events are best effort; the status carries the same facts.
+            logger.debug("event not recorded", extra={"event": occurrence.name, "error": str(e)})
+
+    async def _write(self, occurrence: _Occurrence) -> None:
+        known = self._counts.get(occurrence.name)
+        if known is None:
+            known = await self._create(occurrence)
+        if known is not None and not await self._add(occurrence, known):
+            # The server forgets Events after an hour.
+            self._counts.pop(occurrence.name, None)
+            await self._create(occurrence)
+
+    async def _create(self, occurrence: _Occurrence) -> int | None:
+        """Create the Event; return its count if one of an earlier run is there already."""
+        body = _build_event(occurrence, self._component)
+        try:
+            await self._client.create(
+                EVENTS, occurrence.namespace, body, timeout_seconds=_TIMEOUT_SECONDS
+            )
+        except AlreadyExistsError:
+            # The answer to a patch tells the count; a GET would take a right of its own.
+            stored = await self._client.patch(
+                EVENTS,
+                occurrence.namespace,
+                occurrence.name,
+                {"lastTimestamp": format_time(occurrence.last_at)},
+                timeout_seconds=_TIMEOUT_SECONDS,
+            )
+            count = stored.get("count")
+            return count if isinstance(count, int) else 1
+        self._remember(occurrence.name, occurrence.count)
+        return None
+
+    async def _add(self, occurrence: _Occurrence, known: int) -> bool:
+        """Raise the count of the Event; return False if it is gone."""
+        count = known + occurrence.count
+        body = {"count": count, "lastTimestamp": format_time(occurrence.last_at)}
+        try:
+            await self._client.patch(
+                EVENTS,
+                occurrence.namespace,
+                occurrence.name,
+                body,
+                timeout_seconds=_TIMEOUT_SECONDS,
+            )
+        except NotFoundError:
+            return False
+        self._remember(occurrence.name, count)
+        return True
+
+    def _remember(self, name: str, count: int) -> None:
+        self._counts[name] = count
+        self._counts.move_to_end(name)
+        while len(self._counts) > _REMEMBERED:
+            self._counts.popitem(last=False)
+
+
+def _build_name(involved: Object, reason: str, message: str) -> str:
+    identity = "\0".join((str(involved.get("uid") or ""), reason, message))
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return f"{str(involved.get('name') or 'unknown')[: _NAME_LIMIT - 17]}.{digest}"
+
+
+def _build_event(occurrence: _Occurrence, component: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": occurrence.name, "namespace": occurrence.namespace},
+        "involvedObject": occurrence.involved,
+        "type": occurrence.type.value,
+        "reason": occurrence.reason,
+        "message": occurrence.message,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "firstTimestamp": format_time(occurrence.first_at),
+        "lastTimestamp": format_time(occurrence.last_at),
+        "count": occurrence.count,
+    }

@@ -1,0 +1,111 @@
+"""The reporter: tells users what happened, by events and log lines.
+
+Called by the worker after a status is persisted, so that nothing is told that a crash undoes.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from controller.core.decision import Event, EventType
+from controller.report.events import EventRecorder
+from controller.store.entry import Entry
+from framework.api import constants
+from framework.api.states import FrameworkState
+from framework.api.types import Framework, FrameworkStatus
+from framework.kube.resources import Object
+
+logger = logging.getLogger(__name__)
+
+# Between these a Framework passes through states that ``status`` shows and nobody waits for.
+_TOLD_STATES = frozenset(
+    {FrameworkState.ATTEMPT_RUNNING, FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED}
+)
+
+
+class Reporter:
+    """Tells each change once."""
+
+    def __init__(self, recorder: EventRecorder) -> None:
+        """Tell through ``recorder``."""
+        self._recorder = recorder
+        self._reported_faults: dict[str, str] = {}
+
+    def report_change(
+        self,
+        before: Framework | None,
+        status: FrameworkStatus,
+        events: Iterable[Event],
+    ) -> None:
+        """Tell what a persisted status brought."""
+        if before is None:
+            return
+        involved = _refer(before)
+        for event in events:
+            self._recorder.emit(involved, event.type, event.reason, event.message)
+        old = before.status.state if before.status else None
+        if old is status.state:
+            return
+        attempt = status.attempt_status
+        logger.info(
+            "framework state",
+            extra={
+                "framework": before.key,
+                "attempt": attempt.id,
+                "from": old or "",
+                "to": status.state,
+            },
+        )
+        if status.state in _TOLD_STATES:
+            event = describe_state(status)
+            self._recorder.emit(involved, event.type, event.reason, event.message)
+
+    def report_fault(self, entry: Entry) -> None:
+        """Tell, once per fault, that a Framework cannot be read."""
+        if entry.fault is None:
+            self._reported_faults.pop(entry.key, None)
+            return
+        text = str(entry.fault)
+        if self._reported_faults.get(entry.key) == text:
+            return
+        self._reported_faults[entry.key] = text
+        logger.error("framework unreadable", extra={"framework": entry.key, "error": text})
+        self._recorder.emit(_refer_by_name(entry), EventType.WARNING, "UnreadableFramework", text)
+
+    def report_blocked(self, entry: Entry, reason: str, message: str) -> None:
+        """Tell that nothing can be decided about a Framework as it stands, or not be stored."""
+        involved = _refer(entry.framework) if entry.framework else _refer_by_name(entry)
+        self._recorder.emit(involved, EventType.WARNING, reason, message)
+
+
+def _refer_by_name(entry: Entry) -> Object:
+    return {
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.FRAMEWORK_KIND,
+        "name": entry.name,
+        "namespace": entry.namespace,
+    }
+
+
+def describe_state(status: FrameworkStatus) -> Event:
+    """Describe the state a Framework entered."""
+    attempt = status.attempt_status
+    message = f"Attempt {attempt.id} is now {status.state}"
+    completion = attempt.completion_status
+    kind = EventType.NORMAL
+    if completion is not None:
+        message += f": {completion.code} {completion.phrase}: {completion.diagnostics}"
+        is_over = status.state is FrameworkState.COMPLETED
+        kind = EventType.WARNING if is_over and completion.type.is_failed else EventType.NORMAL
+    return Event(kind, status.state, message)
+
+
+def _refer(framework: Framework) -> Object:
+    meta = framework.metadata
+    return {
+        "apiVersion": constants.API_VERSION,
+        "kind": constants.FRAMEWORK_KIND,
+        "name": meta.name,
+        "namespace": meta.namespace,
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+    }

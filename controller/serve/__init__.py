@@ -1,0 +1,1 @@
+"""Serve: probes and metrics."""

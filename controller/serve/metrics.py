@@ -1,0 +1,142 @@
+"""What the controller measures, in the text form of Prometheus.
+
+Served by ``controller.serve.health``. Each controller has a registry of its own instead of the
+library's global one, so that one test can run two controllers.
+"""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from framework.kube.errors import ApiError, KubeError
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_PREFIX = "frameworkcontroller"
+# A decision takes micro- to milliseconds; a second is a fault.
+_DECISION_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
+_REQUEST_BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
+_RELEASE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 5.0)
+# A gang may wait for a busy cluster: seconds to hours.
+_GANG_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
+
+
+class Metrics:
+    """All measurements; every method is cheap and never fails."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self._registry = CollectorRegistry()
+        self._queue_depth = self._gauge("queue_depth", "Frameworks waiting to be decided")
+        self._frameworks = self._gauge("frameworks", "Frameworks known")
+        self._in_flight = self._gauge("actions_in_flight", "Requests sent and not yet answered")
+        self._leader = self._gauge("leader", "1 while this controller acts, else 0")
+        self._decisions = self._histogram(
+            "decision_seconds", "Time a decision took to compute", _DECISION_BUCKETS
+        )
+        self._failures = self._counter("decision_failures", "Decisions that raised an error")
+        self._writes = self._counter(
+            "writes", "Requests that change an object, by outcome", "resource", "verb", "code"
+        )
+        self._write_seconds = self._histogram(
+            "write_seconds", "Time until a write was answered", _REQUEST_BUCKETS, "resource", "verb"
+        )
+        self._conflicts = self._counter(
+            "conflicts", "Writes refused because the object had changed", "resource"
+        )
+        self._relists = self._counter("relists", "Lists taken anew after a watch", "resource")
+        self._gang_wait = self._histogram(
+            "gang_wait_seconds",
+            "From the start of an attempt until its gang was complete",
+            _GANG_BUCKETS,
+        )
+        self._release = self._histogram(
+            "release_seconds",
+            "From the last member's address until the complete roster was published",
+            _RELEASE_BUCKETS,
+        )
+        self._dropped_events = self._counter("dropped_events", "Events not recorded: too many")
+
+    def set_queue_depth(self, depth: int) -> None:
+        """Say how many keys wait."""
+        self._queue_depth.set(depth)
+
+    def follow_frameworks(self, count: Callable[[], int]) -> None:
+        """Say who counts the Frameworks known; asked at each scrape."""
+        self._frameworks.set_function(count)
+
+    def set_actions_in_flight(self, count: int) -> None:
+        """Say how many requests are under way."""
+        self._in_flight.set(count)
+
+    def set_leader(self, *, is_leader: bool) -> None:
+        """Say whether this controller acts."""
+        self._leader.set(1 if is_leader else 0)
+
+    def observe_decision(self, seconds: float) -> None:
+        """Count one decision and its time."""
+        self._decisions.observe(seconds)
+
+    def count_decision_failure(self) -> None:
+        """Count a decision that raised."""
+        self._failures.inc()
+
+    def count_write(
+        self, resource: str, verb: str, outcome: int | str, seconds: float | None = None
+    ) -> None:
+        """Count one write.
+
+        Args:
+            resource: plural, with its subresource: ``pods``, ``frameworks/status``.
+            verb: ``create``, ``patch``, ``update``, ``delete``.
+            outcome: HTTP status, or ``unreachable`` when there was no answer.
+            seconds: how long the answer took, None if unknown.
+        """
+        self._writes.labels(resource, verb, str(outcome)).inc()
+        if seconds is not None:
+            self._write_seconds.labels(resource, verb).observe(seconds)
+
+    def count_answer(
+        self, resource: str, verb: str, error: KubeError | None, seconds: float
+    ) -> None:
+        """Count one write by its answer; ``error`` None: it succeeded."""
+        outcome: int | str = 200
+        if error is not None:
+            outcome = error.status if isinstance(error, ApiError) else "unreachable"
+        self.count_write(resource, verb, outcome, seconds)
+
+    def count_conflict(self, resource: str) -> None:
+        """Count a write whose precondition did not hold."""
+        self._conflicts.labels(resource).inc()
+
+    def count_relist(self, resource: str) -> None:
+        """Count a list taken because a watch could not go on."""
+        self._relists.labels(resource).inc()
+
+    def observe_gang_wait(self, seconds: float) -> None:
+        """Record how long a gang took to be complete."""
+        self._gang_wait.observe(seconds)
+
+    def observe_release(self, seconds: float) -> None:
+        """Record how long the complete roster took to be published."""
+        self._release.observe(seconds)
+
+    def count_dropped_event(self) -> None:
+        """Count an Event that was not recorded."""
+        self._dropped_events.inc()
+
+    def render(self) -> bytes:
+        """Render everything for a scrape."""
+        return generate_latest(self._registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"{_PREFIX}_{name}", text, registry=self._registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"{_PREFIX}_{name}", text, labels, registry=self._registry)
+
+    def _histogram(
+        self, name: str, text: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        name = f"{_PREFIX}_{name}"
+        return Histogram(name, text, labels, buckets=buckets, registry=self._registry)

@@ -1,0 +1,202 @@
+"""Provenance: creation proofs, the signatures by which objects of our own creates are recognized.
+
+1. Every controller process has an Ed25519 key pair, made at its start. The private key never leaves
+   the process; the public key is in the attempt's status before the first create (core/creators).
+2. Each created object carries an annotation: a nonce, and a signature over the nonce, the kind, the
+   namespace, the name, the UIDs of Framework and owner, and the identity of the attempt.
+3. An object is proven when the answer to our own create carried its UID, when the persisted status
+   names its UID, or when its signature fits one of the persisted keys. A proof counts for one UID:
+   when an object has gone before its UID was recorded, a copy of its annotation proves nothing.
+
+Each object is looked at once per UID and annotation, and again when the keys have changed.
+
+Called by the executor when it creates, by the store when objects come and go, and by the observer.
+More: docs/design/state-machines.md, "Creation proofs".
+"""
+
+import base64
+import binascii
+import json
+from functools import lru_cache
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from controller.core.actions import ObjectKind, Verb
+from controller.store.entry import Entry, Name, find_recorded_uid
+from framework.api import constants
+from framework.api.pods import ConfigMapView, ObjectView, PodView
+from framework.api.types import Framework
+from framework.clock import KeySource
+
+_KEY_BYTES = 32
+_NONCE_BYTES = 16
+_SIGNATURE_BYTES = 64
+_DOMAIN = constants.CREATION_PROOF_ANNOTATION + "/1"
+# Unrecorded Pods that were deleted by others, all within the moments before they are recorded.
+_MAX_SPENT = 1000
+
+
+class Signer:
+    """The key pair of this process."""
+
+    def __init__(self, keys: KeySource) -> None:
+        """Make the key pair."""
+        self._keys = keys
+        self._key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(keys.new_key()))
+        self.public_key = _encode(self._key.public_key().public_bytes_raw())
+
+    def sign(self, framework: Framework, view: PodView | ConfigMapView) -> str:
+        """Build the creation proof of an object that is about to be created for a Framework."""
+        nonce = bytes.fromhex(self._keys.new_key())[:_NONCE_BYTES]
+        return _encode(nonce + self._key.sign(_build_message(framework, view, nonce)))
+
+
+def note_created(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None:
+    """Take the answer to our own create, after the object was put into the entry."""
+    known = entry.find_object(*name)
+    if known is not None and known.uid == view.uid:
+        entry.proven.add(view.uid)
+    else:
+        # A list that was newer than the answer showed another object, perhaps with the same proof.
+        _spend(entry, view)
+
+
+def note_seen(
+    entry: Entry,
+    name: Name,
+    before: PodView | ConfigMapView | None,
+    after: PodView | ConfigMapView,
+) -> None:
+    """Take an object, or a new form of it, to be looked at."""
+    if before is not None and before.uid != after.uid:
+        note_gone(entry, name, before)
+        before = None
+    is_known = before is not None and _read_proof(before) == _read_proof(after)
+    if not is_known and after.uid not in entry.proven:
+        entry.unchecked.add(name)
+
+
+def note_gone(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None:
+    """Take the end of an object; its proof is not for another one."""
+    is_own = view.uid in entry.proven or (name in entry.unchecked and is_proven(entry, view))
+    entry.unchecked.discard(name)
+    entry.proven.discard(view.uid)
+    if is_own and find_recorded_uid(entry.framework, *name) != view.uid:
+        _spend(entry, view)
+
+
+def settle(entry: Entry) -> None:
+    """Look at the objects that came since, and again at all of them when the keys have changed.
+
+    Not while a create of that name is unanswered: the answer tells more, and costs nothing.
+    """
+    keys = _read_keys(entry)
+    if keys != entry.checked_keys:
+        entry.checked_keys = keys
+        entry.unchecked.update((ObjectKind.POD, name) for name in entry.pods)
+        if entry.configmap is not None:
+            entry.unchecked.add((ObjectKind.CONFIGMAP, entry.configmap.name))
+    in_flight = {(key.kind, key.name) for key in entry.in_flight if key.verb is Verb.CREATE}
+    for name in entry.unchecked - in_flight:
+        view = entry.find_object(*name)
+        if view is None or view.uid in entry.proven:
+            continue
+        is_recorded = view.uid == find_recorded_uid(entry.framework, *name)
+        if is_recorded or is_proven(entry, view):
+            entry.proven.add(view.uid)
+    entry.unchecked &= in_flight
+    _settle_recorded_configmap(entry)
+
+
+def _settle_recorded_configmap(entry: Entry) -> None:
+    """Take the ConfigMap that the status names for our own, whenever it came to name it.
+
+    The status of an older controller may be read after the ConfigMap was looked at, and names no
+    key then, whose change would have it looked at again.
+    """
+    known = entry.configmap
+    if known is None:
+        return
+    if known.uid == find_recorded_uid(entry.framework, ObjectKind.CONFIGMAP, known.name):
+        entry.proven.add(known.uid)
+
+
+def is_proven(entry: Entry, view: PodView | ConfigMapView) -> bool:
+    """Return whether a controller is known to have created the object for this Framework."""
+    if view.uid in entry.proven:
+        return True
+    framework, proof = entry.framework, _read_proof(view)
+    if framework is None or not proof or entry.spent_proofs.get(proof, view.uid) != view.uid:
+        return False
+    decoded = _decode(proof, _NONCE_BYTES + _SIGNATURE_BYTES)
+    if decoded is None:
+        return False
+    nonce, signature = decoded[:_NONCE_BYTES], decoded[_NONCE_BYTES:]
+    message = _build_message(framework, view, nonce)
+    return any(_is_signed(key, signature, message) for key in reversed(_read_keys(entry)))
+
+
+def _spend(entry: Entry, view: PodView | ConfigMapView) -> None:
+    """Remember whose a proof was, of an object that is gone."""
+    entry.spent_proofs[_read_proof(view)] = view.uid
+    if len(entry.spent_proofs) > _MAX_SPENT:
+        del entry.spent_proofs[next(iter(entry.spent_proofs))]
+
+
+def _read_keys(entry: Entry) -> tuple[str, ...]:
+    status = entry.framework.status if entry.framework else None
+    return status.attempt_status.creator_keys if status else ()
+
+
+def _read_proof(view: ObjectView) -> str:
+    return view.annotations.get(constants.CREATION_PROOF_ANNOTATION, "")
+
+
+def forget(entry: Entry) -> None:
+    """Forget what was proven: the server's storage was restored from a backup."""
+    entry.proven.clear()
+    entry.spent_proofs.clear()
+    entry.checked_keys = ()
+
+
+def _build_message(framework: Framework, view: PodView | ConfigMapView, nonce: bytes) -> bytes:
+    if isinstance(view, PodView):
+        identity = [constants.POD_KIND, view.task_uid, view.task_attempt_id]
+    else:
+        identity = [constants.CONFIGMAP_KIND, view.attempt_id]
+    meta, owner_uid = framework.metadata, view.owner.uid if view.owner else ""
+    parts = [_DOMAIN, meta.namespace, view.name, meta.uid, owner_uid, *identity, nonce.hex()]
+    return json.dumps(parts).encode()
+
+
+def _is_signed(key: str, signature: bytes, message: bytes) -> bool:
+    public_key = _load_key(key)
+    if public_key is None:
+        return False
+    try:
+        public_key.verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True
+
+
+@lru_cache(maxsize=64)
+def _load_key(text: str) -> Ed25519PublicKey | None:
+    decoded = _decode(text, _KEY_BYTES)
+    return None if decoded is None else Ed25519PublicKey.from_public_bytes(decoded)
+
+
+def _encode(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _decode(text: str, length: int) -> bytes | None:
+    """Decode what ``_encode`` made of so many bytes; None if it is anything else."""
+    if len(text) != 4 * -(-length // 3):
+        return None
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return content if len(content) == length else None

@@ -1,0 +1,49 @@
+"""What an attempt ConfigMap carries of the roster, read once per version.
+
+Called by the observer, and by the writer when it has published.
+"""
+
+from dataclasses import replace
+
+from controller.core.snapshot import PublishedRoster
+from controller.store.entry import Entry
+from framework.api import constants
+from framework.api.pods import ConfigMapView
+from framework.api.roster import Roster, RosterError, decode_stored_roster
+
+
+def refresh_published(entry: Entry) -> None:
+    """Read what the attempt's own ConfigMap carries now; any other one is never decoded."""
+    configmap = entry.configmap
+    if configmap is None or configmap.uid not in entry.proven or entry.lacks_roster:
+        return
+    entry.published = read_published(entry.published, entry.read_configmap, configmap)
+    entry.read_configmap = configmap
+
+
+def read_published(
+    known: PublishedRoster,
+    before: ConfigMapView | None,
+    after: ConfigMapView,
+) -> PublishedRoster:
+    """Read what ``after`` carries; ``known`` is what was read of ``before``."""
+    if before is None or before.uid != after.uid:
+        known, before = PublishedRoster(), None
+    roster = known.roster
+    if before is None or before.roster != after.roster:
+        roster = _decode(after.roster)
+    annotations = after.annotations
+    return replace(
+        known,
+        roster=roster,
+        progress=annotations.get(constants.PROGRESS_ANNOTATION, ""),
+        is_announced=constants.ROSTER_VERSION_ANNOTATION in annotations,
+    )
+
+
+def _decode(stored: str | None) -> Roster | None:
+    """Decode a stored roster; one that cannot be read is written anew."""
+    try:
+        return decode_stored_roster(stored) if stored else None
+    except RosterError:
+        return None

@@ -1,0 +1,1 @@
+"""Watch: the list-watches that feed the store."""

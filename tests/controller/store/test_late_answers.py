@@ -1,0 +1,125 @@
+"""What arrives late: a write of the process before us, and an answer that time has overtaken."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from controller.core.actions import ObjectKind
+from controller.store.store import Store
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from localcluster.apiserver.model.options import DeleteOptions
+from tests.controller.test_handover import World
+from tests.support.builders import (
+    AT,
+    FRAMEWORK,
+    NAMESPACE,
+    build_framework_wire,
+    build_pod_wire,
+)
+from tests.support.shell import Shell
+from tests.support.storageclient import Fate, Request, find_type
+
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(30)]
+
+POD = f"{FRAMEWORK}-worker-0"
+FANCY = {"fancyRetryPolicy": True, "maxRetryCount": 0}
+
+
+async def test_write_that_a_killed_controller_had_sent_is_not_taken_back() -> None:
+    world = World()
+    first = world.start("a", is_elected=False)
+    await asyncio.sleep(2)
+    slow: list[Request] = []
+
+    def draw(request: Request) -> Fate:
+        # The second status is that of the ConfigMap, which is recorded in it.
+        slow.extend([request] if request.subresource == "status" else [])
+        return Fate(uplink_seconds=9.0 if len(slow) > 1 else 0.0)
+
+    first.link.draw = draw
+    await world.create()
+    await world.wait_for("a write under way", lambda: len(slow) > 1)
+    first.kill()
+    await asyncio.sleep(8.9)
+    # Somebody deletes the ConfigMap: a controller that knows nothing of its UID waits for its end.
+    await world.user.delete(CONFIGMAPS, NAMESPACE, f"{FRAMEWORK}-attempt")
+    watch = world.storage.watch_from(find_type(world.storage, FRAMEWORKS), NAMESPACE)
+    world.start("b", is_elected=False)
+    await world.wait_for("its end", lambda: world.read_status()["state"] == "Completed")
+    states = [event.object["status"]["state"] for event in watch.pop()]
+    assert "AttemptPreparing" in states
+    assert "AttemptCreationPending" not in states[states.index("AttemptPreparing") :]
+    assert world.read_status()["attemptStatus"]["completionStatus"]["code"] == -100
+    for program in world.programs:
+        program.kill()
+    tasks = [*world.tasks, *(program.task for program in world.programs)]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def read_task(shell: Shell) -> Any:
+    attempt = shell.get(FRAMEWORKS, FRAMEWORK)["status"]["attemptStatus"]
+    return attempt["taskRoleStatuses"][0]["taskStatuses"][0]
+
+
+def remove(shell: Shell, name: str) -> Object:
+    """The Pod is deleted at once; return what a watch that shows all of it would say."""
+    pod = shell.get(PODS, name)
+    shell.storage.delete(shell.type(PODS), NAMESPACE, name, DeleteOptions(grace_seconds=0))
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:01Z"
+    return pod
+
+
+async def open_shell() -> Shell:
+    """A gang of one whose only Pod is recorded, and whose Task is retried for ever."""
+    shell = Shell()
+    created = shell.create_framework()
+    created["spec"]["taskRoles"][0]["task"]["retryPolicy"] = FANCY
+    updated = shell.storage.update(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK, created)
+    shell.store.apply_framework(updated)
+    await shell.run(1.0)
+    shell.show()
+    await shell.run(1.0)
+    return shell
+
+
+async def test_answer_that_a_pod_is_absent_says_nothing_of_the_next_one() -> None:
+    shell = await open_shell()
+    shell.network.expect("get", PODS, Fate(downlink_seconds=5.0))
+    shown = shell.get(PODS, POD)
+    gone = remove(shell, POD)
+    # It left the selector; a live GET is sent, and its answer takes long.
+    shell.store.remove_pod(shown)
+    loop = asyncio.get_running_loop()
+    # Meanwhile the end of the Pod is seen, and the next one is made.
+    loop.call_later(0.5, shell.store.apply_pod, gone)
+    loop.call_later(0.6, shell.store.remove_pod, gone)
+    await shell.run(15.0)
+    assert shell.sent("get").count(f"get pods {POD}") >= 1
+    assert read_task(shell)["retryPolicyStatus"]["totalRetriedCount"] == 1
+    uid = shell.get(PODS, POD)["metadata"]["uid"]
+    assert read_task(shell)["attemptStatus"]["podUID"] == uid
+
+
+@pytest.mark.parametrize("is_going", [False, True])
+def test_news_older_than_a_live_answer_ends_nothing(*, is_going: bool) -> None:
+    store = Store(lambda _: None)
+    store.apply_framework(build_framework_wire())
+    entry = store.find(f"{NAMESPACE}/{FRAMEWORK}")
+    assert entry is not None
+
+    def build(version: int, **metadata: Any) -> Object:
+        metadata |= {"resourceVersion": str(version), "uid": "pod-worker-0"}
+        return build_pod_wire(metadata=metadata)
+
+    going = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
+    store.apply_pod(build(10))
+    store.record_own(entry, ObjectKind.POD, build(13, **(going if is_going else {})), AT)
+    # At version 11 it left the selector: it lived when the live GET was answered.
+    store.remove_pod(build(11))
+    assert entry.pods[POD].resource_version == "13"
+    assert entry.live[ObjectKind.POD, POD] == "pod-worker-0"
+    store.remove_pod(build(15, **going))
+    assert not entry.pods

@@ -1,0 +1,36 @@
+"""Creation proofs in the store's entry: what is ours without one."""
+
+from dataclasses import replace
+
+from controller.core.actions import ObjectKind
+from controller.reconcile.observer import observe
+from controller.store import provenance
+from controller.store.entry import Entry
+from tests.support.builders import (
+    CONFIGMAP_UID,
+    FRAMEWORK,
+    NAMESPACE,
+    at,
+    build_configmap,
+    build_framework,
+    build_status,
+)
+
+
+def test_configmap_that_the_status_names_later_is_ours() -> None:
+    # At an upgrade: the watch was behind the older controller, and its objects have no proof.
+    entry = Entry(NAMESPACE, FRAMEWORK)
+    recorded = build_status()
+    behind = replace(recorded, attempt_status=replace(recorded.attempt_status, configmap_uid=None))
+    entry.framework = build_framework(status=behind)
+    entry.configmap = build_configmap()
+    provenance.note_seen(entry, (ObjectKind.CONFIGMAP, entry.configmap.name), None, entry.configmap)
+    observe(entry, at(1))
+    assert CONFIGMAP_UID not in entry.proven
+
+    entry.framework = build_framework(status=recorded)
+    snapshot = observe(entry, at(2))
+    assert snapshot is not None
+    assert CONFIGMAP_UID in snapshot.proven
+    # And so what it carries is read.
+    assert snapshot.published.is_announced
