@@ -15,8 +15,8 @@ from datetime import datetime
 import msgspec
 
 from benchmarks.fakenode import Meta, watch
-from controller.core.births import new_framework_status
-from controller.core.object_templates import build_configmap, build_pod
+from controller.core.objects.object_templates import build_configmap, build_pod
+from controller.core.status.initial_status import new_framework_status
 from framework.api import codec, constants
 from framework.api.naming import TaskKey, build_instance_uid
 from framework.api.states import FrameworkState, TaskState

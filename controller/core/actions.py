@@ -147,6 +147,6 @@ class GetObject:
 Action: TypeAlias = CreateConfigMap | CreateGangKey | CreatePod | DeleteObject | GetObject
 
 
-def identify_attempt(owner_uid: str, attempt_id: int) -> str:
+def build_attempt_identity(owner_uid: str, attempt_id: int) -> str:
     """Build what a created object says to be: the owner instance and the attempt."""
     return f"{owner_uid}/{attempt_id}"

@@ -8,16 +8,18 @@ decision's status write persists.
 
 from dataclasses import replace
 
-from controller.core import creators, framework_machine, limits, patience
 from controller.core.actions import Action, CreateConfigMap, CreateGangKey, CreatePod
-from controller.core.births import new_framework_status
-from controller.core.claims import look_up_unconfirmed
-from controller.core.conditions import update_conditions
 from controller.core.decision import Decision
 from controller.core.draft import Draft
-from controller.core.roster_policy import RosterOutcome, decide_roster
+from controller.core.machines import framework_machine, scaling
+from controller.core.objects import creators
+from controller.core.objects.ownership import request_unconfirmed
+from controller.core.policies import coalescing, limits
+from controller.core.roster.roster_policy import RosterOutcome, decide_roster
 from controller.core.settings import Settings
 from controller.core.snapshot import Snapshot
+from controller.core.status.conditions import update_conditions
+from controller.core.status.initial_status import new_framework_status
 from framework.api.states import FrameworkState
 from framework.api.types import Framework, FrameworkStatus
 
@@ -26,7 +28,7 @@ def decide(snapshot: Snapshot, settings: Settings) -> Decision:
     """Decide what to persist, publish, send and tell for one Framework."""
     hold = limits.find_hold(snapshot, settings.limits)
     if hold is not None:
-        snapshot = limits.hold_growth(snapshot)
+        snapshot = limits.cap_spec(snapshot)
     persisted = snapshot.framework.status
     now = snapshot.now.replace(microsecond=0)
     keys = creators.add_key((), settings.creator_key)
@@ -34,13 +36,13 @@ def decide(snapshot: Snapshot, settings: Settings) -> Decision:
     draft = Draft(snapshot, settings, status)
     if hold is not None:
         limits.apply_hold(draft, hold)
-    is_scaled = framework_machine.begin(draft)
+    is_scaled = scaling.scale(draft)
     outcome = RosterOutcome()
     if is_scaled:
         draft.is_unfinished = True
     else:
         framework_machine.sync_framework(draft)
-        look_up_unconfirmed(draft)
+        request_unconfirmed(draft)
         outcome = decide_roster(draft)
     return _finish(draft, outcome)
 
@@ -54,10 +56,10 @@ def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
     return Decision(
         status=status if is_changed else None,
         is_urgent=is_urgent,
-        is_patient=is_changed and not is_urgent and patience.is_in_motion(status),
+        is_patient=is_changed and not is_urgent and coalescing.is_any_task_changing(status),
         is_unfinished=draft.is_unfinished,
         publication=outcome.publication,
-        looked_at=outcome.looked_at,
+        progress_checked_at=outcome.progress_checked_at,
         actions=tuple(_bind(action, framework) for action in draft.actions),
         events=tuple(draft.events),
         snapshots=tuple(draft.snapshots),
@@ -71,7 +73,7 @@ def _is_awaited(draft: Draft, outcome: RosterOutcome, status: FrameworkStatus) -
     unsettled = [action for action in draft.actions if not action.is_settled]
     if draft.is_unfinished or is_release or any(not a.is_patient for a in unsettled):
         return True
-    return bool(unsettled) and not patience.is_going_on(status)
+    return bool(unsettled) and not coalescing.is_any_task_unended(status)
 
 
 def _describe(draft: Draft, outcome: RosterOutcome) -> FrameworkStatus:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from controller.core.actions import Action
 from framework.api.roster import Roster
@@ -34,6 +34,13 @@ class SnapshotTrigger(StrEnum):
     TASK_RETRY = "OnTaskRetry"
     TASK_DELETION = "OnTaskDeletion"
     POD_DELETION = "OnPodDeletion"
+
+
+class LoggedPart(NamedTuple):
+    """The fields of one part of an object that the history log shows."""
+
+    value: Any
+    is_cut: bool
 
 
 class BodySource(Protocol):
@@ -82,7 +89,7 @@ class Decision:
     ``status``: to be written, None if nothing changed. ``is_urgent``: an action, a release or
     another pass waits for that write; otherwise it may be coalesced. ``is_patient``: it may be for
     long, as more is known to come. ``is_unfinished``: decide again as soon as the status is
-    written. ``looked_at``: when the gang's progress was looked at.
+    written. ``progress_checked_at``: when the gang's progress was looked at.
     """
 
     status: FrameworkStatus | None = None
@@ -90,7 +97,7 @@ class Decision:
     is_patient: bool = False
     is_unfinished: bool = False
     publication: Publication | None = None
-    looked_at: datetime | None = None
+    progress_checked_at: datetime | None = None
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     snapshots: tuple[ObjectSnapshot, ...] = ()

@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
 from controller.core.actions import Action, ActionKey, ObjectKind, Verb
-from controller.core.decision import Event, EventType, ObjectSnapshot
-from controller.core.logged_fields import LoggedPart
+from controller.core.decision import Event, EventType, LoggedPart, ObjectSnapshot
 from controller.core.settings import LONGEST_PAUSE_SECONDS, Settings
 from controller.core.snapshot import Failure, Snapshot
 from framework.api import states
@@ -128,10 +127,10 @@ class Draft:
         self._creates_in_flight = {
             (key.kind, key.name) for key in snapshot.in_flight if key.verb is Verb.CREATE
         }
-        self._tiring_creates = {
+        self._repeated_creates = {
             (key.kind, key.name): failure
             for key, failure in snapshot.failures.items()
-            if key.verb is Verb.CREATE and failure.row >= settings.free_refusals
+            if key.verb is Verb.CREATE and failure.consecutive_failures >= settings.free_refusals
         }
         self._persisted = _index_tasks(snapshot.framework.status)
 
@@ -223,7 +222,7 @@ class Draft:
         if target is FrameworkState.COMPLETED:
             self.is_urgent = True
 
-    def put(self, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+    def put_task(self, role: RoleDraft, task: TaskStatus) -> TaskStatus:
         """Put a changed Task in its place."""
         role.tasks[task.index] = task
         return task
@@ -241,48 +240,48 @@ class Draft:
             changes["attempt_status"] = replace(task.attempt_status, completion_time=self.now)
         elif target is TaskState.COMPLETED:
             changes["completion_time"] = self.now
-        return self.put(role, replace(task, **changes))
+        return self.put_task(role, replace(task, **changes))
 
     # --- what is decided besides ------------------------------------------------------------
 
-    def act(self, action: Action) -> bool:
+    def add_action(self, action: Action) -> bool:
         """Ask for an action, unless it is in flight or must wait after a failure."""
         key = action.key
         if key in self.snapshot.in_flight:
             return False
         failure = self.snapshot.failures.get(key)
-        if failure is not None and not self.has_waited(failure.failed_at, failure.not_before):
+        if failure is not None and not self.is_wait_over(failure.failed_at, failure.not_before):
             return False
-        if failure is None and key.verb is Verb.CREATE and not self._has_rested(key):
+        if failure is None and key.verb is Verb.CREATE and not self._is_pause_over(key):
             return False
         self.actions.append(action)
         return True
 
-    def _has_rested(self, key: ActionKey) -> bool:
+    def _is_pause_over(self, key: ActionKey) -> bool:
         """Return whether the name has had its pause after the creates of the attempts before."""
-        failure = self._tiring_creates.get((key.kind, key.name))
+        failure = self._repeated_creates.get((key.kind, key.name))
         if failure is None or failure.failed_at is None or failure.is_unknown:
             return True
-        return self.has_waited(failure.failed_at, failure.failed_at + self._pause(failure))
+        return self.is_wait_over(failure.failed_at, failure.failed_at + self._pause(failure))
 
     def _pause(self, failure: Failure) -> timedelta:
-        doublings = min(failure.row - self.settings.free_refusals, 10)
+        doublings = min(failure.consecutive_failures - self.settings.free_refusals, 10)
         return timedelta(seconds=min(LONGEST_PAUSE_SECONDS, 2.0**doublings))
 
     def drop_creates(self) -> None:
         """Take back what this pass wanted to create: the attempt ends instead."""
         self.actions = [action for action in self.actions if action.key.verb is not Verb.CREATE]
 
-    def tell(self, type_: EventType, reason: str, message: str) -> None:
+    def add_event(self, type_: EventType, reason: str, message: str) -> None:
         """Tell the user by an event."""
         self.events.append(Event(type_, reason, message))
 
-    def wake(self, at: datetime) -> None:
+    def request_wake(self, at: datetime) -> None:
         """Ask to be decided again at ``at`` at the latest."""
         if self.wake_at is None or at < self.wake_at:
             self.wake_at = at
 
-    def has_waited(self, start: datetime | None, due: datetime) -> bool:
+    def is_wait_over(self, start: datetime | None, due: datetime) -> bool:
         """Return whether a wait of our own, begun at ``start``, is over; else ask to be woken then.
 
         It is over, too, when the clock was set back behind its start: it would last until the
@@ -290,7 +289,7 @@ class Draft:
         """
         if due <= self.snapshot.now or (start is not None and self.snapshot.now < start):
             return True
-        self.wake(due)
+        self.request_wake(due)
         return False
 
     def has_elapsed(self, start: datetime, seconds: float) -> bool:
@@ -301,7 +300,7 @@ class Draft:
             return False
         if due <= self.snapshot.now:
             return True
-        self.wake(due)
+        self.request_wake(due)
         return False
 
 

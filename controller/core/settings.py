@@ -21,7 +21,7 @@ LONGEST_PAUSE_SECONDS = 30.0
 ROSTER_DEBOUNCE_SECONDS = 0.2
 # Ages at which the progress of an incomplete gang is looked at, then every
 # PROGRESS_PERIOD_SECONDS: docs/design/roster.md, "Progress".
-PROGRESS_LADDER_SECONDS = (2.0, 5.0, 10.0, 20.0)
+PROGRESS_AGES_SECONDS = (2.0, 5.0, 10.0, 20.0)
 PROGRESS_PERIOD_SECONDS = 30.0
 
 

@@ -19,7 +19,8 @@ from framework.api.types import Framework
 class Failure:
     """An action that failed: HTTP code (0: no answer), texts, how often, when again, and when.
 
-    ``row``: how often in a row its like failed for the same name, for attempts that are over too.
+    ``consecutive_failures``: how often in a row requests of this verb, kind and name failed, in all
+    attempts.
     """
 
     code: int
@@ -28,7 +29,7 @@ class Failure:
     count: int
     not_before: datetime
     failed_at: datetime | None = None
-    row: int = 1
+    consecutive_failures: int = 1
 
     @property
     def is_unknown(self) -> bool:
@@ -42,9 +43,9 @@ class PublishedRoster:
 
     roster: Roster | None = None
     progress: str = ""
-    is_announced: bool = False
+    has_version_annotation: bool = False
     published_at: datetime | None = None
-    looked_at: datetime | None = None
+    progress_checked_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ docs/design/failure-handling.md, "Unreadable Frameworks".
 from datetime import datetime
 from http import HTTPStatus
 
-from controller.core.conditions import BLOCKED, MAX_MESSAGE
+from controller.core.status.conditions import BLOCKED, MAX_MESSAGE
 from framework.api import constants
 from framework.api.wire import format_time
 from framework.kube.errors import ApiError, KubeError

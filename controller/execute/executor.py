@@ -24,8 +24,8 @@ from controller.core.actions import (
     ObjectKind,
     Verb,
 )
-from controller.core.creators import is_proof_needed
-from controller.core.object_templates import (
+from controller.core.objects.creators import is_proof_needed
+from controller.core.objects.object_templates import (
     PodTooLargeError,
     build_configmap,
     build_gang_key,
@@ -183,7 +183,7 @@ class Executor:
             if action.key.verb is Verb.CREATE:
                 # What a live GET told of the name is out of date from now on.
                 entry.live.pop((action.key.kind, action.key.name), None)
-                entry.note_birth((action.key.kind, action.key.name))
+                entry.increment_name_revision((action.key.kind, action.key.name))
             self._idle.clear()
             name = f"{action.key.verb}-{key}-{action.key.name}"
             self._tasks.create_task(self._run(entry, action), name=name)
@@ -291,7 +291,7 @@ class Executor:
 
     async def _delete(self, entry: Entry, action: DeleteObject) -> None:
         resource = _RESOURCES[action.kind]
-        births = entry.births[action.kind, action.name]
+        revision = entry.name_revisions[action.kind, action.name]
         started = self._clock.monotonic()
         try:
             left = await self._client.delete(
@@ -322,7 +322,7 @@ class Executor:
             self._store.record_terminating(entry, action.kind, left)
             if action.grace_seconds == 0:
                 raise HeldError(f"{action.kind} {action.name} is held by a finalizer")
-        elif entry.births[action.kind, action.name] == births:
+        elif entry.name_revisions[action.kind, action.name] == revision:
             self._store.record_absent(entry, action.kind, action.name, action.uid)
 
     def _record_framework(self, entry: Entry, uid: str, left: Object | None) -> None:
@@ -350,7 +350,7 @@ class Executor:
 
     async def _look_up(self, entry: Entry, kind: ObjectKind, name: str) -> bool:
         """Read an object live; True if there is one that is ours and not seen deleted yet."""
-        births = entry.births[kind, name]
+        revision = entry.name_revisions[kind, name]
         try:
             wire = await self._client.get(
                 _RESOURCES[kind],
@@ -359,12 +359,12 @@ class Executor:
                 timeout_seconds=ACTION_TIMEOUT_SECONDS,
             )
         except NotFoundError:
-            if entry.births[kind, name] == births:
+            if entry.name_revisions[kind, name] == revision:
                 self._store.record_absent(entry, kind, name, None)
             return False
         if _is_ours(entry, kind, parse_object(kind, wire)):
             return self._store.record_own(entry, kind, wire, self._clock.now())
-        if entry.births[kind, name] == births:
+        if entry.name_revisions[kind, name] == revision:
             self._store.record_foreign(entry, kind, name, str(wire["metadata"].get("uid")))
         return False
 
@@ -385,8 +385,9 @@ class Executor:
             message += f"; its UID is {uid}"
         now = self._clock.now()
         not_before = now + timedelta(seconds=delay)
-        row = 1 + max(entry.drop_former_failure(key), known.row if known else 0)
-        entry.put_failure(key, Failure(code, message, body, count, not_before, now, row))
+        before = max(entry.drop_former_failure(key), known.consecutive_failures if known else 0)
+        failure = Failure(code, message, body, count, not_before, now, before + 1)
+        entry.put_failure(key, failure)
         # A thousand Pods of one template are refused for one reason, at every try.
         repeated = self._failure_log.admit((entry.key, key.verb, key.kind, code))
         if repeated is not None:

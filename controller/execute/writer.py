@@ -199,14 +199,14 @@ class Writer:
         self._store.record_own(entry, ObjectKind.CONFIGMAP, wire, now)
         refresh_published(entry)
         if publication.roster is not None:
-            entry.published = replace(entry.published, published_at=now, looked_at=None)
+            entry.published = replace(entry.published, published_at=now, progress_checked_at=None)
             self._log_roster(entry, publication.roster)
             self._measure_roster(entry, before, publication.roster)
         return True
 
-    def note_look(self, entry: Entry, at: datetime) -> None:
+    def record_progress_check(self, entry: Entry, at: datetime) -> None:
         """Remember when the gang's progress was looked at."""
-        entry.published = replace(entry.published, looked_at=at)
+        entry.published = replace(entry.published, progress_checked_at=at)
 
     async def _rebase(self, entry: Entry) -> bool:
         """After a conflict: the spec or metadata moved on, the status stays ours.

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
-from controller.core.limits import MEMORY_BUDGET, POD_MEMORY_BYTES, estimate_memory_bytes
+from controller.core.policies.limits import MEMORY_BUDGET, POD_MEMORY_BYTES, estimate_memory_bytes
 from controller.core.snapshot import MemoryBudget
 from controller.queues.workqueue import split_namespace
 from framework.api import constants

@@ -279,8 +279,8 @@ class Worker:
         is_published = True
         if decision.publication is not None and not is_deferred:
             is_published = await self._writer.publish(entry, decision.publication)
-        if decision.looked_at is not None and is_published and not is_deferred:
-            self._writer.note_look(entry, decision.looked_at)
+        if decision.progress_checked_at is not None and is_published and not is_deferred:
+            self._writer.record_progress_check(entry, decision.progress_checked_at)
         if not is_published and entry.configmap is not configmap:
             # What the actions rely on is another than it was: decide anew.
             actions = ()

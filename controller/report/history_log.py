@@ -2,7 +2,7 @@
 
 Called by the worker once the replacement is persisted, and by the informer. The text form is what
 collectors of the Go original look for (``: ObjectSnapshot: (.+)``); in the JSON format of the log
-the object is a member too. What it holds is decided by ``controller.core.logged_fields``.
+the object is a member too. What it holds is decided by ``controller.core.history.logged_fields``.
 """
 
 import json
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from controller.core.decision import ObjectSnapshot, SnapshotTrigger
-from controller.core.history import build_pod_snapshot
+from controller.core.history.object_snapshots import build_pod_snapshot
 from framework.api import gojson
 from framework.api.text import is_printable
 from framework.kube.resources import Object

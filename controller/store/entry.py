@@ -53,9 +53,10 @@ class Entry:
     ``retry_after_seconds``: for so long the server asked us to wait. ``refusal``: the last
     status decided cannot be stored. ``blocked``: reason and message of the condition that was
     written because no decision can be. ``sent``: what was sent since the last decision, which
-    therefore did not know of it. ``births``: how often somebody of a name may have come; an answer
-    says nothing of who came since it was asked for. ``own_configmap``: UID of the ConfigMap that
-    was returned for our own create last, "" once a create of its gang key was not answered.
+    therefore did not know of it. ``name_revisions``: per name, how often an object may have been
+    created; an answer to a request sent before the latest increment says nothing of the new object.
+    ``own_configmap``: UID of the ConfigMap that was returned for our own create last, "" once a
+    create of its gang key was not answered.
     ``gang_key_owner``: UID of the ConfigMap whose gang key was created; no watch shows Secrets.
     ``failed_keys``: the key of a failure by its verb, kind and name; of those there is one failure
     at most. ``read_configmap``: the form of the ConfigMap that ``published`` is of. The last four
@@ -87,7 +88,7 @@ class Entry:
     failed_keys: dict[tuple[Verb, ObjectKind, str], ActionKey] = field(default_factory=dict)
     unconfirmed: dict[Name, datetime] = field(default_factory=dict)
     end_versions: dict[str, int] = field(default_factory=dict)
-    births: Counter[Name] = field(default_factory=Counter)
+    name_revisions: Counter[Name] = field(default_factory=Counter)
     own_configmap: str = ""
     gang_key_owner: str = ""
     status_written_at: float | None = None
@@ -143,38 +144,38 @@ class Entry:
         Ten thousand creates may fail at every try: they are not walked here.
 
         Returns:
-            How many in a row it was.
+            How many consecutive failures it counted.
         """
         known = self.failed_keys.get((key.verb, key.kind, key.name))
         if known is None or known == key:
             return 0
-        row = self.failures[known].row
+        count = self.failures[known].consecutive_failures
         self.drop_failure(known)
-        return row
+        return count
 
     def forget_failures(self) -> None:
         """Forget all failures."""
         self.failures.clear()
         self.failed_keys.clear()
 
-    def note_end(self, uid: str, resource_version: Any) -> None:
+    def record_end_version(self, uid: str, resource_version: Any) -> None:
         """Remember in which order Pods ended; an attempt's Pods are enough."""
         self.end_versions.setdefault(uid, parse_version(resource_version))
         if len(self.end_versions) > 2 * constants.MAX_TASK_NUMBER:
             del self.end_versions[next(iter(self.end_versions))]
 
-    def note_birth(self, name: Name) -> None:
-        """Count that somebody of a name came.
+    def increment_name_revision(self, name: Name) -> None:
+        """Count that an object of this name may have been created.
 
-        Only an answer that is on its way asks for it. So the others are forgotten when there are
-        many: anybody may create Pods of ever new names with our label.
+        Only answers to requests in flight compare the number. The other names are dropped when
+        there are many, because any tenant may create Pods of new names with our label.
         """
-        self.births[name] += 1
-        if len(self.births) > _MOST_NAMES + 2 * len(self.in_flight):
+        self.name_revisions[name] += 1
+        if len(self.name_revisions) > _MOST_NAMES + 2 * len(self.in_flight):
             awaited = {(key.kind, key.name) for key in self.in_flight}
-            self.births = Counter({name: self.births[name] for name in awaited})
+            self.name_revisions = Counter({name: self.name_revisions[name] for name in awaited})
 
-    def note_end_of_name(self, name: Name) -> None:
+    def record_free_name(self, name: Name) -> None:
         """Remember that a name is free; when there are many, only those of the attempt's Pods."""
         self.live[name] = ""
         if len(self.live) > self.live_limit:
@@ -189,7 +190,7 @@ class Entry:
             # So that the next time is as far away as this one was.
             self.live_limit = _MOST_NAMES + 2 * len(self.live)
 
-    def note_seen(self, name: Name, uid: str) -> None:
+    def drop_stale_live_result(self, name: Name, uid: str) -> None:
         """Drop what a live GET said about a name when another object is seen there."""
         if self.live.get(name, uid) != uid:
             del self.live[name]

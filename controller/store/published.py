@@ -37,7 +37,7 @@ def read_published(
         known,
         roster=roster,
         progress=annotations.get(constants.PROGRESS_ANNOTATION, ""),
-        is_announced=constants.ROSTER_VERSION_ANNOTATION in annotations,
+        has_version_annotation=constants.ROSTER_VERSION_ANNOTATION in annotations,
     )
 
 

@@ -345,7 +345,7 @@ class Store:
     def record_absent(self, entry: Entry, kind: ObjectKind, name: str, uid: str | None) -> None:
         """Take certainty that a name is free, or that the instance ``uid`` is gone.
 
-        Not from an answer that time has overtaken: see ``Entry.births``.
+        Not from an answer that time has overtaken: see ``Entry.name_revisions``.
         """
         known = entry.find_object(kind, name)
         if known is not None and (uid is None or known.uid == uid):
@@ -390,7 +390,7 @@ class Store:
             self._note_gone(str(uid))
         if entry is None or known is None or known.uid != uid or is_overtaken(wire, known):
             return
-        entry.note_end(known.uid, read_meta(wire).get("resourceVersion"))
+        entry.record_end_version(known.uid, read_meta(wire).get("resourceVersion"))
         self._end(entry, kind, known, is_believed=known.is_terminating or is_going)
 
     def _vanish(
@@ -411,7 +411,7 @@ class Store:
         if is_believed:
             self._discard(entry, kind, view.name)
             entry.unconfirmed.pop(name, None)
-            entry.note_end_of_name(name)
+            entry.record_free_name(name)
         elif entry.is_delete_in_flight(view.uid) and self._clock is not None:
             # The answer to our own request tells; if it is lost, a live GET a while later.
             entry.unconfirmed[name] = self._clock.now()
@@ -462,18 +462,18 @@ class Store:
         return self._entries.setdefault(key, Entry(namespace, name))
 
     def _put(self, entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
-        entry.note_seen((kind, view.name), view.uid)
+        entry.drop_stale_live_result((kind, view.name), view.uid)
         before = entry.find_object(kind, view.name)
         provenance.note_seen(entry, (kind, view.name), before, view)
         if before is None or before.uid != view.uid:
-            entry.note_birth((kind, view.name))
+            entry.increment_name_revision((kind, view.name))
         if isinstance(view, PodView):
             known = entry.pods.get(view.name)
             if view.pod_ip and (known is None or known.pod_ip != view.pod_ip):
                 entry.addressed_at = self._read_clock()
             entry.pods[view.name] = view
             if view.is_ended or view.is_terminating:
-                entry.note_end(view.uid, view.resource_version)
+                entry.record_end_version(view.uid, view.resource_version)
         else:
             # Anybody may create ConfigMaps of such names.
             entry.configmap = view if view.uid in entry.proven else drop_long_roster(view)

@@ -1,9 +1,9 @@
 """The roster: what agents read of their gang, and its columnar wire form.
 
 Written by the controller into the attempt ConfigMap, read by the barrier and by rendezvous.
-Written for Python 3.7 (agents' zipapp). What a roster contains is decided in
-``controller/core/roster_policy.py``; here are only its shape, its bytes and what may be asked of
-it. Rules: docs/design/roster.md, "Wire form".
+Written for Python 3.7 (agents' zipapp). ``controller/core/roster/roster_policy.py`` decides what a
+roster contains; this module has its fields and its wire form. Rules: docs/design/roster.md, "Wire
+form".
 
 Wire form (JSON, gzip): per role columns instead of an object per Task, about 10 bytes a Task::
 

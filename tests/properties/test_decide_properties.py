@@ -349,7 +349,9 @@ def _nasty_snapshots(draw: Any) -> Snapshot:
         draw(strategies.times),
         configmap=configmap,
         pods=pods,
-        published=PublishedRoster(draw(st.none() | strategies.rosters()), is_announced=True),
+        published=PublishedRoster(
+            draw(st.none() | strategies.rosters()), has_version_annotation=True
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.core.object_templates import build_pod
+from controller.core.objects.object_templates import build_pod
 from framework.api import codec, constants
 from framework.api.naming import TaskKey
 from framework.api.types import Framework

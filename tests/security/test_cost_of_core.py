@@ -15,7 +15,7 @@ import pytest
 
 from controller.core.actions import CreatePod, ObjectKind
 from controller.core.decide import decide
-from controller.core.object_templates import build_pod
+from controller.core.objects.object_templates import build_pod
 from controller.core.settings import Settings
 from controller.core.snapshot import Snapshot
 from framework.api import codec, constants

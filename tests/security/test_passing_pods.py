@@ -38,7 +38,7 @@ def test_names_of_passing_pods_are_forgotten() -> None:
     for number in range(MANY):
         let_pass(store, f"passing-{number}", 2 * number + 2)
     assert len(entry.live) <= REMEMBERED
-    assert len(entry.births) <= REMEMBERED
+    assert len(entry.name_revisions) <= REMEMBERED
 
 
 def test_names_that_matter_are_remembered() -> None:
@@ -51,9 +51,9 @@ def test_names_that_matter_are_remembered() -> None:
     let_pass(store, name, 2)
     entry.live[ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt"] = "uid"
     entry.in_flight.add(ActionKey(Verb.CREATE, ObjectKind.POD, name, "0"))
-    births = entry.births[ObjectKind.POD, name]
+    revision = entry.name_revisions[ObjectKind.POD, name]
     for number in range(MANY):
         let_pass(store, f"passing-{number}", 2 * number + 4)
     assert entry.live[ObjectKind.POD, name] == ""
     assert entry.live[ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt"] == "uid"
-    assert entry.births[ObjectKind.POD, name] == births
+    assert entry.name_revisions[ObjectKind.POD, name] == revision

@@ -43,7 +43,7 @@ def measure_recording(count: int) -> float:
         row = entry.drop_former_failure(key)
         entry.put_failure(key, build_failure(1 + row))
     seconds = time.process_time() - started
-    assert {failure.row for failure in entry.failures.values()} == {2}
+    assert {failure.consecutive_failures for failure in entry.failures.values()} == {2}
     assert len(entry.failures) == len(entry.failed_keys) == count
     return seconds
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cli.authoring.injection import InjectionOptions, Rendezvous, inject
-from controller.core.object_templates import build_pod
+from controller.core.objects.object_templates import build_pod
 from framework.api import constants
 from framework.api.codec import decode_framework
 from framework.api.naming import TaskKey

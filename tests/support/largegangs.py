@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from controller.core.actions import ActionKey
-from controller.core.claims import key_creation
+from controller.core.objects.ownership import build_creation_key
 from controller.core.snapshot import Failure, PublishedRoster, Snapshot
 from framework.api.completion import FRAMEWORK_ATTEMPT_COMPLETION
 from framework.api.pods import PodView
@@ -74,7 +74,7 @@ class LargeGang:
     def build_published(self, **fields: Any) -> PublishedRoster:
         """What is published of the complete gang; ``fields`` are those of the roster."""
         roles = (build_role_roster(name, self.share) for name in self.names)
-        return PublishedRoster(build_roster(*roles, **fields), is_announced=True)
+        return PublishedRoster(build_roster(*roles, **fields), has_version_annotation=True)
 
 
 @lru_cache(maxsize=16)
@@ -112,7 +112,7 @@ def mark_gone(task: TaskStatus) -> TaskStatus:
 def build_failures(status: FrameworkStatus, code: int) -> dict[ActionKey, Failure]:
     """A create of each Task's Pod that failed with an HTTP code."""
     failure = Failure(code, "denied by a webhook", "", 3, AT, AT)
-    return {key_creation(task): failure for _, task in status.attempt_status.walk_tasks()}
+    return {build_creation_key(task): failure for _, task in status.attempt_status.walk_tasks()}
 
 
 def build_snapshot(

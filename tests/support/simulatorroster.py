@@ -115,7 +115,7 @@ class Rosters:
     ) -> None:
         """A Task that drains is let go when all have answered, or its time is up."""
         status = framework.status
-        if before is None or status is None or _is_hurried(framework):
+        if before is None or status is None or _is_drain_skipped(framework):
             return
         roster = self.stored.get(status.attempt_status.configmap_uid or "")
         known = dict(_walk(before))
@@ -186,7 +186,7 @@ def _compare(roster: Roster, attempt: FrameworkAttemptStatus) -> Iterator[str]:
             yield f"{entry.role}/{entry.index} does not drain"
 
 
-def _is_hurried(framework: Framework) -> bool:
+def _is_drain_skipped(framework: Framework) -> bool:
     """Return whether the whole gang goes away: nobody waits for answers."""
     status = framework.status
     return (

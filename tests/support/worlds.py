@@ -24,7 +24,7 @@ from controller.core.actions import (
 from controller.core.decide import decide
 from controller.core.decision import Decision, Publication
 from controller.core.draft import Draft
-from controller.core.object_templates import build_configmap, build_pod
+from controller.core.objects.object_templates import build_configmap, build_pod
 from controller.core.settings import Settings
 from controller.core.snapshot import Failure, PublishedRoster, Snapshot
 from framework.api.pods import (
@@ -87,7 +87,7 @@ def build_draft(
 def build_published(roster: Roster | None = None, seconds: float = 50) -> PublishedRoster:
     """What was published ``seconds`` after AT; without a roster, that of two Tasks that run."""
     roster = roster or build_roster(build_role_roster(number=2, running=True))
-    return PublishedRoster(roster=roster, is_announced=True, published_at=at(seconds))
+    return PublishedRoster(roster=roster, has_version_annotation=True, published_at=at(seconds))
 
 
 def build_failure(code: int = 500, message: str = "no", seconds: float = 0, **kw: Any) -> Failure:
@@ -190,8 +190,10 @@ class World:
                 metadata=replace(self.framework.metadata, resource_version=self._next_version()),
                 status=decision.status,
             )
-        if decision.looked_at is not None:
-            self.published = replace(self.published, looked_at=decision.looked_at)
+        if decision.progress_checked_at is not None:
+            self.published = replace(
+                self.published, progress_checked_at=decision.progress_checked_at
+            )
         if decision.publication is not None:
             self._publish(decision.publication)
         for action in decision.actions:
@@ -269,9 +271,9 @@ class World:
         self.published = PublishedRoster(
             roster=publication.roster or known.roster,
             progress=publication.progress,
-            is_announced=True,
+            has_version_annotation=True,
             published_at=self.now if is_new else known.published_at,
-            looked_at=None if is_new else known.looked_at,
+            progress_checked_at=None if is_new else known.progress_checked_at,
         )
 
     def _do(self, action: Action) -> None:
@@ -280,7 +282,7 @@ class World:
             case CreateConfigMap():
                 if self.configmap is None:
                     self.configmap = parse_configmap(self._store(build_configmap(action.framework)))
-                    self.published = PublishedRoster(is_announced=True)
+                    self.published = PublishedRoster(has_version_annotation=True)
                     self._note(action.key, self.configmap.uid)
             case CreateGangKey():
                 self.gang_key_owner = action.identity

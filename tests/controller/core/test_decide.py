@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.core.actions import CreatePod, identify_attempt
+from controller.core.actions import CreatePod, build_attempt_identity
 from controller.core.decide import decide
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import ExecutionType, FrameworkSpec, RetryPolicySpec, TaskSpec
@@ -62,7 +62,7 @@ def test_creates_are_rendered_from_the_status_that_is_persisted_before() -> None
     (action,) = decision.actions
     assert isinstance(action, CreatePod)
     assert action.framework.status == get_status(decision)
-    assert action.identity == identify_attempt("task-worker-0", 0)
+    assert action.identity == build_attempt_identity("task-worker-0", 0)
 
 
 def test_release_is_persisted_first() -> None:

@@ -21,7 +21,7 @@ def test_freeze_gives_the_same_object_when_nothing_changed() -> None:
 def test_freeze_shares_the_roles_that_did_not_change() -> None:
     draft = build_draft(status=build_status(build_role_status("a"), build_role_status("b")))
     before = draft.status.attempt_status.task_roles
-    draft.put(draft.roles[1], build_task(TaskState.COMPLETED, "b"))
+    draft.put_task(draft.roles[1], build_task(TaskState.COMPLETED, "b"))
     after = draft.freeze().attempt_status.task_roles
     assert after[0] is before[0]
     assert after[1] is not before[1]
@@ -85,26 +85,26 @@ def test_times_are_whole_seconds() -> None:
 
 def test_act_is_not_repeated_while_in_flight() -> None:
     draft = build_draft(in_flight={DELETE.key})
-    draft.act(DELETE)
+    draft.add_action(DELETE)
     assert not draft.actions
-    draft.act(replace(DELETE, uid="other"))
-    draft.act(replace(DELETE, grace_seconds=0))
+    draft.add_action(replace(DELETE, uid="other"))
+    draft.add_action(replace(DELETE, grace_seconds=0))
     assert len(draft.actions) == 2
 
 
 def test_act_waits_after_a_failure_and_asks_to_be_woken() -> None:
     draft = build_draft(failures={DELETE.key: build_failure(seconds=7)})
-    draft.act(DELETE)
+    draft.add_action(DELETE)
     assert (draft.actions, draft.wake_at) == ([], at(107))
     again = build_draft(failures={DELETE.key: build_failure(seconds=0)})
-    again.act(DELETE)
+    again.add_action(DELETE)
     assert again.actions == [DELETE]
 
 
 def test_wake_keeps_the_earliest_time() -> None:
     draft = build_draft()
     for moment in (at(120), at(110), at(130)):
-        draft.wake(moment)
+        draft.request_wake(moment)
     assert draft.wake_at == at(110)
 
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Propagation, Verb
-from controller.core.claims import is_attempt_empty
 from controller.core.decide import decide
 from controller.core.decision import Decision
-from controller.core.drain import is_draining, list_leaving
-from controller.core.framework_machine import sync_framework
-from controller.core.retention import has_live_wrapper
+from controller.core.machines.framework_machine import sync_framework
+from controller.core.machines.task_machine import sync_task
+from controller.core.objects.ownership import is_attempt_empty
+from controller.core.policies.retention import has_live_wrapper
+from controller.core.roster.drain import is_draining, list_leaving
 from controller.core.settings import Settings
-from controller.core.task_machine import sync_task
 from framework.api import constants
 from framework.api.completion import (
     CONTAINER_TRANSIENT_FAILED,
@@ -87,7 +87,7 @@ def test_pod_is_created_only_for_the_very_attempt_that_is_persisted(
 ) -> None:
     draft = build_draft(status=build_status(build_role_status(state=T.ATTEMPT_CREATION_PENDING)))
     (role,) = draft.roles
-    sync_task(draft, role, draft.put(role, replace(role.tasks[0], **change)))
+    sync_task(draft, role, draft.put_task(role, replace(role.tasks[0], **change)))
     (action,) = draft.actions
     assert (action.key.verb, action.is_settled) == (Verb.CREATE, is_settled)
 
@@ -125,7 +125,7 @@ def test_pod_is_deleted_only_when_the_end_of_that_very_pod_is_persisted() -> Non
         status = build_status(build_role_status(tasks=(task,)))
         draft = build_draft(status=status, pods=[replace(ended, uid=uid)])
         (role,) = draft.roles
-        sync_task(draft, role, draft.put(role, end_task(task, pod_uid=uid)))
+        sync_task(draft, role, draft.put_task(role, end_task(task, pod_uid=uid)))
         (action,) = draft.actions
         assert action.is_settled is is_settled
 

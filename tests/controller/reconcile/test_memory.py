@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
-from controller.core.limits import MEMORY_BUDGET, POD_MEMORY_BYTES, TASK_MEMORY_BYTES
+from controller.core.policies.limits import MEMORY_BUDGET, POD_MEMORY_BYTES, TASK_MEMORY_BYTES
 from controller.core.settings import MEMORY_WAIT_SECONDS
 from controller.reconcile.memory import UNLIMITED, MemoryLedger, find_limit_bytes, read_used_bytes
 from framework.api import constants

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.core.decide import decide
-from controller.core.object_templates import build_pod
+from controller.core.objects.object_templates import build_pod
 from controller.core.settings import Settings
 from controller.store.packed_templates import PackedTemplate, pack_templates
 from controller.store.store import Store

@@ -33,4 +33,4 @@ def test_configmap_that_the_status_names_later_is_ours() -> None:
     assert snapshot is not None
     assert CONFIGMAP_UID in snapshot.proven
     # And so what it carries is read.
-    assert snapshot.published.is_announced
+    assert snapshot.published.has_version_annotation

@@ -24,7 +24,7 @@ def configmap(roster: Roster | str | None = None, **metadata: Any) -> ConfigMapV
 
 def test_fresh_configmap_carries_nothing_but_its_announcement() -> None:
     published = read_published(PublishedRoster(), None, configmap())
-    assert published == PublishedRoster(is_announced=True)
+    assert published == PublishedRoster(has_version_annotation=True)
 
 
 def test_roster_is_read() -> None:
@@ -41,11 +41,11 @@ def test_unchanged_roster_is_not_read_again() -> None:
 
 def test_what_only_we_know_stays_with_the_configmap() -> None:
     before = configmap(build_roster())
-    known = PublishedRoster(published_at=at(5), looked_at=at(6))
+    known = PublishedRoster(published_at=at(5), progress_checked_at=at(6))
     after = read_published(known, before, configmap(build_roster(generation=2)))
-    assert (after.published_at, after.looked_at) == (at(5), at(6))
+    assert (after.published_at, after.progress_checked_at) == (at(5), at(6))
     other = read_published(known, before, configmap(uid="another"))
-    assert (other.published_at, other.looked_at, other.roster) == (None, None, None)
+    assert (other.published_at, other.progress_checked_at, other.roster) == (None, None, None)
 
 
 def test_progress_and_announcement_are_read() -> None:
@@ -55,7 +55,7 @@ def test_progress_and_announcement_are_read() -> None:
     bare = parse_configmap(build_configmap_wire(annotations=None))
     del wire["metadata"]["annotations"]
     assert bare is not None
-    assert not read_published(PublishedRoster(), None, parse_configmap(wire)).is_announced
+    assert not read_published(PublishedRoster(), None, parse_configmap(wire)).has_version_annotation
 
 
 @pytest.mark.parametrize("stored", ["not base64!", "bm8gZ3ppcA==", ""])

@@ -1,0 +1,1 @@
+"""What the history log shows of objects before they are replaced."""

@@ -1,0 +1,1 @@
+"""The state machines: of the Framework, of a Task, and of their scale."""

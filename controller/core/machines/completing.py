@@ -1,0 +1,125 @@
+"""Completing an attempt, of a Task or of the Framework: what goes into the status.
+
+Called by the two machines. A completion status, once set, is never replaced. Rules:
+docs/design/state-machines.md, "Rules of both machines"; ``completeTaskAttempt`` and
+``completeFrameworkAttempt`` of the Go original.
+"""
+
+from dataclasses import replace
+
+from controller.core.draft import Draft, RoleDraft
+from controller.core.status.diagnostics import cut_completion
+from framework.api.completion import (
+    CONFIGMAP_EXTERNAL_DELETED,
+    FRAMEWORK_ATTEMPT_COMPLETION,
+    POD_EXTERNAL_DELETED,
+    complete_task,
+)
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import (
+    FrameworkAttemptCompletionStatus,
+    TaskAttemptCompletionStatus,
+    TaskStatus,
+)
+
+STOP_DIAGNOSTICS = "User has requested to stop the Framework"
+_COMPLETING_DIAGNOSTICS = "Stop to complete current FrameworkAttempt"
+
+
+def set_task_completion(
+    draft: Draft,
+    role: RoleDraft,
+    task: TaskStatus,
+    completion: TaskAttemptCompletionStatus | None,
+) -> TaskStatus:
+    """Set why a Task's attempt ends, unless that is known already."""
+    attempt = task.attempt_status
+    if completion is None or attempt.completion_status is not None:
+        return task
+    attempt = replace(attempt, completion_status=cut_completion(completion, draft.task_count))
+    return draft.put_task(role, replace(task, attempt_status=attempt))
+
+
+def begin_task_end(
+    draft: Draft,
+    role: RoleDraft,
+    task: TaskStatus,
+    completion: TaskAttemptCompletionStatus,
+) -> TaskStatus:
+    """Begin to end a Task's attempt: its Pod is to be deleted."""
+    task = set_task_completion(draft, role, task, completion)
+    return draft.move_task(role, task, TaskState.ATTEMPT_DELETION_PENDING)
+
+
+def end_task(
+    draft: Draft,
+    role: RoleDraft,
+    task: TaskStatus,
+    completion: TaskAttemptCompletionStatus | None,
+) -> TaskStatus:
+    """End a Task's attempt: its Pod is known to be gone."""
+    task = set_task_completion(draft, role, task, completion)
+    return draft.move_task(role, task, TaskState.ATTEMPT_COMPLETED)
+
+
+def set_framework_completion(draft: Draft, completion: FrameworkAttemptCompletionStatus) -> None:
+    """Set why the attempt ends, unless that is known already."""
+    if draft.status.attempt_status.completion_status is None:
+        draft.update_attempt(completion_status=completion)
+
+
+def begin_framework_end(draft: Draft, completion: FrameworkAttemptCompletionStatus) -> None:
+    """Begin to end the attempt: its ConfigMap is to be deleted, its Tasks are told."""
+    set_framework_completion(draft, completion)
+    _complete_remaining_tasks(draft)
+    draft.drop_creates()
+    draft.move(FrameworkState.ATTEMPT_DELETION_PENDING)
+
+
+def end_framework(draft: Draft, completion: FrameworkAttemptCompletionStatus | None) -> None:
+    """End the attempt: its ConfigMap is known to be gone, and with it every Pod."""
+    if completion is not None:
+        set_framework_completion(draft, completion)
+    _complete_lost_tasks(draft)
+    _complete_remaining_tasks(draft)
+    for role, task in draft.walk_tasks():
+        if task.state is not TaskState.COMPLETED:
+            _move_to_completed(draft, role, task)
+    draft.move(FrameworkState.ATTEMPT_COMPLETED)
+
+
+def _complete_lost_tasks(draft: Draft) -> None:
+    """Tell the Tasks whose Pods went with a ConfigMap that someone else deleted.
+
+    The ConfigMap goes after its Pods, so this holds also where the watch of the Pods is behind.
+    """
+    completion = draft.status.attempt_status.completion_status
+    if completion is None or completion.code != CONFIGMAP_EXTERNAL_DELETED:
+        return
+    lost = complete_task(POD_EXTERNAL_DELETED, "Pod was deleted by others")
+    for role, task in draft.walk_tasks():
+        if task.attempt_status.pod_uid is not None and not _is_orphaned(draft, task):
+            set_task_completion(draft, role, task, lost)
+
+
+def _is_orphaned(draft: Draft, task: TaskStatus) -> bool:
+    """Return whether a Task's Pod outlives its ConfigMap, which was deleted without it."""
+    attempt = task.attempt_status
+    pod = draft.snapshot.pods.get(attempt.pod_name)
+    if pod is None or pod.uid != attempt.pod_uid or pod.is_terminating:
+        return False
+    return pod.owner is None or pod.owner.uid != draft.status.attempt_status.configmap_uid
+
+
+def _move_to_completed(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
+    if task.state is not TaskState.ATTEMPT_COMPLETED:
+        task = draft.move_task(role, task, TaskState.ATTEMPT_COMPLETED)
+    retries = replace(task.retry_policy_status, retry_delay_seconds=None)
+    task = draft.put_task(role, replace(task, retry_policy_status=retries))
+    draft.move_task(role, task, TaskState.COMPLETED)
+
+
+def _complete_remaining_tasks(draft: Draft) -> None:
+    completion = complete_task(FRAMEWORK_ATTEMPT_COMPLETION, _COMPLETING_DIAGNOSTICS)
+    for role, task in draft.walk_tasks():
+        set_task_completion(draft, role, task, completion)

@@ -1,0 +1,317 @@
+"""The Framework's state machine: the attempt is moved as far as what is persisted allows.
+
+Called by ``decide``. Rules: docs/design/state-machines.md, "Rules of both machines",
+"Write order" and "Deletion of the Framework"; ``syncFrameworkState`` of the Go original.
+"""
+
+from dataclasses import replace
+
+from controller.core.actions import CreateConfigMap, DeleteObject, ObjectKind, Propagation
+from controller.core.decision import SnapshotTrigger
+from controller.core.draft import Draft, draft_roles
+from controller.core.history import object_snapshots
+from controller.core.machines import completing
+from controller.core.machines.task_machine import sync_task
+from controller.core.objects import creators, ownership
+from controller.core.objects.gang_keys import is_gang_key_wanted
+from controller.core.policies import completion_policy, retention, retry_backoff
+from controller.core.policies.retry_policy import RetryDecision, decide_retry, draw_delay_seconds
+from controller.core.status import initial_status
+from framework.api.completion import (
+    CONFIGMAP_EXTERNAL_DELETED,
+    STOP_FRAMEWORK_REQUESTED,
+    complete_framework,
+)
+from framework.api.pods import ConfigMapView
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import ExecutionType
+
+_S = FrameworkState
+_DELETION_ASKED = (_S.ATTEMPT_DELETION_PENDING, _S.ATTEMPT_DELETION_REQUESTED)
+_WITH_TASKS = (
+    _S.ATTEMPT_PREPARING,
+    _S.ATTEMPT_RUNNING,
+    _S.ATTEMPT_DELETION_PENDING,
+    _S.ATTEMPT_DELETION_REQUESTED,
+    _S.ATTEMPT_DELETING,
+)
+
+
+def sync_framework(draft: Draft) -> None:
+    """Move the Framework: observe its ConfigMap, retry or complete it, create or run it."""
+    if draft.state is _S.COMPLETED:
+        # A create whose answer was lost may be carried out late, and a retained ConfigMap stays.
+        ownership.delete_unclaimed_pods(draft, spares_adoptable=False)
+        _retain(draft)
+        return
+    if draft.state is not _S.ATTEMPT_COMPLETED:
+        _observe(draft)
+    if draft.state is _S.ATTEMPT_COMPLETED:
+        _retry_or_complete(draft)
+    if draft.state is _S.ATTEMPT_CREATION_PENDING:
+        if _create(draft):
+            _retry_or_complete(draft)
+    elif draft.state in _WITH_TASKS:
+        _run(draft)
+
+
+def _retain(draft: Draft) -> None:
+    seconds = draft.settings.completed_retain_seconds
+    meta = draft.snapshot.framework.metadata
+    if seconds is None or meta.deletion_time is not None:
+        return
+    if draft.has_elapsed(draft.status.transition_time, seconds):
+        cause = f"Completed more than {seconds} s ago"
+        is_sent = draft.add_action(
+            DeleteObject(
+                ObjectKind.FRAMEWORK,
+                meta.name,
+                meta.uid,
+                cause,
+                propagation=Propagation.FOREGROUND,
+            ),
+        )
+        if is_sent:
+            object_snapshots.record_framework(draft, SnapshotTrigger.FRAMEWORK_DELETION)
+
+
+def _observe(draft: Draft) -> None:
+    configmap = ownership.find_configmap(draft)
+    if draft.status.attempt_status.configmap_uid is None:
+        return
+    if configmap is None:
+        _observe_missing(draft)
+    elif configmap.is_terminating:
+        completion = complete_framework(
+            CONFIGMAP_EXTERNAL_DELETED,
+            "ConfigMap is being deleted by others",
+        )
+        completing.set_framework_completion(draft, completion)
+        draft.move(_S.ATTEMPT_DELETING)
+    elif draft.state is _S.ATTEMPT_CREATION_REQUESTED:
+        draft.move(_S.ATTEMPT_PREPARING)
+
+
+def _observe_missing(draft: Draft) -> None:
+    name = draft.status.attempt_status.configmap_name
+    if not draft.is_gone(ObjectKind.CONFIGMAP, name, draft.status.attempt_status.configmap_uid):
+        ownership.request_live_get(
+            draft, ObjectKind.CONFIGMAP, name, "the recorded ConfigMap is not cached"
+        )
+        return
+    if draft.is_any_pod_create_in_flight:
+        # Its Pod would be there beside those of the next attempt; the answer wakes us.
+        return
+    is_stop = draft.spec.execution_type is ExecutionType.STOP
+    if draft.state is _S.ATTEMPT_CREATION_REQUESTED and is_stop:
+        completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)
+    else:
+        diagnostics = "ConfigMap was deleted by others"
+        completion = complete_framework(CONFIGMAP_EXTERNAL_DELETED, diagnostics)
+    completing.end_framework(draft, completion)
+
+
+def _retry_or_complete(draft: Draft) -> None:
+    decision = _decide_retry(draft)
+    retries = draft.status.retry_policy_status
+    if retries.retry_delay_seconds is None and not decision.should_retry:
+        draft.move(_S.COMPLETED)
+        _retain(draft)
+        return
+    if retries.retry_delay_seconds is None:
+        retries = replace(retries, retry_delay_seconds=_choose_delay(draft, decision) or None)
+        draft.update(retry_policy_status=retries)
+    if draft.persisted is None or draft.persisted.state is not _S.ATTEMPT_COMPLETED:
+        # The retry must not be seen before the end of what it retries.
+        draft.is_unfinished = True
+        return
+    # With no delay, retry now and skip the time comparison: the wall clock may have moved back.
+    delay = retries.retry_delay_seconds or 0
+    is_due = delay == 0 or draft.spec.execution_type is ExecutionType.STOP
+    if is_due or draft.has_elapsed(draft.status.transition_time, delay):
+        _retry(draft, is_accountable=decision.is_accountable)
+
+
+def _decide_retry(draft: Draft) -> RetryDecision:
+    completion = draft.status.attempt_status.completion_status
+    if completion is None:
+        raise AssertionError("the attempt ended without a completion status")
+    retries = draft.status.retry_policy_status
+    return decide_retry(draft.spec.retry_policy, retries, completion.code, completion.type)
+
+
+def _choose_delay(draft: Draft, decision: RetryDecision) -> int:
+    pause = retry_backoff.find_pause_seconds(draft.status, draft.settings)
+    return max(pause, _draw_delay(draft)) if decision.is_conflict else pause
+
+
+def _draw_delay(draft: Draft) -> int:
+    return draw_delay_seconds(
+        draft.snapshot.framework.metadata.uid,
+        draft.status.attempt_status.id,
+        draft.settings.min_conflict_delay_seconds,
+        draft.settings.max_conflict_delay_seconds,
+    )
+
+
+def _retry(draft: Draft, *, is_accountable: bool) -> None:
+    object_snapshots.record_framework(draft, SnapshotTrigger.FRAMEWORK_RETRY)
+    retries = retry_backoff.build_next_retries(
+        draft.status, draft.settings, is_accountable=is_accountable
+    )
+    total = retries.total_retried_count
+    keys = creators.add_key(draft.status.attempt_status.creator_keys, draft.settings.creator_key)
+    attempt = initial_status.new_attempt_status(draft.snapshot.framework, total, draft.now, keys)
+    draft.update(retry_policy_status=retries, attempt_status=attempt)
+    draft.roles = draft_roles(draft.spec, attempt)
+    draft.move(_S.ATTEMPT_CREATION_PENDING)
+
+
+def _create(draft: Draft) -> bool:
+    """Create the ConfigMap where that is due; True if the attempt ended without one."""
+    if draft.snapshot.framework.metadata.deletion_time is not None:
+        return False
+    if draft.spec.execution_type is ExecutionType.CREATE or _delete_other_configmap(draft):
+        return False
+    name = draft.status.attempt_status.configmap_name
+    if draft.spec.execution_type is ExecutionType.STOP:
+        return _stop_before_creation(draft, name)
+    if draft.hold is not None:
+        return False
+    # One that is there is not ours: the server says so, and then the user is told.
+    is_name_in_use = (
+        draft.snapshot.configmap is not None and draft.snapshot.configmap.is_terminating
+    )
+    if not is_name_in_use and not draft.is_create_in_flight(ObjectKind.CONFIGMAP, name):
+        draft.add_action(
+            CreateConfigMap(
+                draft.snapshot.framework,
+                name,
+                ownership.build_configmap_identity(draft),
+                f"attempt {draft.status.attempt_status.id} starts",
+                is_settled=_is_pending_persisted(draft),
+            ),
+        )
+    return False
+
+
+def _delete_other_configmap(draft: Draft) -> bool:
+    """Clear the name of our own ConfigMap that is not this attempt's; True while one is there."""
+    configmap = draft.snapshot.configmap
+    if configmap is None or not ownership.is_own_configmap(draft, configmap):
+        return False
+    if not configmap.is_terminating:
+        _delete_configmap(draft, configmap, "it is not of the current attempt", is_settled=False)
+    return True
+
+
+def _stop_before_creation(draft: Draft, name: str) -> bool:
+    if not draft.is_gone(ObjectKind.CONFIGMAP, name, None):
+        cause = "the attempt ends before its ConfigMap is known"
+        ownership.request_live_get(draft, ObjectKind.CONFIGMAP, name, cause)
+        return False
+    completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)
+    completing.end_framework(draft, completion)
+    return True
+
+
+def _is_pending_persisted(draft: Draft) -> bool:
+    persisted = draft.persisted
+    return (
+        persisted is not None
+        and persisted.state is _S.ATTEMPT_CREATION_PENDING
+        and persisted.attempt_status.id == draft.status.attempt_status.id
+    )
+
+
+def _run(draft: Draft) -> None:
+    configmap = ownership.find_configmap(draft)
+    if configmap is None:
+        # Not seen, not known to be gone: nothing may rely on it until the live GET answers.
+        return
+    if not draft.is_completing and draft.spec.execution_type is ExecutionType.STOP:
+        completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)
+        completing.begin_framework_end(draft, completion)
+    _apply_completion_policy(draft, is_in_pass=False)
+    for role, task in draft.walk_tasks():
+        sync_task(draft, role, task)
+    if draft.has_newly_completed:
+        _apply_completion_policy(draft, is_in_pass=True)
+    is_kept = draft.is_completing and retention.is_attempt_retained(draft)
+    ownership.delete_unclaimed_pods(draft, spares_adoptable=not is_kept)
+    if draft.state is _S.ATTEMPT_PREPARING and _is_any_task_running(draft):
+        draft.move(_S.ATTEMPT_RUNNING)
+    if draft.state in _DELETION_ASKED:
+        _end(draft, configmap)
+
+
+def _apply_completion_policy(draft: Draft, *, is_in_pass: bool) -> None:
+    if draft.is_completing:
+        return
+    trigger = completion_policy.find_trigger(draft, is_in_pass=is_in_pass)
+    if trigger is not None:
+        completing.begin_framework_end(draft, trigger)
+
+
+def _end(draft: Draft, configmap: ConfigMapView) -> None:
+    is_settled = _is_end_persisted(draft)
+    if retention.is_attempt_retained(draft):
+        if not retention.end_live_pods(draft, is_settled=is_settled):
+            return
+        if is_settled:
+            completing.end_framework(draft, None)
+            _retry_or_complete(draft)
+        else:
+            # No Pod is left whose end would have it decided again.
+            draft.is_unfinished = True
+        return
+    cause = f"attempt {draft.status.attempt_status.id} has ended"
+    propagation = Propagation.BACKGROUND if _is_clear(draft) else None
+    _delete_configmap(draft, configmap, cause, propagation=propagation, is_settled=is_settled)
+
+
+def _is_clear(draft: Draft) -> bool:
+    """Return whether the garbage collector need not look for Pods first, as the finalizer asks.
+
+    Between attempts it always does: this is what keeps them apart.
+    """
+    is_ended = draft.status.attempt_status.completion_status is not None
+    is_last = is_ended and not _decide_retry(draft).should_retry
+    # A gang key left to the garbage collector would meet the next Framework of the name.
+    return is_last and ownership.is_attempt_empty(draft) and not is_gang_key_wanted(draft)
+
+
+def _is_any_task_running(draft: Draft) -> bool:
+    return any(
+        task.state is TaskState.ATTEMPT_RUNNING and not task.deletion_pending
+        for _, task in draft.walk_tasks()
+    )
+
+
+def _is_end_persisted(draft: Draft) -> bool:
+    persisted = draft.persisted
+    return (
+        persisted is not None
+        and persisted.state in _DELETION_ASKED
+        and persisted.attempt_status.configmap_uid == draft.status.attempt_status.configmap_uid
+    )
+
+
+def _delete_configmap(
+    draft: Draft,
+    configmap: ConfigMapView,
+    cause: str,
+    *,
+    propagation: Propagation | None = None,
+    is_settled: bool,
+) -> None:
+    draft.add_action(
+        DeleteObject(
+            ObjectKind.CONFIGMAP,
+            configmap.name,
+            configmap.uid,
+            cause,
+            propagation=propagation,
+            is_settled=is_settled,
+        ),
+    )

@@ -1,0 +1,144 @@
+"""Scaling: the status follows the spec's Task numbers, roles and absent indexes.
+
+Two steps: ``mark_scale`` adds Tasks and marks those no longer wanted; ``compact_scale`` drops or
+replaces marked Tasks that have ended. What they change is persisted before anything relies on
+it. Rules: docs/design/scaling.md, "Scale up and down"; ``syncFrameworkScale`` and
+``compactFrameworkScale`` of the Go original.
+"""
+
+from dataclasses import replace
+
+from controller.core.draft import Draft, RoleDraft
+from controller.core.history import object_snapshots
+from controller.core.roster import drain
+from controller.core.status import initial_status
+from framework.api.completion import DELETE_TASK_REQUESTED, complete_task
+from framework.api.states import FRAMEWORK_FROZEN, FrameworkState, TaskState
+from framework.api.types import TaskRoleSpec, TaskStatus
+
+
+def scale(draft: Draft) -> bool:
+    """Scale the attempt to the spec; return whether roles or Tasks changed."""
+    is_frozen = draft.state in FRAMEWORK_FROZEN
+    # A mark is persisted before the Task it marks is dropped or replaced.
+    is_changed = not is_frozen and (mark_scale(draft) or compact_scale(draft))
+    if draft.state is not FrameworkState.COMPLETED:
+        refresh_timeouts(draft)
+    return is_changed
+
+
+def refresh_timeouts(draft: Draft) -> None:
+    """Copy each role's force-deletion timeout; a role gone from the spec keeps its last."""
+    for role in draft.roles:
+        if role.spec is None:
+            continue
+        timeout = role.spec.task.pod_graceful_deletion_timeout_seconds
+        if role.status.pod_graceful_deletion_timeout_seconds != timeout:
+            role.status = replace(role.status, pod_graceful_deletion_timeout_seconds=timeout)
+            draft.is_urgent = True
+
+
+def mark_scale(draft: Draft) -> bool:
+    """Add wanted roles and Tasks, mark unwanted Tasks as deletionPending."""
+    changed = False
+    known = {role.name for role in draft.roles}
+    for spec in draft.spec.task_roles:
+        if spec.name not in known:
+            known.add(spec.name)
+            changed |= _add_role(draft, spec)
+    for role in draft.roles:
+        changed |= _add_tasks(draft, role) | _mark_unwanted(draft, role)
+    return changed
+
+
+def compact_scale(draft: Draft) -> bool:
+    """Drop ended marked Tasks from each tail, replace those whose index is wanted again."""
+    changed = False
+    for position in range(len(draft.roles) - 1, -1, -1):
+        role = draft.roles[position]
+        changed |= _drop_tail(draft, role)
+        if role.spec is None and not role.tasks:
+            # The Go original moves the last role into the gap: status order is not spec order.
+            draft.roles[position] = draft.roles[-1]
+            draft.roles.pop()
+            changed = True
+    for role in draft.roles:
+        changed |= _replace_returning(draft, role)
+    return changed
+
+
+def _add_role(draft: Draft, spec: TaskRoleSpec) -> bool:
+    attempt_id = draft.status.attempt_status.id
+    status = initial_status.new_role_status(draft.snapshot.framework, attempt_id, spec, draft.now)
+    draft.roles.append(RoleDraft(status, spec, list(status.tasks)))
+    return True
+
+
+def _add_tasks(draft: Draft, role: RoleDraft) -> bool:
+    if role.spec is None:
+        return False
+    missing = range(len(role.tasks), role.spec.task_number)
+    role.tasks.extend(_new_task(draft, role.spec, index) for index in missing)
+    return len(missing) > 0
+
+
+def _new_task(draft: Draft, spec: TaskRoleSpec, index: int) -> TaskStatus:
+    attempt_id = draft.status.attempt_status.id
+    framework = draft.snapshot.framework
+    return initial_status.new_task_status(framework, attempt_id, spec, index, draft.now)
+
+
+def _mark_unwanted(draft: Draft, role: RoleDraft) -> bool:
+    wanted = role.spec.task_number if role.spec else 0
+    absent = role.spec.absent if role.spec else frozenset()
+    if len(role.tasks) <= wanted and not absent:
+        return False
+    changed = False
+    for task in list(role.tasks):
+        if task.deletion_pending or (task.index < wanted and task.index not in absent):
+            continue
+        attempt = task.attempt_status
+        if attempt.completion_status is None:
+            completion = complete_task(DELETE_TASK_REQUESTED, initial_status.SCALE_DOWN_DIAGNOSTICS)
+            attempt = replace(attempt, completion_status=completion)
+        draft.put_task(
+            role,
+            replace(
+                task,
+                deletion_pending=True,
+                attempt_status=attempt,
+                drain_deadline_time=drain.set_deadline(draft, role, task),
+            ),
+        )
+        changed = True
+    return changed
+
+
+def _drop_tail(draft: Draft, role: RoleDraft) -> bool:
+    wanted = role.spec.task_number if role.spec else 0
+    changed = False
+    while len(role.tasks) > wanted and _is_droppable(draft, role.tasks[-1]):
+        object_snapshots.record_task_deletion(draft, role, role.tasks[-1])
+        role.tasks.pop()
+        changed = True
+    return changed
+
+
+def _is_droppable(draft: Draft, task: TaskStatus) -> bool:
+    if not task.deletion_pending or task.state is not TaskState.COMPLETED:
+        return False
+    pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
+    # A retained Pod is still the Task's; it goes first.
+    return pod is None or pod.uid != task.attempt_status.pod_uid
+
+
+def _replace_returning(draft: Draft, role: RoleDraft) -> bool:
+    if role.spec is None:
+        return False
+    changed = False
+    for task in list(role.tasks[: role.spec.task_number]):
+        if _is_droppable(draft, task) and task.index not in role.spec.absent:
+            object_snapshots.record_task_deletion(draft, role, task)
+            draft.put_task(role, _new_task(draft, role.spec, task.index))
+            changed = True
+    return changed

@@ -1,0 +1,293 @@
+"""The Task's state machine: one Task is moved as far as what is persisted and seen allows.
+
+Called by the Framework's machine for every Task in status order. Rules:
+docs/design/state-machines.md, "Rules of both machines"; ``syncTaskState`` of the Go original.
+"""
+
+from dataclasses import replace
+
+from controller.core.actions import CreatePod, DeleteObject, ObjectKind
+from controller.core.draft import Draft, RoleDraft
+from controller.core.history import object_snapshots
+from controller.core.machines import completing
+from controller.core.objects import ownership, refusals
+from controller.core.objects.gang_keys import ensure_gang_key
+from controller.core.policies import retention, retry_backoff
+from controller.core.policies.coalescing import may_coalesce_end
+from controller.core.policies.retry_policy import decide_retry
+from controller.core.roster import drain
+from controller.core.status import initial_status
+from framework.api.completion import (
+    DELETE_TASK_REQUESTED,
+    POD_EXTERNAL_DELETED,
+    complete_failed_pod,
+    complete_succeeded_pod,
+    complete_task,
+)
+from framework.api.naming import TaskKey
+from framework.api.pods import PodPhase, PodView
+from framework.api.states import TaskState
+from framework.api.types import TaskAttemptCompletionStatus, TaskStatus
+
+_DELETION_ASKED = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
+
+
+def sync_task(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
+    """Move one Task: observe its Pod, then retry or complete it, then create its next Pod."""
+    if task.state is TaskState.COMPLETED:
+        retention.delete_released_pod(draft, task)
+        return
+    if task.state is not TaskState.ATTEMPT_COMPLETED:
+        task = _observe(draft, role, ownership.adopt_pod(draft, role, task))
+    if task.state is TaskState.ATTEMPT_COMPLETED:
+        task = _retry_or_complete(draft, role, task)
+    if task.state is TaskState.ATTEMPT_CREATION_PENDING:
+        task = _create(draft, role, task)
+        if task.state is TaskState.ATTEMPT_COMPLETED:
+            task = _retry_or_complete(draft, role, task)
+
+
+def _observe(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+    if task.attempt_status.pod_uid is None:
+        return task
+    pod = ownership.find_pod(draft, task)
+    if pod is None:
+        return _observe_missing(draft, role, task)
+    if pod.is_terminating:
+        return _observe_terminating(draft, role, task, pod)
+    if task.state in _DELETION_ASKED:
+        _delete_pod(draft, role, task)
+        return task
+    if task.state is TaskState.ATTEMPT_DELETING:
+        # The cache is behind what is persisted: its watch will show the Pod terminating.
+        return task
+    return _observe_live(draft, role, task, pod)
+
+
+def _observe_missing(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+    name = task.attempt_status.pod_name
+    if not draft.is_gone(ObjectKind.POD, name, task.attempt_status.pod_uid):
+        ownership.request_live_get(
+            draft, ObjectKind.POD, name, "the recorded Pod is not in the cache"
+        )
+        return task
+    completion = complete_task(POD_EXTERNAL_DELETED, "Pod was deleted by others")
+    return completing.end_task(draft, role, task, completion)
+
+
+def _observe_terminating(
+    draft: Draft,
+    role: RoleDraft,
+    task: TaskStatus,
+    pod: PodView,
+) -> TaskStatus:
+    completion = complete_task(POD_EXTERNAL_DELETED, "Pod is being deleted by others")
+    task = completing.set_task_completion(draft, role, task, completion)
+    task = draft.move_task(role, task, TaskState.ATTEMPT_DELETING)
+    ownership.force_overdue_deletion(draft, role, pod)
+    return task
+
+
+def _observe_live(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> TaskStatus:
+    if task.state is TaskState.ATTEMPT_CREATION_REQUESTED:
+        task = draft.move_task(role, task, TaskState.ATTEMPT_PREPARING)
+    task = _refresh_fields(draft, role, task, pod)
+    if pod.is_ended:
+        return _observe_ended(draft, role, task, pod)
+    if pod.phase is PodPhase.RUNNING:
+        task = draft.move_task(role, task, TaskState.ATTEMPT_RUNNING)
+    if task.deletion_pending and not drain.is_draining(draft, role, task, pod):
+        completion = complete_task(DELETE_TASK_REQUESTED, initial_status.SCALE_DOWN_DIAGNOSTICS)
+        task = completing.begin_task_end(draft, role, task, completion)
+        _delete_pod(draft, role, task)
+    return task
+
+
+def _observe_ended(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> TaskStatus:
+    completion = _complete_pod(draft, pod)
+    if draft.is_completing and retention.is_attempt_retained(draft):
+        return task
+    if not draft.is_completing and retention.should_retain(draft, role, task, completion):
+        return completing.end_task(draft, role, task, completion)
+    task = completing.begin_task_end(draft, role, task, completion)
+    _delete_pod(draft, role, task, is_patient=may_coalesce_end(draft, role, task))
+    return task
+
+
+def _refresh_fields(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> TaskStatus:
+    attempt = task.attempt_status
+    seen = (
+        pod.node_name or attempt.pod_node_name or "",
+        pod.pod_ip or attempt.pod_ip or "",
+        pod.host_ip or attempt.pod_host_ip or "",
+    )
+    if seen == (attempt.pod_node_name, attempt.pod_ip, attempt.pod_host_ip):
+        return task
+    node, ip, host = seen
+    attempt = replace(attempt, pod_node_name=node, pod_ip=ip, pod_host_ip=host)
+    return draft.put_task(role, replace(task, attempt_status=attempt))
+
+
+def _complete_pod(draft: Draft, pod: PodView) -> TaskAttemptCompletionStatus:
+    if pod.phase is PodPhase.SUCCEEDED:
+        return complete_succeeded_pod(pod)
+    return complete_failed_pod(pod, draft.settings.code_rules)
+
+
+def _delete_pod(
+    draft: Draft, role: RoleDraft, task: TaskStatus, *, is_patient: bool = False
+) -> None:
+    attempt = task.attempt_status
+    persisted = draft.find_persisted(role.name, task.index)
+    is_settled = (
+        persisted is not None
+        and persisted.attempt_status.pod_uid == attempt.pod_uid
+        and persisted.attempt_status.completion_status is not None
+        and persisted.state in _DELETION_ASKED
+    )
+    draft.add_action(
+        DeleteObject(
+            ObjectKind.POD,
+            attempt.pod_name,
+            attempt.pod_uid or "",
+            f"{role.name}/{task.index} attempt {attempt.id} has ended",
+            is_settled=is_settled,
+            is_patient=is_patient,
+        ),
+    )
+
+
+def _retry_or_complete(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+    completion = task.attempt_status.completion_status
+    if completion is None:
+        raise AssertionError(f"{role.name}/{task.index} ended without a completion status")
+    retries = task.retry_policy_status
+    policy = role.spec.task.retry_policy if role.spec else None
+    decision = decide_retry(policy, retries, completion.code, completion.type)
+    if retries.retry_delay_seconds is None and not decision.should_retry:
+        task = draft.move_task(role, task, TaskState.COMPLETED)
+        _react_to_completion(draft, role, task)
+        return task
+    task = _schedule_retry(draft, role, task)
+    if not _is_end_persisted(draft, role, task):
+        # The retry must not be seen before the end of what it retries.
+        draft.is_unfinished = True
+        return task
+    # With no delay, retry now and skip the time comparison: the wall clock may have moved back.
+    delay = task.retry_policy_status.retry_delay_seconds or 0
+    is_due = task.deletion_pending or role.spec is None or delay == 0
+    if not is_due and not draft.has_elapsed(task.transition_time, delay):
+        return task
+    return _retry(draft, role, task, is_accountable=decision.is_accountable)
+
+
+def _schedule_retry(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+    """Set the pause before a retry; one that is set stays."""
+    retries = task.retry_policy_status
+    pause = retry_backoff.find_pause_seconds(task, draft.settings)
+    if pause == 0 or retries.retry_delay_seconds is not None:
+        return task
+    retries = replace(retries, retry_delay_seconds=pause)
+    return draft.put_task(role, replace(task, retry_policy_status=retries))
+
+
+def _is_end_persisted(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
+    persisted = draft.find_persisted(role.name, task.index)
+    return (
+        persisted is not None
+        and persisted.instance_uid == task.instance_uid
+        and persisted.attempt_status.id == task.attempt_status.id
+        and persisted.state is TaskState.ATTEMPT_COMPLETED
+    )
+
+
+def _retry(
+    draft: Draft,
+    role: RoleDraft,
+    task: TaskStatus,
+    *,
+    is_accountable: bool,
+) -> TaskStatus:
+    object_snapshots.record_task_retry(draft, role, task)
+    retries = retry_backoff.build_next_retries(task, draft.settings, is_accountable=is_accountable)
+    total = retries.total_retried_count
+    name = draft.snapshot.framework.metadata.name
+    attempt = initial_status.new_task_attempt_status(name, role.name, task.index, total, draft.now)
+    task = draft.put_task(role, replace(task, retry_policy_status=retries, attempt_status=attempt))
+    draft.is_urgent = True
+    return draft.move_task(role, task, TaskState.ATTEMPT_CREATION_PENDING)
+
+
+def _react_to_completion(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
+    if draft.is_completing:
+        return
+    if task.deletion_pending or role.spec is None:
+        # Completed[deletionPending] is persisted before the entry is dropped or replaced.
+        draft.is_unfinished = True
+    else:
+        draft.has_newly_completed = True
+
+
+def _create(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
+    if draft.is_completing:
+        return task
+    if task.deletion_pending or role.spec is None:
+        completion = complete_task(DELETE_TASK_REQUESTED, initial_status.SCALE_DOWN_DIAGNOSTICS)
+        return _end_without_pod(draft, role, task, completion)
+    refusal = refusals.find_refusal(draft, task)
+    if refusal is not None:
+        return _end_refused(draft, role, task, refusal)
+    name = task.attempt_status.pod_name
+    is_busy = ownership.must_wait_for_name(draft, name) or draft.is_create_in_flight(
+        ObjectKind.POD, name
+    )
+    if is_busy or refusals.is_role_refused(draft, role) or not ensure_gang_key(draft):
+        return task
+    draft.add_action(
+        CreatePod(
+            draft.snapshot.framework,
+            TaskKey(role.name, task.index),
+            name,
+            ownership.build_pod_identity(task),
+            f"{role.name}/{task.index} attempt {task.attempt_status.id} starts",
+            is_settled=_is_pending_persisted(draft, role, task),
+        )
+    )
+    return task
+
+
+def _end_refused(
+    draft: Draft, role: RoleDraft, task: TaskStatus, refusal: TaskAttemptCompletionStatus
+) -> TaskStatus:
+    is_gone = draft.is_gone(ObjectKind.POD, task.attempt_status.pod_name, None)
+    if is_gone and not refusals.is_role_answered(draft, role):
+        return task
+    refusals.add_refusal_event(draft, role, task)
+    return _end_without_pod(draft, role, task, refusal)
+
+
+def _is_pending_persisted(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
+    persisted = draft.find_persisted(role.name, task.index)
+    return (
+        persisted is not None
+        and draft.persisted is not None
+        and draft.persisted.attempt_status.configmap_uid is not None
+        and persisted.state is TaskState.ATTEMPT_CREATION_PENDING
+        and ownership.build_pod_identity(persisted) == ownership.build_pod_identity(task)
+    )
+
+
+def _end_without_pod(
+    draft: Draft,
+    role: RoleDraft,
+    task: TaskStatus,
+    completion: TaskAttemptCompletionStatus,
+) -> TaskStatus:
+    name = task.attempt_status.pod_name
+    # What a live GET found is not this attempt's Pod, or it would have been adopted.
+    if not draft.is_gone(ObjectKind.POD, name, None):
+        ownership.request_live_get(
+            draft, ObjectKind.POD, name, "the Task ends before its Pod is known"
+        )
+        return task
+    return completing.end_task(draft, role, task, completion)

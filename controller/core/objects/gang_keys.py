@@ -1,0 +1,46 @@
+"""The gang key: a Secret of the attempt, created only where a Pod template refers to it.
+
+Called by the Task's machine before it creates a Pod. The controller may create Secrets and not read
+them. So only the answer to its own create tells that the Secret is there, and a controller that
+has started anew creates it once more before it creates another Pod. The attempt's ConfigMap owns
+the Secret: it is gone before the next attempt starts.
+"""
+
+from controller.core.actions import CreateGangKey
+from controller.core.draft import Draft
+from framework.api.gang_key import refers_to_gang_key
+from framework.api.naming import build_gang_key_name
+
+
+def is_gang_key_wanted(draft: Draft) -> bool:
+    """Return whether a Pod template of the Framework refers to the gang key."""
+    name = draft.snapshot.framework.metadata.name
+    return any(refers_to_gang_key(role.task.pod, name) for role in draft.spec.task_roles)
+
+
+def ensure_gang_key(draft: Draft) -> bool:
+    """Return whether Pods may be created: their Secret is there, or none is wanted; else create it.
+
+    Computed once a pass: there may be ten thousand Tasks.
+    """
+    if draft.has_gang_key is None:
+        uid = draft.status.attempt_status.configmap_uid
+        is_there = draft.snapshot.gang_key_owner == uid
+        draft.has_gang_key = is_there or not is_gang_key_wanted(draft)
+        if not draft.has_gang_key:
+            _create(draft, uid or "")
+    return draft.has_gang_key
+
+
+def _create(draft: Draft, configmap_uid: str) -> None:
+    persisted = draft.persisted
+    is_settled = persisted is not None and persisted.attempt_status.configmap_uid == configmap_uid
+    draft.add_action(
+        CreateGangKey(
+            draft.snapshot.framework,
+            build_gang_key_name(draft.snapshot.framework.metadata.name),
+            configmap_uid,
+            f"Pods of attempt {draft.status.attempt_status.id} refer to it",
+            is_settled=is_settled,
+        )
+    )

@@ -1,0 +1,77 @@
+"""Progress of an incomplete gang: how many are ready, who is missing, and why.
+
+Called by the roster policy at the ladder's ages only, because a reason may change with every
+event. Rules: docs/design/roster.md, "Progress".
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from controller.core.draft import Draft
+from controller.core.objects.ownership import build_creation_key
+from controller.core.settings import PROGRESS_AGES_SECONDS, PROGRESS_PERIOD_SECONDS
+from framework.api.constants import POD_NOT_CREATED, PROGRESS_MAX_MISSING
+from framework.api.pods import explain_waiting
+from framework.api.roster import Missing, Progress
+from framework.api.states import TaskState
+from framework.api.types import TaskStatus
+
+
+def find_check_times(base: datetime, now: datetime) -> tuple[datetime | None, datetime]:
+    """Find the last age of the ladder that has come (None before the first), and the next."""
+    age = (now - base).total_seconds()
+    ladder = PROGRESS_AGES_SECONDS
+    if age >= ladder[-1] + PROGRESS_PERIOD_SECONDS:
+        periods = int((age - ladder[-1]) // PROGRESS_PERIOD_SECONDS)
+        last = ladder[-1] + periods * PROGRESS_PERIOD_SECONDS
+        return _after(base, last), _after(base, last + PROGRESS_PERIOD_SECONDS)
+    reached = [step for step in ladder if step <= age]
+    ahead = [step for step in ladder if step > age]
+    following = ahead[0] if ahead else ladder[-1] + PROGRESS_PERIOD_SECONDS
+    return _after(base, reached[-1]) if reached else None, _after(base, following)
+
+
+def build_progress(draft: Draft) -> Progress:
+    """Build the progress of the gang as it is drafted."""
+    ready = 0
+    missing: list[Missing] = []
+    for role, task in draft.walk_tasks():
+        if task.deletion_pending or role.spec is None:
+            continue
+        reason = explain_missing(draft, task)
+        if reason is None:
+            ready += 1
+        else:
+            missing.append(Missing(role.name, task.index, reason))
+    return Progress(ready, draft.spec.wanted_count, tuple(missing[:PROGRESS_MAX_MISSING]))
+
+
+def explain_missing(draft: Draft, task: TaskStatus) -> str | None:
+    """Say why a Task is not in its place yet; None when it is."""
+    if task.is_completed:
+        return None
+    attempt = task.attempt_status
+    pod = draft.snapshot.pods.get(attempt.pod_name)
+    if pod is None or pod.uid != attempt.pod_uid:
+        return _explain_without_pod(draft, task)
+    if pod.is_terminating:
+        return "Pod is terminating"
+    if pod.is_ended:
+        return f"Pod has {pod.phase.lower()}"
+    return None if attempt.pod_ip else explain_waiting(pod)
+
+
+def _explain_without_pod(draft: Draft, task: TaskStatus) -> str:
+    failure = draft.snapshot.failures.get(build_creation_key(task))
+    if failure is not None:
+        return f"Pod cannot be created: {failure.message}"
+    if task.state is TaskState.ATTEMPT_COMPLETED:
+        return "the next attempt waits for its time"
+    return POD_NOT_CREATED
+
+
+def _after(base: datetime, seconds: float) -> datetime:
+    try:
+        return base + timedelta(seconds=seconds)
+    except OverflowError:
+        # A clock far off made the base: no later look will come.
+        return datetime.max.replace(tzinfo=UTC)

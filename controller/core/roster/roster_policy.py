@@ -1,0 +1,218 @@
+"""The roster policy: which generation of the gang the attempt ConfigMap shall carry.
+
+Called by ``decide`` after the machines. A pure function of the status about to be persisted, the
+Pod cache and what was published last. Rules: docs/design/roster.md, "Generations".
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from controller.core.decision import Publication
+from controller.core.draft import Draft, RoleDraft
+from controller.core.objects import ownership
+from controller.core.policies import retention
+from controller.core.policies.coalescing import may_coalesce_generation
+from controller.core.roster import drain
+from controller.core.roster.progress import build_progress, find_check_times
+from controller.core.settings import PROGRESS_AGES_SECONDS, ROSTER_DEBOUNCE_SECONDS
+from framework.api import roster
+from framework.api.pods import ConfigMapView, PodPhase, PodView
+from framework.api.roster import CompletedTask, Member, Progress, RoleRoster, Roster
+from framework.api.states import FrameworkState
+from framework.api.types import TaskRoleSpec, TaskStatus
+
+_PUBLISHING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class RosterOutcome:
+    """What is to be published, and what is known of the gang.
+
+    ``is_patient``: nobody waits for the publication. ``is_complete`` None: there is no gang now.
+    ``progress``: set when it was looked at now.
+    """
+
+    publication: Publication | None = None
+    is_patient: bool = False
+    progress_checked_at: datetime | None = None
+    is_complete: bool | None = None
+    progress: Progress | None = None
+
+
+def decide_roster(draft: Draft) -> RosterOutcome:
+    """Decide what to publish now; asks to be woken for what is due later."""
+    if not _is_publishing(draft):
+        return RosterOutcome()
+    # Not just any that has the name: the recorded one.
+    configmap = ownership.find_configmap(draft)
+    if configmap is None or configmap.is_terminating:
+        return RosterOutcome()
+    wanted = _build_roster(draft)
+    return replace(_decide(draft, configmap, wanted), is_complete=wanted.complete)
+
+
+def _decide(draft: Draft, configmap: ConfigMapView, wanted: Roster) -> RosterOutcome:
+    published = draft.snapshot.published
+    if published.roster is not None and not _has_reader(wanted):
+        return RosterOutcome()
+    if published.roster is None and not wanted.complete:
+        return _decide_progress(draft, configmap, None)
+    if published.roster is None or not wanted.is_same_gang(published.roster):
+        if _is_debounced(draft):
+            return RosterOutcome()
+        return _decide_generation(draft, configmap, wanted)
+    if not wanted.complete:
+        return _decide_progress(draft, configmap, published.published_at)
+    return RosterOutcome(
+        None if published.has_version_annotation else _publish(configmap, None, "")
+    )
+
+
+def _decide_generation(draft: Draft, configmap: ConfigMapView, wanted: Roster) -> RosterOutcome:
+    published = draft.snapshot.published
+    last = published.roster
+    is_patient = may_coalesce_generation(draft, wanted, last)
+    wanted = wanted._replace(generation=1 if last is None else last.generation + 1)
+    progress = "" if wanted.complete else published.progress
+    return RosterOutcome(_publish(configmap, wanted, progress), is_patient=is_patient)
+
+
+def _has_reader(wanted: Roster) -> bool:
+    """Return whether a live Pod is left that could read a new generation."""
+    return bool(wanted.leaving) or any(role.members for role in wanted.roles)
+
+
+def _is_publishing(draft: Draft) -> bool:
+    if draft.state in _PUBLISHING:
+        return True
+    # Only a retained attempt goes on without its ConfigMap going away.
+    is_ending = draft.state is FrameworkState.ATTEMPT_DELETION_PENDING
+    return is_ending and retention.is_attempt_retained(draft) and retention.has_live_wrapper(draft)
+
+
+def _is_debounced(draft: Draft) -> bool:
+    last = draft.snapshot.published.published_at
+    if last is None:
+        return False
+    return not draft.is_wait_over(last, last + timedelta(seconds=ROSTER_DEBOUNCE_SECONDS))
+
+
+def _decide_progress(
+    draft: Draft,
+    configmap: ConfigMapView,
+    incomplete_since: datetime | None,
+) -> RosterOutcome:
+    published = draft.snapshot.published
+    base = incomplete_since or configmap.creation_time or draft.snapshot.now
+    look, next_look = find_check_times(base, draft.snapshot.now)
+    draft.request_wake(next_look)
+    if look is None or not _is_older(published.progress_checked_at, look, draft.snapshot.now):
+        publication = None if published.has_version_annotation else _publish(configmap, None, "")
+        return RosterOutcome(publication)
+    progress = build_progress(draft)
+    text = roster.encode_progress(progress)
+    is_known = text == published.progress and published.has_version_annotation
+    publication = None
+    # At the first look Pods may have no node yet, and so no barrier that would read it.
+    is_first_look = look <= base + timedelta(seconds=PROGRESS_AGES_SECONDS[0])
+    if not is_known and (_is_any_pod_started(draft) or not is_first_look):
+        publication = _publish(configmap, None, text)
+    return RosterOutcome(
+        publication, is_patient=True, progress_checked_at=draft.snapshot.now, progress=progress
+    )
+
+
+def _is_older(progress_checked_at: datetime | None, look: datetime, now: datetime) -> bool:
+    # What lies in the future was before the clock was set back.
+    return progress_checked_at is None or not look <= progress_checked_at <= now
+
+
+def _is_any_pod_started(draft: Draft) -> bool:
+    """Return whether a barrier may wait: it runs in a Pod that has a node, or an address."""
+    return any(pod.node_name or pod.pod_ip for pod in draft.snapshot.pods.values())
+
+
+def _publish(configmap: ConfigMapView, wanted: Roster | None, progress: str) -> Publication:
+    return Publication(
+        configmap.name,
+        configmap.uid,
+        configmap.resource_version,
+        wanted,
+        progress,
+    )
+
+
+def _build_roster(draft: Draft) -> Roster:
+    meta = draft.snapshot.framework.metadata
+    attempt = draft.status.attempt_status
+    roles = tuple(
+        _build_role(draft, role, role.spec) for role in draft.roles if role.spec is not None
+    )
+    return Roster(
+        namespace=meta.namespace,
+        framework=meta.name,
+        framework_uid=meta.uid,
+        attempt_id=attempt.id,
+        instance_uid=attempt.instance_uid or "",
+        generation=0,
+        complete=all(_is_complete(role) for role in roles),
+        phase=roster.PHASE_COMPLETING if draft.is_completing else roster.PHASE_ACTIVE,
+        roles=roles,
+        leaving=tuple(drain.list_leaving(draft, draft.snapshot.published.roster)),
+    )
+
+
+def _is_complete(role: RoleRoster) -> bool:
+    return role.ready >= min(role.minimum, role.wanted)
+
+
+def _build_role(draft: Draft, role: RoleDraft, spec: TaskRoleSpec) -> RoleRoster:
+    members: list[Member] = []
+    completed: list[CompletedTask] = []
+    is_running = True
+    for task in role.tasks:
+        if task.deletion_pending:
+            continue
+        if task.is_completed:
+            completed.append(_describe_completed(task))
+            continue
+        pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
+        is_running = is_running and pod is not None and pod.phase is PodPhase.RUNNING
+        if pod is not None and is_member(task, pod):
+            members.append(_describe_member(task, pod))
+    is_full = len(members) + len(completed) >= spec.wanted_count
+    return RoleRoster(
+        name=role.name,
+        wanted=spec.wanted_count,
+        minimum=spec.quorum,
+        running=is_running and is_full,
+        members=tuple(members),
+        completed=tuple(completed),
+        absent=tuple(sorted(spec.absent)),
+    )
+
+
+def is_member(task: TaskStatus, pod: PodView) -> bool:
+    """Return whether a required Task has its place in the gang: a live Pod with its address."""
+    attempt = task.attempt_status
+    return bool(
+        attempt.pod_ip
+        and attempt.pod_uid == pod.uid
+        and not pod.is_terminating
+        and not pod.is_ended,
+    )
+
+
+def _describe_member(task: TaskStatus, pod: PodView) -> Member:
+    attempt = task.attempt_status
+    return Member(
+        index=task.index,
+        addresses=(attempt.pod_ip or "", *pod.more_ips),
+        fingerprint=roster.fingerprint_uid(pod.uid),
+        attempt_id=attempt.id,
+    )
+
+
+def _describe_completed(task: TaskStatus) -> CompletedTask:
+    state = roster.STATE_SUCCEEDED if task.is_succeeded else roster.STATE_FAILED
+    return CompletedTask(task.index, state, task.attempt_status.pod_ip or "")

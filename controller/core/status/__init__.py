@@ -1,0 +1,1 @@
+"""Parts of the status that no machine moves: new entries, conditions and the size of texts."""

@@ -1,0 +1,275 @@
+"""Conditions: what a user asks a Framework first, in the form kubectl wait and describe know.
+
+Called at the end of ``decide``. Four types, always all there: GangReady, Running, Completed and
+Blocked. A condition changes only when its answer does, so it costs no write of its own, but for
+Blocked and for who is missing, which are news. Rules:
+docs/design/failure-handling.md, "Conditions".
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.decision import EventType
+from controller.core.draft import Draft
+from controller.core.objects import ownership
+from controller.core.policies import retry_backoff
+from controller.core.roster.roster_policy import RosterOutcome
+from controller.core.snapshot import Failure
+from framework.api import constants
+from framework.api.roster import Progress
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import Condition, FrameworkStatus, TaskStatus
+from framework.api.validation import find_duplicate_roles
+from framework.api.wire import format_time
+
+GANG_READY = "GangReady"
+RUNNING = "Running"
+COMPLETED = "Completed"
+BLOCKED = constants.BLOCKED_CONDITION
+
+# A refusal that came so often is no hiccup.
+_BLOCKED_AFTER_FAILURES = 3
+# So long after its grace period a terminating Pod is held by a finalizer or by a Node that is away.
+_STUCK_SECONDS = 30.0
+_CREATING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
+MAX_MESSAGE = 512
+_CONFLICT = 409
+# As the API server's authorizers say it; a quota says something else.
+_LACKS_RIGHT = "cannot create resource"
+_BACKOFF_REMEDY = "look at the Pods' logs, and mend the program or the spec"
+_SECRETS_REMEDY = (
+    "; let the controller create Secrets (deploy/base/clusterrole.yaml), or remove the gang key "
+    "from the Pod templates"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    is_true: bool
+    reason: str
+    message: str = ""
+    event_message: str = ""
+    """What its Event says, if not the message: Events of the same words are one object."""
+
+
+def update_conditions(
+    draft: Draft,
+    status: FrameworkStatus,
+    outcome: RosterOutcome,
+) -> FrameworkStatus:
+    """Answer every condition and count the ready Tasks."""
+    old = {condition.type: condition for condition in status.conditions or ()}
+    answers = {
+        GANG_READY: _answer_gang_ready(draft, outcome, old.get(GANG_READY)),
+        RUNNING: _answer_running(draft),
+        COMPLETED: _answer_completed(draft),
+        BLOCKED: _answer_blocked(draft),
+    }
+    _add_blocked_event(draft, old.get(BLOCKED), answers[BLOCKED])
+    conditions = tuple(
+        _update(draft, old.get(type_), type_, answer) for type_, answer in answers.items()
+    )
+    foreign = tuple(c for c in status.conditions or () if c.type not in answers)
+    conditions += foreign
+    ready = _count_ready(draft)
+    if conditions == status.conditions and ready == status.ready_tasks:
+        return status
+    return replace(status, conditions=conditions, ready_tasks=ready)
+
+
+def _update(draft: Draft, old: Condition | None, type_: str, answer: _Answer) -> Condition:
+    status = "True" if answer.is_true else "False"
+    is_same = old is not None and old.status == status
+    return Condition(
+        type=type_,
+        status=status,
+        observed_generation=draft.snapshot.framework.metadata.generation or None,
+        transition_time=old.transition_time if old and is_same else draft.now,
+        reason=answer.reason,
+        message=answer.message[:MAX_MESSAGE],
+        extra=old.extra if old else {},
+    )
+
+
+def _add_blocked_event(draft: Draft, old: Condition | None, answer: _Answer) -> None:
+    is_known = old is not None and (old.status, old.reason) == ("True", answer.reason)
+    if answer.is_true and not is_known:
+        draft.add_event(EventType.WARNING, answer.reason, answer.event_message or answer.message)
+
+
+def _answer_gang_ready(draft: Draft, outcome: RosterOutcome, old: Condition | None) -> _Answer:
+    if outcome.is_complete is None:
+        return _Answer(is_true=False, reason="NoGang", message=f"The Framework is {draft.state}")
+    if outcome.is_complete:
+        return _Answer(is_true=True, reason="GangComplete")
+    if outcome.progress is not None:
+        return _Answer(is_true=False, reason="TasksMissing", message=_describe(outcome.progress))
+    is_told = old is not None and old.reason == "TasksMissing"
+    return _Answer(
+        is_true=False,
+        reason="TasksMissing",
+        message=old.message if old and is_told else "",
+    )
+
+
+def _describe(progress: Progress) -> str:
+    missing = ", ".join(f"{m.role}/{m.index} ({m.reason})" for m in progress.missing)
+    return f"{progress.ready} of {progress.total} Tasks are ready; waiting for {missing}"
+
+
+def _answer_running(draft: Draft) -> _Answer:
+    is_running = draft.state is FrameworkState.ATTEMPT_RUNNING
+    return _Answer(is_true=is_running, reason=str(draft.state))
+
+
+def _answer_completed(draft: Draft) -> _Answer:
+    completion = draft.status.attempt_status.completion_status
+    if draft.state is not FrameworkState.COMPLETED or completion is None:
+        return _Answer(is_true=False, reason="InProgress")
+    return _Answer(
+        is_true=True,
+        reason=completion.type.name or "Failed",
+        message=f"{completion.code} {completion.phrase}: {completion.diagnostics}",
+    )
+
+
+def _answer_blocked(draft: Draft) -> _Answer:
+    if draft.hold is not None:
+        return _Answer(is_true=True, reason=draft.hold.reason, message=draft.hold.message)
+    faults = find_duplicate_roles(draft.spec)
+    if faults:
+        return _Answer(is_true=True, reason="InvalidSpec", message="; ".join(map(str, faults)))
+    failed = _find_failed_create(draft)
+    if failed is not None:
+        return _describe_failure(*failed)
+    name = _find_stuck_pod(draft)
+    if name is not None:
+        message = f"Pod {name} cannot be created: another of the name is deleted and does not go"
+        return _Answer(is_true=True, reason=constants.NAME_TAKEN_REASON, message=message)
+    return _answer_backoff(draft) or _Answer(is_true=False, reason="NotBlocked")
+
+
+def _answer_backoff(draft: Draft) -> _Answer | None:
+    """Name the first that waits for its retry because its attempts end at once."""
+    waiting = list(_walk_paused(draft))
+    if not waiting:
+        return None
+    name, status = waiting[0]
+    settings = draft.settings
+    count = retry_backoff.count_quick_ends(status, settings)
+    why = f"{name}: its last {count} attempts ended within {settings.quick_end_seconds} s each"
+    delay = status.retry_policy_status.retry_delay_seconds or 0
+    due = format_time(status.transition_time + timedelta(seconds=delay))
+    more = f"; {len(waiting) - 1} more Tasks wait for their retry" if len(waiting) > 1 else ""
+    return _Answer(
+        is_true=True,
+        reason=constants.RETRY_BACKOFF_REASON,
+        message=f"{why}, so the next one starts at {due}{more}: {_BACKOFF_REMEDY}",
+        event_message=f"{why}, so retries are paused, for {settings.max_pause_seconds} s at most: "
+        f"{_BACKOFF_REMEDY}",
+    )
+
+
+def _walk_paused(draft: Draft) -> Iterator[tuple[str, FrameworkStatus | TaskStatus]]:
+    if draft.state is FrameworkState.ATTEMPT_COMPLETED and _is_paused(draft, draft.status):
+        yield "Framework", draft.status
+    if draft.state in _CREATING:
+        for role, task in draft.walk_tasks():
+            if task.state is TaskState.ATTEMPT_COMPLETED and _is_paused(draft, task):
+                yield f"{role.name}/{task.index}", task
+
+
+def _is_paused(draft: Draft, status: FrameworkStatus | TaskStatus) -> bool:
+    is_delayed = status.retry_policy_status.retry_delay_seconds is not None
+    return is_delayed and retry_backoff.find_pause_seconds(status, draft.settings) > 0
+
+
+def _find_failed_create(draft: Draft) -> tuple[ActionKey, Failure] | None:
+    """Find a create that failed again and again, in one attempt or over many, and is wanted."""
+    grave = [
+        (key, failure)
+        for key, failure in draft.snapshot.failures.items()
+        if key.verb is Verb.CREATE
+        and (
+            failure.count >= _BLOCKED_AFTER_FAILURES
+            or failure.consecutive_failures >= draft.settings.free_refusals
+        )
+    ]
+    if not grave:
+        return None
+    # Not looked for one by one: there may be ten thousand of them, for as many Tasks.
+    tasks = {task.attempt_status.pod_name: task for _, task in draft.walk_tasks()}
+    for key, failure in grave:
+        if key.kind is ObjectKind.CONFIGMAP:
+            is_wanted = _is_awaited_configmap(draft, key)
+        elif key.kind is ObjectKind.SECRET:
+            is_wanted = _is_awaited_gang_key(draft, key)
+        else:
+            is_wanted = _is_awaited_pod(draft, tasks.get(key.name), key, failure)
+        if is_wanted:
+            return key, failure
+    return None
+
+
+def _find_stuck_pod(draft: Draft) -> str | None:
+    """Find the name of a Pod for which a Task waits, and which another keeps beyond its time."""
+    if draft.state not in _CREATING:
+        return None
+    for _, task in draft.walk_tasks():
+        if task.state is not TaskState.ATTEMPT_CREATION_PENDING:
+            continue
+        pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
+        # The time in its metadata is the end of its grace.
+        ends_at = pod.deletion_time if pod else None
+        if ends_at is not None and draft.has_elapsed(ends_at, _STUCK_SECONDS):
+            return task.attempt_status.pod_name
+    return None
+
+
+def _is_awaited_configmap(draft: Draft, key: ActionKey) -> bool:
+    is_pending = draft.state is FrameworkState.ATTEMPT_CREATION_PENDING
+    return is_pending and key.identity == ownership.build_configmap_identity(draft)
+
+
+def _is_awaited_gang_key(draft: Draft, key: ActionKey) -> bool:
+    is_own = key.identity == draft.status.attempt_status.configmap_uid
+    return is_own and draft.state in _CREATING and draft.has_gang_key is False
+
+
+def _is_awaited_pod(
+    draft: Draft, task: TaskStatus | None, key: ActionKey, failure: Failure
+) -> bool:
+    """Return whether a Task still wants its Pod: what the create was for may be over."""
+    if task is None:
+        return False
+    if (
+        failure.consecutive_failures >= draft.settings.free_refusals
+    ):  # In vain attempt after attempt; the next one will be refused.
+        return task.attempt_status.pod_uid is None and task.state is not TaskState.COMPLETED
+    is_pending = task.state is TaskState.ATTEMPT_CREATION_PENDING
+    return is_pending and key.identity == ownership.build_pod_identity(task)
+
+
+def _describe_failure(key: ActionKey, failure: Failure) -> _Answer:
+    what = f"{key.kind} {key.name} cannot be created"
+    if failure.code == _CONFLICT:
+        remedy = "delete or rename the object of that name, which is not this Framework's"
+        message = f"{what}: {remedy} ({failure.message})"
+        return _Answer(is_true=True, reason=constants.NAME_TAKEN_REASON, message=message)
+    refused = constants.CREATION_REFUSED_REASON
+    message = f"{what}: {failure.message}"
+    if key.kind is ObjectKind.SECRET and _LACKS_RIGHT in failure.message:
+        message = f"{message[: MAX_MESSAGE - len(_SECRETS_REMEDY)]}{_SECRETS_REMEDY}"
+    return _Answer(is_true=True, reason=refused, message=message)
+
+
+def _count_ready(draft: Draft) -> str:
+    ready = sum(
+        1
+        for _, task in draft.walk_tasks()
+        if not task.deletion_pending
+        and (task.state is TaskState.ATTEMPT_RUNNING or task.is_succeeded)
+    )
+    return f"{ready}/{draft.spec.wanted_count}"

@@ -1,0 +1,77 @@
+"""The pause before the retry of an attempt that ends at once, again and again."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from controller.core.policies import retry_backoff
+from controller.core.settings import Settings
+from framework.api.types import RetryPolicyStatus, TaskStatus
+from tests.support.builders import at, build_task, build_task_attempt
+
+SETTINGS = Settings()
+OFF = Settings(max_pause_seconds=0)
+
+
+def build_ended(seconds: float, before: int, *, has_pod: bool = True) -> TaskStatus:
+    """A Task whose attempt ended after so many seconds, after so many quick ends in a row."""
+    uid = "0_uid" if has_pod else None
+    attempt = build_task_attempt(
+        start_time=at(0), completion_time=at(seconds), instance_uid=uid, pod_uid=uid
+    )
+    retries = RetryPolicyStatus(9, 9, quick_end_count=before)
+    return replace(build_task(), attempt_status=attempt, retry_policy_status=retries)
+
+
+def test_pauses_begin_after_the_third_quick_end_and_double_to_the_greatest() -> None:
+    pauses = []
+    count = 0
+    for _ in range(16):
+        task = build_ended(1, count)
+        pauses.append(retry_backoff.find_pause_seconds(task, SETTINGS))
+        count = retry_backoff.build_next_retries(
+            task, SETTINGS, is_accountable=True
+        ).quick_end_count
+    assert pauses == [0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, *[300] * 5]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "before", "expected"),
+    [
+        pytest.param(0, 0, 1, id="the_first"),
+        pytest.param(10, 2, 3, id="one_more"),
+        pytest.param(11, 9, 0, id="a_longer_one_begins_anew"),
+        pytest.param(-5, 9, 0, id="a_clock_that_was_set_back_says_nothing"),
+    ],
+)
+def test_quick_ends_are_counted_in_a_row(seconds: float, before: int, expected: int) -> None:
+    assert retry_backoff.count_quick_ends(build_ended(seconds, before), SETTINGS) == expected
+
+
+def test_count_is_bounded_so_that_the_status_of_a_task_at_rest_does_not_change() -> None:
+    count = 0
+    for _ in range(100):
+        count = retry_backoff.count_quick_ends(build_ended(1, count), SETTINGS)
+    assert count == retry_backoff.count_quick_ends(build_ended(1, count), SETTINGS) < 20
+
+
+def test_refused_creations_have_a_pause_of_their_own_and_do_not_count() -> None:
+    task = build_ended(0, 7, has_pod=False)
+    assert retry_backoff.find_pause_seconds(task, SETTINGS) == 0
+    assert retry_backoff.count_quick_ends(task, SETTINGS) == 7
+
+
+def test_switched_off_nothing_is_counted_and_nothing_waits() -> None:
+    task = build_ended(0, 7)
+    assert retry_backoff.find_pause_seconds(task, OFF) == 0
+    assert retry_backoff.count_quick_ends(task, OFF) == 0
+
+
+def test_next_retries_keep_what_a_later_release_wrote() -> None:
+    task = build_ended(0, 0)
+    extra = {"later": timedelta(1)}
+    retries = replace(task.retry_policy_status, extra=extra, retry_delay_seconds=4)
+    task = replace(task, retry_policy_status=retries)
+    following = retry_backoff.build_next_retries(task, SETTINGS, is_accountable=False)
+    assert following == RetryPolicyStatus(10, 9, None, 1, extra)

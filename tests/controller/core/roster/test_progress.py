@@ -1,0 +1,143 @@
+"""Which Tasks are missing, and when that is looked at: docs/design/roster.md, "Progress"."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.roster.progress import build_progress, explain_missing, find_check_times
+from framework.api.pods import PodView
+from framework.api.states import TaskState
+from framework.api.types import TaskStatus
+from tests.support.builders import (
+    at,
+    build_pod,
+    build_role,
+    build_role_status,
+    build_spec,
+    build_status,
+    build_task,
+    build_task_attempt,
+    build_waiting,
+)
+from tests.support.worlds import build_draft, build_failure
+
+CREATE = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/0")
+
+
+@pytest.mark.parametrize(
+    ("age", "look", "following"),
+    [
+        (-5, None, 2),
+        (0, None, 2),
+        (1.9, None, 2),
+        (2, 2, 5),
+        (9.9, 5, 10),
+        (10, 10, 20),
+        (20, 20, 50),
+        (49.9, 20, 50),
+        (50, 50, 80),
+        (3650, 3650, 3680),
+        (3679, 3650, 3680),
+    ],
+)
+def test_ladder_is_dense_at_first_then_every_half_minute(
+    age: float, look: float | None, following: float
+) -> None:
+    expected = None if look is None else at(look)
+    assert find_check_times(at(0), at(age)) == (expected, at(following))
+
+
+@pytest.mark.parametrize("age", [0, 1, 2, 3, 20, 21, 49, 50, 79.999, 80, 12345.678])
+def test_next_look_is_always_ahead(age: float) -> None:
+    look, following = find_check_times(at(0), at(age))
+    assert following > at(age)
+    assert look is None or look <= at(age)
+
+
+def test_ladder_at_the_end_of_time_raises_nothing() -> None:
+    end = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    find_check_times(end, at(0))
+    find_check_times(at(0), end)
+
+
+@pytest.mark.parametrize(
+    ("task", "pods", "failures", "expected"),
+    [
+        pytest.param(build_task(), [build_pod()], {}, None, id="in_its_place"),
+        pytest.param(build_task(TaskState.COMPLETED), [], {}, None, id="completed"),
+        pytest.param(
+            build_task(TaskState.ATTEMPT_CREATION_PENDING),
+            [],
+            {},
+            "Pod is not created yet",
+            id="not_created",
+        ),
+        pytest.param(
+            build_task(TaskState.ATTEMPT_CREATION_PENDING),
+            [],
+            {CREATE: build_failure(403, "exceeded quota")},
+            "Pod cannot be created: exceeded quota",
+            id="not_creatable",
+        ),
+        pytest.param(
+            build_task(TaskState.ATTEMPT_COMPLETED),
+            [],
+            {},
+            "the next attempt waits for its time",
+            id="between_attempts",
+        ),
+        pytest.param(
+            build_task(),
+            [build_pod(metadata={"deletionTimestamp": "2026-01-01T00:00:30Z"})],
+            {},
+            "Pod is terminating",
+            id="terminating",
+        ),
+        pytest.param(build_task(), [build_pod(phase="Failed")], {}, "Pod has failed", id="failed"),
+        pytest.param(
+            build_task(attempt_status=build_task_attempt(pod_ip="")),
+            [
+                build_pod(
+                    phase="Pending", containers=[build_waiting(reason="ErrImagePull", message="no")]
+                )
+            ],
+            {},
+            "ErrImagePull: no",
+            id="why_its_pod_waits",
+        ),
+        pytest.param(
+            build_task(),
+            [replace(build_pod(), uid="x")],
+            {},
+            "Pod is not created yet",
+            id="other_uid",
+        ),
+    ],
+)
+def test_missing_member_is_explained(
+    task: TaskStatus, pods: list[PodView], failures: Any, expected: str | None
+) -> None:
+    status = build_status(build_role_status(tasks=(task,)))
+    draft = build_draft(status=status, pods=pods, failures=failures)
+    assert explain_missing(draft, task) == expected
+
+
+def test_progress_counts_wanted_tasks_only() -> None:
+    tasks = (
+        build_task(),
+        build_task(TaskState.ATTEMPT_CREATION_PENDING, index=1),
+        build_task(index=2, deletion_pending=True),
+    )
+    status = build_status(build_role_status(tasks=tasks), build_role_status("old"))
+    draft = build_draft(build_spec(build_role(number=2)), status, pods=[build_pod()])
+    progress = build_progress(draft)
+    assert (progress.ready, progress.total) == (1, 2)
+    assert [(m.role, m.index) for m in progress.missing] == [("worker", 1)]
+
+
+def test_ladder_steps_are_reached_in_order() -> None:
+    looks = {find_check_times(at(0), at(0) + timedelta(seconds=s / 2))[0] for s in range(220)}
+    assert looks == {None, *(at(s) for s in (2, 5, 10, 20, 50, 80))}
