@@ -56,7 +56,6 @@ def main(arguments: list[str]) -> None:
     home = root / _HOME.relative_to("/")
     home.mkdir(parents=True)
     _install_locked(folder / "requirements.txt", home)
-    _prune(home, contents["pruned"])
     for room in ["LICENSE", *contents["rooms"]]:
         _copy_room(Path(room), home / room)
     (home / "__main__.py").write_text(_MAIN.format(program=contents["program"]))
@@ -92,16 +91,6 @@ def _render_wheel_list(report: dict[str, Any]) -> str:
         name = unquote(urlsplit(source["url"]).path.rpartition("/")[2])
         lines.append(f"{source['archive_info']['hashes']['sha256']}  {name}\n")
     return "".join(sorted(lines, key=lambda line: line.split()[1]))
-
-
-def _prune(home: Path, patterns: list[str]) -> None:
-    """Remove what no program of the image imports; a pattern without a match is a mistake."""
-    for pattern in patterns:
-        files = list(home.glob(pattern))
-        if not files:
-            sys.exit(f"images/stage.py: nothing to prune: {pattern}")
-        for path in files:
-            path.unlink()
 
 
 def _copy_room(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""The way to a Kubernetes API server: the only room that imports ``kubernetes``.
+"""The way to a Kubernetes API server: on aiohttp.
 
 Called by the controller, the local cluster's kubelet and the command line. The agents inside Pods
 do not come here: ``framework.agent`` is theirs, on the standard library alone.

@@ -1,8 +1,6 @@
 """Where the API server is and who we are, from flags, environment, kubeconfig or the Pod.
 
-Called by every program before it opens a ``KubeClient``. Reads files, opens no connection. The
-kubeconfig is read here and not by the ``kubernetes`` package: that one reads ``tokenFile`` once
-and for all, writes keys into temporary files and swallows the errors of exec plugins.
+Called by every program before it opens a ``KubeClient``. Reads files, opens no connection.
 """
 
 from collections.abc import Mapping

@@ -11,11 +11,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from kubernetes.aio.config.config_exception import ConfigException
-from kubernetes.aio.config.exec_provider import ExecProvider
-
 from framework.clock import Clock
 from framework.kube.config import KubeConfig
+from framework.kube.execplugin import PluginError, run_plugin
 
 # A plugin may open a browser and wait for its user.
 _PLUGIN_TIMEOUT_SECONDS = 120.0
@@ -134,25 +132,16 @@ class PluginToken:
         command = self._spec["command"]
         try:
             async with asyncio.timeout(_PLUGIN_TIMEOUT_SECONDS):
-                provider = ExecProvider(_PluginSpec(self._spec))  # type: ignore[no-untyped-call]  # theirs
-                status = await provider.run()  # type: ignore[no-untyped-call]  # theirs
-        except (ConfigException, OSError, TimeoutError, KeyError, TypeError) as e:
+                status = await run_plugin(self._spec)
+        except (PluginError, OSError, TimeoutError) as e:
             raise TokenUnavailableError(
                 f"credential plugin {command!r} failed: {str(e) or type(e).__name__}"
             ) from e
-        token = status.get("token") if isinstance(status, dict) else None
+        token = status.get("token")
         if not isinstance(token, str) or not token:
             raise TokenUnavailableError(f"credential plugin {command!r} printed no token")
         self._token = token
         self._expires_at = _parse_expiry(status.get("expirationTimestamp"))
-
-
-class _PluginSpec(dict[str, Any]):
-    """The mapping that ExecProvider wants: it asks for absent keys by ``safe_get``."""
-
-    def safe_get(self, key: str) -> object:
-        """Return the value, None if absent."""
-        return self.get(key)
 
 
 def build_token_source(config: KubeConfig, clock: Clock) -> TokenSource:

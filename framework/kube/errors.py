@@ -1,7 +1,7 @@
 """What can go wrong between us and an API server.
 
 Raised by ``framework.kube.client``; caught by all who call it. No other room sees an exception of
-``kubernetes`` or ``aiohttp``. Configuration that cannot work is ``config.ConfigError``, not here::
+``aiohttp`` from a request. Configuration that cannot work is ``config.ConfigError``, not here::
 
     KubeError
     |-- UnreachableError            no answer, or none that can be read

@@ -354,7 +354,26 @@ def _parse_exec(entry: Entry) -> ExecPlugin | None:
     for key in ("command", "apiVersion"):
         if not isinstance(spec.get(key), str) or not spec[key]:
             raise ConfigError(entry.at("users", f"exec.{key}"), "not set", "set it")
+    _check_exec_lists(entry, spec)
     command = spec["command"]
     if "/" in command:
         command = str(entry.path.absolute().parent / command)
     return ExecPlugin({**spec, "command": command})
+
+
+def _check_exec_lists(entry: Entry, spec: Mapping[str, Any]) -> None:
+    args, variables = spec.get("args") or [], spec.get("env") or []
+    if not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
+        raise ConfigError(
+            entry.at("users", "exec.args"), "not a list of strings", "put each in quotes"
+        )
+    if not isinstance(variables, list) or not all(map(_is_variable, variables)):
+        raise ConfigError(
+            entry.at("users", "exec.env"),
+            "not a list of name and value",
+            "write each as {name: NAME, value: 'TEXT'}",
+        )
+
+
+def _is_variable(item: object) -> bool:
+    return isinstance(item, dict) and all(isinstance(item.get(k), str) for k in ("name", "value"))

@@ -1,34 +1,30 @@
 """One HTTP exchange with the API server: TLS, credentials, deadlines, and what went wrong.
 
-Called by ``client`` only; knows no resource and no JSON. ``kubernetes`` owns configuration, TLS
-context and connection pool; requests go straight to its session, because the package's own call
-path encodes bodies with the slow JSON encoder, looks proxies up in a thread for every request
-and reads the netrc file for each.
+Called by ``client`` only; knows no resource and no JSON.
 """
 
 import io
 import ssl
-import tempfile
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from http import HTTPStatus
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
 from yarl import URL
 
 from framework.api.text import hide_secrets
 from framework.clock import Clock
-from framework.kube.config import ConfigError, KubeConfig
+from framework.kube.config import KubeConfig
 from framework.kube.credentials import TokenSource, TokenUnavailableError, build_token_source
 from framework.kube.errors import AnswerTooLargeError, UnreachableError, build_api_error
+from framework.kube.tls import build_tls_context, trust_present_ca
 
 # aiohttp warns of bodies in one piece above this size.
 _ONE_PIECE_BYTES = 2**20
+# aiohttp's 64 KiB would make many small reads of a list or of a large event.
+_READ_BUFFER_BYTES = 2**21
 
 
 class Request(NamedTuple):
@@ -66,7 +62,7 @@ class Transport:
         }
         # Servers repeat the path of a request in their errors.
         self._secrets = (urlsplit(config.server).path.rstrip("/"), config.token or "")
-        self._rest: _Rest | None = None
+        self._tls_context: ssl.SSLContext | None = None
         self._session: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
@@ -75,14 +71,14 @@ class Transport:
         Raises:
             ConfigError: a certificate or key cannot be used.
         """
-        self._rest = _build_rest(self._config)
-        self._session = self._rest.open_session()
+        self._tls_context = build_tls_context(self._config)
+        self._session = _open_session(self._tls_context)
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._rest is not None:
-            await self._rest.close()
-        self._rest = self._session = None
+        if self._session is not None:
+            await self._session.close()
+        self._tls_context = self._session = None
 
     async def send(self, request: Request) -> bytes:
         """Send once and return the whole answer of a 2xx.
@@ -163,8 +159,8 @@ class Transport:
                     str(e), method=request.method, path=request.bare_path, maybe_applied=False
                 ) from e
             except (aiohttp.ClientError, TimeoutError, OSError) as e:
-                if isinstance(e, aiohttp.ClientSSLError) and self._rest is not None:
-                    self._rest.reload_certificates()
+                if isinstance(e, aiohttp.ClientSSLError) and self._tls_context is not None:
+                    trust_present_ca(self._tls_context, self._config.ca_file)
                 raise self._build_unreachable(request, e) from e
             try:
                 yield response
@@ -201,83 +197,17 @@ class Transport:
         )
 
 
-class _Rest(RESTClientObject):
-    """The package's owner of TLS context and session, with its session used as it is."""
-
-    def __init__(self, configuration: Configuration, config: KubeConfig) -> None:
-        super().__init__(configuration)
-        self._config = config
-
-    def open_session(self) -> aiohttp.ClientSession:
-        """Open the pool; ``close`` of the package ends it."""
-        session = self._create_pool_manager()
-        # aiohttp sends PUT and DELETE again when a kept connection breaks. A write whose first
-        # copy was carried out would then answer 409 or 404: only callers can judge that.
-        session._retry_connection = False  # noqa: SLF001 no public switch
-        self.pool_manager = session
-        return session
-
-    def reload_certificates(self) -> None:
-        """Trust the CA file's present certificates too: the cluster's CA may have rotated."""
-        if self._config.ca_file is not None:
-            # A file in the middle of its replacement is read again after the next failure.
-            with suppress(OSError):
-                self.ssl_context.load_verify_locations(cafile=self._config.ca_file)
-
-
-def _build_rest(config: KubeConfig) -> _Rest:
-    configuration = Configuration(
-        host=config.server,
-        ssl_ca_cert=config.ca_file,
-        ca_cert_data=config.ca_pem,
-        verify_ssl=config.verify,
-        tls_server_name=config.tls_server_name,
-        connection_pool_maxsize=0,
-        # The token and proxy are ours to add. Reading them from the environment costs a thread
-        # switch a request, and a netrc entry would replace the token.
-        client_session_kwargs={"trust_env": False, "cookie_jar": aiohttp.DummyCookieJar()},
+def _open_session(context: ssl.SSLContext) -> aiohttp.ClientSession:
+    """Open a pool without a limit: the callers and the throttle bound the requests."""
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=context),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=_READ_BUFFER_BYTES,
     )
-    # Clusters' own CAs often lack the extensions that Python 3.13 began to demand.
-    configuration.disable_strict_ssl_verification = True
-    try:
-        rest = _Rest(configuration, config)
-    except (ssl.SSLError, OSError, ValueError) as e:
-        raise ConfigError(
-            config.ca_file or "certificate-authority-data",
-            f"no usable CA certificate: {e}",
-            "give the PEM file of the cluster's CA",
-        ) from e
-    _load_client_certificate(rest.ssl_context, config)
-    return rest
-
-
-def _load_client_certificate(context: ssl.SSLContext, config: KubeConfig) -> None:
-    """Load certificate and key; inline ones pass through files, the only way OpenSSL takes."""
-    if config.client_cert_file is None and config.client_cert_pem is None:
-        # In a Pod there is a token, and a read-only root has no place for files.
-        return
-    try:
-        with tempfile.TemporaryDirectory() as directory:
-            cert = config.client_cert_file or _write(
-                directory, "cert", config.client_cert_pem or ""
-            )
-            key = config.client_key_file
-            if key is None and config.client_key_pem is not None:
-                key = _write(directory, "key", config.client_key_pem)
-            context.load_cert_chain(cert, keyfile=key)
-    except (ssl.SSLError, OSError) as e:
-        raise ConfigError(
-            config.client_cert_file or "client-certificate-data",
-            f"no usable client certificate and key: {e}",
-            "give a PEM certificate and the unencrypted PEM key that belongs to it",
-        ) from e
-
-
-def _write(directory: str, name: str, pem: str) -> str:
-    # The directory is readable by its owner alone, and gone a moment later.
-    path = Path(directory) / name
-    path.write_text(pem, "ascii")
-    return str(path)
+    # aiohttp sends PUT and DELETE again when a kept connection breaks. A write whose first
+    # copy was carried out would then answer 409 or 404: only callers can judge that.
+    session._retry_connection = False  # noqa: SLF001 no public switch
+    return session
 
 
 def _wrap_body(body: bytes | None) -> bytes | io.BytesIO | None:

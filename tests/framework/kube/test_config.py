@@ -308,6 +308,16 @@ def test_proxy_of_the_file_wins(write: Write) -> None:
         pytest.param(
             document(user={"exec": {"apiVersion": "v1"}}), r"exec.command: not set", id="exec"
         ),
+        pytest.param(
+            document(user={"exec": {"command": "p", "apiVersion": "v1", "args": ["-n", 1]}}),
+            r"exec.args: not a list of strings",
+            id="exec-args",
+        ),
+        pytest.param(
+            document(user={"exec": {"command": "p", "apiVersion": "v1", "env": [{"name": "A"}]}}),
+            r"exec.env: not a list of name and value",
+            id="exec-env",
+        ),
         pytest.param({"clusters": {}, "users": {"a": 1}}, "users: not a list", id="section"),
         pytest.param({"users": [{"user": {}}]}, r"users\[0\]: has no name", id="no-name"),
     ],

@@ -1,6 +1,7 @@
 """framework.kube.credentials: files that rotate and plugins that print, without HTTP."""
 
 import asyncio
+import json
 import os
 import sys
 from datetime import UTC, datetime
@@ -132,6 +133,66 @@ async def test_plugin_that_fails_says_so(
     plugin = Plugin(tmp_path, status, code)
     with pytest.raises(TokenUnavailableError, match=expected):
         await PluginToken(plugin.spec, ManualClock(START)).fetch()
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        (b"[]", "no ExecCredential"),
+        (b'{"kind": "Status"}', "no ExecCredential"),
+        (b'{"kind": "ExecCredential", "apiVersion": "v2"}', "answers as 'v2'"),
+        (b'{"kind": "ExecCredential", "apiVersion": "v1", "status": []}', "no status"),
+        (b"\xff", "not JSON"),
+    ],
+)
+async def test_plugin_that_prints_something_else_says_so(
+    printed: bytes, expected: str, tmp_path: Path
+) -> None:
+    (tmp_path / "printed").write_bytes(printed)
+    spec = {"command": "/bin/cat", "args": [str(tmp_path / "printed")], "apiVersion": "v1"}
+    with pytest.raises(TokenUnavailableError, match=expected):
+        await PluginToken(spec, ManualClock(START)).fetch()
+
+
+async def test_plugin_gets_its_environment_and_what_is_asked_of_it(tmp_path: Path) -> None:
+    code = f"import os; open({str(tmp_path / 'env')!r}, 'w').write(json.dumps(dict(os.environ)))"
+    plugin = Plugin(tmp_path, {}, code)
+    variables = [{"name": "CLUSTER", "value": "one"}]
+    spec = {**plugin.spec, "env": variables, "interactiveMode": "Never"}
+    await PluginToken(spec, ManualClock(START)).fetch()
+    env = json.loads((tmp_path / "env").read_text())
+    assert (env["CLUSTER"], env["PATH"]) == ("one", os.environ["PATH"])
+    assert json.loads(env["KUBERNETES_EXEC_INFO"]) == {
+        "apiVersion": "v1",
+        "kind": "ExecCredential",
+        "spec": {"interactive": False},
+    }
+
+
+async def test_plugin_that_complains_at_length_gives_its_token(tmp_path: Path) -> None:
+    # More than a pipe holds: the plugin goes on only when both its outputs are read.
+    plugin = Plugin(tmp_path, {}, "import sys; sys.stderr.write('x' * 2**20); sys.stderr.flush()")
+    assert await PluginToken(plugin.spec, ManualClock(START)).fetch() == "token1"
+
+
+async def test_plugin_ends_with_the_request_that_waits_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "open"
+    os.mkfifo(path)
+    code = (
+        "import time\n"
+        f"opened = open({str(path)!r}, 'wb', buffering=0)\n"
+        "opened.write(b'x')\n"
+        "time.sleep(600)"
+    )
+    plugin = Plugin(tmp_path, {}, code)
+    request = asyncio.create_task(PluginToken(plugin.spec, ManualClock(START)).fetch())
+    with await asyncio.to_thread(path.open, "rb", buffering=0) as pipe:
+        assert await asyncio.to_thread(pipe.read, 1) == b"x"
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        # The plugin held the other end, so it is gone.
+        assert await asyncio.to_thread(pipe.read) == b""
 
 
 async def test_plugin_that_is_missing_says_so() -> None:
