@@ -3,18 +3,18 @@
 Called by the HTTP front, by the simulator and by tests; one call is one request, done when it
 returns. Synchronous and deterministic: time and UIDs come from the ``Clock`` and the ``UidSource``
 given. Objects that go in are copied, objects that come out are copies: the caller may change them.
-Not here: HTTP, authentication, persistence (``dump`` and ``restore`` give and take the state).
+Not here: HTTP, authentication, persistence.
 """
 
 import base64
 import binascii
 import json
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from framework.clock import Clock, UidSource
-from localcluster.apiserver.bodies import patches
 from localcluster.apiserver.engine import selectors, writes
+from localcluster.apiserver.engine.binding import bind_pod
 from localcluster.apiserver.engine.collection import Collector
 from localcluster.apiserver.engine.deletion import Deleter
 from localcluster.apiserver.engine.history import Watch, WatchEvent
@@ -22,13 +22,11 @@ from localcluster.apiserver.engine.patching import Patcher
 from localcluster.apiserver.engine.root_certificate import RootCertificate
 from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.engine.state import State
-from localcluster.apiserver.engine.subresources import Subresources
 from localcluster.apiserver.kinds.strategies import Strategies
 from localcluster.apiserver.model import errors, objects
 from localcluster.apiserver.model.builtins import (
     BUILTIN_TYPES,
     CONFIG_MAPS,
-    CUSTOM_RESOURCE_DEFINITIONS,
     NAMESPACES,
 )
 from localcluster.apiserver.model.errors import Object, StatusError
@@ -49,7 +47,6 @@ __all__ = [
 
 INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 HISTORY_LIMIT = 10_000
-DEFINITION_KIND = CUSTOM_RESOURCE_DEFINITIONS.kind
 Objects = list[Object]
 _NOTHING_SELECTED = Selector()
 _DEFAULT_DELETE = DeleteOptions()
@@ -76,42 +73,26 @@ class Storage:
         *,
         history_limit: int = HISTORY_LIMIT,
         root_certificate: str | None = None,
-        dumped: Object | None = None,
     ) -> None:
-        """Start with the namespaces every cluster has, or with what was ``dumped``.
+        """Start with the namespaces that every cluster has.
 
         Every namespace gets the ``root_certificate``, if it is not None, in a ConfigMap.
         """
-        start = 0 if dumped is None else int(dumped["resourceVersion"])
         self.registry = Registry(BUILTIN_TYPES)
-        self._state = State(clock, uids, self.registry, history_limit, start)
+        self._state = State(clock, uids, self.registry, history_limit)
         self._writer = writes.Writer(self._state)
         self._deleter = Deleter(self._state)
         self._strategies = Strategies(self._state)
         self._patcher = Patcher(self._state, self._writer)
         self._collector = Collector(self._state, self._deleter, self._strategies.of)
-        self._subresources = Subresources(self._state, self._writer, self._deleter)
         self._root_certificate: RootCertificate | None = None
         if root_certificate is not None:
             self._root_certificate = RootCertificate(
                 self._state, self._writer, self._strategies.of(CONFIG_MAPS), root_certificate
             )
-        if dumped is not None:
-            self._load(dumped)
-            return
         for name in INITIAL_NAMESPACES:
             self.create(NAMESPACES, None, {"metadata": {"name": name}})
         self.collect_garbage()
-
-    def _load(self, dumped: Object) -> None:
-        # Definitions first: the types of custom objects have to be known.
-        held = sorted(dumped["objects"], key=lambda obj: obj["kind"] != DEFINITION_KIND)
-        for obj in held:
-            rt = self.registry.find_kind(obj["apiVersion"], obj["kind"])
-            if rt is not None:
-                self._state.load(rt.key, objects.copy_json(obj))
-        self._state.absent_owners.update(dumped.get("absentOwners", ()))
-        self._patcher.applied.load(dumped.get("applied", ()))
 
     @property
     def resource_version(self) -> int:
@@ -144,29 +125,28 @@ class Storage:
         body: Object,
         options: WriteOptions | None = None,
     ) -> Object:
-        """POST to a subresource: ``pods/binding`` or ``pods/eviction``; return a Status."""
+        """POST to the subresource ``pods/binding``; return a Status.
+
+        Raises:
+            StatusError: 405 for another subresource; else as ``bind_pod``.
+        """
+        if (rt.plural, subresource) != ("pods", "binding"):
+            raise errors.method_not_supported(rt, "create")
         key = writes.key_of(rt, namespace, name)
-        strategy = self._strategies.of(rt)
-        options = options or WriteOptions()
-        return self._subresources.create(strategy, key, subresource, body, options)
+        return bind_pod(self._state, self._writer, key, body, options or WriteOptions())
 
     def get(
         self,
         rt: ResourceType,
         namespace: str | None,
         name: str,
-        *,
-        subresource: str | None = None,
     ) -> Object:
-        """Return an object, or one of its subresources.
+        """Return an object.
 
         Raises:
             StatusError: 404.
         """
-        found = self._writer.find(rt, writes.key_of(rt, namespace, name))
-        if subresource == "scale":
-            return self._subresources.scale_of(rt, found)
-        return self._answer(rt, found)
+        return self._answer(rt, self._writer.find(rt, writes.key_of(rt, namespace, name)))
 
     def list(
         self,
@@ -226,7 +206,7 @@ class Storage:
         *,
         subresource: str | None = None,
     ) -> Object:
-        """Replace an object, or its status or scale.
+        """Replace an object, or its status.
 
         Raises:
             StatusError: 400, 404, 409, 413 or 422.
@@ -234,8 +214,6 @@ class Storage:
         options = options or WriteOptions()
         strategy = self._strategies.of(rt)
         key = writes.key_of(rt, namespace, name)
-        if subresource not in (None, "status"):
-            return self._subresources.update(strategy, key, str(subresource), body, options)
         updated = self._writer.update(strategy, key, body, options, subresource)
         return self._answer(rt, updated)
 
@@ -258,10 +236,6 @@ class Storage:
         options = options or WriteOptions()
         strategy = self._strategies.of(rt)
         key = writes.key_of(rt, namespace, name)
-        if subresource == "scale":
-            scale = self._subresources.scale_of(rt, self._writer.find(rt, key))
-            body = patches.apply_merge_patch(scale, patch)
-            return self._subresources.update(strategy, key, "scale", body, options), False
         patched, is_new = self._patcher.patch(
             strategy, key, patch, content_type, options, subresource
         )
@@ -339,32 +313,6 @@ class Storage:
         if self._state.attention:
             return True
         return self._root_certificate is not None and self._root_certificate.is_due
-
-    def dump(self) -> Object:
-        """Return the whole state as JSON; the log of writes is not part of it."""
-        held = [
-            objects.copy_json(obj)
-            for type_key in self._state.types_held()
-            for obj in self._state.all_of(type_key).values()
-        ]
-        return {
-            "resourceVersion": self.resource_version,
-            "objects": held,
-            "absentOwners": sorted(self._state.absent_owners),
-            "applied": self._patcher.applied.dump(),
-        }
-
-    @classmethod
-    def restore(
-        cls,
-        dumped: Object,
-        clock: Clock,
-        uids: UidSource,
-        *,
-        history_limit: int = HISTORY_LIMIT,
-    ) -> Self:
-        """Build a storage from ``dump``; watches from before are told to list anew."""
-        return cls(clock, uids, history_limit=history_limit, dumped=dumped)
 
     @staticmethod
     def _answer(rt: ResourceType, obj: Object) -> Object:

@@ -24,7 +24,6 @@ from localcluster.kubelet.launch import (
     PodSetup,
     UnknownImageError,
     build_launch,
-    can_start_ahead,
 )
 from localcluster.kubelet.objects import fetch_sources
 from localcluster.kubelet.path_replacement import PathReplacement
@@ -55,7 +54,6 @@ class ContainerRunner:
         self.container = container
         self.setup: PodSetup | None = None
         self.passed = asyncio.Event()
-        self.running = asyncio.Event()
         has_init = bool(pod["spec"].get("initContainers"))
         waiting = Waiting("PodInitializing" if has_init else "ContainerCreating")
         self.view = ContainerView(
@@ -69,7 +67,6 @@ class ContainerRunner:
         self._on_change = on_change
         self._process: ContainerProcess | None = None
         self._spec: LaunchSpec | None = None
-        self._ahead: tuple[ContainerProcess, LaunchSpec] | None = None
 
     @property
     def _ready_setup(self) -> PodSetup:
@@ -102,36 +99,7 @@ class ContainerRunner:
         self._set_state(Waiting("CrashLoopBackOff", message), last=ended)
         await asyncio.sleep(seconds)
 
-    async def start_ahead(self) -> None:
-        """Start everything but the command, which then waits for ``run``.
-
-        What takes a start its time is done while a barrier holds the Pod, so that a whole gang
-        gets going at once. Whatever is wrong with the container, its ordinary start will say.
-        """
-        setup = self._ready_setup
-        if not can_start_ahead(self.container) or setup.machine.ahead.locked():
-            return
-        try:
-            spec = build_launch(self.container, setup, {})
-            log = setup.machine.logs.open_log(self._pod, self.view.name)
-        except (FieldError, UnknownImageError, OSError):
-            return
-        spec = replace(spec, log=log, hold=True)
-        await setup.machine.ahead.acquire()
-        self._ahead = (ContainerProcess(spec), spec)
-
-    def _take_ahead(self) -> tuple[ContainerProcess, LaunchSpec] | None:
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            self._ready_setup.machine.ahead.release()
-        return ahead
-
     async def _launch(self) -> ContainerProcess:
-        ahead = self._take_ahead()
-        if ahead is not None and not ahead[0].has_ended:
-            self._process, self._spec = ahead
-            self._process.release()
-            return self._process
         self._spec = await self._prepare()
         self._process = ContainerProcess(self._spec)
         return self._process
@@ -240,8 +208,6 @@ class ContainerRunner:
             is_ready=is_ready,
             is_started=is_started,
         )
-        if isinstance(state, Running):
-            self.running.set()
         if self.view.is_passed:
             self.passed.set()
         self._on_change()
@@ -260,10 +226,6 @@ class ContainerRunner:
             grace_seconds: until it is killed.
             hurry: set when the rest of the time is taken back.
         """
-        ahead = self._take_ahead() if self._ahead is not None else None
-        if ahead is not None:
-            await ahead[0].kill()
-            self._ready_setup.machine.logs.discard_log(ahead[1].log)
         process = self._process
         if process is not None:
             if not process.has_ended:

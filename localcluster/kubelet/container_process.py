@@ -59,8 +59,6 @@ class LaunchSpec:
     mounts: list[tuple[str, str, bool]] = field(default_factory=list)
     paths: dict[str, str] = field(default_factory=dict)
     """Container path -> host path where there is no private root; already replaced in the spec."""
-    hold: bool = False
-    """Do everything but run the command, until ``release``."""
     network: tuple[tuple[int, int], ...] = ()
     """Open namespaces that make the Pod's network, and what each is (CLONE_NEWNET, ...)."""
     privileges: Privileges = field(default_factory=Privileges)
@@ -69,7 +67,7 @@ class LaunchSpec:
     join: int = 0
     """Process of the container whose namespaces to join; 0 makes new ones."""
 
-    def marshal(self, report: int, hold: int) -> bytes:
+    def marshal(self, report: int) -> bytes:
         """Write the form that ``launcher`` reads; JSON would double its start-up time."""
         return marshal.dumps(
             {
@@ -87,7 +85,6 @@ class LaunchSpec:
                 "join": self.join,
                 "parent": os.getpid(),
                 "report": report,
-                "hold": hold,
                 "passages": list(self.passages),
                 **asdict(self.privileges),
             }
@@ -112,8 +109,7 @@ class ContainerProcess:
         self._reported: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[int] = self._loop.create_future()
         self._report, report_write = os.pipe()
-        hold_read, self._hold = os.pipe() if spec.hold else (-1, -1)
-        self._popen = self._spawn(spec, report_write, hold_read, output)
+        self._popen = self._spawn(spec, report_write, output)
         os.set_blocking(self._report, False)
         self._loop.add_reader(self._report, self._read_report)
         self._pidfd = os.pidfd_open(self._popen.pid)
@@ -121,12 +117,12 @@ class ContainerProcess:
         self.init_pid = 0
 
     @staticmethod
-    def _spawn(spec: LaunchSpec, report: int, hold: int, output: int) -> "subprocess.Popen[bytes]":
+    def _spawn(spec: LaunchSpec, report: int, output: int) -> "subprocess.Popen[bytes]":
         # Not through argv, which every user of the machine can read; not through a file to clean.
         memory = os.memfd_create("launch-spec")
-        own = [memory, report] + ([hold] if spec.hold else [])
+        own = [memory, report]
         try:
-            os.write(memory, spec.marshal(report, hold))
+            os.write(memory, spec.marshal(report))
             os.lseek(memory, 0, os.SEEK_SET)
             return subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _BOOT, str(_ROOM), str(memory)],
@@ -157,20 +153,8 @@ class ContainerProcess:
             return
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        self._close_hold()
         if not self._ended.done():
             self._ended.set_result(_map_exit(code))
-
-    def release(self) -> None:
-        """Let a held command run."""
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._hold, b"g")
-        self._close_hold()
-
-    def _close_hold(self) -> None:
-        if self._hold >= 0:
-            os.close(self._hold)
-            self._hold = -1
 
     async def started(self) -> None:
         """Wait until the command runs.

@@ -34,8 +34,6 @@ logger = logging.getLogger(__name__)
 
 _SHUTDOWN_GRACE_SECONDS = 2.0
 _SHUTDOWN_LIMIT_SECONDS = 8.0
-# About 8 MB each.
-_MAX_AHEAD = 64
 
 
 class Kubelet:
@@ -184,7 +182,6 @@ class Kubelet:
             network=network,
             backoff=self._backoff,
             host_env=dict(os.environ),
-            ahead=asyncio.Semaphore(_MAX_AHEAD),
             allocatable=allocatable,
         )
 

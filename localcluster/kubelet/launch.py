@@ -11,7 +11,7 @@ from framework.api.constants import TERMINATION_LOG
 from framework.api.images import starts_installed_agent
 from framework.kube.resources import Object
 from localcluster.kubelet.container_process import LaunchSpec
-from localcluster.kubelet.environment import Sources, build_environment, list_env_references
+from localcluster.kubelet.environment import Sources, build_environment
 from localcluster.kubelet.expansion import expand
 from localcluster.kubelet.fields import PodFacts
 from localcluster.kubelet.images import build_argv, explain_unknown_image, find_entrypoint
@@ -52,13 +52,6 @@ class PodSetup:
 def get_hostname(pod: Object) -> str:
     """Return ``spec.hostname``, else the Pod's name."""
     return str(pod["spec"].get("hostname") or pod["metadata"]["name"])
-
-
-def can_start_ahead(container: Object) -> bool:
-    """Return whether nothing an init container may still do changes the container's launch."""
-    mounts = container.get("volumeMounts") or ()
-    has_sub_paths = any(mount.get("subPath") or mount.get("subPathExpr") for mount in mounts)
-    return not has_sub_paths and not list_env_references(container)
 
 
 def build_launch(container: Object, setup: PodSetup, sources: Sources) -> LaunchSpec:

@@ -54,7 +54,6 @@ class Spec:
     join: int
     parent: int
     report: int
-    hold: int
     user: int
     group: int
     groups: "list[int] | None"
@@ -317,10 +316,7 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     os.umask(0o022)
-    if spec.hold >= 0:
-        _wait_for_release(spec.hold)
     try:
-        # Not before: until now the directory was an init container's to make.
         if not spec.join:
             os.makedirs(spec.cwd, exist_ok=True)
         os.chdir(spec.cwd)
@@ -353,13 +349,6 @@ def _drop_privileges(spec: Spec) -> None:
         syscalls.set_parent_death_signal(signal.SIGKILL)
     if spec.no_new_privileges:
         syscalls.forbid_new_privileges()
-
-
-def _wait_for_release(hold: int) -> None:
-    """Wait for the kubelet's word; the end of its pipe says that it will never come."""
-    if not os.read(hold, 1):
-        os._exit(_KILLED)
-    os.close(hold)
 
 
 def _reap(child: int, *, alone: bool) -> int:

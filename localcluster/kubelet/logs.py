@@ -82,12 +82,6 @@ class LogStore:
         """Note that nothing more will be written; who follows it comes to an end."""
         self._open.discard(path)
 
-    def discard_log(self, path: Path | None) -> None:
-        """Remove the log of a container that was never run."""
-        if path is not None:
-            self.close_log(path)
-            path.unlink(missing_ok=True)
-
     def read_tail(self, path: Path) -> str:
         """Return the end of a log as a termination message: 80 lines or 2048 bytes."""
         try:

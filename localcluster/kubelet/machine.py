@@ -3,7 +3,6 @@
 Made by ``kubelet``, read by ``pod_worker`` and ``container``.
 """
 
-import asyncio
 import os
 import sys
 from collections.abc import Mapping
@@ -46,8 +45,6 @@ class Machine:
     backoff: BackoffBounds
     host_env: Mapping[str, str]
     """The kubelet's own environment."""
-    ahead: asyncio.Semaphore
-    """How many more containers may be started ahead: each costs memory while it waits."""
     allocatable: Mapping[str, str] = field(default_factory=dict)
 
     def build_base_environment(self, hostname: str) -> dict[str, str]:

@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 _DEFAULT_GRACE_SECONDS = 30
 _VOLUME_RETRY_SECONDS = 1.0
 _LAST_STATUS_SECONDS = 2.0
-_AHEAD_SECONDS = 0.3
 
 
 class StopCause(Enum):
@@ -173,7 +172,8 @@ class PodWorker:
                     sidecars.append(_start(group, runner, RestartPolicy.ALWAYS))
                     await runner.passed.wait()
                     continue
-                if not await self._run_init(runner):
+                await runner.run(self._policy.of_init_containers)
+                if runner.view.has_failed:
                     break
             else:
                 self._init_over = True
@@ -181,27 +181,6 @@ class PodWorker:
                 await asyncio.wait(mains)
             for task in sidecars:
                 task.cancel()
-
-    async def _run_init(self, runner: ContainerRunner) -> bool:
-        """Run an init container; during the last one the main containers are made ready."""
-        regular = [r for r in self._list_runners(is_init=True) if not r.view.is_sidecar]
-        ahead: asyncio.Task[None] | None = None
-        if runner is regular[-1]:
-            ahead = asyncio.create_task(self._start_ahead(runner), name=f"ahead of {self.uid}")
-        try:
-            await runner.run(self._policy.of_init_containers)
-        finally:
-            if ahead is not None:
-                ahead.cancel()
-                await asyncio.gather(ahead, return_exceptions=True)
-        return not runner.view.has_failed
-
-    async def _start_ahead(self, last_init: ContainerRunner) -> None:
-        await last_init.running.wait()
-        # An init container that is quick needs the machine more than its successors do.
-        await asyncio.sleep(_AHEAD_SECONDS)
-        for runner in self._list_runners(is_init=False):
-            await runner.start_ahead()
 
     def _list_runners(self, *, is_init: bool) -> list[ContainerRunner]:
         return [runner for runner in self._runners if runner.view.is_init is is_init]

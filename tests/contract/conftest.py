@@ -41,13 +41,7 @@ WIDGET_CRD: Object = {
                 "name": "v1",
                 "served": True,
                 "storage": True,
-                "subresources": {
-                    "status": {},
-                    "scale": {
-                        "specReplicasPath": ".spec.size",
-                        "statusReplicasPath": ".status.size",
-                    },
-                },
+                "subresources": {"status": {}},
                 "additionalPrinterColumns": [
                     {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
                     {"name": "State", "type": "string", "jsonPath": ".status.state"},

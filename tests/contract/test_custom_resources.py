@@ -1,4 +1,4 @@
-"""Custom resources: pruning, defaults, nulls, validation, status, generation, scale."""
+"""Custom resources: pruning, defaults, nulls, validation, status, generation."""
 
 import copy
 from typing import Any
@@ -245,19 +245,6 @@ async def test_patch_to_an_invalid_value_is_refused(api: Api) -> None:
     answer = await api.patch("widgets", "one", {"spec": {"size": 99}})
 
     assert answer.refused(422, "Invalid").fields == ["spec.size"]
-
-
-async def test_scale_reads_and_writes_the_size(api: Api) -> None:
-    (await api.create("widgets", widget())).ok()
-    path = api.path("widgets", "one", "scale")
-
-    scale = (await api.send("GET", path)).ok()
-    answer = await api.patch("widgets", "one", {"spec": {"replicas": 4}}, subresource="scale")
-
-    assert (scale["kind"], scale["apiVersion"]) == ("Scale", "autoscaling/v1")
-    assert (scale["spec"], scale["status"]) == ({"replicas": 1}, {"replicas": 0})
-    assert answer.ok()["spec"] == {"replicas": 4}
-    assert (await api.get("widgets", "one")).ok()["spec"]["size"] == 4
 
 
 async def test_table_has_the_columns_of_the_definition(api: Api) -> None:

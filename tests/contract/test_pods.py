@@ -302,16 +302,6 @@ async def test_binding_assigns_the_node_once(api: Api) -> None:
     second.refused(409, "Conflict")
 
 
-async def test_eviction_deletes_the_pod(api: Api) -> None:
-    (await api.create("pods", pod("one"))).ok()
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "one"}}
-
-    answer = await api.send("POST", api.path("pods", "one", "eviction"), body)
-
-    assert (answer.status, answer.body["status"]) == (201, "Success")
-    (await api.get("pods", "one")).refused(404, "NotFound")
-
-
 async def test_log_of_a_missing_pod_is_not_found(api: Api) -> None:
     answer = await api.send("GET", api.path("pods", "none", "log"))
 

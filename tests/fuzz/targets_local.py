@@ -17,7 +17,6 @@ _SERVER = NameServer(ClusterNames(), [])
 QUERY = bytes.fromhex("123401000001000000000000") + b"\x04gang\x07default\x03svc\x07cluster"
 QUERY += b"\x05local\x00\x00\x01\x00\x01"
 PATCH = {"spec": {"containers": [{"name": "main", "$patch": "delete"}]}, "metadata": None}
-ENVELOPE = bytes.fromhex("6b3873000a090a02763112035065641a00")
 
 
 def _decode_json(body: bytes) -> object:
@@ -27,10 +26,6 @@ def _decode_json(body: bytes) -> object:
 
 def _decode_yaml(body: bytes) -> object:
     return decode_object(body, "application/yaml", "Pod")
-
-
-def _decode_protobuf(body: bytes) -> object:
-    return decode_object(body, "application/vnd.kubernetes.protobuf", "DeleteOptions")
 
 
 def _patch(body: bytes) -> object:
@@ -61,7 +56,6 @@ LOCAL_TARGETS = (
         max_bytes=262144,
         budget=Budget(base_seconds=0.5, seconds_per_mib=60.0, base_mib=16.0, mib_per_mib=400.0),
     ),
-    Target(name="body-protobuf", run=_decode_protobuf, expected=(StatusError,), seeds=(ENVELOPE,)),
     Target(
         name="body-patch",
         run=_patch,

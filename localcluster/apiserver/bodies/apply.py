@@ -5,7 +5,6 @@ applying is removed, all it applies is set. Two managers that apply the same fie
 the last one wins. Called by ``patching``.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,27 +26,6 @@ class AppliedFields:
     def remember(self, owner: Owner, uid: str, wanted: Object) -> None:
         """Keep what a manager applied to the object of this UID."""
         self._last[owner] = (uid, copy_json(wanted))
-
-    def dump(self) -> list[Object]:
-        """Return all of it as JSON."""
-        return [
-            {
-                "type": list(type_key),
-                "object": list(key),
-                "manager": manager,
-                "subresource": subresource,
-                "uid": uid,
-                "applied": copy_json(applied),
-            }
-            for (type_key, key, manager, subresource), (uid, applied) in self._last.items()
-        ]
-
-    def load(self, dumped: Iterable[Object]) -> None:
-        """Take over what ``dump`` gave."""
-        for item in dumped:
-            (group, plural), (namespace, name) = item["type"], item["object"]
-            owner = ((group, plural), (namespace, name), item["manager"], item["subresource"])
-            self.remember(owner, item["uid"], item["applied"])
 
     def merge(self, rt: ResourceType, owner: Owner, live: Object, wanted: Object) -> Object:
         """Return the live object with the manager's configuration in place of its last one."""

@@ -2,7 +2,7 @@
 
 ``storage`` passes every body of a built-in kind through ``decode``: a value of the wrong JSON type
 is an error, an unknown field is dropped and reported, a null is the same as an absent field. The
-table of fields is in ``wire_types``.
+table of fields is in ``wire_types.txt``.
 """
 
 import base64
@@ -11,12 +11,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path as FilePath
 from typing import Any
 
-from localcluster.apiserver.bodies.wire_types import WIRE_TYPES
 from localcluster.apiserver.model import objects
 from localcluster.apiserver.model.errors import Object, quote
 from localcluster.apiserver.model.quantities import QUANTITY_ERROR, canonical_quantity
+
+_TABLE = FilePath(__file__).with_name("wire_types.txt")
 
 
 class MapKey(str):
@@ -67,7 +69,9 @@ def struct_types() -> dict[str, dict[str, FieldType]]:
     """Return every struct's fields by their names."""
     found: dict[str, dict[str, FieldType]] = {}
     fields: dict[str, FieldType] = {}
-    for line in WIRE_TYPES.strip().splitlines():
+    for line in _TABLE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
         words = line.split()
         if not line.startswith(" "):
             fields = found.setdefault(words.pop(0), {})

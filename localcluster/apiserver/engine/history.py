@@ -127,11 +127,11 @@ class Watch:
 class History:
     """The bounded log of writes and all open watches."""
 
-    def __init__(self, limit: int, start: int) -> None:
-        """Keep at most ``limit`` writes, the first being the one after ``start``."""
+    def __init__(self, limit: int) -> None:
+        """Keep at most ``limit`` writes."""
         self._changes: deque[Change] = deque()
         self._limit = limit
-        self._floor = start
+        self._floor = 0
         self._watches: dict[TypeKey, list[Watch]] = {}
 
     @property

@@ -24,14 +24,14 @@ class State:
     """Everything the API server holds."""
 
     def __init__(
-        self, clock: Clock, uids: UidSource, registry: Registry, history_limit: int, start: int = 0
+        self, clock: Clock, uids: UidSource, registry: Registry, history_limit: int
     ) -> None:
-        """Start empty, at resource version ``start``."""
+        """Start empty, at resource version 0."""
         self.clock = clock
         self.uids = uids
         self.registry = registry
-        self.resource_version = start
-        self.history = History(history_limit, start)
+        self.resource_version = 0
+        self.history = History(history_limit)
         self.attention: dict[Reference, None] = {}
         """Objects whose collection has to be decided anew, in order of the causes."""
         self.absent_owners: set[str] = set()
@@ -103,16 +103,6 @@ class State:
             else:
                 then[change.object_key] = change.before
         return then
-
-    def load(self, type_key: TypeKey, obj: Object) -> None:
-        """Put in an object of a dump: it keeps its version and is not logged."""
-        key = objects.object_key(obj)
-        self._objects.setdefault(type_key, {})[key] = obj
-        self._index((type_key, key), None, obj)
-        self.attention[type_key, key] = None
-        version = int(obj["metadata"]["resourceVersion"])
-        for observer in self.observers:
-            observer(Change(type_key, key, None, obj, version))
 
     def read_anew(self, type_key: TypeKey, read: Callable[[Object], Object]) -> None:
         """Show all objects of a type as ``read`` gives what was written; that is no write."""

@@ -18,7 +18,6 @@ from localcluster.apiserver.bodies.patches import (
     MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
 )
-from localcluster.apiserver.front.protobuf import UnknownKindError, decode_envelope
 from localcluster.apiserver.model.errors import (
     Object,
     StatusError,
@@ -31,6 +30,7 @@ from localcluster.apiserver.views.negotiation import media_name
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _JSON = "application/json"
 _YAML = "application/yaml"
+# Of `kubectl create KIND` and `kubectl auth can-i`; all other commands send JSON.
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
 _PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 
@@ -57,15 +57,15 @@ def decode_object(body: bytes, content_type: str, kind: str) -> Object:
         StatusError: 400, it cannot be read or is no object; 415, it is of another type.
     """
     media = media_name(content_type) or _JSON
-    if media not in {_JSON, _YAML, _PROTOBUF}:
-        raise _unknown_format()
+    if media not in {_JSON, _YAML}:
+        raise unsupported_media_type(
+            "the body of the request was in an unknown format"
+            f" - accepted media types include: {_JSON}, {_YAML}"
+            + ("; with kubectl, give the object in a file (-f)" if media == _PROTOBUF else "")
+        )
     problem = f"the object provided is unrecognized (must be of type {kind}): "
     try:
-        decoded = (
-            decode_envelope(body) if media == _PROTOBUF else _decode(body, is_yaml=media == _YAML)
-        )
-    except UnknownKindError as error:
-        raise _unknown_format() from error
+        decoded = _decode(body, is_yaml=media == _YAML)
     except ValueError as error:
         raise bad_request(f"{problem}couldn't get version/kind; {error}") from error
     if not isinstance(decoded, dict):
@@ -125,13 +125,6 @@ def _walk_duplicates(value: Any, path: str) -> Iterator[str]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _walk_duplicates(item, f"{path}[{index}]")
-
-
-def _unknown_format() -> StatusError:
-    return unsupported_media_type(
-        "the body of the request was in an unknown format"
-        f" - accepted media types include: {_JSON}, {_YAML}"
-    )
 
 
 def body_too_large() -> StatusError:

@@ -21,17 +21,16 @@ from localcluster.apiserver.storage import Storage
 from localcluster.apiserver.views.discovery import ACCESS_REVIEW, Discovery, subresources_of
 from localcluster.apiserver.views.negotiation import wants_aggregated_discovery
 from localcluster.apiserver.views.openapi import (
+    EMPTY_OPENAPI_V2,
     KUBERNETES_VERSION,
     build_index,
-    build_v2,
-    encode_v2_protobuf,
     find_document,
 )
 
 logger = logging.getLogger(__name__)
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
-_OPENAPI_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_OPENAPI_V2_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _VERSION: Object = {
     "major": "1",
     "minor": "34",
@@ -98,7 +97,7 @@ class Routes:
         if path in _HEALTH:
             return web.Response(text="ok")
         if path.startswith("/openapi/"):
-            return self._answer_openapi(request, path.rstrip("/"))
+            return self._answer_openapi(path.rstrip("/"))
         parts = path.strip("/").split("/")
         if parts[0] == "api" and not parts[2:]:
             return self._answer_core(request, parts)
@@ -134,11 +133,9 @@ class Routes:
         answer.headers["Content-Type"] = media
         return answer
 
-    def _answer_openapi(self, request: web.Request, path: str) -> web.Response:
+    def _answer_openapi(self, path: str) -> web.Response:
         if path == "/openapi/v2":
-            if "json" in request.headers.get("Accept", "json"):
-                return json_answer(build_v2())
-            return web.Response(body=encode_v2_protobuf(), content_type=_OPENAPI_V2_PROTOBUF)
+            return web.Response(body=EMPTY_OPENAPI_V2, content_type=_OPENAPI_V2_TYPE)
         types = self._storage.registry.all()
         if path == "/openapi/v3":
             return json_answer(build_index(types))

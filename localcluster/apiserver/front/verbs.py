@@ -117,9 +117,7 @@ class ResourceVerbs:
     async def _get(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
         read_resource_version(request.query)
-        item = self._storage.get(
-            rt, target.namespace, target.name or "", subresource=target.subresource
-        )
+        item = self._storage.get(rt, target.namespace, target.name or "")
         return json_answer(renderer.render_object(item))
 
     async def _list(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:

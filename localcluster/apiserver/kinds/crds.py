@@ -5,7 +5,6 @@ so a type is served as soon as its definition is stored and until it is gone.
 """
 
 from functools import partial
-from typing import Any
 
 from localcluster.apiserver.bodies.reading import read_stored
 from localcluster.apiserver.engine.collection import DEFINITIONS_KEY
@@ -20,7 +19,7 @@ from localcluster.apiserver.model.errors import (
     not_supported,
     required,
 )
-from localcluster.apiserver.model.registry import PrinterColumn, ResourceType, ScaleFields
+from localcluster.apiserver.model.registry import PrinterColumn, ResourceType
 from localcluster.apiserver.schemas.definitions import schema_faults
 
 _AGE = PrinterColumn("Age", "date", ".metadata.creationTimestamp")
@@ -69,7 +68,6 @@ def _resource_type(spec: Object, version: Object) -> ResourceType:
     declared = version.get("subresources") or {}
     columns = version.get("additionalPrinterColumns")
     schema = objects.get_path(version, "schema", "openAPIV3Schema")
-    selectable = version.get("selectableFields") or ()
     return ResourceType(
         spec["group"],
         version["name"],
@@ -80,16 +78,12 @@ def _resource_type(spec: Object, version: Object) -> ResourceType:
         namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(given.get("shortNames") or ()),
         categories=tuple(given.get("categories") or ()),
-        subresources=tuple(name for name in ("status", "scale") if name in declared),
+        subresources=("status",) if "status" in declared else (),
         is_custom=True,
         printer_columns=(_AGE,) if columns is None else tuple(_column(item) for item in columns),
         schema=schema,
-        scale=_scale(declared.get("scale")),
-        selectable_fields=tuple(_path(item["jsonPath"], join=True) for item in selectable),
         has_generation=True,
         allows_unconditional_update=False,
-        deprecated=bool(version.get("deprecated")),
-        deprecation_warning=version.get("deprecationWarning", ""),
         storage_version=bool(version.get("storage")),
         preserves_unknown=bool(spec.get("preserveUnknownFields")),
     )
@@ -103,21 +97,6 @@ def _column(column: Object) -> PrinterColumn:
         column.get("description", ""),
         column.get("format", ""),
         column.get("priority", 0),
-    )
-
-
-def _path(json_path: str, *, join: bool = False) -> Any:
-    parts = tuple(part for part in json_path.split(".") if part)
-    return ".".join(parts) if join else parts
-
-
-def _scale(declared: Object | None) -> ScaleFields | None:
-    if declared is None:
-        return None
-    return ScaleFields(
-        _path(declared.get("specReplicasPath", "")),
-        _path(declared.get("statusReplicasPath", "")),
-        _path(declared.get("labelSelectorPath", "")),
     )
 
 

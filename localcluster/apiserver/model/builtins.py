@@ -41,7 +41,7 @@ PODS = ResourceType(
     "PodList",
     short_names=("po",),
     categories=("all",),
-    subresources=("status", "binding", "eviction", "ephemeralcontainers", "resize"),
+    subresources=("status", "binding"),
     wire_type="Pod",
     selectable_fields=POD_FIELDS,
     has_generation=True,
@@ -114,7 +114,7 @@ NAMESPACES = ResourceType(
     "NamespaceList",
     namespaced=False,
     short_names=("ns",),
-    subresources=("status", "finalize"),
+    subresources=("status",),
     wire_type="Namespace",
     selectable_fields=("status.phase",),
 )

@@ -25,15 +25,6 @@ class PrinterColumn:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleFields:
-    """Where the scale subresource of a CRD finds its numbers."""
-
-    spec_replicas: tuple[str, ...]
-    status_replicas: tuple[str, ...]
-    label_selector: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceType:
     """One resource in one version; compared by identity."""
@@ -55,7 +46,6 @@ class ResourceType:
     """Name in ``wire_types`` of a built-in kind."""
     schema: Object | None = None
     """openAPIV3Schema of a custom kind."""
-    scale: ScaleFields | None = None
     selectable_fields: tuple[str, ...] = ()
     """Field selector paths besides metadata.name and metadata.namespace."""
     has_generation: bool = False
@@ -66,8 +56,6 @@ class ResourceType:
     """PUT of an absent object creates it."""
     returns_deleted: bool = False
     """DELETE at once answers with the object, not with a Status."""
-    deprecated: bool = False
-    deprecation_warning: str = ""
     storage_version: bool = True
     """Of a CRD's versions this is the one listed as stored."""
     collects_garbage: bool = True

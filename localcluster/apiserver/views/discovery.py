@@ -20,20 +20,13 @@ class Subresource:
     """What a subresource takes and answers, where that differs from its parent."""
 
     verbs: tuple[str, ...]
-    group: str | None = None
-    version: str | None = None
     kind: str | None = None
 
 
 SUBRESOURCES = {
     "status": Subresource(("get", "patch", "update")),
-    "scale": Subresource(("get", "patch", "update"), "autoscaling", "v1", "Scale"),
     "log": Subresource(("get",)),
-    "finalize": Subresource(("update",)),
     "binding": Subresource(("create",), kind="Binding"),
-    "eviction": Subresource(("create",), "policy", "v1", "Eviction"),
-    "ephemeralcontainers": Subresource(("get", "patch", "update")),
-    "resize": Subresource(("get", "patch", "update")),
 }
 
 ACCESS_REVIEW = ResourceType(
@@ -161,8 +154,6 @@ def _subresources(rt: ResourceType) -> Iterator[Object]:
             "kind": known.kind or rt.kind,
             "verbs": list(known.verbs),
         }
-        if known.group:
-            described |= {"group": known.group, "version": known.version}
         yield described
 
 
@@ -182,8 +173,8 @@ def _aggregated_resource(rt: ResourceType) -> Object:
         {
             "subresource": name,
             "responseKind": {
-                "group": known.group or rt.group,
-                "version": known.version or rt.version,
+                "group": rt.group,
+                "version": rt.version,
                 "kind": known.kind or rt.kind,
             },
             "verbs": list(known.verbs),

@@ -62,12 +62,6 @@ def choose_form(accept: str) -> Form | None:
     return None
 
 
-def wants_yaml(accept: str) -> bool:
-    """Return whether YAML is asked for and JSON is not."""
-    names = [media.name for media in parse_accept(accept)]
-    return "application/yaml" in names and not any(name in _JSON_TYPES for name in names)
-
-
 def wants_aggregated_discovery(accept: str) -> str | None:
     """Return the version (v2, v2beta1) of aggregated discovery the client asks for, if any."""
     for media in parse_accept(accept):

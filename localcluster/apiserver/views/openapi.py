@@ -1,10 +1,9 @@
-"""OpenAPI documents: the v3 index, a v3 one for each group and version, and an empty v2 one.
+"""OpenAPI v3 documents: the index, and one for each group and version.
 
 Called by ``routes``. Clients read three things out of them: whether PATCH takes ``fieldValidation``
 (apply), the merge keys of built-in lists (apply), and the schemas (explain). Descriptions of
 built-in fields are not here; those of CRDs come from their schemas. Pure, and cached by the types
-described. The v2 document is empty: clients read it only where v3 had no answer, and take an
-empty one for "unknown kind".
+described.
 """
 
 import hashlib
@@ -20,6 +19,9 @@ from localcluster.apiserver.views.discovery import SUBRESOURCES, subresources_of
 
 KUBERNETES_VERSION = "v1.34.0"
 """The version this server stands for."""
+EMPTY_OPENAPI_V2 = b"\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.34.0B\x00"
+"""A v2 document without content, in protobuf. kubectl asks for it where v3 had no answer, and takes
+an empty one for "unknown kind"."""
 _REFERENCE = "#/components/schemas/"
 _WRITE_OPTIONS = ("dryRun", "fieldManager", "fieldValidation")
 _LIST_OPTIONS = (
@@ -94,24 +96,6 @@ def encode_document(types: tuple[ResourceType, ...]) -> bytes:
         "components": {"schemas": schemas},
     }
     return msgspec.json.encode(document)
-
-
-def encode_v2_protobuf() -> bytes:
-    """Return an OpenAPI v2 document without content in the protobuf form clients ask for."""
-    info = _length_delimited(1, b"Kubernetes") + _length_delimited(2, KUBERNETES_VERSION.encode())
-    paths = _length_delimited(8, b"")
-    return _length_delimited(1, b"2.0") + _length_delimited(2, info) + paths
-
-
-def build_v2() -> Object:
-    """Return the same document for JSON."""
-    info = {"title": "Kubernetes", "version": KUBERNETES_VERSION}
-    return {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}
-
-
-def _length_delimited(number: int, content: bytes) -> bytes:
-    """Return a protobuf field of wire type 2; all of ours are shorter than 128 bytes."""
-    return bytes([number << 3 | 2, len(content)]) + content
 
 
 # --- paths ---------------------------------------------------------------------------------------

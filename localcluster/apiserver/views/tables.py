@@ -216,10 +216,9 @@ def _node_roles(item: Object) -> str:
 
 
 def _event(item: Object, now: datetime) -> list[Any]:
-    about = item.get("involvedObject") or item.get("regarding") or {}
-    series = item.get("series") or {}
+    about = item.get("involvedObject") or {}
     first = item.get("firstTimestamp") or item.get("eventTime")
-    last = series.get("lastObservedTime") or item.get("lastTimestamp") or first
+    last = item.get("lastTimestamp") or first
     return [
         format_age(last, now),
         item.get("type", ""),
@@ -227,9 +226,9 @@ def _event(item: Object, now: datetime) -> list[Any]:
         "/".join(filter(None, (str(about.get("kind", "")).lower(), about.get("name")))),
         about.get("fieldPath", ""),
         _event_source(item),
-        str(item.get("message") or item.get("note") or "").strip(),
+        str(item.get("message") or "").strip(),
         format_age(first, now),
-        series.get("count") or item.get("count") or 1,
+        item.get("count") or 1,
         _name(item),
     ]
 
@@ -286,7 +285,6 @@ BUILTIN_PRINTERS = {
         cells=_node,
     ),
     ("", "events"): _EVENT_PRINTER,
-    ("events.k8s.io", "events"): _EVENT_PRINTER,
     ("coordination.k8s.io", "leases"): _named(*_narrow("Holder", "Age"), cells=_lease),
     ("apiextensions.k8s.io", "customresourcedefinitions"): _named(
         Column("Created At", "date"), cells=_crd

@@ -202,30 +202,6 @@ async def test_container_process_kubelet_killed_takes_the_container_along(
     assert not is_alive(marker)
 
 
-async def test_container_process_held_command_runs_when_released(
-    tmp_path: Path, namespaces: Namespaces
-) -> None:
-    async with start(build_spec("echo ran", tmp_path, namespaces, hold=True)) as container:
-        starting = asyncio.create_task(container.started())
-        await asyncio.wait({starting}, timeout=0.2)
-        assert not starting.done()
-
-        container.release()
-        await starting
-        assert await container.wait() == 0
-
-    assert "ran" in (tmp_path / "log").read_text()
-
-
-async def test_container_process_held_command_killed_never_runs(
-    tmp_path: Path, namespaces: Namespaces
-) -> None:
-    async with start(build_spec("echo ran", tmp_path, namespaces, hold=True)) as container:
-        assert await container.kill() == 137
-
-    assert read_lines(tmp_path / "log") == []
-
-
 # --- Private root ---------------------------------------------------------------------------------
 
 

@@ -145,15 +145,6 @@ async def test_warnings_with_quotes_survive_the_header(running: Running) -> None
     assert "\n" not in answer.headers["Warning"]
 
 
-async def test_openapi_v2_is_an_empty_document_in_both_forms(running: Running) -> None:
-    protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-    binary = await running.api.send("GET", "/openapi/v2", accept=protobuf)
-    text = await running.api.send("GET", "/openapi/v2")
-
-    assert binary.body.startswith("\n\x032.0\x12")
-    assert text.ok()["swagger"] == "2.0"
-
-
 async def test_openapi_of_pods_has_the_merge_keys(running: Running) -> None:
     index = (await running.api.send("GET", "/openapi/v3")).ok()["paths"]
     document = (await running.api.send("GET", index["api/v1"]["serverRelativeURL"])).ok()

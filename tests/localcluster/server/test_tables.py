@@ -324,7 +324,8 @@ def test_node_row_without_status_is_unknown() -> None:
                 "eventTime": "2026-11-21T08:00:00.000000Z",
                 "reportingComponent": "rc",
                 "reportingInstance": "ri",
-                "series": {"count": 5, "lastObservedTime": "2026-11-21T08:10:00.000000Z"},
+                "lastTimestamp": "2026-11-21T08:10:00.000000Z",
+                "count": 5,
             },
             ["4m52s", "", "", "pod/p1", "", "rc, ri", "", "14m", 5],
         ),
@@ -333,7 +334,7 @@ def test_node_row_without_status_is_unknown() -> None:
             ["4m52s", "", "", "", "", "", "", "<unknown>", 2],
         ),
     ],
-    ids=["old form", "series", "counted"],
+    ids=["source", "reporting component", "counted"],
 )
 def test_event_row(event: dict[str, Any], expected: list[Any]) -> None:
     assert _cells(builtins.EVENTS, event)[: len(expected)] == expected

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from localcluster.apiserver.model.errors import Object
-from localcluster.apiserver.storage import DeleteOptions, StatusError, Storage, WriteOptions
+from localcluster.apiserver.storage import DeleteOptions, StatusError, WriteOptions
 from tests.localcluster.storage.worlds import GROUP, NAMESPACE, World, definition, widget
 
 LIST_MAP = {
@@ -65,16 +65,6 @@ def test_definition_goes_after_its_objects(world: World) -> None:
     world.storage.collect_garbage()
     assert world.storage.registry.find(GROUP, "v1", "widgets") is None
     assert world.storage.list(crds, None).items == []
-    assert all(obj["kind"] != "Widget" for obj in world.storage.dump()["objects"])
-
-
-def test_dump_brings_types_back() -> None:
-    world = widget_world({"n": {"type": "integer"}})
-    created = create(world, n=1)
-    restored = Storage.restore(world.storage.dump(), world.clock, world.uids)
-    rt = restored.registry.find(GROUP, "v1", "widgets")
-    assert rt is not None
-    assert restored.get(rt, NAMESPACE, "w") == created
 
 
 @pytest.mark.parametrize(
@@ -339,35 +329,6 @@ def test_generation_counts_changes_of_the_wanted_state_only() -> None:
     world.merge("widgets", "w", {"metadata": {"finalizers": ["example.com/hold"]}})
     held = world.storage.delete(world.type("widgets"), NAMESPACE, "w")
     assert held["metadata"]["generation"] == 3
-
-
-def test_scale_reads_and_writes_the_declared_fields() -> None:
-    scale = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}
-    limits = {"n": {"type": "integer", "maximum": 5}}
-    world = widget_world(limits, subresources={"status": {}, "scale": scale})
-    create(world, n=1)
-    world.merge("widgets", "w", {"status": {"n": 1}}, "status")
-    rt = world.type("widgets")
-    before = world.storage.get(rt, NAMESPACE, "w", subresource="scale")
-    assert (before["kind"], before["spec"], before["status"]) == (
-        "Scale",
-        {"replicas": 1},
-        {"replicas": 1},
-    )
-    after = world.merge("widgets", "w", {"spec": {"replicas": 4}}, "scale")
-    assert after["spec"] == {"replicas": 4}
-    assert world.get("widgets", "w")["spec"]["n"] == 4
-    for wrong in (6, -1):
-        with pytest.raises(StatusError) as caught:
-            world.merge("widgets", "w", {"spec": {"replicas": wrong}}, "scale")
-        assert caught.value.code == 422
-
-
-def test_selectable_fields_select() -> None:
-    world = widget_world({"s": {"type": "string"}}, selectableFields=[{"jsonPath": ".spec.s"}])
-    for name, value in (("a", "x"), ("b", "y")):
-        world.create("widgets", widget(name, s=value))
-    assert world.names("widgets", field="spec.s=y") == ["b"]
 
 
 def test_custom_dependents_of_a_custom_owner_are_collected() -> None:

@@ -153,15 +153,6 @@ def test_pod_that_lost_its_finalizers_waits_for_its_grace(world: World) -> None:
     assert world.exists("pods", "p")
 
 
-def test_eviction_deletes_with_its_options(world: World) -> None:
-    world.create("pods", pod("p"))
-    world.bind("p")
-    body = {"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 3}}
-    answer = world.storage.create_subresource(world.type("pods"), NAMESPACE, "p", "eviction", body)
-    assert answer["status"] == "Success"
-    assert world.get("pods", "p")["metadata"]["deletionGracePeriodSeconds"] == 3
-
-
 def test_delete_collection_deletes_the_selected(world: World) -> None:
     for name, label in (("a", "x"), ("b", "y"), ("c", "x")):
         world.create("configmaps", config_map(name, metadata={"labels": {"l": label}}))

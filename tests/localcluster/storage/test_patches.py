@@ -197,14 +197,14 @@ def test_patch_of_an_absent_object_is_not_found(world: World) -> None:
 
 def test_failed_json_patch_changes_nothing(world: World) -> None:
     world.create("configmaps", config_map("a", data={"k": "v"}))
-    before = world.storage.dump()
+    before = world.get("configmaps", "a")
     operations = [
         {"op": "replace", "path": "/data/k", "value": "w"},
         {"op": "test", "path": "/data/k", "value": "v"},
     ]
     with pytest.raises(StatusError):
         world.storage.patch(world.type("configmaps"), NAMESPACE, "a", operations, JSON_PATCH)
-    assert world.storage.dump() == before
+    assert world.get("configmaps", "a") == before
 
 
 def test_strategic_patch_of_a_custom_object_is_unsupported(world: World) -> None:
