@@ -1,8 +1,8 @@
-"""Actions: what a decision asks the executor to send, one request each.
+"""Actions: the requests that a decision asks the executor to send, one each.
 
-Frozen values in one union. An action names its object by identity, so the same action decided
-twice has the same key and is sent once. Bodies are rendered when an action is sent: a decision
-may hold a thousand creates that a later one drops.
+Frozen values in one union. Equal keys mean the same request, which is sent once, even if two
+decisions ask for it. The executor renders the body when it sends a create, because a later decision
+may drop a thousand creates that are not sent yet.
 """
 
 from dataclasses import dataclass, field
@@ -22,9 +22,10 @@ class Verb(StrEnum):
 
 
 class Propagation(StrEnum):
-    """What a delete does to the objects that the deleted one owns; without one the server asks it.
+    """How a delete treats the objects that the deleted object owns.
 
-    BACKGROUND lets the object go at once, whatever its finalizers for the garbage collector say.
+    Without a propagation policy, the finalizers of the object decide. BACKGROUND overrides them:
+    the object goes at once, and the objects that it owns follow.
     """
 
     FOREGROUND = "Foreground"
@@ -44,7 +45,8 @@ class ObjectKind(StrEnum):
 class ActionKey:
     """Identity of an action within one Framework.
 
-    ``identity``: the UID for a delete; for a create what the object will say to be; "" for a get.
+    ``identity``: for a delete the UID; for a create the owner instance and the attempt id; for a
+    get "".
     """
 
     verb: Verb
@@ -55,7 +57,7 @@ class ActionKey:
 
 @dataclass(frozen=True, slots=True)
 class _CreateForAttempt:
-    """Create an object of which each attempt of ``framework`` has one."""
+    """Create an object that each attempt of ``framework`` has once."""
 
     kind: ClassVar[ObjectKind]
 
@@ -88,7 +90,7 @@ class CreateGangKey(_CreateForAttempt):
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create the Pod of a Task's current attempt, as ``framework``'s status has it."""
+    """Create the Pod of a Task's current attempt, from the status of ``framework``."""
 
     framework: Framework = field(compare=False)
     task: naming.TaskKey
@@ -123,14 +125,14 @@ class DeleteObject:
 
     @property
     def key(self) -> ActionKey:
-        """Identity of the action; a forced delete is another one than a graceful one."""
+        """Identity of the action; a forced and a graceful delete have different ones."""
         suffix = "" if self.grace_seconds is None else f"/{self.grace_seconds}"
         return ActionKey(Verb.DELETE, self.kind, self.name, self.uid + suffix)
 
 
 @dataclass(frozen=True, slots=True)
 class GetObject:
-    """Read an object live: its presence decides, not what the cache says."""
+    """Read an object live; the answer decides whether it exists, not the cache."""
 
     kind: ObjectKind
     name: str
@@ -148,5 +150,5 @@ Action: TypeAlias = CreateConfigMap | CreateGangKey | CreatePod | DeleteObject |
 
 
 def build_attempt_identity(owner_uid: str, attempt_id: int) -> str:
-    """Build what a created object says to be: the owner instance and the attempt."""
+    """Build the identity of a created object: the owner instance and the attempt id."""
     return f"{owner_uid}/{attempt_id}"

@@ -1,9 +1,21 @@
-"""decide: from a Snapshot to a Decision. Pure, total and deterministic.
+"""decide: from a Snapshot to a Decision. It is pure and deterministic.
 
-Called by the worker for one Framework at a time, and by the simulator. The steps are those of
-docs/design/state-machines.md, "One decision": scale, move the machines, then see what the agents
-are to be told. What a step changed is in the Draft; an action relies on nothing but what this
-decision's status write persists.
+1. Check the limits. Beyond them, go on with a spec that asks for no more than the status has.
+2. Take the stored status, or build a new one.
+3. Scale. If this changes the status, go to step 6: the change is stored before it is used.
+4. Move the Framework's machine, and with it the machines of its Tasks.
+5. Ask for a live GET of each create that no watch has confirmed, and decide the roster.
+6. Add this controller's key, the conditions and the observed generation to the status.
+
+Invariants:
+
+- Equal input gives an equal decision.
+- The actions rely only on what is stored, or on what this decision's status write stores.
+
+Example: a new Framework gives a status in AttemptCreationPending with all its Tasks, and the action
+to create the ConfigMap. The worker writes the status first, so a crash in between loses nothing.
+
+Rules: docs/design/state-machines.md, "One decision".
 """
 
 from dataclasses import replace
@@ -25,7 +37,7 @@ from framework.api.types import Framework, FrameworkStatus
 
 
 def decide(snapshot: Snapshot, settings: Settings) -> Decision:
-    """Decide what to persist, publish, send and tell for one Framework."""
+    """Decide what to store, publish, send and report for one Framework."""
     hold = limits.find_hold(snapshot, settings.limits)
     if hold is not None:
         snapshot = limits.cap_spec(snapshot)
@@ -81,7 +93,7 @@ def _describe(draft: Draft, outcome: RosterOutcome) -> FrameworkStatus:
     status = draft.freeze()
     persisted = draft.persisted
     if persisted is not None and persisted.state is FrameworkState.COMPLETED:
-        # At rest for good: a new release does not write every old Framework once more.
+        # A new version of the controller does not rewrite all Completed Frameworks.
         return status
     status = update_conditions(draft, status, outcome)
     generation = draft.snapshot.framework.metadata.generation or None
@@ -91,7 +103,7 @@ def _describe(draft: Draft, outcome: RosterOutcome) -> FrameworkStatus:
 
 
 def _bind(action: Action, framework: Framework) -> Action:
-    """Let a create be rendered from the status this decision persists."""
+    """Give a create the Framework with the status that this decision stores."""
     if isinstance(action, (CreateConfigMap, CreateGangKey, CreatePod)):
         return replace(action, framework=framework)
     return action

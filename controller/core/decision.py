@@ -1,4 +1,4 @@
-"""The Decision: what shall be persisted, published, sent and told, in this order."""
+"""The Decision: what the worker stores, publishes, sends and reports, in this order."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -44,7 +44,7 @@ class LoggedPart(NamedTuple):
 
 
 class BodySource(Protocol):
-    """What the body of a snapshot is built from."""
+    """Builds the body of an object snapshot."""
 
     def build(self) -> dict[str, Any]:
         """Build the body."""
@@ -52,10 +52,10 @@ class BodySource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ObjectSnapshot:
-    """A persisted object to log before it is replaced.
+    """A stored object to log before it is replaced.
 
-    One decision may retry ten thousand Tasks, so ``source`` may be what a body is built from when
-    it is logged: the bodies of all of them would fill the memory.
+    ``source`` is the body, or builds it when it is logged: one decision may retry ten thousand
+    Tasks, and all their bodies together would fill the memory.
     """
 
     trigger: SnapshotTrigger

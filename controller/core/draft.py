@@ -1,8 +1,8 @@
-"""The draft of a decision: the status being changed, and what is decided besides.
+"""The draft of a decision: the status that is being changed, and the actions and Events asked for.
 
-Made by ``decide`` for one pass and passed from step to step; frozen pieces inside are replaced,
-never changed, and those untouched are shared with the persisted status. States move only here,
-along the tables.
+``decide`` makes one draft, and each step gets it. Its parts are frozen: a change replaces a part,
+and an unchanged part is shared with the stored status. States move only here, along the tables of
+``framework.api.states``.
 """
 
 from collections.abc import Iterator
@@ -33,19 +33,19 @@ Refused: TypeAlias = dict[ActionKey, TaskAttemptCompletionStatus]
 
 @dataclass(slots=True)
 class Refusals:
-    """Pods that will never be created, and what one pass has found out about them.
+    """Pods that the server will never create.
 
-    Each question is answered once a pass: there may be ten thousand refusals for as many Tasks.
+    Each question is answered once in a decision: there may be ten thousand refusals.
     """
 
     completions: Refused
-    """By creation, why the Pod will never exist."""
+    """By create, the completion of the attempt."""
     indexes: dict[str, list[int]]
-    """By role, the Tasks whose creation was refused; those that no longer wait are taken out."""
+    """By role, the indexes of the Tasks that were refused and still wait."""
     answered: dict[str, bool] = field(default_factory=dict)
-    """By role, whether all of its creates are answered, and no refused one left a Pod."""
-    told: set[str] = field(default_factory=set)
-    """The roles of which an event has told."""
+    """By role, whether all of its creates are answered, and no refused create left a Pod."""
+    reported: set[str] = field(default_factory=set)
+    """The roles that have an Event."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class RoleDraft:
     spec: TaskRoleSpec | None
     tasks: list[TaskStatus] = field(default_factory=list)
     logged_spec: LoggedPart | None = None
-    """What the history log shows of the spec of its Tasks; None until one is recorded."""
+    """The logged part of its Tasks' spec; None until a Task is recorded."""
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class RoleDraft:
         return self.status.name
 
     def freeze(self) -> TaskRoleStatus:
-        """Give the role's status, the persisted object itself if nothing changed."""
+        """Build the role's status; the stored object itself if nothing changed."""
         tasks = self.status.tasks
         if len(tasks) == len(self.tasks) and all(
             a is b for a, b in zip(tasks, self.tasks, strict=True)
@@ -74,15 +74,15 @@ class RoleDraft:
 
 
 def draft_roles(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> list[RoleDraft]:
-    """Draft the roles of an attempt, each with its part of the spec."""
+    """Build the drafts of an attempt's roles, each with its part of the spec."""
     specs = {role.name: role for role in reversed(spec.task_roles)}
     return [RoleDraft(role, specs.get(role.name), list(role.tasks)) for role in attempt.task_roles]
 
 
 class Hold(NamedTuple):
-    """Why a Framework does not get what its spec asks for: reason and message of Blocked.
+    """Why a Framework may not grow: reason and message of the condition Blocked.
 
-    ``is_temporary``: the growth starts by itself later, without a change of the spec.
+    ``is_temporary``: the growth starts later, without a change of the spec.
     """
 
     reason: str
@@ -98,10 +98,10 @@ class Acknowledgement(NamedTuple):
 
 
 class Draft:
-    """One pass over one Framework."""
+    """The draft of one decision about one Framework."""
 
     def __init__(self, snapshot: Snapshot, settings: Settings, status: FrameworkStatus) -> None:
-        """Start from ``status``: the persisted one, or a new one at first sight."""
+        """Start from ``status``: the stored one, or a new one for a new Framework."""
         self.snapshot = snapshot
         self.settings = settings
         self.status = status
@@ -112,14 +112,13 @@ class Draft:
         self.snapshots: list[ObjectSnapshot] = []
         self.wake_at: datetime | None = None
         self.is_unfinished = False
-        # A Task of the gang became Completed in this pass: the completion policy is to be asked.
+        # Whether a Task became Completed, so that the completion policy must be applied again.
         self.has_newly_completed = False
         self.is_urgent = False
-        # Set by limits: no role and no Task is added, and no attempt begins.
+        # Set if the Framework exceeds a limit: no role or Task is added, no attempt starts.
         self.hold: Hold | None = None
-        # Each None until the first question of this pass; see refusals and drain.
+        # Computed at the first use in this decision: see refusals, gang_keys and drain.
         self.refusals: Refusals | None = None
-        # Whether Pods need not wait for their gang key; None until the first of them asks.
         self.has_gang_key: bool | None = None
         self.leaving: dict[str, Leaving] | None = None
         self.acknowledgements: list[Acknowledgement] | None = None
@@ -136,12 +135,12 @@ class Draft:
 
     @property
     def spec(self) -> FrameworkSpec:
-        """The user's current wish."""
+        """The spec, or what limits allow of it."""
         return self.snapshot.framework.spec
 
     @property
     def persisted(self) -> FrameworkStatus | None:
-        """The status as the API server has it."""
+        """The stored status."""
         return self.snapshot.framework.status
 
     @property
@@ -151,11 +150,11 @@ class Draft:
 
     @property
     def is_completing(self) -> bool:
-        """Return whether the attempt is going away."""
+        """Return whether the attempt has started to end and has not ended."""
         return self.state in states.FRAMEWORK_COMPLETING
 
     def freeze(self) -> FrameworkStatus:
-        """Give the drafted status, sharing what did not change."""
+        """Build the drafted status, which shares all unchanged parts with the stored one."""
         roles = tuple(role.freeze() for role in self.roles)
         old = self.status.attempt_status.task_roles
         if len(old) != len(roles) or any(a is not b for a, b in zip(old, roles, strict=True)):
@@ -164,20 +163,20 @@ class Draft:
         return self.status
 
     def walk_tasks(self) -> Iterator[tuple[RoleDraft, TaskStatus]]:
-        """Walk every Task in status order, as drafted when it is reached."""
+        """Walk the Tasks in the order of the status; each as it is when the walk reaches it."""
         for role in self.roles:
             for index in range(len(role.tasks)):
                 yield role, role.tasks[index]
 
     @property
     def task_count(self) -> int:
-        """Count the Tasks there are, once a pass: a pass that scales ends before this is asked."""
+        """Number of Tasks, counted once: a decision that scales never asks."""
         if self._task_count is None:
             self._task_count = sum(len(role.tasks) for role in self.roles)
         return self._task_count
 
     def find_persisted(self, role: str, index: int) -> TaskStatus | None:
-        """Find a Task as the API server has it."""
+        """Find a Task in the stored status."""
         return self._persisted.get(TaskKey(role, index))
 
     def is_create_in_flight(self, kind: ObjectKind, name: str) -> bool:
@@ -190,13 +189,13 @@ class Draft:
         return any(kind is ObjectKind.POD for kind, _ in self._creates_in_flight)
 
     def is_gone(self, kind: ObjectKind, name: str, uid: str | None) -> bool:
-        """Return whether an instance is known not to exist; ``uid`` None: any we may have made."""
+        """Return whether the instance is known not to exist; ``uid`` None: any instance."""
         key = (kind, name)
         if key in self._creates_in_flight or key not in self.snapshot.live:
             return False
         return uid is None or self.snapshot.live[key] != uid
 
-    # --- the status -------------------------------------------------------------------------
+    # --- changes of the status --------------------------------------------------------------
 
     def update(self, **changes: Any) -> None:
         """Change fields of the Framework's status."""
@@ -207,7 +206,7 @@ class Draft:
         self.update(attempt_status=replace(self.status.attempt_status, **changes))
 
     def move(self, target: FrameworkState) -> None:
-        """Move the Framework along its table, setting the times that go with the step."""
+        """Move the Framework along its table, and set the times of the new state."""
         if self.state is target:
             return
         states.check_framework_transition(self.state, target)
@@ -223,12 +222,12 @@ class Draft:
             self.is_urgent = True
 
     def put_task(self, role: RoleDraft, task: TaskStatus) -> TaskStatus:
-        """Put a changed Task in its place."""
+        """Store a changed Task in the draft, and return it."""
         role.tasks[task.index] = task
         return task
 
     def move_task(self, role: RoleDraft, task: TaskStatus, target: TaskState) -> TaskStatus:
-        """Move a Task along its table, setting the times that go with the step."""
+        """Move a Task along its table, and set the times of the new state."""
         if task.state is target:
             return task
         states.check_task_transition(task.state, target)
@@ -242,10 +241,10 @@ class Draft:
             changes["completion_time"] = self.now
         return self.put_task(role, replace(task, **changes))
 
-    # --- what is decided besides ------------------------------------------------------------
+    # --- actions, Events and waits ----------------------------------------------------------
 
     def add_action(self, action: Action) -> bool:
-        """Ask for an action, unless it is in flight or must wait after a failure."""
+        """Ask for an action, unless it is in flight or must wait; return whether it is new."""
         key = action.key
         if key in self.snapshot.in_flight:
             return False
@@ -258,7 +257,7 @@ class Draft:
         return True
 
     def _is_pause_over(self, key: ActionKey) -> bool:
-        """Return whether the name has had its pause after the creates of the attempts before."""
+        """Return whether the pause after refused creates of earlier attempts is over."""
         failure = self._repeated_creates.get((key.kind, key.name))
         if failure is None or failure.failed_at is None or failure.is_unknown:
             return True
@@ -269,23 +268,23 @@ class Draft:
         return timedelta(seconds=min(LONGEST_PAUSE_SECONDS, 2.0**doublings))
 
     def drop_creates(self) -> None:
-        """Take back what this pass wanted to create: the attempt ends instead."""
+        """Drop the creates of this decision, because the attempt ends."""
         self.actions = [action for action in self.actions if action.key.verb is not Verb.CREATE]
 
     def add_event(self, type_: EventType, reason: str, message: str) -> None:
-        """Tell the user by an event."""
+        """Add an Event on the Framework."""
         self.events.append(Event(type_, reason, message))
 
     def request_wake(self, at: datetime) -> None:
-        """Ask to be decided again at ``at`` at the latest."""
+        """Ask for the next decision at ``at`` or earlier."""
         if self.wake_at is None or at < self.wake_at:
             self.wake_at = at
 
     def is_wait_over(self, start: datetime | None, due: datetime) -> bool:
-        """Return whether a wait of our own, begun at ``start``, is over; else ask to be woken then.
+        """Return whether a wait that began at ``start`` is over; if not, request a wake at ``due``.
 
-        It is over, too, when the clock was set back behind its start: it would last until the
-        clock has caught up.
+        It is also over when the clock was set back to a time before ``start``. Otherwise it would
+        last until the clock reaches ``due`` again.
         """
         if due <= self.snapshot.now or (start is not None and self.snapshot.now < start):
             return True
@@ -293,7 +292,7 @@ class Draft:
         return False
 
     def has_elapsed(self, start: datetime, seconds: float) -> bool:
-        """Return whether ``seconds`` have passed since ``start``; else ask to be woken then."""
+        """Return whether ``seconds`` have passed since ``start``; if not, request a wake then."""
         try:
             due = start + timedelta(seconds=seconds)
         except OverflowError:

@@ -1,4 +1,4 @@
-"""What of the configuration a decision reads."""
+"""The part of the configuration that a decision reads, and the constants of time of the core."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,38 +6,36 @@ from dataclasses import dataclass
 from framework.api import constants
 from framework.api.completion import CompletionCodeRule
 
-# An own create that no watch confirmed is looked at after this long:
+# Wait before a live GET of an object that was created and that no watch has shown:
 # docs/design/state-machines.md, "Absence".
 CONFIRMATION_SECONDS = 5.0
-# As long as the server asks us to wait, but not for ever.
+# Longest wait that the server can ask for.
 LONGEST_WAIT_SECONDS = 300.0
-# Creates of one name that may be refused in a row, attempt after attempt, before the create of the
-# next attempt waits: a Pod that is refused and retried without end must not keep the server busy.
-# The second number is for retries without pauses, as the original has them.
+# Consecutive refused creates of one name, over several attempts, before the create of the next
+# attempt waits. So a Pod that is refused and retried without end does not keep the server busy.
+# The second number is for retries without pauses, the behaviour of the Go original.
 FREE_REFUSALS = 3
 UNPAUSED_REFUSALS = 20
 LONGEST_PAUSE_SECONDS = 30.0
-# Generations are at least this far apart: docs/design/roster.md, "Generations".
+# Least time between two generations: docs/design/roster.md, "Generations".
 ROSTER_DEBOUNCE_SECONDS = 0.2
-# Ages at which the progress of an incomplete gang is looked at, then every
-# PROGRESS_PERIOD_SECONDS: docs/design/roster.md, "Progress".
+# Ages of an incomplete gang at which its progress is checked, and the period after the last one:
+# docs/design/roster.md, "Progress".
 PROGRESS_AGES_SECONDS = (2.0, 5.0, 10.0, 20.0)
 PROGRESS_PERIOD_SECONDS = 30.0
-
-
-# A Framework that waits for memory looks again after so long.
+# Period at which a Framework that waits for memory is decided again.
 MEMORY_WAIT_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one Framework may have."""
+    """Limits of one Framework."""
 
     max_roles: int = constants.MAX_TASK_ROLES
     max_tasks: int = constants.MAX_TASKS
-    """In all roles together, absent ones included."""
+    """Of all roles together, with absent indexes."""
     max_object_bytes: int = constants.MAX_OBJECT_BYTES
-    """Of the whole object in JSON, as the API server stores it."""
+    """Size of the whole object in JSON, as the API server stores it."""
     is_compressed: bool = True
     """Whether a large status is stored compressed."""
 
@@ -61,9 +59,9 @@ class Settings:
     completed_retain_seconds: int | None = 30 * 24 * 3600
     """How long a Completed Framework is kept; None keeps it for ever."""
     limits: Limits = Limits()
-    """What one Framework may have."""
+    """Limits of one Framework."""
 
     @property
     def free_refusals(self) -> int:
-        """How many creates of one name may be refused in a row before the next one waits."""
+        """Number of consecutive refused creates of one name after which the next one waits."""
         return FREE_REFUSALS if self.max_pause_seconds > 0 else UNPAUSED_REFUSALS

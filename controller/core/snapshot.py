@@ -1,6 +1,6 @@
-"""The Snapshot: everything a decision reads, gathered by the observer.
+"""The Snapshot: everything that one decision reads. The observer builds it.
 
-Missing objects are None or absent from a mapping, never an exception.
+A missing object is None, or missing in a mapping; it is never an exception.
 """
 
 from collections.abc import Mapping
@@ -17,77 +17,84 @@ from framework.api.types import Framework
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An action that failed: HTTP code (0: no answer), texts, how often, when again, and when.
-
-    ``consecutive_failures``: how often in a row requests of this verb, kind and name failed, in all
-    attempts.
-    """
+    """How an action failed."""
 
     code: int
+    """HTTP status; 0 if there was no answer."""
     message: str
+    """Text of the answer, for users."""
     body: str
+    """Body of the answer."""
     count: int
+    """How often this action failed, without a success in between."""
     not_before: datetime
+    """When it may be sent again."""
     failed_at: datetime | None = None
+    """When it failed last."""
     consecutive_failures: int = 1
+    """How often requests of the same verb, kind and name failed, over all attempts."""
 
     @property
     def is_unknown(self) -> bool:
-        """Return whether the server may have carried it out all the same."""
+        """Return whether the server may have carried out the request."""
         return self.code == 0 or self.code >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedRoster:
-    """What the attempt ConfigMap carries now, and when this controller last wrote it."""
+    """The roster and the progress that the attempt ConfigMap carries."""
 
     roster: Roster | None = None
     progress: str = ""
     has_version_annotation: bool = False
+    """Whether the ConfigMap names the version of the roster's format."""
     published_at: datetime | None = None
+    """When this controller last published a generation."""
     progress_checked_at: datetime | None = None
+    """When this controller last checked the progress, since that generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    """The memory of the controller, in bytes.
-
-    ``budget_bytes`` of ``limit_bytes`` may be filled; ``free_bytes`` are not used and not promised
-    to another Framework.
-    """
+    """The memory of the controller, in bytes."""
 
     limit_bytes: int
+    """Limit of the process."""
     budget_bytes: int
+    """Part of the limit that Frameworks may use."""
     free_bytes: int
+    """Part of the budget that is neither used nor promised to another Framework."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One Framework and its world as far as the controller knows it.
-
-    ``framework.status`` is what our last write or read returned. ``pods`` maps names to the Pods
-    that carry the Framework's label. ``live``: what the last live GET or believed deletion found
-    under a name, a UID or "" for nothing, with no create sent and no other object seen there
-    since. ``unconfirmed``: own creates that no watch has shown yet,
-    with the time of the create. ``end_versions``: per Pod UID the resourceVersion at which it was
-    first seen ended or deleted: the order in which Pods ended, where times of one second tie.
-    ``object_bytes``: of the Framework without its status, in JSON. ``memory``: None for no limit.
-    ``gang_key_owner``: UID of the ConfigMap whose gang key is known to be created, "" for none.
-    ``proven``: UIDs of Pods and of the ConfigMap that a controller is known to have created for
-    this Framework, by the answer to the create or by the object's creation proof.
-    """
+    """One Framework with all that the controller knows of it."""
 
     framework: Framework
+    """Its status is what our last write or read returned."""
     now: datetime
     configmap: ConfigMapView | None = None
+    """The object with the name of the attempt ConfigMap, whoever created it."""
     pods: Mapping[str, PodView] = field(default_factory=dict)
+    """By name, the Pods with the label of the Framework."""
     in_flight: AbstractSet[ActionKey] = frozenset()
+    """Requests that are sent and not answered."""
     failures: Mapping[ActionKey, Failure] = field(default_factory=dict)
     live: Mapping[tuple[ObjectKind, str], str] = field(default_factory=dict)
+    """By name, the UID that the last live GET or deletion showed; "" for no object. Without an
+    entry, a create was sent or another object was seen since."""
     unconfirmed: Mapping[tuple[ObjectKind, str], datetime] = field(default_factory=dict)
+    """By name, when an object was created that no watch has shown yet."""
     end_versions: Mapping[str, int] = field(default_factory=dict)
+    """By UID of a Pod, the resourceVersion at which it was first seen finished or deleted. It gives
+    the order of ends within one second."""
     gang_key_owner: str = ""
+    """UID of the ConfigMap whose gang key is known to be created; "" for none."""
     published: PublishedRoster = field(default_factory=PublishedRoster)
     proven: AbstractSet[str] = frozenset()
+    """UIDs of Pods and ConfigMaps that a controller created for this Framework, as the answer to a
+    create or a creation proof shows."""
     object_bytes: int = 0
+    """Size of the Framework without its status, in bytes of JSON."""
     memory: MemoryBudget | None = None
+    """None for no limit."""

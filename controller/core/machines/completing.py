@@ -1,7 +1,16 @@
-"""Completing an attempt, of a Task or of the Framework: what goes into the status.
+"""The end of an attempt, of a Task or of the Framework: which fields of the status change.
 
-Called by the two machines. A completion status, once set, is never replaced. Rules:
-docs/design/state-machines.md, "Rules of both machines"; ``completeTaskAttempt`` and
+1. ``begin_*_end``: the completion status is set, and the state is AttemptDeletionPending. When the
+   attempt of the Framework ends, each of its Tasks gets a completion status, too.
+2. ``end_*``: the object of the attempt is gone, and the state is AttemptCompleted. When the
+   ConfigMap is gone, all Pods are gone, so all Tasks become Completed.
+
+Invariant: a completion status, once set, is never replaced.
+
+Example: Task a/0 fails and a/1 runs. The completion policy ends the attempt with the completion of
+a/0; a/1 gets -220. If another client then deletes the ConfigMap, both keep what they have.
+
+Rules: docs/design/state-machines.md, "Rules of both machines"; ``completeTaskAttempt`` and
 ``completeFrameworkAttempt`` of the Go original.
 """
 
@@ -32,7 +41,7 @@ def set_task_completion(
     task: TaskStatus,
     completion: TaskAttemptCompletionStatus | None,
 ) -> TaskStatus:
-    """Set why a Task's attempt ends, unless that is known already."""
+    """Set the completion status of a Task's attempt, unless it has one."""
     attempt = task.attempt_status
     if completion is None or attempt.completion_status is not None:
         return task
@@ -46,7 +55,7 @@ def begin_task_end(
     task: TaskStatus,
     completion: TaskAttemptCompletionStatus,
 ) -> TaskStatus:
-    """Begin to end a Task's attempt: its Pod is to be deleted."""
+    """Begin to end the attempt of a Task whose Pod must be deleted."""
     task = set_task_completion(draft, role, task, completion)
     return draft.move_task(role, task, TaskState.ATTEMPT_DELETION_PENDING)
 
@@ -57,19 +66,19 @@ def end_task(
     task: TaskStatus,
     completion: TaskAttemptCompletionStatus | None,
 ) -> TaskStatus:
-    """End a Task's attempt: its Pod is known to be gone."""
+    """End the attempt of a Task whose Pod is known to be gone."""
     task = set_task_completion(draft, role, task, completion)
     return draft.move_task(role, task, TaskState.ATTEMPT_COMPLETED)
 
 
 def set_framework_completion(draft: Draft, completion: FrameworkAttemptCompletionStatus) -> None:
-    """Set why the attempt ends, unless that is known already."""
+    """Set the completion status of the attempt, unless it has one."""
     if draft.status.attempt_status.completion_status is None:
         draft.update_attempt(completion_status=completion)
 
 
 def begin_framework_end(draft: Draft, completion: FrameworkAttemptCompletionStatus) -> None:
-    """Begin to end the attempt: its ConfigMap is to be deleted, its Tasks are told."""
+    """Begin to end the attempt, whose ConfigMap must be deleted, and complete its Tasks."""
     set_framework_completion(draft, completion)
     _complete_remaining_tasks(draft)
     draft.drop_creates()
@@ -77,7 +86,7 @@ def begin_framework_end(draft: Draft, completion: FrameworkAttemptCompletionStat
 
 
 def end_framework(draft: Draft, completion: FrameworkAttemptCompletionStatus | None) -> None:
-    """End the attempt: its ConfigMap is known to be gone, and with it every Pod."""
+    """End the attempt, whose ConfigMap and therefore all Pods are known to be gone."""
     if completion is not None:
         set_framework_completion(draft, completion)
     _complete_lost_tasks(draft)
@@ -89,9 +98,9 @@ def end_framework(draft: Draft, completion: FrameworkAttemptCompletionStatus | N
 
 
 def _complete_lost_tasks(draft: Draft) -> None:
-    """Tell the Tasks whose Pods went with a ConfigMap that someone else deleted.
+    """Complete the Tasks whose Pods were deleted with a ConfigMap that another client deleted.
 
-    The ConfigMap goes after its Pods, so this holds also where the watch of the Pods is behind.
+    The ConfigMap is deleted after its Pods, so these are gone even if the cache still has them.
     """
     completion = draft.status.attempt_status.completion_status
     if completion is None or completion.code != CONFIGMAP_EXTERNAL_DELETED:
@@ -103,7 +112,7 @@ def _complete_lost_tasks(draft: Draft) -> None:
 
 
 def _is_orphaned(draft: Draft, task: TaskStatus) -> bool:
-    """Return whether a Task's Pod outlives its ConfigMap, which was deleted without it."""
+    """Return whether a Task's Pod is still there after its ConfigMap was deleted."""
     attempt = task.attempt_status
     pod = draft.snapshot.pods.get(attempt.pod_name)
     if pod is None or pod.uid != attempt.pod_uid or pod.is_terminating:

@@ -1,7 +1,38 @@
-"""The Framework's state machine: the attempt is moved as far as what is persisted allows.
+"""The state machine of a Framework: moves its current attempt as far as one status write allows.
 
-Called by ``decide``. Rules: docs/design/state-machines.md, "Rules of both machines",
-"Write order" and "Deletion of the Framework"; ``syncFrameworkState`` of the Go original.
+Steps of ``sync_framework``:
+
+1. Completed: delete unclaimed Pods, and the Framework itself when its retention time is over. Stop.
+2. Observe the attempt ConfigMap. The machine adopts a new one, moves to AttemptDeleting when it is
+   terminating, and ends the attempt when it is known to be gone.
+3. AttemptCompleted: move to Completed, or start the next attempt when its delay is over.
+4. AttemptCreationPending: create the ConfigMap, or end the attempt if the user stops it.
+5. From AttemptPreparing to AttemptDeleting, run the attempt:
+   a. Apply Stop and the completion policy, because the spec may have changed.
+   b. Move each Task (``task_machine``), in the order of the status.
+   c. Apply the completion policy again if a Task became Completed.
+   d. Delete unclaimed Pods.
+   e. Move to AttemptRunning if a Task runs. Delete the ConfigMap if the attempt ends.
+
+Invariants:
+
+- The state moves only along ``framework.api.states``. A completion status, once set, stays.
+- A ConfigMap is created or deleted only after the status that allows it is stored.
+- The next attempt starts only after AttemptCompleted is stored, and no Pod of the attempt is left.
+
+Example: one Task, no retries, and its Pod fails. Each line is one decision.
+
+    seen                 Framework                Task                     action
+    nothing              AttemptCreationPending   AttemptCreationPending   create ConfigMap
+    ConfigMap created    AttemptPreparing         AttemptCreationPending   create Pod
+    Pod created          AttemptPreparing         AttemptPreparing
+    Pod Running          AttemptRunning           AttemptRunning
+    Pod Failed           AttemptRunning           AttemptDeletionPending   delete Pod
+    Pod gone             AttemptDeletionPending   Completed                delete ConfigMap
+    ConfigMap gone       Completed                Completed
+
+Rules: docs/design/state-machines.md, "Rules of both machines", "Write order" and "Deletion of the
+Framework"; ``syncFrameworkState`` of the Go original.
 """
 
 from dataclasses import replace
@@ -27,7 +58,7 @@ from framework.api.states import FrameworkState, TaskState
 from framework.api.types import ExecutionType
 
 _S = FrameworkState
-_DELETION_ASKED = (_S.ATTEMPT_DELETION_PENDING, _S.ATTEMPT_DELETION_REQUESTED)
+_ENDING = (_S.ATTEMPT_DELETION_PENDING, _S.ATTEMPT_DELETION_REQUESTED)
 _WITH_TASKS = (
     _S.ATTEMPT_PREPARING,
     _S.ATTEMPT_RUNNING,
@@ -38,11 +69,12 @@ _WITH_TASKS = (
 
 
 def sync_framework(draft: Draft) -> None:
-    """Move the Framework: observe its ConfigMap, retry or complete it, create or run it."""
+    """Move the Framework by the steps above."""
     if draft.state is _S.COMPLETED:
-        # A create whose answer was lost may be carried out late, and a retained ConfigMap stays.
+        # The server may carry out a create late whose answer was lost, and a retained ConfigMap
+        # lets the Pod exist.
         ownership.delete_unclaimed_pods(draft, spares_adoptable=False)
-        _retain(draft)
+        _delete_expired(draft)
         return
     if draft.state is not _S.ATTEMPT_COMPLETED:
         _observe(draft)
@@ -55,7 +87,7 @@ def sync_framework(draft: Draft) -> None:
         _run(draft)
 
 
-def _retain(draft: Draft) -> None:
+def _delete_expired(draft: Draft) -> None:
     seconds = draft.settings.completed_retain_seconds
     meta = draft.snapshot.framework.metadata
     if seconds is None or meta.deletion_time is not None:
@@ -100,7 +132,7 @@ def _observe_missing(draft: Draft) -> None:
         )
         return
     if draft.is_any_pod_create_in_flight:
-        # Its Pod would be there beside those of the next attempt; the answer wakes us.
+        # That Pod could exist beside those of the next attempt. Its answer starts a new decision.
         return
     is_stop = draft.spec.execution_type is ExecutionType.STOP
     if draft.state is _S.ATTEMPT_CREATION_REQUESTED and is_stop:
@@ -116,13 +148,13 @@ def _retry_or_complete(draft: Draft) -> None:
     retries = draft.status.retry_policy_status
     if retries.retry_delay_seconds is None and not decision.should_retry:
         draft.move(_S.COMPLETED)
-        _retain(draft)
+        _delete_expired(draft)
         return
     if retries.retry_delay_seconds is None:
         retries = replace(retries, retry_delay_seconds=_choose_delay(draft, decision) or None)
         draft.update(retry_policy_status=retries)
     if draft.persisted is None or draft.persisted.state is not _S.ATTEMPT_COMPLETED:
-        # The retry must not be seen before the end of what it retries.
+        # The end of the attempt must be stored before its retry.
         draft.is_unfinished = True
         return
     # With no delay, retry now and skip the time comparison: the wall clock may have moved back.
@@ -168,7 +200,7 @@ def _retry(draft: Draft, *, is_accountable: bool) -> None:
 
 
 def _create(draft: Draft) -> bool:
-    """Create the ConfigMap where that is due; True if the attempt ended without one."""
+    """Create the ConfigMap if it is due; return whether the attempt ended without one."""
     if draft.snapshot.framework.metadata.deletion_time is not None:
         return False
     if draft.spec.execution_type is ExecutionType.CREATE or _delete_other_configmap(draft):
@@ -178,7 +210,7 @@ def _create(draft: Draft) -> bool:
         return _stop_before_creation(draft, name)
     if draft.hold is not None:
         return False
-    # One that is there is not ours: the server says so, and then the user is told.
+    # If another object has the name, the create fails, and the condition Blocked says so.
     is_name_in_use = (
         draft.snapshot.configmap is not None and draft.snapshot.configmap.is_terminating
     )
@@ -196,7 +228,7 @@ def _create(draft: Draft) -> bool:
 
 
 def _delete_other_configmap(draft: Draft) -> bool:
-    """Clear the name of our own ConfigMap that is not this attempt's; True while one is there."""
+    """Delete our own ConfigMap of another attempt; return whether there is one."""
     configmap = draft.snapshot.configmap
     if configmap is None or not ownership.is_own_configmap(draft, configmap):
         return False
@@ -227,28 +259,28 @@ def _is_pending_persisted(draft: Draft) -> bool:
 def _run(draft: Draft) -> None:
     configmap = ownership.find_configmap(draft)
     if configmap is None:
-        # Not seen, not known to be gone: nothing may rely on it until the live GET answers.
+        # Neither seen nor known to be gone: wait for the answer to the live GET.
         return
     if not draft.is_completing and draft.spec.execution_type is ExecutionType.STOP:
         completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)
         completing.begin_framework_end(draft, completion)
-    _apply_completion_policy(draft, is_in_pass=False)
+    _apply_completion_policy(draft, is_after_tasks=False)
     for role, task in draft.walk_tasks():
         sync_task(draft, role, task)
     if draft.has_newly_completed:
-        _apply_completion_policy(draft, is_in_pass=True)
+        _apply_completion_policy(draft, is_after_tasks=True)
     is_kept = draft.is_completing and retention.is_attempt_retained(draft)
     ownership.delete_unclaimed_pods(draft, spares_adoptable=not is_kept)
     if draft.state is _S.ATTEMPT_PREPARING and _is_any_task_running(draft):
         draft.move(_S.ATTEMPT_RUNNING)
-    if draft.state in _DELETION_ASKED:
+    if draft.state in _ENDING:
         _end(draft, configmap)
 
 
-def _apply_completion_policy(draft: Draft, *, is_in_pass: bool) -> None:
+def _apply_completion_policy(draft: Draft, *, is_after_tasks: bool) -> None:
     if draft.is_completing:
         return
-    trigger = completion_policy.find_trigger(draft, is_in_pass=is_in_pass)
+    trigger = completion_policy.find_trigger(draft, is_after_tasks=is_after_tasks)
     if trigger is not None:
         completing.begin_framework_end(draft, trigger)
 
@@ -262,22 +294,23 @@ def _end(draft: Draft, configmap: ConfigMapView) -> None:
             completing.end_framework(draft, None)
             _retry_or_complete(draft)
         else:
-            # No Pod is left whose end would have it decided again.
+            # No Pod is left whose end would start a new decision.
             draft.is_unfinished = True
         return
     cause = f"attempt {draft.status.attempt_status.id} has ended"
-    propagation = Propagation.BACKGROUND if _is_clear(draft) else None
+    propagation = Propagation.BACKGROUND if _may_delete_in_background(draft) else None
     _delete_configmap(draft, configmap, cause, propagation=propagation, is_settled=is_settled)
 
 
-def _is_clear(draft: Draft) -> bool:
-    """Return whether the garbage collector need not look for Pods first, as the finalizer asks.
+def _may_delete_in_background(draft: Draft) -> bool:
+    """Return whether the ConfigMap may go at once, without a search for its Pods.
 
-    Between attempts it always does: this is what keeps them apart.
+    Only after the last attempt: before the next one, the deletion must wait for the Pods.
     """
     is_ended = draft.status.attempt_status.completion_status is not None
     is_last = is_ended and not _decide_retry(draft).should_retry
-    # A gang key left to the garbage collector would meet the next Framework of the name.
+    # A gang key that the garbage collector deletes later could still exist when the next
+    # Framework of this name creates its own.
     return is_last and ownership.is_attempt_empty(draft) and not is_gang_key_wanted(draft)
 
 
@@ -292,7 +325,7 @@ def _is_end_persisted(draft: Draft) -> bool:
     persisted = draft.persisted
     return (
         persisted is not None
-        and persisted.state in _DELETION_ASKED
+        and persisted.state in _ENDING
         and persisted.attempt_status.configmap_uid == draft.status.attempt_status.configmap_uid
     )
 

@@ -1,8 +1,27 @@
-"""Scaling: the status follows the spec's Task numbers, roles and absent indexes.
+"""Scaling: the Tasks in the status follow the roles, Task numbers and absent indexes of the spec.
 
-Two steps: ``mark_scale`` adds Tasks and marks those no longer wanted; ``compact_scale`` drops or
-replaces marked Tasks that have ended. What they change is persisted before anything relies on
-it. Rules: docs/design/scaling.md, "Scale up and down"; ``syncFrameworkScale`` and
+Steps of ``scale``:
+
+1. From AttemptDeletionPending on, no role and no Task changes.
+2. Mark (``mark_scale``): add the roles and Tasks that the spec asks for and the status lacks. Mark
+   each Task that is no longer wanted: it gets ``deletionPending`` and the completion -230.
+3. If step 2 changed nothing, compact (``compact_scale``): drop marked Tasks that are Completed from
+   the end of each role, and replace those whose index is wanted again.
+4. Copy the force-deletion timeout of each role.
+
+When a role or a Task changed, the decision ends here: the change is stored before it is used.
+
+Invariants:
+
+- The Task of index i is at position i of its role.
+- A mark is never removed. A marked Task goes only when it is Completed and has no retained Pod.
+
+Example: ``taskNumber`` falls from 4 to 2 while all Tasks run. One decision marks Tasks 2 and 3; the
+next ones delete their Pods. If Task 2 is Completed first, its entry stays, because Task 3 is behind
+it. When Task 3 is Completed, both entries are dropped. If ``taskNumber`` is 3 by then, only Task 3
+is dropped, and a new Task replaces Task 2.
+
+Rules: docs/design/scaling.md, "Scale up and down"; ``syncFrameworkScale`` and
 ``compactFrameworkScale`` of the Go original.
 """
 
@@ -20,7 +39,7 @@ from framework.api.types import TaskRoleSpec, TaskStatus
 def scale(draft: Draft) -> bool:
     """Scale the attempt to the spec; return whether roles or Tasks changed."""
     is_frozen = draft.state in FRAMEWORK_FROZEN
-    # A mark is persisted before the Task it marks is dropped or replaced.
+    # A mark is stored before its Task is dropped or replaced.
     is_changed = not is_frozen and (mark_scale(draft) or compact_scale(draft))
     if draft.state is not FrameworkState.COMPLETED:
         refresh_timeouts(draft)
@@ -28,7 +47,7 @@ def scale(draft: Draft) -> bool:
 
 
 def refresh_timeouts(draft: Draft) -> None:
-    """Copy each role's force-deletion timeout; a role gone from the spec keeps its last."""
+    """Copy the force-deletion timeout of each role; a role that left the spec keeps its own."""
     for role in draft.roles:
         if role.spec is None:
             continue
@@ -39,7 +58,7 @@ def refresh_timeouts(draft: Draft) -> None:
 
 
 def mark_scale(draft: Draft) -> bool:
-    """Add wanted roles and Tasks, mark unwanted Tasks as deletionPending."""
+    """Add wanted roles and Tasks, mark unwanted Tasks; return whether one changed."""
     changed = False
     known = {role.name for role in draft.roles}
     for spec in draft.spec.task_roles:
@@ -52,13 +71,13 @@ def mark_scale(draft: Draft) -> bool:
 
 
 def compact_scale(draft: Draft) -> bool:
-    """Drop ended marked Tasks from each tail, replace those whose index is wanted again."""
+    """Drop and replace marked Tasks that are Completed; return whether one changed."""
     changed = False
     for position in range(len(draft.roles) - 1, -1, -1):
         role = draft.roles[position]
         changed |= _drop_tail(draft, role)
         if role.spec is None and not role.tasks:
-            # The Go original moves the last role into the gap: status order is not spec order.
+            # As in the Go original, the last role takes the position of the one that goes.
             draft.roles[position] = draft.roles[-1]
             draft.roles.pop()
             changed = True
@@ -128,7 +147,7 @@ def _is_droppable(draft: Draft, task: TaskStatus) -> bool:
     if not task.deletion_pending or task.state is not TaskState.COMPLETED:
         return False
     pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
-    # A retained Pod is still the Task's; it goes first.
+    # A retained Pod of the Task must be gone first.
     return pod is None or pod.uid != task.attempt_status.pod_uid
 
 

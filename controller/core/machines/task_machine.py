@@ -1,7 +1,38 @@
-"""The Task's state machine: one Task is moved as far as what is persisted and seen allows.
+"""The state machine of a Task: moves one Task as far as one status write allows.
 
-Called by the Framework's machine for every Task in status order. Rules:
-docs/design/state-machines.md, "Rules of both machines"; ``syncTaskState`` of the Go original.
+Steps of ``sync_task``, which the Framework's machine calls for each Task in status order:
+
+1. Completed: delete its retained Pod if the Task is scaled down. Stop.
+2. Before AttemptCompleted: adopt the Pod of this attempt, then observe the recorded Pod.
+   - Missing: when a live GET has shown that it is gone, move to AttemptCompleted with -101.
+   - Terminating: move to AttemptDeleting with -101, and delete it by force when its time is over.
+   - Finished: move to AttemptDeletionPending with its completion, and delete it. A Pod that
+     ``retention`` keeps stays, and its Task moves to AttemptCompleted.
+   - Live: move to AttemptPreparing or AttemptRunning. If the Task is scaled down, delete the Pod
+     as soon as ``drain`` allows.
+3. AttemptCompleted: move to Completed, or to AttemptCreationPending with the next attempt when the
+   end is stored and the pause is over.
+4. AttemptCreationPending: create the Pod. A Task that is scaled down, or whose Pod the server will
+   never create, ends without a Pod.
+
+Invariants:
+
+- A Task never has two live Pods: a Pod is created only when its name is free.
+- The status that names the attempt is stored before its Pod is created; the completion status is
+  stored before its Pod is deleted; AttemptCompleted is stored before the retry.
+- A completion status, once set, stays.
+
+Example: one retry is allowed, and the Pod exits with 1 in both attempts. Each line is one decision.
+
+    seen            state                    attempt  action
+    Pod 0 Failed    AttemptDeletionPending   0        delete Pod 0
+    Pod 0 gone      AttemptCompleted         0        (decide again after the write)
+    -               AttemptCreationPending   1        create Pod 1
+    Pod 1 Failed    AttemptDeletionPending   1        delete Pod 1
+    Pod 1 gone      Completed                1
+
+Rules: docs/design/state-machines.md, "Rules of both machines"; ``syncTaskState`` of the Go
+original.
 """
 
 from dataclasses import replace
@@ -29,11 +60,11 @@ from framework.api.pods import PodPhase, PodView
 from framework.api.states import TaskState
 from framework.api.types import TaskAttemptCompletionStatus, TaskStatus
 
-_DELETION_ASKED = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
+_ENDING = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
 
 
 def sync_task(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
-    """Move one Task: observe its Pod, then retry or complete it, then create its next Pod."""
+    """Move one Task by the steps above."""
     if task.state is TaskState.COMPLETED:
         retention.delete_released_pod(draft, task)
         return
@@ -55,11 +86,11 @@ def _observe(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
         return _observe_missing(draft, role, task)
     if pod.is_terminating:
         return _observe_terminating(draft, role, task, pod)
-    if task.state in _DELETION_ASKED:
+    if task.state in _ENDING:
         _delete_pod(draft, role, task)
         return task
     if task.state is TaskState.ATTEMPT_DELETING:
-        # The cache is behind what is persisted: its watch will show the Pod terminating.
+        # The stored status is newer than the cache: the watch will show the Pod terminating.
         return task
     return _observe_live(draft, role, task, pod)
 
@@ -143,7 +174,7 @@ def _delete_pod(
         persisted is not None
         and persisted.attempt_status.pod_uid == attempt.pod_uid
         and persisted.attempt_status.completion_status is not None
-        and persisted.state in _DELETION_ASKED
+        and persisted.state in _ENDING
     )
     draft.add_action(
         DeleteObject(
@@ -170,7 +201,7 @@ def _retry_or_complete(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskS
         return task
     task = _schedule_retry(draft, role, task)
     if not _is_end_persisted(draft, role, task):
-        # The retry must not be seen before the end of what it retries.
+        # The end of the attempt must be stored before its retry.
         draft.is_unfinished = True
         return task
     # With no delay, retry now and skip the time comparison: the wall clock may have moved back.
@@ -222,7 +253,7 @@ def _react_to_completion(draft: Draft, role: RoleDraft, task: TaskStatus) -> Non
     if draft.is_completing:
         return
     if task.deletion_pending or role.spec is None:
-        # Completed[deletionPending] is persisted before the entry is dropped or replaced.
+        # Completed and deletionPending are stored before the entry is dropped or replaced.
         draft.is_unfinished = True
     else:
         draft.has_newly_completed = True
@@ -284,7 +315,7 @@ def _end_without_pod(
     completion: TaskAttemptCompletionStatus,
 ) -> TaskStatus:
     name = task.attempt_status.pod_name
-    # What a live GET found is not this attempt's Pod, or it would have been adopted.
+    # If a live GET found a Pod, it is not of this attempt: that one would have been adopted.
     if not draft.is_gone(ObjectKind.POD, name, None):
         ownership.request_live_get(
             draft, ObjectKind.POD, name, "the Task ends before its Pod is known"

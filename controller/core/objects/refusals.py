@@ -35,10 +35,10 @@ def find_refusal(draft: Draft, task: TaskStatus) -> TaskAttemptCompletionStatus 
 
 def add_refusal_event(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
     """Tell why the Pods of a role cannot be created; once a pass, because it has one template."""
-    told = _classify(draft).told
-    if role.name in told:
+    reported = _classify(draft).reported
+    if role.name in reported:
         return
-    told.add(role.name)
+    reported.add(role.name)
     why = draft.snapshot.failures[ownership.build_creation_key(task)].message
     text = f"{role.name}/{task.index}: its Pod cannot be created: {why}"
     draft.add_event(EventType.WARNING, FAILED_CREATE, text)

@@ -1,9 +1,17 @@
-"""Patience: which changes may wait for others to share one write with them.
+"""Coalescing: which changes of status and roster may wait, to share one write with later ones.
 
-Called by ``decide``, the Task's machine and the roster policy. A change on which a release, a retry
-or the end of an attempt waits is written at once; the rest waits, and the longer the more is known
-to come. How long is the worker's business. Rules:
-docs/design/state-machines.md, "When a status is written".
+1. A change that a retry, the end of an attempt or the release of a gang depends on is written at
+   once.
+2. The success of a Task may wait if no retry and no policy depends on it (``may_coalesce_end``).
+3. A roster may wait if no agent needs it now (``may_coalesce_generation``): it differs only by
+   successes, or it is the first one, no Pod has init containers, and a Pod is about to run.
+4. A change that may wait does so for longer while Tasks are starting or ending, because more
+   changes will follow (``is_any_task_changing``).
+
+The worker decides how long a change waits. Example: the last of 100 workers fails while the others
+succeed one by one. The successes share writes; the failure is written at once, with all of them.
+
+Rules: docs/design/state-machines.md, "When a status is written".
 """
 
 from collections.abc import Mapping
@@ -20,17 +28,17 @@ _AT_REST = frozenset({TaskState.ATTEMPT_RUNNING, TaskState.COMPLETED})
 
 
 def is_any_task_changing(status: FrameworkStatus) -> bool:
-    """Return whether news of other Tasks is known to come: one is on its way up or down."""
+    """Return whether a Task is starting or ending, so that more changes will follow."""
     return any(task.state not in _AT_REST for _, task in status.attempt_status.walk_tasks())
 
 
 def is_any_task_unended(status: FrameworkStatus) -> bool:
-    """Return whether a Task is yet to end, so that nobody waits for the end of another."""
+    """Return whether a Task has not ended yet, so that the attempt goes on after other ends."""
     return any(task.state in _GOING_ON for _, task in status.attempt_status.walk_tasks())
 
 
 def may_coalesce_end(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
-    """Return whether a Task's success changes nothing for the others: no retry and no policy."""
+    """Return whether a Task succeeded, and no retry and no policy depends on it."""
     if draft.is_completing or role.spec is None or not _has_succeeded(task):
         return False
     completion = task.attempt_status.completion_status
@@ -42,14 +50,14 @@ def may_coalesce_end(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
 
 
 def may_coalesce_generation(draft: Draft, wanted: Roster, published: Roster | None) -> bool:
-    """Return whether no agent waits to learn what is new."""
+    """Return whether no agent needs the roster's changes at once."""
     if published is None:
         return _may_coalesce_start(draft)
     return _is_only_success_new(draft, wanted, published)
 
 
 def _may_coalesce_start(draft: Draft) -> bool:
-    """Return whether a Pod is about to run, and none has init containers, of which one may wait."""
+    """Return whether a Pod is about to run, and none has init containers that may read it."""
     templates = [role.spec.task.pod for role in draft.roles if role.spec]
     specs = [template.get("spec") for template in templates]
     if any(isinstance(spec, Mapping) and spec.get("initContainers") for spec in specs):
@@ -61,7 +69,7 @@ def _is_only_success_new(draft: Draft, wanted: Roster, published: Roster) -> boo
     if (wanted.phase, wanted.leaving) != (published.phase, published.leaving):
         return False
     if wanted.complete and not published.complete:
-        # A success may be the last that was missing: whoever waits is released by it.
+        # The success completed the gang, and barriers wait for that.
         return False
     if [role.name for role in wanted.roles] != [role.name for role in published.roles]:
         return False

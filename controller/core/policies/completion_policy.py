@@ -1,9 +1,24 @@
-"""The completion policy: when a Framework's attempt is over, and with whose completion.
+"""The completion policy: whether the attempt of a Framework is over, and with which completion.
 
-Called by the Framework's machine at the start of a pass, because the policy or the scale may have
-changed, and after the Tasks were moved, if any became Completed. Rules:
-docs/design/failure-handling.md, "Completion policy"; ``syncTaskState`` and
-``syncFrameworkAttemptCompletionPolicy`` of the Go original.
+Steps of ``find_trigger``:
+
+1. For each role in the order of the spec: if at least ``minFailedTaskCount`` Tasks failed, the Task
+   that reached this number is a trigger. The same for ``minSucceededTaskCount``.
+2. If there are triggers, the earliest completes the attempt with its own completion. Tasks are
+   ordered by completion time, and within one second by the resourceVersion at which their Pods were
+   first seen finished.
+3. Otherwise, if all wanted Tasks are Completed, the attempt succeeds. The last one is its trigger.
+
+Invariant: a Task that is ``deletionPending`` counts neither as completed nor as wanted.
+
+Example: a role of 4 Tasks has minFailedTaskCount 1. Task 2 fails, and 10 s later Task 0 fails: the
+attempt fails with the exit code of Task 2. With minFailedTaskCount -1 (never), it would succeed
+when all four are Completed.
+
+The Framework's machine calls it before it moves the Tasks, because the policy or the scale may have
+changed, and after it if a Task became Completed. Rules: docs/design/failure-handling.md,
+"Completion policy"; ``syncTaskState`` and ``syncFrameworkAttemptCompletionPolicy`` of the Go
+original.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,15 +37,17 @@ Completion = FrameworkAttemptCompletionStatus
 _Selector = Callable[[TaskStatus], bool]
 
 
-def find_trigger(draft: Draft, *, is_in_pass: bool) -> Completion | None:
-    """Find what completes the attempt now: the earliest trigger, else all Tasks' completion.
+def find_trigger(draft: Draft, *, is_after_tasks: bool) -> Completion | None:
+    """Find the completion of an attempt that is over; None if it goes on.
 
-    ``is_in_pass``: Tasks became Completed in this pass, one after the other, so the count was
-    reached by the Task that triggers; otherwise the policy or the scale may have changed.
+    Args:
+        draft: of the decision.
+        is_after_tasks: Tasks became Completed in this decision, one after the other. The message
+            then has the count that the trigger reached, otherwise the count of all such Tasks.
     """
     earliest: tuple[TaskStatus, Completion] | None = None
     for role in _in_spec_order(draft):
-        for task, completion in _find_role_triggers(draft, role, is_in_pass=is_in_pass):
+        for task, completion in _find_role_triggers(draft, role, is_after_tasks=is_after_tasks):
             if earliest is None or _end(draft, task) < _end(draft, earliest[0]):
                 earliest = (task, completion)
     if earliest is not None:
@@ -42,7 +59,7 @@ def _find_role_triggers(
     draft: Draft,
     role: RoleDraft,
     *,
-    is_in_pass: bool,
+    is_after_tasks: bool,
 ) -> Iterator[tuple[TaskStatus, Completion]]:
     if role.spec is None:
         return
@@ -56,13 +73,13 @@ def _find_role_triggers(
         hits = [task for task in role.tasks if selector(task)]
         if len(hits) >= minimum:
             task = _sort(draft, hits)[minimum - 1]
-            count = minimum if is_in_pass else len(hits)
+            count = minimum if is_after_tasks else len(hits)
             yield task, _inherit(role, task, word, count, minimum)
 
 
 def _find_last_completed(draft: Draft) -> Completion | None:
     if draft.hold is not None and draft.hold.is_temporary:
-        # The Tasks that wait for memory are not in the counts, and are wanted all the same.
+        # More Tasks are wanted than are counted: they wait for memory.
         return None
     completed, total = _count_completed(draft)
     if total < 1 or completed < total:
@@ -125,7 +142,7 @@ def _complete_all(role: RoleDraft, task: TaskStatus, completed: int, total: int)
 
 
 def _end(draft: Draft, task: TaskStatus) -> tuple[datetime, int]:
-    """Order Tasks as they completed; within a second, as their Pods ended."""
+    """Build the sort key of a Task: its completion time, then the order of the Pods' ends."""
     version = draft.snapshot.end_versions.get(task.attempt_status.pod_uid or "", 0)
     return task.completion_time or ZERO_TIME, version
 

@@ -1,6 +1,18 @@
-"""Retention of ended Pods: completedPodPolicy Retain keeps the Pods of completed Tasks.
+"""Retention of finished Pods: ``completedPodPolicy: Retain`` keeps the Pods of completed Tasks.
 
-Called by the machines. Under Delete, the behaviour of the Go original, nothing here says yes.
+1. When a Pod finishes and its Task will not be retried, the Task completes and the Pod stays
+   (``should_retain``).
+2. When the last attempt of the Framework ends, its ConfigMap stays (``is_attempt_retained``). Live
+   Pods are deleted (``end_live_pods``); those with the wrapper first get their termination grace
+   period to end by themselves.
+3. When the Task of a retained Pod is scaled down, its Pod is deleted (``delete_released_pod``).
+
+Invariant: with Delete, the default and the behaviour of the Go original, no function here keeps a
+Pod.
+
+Example: workers 0 and 1 with Retain and no retries; one failure ends the attempt. Worker 0 fails:
+its Pod stays, worker 1 is deleted, and the Framework is Completed when worker 1 is gone.
+
 Rules: docs/design/scaling.md, "Completed Pods".
 """
 
@@ -14,7 +26,7 @@ from framework.api.types import CompletedPodPolicy, TaskAttemptCompletionStatus,
 
 
 def is_retaining(draft: Draft) -> bool:
-    """Return whether the user wants to keep ended Pods."""
+    """Return whether the spec asks to keep finished Pods."""
     return draft.spec.completed_pod_policy is CompletedPodPolicy.RETAIN
 
 
@@ -24,7 +36,7 @@ def should_retain(
     task: TaskStatus,
     completion: TaskAttemptCompletionStatus,
 ) -> bool:
-    """Return whether a Pod that just ended stays: its Task is over for good."""
+    """Return whether a Pod that has finished stays, because its Task will not be retried."""
     if not is_retaining(draft) or task.deletion_pending or role.spec is None:
         return False
     completion = task.attempt_status.completion_status or completion
@@ -34,7 +46,7 @@ def should_retain(
 
 
 def is_attempt_retained(draft: Draft) -> bool:
-    """Return whether the ending attempt is the last, so that its ConfigMap and Pods stay."""
+    """Return whether the attempt ends, is the last, and keeps its ConfigMap and Pods."""
     completion = draft.status.attempt_status.completion_status
     if not is_retaining(draft) or completion is None:
         return False
@@ -44,10 +56,10 @@ def is_attempt_retained(draft: Draft) -> bool:
 
 
 def end_live_pods(draft: Draft, *, is_settled: bool) -> bool:
-    """Delete the retained attempt's live Pods; True when none is left.
+    """Delete the live Pods of a retained attempt; return whether none is left.
 
-    A Pod with a declared wrapper gets its termination grace period to end by itself. One that no
-    Task claims is waited for too: nothing else would take it along.
+    A Pod with the wrapper gets its termination grace period to end by itself. An unclaimed Pod must
+    be gone, too: the ConfigMap stays, so the garbage collector does not delete it.
     """
     is_done = not any(ownership.walk_unclaimed_pods(draft))
     for role, task in draft.walk_tasks():
@@ -63,7 +75,7 @@ def end_live_pods(draft: Draft, *, is_settled: bool) -> bool:
 
 
 def has_live_wrapper(draft: Draft) -> bool:
-    """Return whether a live Pod waits to be told by the roster that the attempt completes."""
+    """Return whether a live Pod has a wrapper, which reads in the roster that the attempt ends."""
     return any(
         is_wrapped(pod) and not pod.is_ended and not pod.is_terminating
         for pod in draft.snapshot.pods.values()
@@ -71,12 +83,12 @@ def has_live_wrapper(draft: Draft) -> bool:
 
 
 def is_wrapped(pod: PodView) -> bool:
-    """Return whether the Pod runs our PID-1 wrapper."""
+    """Return whether the Pod declares the wrapper as its first process."""
     return constants.WRAPPER_ANNOTATION in pod.annotations
 
 
 def delete_released_pod(draft: Draft, task: TaskStatus) -> None:
-    """Delete the retained Pod of a Task that was scaled away after it had completed."""
+    """Delete the retained Pod of a Completed Task that was scaled down later."""
     pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
     if not task.deletion_pending or pod is None or pod.uid != task.attempt_status.pod_uid:
         return
@@ -108,8 +120,8 @@ def _is_known_gone(draft: Draft, task: TaskStatus) -> bool:
         return True
     is_gone = draft.is_gone(ObjectKind.POD, attempt.pod_name, attempt.pod_uid)
     if not is_gone and attempt.pod_uid is None:
-        # One that was created and never recorded: a watch may not show it, and nothing but the
-        # Task's name leads to it. Of a recorded one the Task's machine asks.
+        # A Pod may have been created and not recorded, and the watch may not show it. For a
+        # recorded Pod, the Task's machine asks for the live GET.
         cause = "the attempt ends before its Pod is known"
         ownership.request_live_get(draft, ObjectKind.POD, attempt.pod_name, cause)
     return is_gone

@@ -1,4 +1,18 @@
-"""The retry policy: whether a completed attempt is tried again, and after what delay.
+"""The retry policy: whether a completed attempt is retried, and the delay after a conflict.
+
+``decide_retry`` applies the first rule that matches:
+
+1. The role has left the spec: no retry.
+2. The completion code is -210, -220 or -230, an end that was asked for: no retry.
+3. With ``fancyRetryPolicy``, a Transient failure is retried and does not count against
+   ``maxRetryCount``; a Permanent failure is not retried.
+4. ``maxRetryCount`` -2: each completion is retried.
+5. A success is not retried.
+6. ``maxRetryCount`` -1: each failure is retried.
+7. A failure is retried while fewer than ``maxRetryCount`` retries have been counted.
+
+Example: maxRetryCount 1 and fancyRetryPolicy. The attempts end as Transient, Unknown, Unknown. The
+first is retried and not counted, the second is retried and counted, the third is not retried.
 
 Rules: docs/design/failure-handling.md, "Retry policy"; ``RetryPolicySpec.ShouldRetry`` of the Go
 original.
@@ -18,7 +32,7 @@ from framework.api.completion import (
 from framework.api.constants import EXTENDED_UNLIMITED, UNLIMITED
 from framework.api.types import CompletionType, RetryPolicySpec, RetryPolicyStatus
 
-# Someone asked for the end: no policy brings the attempt back.
+# Ends that a user or the Framework asked for.
 _FINAL_CODES = frozenset(
     {STOP_FRAMEWORK_REQUESTED, FRAMEWORK_ATTEMPT_COMPLETION, DELETE_TASK_REQUESTED},
 )
@@ -26,7 +40,7 @@ _FINAL_CODES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RetryDecision:
-    """Whether to retry. ``is_conflict``: the delay is to be drawn from the conflict range."""
+    """Whether to retry; ``is_conflict``: the delay is drawn from the range for conflicts."""
 
     should_retry: bool
     reason: str

@@ -126,21 +126,27 @@ def named(completion: Completion | None) -> tuple[int, str, int] | None:
 def test_full_check_finds_the_earliest_trigger(
     spec: TaskRoleSpec, tasks: list[TaskStatus], expected: tuple[int, str, int] | None
 ) -> None:
-    assert named(find_trigger(draft_of([spec], [role_of(*tasks)]), is_in_pass=False)) == expected
+    assert (
+        named(find_trigger(draft_of([spec], [role_of(*tasks)]), is_after_tasks=False)) == expected
+    )
 
 
 def test_full_check_compares_roles_by_time_then_by_spec_order() -> None:
     specs = [policy(failed=1, number=1, name="a"), policy(failed=1, number=1, name="b")]
     later = role_of(ended("a", 0, 1, 20), name="a")
     sooner = role_of(ended("b", 0, 2, 10), name="b")
-    assert named(find_trigger(draft_of(specs, [later, sooner]), is_in_pass=False)) == (2, "b", 0)
+    assert named(find_trigger(draft_of(specs, [later, sooner]), is_after_tasks=False)) == (
+        2,
+        "b",
+        0,
+    )
     tied = role_of(ended("b", 0, 2, 20), name="b")
-    assert named(find_trigger(draft_of(specs, [tied, later]), is_in_pass=False)) == (1, "a", 0)
+    assert named(find_trigger(draft_of(specs, [tied, later]), is_after_tasks=False)) == (1, "a", 0)
 
 
 def test_full_check_inherits_the_completion_and_says_why() -> None:
     completion = find_trigger(
-        draft_of([policy(failed=1)], [role_of(ended("worker", 0, 7))]), is_in_pass=False
+        draft_of([policy(failed=1)], [role_of(ended("worker", 0, 7))]), is_after_tasks=False
     )
     assert completion is not None
     assert (completion.phrase, completion.diagnostics) == ("Phrase", "exit 7")
@@ -153,7 +159,7 @@ def test_full_check_inherits_the_completion_and_says_why() -> None:
 def test_full_check_takes_the_last_of_all_roles_when_all_completed() -> None:
     specs = [policy(number=1, name="a"), policy(number=1, name="b")]
     roles = [role_of(ended("a", 0, 1, 5), name="a"), role_of(ended("b", 0, 2, 5), name="b")]
-    completion = find_trigger(draft_of(specs, roles), is_in_pass=False)
+    completion = find_trigger(draft_of(specs, roles), is_after_tasks=False)
     assert named(completion) == (0, "a", 0)
     assert completion is not None
     assert "CompletedTaskCount 2 has reached TotalTaskCount 2" in completion.diagnostics
@@ -162,13 +168,13 @@ def test_full_check_takes_the_last_of_all_roles_when_all_completed() -> None:
 def test_full_check_ignores_tasks_that_go() -> None:
     gone = ended("worker", 1, 7, deletion_pending=True)
     draft = draft_of([policy(failed=1, number=1)], [role_of(running("worker", 0), gone)])
-    assert find_trigger(draft, is_in_pass=False) is None
+    assert find_trigger(draft, is_after_tasks=False) is None
 
 
 def test_full_check_ignores_a_role_that_left_the_spec() -> None:
     specs = [policy(number=1)]
     roles = [role_of(running("worker", 0)), role_of(ended("old", 0, 7), name="old")]
-    assert find_trigger(draft_of(specs, roles), is_in_pass=False) is None
+    assert find_trigger(draft_of(specs, roles), is_after_tasks=False) is None
 
 
 @pytest.mark.parametrize(
@@ -208,22 +214,24 @@ def test_full_check_ignores_a_role_that_left_the_spec() -> None:
 def test_check_in_a_pass_asks_about_tasks_that_just_completed(
     spec: TaskRoleSpec, tasks: list[TaskStatus], expected: int | None
 ) -> None:
-    found = find_trigger(draft_of([spec], [role_of(*tasks)]), is_in_pass=True)
+    found = find_trigger(draft_of([spec], [role_of(*tasks)]), is_after_tasks=True)
     assert (found.code if found else None) == expected
 
 
 def test_check_in_a_pass_needs_the_role_in_the_spec() -> None:
     draft = draft_of([policy(number=0)], [role_of(ended("old", 0, 7), name="old")])
-    assert find_trigger(draft, is_in_pass=True) is None
+    assert find_trigger(draft, is_after_tasks=True) is None
 
 
 def test_count_in_a_pass_is_the_one_at_which_the_task_triggered() -> None:
     tasks = [ended("worker", index, 7) for index in range(3)]
     draft = draft_of([policy(failed=2)], [role_of(*tasks)])
-    counted = [find_trigger(draft, is_in_pass=is_in_pass) for is_in_pass in (True, False)]
+    counted = [
+        find_trigger(draft, is_after_tasks=is_after_tasks) for is_after_tasks in (True, False)
+    ]
     assert [c.trigger.message.split()[1] for c in counted if c and c.trigger] == ["2", "3"]
 
 
 def test_no_wanted_task_at_all_completes_nothing_however_many_went() -> None:
     task = ended("worker", 0, DELETE_TASK_REQUESTED, deletion_pending=True)
-    assert find_trigger(draft_of([policy(number=0)], [role_of(task)]), is_in_pass=False) is None
+    assert find_trigger(draft_of([policy(number=0)], [role_of(task)]), is_after_tasks=False) is None
