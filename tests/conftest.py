@@ -19,7 +19,6 @@ TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 # Folders whose tests need what an ordinary machine lacks; each is the name of its marker.
 KINDS = ("kube", "node", "release", "consumers")
-KIND_TIMEOUT_SECONDS = {"kube": 120, "node": 300, "release": 300, "consumers": 300}
 
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
 settings.register_profile("nightly", max_examples=2000, deadline=None, print_blob=True)
@@ -43,10 +42,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
         if folder in KINDS:
             item.add_marker(folder)
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(KIND_TIMEOUT_SECONDS[folder]))
-        elif item.get_closest_marker("kube") and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(KIND_TIMEOUT_SECONDS["kube"]))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.barrier.api_server import ApiServer, run_api_server
+from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,12 +46,14 @@ class Barrier:
 
     def wait_for_line(self, pattern: str) -> None:
         with self._changed:
-            found = self._changed.wait_for(lambda: re.search(pattern, self.text), timeout=8)
+            found = self._changed.wait_for(
+                lambda: re.search(pattern, self.text), timeout=HANG_SECONDS
+            )
         assert found, f"no line {pattern!r} in:\n{self.text}"
 
     def wait(self) -> int:
-        code = self.process.wait(timeout=9)
-        self._thread.join(timeout=5)
+        code = self.process.wait(timeout=HANG_SECONDS)
+        self._thread.join(timeout=HANG_SECONDS)
         return code
 
     def stop(self) -> None:

@@ -25,8 +25,6 @@ from tests.barrier.api_server import (
 from tests.barrier.conftest import ROOT, Starter
 from tests.barrier.fast import IDENTITY, SPEED, build_env, run_barrier
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Proxy:
     """Forwards connections to the API server; ``stall`` makes those open now black holes."""

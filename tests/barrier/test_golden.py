@@ -23,8 +23,6 @@ GOLDEN = ROOT / "tests" / "golden" / "barrier"
 RECORDED = ROOT.parent / "shared" / "barrier-golden"
 FILES = ("framework.json", "injector.sh")
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def make_pair(*changes: dict[str, Any]) -> dict[str, Any]:
     tasks = [make_task(i, f"10.0.0.{i + 2}", **change) for i, change in enumerate(changes)]

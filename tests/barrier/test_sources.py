@@ -5,7 +5,6 @@ import gzip
 import json
 import re
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ from tests.barrier.api_server import (
 )
 from tests.barrier.conftest import Starter
 from tests.barrier.dns_server import build_prefix, run_dns_server
+from tests.support.waiting import HANG_SECONDS
 
-pytestmark = pytest.mark.timeout(60)
 NO_IDENTITY = ("FC_FRAMEWORK_ATTEMPT_INSTANCE_UID", "FC_POD_UID")
 
 
@@ -42,15 +41,14 @@ def make_waiting() -> dict[str, Any]:
 def test_framework_changed_wakes_the_barrier(server: ApiServer, start: Starter) -> None:
     server.framework = make_waiting()
     server.add(make_configmap(carries_roster=False))
-    barrier = start(BARRIER_CHECK_INTERVAL_SEC="60")
+    # By looks alone, it would not see the change before the test gives up.
+    barrier = start(BARRIER_CHECK_INTERVAL_SEC="7200")
     barrier.wait_for_line("1/2 ready")
     # The watch of the metadata is open when the server was asked for it.
-    requests = [server.requests.get(timeout=5) for _ in range(3)]
+    requests = [server.requests.get(timeout=HANG_SECONDS) for _ in range(3)]
     assert "/frameworks?watch=true&fieldSelector=metadata.name%3Df" in requests[2]
-    released_at = time.monotonic()
     server.framework = make_framework()
     assert barrier.wait() == 0
-    assert time.monotonic() - released_at < 2.0, "not the next look in 12 s"
     assert list_requests(server)[-1].endswith("/frameworks/f?resourceVersion=9")
 
 

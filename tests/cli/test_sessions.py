@@ -17,8 +17,9 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import FRAMEWORKS, Object
+from tests.support.waiting import HANG_SECONDS
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 ROOT = Path(__file__).parents[2]
 BARRIER = """\
@@ -96,7 +97,7 @@ def read_until(program: "subprocess.Popen[str]", pattern: str) -> str:
 def finish(program: "subprocess.Popen[str]") -> str:
     """Read the rest of the output; a program that does not end is killed and shown."""
     try:
-        output, _ = program.communicate(timeout=80)
+        output, _ = program.communicate(timeout=HANG_SECONDS)
     except subprocess.TimeoutExpired:
         # Shows where it hangs.
         program.send_signal(signal.SIGABRT)
@@ -411,4 +412,4 @@ def test_run_whose_reader_goes_away_goes_on_to_the_end(tmp_path: Path) -> None:
         assert program.stdout is not None
         program.stdout.readline()
         program.stdout.close()
-        assert program.wait(timeout=60) == ExitCode.FAILED
+        assert program.wait(timeout=HANG_SECONDS) == ExitCode.FAILED

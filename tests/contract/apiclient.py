@@ -10,6 +10,8 @@ from typing import Any
 
 import aiohttp
 
+from tests.support.waiting import HANG_SECONDS
+
 Object = dict[str, Any]
 
 GROUP = "contract.example.com"
@@ -19,7 +21,6 @@ STRATEGIC = "application/strategic-merge-patch+json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-EVENT_SECONDS = 30
 
 _BASES = {
     "leases": "/apis/coordination.k8s.io/v1",
@@ -74,7 +75,7 @@ class WatchReader:
         self._content = response.content
 
     async def next(self) -> tuple[str, Object]:
-        async with asyncio.timeout(EVENT_SECONDS):
+        async with asyncio.timeout(HANG_SECONDS):
             line = await self._content.readline()
         assert line, "the watch has ended"
         event = json.loads(line)
@@ -89,7 +90,7 @@ class WatchReader:
 
     async def rest(self) -> list[tuple[str, Object]]:
         """All events until the server ends the watch."""
-        async with asyncio.timeout(EVENT_SECONDS):
+        async with asyncio.timeout(HANG_SECONDS):
             lines = (await self._content.read()).splitlines()
         events = [json.loads(line) for line in lines]
         return [(event["type"], event["object"]) for event in events]
@@ -186,7 +187,7 @@ class Api:
     async def watch(
         self, plural: str, *, accept: str = "application/json", **params: str | int
     ) -> AsyncIterator[WatchReader]:
-        asked = {"watch": "true", "timeoutSeconds": EVENT_SECONDS, **params}
+        asked = {"watch": "true", "timeoutSeconds": HANG_SECONDS, **params}
         async with self.session.get(
             self.url + self.path(plural), params=asked, headers={"Accept": accept}
         ) as response:

@@ -127,9 +127,7 @@ WIDGET_CRD: Object = {
 }
 
 
-@pytest.fixture(
-    params=["local", pytest.param("kube", marks=[pytest.mark.kube, pytest.mark.timeout(60)])]
-)
+@pytest.fixture(params=["local", pytest.param("kube", marks=pytest.mark.kube)])
 async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
     """An empty namespace of a server that knows the kind Widget."""
     if request.param == "kube":

@@ -3,8 +3,6 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from tests.contract.apiclient import Api, Object, config_map, owned_by, pod
 
 FOREGROUND = {"propagationPolicy": "Foreground"}
@@ -301,7 +299,6 @@ async def test_two_controllers_are_invalid(api: Api) -> None:
     assert answer.refused(422, "Invalid").fields == ["metadata.ownerReferences"]
 
 
-@pytest.mark.timeout(60)
 async def test_namespace_goes_with_all_it_holds(api: Api) -> None:
     (await api.create("configmaps", config_map("one"))).ok()
     (await api.create("pods", pod("two"))).ok()

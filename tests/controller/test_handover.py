@@ -29,7 +29,7 @@ from tests.support.storageclient import (
     open_storage,
 )
 
-pytestmark = [pytest.mark.looptime, pytest.mark.timeout(30)]
+pytestmark = pytest.mark.looptime
 
 NAMESPACE = "default"
 TICK_SECONDS = 0.02

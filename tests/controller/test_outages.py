@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 import pytest
@@ -22,9 +22,11 @@ from framework.kube.resources import (
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from tests.support.builders import build_framework_wire, build_role_wire
+from tests.support.pace import expect_within
 from tests.support.storageclient import StorageClient, open_storage
+from tests.support.waiting import wait_until_async
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 NAMESPACE = "default"
 TOKEN = "token"
@@ -95,21 +97,16 @@ async def open_site() -> AsyncGenerator[Site]:
             await site.server.stop()
 
 
-async def wait_until(is_there: Callable[[], bool]) -> None:
-    while not is_there():  # noqa: ASYNC110 what is looked at tells nobody
-        await asyncio.sleep(0.02)
-
-
 async def test_server_that_comes_back_finds_all_frameworks_soon() -> None:
     async with open_site() as site:
         await site.create("before")
         await site.wait_for_pods(1)
         await site.stop_server()
-        await wait_until(lambda: len(site.list_unready()) == 3)
+        await wait_until_async(lambda: len(site.list_unready()) == 3)
         for number in range(50):
             await site.create(f"f{number}")
         await site.start_server()
-        async with asyncio.timeout(10):
+        with expect_within(10.0):
             await site.wait_for_pods(51)
         assert site.list_unready() == []
 
@@ -120,13 +117,13 @@ async def test_crd_that_loses_its_status_stops_the_controller_until_it_is_right_
         await site.wait_for_pods(1)
         await site.change_crd(has_status=False)
         await site.create("after")
-        async with asyncio.timeout(5):
-            await wait_until(lambda: bool(site.list_unready()))
+        with expect_within(5.0):
+            await wait_until_async(site.list_unready)
         (problem,) = site.list_unready()
         assert "has no status subresource" in problem
         assert "kubectl apply --server-side" in problem
         assert len(await site.list_pods()) == 1
         await site.change_crd(has_status=True)
-        async with asyncio.timeout(5):
+        with expect_within(5.0):
             await site.wait_for_pods(2)
         assert site.list_unready() == []

@@ -1,7 +1,5 @@
 """kill -9 of the controller in the middle of the demo: started again, it goes on, nothing twice."""
 
-import asyncio
-import time
 from collections.abc import Callable
 
 import pytest
@@ -11,9 +9,10 @@ from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
 from tests.support.frameworkcrd import ROOT
-from tests.support.gang import NAMESPACE, WAIT_SECONDS, Change, GangCluster, list_tasks
+from tests.support.gang import NAMESPACE, Change, GangCluster, list_tasks
+from tests.support.waiting import wait_until_async
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 GANG_FILE = ROOT / "examples" / "gang.yaml"
 TASKS = ["gang-ps-0", *(f"gang-worker-{i}" for i in range(4))]
@@ -76,12 +75,7 @@ async def wait_until_started_again(world: GangCluster) -> None:
     """
     supervisor = world.cluster.controller
     assert supervisor is not None
-    deadline = time.monotonic() + WAIT_SECONDS
-    while True:
-        if supervisor.starts == 2:
-            return
-        assert time.monotonic() < deadline, f"{supervisor.starts} starts"
-        await asyncio.sleep(POLL_SECONDS)
+    await wait_until_async(lambda: supervisor.starts == 2)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

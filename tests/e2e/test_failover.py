@@ -11,17 +11,17 @@ import pytest
 
 from controller.gate.leader import DEFAULT_LEASE_NAME, LeaseTimes
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
-from tests.e2e.pace import measure_slowness
 from tests.support.builders import build_framework_wire, build_role_wire
 from tests.support.childprocess import ChildProcess
 from tests.support.controlplane import Access
 from tests.support.frameworkserver import build_env, open_local_server
 from tests.support.jsonhttp import JsonHttp
+from tests.support.pace import expect_within
+from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 NAMESPACE = "default"
-WAIT_SECONDS = 30.0
 # docs/operations.md: 8 s after a SIGKILL, of which the Lease takes what no machine can shorten.
 KILLED_SECONDS = 8.0
 ASKED_SECONDS = 1.0
@@ -62,13 +62,8 @@ class Pair:
         _, answer = self.http.request("GET", PODS.path(NAMESPACE))
         return [p for p in answer["items"] if p["metadata"]["name"].startswith(f"{name}-")]
 
-    def wait_for(self, what: str, is_there: Callable[[], bool]) -> float:
-        started = time.monotonic()
-        while not is_there():
-            logs = "\n".join(child.tail() for child in self.children)
-            assert time.monotonic() - started < WAIT_SECONDS, f"no {what}\n{logs}"
-            time.sleep(0.02)
-        return time.monotonic() - started
+    def wait_for(self, what: str, is_there: Callable[[], bool]) -> None:
+        wait_until(is_there, lambda: f"{what}\n" + "\n".join(c.tail() for c in self.children))
 
     def open(self) -> tuple[ChildProcess, ChildProcess]:
         """Start both; return who leads and who waits, with a gang of three Pods made."""
@@ -92,33 +87,24 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 def test_leader_killed_is_followed_within_8_seconds(pair: Pair) -> None:
     leader, standby = pair.open()
-    slowness = measure_slowness()
-    os.kill(leader.pid, signal.SIGKILL)
-    killed_at = time.monotonic()
-    pair.create("after")
-    pair.wait_for("Pods", lambda: len(pair.list_pods("after")) == 3)
-    seconds = time.monotonic() - killed_at
-    slowness = max(slowness, measure_slowness())
-    lease_seconds = LeaseTimes().lease_seconds
-    assert seconds <= lease_seconds + (KILLED_SECONDS - lease_seconds) * slowness
+    with expect_within(KILLED_SECONDS, fixed_seconds=LeaseTimes().lease_seconds):
+        os.kill(leader.pid, signal.SIGKILL)
+        pair.create("after")
+        pair.wait_for("Pods", lambda: len(pair.list_pods("after")) == 3)
     assert pair.find_leader() == standby.pid
     assert len(pair.list_pods("before")) == 3
 
 
 def test_leader_asked_to_stop_is_followed_within_a_second(pair: Pair) -> None:
     leader, standby = pair.open()
-    slowness = measure_slowness()
-    os.kill(leader.pid, signal.SIGTERM)
-    asked_at = time.monotonic()
-    # Made by whoever is there: the one that stops must not begin it and leave it half done.
-    pair.create("after")
-    pair.wait_for("Pods", lambda: len(pair.list_pods("after")) == 3)
-    seconds = time.monotonic() - asked_at
-    slowness = max(slowness, measure_slowness())
-    assert seconds <= ASKED_SECONDS * slowness
-    # However slow: it was handed over, nobody waited for the Lease to run out.
-    assert seconds < LeaseTimes().lease_seconds
+    with expect_within(ASKED_SECONDS):
+        os.kill(leader.pid, signal.SIGTERM)
+        # Either controller may see it first: the one that stops must not leave it half done.
+        pair.create("after")
+        pair.wait_for("Pods", lambda: len(pair.list_pods("after")) == 3)
     assert leader.terminate() == 0
+    # However slow the machine is: the Lease was handed over, it did not run out.
+    assert "lease released" in leader.tail()
     pair.wait_for("leader", lambda: pair.find_leader() == standby.pid)
 
 

@@ -18,7 +18,7 @@ from tests.support.gang import (
     list_tasks,
 )
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 PODS_OF_GANG = ["gang-ps-0", "gang-worker-0", "gang-worker-1"]
 STOP = {"op": "replace", "path": "/spec/executionType", "value": "Stop"}

@@ -13,12 +13,10 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import EVENTS, FRAMEWORKS, PODS, Object
-from tests.e2e.pace import measure_slowness
 from tests.support.gang import (
     MAIN,
     MEMBER_SCRIPT,
     NAMESPACE,
-    WAIT_SECONDS,
     Change,
     GangCluster,
     build_gang,
@@ -27,8 +25,10 @@ from tests.support.gang import (
     find_processes,
     list_tasks,
 )
+from tests.support.pace import measure_slowness
+from tests.support.waiting import HANG_SECONDS
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.local
 
 AGENT = "rendezvous"
 DRAIN_SECONDS = 60
@@ -360,7 +360,7 @@ async def test_drain_without_an_answer_ends_at_its_deadline_and_tells_who(
         started = time.monotonic()
         await scale(world, 2)
         deleted = await world.wait_for(
-            "end of worker/2", is_deleted("gang-worker-2"), seconds=seconds + WAIT_SECONDS
+            "end of worker/2", is_deleted("gang-worker-2"), seconds=seconds + HANG_SECONDS
         )
         assert deleted.at - started >= seconds - 1
         events = await world.client.list(EVENTS, NAMESPACE)

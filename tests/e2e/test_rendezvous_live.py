@@ -10,9 +10,10 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import PODS, Object
-from tests.support.gang import WAIT_SECONDS, Change, GangCluster, build_gang, build_role
+from tests.support.gang import Change, GangCluster, build_gang, build_role
+from tests.support.waiting import HANG_SECONDS
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 CALLS = 1000
 POLL_SECONDS = 0.05
@@ -123,7 +124,7 @@ async def scale(world: GangCluster, count: int) -> None:
 
 async def wait_until_told(tmp_path: Path, size: int) -> None:
     """Wait until all of a gang of this size have been told of it: they write it down."""
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             seen = read_seen(tmp_path)
             told = [pick(seen.get(str(index), []), "told", "size")[-1:] for index in range(size)]

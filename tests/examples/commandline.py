@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 
 from tests.support.frameworkcrd import ROOT
+from tests.support.waiting import HANG_SECONDS
 
 EXAMPLES = ROOT / "examples"
 _ROW = re.compile(r"(?P<task>\w+/\d+) +(?P<state>\w+) +(?P<attempt>\d+) +(?P<code>-?\d+)")
@@ -33,7 +34,7 @@ def call(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=HANG_SECONDS,
         env={**os.environ, **env},
         cwd=ROOT,
     )

@@ -18,10 +18,10 @@ from tests.examples.commandline import EXAMPLES
 from tests.examples.templates import check_pod, walk_templates
 from tests.support.frameworkcrd import ROOT
 from tests.support.jsonhttp import JsonHttp
+from tests.support.waiting import HANG_SECONDS
 
 ORIGINAL_ENV = "FRAMEWORKBARRIER_ORIGINAL_EXAMPLES"
 BESIDE = ROOT.parent / "shared" / "upstream-examples" / "frameworkcontroller"
-END_SECONDS = 60
 HOLD = "example.com/hold"
 # What Kubernetes has learned since the original: it must pass through an untouched template.
 MODERN = """\
@@ -150,7 +150,7 @@ async def wait_for_pods(kube: KubeClient, namespace: str, names: set[str]) -> di
     """Watch until all these Pods are there."""
     found: dict[str, Object] = {}
     events = kube.watch(
-        PODS, namespace, timeout_seconds=END_SECONDS, read_deadline_seconds=2 * END_SECONDS
+        PODS, namespace, timeout_seconds=HANG_SECONDS, read_deadline_seconds=2 * HANG_SECONDS
     )
     async with contextlib.aclosing(events):
         async for event, body in events:

@@ -14,8 +14,8 @@ from framework.kube.client import KubeClient, PatchContent
 from framework.kube.errors import NotFoundError
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SERVICES, Object
 from tests.examples.commandline import EXAMPLES
+from tests.support.waiting import HANG_SECONDS
 
-END_SECONDS = 60
 _RESOURCES = {"ConfigMap": CONFIGMAPS, "Framework": FRAMEWORKS, "Service": SERVICES}
 
 
@@ -59,8 +59,8 @@ class Stage:
             FRAMEWORKS,
             self.namespace,
             field_selector=f"metadata.name={self.name}",
-            timeout_seconds=END_SECONDS,
-            read_deadline_seconds=2 * END_SECONDS,
+            timeout_seconds=HANG_SECONDS,
+            read_deadline_seconds=2 * HANG_SECONDS,
         )
         last: Any = None
         async with contextlib.aclosing(events):
@@ -69,7 +69,7 @@ class Stage:
                 if last and is_met(last):
                     status: Object = last
                     return status
-        raise AssertionError(f"{self.name} did not come so far in {END_SECONDS} s: {last}")
+        raise AssertionError(f"{self.name} did not come so far in {HANG_SECONDS} s: {last}")
 
     async def wait_for_tasks(self, is_met: Callable[[list[Object]], bool]) -> list[Object]:
         """Watch until the Tasks of the first role are so; give them."""
@@ -93,8 +93,8 @@ class Stage:
             PODS,
             self.namespace,
             label_selector=f"{constants.FRAMEWORK_NAME}={self.name}",
-            timeout_seconds=END_SECONDS,
-            read_deadline_seconds=2 * END_SECONDS,
+            timeout_seconds=HANG_SECONDS,
+            read_deadline_seconds=2 * HANG_SECONDS,
             bookmarks=False,
         )
         ready: set[str] = set()

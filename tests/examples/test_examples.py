@@ -8,7 +8,7 @@ import pytest
 
 from tests.examples.commandline import EXAMPLES, Outcome, call, read_outcome
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 
 def succeeded(attempt: int, *tasks: str) -> Outcome:

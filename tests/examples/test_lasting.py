@@ -9,12 +9,12 @@ from tests.examples.commandline import call, read_outcome
 from tests.examples.rescaling import walk_through
 from tests.examples.stage import Stage, list_tasks, read_documents
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 # What a client of the service runs: each address must answer as the server of that index.
 FETCH = """\
 import sys, urllib.request
 for index, address in enumerate(sys.argv[1:]):
-    with urllib.request.urlopen(f"http://{address}:8080/", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}:8080/", timeout=HANG_SECONDS) as answer:
         page = answer.read().decode().strip()
     if page != f"hello from server {index}":
         sys.exit(page)

@@ -19,7 +19,7 @@ from tests.examples.passing import (
 from tests.support.controlplane import Access
 from tests.support.frameworkserver import open_local_server, start_controller
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 
 @pytest.fixture

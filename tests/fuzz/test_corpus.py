@@ -15,8 +15,6 @@ SLACK = 3.0
 MAX_KEPT_BYTES = 65536
 KEPT = [(name, path) for name in TARGETS for path in list_corpus(name)]
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(scope="module", autouse=True)
 def files() -> Iterator[None]:

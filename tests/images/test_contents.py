@@ -62,7 +62,6 @@ def test_agents_import_the_standard_library_and_their_rooms_alone(
     assert name in modules
 
 
-@pytest.mark.timeout(60)
 def test_controller_imports_what_its_lock_file_installs(tmp_path: Path) -> None:
     modules = import_rooms("controller", tmp_path)
 

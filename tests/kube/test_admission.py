@@ -27,10 +27,8 @@ from tests.support.policed import (
     annotate,
     build_pod,
     create,
-    wait_until,
 )
-
-pytestmark = pytest.mark.timeout(120)
+from tests.support.waiting import wait_until
 
 
 def test_agent_acknowledges_on_its_own_pod_again_and_again(policed: Policed) -> None:

@@ -1,23 +1,13 @@
 """The harness itself: what it starts is a real API server whose controllers work."""
 
 import subprocess
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.support.controlplane import Access
 from tests.support.jsonhttp import JsonHttp
-
-WAIT_SECONDS = 20.0
-
-
-def wait_for(is_done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not is_done():
-        assert time.monotonic() < deadline, f"no {what} after {WAIT_SECONDS:g} s"
-        time.sleep(0.05)
+from tests.support.waiting import wait_until
 
 
 def create_configmap(http: JsonHttp, namespace: str, name: str, **metadata: Any) -> dict[str, Any]:
@@ -66,11 +56,11 @@ def test_garbage_collector_removes_what_a_deleted_owner_leaves(
     create_configmap(http, namespace, "owned", ownerReferences=[reference])
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     assert http.request("DELETE", f"{path}/owner")[0] == 200
-    wait_for(lambda: http.request("GET", f"{path}/owned")[0] == 404, "garbage collection")
+    wait_until(lambda: http.request("GET", f"{path}/owned")[0] == 404)
 
 
 def test_namespace_when_deleted_is_emptied_and_goes(http: JsonHttp, namespace: str) -> None:
     create_configmap(http, namespace, "content")
     path = f"/api/v1/namespaces/{namespace}"
     assert http.request("DELETE", path)[0] == 200
-    wait_for(lambda: http.request("GET", path)[0] == 404, "end of the namespace")
+    wait_until(lambda: http.request("GET", path)[0] == 404)

@@ -28,6 +28,7 @@ from tests.support.rights import (
     run_kubectl,
     write_overlay,
 )
+from tests.support.waiting import HANG_SECONDS
 
 DEPLOY = ROOT / "deploy"
 AGENTS = DEPLOY / "agents"
@@ -220,7 +221,7 @@ async def test_crd_swapped_as_documented_keeps_what_is_stored(
 async def wait_for_status(http: JsonHttp, path: str, *, is_there: bool) -> None:
     """Wait until discovery has the status subresource, or has it no more."""
     wanted = f"{constants.FRAMEWORK_PLURAL}/status"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             served = http.request("GET", path)[1]["resources"]
             if (wanted in {resource["name"] for resource in served}) is is_there:

@@ -17,8 +17,7 @@ from tests.support.fakekubelet import (
     run_for,
     run_until_deleted,
 )
-
-WAIT_SECONDS = 20
+from tests.support.waiting import HANG_SECONDS
 
 
 def build_pod(name: str, scheduler: str = DEFAULT_SCHEDULER) -> Object:
@@ -43,13 +42,13 @@ async def wait_for_pod(
 ) -> Object:
     """Watch a Pod until it is as wanted, or gone; give its last form."""
     events = kube.watch(
-        PODS, namespace, field_selector=f"metadata.name={name}", timeout_seconds=WAIT_SECONDS
+        PODS, namespace, field_selector=f"metadata.name={name}", timeout_seconds=HANG_SECONDS
     )
     async with aclosing(events):
         async for event, pod in events:
             if event == "DELETED" or is_there(pod):
                 return pod
-    raise AssertionError(f"Pod {name} is not as wanted after {WAIT_SECONDS} s")
+    raise AssertionError(f"Pod {name} is not as wanted after {HANG_SECONDS} s")
 
 
 def has_phase(phase: str) -> Callable[[Object], bool]:

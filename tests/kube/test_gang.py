@@ -25,9 +25,9 @@ from tests.support.fakekubelet import FakeKubelet, FakePod, Script
 from tests.support.frameworkcrd import ROOT
 from tests.support.frameworkserver import build_env, launch_controller, start_controller
 from tests.support.jsonhttp import JsonHttp
+from tests.support.waiting import HANG_SECONDS
 
 GANG_FILE = ROOT / "examples" / "gang.yaml"
-END_SECONDS = 60
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 HELD_TASK = "worker-3"
 ACCOUNT = "frameworkbarrier"
@@ -188,7 +188,7 @@ async def wait_for_state(kube: KubeClient, framework: Object, state: str) -> Obj
         FRAMEWORKS,
         metadata["namespace"],
         field_selector=f"metadata.name={metadata['name']}",
-        timeout_seconds=END_SECONDS,
+        timeout_seconds=HANG_SECONDS,
     )
     last: Any = None
     async with contextlib.aclosing(events):
@@ -196,7 +196,7 @@ async def wait_for_state(kube: KubeClient, framework: Object, state: str) -> Obj
             last = (body.get("status") or {}).get("state", last)
             if last == state:
                 return body
-    raise AssertionError(f"the Framework is {last}, not {state}, after {END_SECONDS} s")
+    raise AssertionError(f"the Framework is {last}, not {state}, after {HANG_SECONDS} s")
 
 
 def count_tasks(framework: Object) -> int:
@@ -235,7 +235,7 @@ async def test_barrier_with_a_pending_member_holds_until_it_comes(
 
     async def wait_for_progress() -> None:
         """The controller tells who is missing only after a few seconds of waiting."""
-        events = kube.watch(CONFIGMAPS, namespace, timeout_seconds=END_SECONDS)
+        events = kube.watch(CONFIGMAPS, namespace, timeout_seconds=HANG_SECONDS)
         async with contextlib.aclosing(events):
             async for _, body in events:
                 annotations = body["metadata"].get("annotations") or {}
@@ -247,7 +247,7 @@ async def test_barrier_with_a_pending_member_holds_until_it_comes(
 
     async with open_kubelet(kube, namespace, script):
         await kube.create(FRAMEWORKS, namespace, gang)
-        await asyncio.wait_for(waiting.wait(), END_SECONDS)
+        await asyncio.wait_for(waiting.wait(), HANG_SECONDS)
         await wait_for_progress()
         assert barriers.exit_codes == {}
         pods = await kube.list(PODS, namespace)
@@ -277,7 +277,7 @@ async def test_controller_killed_on_the_way_wastes_no_pod(
     try:
         async with open_kubelet(kube, namespace, script) as seen:
             await kube.create(FRAMEWORKS, namespace, gang)
-            await asyncio.wait_for(first_is_up.wait(), END_SECONDS)
+            await asyncio.wait_for(first_is_up.wait(), HANG_SECONDS)
             os.killpg(child.pid, signal.SIGKILL)
             child.kill()
             child = launch_controller(control_plane, tmp_path)

@@ -26,10 +26,10 @@ from tests.support.deployed import ACCOUNT, ROLES, Deployed, apply_role
 from tests.support.fakekubelet import FakeKubelet, FakePod, Script, run_for, run_until_deleted
 from tests.support.frameworkcrd import ROOT
 from tests.support.rights import AuditLog, Right, apply_kustomization, write_overlay
+from tests.support.waiting import HANG_SECONDS
 
 AGENTS = ROOT / "deploy" / "agents" / "namespace"
 GANG_FILE = ROOT / "examples" / "gang.yaml"
-END_SECONDS = 30.0
 CONFIG = {"frameworkCompletedRetainSec": 1}
 # Granted, and not in the audit log: why it is granted all the same.
 FINALIZERS = "asked for by an admission plugin, on behalf of a create: there is no such request"
@@ -113,14 +113,14 @@ class World:
             FRAMEWORKS,
             self.namespace,
             field_selector=f"metadata.name={name}",
-            timeout_seconds=int(END_SECONDS),
-            read_deadline_seconds=2 * END_SECONDS,
+            timeout_seconds=int(HANG_SECONDS),
+            read_deadline_seconds=2 * HANG_SECONDS,
         )
         async with contextlib.aclosing(events):
             async for event, body in events:
                 if is_met(None if event == "DELETED" else body):
                     return
-        raise AssertionError(f"{name} did not come so far in {END_SECONDS:g} s")
+        raise AssertionError(f"{name} did not come so far in {HANG_SECONDS:g} s")
 
     async def wait_for_state(self, name: str, state: str) -> None:
         await self.wait_for(
@@ -129,7 +129,7 @@ class World:
 
     async def wait_until_used(self, *rights: Right) -> None:
         """Wait until the audit log shows that the controller asked for these."""
-        async with asyncio.timeout(END_SECONDS):
+        async with asyncio.timeout(HANG_SECONDS):
             while not self.is_asked(*rights):  # noqa: ASYNC110 another process's file
                 await asyncio.sleep(0.05)
 
@@ -158,7 +158,7 @@ async def run_to_retention(world: World) -> None:
 async def edit_until_conflict(world: World) -> None:
     """Edit Frameworks while their statuses are written, until a write was refused."""
     wanted = Right(constants.GROUP, "frameworks", "get")
-    async with asyncio.timeout(END_SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while not world.is_asked(wanted):
             name = await world.create()
             for number in range(60):
@@ -213,8 +213,8 @@ async def wait_for_event(world: World, reason: str, count: int) -> None:
     events = world.kube.watch(
         EVENTS,
         world.namespace,
-        timeout_seconds=int(END_SECONDS),
-        read_deadline_seconds=2 * END_SECONDS,
+        timeout_seconds=int(HANG_SECONDS),
+        read_deadline_seconds=2 * HANG_SECONDS,
     )
     async with contextlib.aclosing(events):
         async for _, body in events:

@@ -20,7 +20,6 @@ from tests.upgrade.situations import SITUATIONS
 from tests.upgrade.takeover import TakeOver, count_configmaps
 
 
-@pytest.mark.timeout(600)
 async def test_situations_are_taken_over_and_completed(
     framework_crd: None, control_plane: Access, kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:
@@ -31,7 +30,6 @@ async def test_situations_are_taken_over_and_completed(
     assert await count_configmaps(kube, namespace) == 0
 
 
-@pytest.mark.timeout(600)
 async def test_recorded_situations_are_taken_over_and_completed(
     framework_crd: None, control_plane: Access, kube: KubeClient, namespace: str, tmp_path: Path
 ) -> None:

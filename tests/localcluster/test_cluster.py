@@ -31,8 +31,9 @@ from localcluster.cluster import (
 )
 from localcluster.kubelet.sandbox import Isolation
 from localcluster.network.choice import NetworkChoice
+from tests.support.waiting import HANG_SECONDS
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 
 def build(directory: Path, **options: Any) -> LocalCluster:
@@ -146,7 +147,7 @@ async def test_cluster_does_not_overwrite_a_foreign_kubeconfig(tmp_path: Path) -
 async def test_cluster_with_kubelet_has_a_ready_node(tmp_path: Path) -> None:
     async with build(tmp_path, with_kubelet=True) as cluster, open_client(cluster) as client:
         nodes: list[Object] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_SECONDS):
             while not (nodes and nodes[0].get("status")):
                 nodes = (await client.list(NODES))["items"]
         conditions = {c["type"]: c["status"] for c in nodes[0]["status"]["conditions"]}
@@ -179,7 +180,7 @@ async def test_cluster_whose_kubelet_never_registers_ends_all_the_same(
         await never.wait()
 
     monkeypatch.setattr("localcluster.kubelet.kubelet.register_node", register)
-    async with asyncio.timeout(20), build(tmp_path, with_kubelet=True):
+    async with asyncio.timeout(HANG_SECONDS), build(tmp_path, with_kubelet=True):
         await reached.wait()
     assert list_names(tmp_path) == ["logs"]
 
@@ -212,7 +213,7 @@ async def test_cluster_left_by_an_error_raises_that_error(tmp_path: Path) -> Non
 
 async def stay(cluster: LocalCluster) -> None:
     async with cluster:
-        await asyncio.sleep(60)
+        await asyncio.sleep(HANG_SECONDS)
 
 
 async def fail_in(cluster: LocalCluster) -> None:
@@ -236,7 +237,7 @@ async def create_framework(client: KubeClient, name: str) -> None:
 
 async def wait_for_status(client: KubeClient, name: str) -> None:
     """Wait until a controller has seen the Framework."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while not (await client.get(FRAMEWORKS, "default", name)).get("status"):  # noqa: ASYNC110 another process
             await asyncio.sleep(0.05)
 

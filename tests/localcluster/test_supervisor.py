@@ -2,7 +2,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from framework.clock import SystemClock
 from framework.kube.backoff import Backoff
 from localcluster.supervisor import ChildFailedError, Supervisor
+from tests.support.waiting import wait_until_async
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
 PARENT = """
@@ -30,8 +30,6 @@ async def main():
 asyncio.run(main())
 """
 
-pytestmark = pytest.mark.timeout(30)
-
 
 def build(tmp_path: Path, script: str) -> Supervisor:
     return Supervisor(
@@ -46,20 +44,13 @@ def build(tmp_path: Path, script: str) -> Supervisor:
 
 async def wait_for_start(supervisor: Supervisor, starts: int, log: Path) -> int:
     """Wait until the child has started so often and said so; return its pid."""
-    await wait_until(lambda: supervisor.starts >= starts and count_ups(log) >= starts)
+    await wait_until_async(lambda: supervisor.starts >= starts and count_ups(log) >= starts)
     assert supervisor.pid is not None
     return supervisor.pid
 
 
 def count_ups(log: Path) -> int:
     return log.read_text().count("up")
-
-
-async def wait_until(condition: Callable[[], bool]) -> None:
-    """Poll: what another process does sets no event."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 another process
-            await asyncio.sleep(0.01)
 
 
 def is_alive(pid: int) -> bool:
@@ -120,4 +111,4 @@ async def test_run_when_its_own_process_is_killed_takes_the_child_along(tmp_path
     child = int(await parent.stdout.readline())
     parent.kill()
     await parent.wait()
-    await wait_until(lambda: not is_alive(child))
+    await wait_until_async(lambda: not is_alive(child))

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,12 +15,9 @@ from typing import Any, TypeVar
 from tests.support.controlplane import Access
 from tests.support.frameworkcrd import ROOT
 from tests.support.realnode import FOLDER_ENV
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 SYSTEM_NAMESPACE = "frameworkbarrier-system"
-# Both only bound a hang, on a slow machine too. A wait that ends tells what the cluster looked
-# like, a test that is ended does not.
-WAIT_SECONDS = 240.0
-TEST_SECONDS = 900
 T = TypeVar("T")
 
 
@@ -70,7 +66,7 @@ class Cluster:
             self.kubectl("apply", "-k", str(ROOT / "deploy" / folder))
         self.kubectl(
             *("rollout", "status", "deployment/framework-controller"),
-            *(f"--namespace={SYSTEM_NAMESPACE}", f"--timeout={WAIT_SECONDS:g}s"),
+            *(f"--namespace={SYSTEM_NAMESPACE}", f"--timeout={HANG_SECONDS:g}s"),
         )
 
     def wait_for_state(self, namespace: str, name: str, state: str) -> dict[str, Any]:
@@ -84,11 +80,11 @@ class Cluster:
 
     def wait(self, look: Callable[[], T | None], what: str, namespace: str) -> T:
         """Look until there is something; else fail with the Pods and events of the namespace."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while (found := look()) is None:
-            if time.monotonic() > deadline:
-                raise AssertionError(f"not in time: {what}\n{self.describe(namespace)}")
-            time.sleep(0.5)
+        (found,) = wait_until(
+            lambda: () if (found := look()) is None else (found,),
+            lambda: f"{what}\n{self.describe(namespace)}",
+            pause_seconds=0.5,
+        )
         return found
 
     def describe(self, namespace: str) -> str:

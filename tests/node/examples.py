@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.node.cluster import WAIT_SECONDS, Cluster
+from tests.node.cluster import Cluster
 from tests.support.frameworkcrd import ROOT
+from tests.support.waiting import HANG_SECONDS
 
 EXAMPLES = ROOT / "examples"
 # What kubectl and docs/install.md call for before examples that name this account.
@@ -49,7 +50,7 @@ def run_example(
 ) -> "subprocess.CompletedProcess[str]":
     """Run it to its end."""
     _create_account(cluster, namespace, injected)
-    run = ("run", "--namespace", namespace, "--timeout", f"{WAIT_SECONDS:g}s", "-")
+    run = ("run", "--namespace", namespace, "--timeout", f"{HANG_SECONDS:g}s", "-")
     return cluster.framework(*run, text=injected.text)
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.node.cluster import TEST_SECONDS, Cluster
+from tests.node.cluster import Cluster
 from tests.node.gangs import apply_gang, build_gang, end_task, wait_until_training
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(TEST_SECONDS)]
+pytestmark = pytest.mark.node
 
 # What a process can try without a right of its own, at each process of an agent that it sees.
 ATTACK = """\

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.node.cluster import TEST_SECONDS, Cluster
+from tests.node.cluster import Cluster
 from tests.node.gangs import apply_gang, build_gang, list_pods
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(TEST_SECONDS)]
+pytestmark = pytest.mark.node
 
 TRAIN = ". /mnt/frameworkbarrier/current/env.sh; echo rank $RANK of $WORLD_SIZE; sleep 3"
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.examples.commandline import read_outcome
 from tests.examples.test_examples import LASTING, OUTCOMES
-from tests.node.cluster import TEST_SECONDS, Cluster
+from tests.node.cluster import Cluster
 from tests.node.examples import (
     EXAMPLES,
     Injected,
@@ -21,7 +21,7 @@ from tests.node.examples import (
 )
 from tests.node.gangs import list_pods
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(TEST_SECONDS)]
+pytestmark = pytest.mark.node
 
 # They wait for most of their time: several at once, as many as two cores bear.
 AT_ONCE = 3

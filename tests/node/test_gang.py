@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.cluster import SYSTEM_NAMESPACE, TEST_SECONDS, WAIT_SECONDS, Cluster
+from tests.node.cluster import SYSTEM_NAMESPACE, Cluster
 from tests.node.examples import inject_example, run_example
 from tests.node.gangs import (
     apply_gang,
@@ -18,8 +18,9 @@ from tests.node.gangs import (
     wait_until_training,
 )
 from tests.support.frameworkcrd import ROOT
+from tests.support.waiting import HANG_SECONDS
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(TEST_SECONDS)]
+pytestmark = pytest.mark.node
 
 EXAMPLES = ROOT / "examples"
 KUBELET_STOP_SECONDS = 60.0
@@ -127,7 +128,7 @@ def test_kubelet_stopped_for_a_minute_costs_no_pod(cluster: Cluster, namespace: 
         time.sleep(KUBELET_STOP_SECONDS)
     finally:
         cluster.signal_kubelet(signal.SIGCONT)
-    ready = ("wait", "--for=condition=Ready", "node/node1", f"--timeout={WAIT_SECONDS:g}s")
+    ready = ("wait", "--for=condition=Ready", "node/node1", f"--timeout={HANG_SECONDS:g}s")
     cluster.kubectl(*ready)
     during = list_pods(cluster, namespace)
     for name in before:

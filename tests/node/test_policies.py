@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.node.cluster import SYSTEM_NAMESPACE, TEST_SECONDS, Cluster
+from tests.node.cluster import SYSTEM_NAMESPACE, Cluster
 from tests.node.gangs import apply_gang, build_gang, end_task, wait_until_training
 from tests.support.frameworkcrd import ROOT
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(TEST_SECONDS)]
+pytestmark = pytest.mark.node
 
 TOKEN_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 READ_TOKEN = f"print(open('{TOKEN_FILE}').read())"

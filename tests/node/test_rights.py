@@ -10,12 +10,12 @@ import yaml
 
 from cli.authoring.injection import InjectionOptions, inject
 from framework.api import constants
-from tests.node.cluster import SYSTEM_NAMESPACE, TEST_SECONDS, Cluster
+from tests.node.cluster import SYSTEM_NAMESPACE, Cluster
 from tests.node.gangs import build_gang
 from tests.support.frameworkcrd import ROOT
 from tests.support.rights import AuditLog, Right, expand_rules
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(TEST_SECONDS)]
+pytestmark = pytest.mark.node
 
 FINALIZERS = "asked for by an admission plugin, on behalf of a create: there is no such request"
 MARK = (

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from tests.node.cluster import TEST_SECONDS, Cluster
+from tests.node.cluster import Cluster
 from tests.node.examples import EXAMPLES, inject_example, run_example
 from tests.support.nodeimages import STACK_IMAGE
 from tests.support.realnode import IMAGES_ENV
 
-pytestmark = [pytest.mark.node, pytest.mark.timeout(TEST_SECONDS)]
+pytestmark = pytest.mark.node
 
 
 def test_jax_trains_with_its_gradients_averaged_over_pods(cluster: Cluster, namespace: str) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,9 @@ from framework.version import VERSION
 from tests.support.childprocess import ChildProcess, find_free_ports
 from tests.support.prerequisites import skip_test
 from tests.support.releasetools import IMAGES_ENV
+from tests.support.waiting import wait_until
 from tools import sign
 
-READY_SECONDS = 30.0
 BUILDER = "https://ci.example.org/builder"
 SOURCE = "git+https://example.org/team/frameworkbarrier"
 
@@ -56,11 +55,12 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     address = f"127.0.0.1:{port}"
     command = ["crane", "registry", "serve", f"--address={address}", f"--disk={folder}"]
     server = ChildProcess("registry", command, log=folder / "registry.log")
-    deadline = time.monotonic() + READY_SECONDS
-    while run("crane", "catalog", address).returncode != 0:
+
+    def is_up() -> bool:
         server.raise_if_ended()
-        assert time.monotonic() < deadline, server.tail()
-        time.sleep(0.05)
+        return run("crane", "catalog", address).returncode == 0
+
+    wait_until(is_up, server.tail)
     yield address
     server.kill()
 

@@ -11,8 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,10 @@ from framework.api.roster import Roster, encode_roster
 from tests.rendezvous.gangs import get_uid
 from tests.support.frameworkcrd import ROOT
 from tests.support.jsonhttp import JsonHttp
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 NAMESPACE = "default"
-WAIT_SECONDS = 15.0
 _MERGE = "application/merge-patch+json"
-
-
-def wait_until(what: str, is_true: Callable[[], Any], seconds: float = WAIT_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < deadline, f"no {what} in {seconds} s"
-        time.sleep(0.01)
 
 
 class Publisher:
@@ -125,11 +117,11 @@ class AgentProcess:
         self._thread.start()
 
     def wait_for(self, text: str) -> None:
-        wait_until(f"{text!r} in:\n{self.text}", lambda: text in self.text)
+        wait_until(lambda: text in self.text, lambda: f"{text!r} in:\n{self.text}")
 
     def wait(self) -> int:
-        code = self.process.wait(timeout=WAIT_SECONDS)
-        self._thread.join(timeout=5)
+        code = self.process.wait(timeout=HANG_SECONDS)
+        self._thread.join(timeout=HANG_SECONDS)
         return code
 
     def signal(self, number: signal.Signals) -> None:
@@ -143,7 +135,7 @@ class AgentProcess:
                     os.kill(child, signal.SIGKILL)
             self.process.kill()
         self.process.wait()
-        self._thread.join(timeout=5)
+        self._thread.join(timeout=HANG_SECONDS)
         assert self.process.stdout is not None
         # What a killed agent has left behind may hold the other end: closing would wait for it.
         if not self._thread.is_alive():

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 from tests.support.prerequisites import skip_test
+from tests.support.waiting import HANG_SECONDS
 
 CASES = int(os.environ.get("FRAMEWORKBARRIER_HOSTILE_CASES", "10000"))
 SHELLS = {"dash": ["dash"], "bash": ["bash"], "busybox": ["busybox", "sh"]}
@@ -119,7 +120,7 @@ def run_script(shell: list[str], script: bytes, directory: Path) -> bytes:
         capture_output=True,
         check=False,
         env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"},
-        timeout=60,
+        timeout=HANG_SECONDS,
     )
     assert ran.stderr == b"", ran.stderr[:500]
     assert ran.returncode == 0

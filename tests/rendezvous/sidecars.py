@@ -13,10 +13,10 @@ from tests.rendezvous.agents import (
     AgentProcess,
     Publisher,
     read_changes,
-    wait_until,
 )
 from tests.rendezvous.gangs import build_gang
 from tests.support.controlplane import Access
+from tests.support.waiting import wait_until
 
 NATIVE = ("watch", "--sidecar-end", "native")
 
@@ -42,14 +42,14 @@ class Gang:
             return 0
 
     def wait_for_generation(self, number: int) -> None:
-        wait_until(f"generation {number}", lambda: self.read_current() == number)
+        wait_until(lambda: self.read_current() == number)
 
     def wait_until_told(self, count: int) -> None:
-        wait_until(f"{count} changes", lambda: len(read_changes(self.told)) == count)
+        wait_until(lambda: len(read_changes(self.told)) == count)
         last = read_changes(self.told)[-1]["generation"]
         # An agent killed before it has noted this tells the same once more.
         note = self.volume / NOTIFIED_FILE
-        wait_until("note", lambda: note.exists() and int(note.read_text().split()[0]) == last)
+        wait_until(lambda: note.exists() and int(note.read_text().split()[0]) == last)
 
     def count_hosts(self) -> int:
         return len((self.volume / "current" / "hosts.horovod").read_text().splitlines())

@@ -10,6 +10,7 @@ import pytest
 
 from rendezvous.renderers.horovod import HOSTS_FILE_NAME, SCRIPT_NAME, render_script
 from tests.rendezvous.hostile import SHELLS, find_shell
+from tests.support.waiting import HANG_SECONDS
 
 
 def write_generation(volume: Path, number: int, count: int) -> None:
@@ -32,7 +33,12 @@ def write_script(volume: Path, directory: Path) -> Path:
 
 def run(shell: list[str], script: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*shell, str(script)], cwd=cwd, capture_output=True, text=True, check=False, timeout=30
+        [*shell, str(script)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANG_SECONDS,
     )
 
 
@@ -110,7 +116,7 @@ def test_script_whose_read_breaks_off_prints_nothing_of_it(name: str, tmp_path: 
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=HANG_SECONDS,
     )
     assert (volume / "broken").exists()
     assert (ran.returncode, ran.stdout) == (0, "10.0.1.0:2\n10.0.1.1:2\n")
@@ -124,7 +130,6 @@ def test_script_before_the_first_generation_fails_and_says_so(tmp_path: Path) ->
     assert "has the rendezvous agent written it?" in ran.stderr
 
 
-@pytest.mark.timeout(60)
 def test_script_called_during_rescales_always_prints_one_whole_generation(tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     script = write_script(volume, volume)

@@ -16,10 +16,9 @@ from tests.barrier.api_server import (
     make_task,
     run_api_server,
 )
-from tests.rendezvous.agents import read_changes, run_agent, wait_until
+from tests.rendezvous.agents import read_changes, run_agent
 from tests.support.frameworkcrd import ROOT
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waiting import wait_until
 
 
 def build_env(server: ApiServer, volume: Path, **more: str) -> dict[str, str]:
@@ -60,7 +59,7 @@ def test_gang_without_a_roster_is_read_from_the_framework(why: str, tmp_path: Pa
         with run_agent(build_env(server, volume), "watch", "--sidecar-end=native") as agent:
             agent.wait_for("generation 1 is in force: 2 members")
             server.framework = make_gang(3)
-            wait_until("second change", lambda: len(read_changes(told)) == 2)
+            wait_until(lambda: len(read_changes(told)) == 2)
             if why == "forbidden":
                 assert "missing right: watch configmaps 'f-attempt'" in agent.text
     changes = read_changes(told)

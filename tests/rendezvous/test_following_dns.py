@@ -5,14 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.barrier.api_server import run_api_server
 from tests.barrier.dns_server import build_prefix, run_dns_server
 from tests.rendezvous.test_following import build_env
 from tests.support.frameworkcrd import ROOT
-
-pytestmark = pytest.mark.timeout(60)
 
 
 def test_render_by_dns_where_every_right_is_missing(tmp_path: Path) -> None:

@@ -18,8 +18,6 @@ from rendezvous.settings.values import is_printable
 from tests.rendezvous.gangs import build_gang, build_options, build_role
 from tests.rendezvous.hostile import CASES, SHELLS, draw_texts, find_shell, run_script
 
-pytestmark = pytest.mark.timeout(max(60, CASES // 200))
-
 BATCH = 1000
 ME = Identity("worker", 0)
 

@@ -85,7 +85,6 @@ def test_site_folder_imports_itself_and_the_standard_library_only(source: str) -
 
 
 @pytest.mark.local
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("which", ["this", "old"])
 def test_zipapp_runs_by_itself_on_any_python(which: str, api: Access, tmp_path: Path) -> None:
     python = sys.executable if which == "this" else find_old_python()

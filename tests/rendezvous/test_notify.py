@@ -37,8 +37,7 @@ from rendezvous.process.children import Children, StartError
 from rendezvous.process.signalling import Signaller
 from rendezvous.report import Reporter
 from tests.rendezvous.gangs import build_gang
-
-pytestmark = pytest.mark.timeout(30)
+from tests.support.waiting import HANG_SECONDS
 
 
 def build_notification(before: int = 2, after: int = 3) -> Notification:
@@ -72,11 +71,9 @@ def test_command_gets_variables_and_json(tmp_path: Path, log: Log) -> None:
 
 
 def test_command_that_reads_nothing_blocks_nobody(log: Log) -> None:
-    started = time.monotonic()
     notification = build_notification(0, 10000)
     assert len(notification.to_json()) > 65536, "it would fit into a pipe"
-    CommandNotifier("exec true", 10, Children(AgentClock()), log)(notification, {})
-    assert time.monotonic() - started < 5
+    CommandNotifier("exec true", HANG_SECONDS, Children(AgentClock()), log)(notification, {})
     assert log.lines == []
     assert "FB_ADDED" not in notification.to_env()
 
@@ -229,7 +226,7 @@ def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) 
     # It reads the files at its start; a signal before it listens would end it.
     notify(first._replace(diff=first.diff._replace(previous_generation=0)), {})
     notify(first, {})
-    assert child.wait(10) == 9
+    assert child.wait(HANG_SECONDS) == 9
     notify(first, {})
     assert log.lines == [f"warning: SIGUSR1: there is no process {script.name}"]
 
@@ -256,22 +253,27 @@ def test_signal_waits_until_the_process_has_a_handler(tmp_path: Path, log: Log) 
             notify(build_notification(), {})
         child.stdin.write(b"\n")
         child.stdin.flush()
-        assert child.wait(10) == 9
+        assert child.wait(HANG_SECONDS) == 9
     assert len(log.lines) == 1
     assert "no handler" in log.lines[0]
+
+
+def list_waiting() -> set[threading.Thread]:
+    """List the threads of Signallers that wait for a process."""
+    return {thread for thread in threading.enumerate() if thread.name.endswith("(_wait)")}
 
 
 @pytest.mark.parametrize("is_reaped", [True, False])
 def test_signal_waits_for_nobody_who_has_ended(log: Log, *, is_reaped: bool) -> None:
     sent: list[int] = []
-    before = set(threading.enumerate())
+    before = list_waiting()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         Signaller(signal.SIGUSR2, sent.append, log, AgentClock()).signal(child.pid)
-        (waiting,) = set(threading.enumerate()) - before
+        (waiting,) = list_waiting() - before
         child.kill()
         if is_reaped:
             child.wait()
-        waiting.join(10)
+        waiting.join(HANG_SECONDS)
         assert not waiting.is_alive()
     assert sent == []
 
@@ -304,7 +306,7 @@ class SteppedClock(AgentClock):
             self.end_sleep()
 
     def await_sleep(self) -> None:
-        assert self._begun.acquire(timeout=30)
+        assert self._begun.acquire(timeout=HANG_SECONDS)
 
     def end_sleep(self) -> None:
         self._ended.release()
@@ -324,13 +326,13 @@ def test_signal_waits_for_a_process_that_just_starts_another(log: Log) -> None:
     """A shell and posix_spawn block all signals while they start a program, and have no handler."""
     sent: list[int] = []
     clock = SteppedClock()
-    before = set(threading.enumerate())
+    before = list_waiting()
     with start_blocking_all() as child:
         assert child.stdin is not None
         assert child.stdout is not None
         Signaller(signal.SIGUSR1, sent.append, log, clock).signal(child.pid)
         assert sent == []
-        (waiting,) = set(threading.enumerate()) - before
+        (waiting,) = list_waiting() - before
         clock.step()
         child.stdin.write("\n")
         child.stdin.flush()
@@ -340,7 +342,7 @@ def test_signal_waits_for_a_process_that_just_starts_another(log: Log) -> None:
         clock.await_sleep()
         assert sent == []
     clock.end_sleep()
-    waiting.join(10)
+    waiting.join(HANG_SECONDS)
     assert sent == []
 
 
@@ -348,12 +350,12 @@ def test_signal_goes_to_a_process_that_blocks_all_and_goes_on_so(log: Log) -> No
     """One of its threads waits for it by sigwait, if it does so with all signals blocked."""
     sent: list[int] = []
     clock = SteppedClock()
-    before = set(threading.enumerate())
+    before = list_waiting()
     with start_blocking_all() as child:
         Signaller(signal.SIGUSR1, sent.append, log, clock).signal(child.pid)
-        (waiting,) = set(threading.enumerate()) - before
+        (waiting,) = list_waiting() - before
         clock.step(20)
-        waiting.join(10)
+        waiting.join(HANG_SECONDS)
         assert sent == [child.pid]
 
 
@@ -371,14 +373,14 @@ def test_signal_waits_for_each_of_two_processes_with_one_id(
             gate.wait(200 * seconds)
 
     signaller = Signaller(signal.SIGUSR2, sent.append, log, Clock())
-    before = set(threading.enumerate())
+    before = list_waiting()
     signaller.signal(7)
     births[0] = b"2"
     signaller.signal(7)
     ready.add(b"2")
     gate.set()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(10)
+    for thread in list_waiting() - before:
+        thread.join(HANG_SECONDS)
     assert sent == [7]
 
 
@@ -395,4 +397,4 @@ def test_children_keep_codes_from_whoever_reaps(tmp_path: Path) -> None:
 def test_long_poll_of_what_is_no_number_is_refused(query: str) -> None:
     port = serve(("127.0.0.1", 0), Changes())
     with pytest.raises(urllib.error.HTTPError, match="400"):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/changes?{query}", timeout=10)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/changes?{query}", timeout=HANG_SECONDS)

@@ -10,11 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.support.frameworkcrd import ROOT
-
-pytestmark = pytest.mark.timeout(30)
+from tests.support.waiting import HANG_SECONDS
 
 TENSORFLOW = """
 from types import SimpleNamespace
@@ -59,7 +56,7 @@ config.exit_fn()
 """
     with run_script(tmp_path, script) as process:
         process.send_signal(signal.SIGTERM)
-        assert process.communicate(timeout=20)[0] == "saved\n"
+        assert process.communicate(timeout=HANG_SECONDS)[0] == "saved\n"
         assert process.returncode == 143
 
 
@@ -69,12 +66,12 @@ def test_process_whose_peer_was_told_first_waits_to_be_told(tmp_path: Path) -> N
         assert process.stdout.readline() == "waits\n"
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 143
+        assert process.wait(timeout=HANG_SECONDS) == 143
 
 
 def test_process_that_nobody_asks_to_end_says_transient(tmp_path: Path) -> None:
     with run_script(tmp_path, "config.exit_fn()", timeout=0.05) as process:
-        assert process.wait(timeout=20) == 201
+        assert process.wait(timeout=HANG_SECONDS) == 201
 
 
 def test_ending_waits_for_no_other_thread(tmp_path: Path) -> None:
@@ -85,4 +82,4 @@ os.kill(os.getpid(), signal.SIGTERM)
 config.exit_fn()
 """
     with run_script(tmp_path, script) as process:
-        assert process.wait(timeout=20) == 143
+        assert process.wait(timeout=HANG_SECONDS) == 143

@@ -18,8 +18,7 @@ from rendezvous.site.peers import torchrun
 from rendezvous.site.peers.torchrun import FrameworkRendezvous, describe_gang
 from rendezvous.site.peers.torchrun_store import Stores
 from rendezvous.volume.install import SITE_DIRECTORY, install
-
-SECONDS = 5
+from tests.support.waiting import HANG_SECONDS
 
 
 @dataclass
@@ -148,7 +147,7 @@ class World:
 
     def train(self, *pods: str) -> dict[str, Any]:
         """Have these Pods start a round, and return what torchrun is told in each."""
-        return {pod: joined.result(SECONDS) for pod, joined in self.join(*pods).items()}
+        return {pod: joined.result(HANG_SECONDS) for pod, joined in self.join(*pods).items()}
 
     def await_stop(self, *pods: str) -> None:
         """Go on in these Pods until torchrun is told to stop the workers, in all of them."""
@@ -158,12 +157,12 @@ class World:
                 pass
 
         for stopped in [self._workers.submit(train, pod) for pod in pods]:
-            stopped.result(SECONDS)
+            stopped.result(HANG_SECONDS)
 
     def look(self, *pods: str) -> dict[str, int]:
         """What torchrun asks now and then, in these Pods at the same time."""
         asked = {pod: self._workers.submit(self.get(pod).num_nodes_waiting) for pod in pods}
-        return {pod: answer.result(SECONDS) for pod, answer in asked.items()}
+        return {pod: answer.result(HANG_SECONDS) for pod, answer in asked.items()}
 
 
 def build_peer(name: str, rank: int) -> peers.Peer:
@@ -201,14 +200,14 @@ def test_round_waits_for_everybody_and_for_nobody_else(world: World) -> None:
     first = world.join("0")
     with pytest.raises(TimeoutError):
         first["0"].result(0.2)
-    assert world.train("1")["1"].size == first["0"].result(SECONDS).size == 2
+    assert world.train("1")["1"].size == first["0"].result(HANG_SECONDS).size == 2
 
 
 def test_member_that_never_comes_ends_the_wait_of_the_others(world: World) -> None:
     world.timeouts["join_timeout"] = 0.1
     world.show("0", "1")
     with pytest.raises(TimeoutError, match="is the gang complete"):
-        world.join("0")["0"].result(SECONDS)
+        world.join("0")["0"].result(HANG_SECONDS)
 
 
 def test_gang_that_grows_trains_on_until_the_new_member_has_arrived(world: World) -> None:
@@ -219,7 +218,7 @@ def test_gang_that_grows_trains_on_until_the_new_member_has_arrived(world: World
     newcomer = world.join("2")
     world.await_stop("0", "1")
     joined = world.train("0", "1")
-    assert newcomer["2"].result(SECONDS).rank == 2
+    assert newcomer["2"].result(HANG_SECONDS).rank == 2
     assert {each.size for each in joined.values()} == {3}
     # A store of its own for every round: none holds what the workers before have left.
     assert joined["0"].info != first["0"].info
@@ -240,7 +239,7 @@ def test_member_that_leaves_ends_with_success(world: World) -> None:
     world.show("0")
     world.show("0", to=("1",), is_leaving=True)
     world.await_stop("0", "1")
-    assert isinstance(world.join("1")["1"].exception(SECONDS), SystemExit)
+    assert isinstance(world.join("1")["1"].exception(HANG_SECONDS), SystemExit)
     assert world.train("0")["0"].size == 1
 
 
@@ -263,7 +262,7 @@ def test_failed_worker_restarts_the_round_of_all(world: World) -> None:
     world.train("0", "1")
     failed = world.join("1")
     world.await_stop("0")
-    assert world.train("0")["0"].size == failed["1"].result(SECONDS).size == 2
+    assert world.train("0")["0"].size == failed["1"].result(HANG_SECONDS).size == 2
 
 
 def test_member_whose_torchrun_is_started_anew_is_taken_in(world: World) -> None:
@@ -274,7 +273,7 @@ def test_member_whose_torchrun_is_started_anew_is_taken_in(world: World) -> None
     joined = world.join("1")
     world.await_stop("0")
     joined.update(world.join("0"))
-    assert {each.result(SECONDS).size for each in joined.values()} == {2}
+    assert {each.result(HANG_SECONDS).size for each in joined.values()} == {2}
     assert world.look("0", "1") == {"0": 0, "1": 0}
 
 
@@ -307,7 +306,7 @@ def test_views_that_differ_for_a_moment_are_waited_out(world: World) -> None:
     with pytest.raises(TimeoutError):
         joined["1"].result(0.1)
     world.show("0", "1", "2")
-    assert {each.result(SECONDS).size for each in joined.values()} == {3}
+    assert {each.result(HANG_SECONDS).size for each in joined.values()} == {3}
     assert world.look("0", "1", "2") == {"0": 0, "1": 0, "2": 0}
 
 
@@ -327,14 +326,14 @@ def test_training_that_ends_takes_nobody_in(world: World) -> None:
     newcomer = world.join("1")
     assert world.look("0") == {"0": 0}
     world.show("1", has_succeeded=True)
-    assert isinstance(newcomer["1"].exception(SECONDS), SystemExit)
+    assert isinstance(newcomer["1"].exception(HANG_SECONDS), SystemExit)
 
 
 def test_member_that_fails_when_the_others_have_succeeded_has_failed(world: World) -> None:
     world.show("0", "1")
     world.train("0", "1")
     world.show("1", has_succeeded=True)
-    assert isinstance(world.join("1")["1"].exception(SECONDS), ConnectionError)
+    assert isinstance(world.join("1")["1"].exception(HANG_SECONDS), ConnectionError)
 
 
 def test_store_that_is_lost_is_asked_no_more(world: World) -> None:

@@ -26,13 +26,14 @@ from tests.rendezvous.agents import (
     Publisher,
     read_changes,
     run_agent,
-    wait_until,
 )
 from tests.rendezvous.gangs import build_gang
 from tests.rendezvous.sidecars import NATIVE, Gang, relay, wait_for_text
 from tests.support.controlplane import Access
+from tests.support.pace import expect_within
+from tests.support.waiting import HANG_SECONDS, wait_until
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 OpenGang = Callable[[], Publisher]
 DISCOVERIES = 1000
@@ -99,16 +100,14 @@ def test_change_is_told_at_once_and_the_next_after_the_debounce(gang: Gang) -> N
         gang.wait_until_told(1)
         time.sleep(1.1)  # the debounce of the first generation
         started = time.monotonic()
-        gang.publish(3, 2)
-        gang.wait_until_told(2)
-        first = time.monotonic() - started
-        for number in range(3, 8):
-            gang.publish(number, number)
-        gang.wait_until_told(3)
-        second = time.monotonic() - started
-    print(f"told after {first * 1000:.0f} ms, the next after {second:.2f} s")
-    assert first < 0.5
-    assert 1.0 <= second < 2.5
+        with expect_within(0.5):
+            gang.publish(3, 2)
+            gang.wait_until_told(2)
+        with expect_within(2.0, fixed_seconds=1.0):
+            for number in range(3, 8):
+                gang.publish(number, number)
+            gang.wait_until_told(3)
+        assert time.monotonic() - started >= 1.0
     # What came within the debounce was told as one change, the newest.
     assert read_changes(gang.told)[-1]["generation"] == 7
 
@@ -192,7 +191,7 @@ def test_api_away_keeps_the_last_good_and_shows_the_newest_after(gang: Gang, api
             way.cut()
             gang.publish(3, 2)
             gang.publish(4, 3)
-            wait_until("tries", lambda: way.refused >= 3)
+            wait_until(lambda: way.refused >= 3)
             assert (gang.read_current(), gang.count_hosts()) == (1, 2)
             assert agent.process.poll() is None
             way.is_cut = False
@@ -231,7 +230,7 @@ def test_api_away_for_a_minute_keeps_the_last_good(gang: Gang, api: Access) -> N
                 agent.turn(0.01)
                 return len(told) == count
 
-            wait_until(f"{count} changes", is_told)
+            wait_until(is_told)
 
         turn_until_told(1)
         way.cut()
@@ -276,7 +275,9 @@ def test_long_poll_answers_when_something_changes(gang: Gang) -> None:
         with urllib.request.urlopen(f"{url}?after={seen['number']}&timeout=0.1") as answer:
             assert json.load(answer)["changes"] == []
         threading.Timer(0.2, lambda: gang.publish(3, 2)).start()
-        with urllib.request.urlopen(f"{url}?after={seen['number']}&timeout=10") as answer:
+        with urllib.request.urlopen(
+            f"{url}?after={seen['number']}&timeout={HANG_SECONDS}"
+        ) as answer:
             later = json.load(answer)
     assert [c["generation"] for c in later["changes"]] == [2]
     assert later["isComplete"]
@@ -293,7 +294,9 @@ def test_long_poll_of_an_agent_with_the_gang_key_asks_for_it(gang: Gang, tmp_pat
     with run_agent(gang.env, *NATIVE, "--listen", "0") as agent:
         port = wait_for_text(agent, "long-polls: http://127.0.0.1:").split("/")[0]
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/changes?timeout=0", timeout=10)
+            urllib.request.urlopen(
+                f"http://127.0.0.1:{port}/changes?timeout=0", timeout=HANG_SECONDS
+            )
         assert "not authenticated" not in agent.text
     del gang.env["FB_GANG_KEY_FILE"]
     with run_agent(gang.env, *NATIVE, "--listen", "0") as agent:

@@ -17,12 +17,12 @@ from tests.rendezvous.agents import (
     list_children,
     read_changes,
     run_agent,
-    wait_until,
 )
 from tests.rendezvous.sidecars import NATIVE, Gang, wait_for_text
 from tests.support.controlplane import Access
+from tests.support.waiting import HANG_SECONDS, wait_until
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.local
 
 OpenGang = Callable[[], Publisher]
 
@@ -47,7 +47,7 @@ def test_sidecar_of_shared_processes_ends_with_0_however_they_end(
         gang.wait_for_generation(1)
         assert agent.process.poll() is None
         (tmp_path / "end").touch()
-        served.wait(10)
+        served.wait(HANG_SECONDS)
         assert agent.wait() == 0, agent.text
         assert "the containers it served are done" in agent.text
 
@@ -70,7 +70,7 @@ def test_sidecar_whose_notification_hangs_ends_at_once_with_0(gang: Gang) -> Non
         (child,) = list_children(agent.process.pid)
         try:
             agent.signal(signal.SIGTERM)
-            assert agent.process.wait(timeout=5) == 0
+            assert agent.process.wait(timeout=HANG_SECONDS) == 0
         finally:
             os.kill(child, signal.SIGKILL)
 
@@ -84,7 +84,7 @@ def test_notification_that_hangs_is_killed_and_the_others_are_told(gang: Gang) -
         for number in (1, 2, 3):
             gang.publish(1 + number, number)
             gang.wait_for_generation(number)
-            wait_until("kill", lambda: agent.text.count("killed after 0.3 s") == number)  # noqa: B023 called at once
+            wait_until(lambda: agent.text.count("killed after 0.3 s") == number)  # noqa: B023 called at once
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/changes?after=0") as answer:
             seen = json.load(answer)
     assert [change["generation"] for change in seen["changes"]] == [1, 2, 3]
@@ -138,13 +138,13 @@ def test_sidecar_killed_again_and_again_shows_only_whole_and_newer_generations(g
             with run_agent(gang.env, *NATIVE) as agent:
                 # From while it starts to after it has told of the generation.
                 if number % 5:
-                    wait_until("sight", lambda: gang.read_current() > before)  # noqa: B023 called at once
+                    wait_until(lambda: gang.read_current() > before)  # noqa: B023 called at once
                     time.sleep((number % 5 - 1) * 0.01)
                 agent.process.kill()
         gang.publish(count_members(KILLS + 2), KILLS + 2)
         with run_agent(gang.env, *NATIVE):
             gang.wait_for_generation(KILLS + 2)
-            wait_until("sight", lambda: reader.seen[-1] == KILLS + 2)
+            wait_until(lambda: reader.seen[-1] == KILLS + 2)
     finally:
         reader.stop()
     assert reader.faults == []

@@ -30,16 +30,16 @@ from tests.rendezvous.agents import (
     list_children,
     read_changes,
     run_agent,
-    wait_until,
 )
 from tests.rendezvous.gangs import build_gang, build_role, build_roster
 from tests.support.controlplane import Access
+from tests.support.pace import measure_slowness
+from tests.support.waiting import HANG_SECONDS, wait_until
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 OpenGang = Callable[[], Publisher]
 SHOW = "echo generation $FB_GENERATION world $WORLD_SIZE rank $RANK"
-CORES = os.cpu_count() or 1
 TOLD_TRIES = 15
 TOLD_SECONDS = 0.1
 HOLD = f"trap 'echo got TERM; exit 7' TERM; {SHOW}; while :; do sleep 0.05; done"
@@ -178,7 +178,7 @@ def test_wrapper_reaps_orphans(gang: Gang) -> None:
     script = f"{orphans}; while :; do sleep 0.05; done"
     with run_agent(gang.env, "run", "--", "sh", "-c", script) as agent:
         agent.wait_for("spawned")
-        wait_until("end of the orphans", lambda: len(list_children(agent.process.pid)) == 1)
+        wait_until(lambda: len(list_children(agent.process.pid)) == 1)
         agent.signal(signal.SIGTERM)
         assert agent.wait() == 143
 
@@ -220,7 +220,7 @@ def test_wrapper_sends_a_signal_that_asks_for_the_end_at_once(gang: Gang) -> Non
     gang.publish(2, 1)
     with run_agent(gang.env, "run", "--notify-signal=TERM", "--", "sleep", "60") as agent:
         agent.wait_for("generation 1 is in force")
-        wait_until("command", lambda: list_children(agent.process.pid))
+        wait_until(lambda: list_children(agent.process.pid))
         gang.publish(3, 2)
         assert agent.wait() == 143
 
@@ -235,28 +235,22 @@ while True:
 """
 
 
-def count_waiting_programs() -> int:
-    """Count the other programs of this machine that want a core now."""
-    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1
-
-
 def test_process_is_told_within_100_ms(gang: Gang) -> None:
     gang.publish(2, 1)
-    seconds, loads = [], []
+    seconds = []
+    slowness = measure_slowness()
     flags = ("--notify-signal", "USR1")
     with run_agent(gang.env, "run", *flags, "--", sys.executable, "-c", NOTE_SIGNALS) as agent:
         agent.wait_for("ready")
         for number in range(2, 2 + TOLD_TRIES):
-            loads.append(count_waiting_programs())
             started = time.monotonic()
             gang.publish(3 - number % 2, number)
-            wait_until("signal", lambda: agent.text.count("told ") == number - 1)  # noqa: B023 called at once
+            wait_until(lambda: agent.text.count("told ") == number - 1)  # noqa: B023 called at once
             seconds.append(float(agent.text.rsplit("told ", 1)[1].split()[0]) - started)
     median = statistics.median(seconds)
-    print(f"told after {median * 1000:.0f} ms, {statistics.mean(loads):.1f} others want a core")
-    if median > TOLD_SECONDS and statistics.mean(loads) > CORES / 2:
-        pytest.skip(f"other programs keep the {CORES} cores busy: run this test by itself")
-    assert median <= TOLD_SECONDS, seconds
+    slowness = max(slowness, measure_slowness())
+    print(f"told after {median * 1000:.0f} ms, {slowness=:.1f}")
+    assert median <= TOLD_SECONDS * slowness, seconds
 
 
 def test_wrapper_restarts_its_command_with_the_new_world(gang: Gang) -> None:
@@ -324,10 +318,10 @@ def test_wrapper_asks_its_command_to_end_once(gang: Gang, first: str) -> None:
         agent.wait_for("ready")
         if first == "kubelet":
             agent.signal(signal.SIGTERM)
-            wait_until("signal", file.exists)
+            wait_until(file.exists)
         gang.publisher.publish(completing)
-        wait_until("event", file.with_name("signals.completing").exists)
-        wait_until("signal", file.exists)
+        wait_until(file.with_name("signals.completing").exists)
+        wait_until(file.exists)
         if first == "roster":
             agent.signal(signal.SIGTERM)
             agent.signal(signal.SIGUSR2)  # forwarded after it, and ends the command
@@ -355,7 +349,7 @@ def test_wrapper_does_not_restart_a_command_that_leaves(gang: Gang, *, drains: b
             gang.publisher.publish(build_roster(rest, generation=generation, leaving=leaving))
             event = "leaving" if generation == 2 and drains else "changed"
             agent.wait_for(f"told {event} {generation}")
-        wait_until("acknowledgement", lambda: gang.publisher.read_acknowledged("worker", 0) == "3")
+        wait_until(lambda: gang.publisher.read_acknowledged("worker", 0) == "3")
         assert "got TERM" not in agent.text
         agent.signal(signal.SIGTERM)
         assert agent.wait() == 7
@@ -388,7 +382,7 @@ def test_wrapper_gives_its_command_its_own_input_and_a_session(gang: Gang) -> No
         input="a line\n",
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=HANG_SECONDS,
         check=True,
     )
     lines = process.stdout.split("\n")
@@ -404,7 +398,7 @@ def test_wrapper_holds_a_lock_as_long_as_it_lives(gang: Gang) -> None:
         assert not ending.is_over()
         agent.process.kill()
         agent.process.wait()
-        wait_until("end of the lock", ending.is_over)
+        wait_until(ending.is_over)
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if str(gang.volume).encode() in (folder / "environ").read_bytes():
@@ -435,12 +429,12 @@ def test_wrapper_of_a_leaving_pod_is_told_at_once_and_acknowledges_after(gang: G
     with run_agent(gang.env, "run", *flags, "--", "sh", "-c", HOLD) as agent:
         agent.wait_for("generation 1 world 2")
         acknowledged = gang.publisher.read_acknowledged
-        wait_until("acknowledgement", lambda: acknowledged("worker", 0) == "1")
+        wait_until(lambda: acknowledged("worker", 0) == "1")
         deadline = "2026-01-01T00:00:00Z"
         leaving = Leaving("worker", 0, fingerprint_uid(uid), 2, deadline)
         rest = role._replace(members=role.members[1:], wanted=1, minimum=1)
         gang.publisher.publish(build_roster(rest, generation=2, leaving=(leaving,)))
-        wait_until("acknowledgement", lambda: acknowledged("worker", 0) == "2")
+        wait_until(lambda: acknowledged("worker", 0) == "2")
         assert f"told leaving until {deadline}" in agent.text
     (change,) = read_changes(told)
     assert (change["event"], change["generation"], change["deadline"]) == ("leaving", 2, deadline)
@@ -476,10 +470,11 @@ def test_wrapper_exits_at_once_when_its_command_does(gang: Gang) -> None:
         agent.wait_for("stuck")
         children = list_children(agent.process.pid)
         agent.signal(signal.SIGUSR1)
-        assert agent.process.wait(timeout=5) == 4
-        for pid in children:
-            if Path(f"/proc/{pid}").exists():
-                os.killpg(pid, signal.SIGKILL)
+        assert agent.process.wait(timeout=HANG_SECONDS) == 4
+        hanging = [pid for pid in children if Path(f"/proc/{pid}").exists()]
+        assert hanging, "the wrapper waited for the end of the notification"
+        for pid in hanging:
+            os.killpg(pid, signal.SIGKILL)
 
 
 def test_child_that_may_not_be_signalled_is_still_awaited(monkeypatch: pytest.MonkeyPatch) -> None:

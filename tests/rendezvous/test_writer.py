@@ -184,7 +184,6 @@ def run_killed(volume: Path, number: int, step: int) -> bool:
     return os.WIFSIGNALED(status)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_writer_killed_at_any_call_leaves_a_whole_generation(tmp_path: Path) -> None:
     step, seen = 0, set()
@@ -212,7 +211,6 @@ def test_writer_killed_at_any_call_leaves_a_whole_generation(tmp_path: Path) -> 
     assert step > 40, "too few calls were seen"
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_first_writer_killed_at_any_call_leaves_nothing_or_all(tmp_path: Path) -> None:
     step, was_killed = 0, True

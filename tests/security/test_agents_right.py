@@ -14,11 +14,11 @@ from tests.support.policed import (
     annotate,
     build_pod,
     create,
-    wait_until,
 )
 from tests.support.rights import run_kubectl
+from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kube
 
 TRAINER, STRANGER = "trainer-pod", "database"
 IMAGE = {"spec": {"containers": [{"name": "main", "image": "evil/none:1"}]}}

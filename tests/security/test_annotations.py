@@ -4,8 +4,6 @@ import re
 import sys
 from pathlib import Path
 
-import pytest
-
 from framework.api import constants
 from rendezvous.settings.annotations import list_refused
 from rendezvous.settings.behaviour import SETTINGS, Settings, parse_settings
@@ -63,7 +61,6 @@ def test_documentation_lists_the_settings_that_annotations_may_give() -> None:
     assert set(re.findall(r"`([a-z-]+)`", listed[0])) == BY_ANNOTATION
 
 
-@pytest.mark.timeout(60)
 def test_plugin_of_an_annotation_is_not_imported(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     (tmp_path / "evil.py").write_text(f"open({str(taken)!r}, 'w').close()\ndef render(): ...\n")

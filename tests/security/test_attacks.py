@@ -31,7 +31,7 @@ from tests.support.frameworkserver import build_env
 from tests.support.jsonhttp import JsonHttp
 from tests.support.rights import create_account_access
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kube
 COUNT = 10
 MAX_RATIO = 2.0
 LIFE_SECONDS = 60

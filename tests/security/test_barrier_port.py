@@ -20,15 +20,13 @@ from rendezvous.site import peers
 from rendezvous.site.peers import barrier_hub, barrier_limits, gang_key
 from tests.rendezvous.gangs import INSTANCE, get_uid
 from tests.rendezvous.test_peers import (
-    WAIT_SECONDS,
     Member,
     build_arrival,
     build_local_gang,
     open_members,
 )
 from tests.support.oldpython import find_old_python
-
-pytestmark = pytest.mark.timeout(120)
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 ATTACKERS = 1500
 # 16 for each of two Pods, one for each and 64 silent ones, and what a Python process has open.
@@ -62,11 +60,11 @@ def show(members: list[Member], gang: Roster) -> None:
 
 def dial(member: Member, source: str = "") -> socket.socket:
     """Connect to the process of rank 0 as soon as it serves."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + HANG_SECONDS
     address = (f"127.0.9.{member.index + 1}", member.port)
     while True:
         try:
-            return socket.create_connection(address, WAIT_SECONDS, (source, 0) if source else None)
+            return socket.create_connection(address, HANG_SECONDS, (source, 0) if source else None)
         except ConnectionRefusedError:
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -92,7 +90,7 @@ def pass_all(members: list[Member], name: str) -> None:
     for member in members:
         member.come(name)
     for member in members:
-        assert member.passed.get(timeout=WAIT_SECONDS).startswith(f"passed {name}")
+        assert member.passed.get(timeout=HANG_SECONDS).startswith(f"passed {name}")
 
 
 def read_warnings(member: Member) -> list[str]:
@@ -123,7 +121,7 @@ def test_half_lines_are_hung_up_on_at_their_deadline(tmp_path: Path) -> None:
         assert all(map(is_hung_up, opened))
         members[1].come("epoch")
         for member in members:
-            assert member.passed.get(timeout=WAIT_SECONDS) == "passed epoch 1"
+            assert member.passed.get(timeout=HANG_SECONDS) == "passed epoch 1"
 
 
 def test_stranger_is_refused_once_in_the_log_and_any_source_may_be_allowed(tmp_path: Path) -> None:
@@ -172,7 +170,7 @@ def test_source_setting_is_checked(tmp_path: Path) -> None:
     with open_members(tmp_path, 1, FB_BARRIER_SOURCES="all") as members:
         show(members, build_local_gang([0], 1))
         members[0].come("start")
-        assert members[0].process.wait(timeout=WAIT_SECONDS) == 1
+        assert members[0].process.wait(timeout=HANG_SECONDS) == 1
         assert "write roster or any" in read_warnings(members[0])[-1]
 
 
@@ -333,10 +331,9 @@ def test_member_without_the_key_is_told_to_mount_it(tmp_path: Path) -> None:
         first.come("start")
         dial(first).close()
         second.come("start")
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not any("asks for the gang key" in line for line in read_warnings(second)):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(
+            lambda: any("asks for the gang key" in line for line in read_warnings(second)),
+        )
         assert first.passed.empty()
 
 

@@ -9,7 +9,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,11 @@ from tests.support.controlplane import Access
 from tests.support.frameworkcrd import ROOT
 from tests.support.frameworkserver import build_env, open_local_server
 from tests.support.jsonhttp import JsonHttp
+from tests.support.waiting import HANG_SECONDS, wait_until
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.local
 
 Object = dict[str, Any]
-WAIT_SECONDS = 40.0
 CORE = "/api/v1/namespaces/default"
 FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
 MERGE = "application/merge-patch+json"
@@ -72,13 +71,12 @@ class World:
         self.seen.append(json.dumps(self.ask("GET", f"{CORE}/events")))
 
     def wait_for(self, what: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not (found := what()):
-            assert time.monotonic() < deadline, self.seen[-3:]
+        def look() -> Any:
+            found = what()
             self.look()
-            time.sleep(0.05)
-        self.look()
-        return found
+            return found
+
+        return wait_until(look, lambda: str(self.seen[-3:]))
 
     def list_pods(self, framework: str) -> list[Object]:
         selector = f"labelSelector=FC_FRAMEWORK_NAME%3D{framework}"
@@ -207,7 +205,7 @@ def run_command(access: Access, file: Path, framework: Object) -> str:
         text=True,
         env=build_env(),
         cwd=ROOT,
-        timeout=120,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode != 0

@@ -16,11 +16,11 @@ from tests.support.policed import (
     allow,
     build_pod,
     create,
-    wait_until,
 )
 from tests.support.rights import create_account_access
+from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kube
 
 SYSTEM = "/api/v1/namespaces/kube-system"
 

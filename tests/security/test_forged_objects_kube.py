@@ -5,7 +5,6 @@ of deploy/admission are not installed: the controller alone must tell its own ob
 row 7).
 """
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,10 +18,10 @@ from tests.support.forger import forge_configmap, forge_pod
 from tests.support.frameworkserver import launch_controller
 from tests.support.jsonhttp import JsonHttp
 from tests.support.policed import Policed, allow, create
+from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kube
 
-WAIT_SECONDS = 90.0
 POD, OTHER, CONFIGMAP = "gang-worker-0", "gang-worker-1", "gang-attempt"
 
 
@@ -99,10 +98,7 @@ class Site:
 
     def wait(self, is_true: Callable[[], bool]) -> None:
         """Wait until the controller or the server has done something."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not is_true():
-            assert time.monotonic() < deadline, self.read_framework().get("status")
-            time.sleep(0.1)
+        wait_until(is_true, lambda: str(self.read_framework().get("status")))
 
 
 @pytest.fixture

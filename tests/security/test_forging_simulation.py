@@ -131,14 +131,12 @@ class AttackedLife(Simulation):
 
 
 @pytest.mark.looptime
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", parse_seeds(os.environ.get("SEEDS", "12")))
 async def test_no_forged_object_is_taken_for_the_controllers_own(seed: int) -> None:
     await AttackedLife(seed).run(STEPS)
 
 
 @pytest.mark.looptime
-@pytest.mark.timeout(60)
 async def test_tenant_forges_many_objects_in_a_life() -> None:
     life = AttackedLife(0)
     await life.run(STEPS)

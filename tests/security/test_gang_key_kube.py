@@ -18,11 +18,11 @@ from tests.support.controlplane import Access
 from tests.support.deployed import Deployed, apply_role
 from tests.support.fakekubelet import FakeKubelet, FakePod, Script
 from tests.support.jsonhttp import JsonHttp
+from tests.support.waiting import HANG_SECONDS
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kube
 
 NAME = "keyed"
-SECONDS = 60.0
 REFERENCE = "{{FC_FRAMEWORK_NAME}}-gang-key"
 
 
@@ -60,7 +60,7 @@ def allow_secrets(http: JsonHttp, namespace: str, verbs: list[str]) -> None:
 
 async def wait_for_framework(kube: KubeClient, namespace: str, state: str) -> Object:
     """Wait until the Framework is in a state, or has a true condition of this type."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             body = await kube.get(FRAMEWORKS, namespace, NAME)
             status = body.get("status") or {}
@@ -72,7 +72,7 @@ async def wait_for_framework(kube: KubeClient, namespace: str, state: str) -> Ob
 
 async def wait_until_gone(kube: KubeClient, namespace: str) -> None:
     """Wait until the garbage collector has taken the Secret."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while (await kube.list(SECRETS, namespace))["items"]:  # noqa: ASYNC110 another process
             await asyncio.sleep(0.05)
 

@@ -28,6 +28,7 @@ from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.errors import KubeError
 from tests.support.frameworkcrd import ROOT
+from tests.support.waiting import HANG_SECONDS
 
 SECRET = "s3cret-0123456789abcdef"
 # How long a program may take to say what is wrong.
@@ -173,7 +174,7 @@ class Program:
             time.sleep(0.05)
         self._process.terminate()
         try:
-            self._process.wait(10)
+            self._process.wait(HANG_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -187,7 +188,6 @@ def run_all(folder: Path, address: str, *, in_file: bool) -> dict[str, str]:
     return {**said, QUIET: programs[QUIET].finish(0.0)}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("mode", "in_file"),
     [(mode, False) for mode in ("refused", "garbage", "tls", "302", "401", "403", "502")]
@@ -226,11 +226,10 @@ async def test_client_does_not_tell_the_token_in_the_path(mode: str) -> None:
         config = KubeConfig(server=f"{url}/token/{SECRET}", token=SECRET)
         async with KubeClient(config, user_agent="test", clock=SystemClock()) as client:
             with pytest.raises(KubeError) as caught:
-                await client.get_raw("/version", timeout_seconds=5.0)
+                await client.get_raw("/version", timeout_seconds=HANG_SECONDS)
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("address", "in_file"),
     [

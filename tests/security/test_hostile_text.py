@@ -38,6 +38,7 @@ from cli.terminal import print_document, print_error, print_line
 from framework.agent.report import LineReporter
 from framework.api.naming import TaskKey
 from framework.logs import JsonFormatter, TextFormatter
+from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 COUNT = 100_000
@@ -171,7 +172,6 @@ def report_as(*, is_json: bool) -> Callable[[str], None]:
     return lambda text: reporter.say(text, "warning")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("render", "allowed"),
     [
@@ -285,7 +285,7 @@ def call(*arguments: str, **env: str) -> tuple[int, str]:
         stderr=subprocess.STDOUT,
         cwd=ROOT,
         env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **env},
-        timeout=110,
+        timeout=HANG_SECONDS,
         check=False,
     )
     return done.returncode, done.stdout.decode()
@@ -319,7 +319,6 @@ spec:
 """
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 422, 500])
 def test_run_and_logs_of_a_hostile_server_print_no_control_characters(
     status: int, tmp_path: Path
@@ -335,7 +334,6 @@ def test_run_and_logs_of_a_hostile_server_print_no_control_characters(
 
 
 @pytest.mark.local
-@pytest.mark.timeout(120)
 def test_run_and_logs_of_a_hostile_container_print_no_control_characters(tmp_path: Path) -> None:
     file = tmp_path / "gang.yaml"
     file.write_text(FRAMEWORK)

@@ -19,10 +19,10 @@ from tests.support.policed import (
     annotate,
     build_pod,
     create_as,
-    wait_until,
 )
+from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kube
 
 ROSTER = base64.b64encode(b"forged").decode()
 ANNOTATIONS = (

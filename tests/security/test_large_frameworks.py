@@ -5,11 +5,11 @@ controller. That the CRD refuses such objects: tests/contract/test_framework_siz
 """
 
 import os
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -19,13 +19,12 @@ from tests.support.childprocess import ChildProcess
 from tests.support.frameworkcrd import CRDS, wait_ready
 from tests.support.frameworkserver import launch_controller, open_local_server
 from tests.support.jsonhttp import JsonHttp
-
-pytestmark = pytest.mark.timeout(180)
+from tests.support.waiting import wait_until
 
 FRAMEWORKS = f"/apis/{constants.API_VERSION}/namespaces/default/frameworks"
 PODS = "/api/v1/namespaces/default/pods"
-WAIT_SECONDS = 90.0
 MIB = 1024 * 1024
+T = TypeVar("T")
 # Of a controller that has little to do, with room for what differs between machines.
 IDLE_BYTES = 200 * MIB
 
@@ -54,24 +53,29 @@ class Cluster:
 
     def await_blocked(self, name: str, status: str) -> dict[str, str]:
         """Wait until the condition Blocked has a status."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while True:
-            conditions = (self.get(name).get("status") or {}).get("conditions") or ()
-            for condition in conditions:
-                if (condition["type"], condition["status"]) == ("Blocked", status):
-                    return dict(condition)
-            self.look(deadline)
+
+        def find() -> dict[str, str]:
+            found = (c for c in self.list_conditions(name) if c["type"] == "Blocked")
+            return next((c for c in found if c["status"] == status), {})
+
+        return self.wait_until(find)
 
     def await_pod(self, name: str) -> None:
         """Wait until there is a Pod."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while self.http.request("GET", f"{PODS}/{name}")[0] != 200:
-            self.look(deadline)
+        self.wait_until(lambda: self.http.request("GET", f"{PODS}/{name}")[0] == 200)
 
-    def look(self, deadline: float) -> None:
-        self.controller.raise_if_ended()
-        assert time.monotonic() < deadline, self.controller.tail()
-        time.sleep(0.1)
+    def list_conditions(self, name: str) -> list[dict[str, str]]:
+        conditions: list[dict[str, str]] = self.get(name).get("status", {}).get("conditions", [])
+        return conditions
+
+    def wait_until(self, find: Callable[[], T]) -> T:
+        """Return what ``find`` finds, once it does, while the controller runs."""
+
+        def look() -> T:
+            self.controller.raise_if_ended()
+            return find()
+
+        return wait_until(look, self.controller.tail, pause_seconds=0.1)
 
     def read_peak_bytes(self) -> int:
         """Read the most memory that the controller ever had."""
@@ -203,15 +207,9 @@ def test_many_large_frameworks_do_not_fill_the_memory(small_cluster: Cluster) ->
         cluster.create(name, build_role("a", 5_000), executionType="Create")
     reasons = [cluster.await_blocked(names[-1], "True")["reason"]]
     for name in names:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not (cluster.get(name).get("status") or {}).get("conditions"):
-            cluster.look(deadline)
-    found = [
-        condition
-        for name in names
-        for condition in cluster.get(name)["status"]["conditions"]
-        if condition["type"] == "Blocked"
-    ]
+        cluster.wait_until(partial(cluster.list_conditions, name))
+    conditions = [condition for name in names for condition in cluster.list_conditions(name)]
+    found = [condition for condition in conditions if condition["type"] == "Blocked"]
     admitted = [condition for condition in found if condition["status"] == "False"]
     reasons += [condition["reason"] for condition in found if condition["status"] == "True"]
     assert set(reasons) == {"MemoryBudget"}

@@ -20,10 +20,10 @@ from cli.local import read_state, stop_cluster
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from localcluster.cluster import ClusterOptions, LocalCluster, LocalClusterError
 from localcluster.private_files import ExposedError, make_private_directory, write_private_file
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = [
     pytest.mark.local,
-    pytest.mark.timeout(30),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user"),
 ]
 
@@ -224,20 +224,20 @@ async def test_directory_that_others_may_change_is_refused(
     assert list(directory.iterdir()) in ([], [directory])
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("make", EXPOSED[:2])
 def test_up_in_a_directory_that_others_may_change_writes_nothing(
     make: Callable[[Path], Path], shared: Path
 ) -> None:
     directory = make(shared)
     command = [sys.executable, "-m", "cli.main", "local", "up", "--directory", str(directory)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+    )
     assert done.returncode == 2
     assert "directory of your own" in done.stderr
     assert list(directory.iterdir()) in ([], [directory])
 
 
-@pytest.mark.timeout(60)
 def test_down_by_a_state_file_of_another_user_ends_no_process(shared: Path) -> None:
     directory = make_directory_of_attacker(shared)
     with subprocess.Popen(["sleep", "60"]) as bystander:

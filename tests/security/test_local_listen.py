@@ -8,7 +8,7 @@ import pytest
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from localcluster.cluster import ClusterOptions, LocalCluster
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 LISTENING = "0A"
 LOOPBACK = "0100007F"  # 127.0.0.1 as /proc/net/tcp writes it

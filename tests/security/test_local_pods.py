@@ -15,7 +15,6 @@ from tests.localcluster.kubelet.nodes import Node, build_container, build_pod, r
 
 pytestmark = [
     pytest.mark.local,
-    pytest.mark.timeout(60),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a container another user"),
 ]
 

@@ -5,7 +5,6 @@ import http.client
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,11 +15,9 @@ from rendezvous.notify import longpoll
 from rendezvous.notify.longpoll import PROOF_HEADER, Changes, Key, serve
 from rendezvous.notify.notifiers import CHANGED, Notification
 from rendezvous.site.peers import compute_proof, is_proof
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 ATTACKERS = 300
-SECONDS = 10.0
 KEY = Key(b"ab" * 32, "0_attempt")
 OTHER = Key(b"cd" * 32, "0_attempt")
 
@@ -31,7 +28,7 @@ def build_notification(generation: int, members: int = 1) -> Notification:
 
 
 def dial(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), SECONDS)
+    return socket.create_connection(("127.0.0.1", port), HANG_SECONDS)
 
 
 @contextlib.contextmanager
@@ -45,7 +42,7 @@ def attack(port: int, sent: bytes) -> Iterator[list[socket.socket]]:
 
 
 def poll(port: int, after: int = 0, timeout: float = 0.0) -> dict[str, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
     with contextlib.closing(connection):
         connection.request("GET", f"/changes?after={after}&timeout={timeout}")
         answer: dict[str, Any] = json.loads(connection.getresponse().read())
@@ -74,9 +71,7 @@ def test_idle_connections_keep_no_client_out(sent: bytes) -> None:
         assert count_threads() <= 2 * longpoll._MAX_CONNECTIONS
         # One that waits is answered: with the change, or early and asks again.
         threading.Timer(0.1, changes, (build_notification(2), {})).start()
-        deadline = time.monotonic() + SECONDS
-        while poll(port, 100, 5.0)["changes"] == []:
-            assert time.monotonic() < deadline
+        wait_until(lambda: poll(port, 100, 5.0)["changes"] != [])
 
 
 def test_request_must_come_in_time_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,10 +103,7 @@ def test_poll_of_a_client_that_is_gone_ends() -> None:
     port = serve(("127.0.0.1", 0), Changes())
     with attack(port, b"GET /changes?timeout=300 HTTP/1.1\r\n\r\n"):
         pass
-    deadline = time.monotonic() + SECONDS
-    while count_threads() > before:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: count_threads() <= before)
 
 
 def test_what_is_kept_is_bounded_by_its_members() -> None:
@@ -149,7 +141,7 @@ def prove(connection: http.client.HTTPConnection, key: Key, nonce: str = "mine")
 
 @contextlib.contextmanager
 def open_http(port: int) -> Iterator[http.client.HTTPConnection]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
     with contextlib.closing(connection):
         yield connection
 

@@ -22,12 +22,12 @@ from tests.support.policed import (
     annotate,
     apply_policies,
     build_pod,
-    wait_until,
 )
 from tests.support.prerequisites import MissingPrerequisiteError, skip_test
 from tests.support.rights import apply_kustomization
+from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kube
 
 TENANTS = ROOT / "deploy" / "tenants"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

@@ -21,8 +21,6 @@ from localcluster.apiserver.views.jsonpath import JsonPathError, find_values
 from localcluster.kubelet.expansion import expand
 from tests.security.regexcost import METHODS, find_attack, find_attack_on
 
-pytestmark = pytest.mark.timeout(120)
-
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("framework", "barrier", "rendezvous", "controller", "localcluster", "cli")
 ALL_METHODS = frozenset(METHODS)

@@ -14,10 +14,10 @@ from tests.support.controlplane import Access
 from tests.support.deployed import ACCOUNT, BASE
 from tests.support.frameworkcrd import ROOT
 from tests.support.jsonhttp import JsonHttp
-from tests.support.policed import wait_until
 from tests.support.rights import apply_kustomization, create_account_access, write_overlay
+from tests.support.waiting import HANG_SECONDS, wait_until
 
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.kube
 
 OVERLAYS = ROOT / "deploy" / "overlays"
 SYSTEM_NAMESPACE = "frameworkbarrier-system"
@@ -36,7 +36,7 @@ def read_flow(access: Access, path: str) -> tuple[str, str]:
         access.url + path, headers={"Authorization": f"Bearer {access.token}"}
     )
     try:
-        answer = urllib.request.build_opener(*handlers).open(request, timeout=30)
+        answer = urllib.request.build_opener(*handlers).open(request, timeout=HANG_SECONDS)
     except urllib.error.HTTPError as e:
         # Not found, or forbidden: it was classified all the same.
         answer = e
@@ -122,7 +122,7 @@ def test_quota_of_a_tenant_refuses_one_framework_too_many(
         return bool(stored.get(counted) == "1" and stored.keys() == quota["spec"]["hard"].keys())
 
     # The controller of quotas looks for new kinds of objects every half minute.
-    wait_until(is_counted, seconds=90)
+    wait_until(is_counted)
     assert create(http, namespace, "first")[0] == 201
     status, answer = create(http, namespace, "second")
     assert status == 403

@@ -27,8 +27,9 @@ from tests.support.builders import (
 from tests.support.controlplane import Access
 from tests.support.frameworkcrd import ROOT
 from tests.support.jsonhttp import JsonHttp
-from tests.support.policed import Policed, allow, apply_policies, create, wait_until
+from tests.support.policed import Policed, allow, apply_policies, create
 from tests.support.rights import apply_kustomization
+from tests.support.waiting import wait_until
 
 TENANTS = ROOT / "deploy" / "tenants"
 MERGE = "application/merge-patch+json"
@@ -39,8 +40,6 @@ SETTINGS = {
     *(constants.ANNOTATION_PREFIX + word for word in BY_ANNOTATION),
 }
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def load(name: str) -> list[Object]:

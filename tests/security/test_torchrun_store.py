@@ -1,7 +1,6 @@
 """The hand-over in torchrun's store: what was not written with the gang key is not believed."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from rendezvous.site import peers
 from rendezvous.site.peers.torchrun import FrameworkRendezvous, name_member
 from rendezvous.site.peers.torchrun_store import Control, ForgedError
 from tests.rendezvous.test_peers_torchrun import MemoryStore, World, world
+from tests.support.waiting import wait_until
 
 __all__ = ["world"]
 
@@ -26,11 +26,8 @@ class Watched:
 
     def await_change(self, name: str, old: bytes) -> bytes:
         """Wait until there is another value than the old one."""
-        deadline = time.monotonic() + 5
-        while (found := self.entries.get(name, b"")) in {b"", old}:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-        return found
+        wait_until(lambda: self.entries.get(name, b"") not in {b"", old})
+        return self.entries[name]
 
 
 class KeyedWorld:
@@ -55,10 +52,7 @@ class KeyedWorld:
 
     def find_store(self) -> "Watched":
         """Find the store of rank 0, as any client of its port does."""
-        deadline = time.monotonic() + 5
-        while ("10.0.0.0", 29400) not in self.world.stores.served:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: ("10.0.0.0", 29400) in self.world.stores.served)
         return Watched(self.world.stores.served["10.0.0.0", 29400])
 
 

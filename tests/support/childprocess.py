@@ -13,8 +13,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.waiting import HANG_SECONDS
+
 TAIL_BYTES = 2000
-TERMINATE_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -64,7 +65,7 @@ class ChildProcess:
         if self.is_running():
             self._popen.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return self._popen.wait(TERMINATE_SECONDS)
+                return self._popen.wait(HANG_SECONDS)
         return self.kill()
 
     def kill(self) -> int:

@@ -3,19 +3,18 @@
 Called by ``tests.support.controlplane``, before its garbage collector starts, and by tests.
 """
 
-import time
 from pathlib import Path
 
 import yaml
 
 from tests.support.childprocess import ChildError, ChildProcess
 from tests.support.jsonhttp import JsonHttp
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 CRD_FILE = ROOT / "deploy" / "base" / "crd.yaml"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/frameworks"
-READY_SECONDS = 60.0
 
 
 def install_crd(http: JsonHttp) -> None:
@@ -39,11 +38,10 @@ def wait_ready(http: JsonHttp, path: str, *children: ChildProcess) -> None:
     Raises:
         ChildError: it does not, or a child ended.
     """
-    deadline = time.monotonic() + READY_SECONDS
-    while not http.is_ready(path):
+
+    def is_ready() -> bool:
         for child in children:
             child.raise_if_ended()
-        if time.monotonic() > deadline:
-            log = children[-1].tail() if children else ""
-            raise ChildError(f"no {path} after {READY_SECONDS:g} s\n{log}")
-        time.sleep(0.05)
+        return http.is_ready(path)
+
+    wait_until(is_ready, lambda: f"{path}\n{children[-1].tail() if children else ''}")

@@ -7,18 +7,16 @@ are started as users start them, as processes.
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.support.childprocess import ChildError, ChildProcess
+from tests.support.childprocess import ChildProcess
 from tests.support.controlplane import Access
 from tests.support.frameworkcrd import FRAMEWORKS, ROOT, wait_ready
-
-READY_SECONDS = 30.0
+from tests.support.waiting import wait_until
 
 
 @contextlib.contextmanager
@@ -76,9 +74,8 @@ def build_env() -> dict[str, str]:
 
 
 def _wait_for_file(path: Path, child: ChildProcess) -> None:
-    deadline = time.monotonic() + READY_SECONDS
-    while not path.exists():
+    def is_there() -> bool:
         child.raise_if_ended()
-        if time.monotonic() > deadline:
-            raise ChildError(f"no {path.name} after {READY_SECONDS:g} s\n{child.tail()}")
-        time.sleep(0.05)
+        return path.exists()
+
+    wait_until(is_there, child.tail)

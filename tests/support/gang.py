@@ -23,16 +23,15 @@ from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resou
 from localcluster.cluster import NODE_NAME, ClusterOptions, LocalCluster
 from localcluster.kubelet.logs import KeptLog
 from localcluster.kubelet.sandbox import Isolation
+from tests.support.waiting import HANG_SECONDS, wait_until_async
 
 NAMESPACE = "default"
 MADE_BY_TESTS = "metadata.name!=kube-root-ca.crt"
 """Selects what no cluster has by itself."""
-WAIT_SECONDS = 25.0
 BARRIER = "barrier"
 MAIN = "main"
 # The node has none: a Pod that asks for it stays Pending until somebody binds it by hand.
 SCARCE = "nvidia.com/gpu"
-_POLL_SECONDS = 0.02
 
 # Ends when a file says so, with the code that stands in it.
 MEMBER_SCRIPT = """
@@ -237,7 +236,7 @@ class GangCluster:
         wanted: Callable[[Change], bool],
         *,
         since: int = 0,
-        seconds: float = WAIT_SECONDS,
+        seconds: float = HANG_SECONDS,
     ) -> Change:
         """Return the first change, of all seen since, that is as wanted."""
         seen = since
@@ -325,7 +324,7 @@ class GangCluster:
         pieces = self.cluster.logs.stream(NAMESPACE, pod, container, follow=True, uid=uid)
         output = ""
         try:
-            async with asyncio.timeout(WAIT_SECONDS), contextlib.aclosing(pieces):
+            async with asyncio.timeout(HANG_SECONDS), contextlib.aclosing(pieces):
                 async for piece in pieces:
                     output += piece.decode()
                     for line in output.splitlines():
@@ -337,10 +336,9 @@ class GangCluster:
 
     async def wait_until_no_process(self, marker: str) -> None:
         """Wait until no process of this machine has the marker in its environment."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while found := dict(find_processes(marker)):
-            assert time.monotonic() < deadline, f"still there: {found}"
-            await asyncio.sleep(_POLL_SECONDS)
+        await wait_until_async(
+            lambda: not dict(find_processes(marker)), lambda: f"{dict(find_processes(marker))}"
+        )
 
     def describe(self) -> str:
         """Describe how things stand, for the message of a failure."""

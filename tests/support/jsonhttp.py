@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-TIMEOUT_SECONDS = 10.0
+from tests.support.waiting import HANG_SECONDS
 
 
 class JsonHttp:
@@ -48,7 +48,7 @@ class JsonHttp:
             headers={"Authorization": f"Bearer {self._token}", "Content-Type": content_type},
         )
         try:
-            with self._opener.open(request, timeout=TIMEOUT_SECONDS) as response:
+            with self._opener.open(request, timeout=HANG_SECONDS) as response:
                 return response.status, _decode(response.read())
         except urllib.error.HTTPError as e:
             with e:

@@ -6,8 +6,7 @@ in the whole cluster, so a module applies them for its own tests only.
 
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from tests.support.frameworkcrd import ROOT
 from tests.support.jsonhttp import JsonHttp
 from tests.support.prerequisites import skip_test
 from tests.support.rights import apply_kustomization, run_kubectl, write_overlay
+from tests.support.waiting import wait_until
 
 ADMISSION = ROOT / "deploy" / "admission"
 AGENTS = ROOT / "deploy" / "agents"
@@ -32,7 +32,6 @@ MERGE = "application/merge-patch+json"
 FC = constants.FRAMEWORK_NAME
 # Creates Pods for whoever writes a Deployment; it has its rights in every cluster.
 WORKLOADS = "system:serviceaccount:kube-system:replicaset-controller"
-_WAIT_SECONDS = 30.0
 
 
 class Policed(NamedTuple):
@@ -127,14 +126,6 @@ def create(client: JsonHttp, path: str, body: Object) -> Object:
     assert status == 201, answer
     created: Object = answer
     return created
-
-
-def wait_until(is_true: Callable[[], bool], *, seconds: float = _WAIT_SECONDS) -> None:
-    """Wait for what the server does a moment after it has answered."""
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @contextmanager

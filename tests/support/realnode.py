@@ -47,6 +47,7 @@ from tests.support.prerequisites import (
     install_programs,
     report_missing,
 )
+from tests.support.waiting import wait_until
 
 NODE_NAME = "node1"
 NODE_ADDRESS = "10.250.0.1"
@@ -55,7 +56,6 @@ DNS_DOMAIN = "cluster.local"
 CNI_FOLDER = Path("/usr/lib/cni")
 IMAGES_ENV = "FRAMEWORKBARRIER_NODE_IMAGES"
 FOLDER_ENV = "FRAMEWORKBARRIER_NODE_FOLDER"
-READY_SECONDS = 120.0
 # Program -> Debian package.
 PACKAGES = {"containerd": "containerd", "ctr": "containerd", "runc": "runc", "ip": "iproute2"}
 PACKAGES |= {"iptables": "iptables", "nsenter": "util-linux", "openssl": "openssl"}
@@ -249,12 +249,13 @@ class RealNode:
         self._children[name] = ChildProcess(name, [program, *arguments], log=log)
 
     def _wait_until(self, name: str, is_ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + READY_SECONDS
-        while not is_ready():
-            self._children[name].raise_if_ended()
-            if time.monotonic() > deadline:
-                raise ChildError(f"{name} is not ready\n{self._children[name].tail()}")
-            time.sleep(0.1)
+        child = self._children[name]
+
+        def is_up() -> bool:
+            child.raise_if_ended()
+            return is_ready()
+
+        wait_until(is_up, child.tail)
 
     def _is_containerd_ready(self) -> bool:
         return self._run_ctr("version").returncode == 0

@@ -18,8 +18,7 @@ import yaml
 
 from framework.kube.resources import Object
 from tests.support.controlplane import Access
-
-KUBECTL_SECONDS = 60
+from tests.support.waiting import HANG_SECONDS
 
 
 class Right(NamedTuple):
@@ -50,7 +49,7 @@ def run_kubectl(access: Access, *arguments: str) -> str:
         [access.kubectl, "--kubeconfig", access.kubeconfig, *arguments],
         capture_output=True,
         text=True,
-        timeout=KUBECTL_SECONDS,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

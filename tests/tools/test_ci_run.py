@@ -127,7 +127,6 @@ def test_ci_run_without_recordings_fails_in_ci_unless_told(
     assert f"difftest           skipped  {detail}" in lines
 
 
-@pytest.mark.timeout(60)
 def test_ci_run_does_not_wait_for_a_process_that_a_suite_left_behind(checkout: Path) -> None:
     """A suite that ran out of time may leave processes that hold its output open."""
     left_behind = checkout / "answers" / "test-kube.stays"

@@ -4,16 +4,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.linuxnamespaces import find_cgroups, run_inside
 from tests.support.prerequisites import MissingPrerequisiteError
+from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 CGROUP = f"frameworkbarrier-test-{os.getpid()}"
 # What a node leaves behind: a process that nobody reaps, mounts, a network, groups, files.
@@ -41,13 +40,6 @@ def _able(tmp_path: Path) -> None:
         assert run_inside(["true"], tmp_path / "probe", f"{CGROUP}-probe") == 0
     except MissingPrerequisiteError as e:
         pytest.skip(str(e))
-
-
-def wait_until(is_met: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not is_met():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def is_anything_running() -> bool:

@@ -15,7 +15,7 @@ from tests.upgrade.recorded import RECORDED_ENV, find_recorded, read_recorded
 from tests.upgrade.situations import SITUATIONS
 from tests.upgrade.takeover import TakeOver, count_configmaps
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.local
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from tests.support.storageclient import (
     open_storage,
 )
 
-pytestmark = [pytest.mark.looptime, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.looptime
 
 NAMESPACE = "default"
 HEALTHY = 999

@@ -20,7 +20,7 @@ from tests.support.builders import (
 from tests.support.shell import Shell
 from tests.support.storageclient import Fate, Request, find_type
 
-pytestmark = [pytest.mark.looptime, pytest.mark.timeout(30)]
+pytestmark = pytest.mark.looptime
 
 POD = f"{FRAMEWORK}-worker-0"
 FANCY = {"fancyRetryPolicy": True, "maxRetryCount": 0}

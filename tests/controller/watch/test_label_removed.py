@@ -6,8 +6,9 @@ import pytest
 
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
 from tests.controller.test_outages import NAMESPACE, Site, open_site
+from tests.support.waiting import HANG_SECONDS
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 NAME = "gang"
 POD = f"{NAME}-worker-0"
@@ -21,7 +22,7 @@ async def read_status(site: Site) -> Object:
 
 
 async def wait_for_state(site: Site, state: str) -> Object:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         while (status := await read_status(site)).get("state") != state:
             site.storage.collect_garbage()
             await asyncio.sleep(0.05)

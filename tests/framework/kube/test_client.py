@@ -15,25 +15,26 @@ from framework.kube.errors import UnreachableError
 from framework.kube.resources import FRAMEWORKS, NODES, PODS
 from tests.framework.kube.conftest import Bench
 from tests.framework.kube.scripted import Reply, Seen, answer, pod, pod_list, refusal
+from tests.support.waiting import HANG_SECONDS
 
 Call = Callable[[KubeClient], Awaitable[object]]
 PODS_PATH = "/api/v1/namespaces/a/pods"
 
 
 async def get_pod(client: KubeClient) -> object:
-    return await client.get(PODS, "a", "b", timeout_seconds=5)
+    return await client.get(PODS, "a", "b", timeout_seconds=HANG_SECONDS)
 
 
 async def create_pod(client: KubeClient) -> object:
-    return await client.create(PODS, "a", pod("b", 1), timeout_seconds=5)
+    return await client.create(PODS, "a", pod("b", 1), timeout_seconds=HANG_SECONDS)
 
 
 async def replace_pod(client: KubeClient) -> object:
-    return await client.replace(PODS, "a", "b", pod("b", 1), timeout_seconds=5)
+    return await client.replace(PODS, "a", "b", pod("b", 1), timeout_seconds=HANG_SECONDS)
 
 
 async def delete_pod(client: KubeClient) -> object:
-    return await client.delete(PODS, "a", "b", uid="u", timeout_seconds=5)
+    return await client.delete(PODS, "a", "b", uid="u", timeout_seconds=HANG_SECONDS)
 
 
 EVERY_VERB = pytest.mark.parametrize("call", [get_pod, create_pod, replace_pod, delete_pod])

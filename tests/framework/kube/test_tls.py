@@ -18,6 +18,7 @@ import pytest
 from framework.kube.config import ConfigError, KubeConfig
 from framework.kube.errors import UnreachableError
 from tests.framework.kube.conftest import Bench
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("openssl") is None, reason="install openssl"),
@@ -74,7 +75,7 @@ def serve_endlessly(authority: Authority) -> Iterator[tuple[str, threading.Event
     def respond() -> None:
         accepted, _ = listener.accept()
         with socket.socket(fileno=os.dup(accepted.fileno())) as bare:
-            bare.settimeout(5)
+            bare.settimeout(HANG_SECONDS)
             with context.wrap_socket(accepted, server_side=True) as secured:
                 secured.recv(65536)
                 secured.sendall(head)
@@ -116,7 +117,7 @@ async def serve(authority: Authority, *, wants_client: bool = False) -> AsyncIte
 
 async def ask(bench: Bench, config: KubeConfig) -> bytes:
     client = await bench.open(config)
-    return await client.get_raw("/readyz", timeout_seconds=5)
+    return await client.get_raw("/readyz", timeout_seconds=HANG_SECONDS)
 
 
 async def test_server_of_the_given_ca_file_is_trusted(bench: Bench, authority: Authority) -> None:

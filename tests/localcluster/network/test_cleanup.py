@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import signal
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,9 @@ from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import PODS
 from tests.localcluster.kubelet.nodes import build_container, build_pod
+from tests.support.waiting import wait_until_async
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 
 def read_parent_and_start(pid: int) -> tuple[int, str]:
@@ -54,13 +53,6 @@ def live(members: dict[int, tuple[str, str]]) -> list[int]:
     return [pid for pid, (_, start) in members.items() if now.get(pid, (0, ""))[1] == start]
 
 
-async def wait_until(predicate: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not predicate():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
-
-
 async def start_cluster(directory: Path) -> asyncio.subprocess.Process:
     """Start a cluster without a controller, as a user does."""
     cluster = await asyncio.create_subprocess_exec(
@@ -96,7 +88,7 @@ async def test_cluster_killed_leaves_no_namespace_and_the_next_one_starts(tmp_pa
     killed.send_signal(signal.SIGKILL)
     await killed.wait()
     # Nothing else holds a namespace.
-    await wait_until(lambda: not live(members))
+    await wait_until_async(lambda: not live(members))
     following = await start_cluster(tmp_path)
     await run_pods(tmp_path, "a")
     members = find_members(following.pid)

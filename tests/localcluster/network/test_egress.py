@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.frameworkcrd import ROOT
+from tests.support.waiting import HANG_SECONDS
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give addresses to a namespace")
@@ -22,7 +23,7 @@ def test_pod_reaches_usual_ports_of_the_world_by_name_and_others_are_refused(
         check=False,
         text=True,
         cwd=ROOT,
-        timeout=50,
+        timeout=HANG_SECONDS,
     )
     assert world.stdout.splitlines() == [
         "the world",

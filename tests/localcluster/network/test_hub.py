@@ -12,8 +12,9 @@ from localcluster.network.hub_process import HubProcess
 from localcluster.network.namespaces import NamespaceNetwork
 from localcluster.network.pod_network import NetworkError
 from tests.support.frameworkcrd import ROOT
+from tests.support.waiting import HANG_SECONDS
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 PODS = 50
 
 
@@ -35,7 +36,7 @@ def test_hub_more_pairs_of_pods_than_the_kernel_remembers_neighbours_meet() -> N
         check=False,
         text=True,
         cwd=ROOT,
-        timeout=50,
+        timeout=HANG_SECONDS,
     )
     assert mesh.stdout == f"{PODS * PODS}\n", mesh.stderr
 

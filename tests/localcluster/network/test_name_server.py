@@ -17,6 +17,7 @@ import pytest
 from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.name_server import NameServer, read_upstreams
 from tests.localcluster.network.test_cluster_names import build_names, build_pod, build_service
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = [pytest.mark.local, pytest.mark.looptime(False)]  # noqa: FBT003 the marker's
 
@@ -48,8 +49,8 @@ async def ask(
 ) -> dns.message.Message:
     query = dns.message.make_query(name, kind)
     if tcp:
-        return await dns.asyncquery.tcp(query, "127.0.0.1", port=ports.tcp, timeout=5)
-    return await dns.asyncquery.udp(query, "127.0.0.1", port=ports.udp, timeout=5)
+        return await dns.asyncquery.tcp(query, "127.0.0.1", port=ports.tcp, timeout=HANG_SECONDS)
+    return await dns.asyncquery.udp(query, "127.0.0.1", port=ports.udp, timeout=HANG_SECONDS)
 
 
 def list_texts(answer: dns.message.Message) -> list[str]:
@@ -132,7 +133,9 @@ async def test_name_server_survives_what_is_no_question() -> None:
             client.send(dns.message.make_response(dns.message.make_query("x", "A")).to_wire())
         update = dns.message.make_query("x", "A")
         update.set_opcode(dns.opcode.NOTIFY)
-        refused = await dns.asyncquery.udp(update, "127.0.0.1", port=served.udp, timeout=5)
+        refused = await dns.asyncquery.udp(
+            update, "127.0.0.1", port=served.udp, timeout=HANG_SECONDS
+        )
         assert refused.rcode() == dns.rcode.NOTIMP
         assert list_texts(await ask(served, "train.default.svc.cluster.local")) == ["10.0.0.2"]
 

@@ -17,7 +17,7 @@ from tests.localcluster.kubelet.nodes import (
     run_networked_node,
 )
 
-pytestmark = [pytest.mark.local, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.local
 
 # As a gRPC server does: every address, always the same port. Says its name to whoever connects.
 SERVER = """

@@ -17,6 +17,7 @@ from framework.clock import SystemClock, SystemUids
 from localcluster.apiserver.front.auth import url_with_token
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
+from tests.support.waiting import HANG_SECONDS
 
 KUBECTL = os.environ.get("FRAMEWORKBARRIER_KUBECTL") or shutil.which("kubectl")
 
@@ -24,7 +25,6 @@ pytestmark = [
     pytest.mark.skipif(
         KUBECTL is None, reason="no kubectl: put it on PATH or name it in FRAMEWORKBARRIER_KUBECTL"
     ),
-    pytest.mark.timeout(60),
 ]
 
 CRD = """
@@ -256,7 +256,12 @@ async def test_wait_sees_a_status_that_comes(kubectl: Kubectl) -> None:
     await _install(kubectl)
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(
-            kubectl("wait", "--for=jsonpath={.status.state}=Done", "gg/gang", "--timeout=30s"),
+            kubectl(
+                "wait",
+                "--for=jsonpath={.status.state}=Done",
+                "gg/gang",
+                f"--timeout={HANG_SECONDS:g}s",
+            ),
             name="kubectl wait",
         )
         patch = ("patch", "gg", "gang", "--subresource=status", "--type=merge")

@@ -18,6 +18,7 @@ from localcluster.apiserver.storage import Storage, Watch
 from localcluster.apiserver.views import forms
 from tests.contract.apiclient import TABLE, Api, Object, config_map, owned_by, pod
 from tests.localcluster.server.conftest import TOKEN, Running
+from tests.support.waiting import HANG_SECONDS
 
 
 async def test_port_in_use_names_port_and_remedy(running: Running) -> None:
@@ -134,7 +135,7 @@ async def test_left_watch_is_closed_in_the_storage(
         assert watch.status == 200
         assert not closed.is_set()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(HANG_SECONDS):
         await closed.wait()
 
 

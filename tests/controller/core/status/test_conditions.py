@@ -1,6 +1,5 @@
 """The four conditions: what a user asks a Framework first."""
 
-import time
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -33,6 +32,7 @@ from tests.support.builders import (
     build_task_attempt,
     end_attempt,
 )
+from tests.support.cost import assert_grows_at_most
 from tests.support.worlds import NOW, SETTINGS, build_failure, build_snapshot
 
 CREATE_POD = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/0")
@@ -196,15 +196,12 @@ def test_failures_of_what_is_over_cost_no_walk_through_all_tasks_each() -> None:
     status = build_status(build_role_status(tasks=tasks))
     spec = build_spec(role)
 
-    def measure(**fields: Any) -> float:
-        started = time.process_time()
+    def judge(**fields: Any) -> None:
         told = conditions(spec=spec, status=status, pods=[], **fields)
         assert told["Blocked"].reason == "NotBlocked"
-        return time.process_time() - started
 
-    usual = measure()
     # It is some 1.2 times; this only catches quadratics.
-    assert measure(failures=failures) < 4 * usual + 0.1
+    assert_grows_at_most(4, judge, lambda: judge(failures=failures))
 
 
 @pytest.mark.parametrize("owners", [{}, {"ownerReferences": []}], ids=["ours", "a_strangers"])

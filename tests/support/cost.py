@@ -1,0 +1,57 @@
+"""Seconds of the processor that an operation costs, told alike on slow and on busy machines.
+
+Another program can make a try dearer, never cheaper: so the cheapest of some tries counts. Where
+a limit in seconds is passed, a reference loop tells how much slower this machine computes than the
+one of the limits.
+"""
+
+import gc
+import time
+from collections.abc import Callable
+
+Operation = Callable[[], object]
+
+_TRIES = 5
+_REFERENCE_SECONDS = 0.015
+# A shorter time says nothing.
+_LEAST_SECONDS = 0.005
+
+
+def measure(operation: Operation) -> float:
+    """Return the CPU seconds of an operation, without Python's search for cycles."""
+    gc.collect()
+    gc.disable()
+    try:
+        started = time.thread_time()
+        operation()
+        return time.thread_time() - started
+    finally:
+        gc.enable()
+
+
+def assert_costs_at_most(seconds: float, operation: Operation) -> None:
+    """Fail if an operation costs more CPU seconds at every try."""
+    tries: list[str] = []
+    while len(tries) < _TRIES:
+        cost = measure(operation)
+        slowness = 1.0 if cost <= seconds else measure(_compute) / _REFERENCE_SECONDS
+        if cost <= seconds * max(1.0, slowness):
+            return
+        tries.append(f"{cost:.2f} s ({slowness=:.1f})")
+    raise AssertionError(f"it costs more than {seconds} s of the processor: {tries}")
+
+
+def assert_grows_at_most(factor: float, small: Operation, large: Operation) -> None:
+    """Fail if the large operation costs more than ``factor`` times what the small one does."""
+    smalls: list[float] = []
+    larges: list[float] = []
+    for _ in range(_TRIES):
+        smalls.append(measure(small))
+        larges.append(measure(large))
+        if min(larges) <= factor * max(_LEAST_SECONDS, min(smalls)):
+            return
+    raise AssertionError(f"{min(larges):.3f} s is over {factor} times {min(smalls):.3f} s")
+
+
+def _compute() -> int:
+    return sum(len(str(number)) for number in range(150_000))
