@@ -15,6 +15,7 @@ from framework.clock import SystemClock, SystemUids
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from tests.contract.apiclient import GROUP, Api, Object
+from tests.support.prerequisites import skip_test
 
 SERVER_ENV = "FRAMEWORKBARRIER_CONTRACT_SERVER"
 TOKEN_ENV = "FRAMEWORKBARRIER_CONTRACT_TOKEN"
@@ -149,7 +150,7 @@ async def _local() -> AsyncIterator[Api]:
 async def _real() -> AsyncIterator[Api]:
     url = os.environ.get(SERVER_ENV)
     if not url:
-        pytest.skip(f"no real API server: run make test-kube, or set {SERVER_ENV} and {TOKEN_ENV}")
+        skip_test(f"no real API server: run make test-kube, or set {SERVER_ENV} and {TOKEN_ENV}")
     async for opened in _open(url.rstrip("/"), os.environ.get(TOKEN_ENV, "")):
         yield opened
 

@@ -3,10 +3,9 @@
 import subprocess
 from typing import Any
 
-import pytest
-
 from tests.support.controlplane import Access
 from tests.support.jsonhttp import JsonHttp
+from tests.support.prerequisites import skip_test
 from tests.support.waiting import wait_until
 
 
@@ -25,7 +24,7 @@ def test_apiserver_without_token_refuses(control_plane: Access) -> None:
 
 def test_kubectl_with_kubeconfig_reaches_the_server(control_plane: Access) -> None:
     if control_plane.kubectl is None:
-        pytest.skip("kubectl not found: install it")
+        skip_test("kubectl not found: install it")
     done = subprocess.run(
         [
             control_plane.kubectl,

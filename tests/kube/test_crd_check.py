@@ -12,6 +12,7 @@ from framework.kube.client import KubeClient
 from tests.kube.test_deploy import build_original_crd
 from tests.support.controlplane import Access
 from tests.support.frameworkcrd import CRD_FILE
+from tests.support.prerequisites import skip_test
 from tests.support.rights import run_kubectl
 
 
@@ -19,7 +20,7 @@ async def test_remedy_for_a_crd_of_another_field_manager_makes_it_fit(
     framework_crd: None, control_plane: Access, kube: KubeClient, tmp_path: Path
 ) -> None:
     if control_plane.kubectl is None:
-        pytest.skip("needs kubectl: let make test-kube start the control plane")
+        skip_test("needs kubectl: let make test-kube start the control plane")
     original = tmp_path / "original.yaml"
     original.write_text(yaml.safe_dump(build_original_crd()))
     put_back = ("replace", "--field-manager=frameworkcontroller", "-f", str(original))

@@ -19,6 +19,7 @@ from tests.support.fakekubelet import FakePod
 from tests.support.frameworkcrd import CRD_FILE, ROOT, wait_ready
 from tests.support.frameworkserver import start_controller
 from tests.support.jsonhttp import JsonHttp
+from tests.support.prerequisites import skip_test
 from tests.support.rights import (
     AuditLog,
     Right,
@@ -77,7 +78,7 @@ AGENT_UNUSED = {Right("", "configmaps", "get"), Right("", "configmaps", "list")}
 @pytest.fixture
 def access(control_plane: Access, framework_crd: None) -> Access:
     if control_plane.kubectl is None or control_plane.audit_log is None:
-        pytest.skip("needs kubectl and an audit log: let make test-kube start the control plane")
+        skip_test("needs kubectl and an audit log: let make test-kube start the control plane")
     return control_plane
 
 

@@ -25,6 +25,7 @@ from tests.support.controlplane import Access
 from tests.support.deployed import ACCOUNT, ROLES, Deployed, apply_role
 from tests.support.fakekubelet import FakeKubelet, FakePod, Script, run_for, run_until_deleted
 from tests.support.frameworkcrd import ROOT
+from tests.support.prerequisites import skip_test
 from tests.support.rights import AuditLog, Right, apply_kustomization, write_overlay
 from tests.support.waiting import HANG_SECONDS
 
@@ -54,7 +55,7 @@ def deployed(
     tmp_path: Path,
 ) -> Deployed:
     if control_plane.kubectl is None or control_plane.audit_log is None:
-        pytest.skip("needs kubectl and an audit log: let make test-kube start the control plane")
+        skip_test("needs kubectl and an audit log: let make test-kube start the control plane")
     objects = apply_role(control_plane, request.param, namespace, tmp_path)
     return Deployed(control_plane, objects, tmp_path, CONFIG)
 

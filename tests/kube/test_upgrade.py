@@ -14,6 +14,7 @@ from tests.support.controlplane import Access
 from tests.support.frameworkcrd import CRD_FILE, CRDS, ROOT
 from tests.support.frameworkserver import start_controller
 from tests.support.jsonhttp import JsonHttp
+from tests.support.prerequisites import skip_test
 from tests.support.rights import run_kubectl
 from tests.upgrade.recorded import RECORDED_ENV, find_recorded, read_recorded
 from tests.upgrade.situations import SITUATIONS
@@ -53,7 +54,7 @@ def test_crd_saved_as_documented_can_be_put_back(
     framework_crd: None, control_plane: Access, http: JsonHttp, tmp_path: Path
 ) -> None:
     if control_plane.kubectl is None:
-        pytest.skip("needs kubectl: let make test-kube start the control plane")
+        skip_test("needs kubectl: let make test-kube start the control plane")
     save, put_back = read_commands("old-crd.yaml")
     original = tmp_path / "original.yaml"
     original.write_text(yaml.safe_dump(build_original_crd()))

@@ -80,12 +80,15 @@ class Cluster:
 
     def wait(self, look: Callable[[], T | None], what: str, namespace: str) -> T:
         """Look until there is something; else fail with the Pods and events of the namespace."""
-        (found,) = wait_until(
-            lambda: () if (found := look()) is None else (found,),
-            lambda: f"{what}\n{self.describe(namespace)}",
-            pause_seconds=0.5,
-        )
-        return found
+        found: list[T] = []
+
+        def is_found() -> bool:
+            result = look()
+            found.extend(() if result is None else (result,))
+            return bool(found)
+
+        wait_until(is_found, lambda: f"{what}\n{self.describe(namespace)}", pause_seconds=0.5)
+        return found[0]
 
     def describe(self, namespace: str) -> str:
         """Show what a user would look at first."""

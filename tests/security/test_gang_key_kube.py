@@ -18,6 +18,7 @@ from tests.support.controlplane import Access
 from tests.support.deployed import Deployed, apply_role
 from tests.support.fakekubelet import FakeKubelet, FakePod, Script
 from tests.support.jsonhttp import JsonHttp
+from tests.support.prerequisites import skip_test
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.kube
@@ -42,7 +43,7 @@ def deployed(
     framework_crd: None, control_plane: Access, namespace: str, tmp_path: Path
 ) -> Deployed:
     if control_plane.kubectl is None or control_plane.audit_log is None:
-        pytest.skip("needs kubectl and an audit log: let make test-kube start the control plane")
+        skip_test("needs kubectl and an audit log: let make test-kube start the control plane")
     objects = apply_role(control_plane, "namespaced", namespace, tmp_path)
     return Deployed(control_plane, objects, tmp_path)
 
