@@ -55,6 +55,11 @@ typing: $(STAMP) ## mypy --strict
 test: $(STAMP) ## unit, property and local-cluster tests (no real API server)
 	@$(TIMED) $(PYTEST) -n $(JOBS) --maxprocesses 4 --dist worksteal $(ARGS)
 
+.PHONY: test-slow
+test-slow: $(STAMP) ## further situations of whole programs, some seconds each
+	@$(TIMED) $(PYTEST) -n $(JOBS) --maxprocesses 4 --dist worksteal -m slow \
+		$$(grep -rlE 'mark\.slow|keep_first' tests --include='test_*.py') $(ARGS)
+
 .PHONY: test-kube
 test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-controller-manager
 	@$(TIMED) $(BIN)/python -m tests.support.controlplane run -- \
@@ -81,7 +86,7 @@ test-consumers: $(STAMP) ## the stacks' own parsers, and examples that train (ST
 test-hostile: $(STAMP) ## ten times as many hostile names, addresses and values as `make test`
 	@$(TIMED) env FRAMEWORKBARRIER_HOSTILE_CASES=100000 FRAMEWORKBARRIER_DISCOVERY_CALLS=1000 \
 		$(PYTEST) -n $(JOBS) --maxprocesses 4 --dist worksteal tests/rendezvous/test_hostile.py \
-		tests/rendezvous/test_discover_hosts.py $(ARGS)
+		tests/rendezvous/test_discover_hosts.py tests/security/test_hostile_text.py $(ARGS)
 
 # Seconds of all targets together. Atheris guides by coverage; where it cannot be installed, a seeded
 # mutator takes its place.
@@ -115,7 +120,7 @@ cover: $(STAMP) ## the tests again, with branch coverage
 
 .PHONY: verify
 verify: $(STAMP) ## all that must hold before a commit; fails when it changed a file
-	@$(TIMED) sh -eu -c '$(MAKE) lint && $(MAKE) manifests-check && $(MAKE) test && git diff --exit-code'
+	@$(TIMED) sh -eu -c '$(MAKE) lint && $(MAKE) manifests-check && $(MAKE) test && $(MAKE) test-slow && git diff --exit-code'
 
 ##@ Generate
 

@@ -161,6 +161,7 @@ def test_run_local_says_at_once_how_another_shell_reaches_it(tmp_path: Path) -> 
     assert program.returncode == ExitCode.INTERRUPTED, output
 
 
+@pytest.mark.slow
 def test_run_of_a_gang_that_crashes_again_and_again_says_so(tmp_path: Path) -> None:
     role = build_role("worker", 1, "exit 3").replace(
         "restartPolicy: Never", "restartPolicy: Always"
@@ -179,6 +180,7 @@ def test_run_of_a_gang_that_crashes_again_and_again_says_so(tmp_path: Path) -> N
     assert re.search(rf"worker/0 +Stopped .* main: .*[12] restarts?, {told}\n", output)
 
 
+@pytest.mark.slow
 def test_run_past_its_timeout_stops_and_says_why_it_waited(tmp_path: Path) -> None:
     stuck = build_role("gpu", 1, "true").replace(
         "image: busybox", "image: busybox, resources: {limits: {example.com/gpu: 1}}"
@@ -201,6 +203,7 @@ def test_run_past_its_timeout_stops_and_says_why_it_waited(tmp_path: Path) -> No
     assert not started.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [r"worker/0 +Waiting", r"worker/3 +Running"])
 def test_run_whose_controller_is_killed_completes_with_no_pod_wasted(
     moment: str, tmp_path: Path
@@ -223,6 +226,7 @@ def test_run_whose_controller_is_killed_completes_with_no_pod_wasted(
     assert len(re.findall("child started", (state / "cluster.log").read_text())) == 2
 
 
+@pytest.mark.slow
 def test_run_of_a_gang_whose_plain_role_ends_early_passes_its_barrier(tmp_path: Path) -> None:
     file = write(
         tmp_path / "f.yaml",
@@ -236,6 +240,7 @@ def test_run_of_a_gang_whose_plain_role_ends_early_passes_its_barrier(tmp_path: 
     assert code == 0, output
 
 
+@pytest.mark.slow
 def test_run_of_a_gang_with_a_late_retry_passes_its_barrier_again(tmp_path: Path) -> None:
     script = "test $FC_TASK_INDEX = 0 || { sleep 1; test $FC_TASK_ATTEMPT_ID -ge 1; }"
     file = write(tmp_path / "f.yaml", build_role("worker", 2, script, barrier=True, retries=1))
@@ -377,6 +382,7 @@ def test_run_of_a_deleted_framework_fails(cluster: dict[str, str], tmp_path: Pat
     assert "Framework doomed was deleted before it completed" in output
 
 
+@pytest.mark.slow
 def test_run_that_cannot_deliver_its_stop_leaves_at_once(tmp_path: Path) -> None:
     env = {"XDG_RUNTIME_DIR": str(tmp_path), "KUBECONFIG": str(tmp_path / "the config")}
     file = write(tmp_path / "f.yaml", build_role("w", 1, "exec sleep 600"))
@@ -404,6 +410,7 @@ def delete_framework(name: str, kubeconfig: str) -> None:
     asyncio.run(delete())
 
 
+@pytest.mark.slow
 def test_run_whose_reader_goes_away_goes_on_to_the_end(tmp_path: Path) -> None:
     file = write(tmp_path / "f.yaml", build_role("w", 1, "sleep 0.5; exit 3"))
     with start(

@@ -161,6 +161,7 @@ async def release(world: GangCluster, name: str) -> dict[str, float]:
     return seconds
 
 
+@pytest.mark.slow
 async def test_last_address_releases_all_barriers_at_once(world: GangCluster) -> None:
     tries = []
     for number in range(RELEASE_TRIES):
@@ -192,6 +193,7 @@ async def test_role_without_barrier_that_ends_early_counts_as_there(world: GangC
     assert done["status"]["attemptStatus"]["completionStatus"]["code"] == 0, done["status"]
 
 
+@pytest.mark.slow
 async def test_task_retried_after_a_peer_succeeded_passes_its_barrier(world: GangCluster) -> None:
     await world.create(build_gang(build_role("worker", 2, max_retries=1)))
     world.end_task("worker", 0)
@@ -233,6 +235,7 @@ async def plant_roster(world: GangCluster, source: Object) -> None:
     await world.client.patch(CONFIGMAPS, NAMESPACE, source["metadata"]["name"], patch)
 
 
+@pytest.mark.slow
 async def test_new_attempt_is_not_released_by_the_roster_of_the_old(world: GangCluster) -> None:
     await world.create(
         build_gang(build_role("ps", 1), build_role("worker", 2, is_scarce=True), max_retries=1)

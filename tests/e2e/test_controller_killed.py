@@ -10,6 +10,7 @@ from framework.api.naming import build_configmap_name
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
 from tests.support.frameworkcrd import ROOT
 from tests.support.gang import NAMESPACE, Change, GangCluster, list_tasks
+from tests.support.slow import keep_first
 from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.local
@@ -78,7 +79,7 @@ async def wait_until_started_again(world: GangCluster) -> None:
     await wait_until_async(lambda: supervisor.starts == 2)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", keep_first(MOMENTS))
 async def test_demo_with_controller_killed_completes_and_runs_nothing_twice(
     world: GangCluster, moment: str
 ) -> None:

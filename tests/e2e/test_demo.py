@@ -78,6 +78,7 @@ def test_demo_ends_with_five_succeeded_tasks(home: Path) -> None:
     run_demo(home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sidecar", "wrapper"])
 def test_demo_with_injected_agents_succeeds(home: Path, mode: str) -> None:
     # framework inject --rendezvous MODE examples/gang.yaml | framework run --local -
@@ -94,11 +95,13 @@ def inject_before(command: list[str], mode: str) -> list[str]:
     return ["sh", "-c", f"{inject} 2>/dev/null | {shlex.join([framework, *options, '-'])}"]
 
 
+@pytest.mark.slow
 def test_demo_with_path_replacement_succeeds(home: Path) -> None:
     log = run_demo(home, "--isolation", "paths")
     assert "private_root=False" in log
 
 
+@pytest.mark.slow
 def test_demo_of_an_ordinary_user_without_namespaces_succeeds(home: Path) -> None:
     obstacle = find_obstacle()
     if obstacle is not None:
@@ -117,6 +120,7 @@ def test_demo_of_an_ordinary_user_without_namespaces_succeeds(home: Path) -> Non
     assert "network=LoopbackNetwork" in log
 
 
+@pytest.mark.slow
 def test_demo_of_an_ordinary_user_with_namespaces_has_a_network_for_each_pod(
     home: Path, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
             child.kill()
 
 
+@pytest.mark.slow
 def test_leader_killed_is_followed_within_8_seconds(pair: Pair) -> None:
     leader, standby = pair.open()
     with expect_within(KILLED_SECONDS, fixed_seconds=LeaseTimes().lease_seconds):
@@ -119,6 +120,7 @@ def test_leader_told_to_stop_until_it_is_gone_ends_well(pair: Pair) -> None:
     assert not pair.find_leader()
 
 
+@pytest.mark.slow
 def test_leader_stopped_for_longer_than_its_lease_ends_without_another_write(pair: Pair) -> None:
     leader, standby = pair.open()
     os.kill(leader.pid, signal.SIGSTOP)

@@ -244,6 +244,7 @@ def is_ended(name: str) -> Callable[[Change], bool]:
     )
 
 
+@pytest.mark.slow
 async def test_pods_end_as_their_programs_do_whatever_ends_their_agents(
     world: GangCluster, tmp_path: Path
 ) -> None:
@@ -269,6 +270,7 @@ async def test_pods_end_as_their_programs_do_whatever_ends_their_agents(
         assert ended.status["phase"] == ("Succeeded" if code == 0 else "Failed"), pod
 
 
+@pytest.mark.slow
 async def test_settings_are_read_from_annotations_of_the_pod(
     world: GangCluster, tmp_path: Path
 ) -> None:
@@ -320,6 +322,7 @@ def read_parent(pid: int) -> int | None:
         return None
 
 
+@pytest.mark.slow
 async def test_drain_waits_for_the_checkpoint_of_the_one_that_leaves(
     world: GangCluster, tmp_path: Path
 ) -> None:
@@ -345,6 +348,7 @@ async def test_drain_waits_for_the_checkpoint_of_the_one_that_leaves(
     assert early == []
 
 
+@pytest.mark.slow
 async def test_drain_without_an_answer_ends_at_its_deadline_and_tells_who(
     world: GangCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,7 @@ async def wait_until_told(tmp_path: Path, size: int) -> None:
             await asyncio.sleep(POLL_SECONDS)
 
 
+@pytest.mark.slow
 async def test_processes_see_every_generation_once_and_whole_lists_only(
     world: GangCluster, tmp_path: Path
 ) -> None:

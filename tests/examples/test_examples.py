@@ -92,6 +92,7 @@ def read_log(framework: str, task: str, directory: Path) -> str:
     return call("logs", framework, task, "-c", "train", "--directory", str(directory)).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["auto", "paths"])
 def test_gang_on_a_cluster_of_its_own_converges(isolation: str, tmp_path: Path) -> None:
     run = run_alone("gang.yaml", tmp_path, isolation)
@@ -101,6 +102,7 @@ def test_gang_on_a_cluster_of_its_own_converges(isolation: str, tmp_path: Path) 
     assert "off by at most 0.0" in log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["auto", "paths"])
 def test_rendezvous_example_prints_the_world_of_each_worker(isolation: str, tmp_path: Path) -> None:
     run_alone("rendezvous.yaml", tmp_path, isolation)
@@ -115,6 +117,7 @@ def test_rendezvous_example_prints_the_world_of_each_worker(isolation: str, tmp_
         assert len(set(hosts[1].split())) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["auto", "paths"])
 def test_gang_with_a_key_meets_with_it(isolation: str, tmp_path: Path) -> None:
     run = run_alone("gang-key.yaml", tmp_path, isolation)
@@ -126,6 +129,7 @@ def test_gang_with_a_key_meets_with_it(isolation: str, tmp_path: Path) -> None:
     assert not re.search(r"\b[0-9a-f]{64}\b", run.stdout + run.stderr)
 
 
+@pytest.mark.slow
 def test_failed_example_shows_the_last_log_lines_of_the_culprit(tmp_path: Path) -> None:
     run = call(
         "run", "--local", "examples/fail-permanent.yaml", "--timeout", "60s",

@@ -1,4 +1,4 @@
-"""Text of a cluster on the terminal: 100,000 hostile strings, no character that it would obey.
+"""Text of a cluster on the terminal: many hostile strings, no character that it would obey.
 
 The strings go through what each printing command renders with. Afterwards whole programs print
 what a hostile container and a hostile API server said.
@@ -38,10 +38,10 @@ from cli.terminal import print_document, print_error, print_line
 from framework.agent.report import LineReporter
 from framework.api.naming import TaskKey
 from framework.logs import JsonFormatter, TextFormatter
+from tests.rendezvous.hostile import CASES
 from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
-COUNT = 100_000
 BATCH = 1000
 # What a terminal obeys, hides or reorders.
 BAD_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -59,7 +59,7 @@ PIECES = [
 
 def make_strings(seed: int) -> Iterator[str]:
     draw = random.Random(seed)
-    for _ in range(COUNT):
+    for _ in range(CASES):
         parts = draw.choices(PIECES, k=draw.randint(1, 6))
         if draw.random() < 0.2:
             parts.append(chr(draw.randrange(0x110000)))
@@ -78,7 +78,7 @@ def show(render: Callable[[Sequence[str]], object]) -> str:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, "utf-8", newline="")
     with redirect_stdout(stream), redirect_stderr(stream):
-        for start in range(0, COUNT, BATCH):
+        for start in range(0, CASES, BATCH):
             render(STRINGS[start : start + BATCH])
         stream.flush()
     return raw.getvalue().decode()
@@ -201,7 +201,7 @@ def test_hostile_text_is_printed_without_control_characters(
 
 
 def test_hostile_lines_are_not_taken_for_lines_of_ours() -> None:
-    assert len(show(each(print_line)).splitlines()) == COUNT
+    assert len(show(each(print_line)).splitlines()) == CASES
 
 
 def test_inject_keeps_hostile_text_as_it_is() -> None:

@@ -77,6 +77,7 @@ def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(
         ["test", "passed", *["12", "passed,", "1", "skipped", "in", "3.21s"]],
     ]
     assert [line[:25].rstrip() for line in lines[3:-1]] == [
+        "test-slow          passed",
         "fuzz               passed",
         "test-kube          passed",
         "difftest local     passed",
@@ -86,7 +87,7 @@ def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(
         "test-node          passed",
         "test-consumers     passed",
     ]
-    assert lines[5].endswith("difftest on local: passed in 60 s")
+    assert lines[6].endswith("difftest on local: passed in 60 s")
     assert lines[-1] == SUMMARY
 
 

@@ -198,6 +198,7 @@ def list_events(world: World) -> list[Object]:
     return list(world.storage.list(find_type(world.storage, EVENTS), None).items)
 
 
+@pytest.mark.slow
 async def test_poisoned_frameworks_among_a_thousand_harm_no_other() -> None:
     with open_world() as world:
         world.poison(name for name in POISONED if POISONED[name][1] is not None)
