@@ -1,8 +1,8 @@
-"""Check what is about to be written into files that shells and launchers read.
+"""Checks the role names and addresses of a roster before they are written to files. Pure.
 
-Called by ``decision`` and ``injector``. Pure. A Framework's status is writable by whoever may
-update Frameworks, and ``injector.sh`` is sourced: nothing but addresses and role names may get
-into it. Rules: docs/design/agents.md, "Checks of a roster".
+A shell sources ``injector.sh``, and every account that may update Frameworks can write the status
+of a Framework. So the script contains valid addresses and role names only. Rules:
+docs/design/agents.md, "Checks of a roster".
 """
 
 import socket
@@ -13,11 +13,7 @@ from framework.api.roster import Roster
 
 
 def is_address(text: str) -> bool:
-    """Return whether a text is an IPv4 or IPv6 address in its usual form, and nothing else.
-
-    Every barrier of a gang asks it for every member at one moment, so C decides: ``inet_pton``
-    takes no leading zeros, no short forms, no zone and no space around.
-    """
+    """Return whether a text is an IPv4 or IPv6 address in its usual form."""
     try:
         socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
     except (OSError, ValueError):
@@ -26,10 +22,10 @@ def is_address(text: str) -> bool:
 
 
 def find_fault(roster: Roster) -> str:
-    """Find the first role name or address that must not be written; "" if there is none."""
+    """Describe the first invalid role name or address; "" if all are valid."""
     for role in roster.roles:
         if not is_role_name(role.name):
-            return f"{role.name!r} is no name of a task role"
+            return f"{role.name!r} is not a valid role name"
         for member in role.members:
             if not member.addresses or not all(map(is_pod_address, member.addresses)):
                 is_first_good = bool(member.addresses) and is_address(member.addresses[0])

@@ -1,7 +1,7 @@
-"""The barrier's program: wires settings, sources, wait and release, and ends with an exit code.
+"""The program of the barrier: connects settings, sources, wait and release; gives the exit code.
 
-Called by ``__main__`` and the console script ``framework-barrier``. Start-up time and memory are
-targets, so nothing is imported here that the passing barrier does not need.
+Start-up time and memory are limited by tests, so a module that a passing barrier does not need is
+imported where it is used.
 """
 
 import gc
@@ -42,16 +42,16 @@ from framework.version import VERSION
 _USAGE = """\
 usage: framework-barrier [--help | --version]
 
-Holds its Pod until the whole gang of this attempt is there, then writes injector.sh and
-framework.json. Everything comes from the environment:
+Holds its Pod until the gang of this attempt is complete, then writes injector.sh and
+framework.json. All settings are environment variables:
 
   FC_*                        set by the controller in every container of its Pods
-  BARRIER_CHECK_INTERVAL_SEC  seconds between lines of progress (10, at least 5)
+  BARRIER_CHECK_INTERVAL_SEC  seconds between progress lines (10, at least 5)
   BARRIER_CHECK_TIMEOUT_SEC   seconds to wait for the gang (600, from 60 to 1200)
-  BARRIER_QUORUM_GRACE_SEC    seconds to wait for the rest of a gang with a quorum (30)
-  BARRIER_REQUIRE             what roles must have: worker=running,ps=tcp:2222 (address, dns,
+  BARRIER_QUORUM_GRACE_SEC    seconds to wait for the other Tasks of a gang with a quorum (30)
+  BARRIER_REQUIRE             required levels of roles: worker=running,ps=tcp:2222 (address, dns,
                               running, tcp:PORT)
-  BARRIER_EXPECT              ps=1,worker=4: the gang, for where only DNS can be asked
+  BARRIER_EXPECT              ps=1,worker=4: the gang, if DNS is the only source
   BARRIER_DNS_NAME            a Pod's DNS name ({framework}-{role}-{index}.{framework})
   BARRIER_FRAMEWORK_JSON      auto (up to 100 Tasks), on, off
   BARRIER_WORKING_DIR         where the files go (/mnt/frameworkbarrier)
@@ -66,10 +66,10 @@ _GARBAGE_THRESHOLD = 100_000
 
 
 class Run:
-    """One run of the barrier: what its lines and its termination message have in common."""
+    """One run of the barrier, from its settings to its exit code."""
 
     def __init__(self, env: Mapping[str, str], clock: AgentClock) -> None:
-        """Start the clock."""
+        """Start the measurement of the waited time."""
         self._env = env
         self._clock = clock
         self._started_at = clock.monotonic()
@@ -78,13 +78,13 @@ class Run:
         self._termination_log = env.get(constants.TERMINATION_LOG_ENV) or constants.TERMINATION_LOG
 
     def run(self) -> int:
-        """Run to the exit code.
+        """Run until the barrier passes or fails; return the exit code.
 
         Raises:
-            SignalledError: A signal came; ``end_by_signal`` says so.
+            SignalledError: A signal arrived; call ``end_by_signal``.
         """
         try:
-            passed = self._pass()
+            passed = self._prepare_and_wait()
         except ConfigError as e:
             for fault in e.faults:
                 self._reporter.say(fault, "error")
@@ -96,7 +96,7 @@ class Run:
         return self._fail(passed) if isinstance(passed, Fail) else self._succeed(passed)
 
     def end_by_signal(self, number: int) -> int:
-        """Say which signal ended it; return its exit code."""
+        """Report the signal in log and termination message; return the exit code."""
         name = signal.Signals(number).name
         self._reporter.say(f"ended by {name}", "error")
         waited = self._clock.monotonic() - self._started_at
@@ -106,11 +106,11 @@ class Run:
         return code
 
     def close(self) -> None:
-        """Close the connections. A program leaves them to its end, which closes them at once."""
+        """Close the connections. The program does not call it: its exit closes them faster."""
         if self._sources is not None:
             self._sources.close()
 
-    def _pass(self) -> Roster | Fail:
+    def _prepare_and_wait(self) -> Roster | Fail:
         config = load_config(self._env)
         self._reporter = Reporter(
             self._started_at, config.interval_seconds, is_json=config.is_json_log
@@ -125,7 +125,7 @@ class Run:
         self._report_start(config)
         access = load_access_unless_dns(self._env, may_use_dns=config.expected is not None)
         if access is None:
-            self._reporter.say("no token for the API server, so DNS alone is asked")
+            self._reporter.say("no token for the API server, so DNS is the only source")
         is_attempt_aware = config.identity is not None
         sources = open_sources(access, self._clock, config.gang, is_attempt_aware=is_attempt_aware)
         self._sources = sources
@@ -144,8 +144,8 @@ class Run:
             return
         self._reporter.say(f"waiting for {framework}")
         self._reporter.say(
-            f"${', $'.join(config.missing_identity)} not set: this Pod is of no attempt, so any "
-            "addresses in the Framework's status count, also those of a past attempt",
+            f"${', $'.join(config.missing_identity)} not set: the attempt of this Pod is unknown, "
+            "so all addresses in the Framework's status count, also those of an earlier attempt",
             "warning",
         )
 
@@ -187,7 +187,7 @@ def run(arguments: list[str], barrier: Run) -> int:
     try:
         raise_on_signals()
         code = barrier.run()
-        ignore_signals()  # what it has said of its end holds
+        ignore_signals()  # the exit code must agree with the termination message
     except SignalledError as e:
         return barrier.end_by_signal(e.number)
     return code
@@ -195,11 +195,11 @@ def run(arguments: list[str], barrier: Run) -> int:
 
 def main() -> NoReturn:
     """Run as a program."""
-    # It lives shortly and leaves no cycles; at the release every millisecond counts a gang's times.
+    # The process is short and creates no reference cycles; a collection would delay the release.
     gc.set_threshold(_GARBAGE_THRESHOLD)
-    # Kept by name, so that not even its connections are taken apart before the end.
+    # The variable keeps the connections open until the exit, which closes them faster.
     barrier = Run(os.environ, AgentClock())
     code = run(sys.argv[1:], barrier)
     sys.stdout.flush()
-    # Without tearing the interpreter down: a gang's barriers all end at one moment on one machine.
+    # Skip the shutdown of the interpreter: the barriers of a gang end at the same time.
     os._exit(code)

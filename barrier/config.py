@@ -1,7 +1,7 @@
-"""The barrier's settings, read from the environment; all faults are found at once.
+"""The settings of the barrier, from environment variables. Pure.
 
-Called by ``app``. Pure: the environment comes in as a mapping. Where the API server is, is read
-by ``framework.agent.access``.
+``load_config`` reports all faults together. The settings of the API server are read by
+``framework.agent.discovery``.
 """
 
 import enum
@@ -41,7 +41,7 @@ _IDENTITY_ENVS = (
 
 
 class ConfigError(ValueError):
-    """Settings that cannot work; ``faults`` has one line for each, with its remedy."""
+    """The settings are invalid; ``faults`` has a line for each fault, with its remedy."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("; ".join(faults))
@@ -49,7 +49,7 @@ class ConfigError(ValueError):
 
 
 class FrameworkJson(enum.Enum):
-    """Whether framework.json is written: AUTO is up to 100 Tasks, or without a roster."""
+    """Whether framework.json is written; AUTO: up to 100 Tasks, or without a published roster."""
 
     AUTO = "auto"
     ON = "on"
@@ -57,38 +57,59 @@ class FrameworkJson(enum.Enum):
 
 
 class Identity(NamedTuple):
-    """Which Task attempt of which Framework attempt this Pod is."""
+    """The Task attempt and the Framework attempt of this Pod."""
 
     instance_uid: str
+    """Instance UID of the Framework attempt."""
     configmap_uid: str
+    """UID of the attempt ConfigMap."""
     role: str
+    """Role of the Task."""
     task_index: int
+    """Index of the Task in its role."""
     task_attempt_id: int
+    """Number of the attempt of the Task."""
     pod_uid: str
+    """UID of this Pod."""
 
 
 class Config(NamedTuple):
-    """The settings. ``identity`` is None in a Pod that no controller of Frameworks made."""
+    """The settings."""
 
     namespace: str
+    """Namespace of the Framework."""
     framework: str
+    """Name of the Framework."""
     configmap: str
+    """Name of the attempt ConfigMap."""
     identity: Identity | None
+    """The attempt of this Pod; None in a Pod that was not created by a controller."""
     missing_identity: tuple[str, ...]
+    """The identity variables that are not set."""
     interval_seconds: int
+    """Seconds between progress lines, and until an unreachable source is replaced by the next."""
     timeout_seconds: int
+    """Seconds until an incomplete gang fails the barrier."""
     quorum_grace_seconds: int
+    """Seconds that a complete quorum waits for the other Tasks."""
     framework_json: FrameworkJson
+    """Whether framework.json is written."""
     working_dir: str
+    """Directory of the files."""
     termination_log: str
+    """Path of the termination message."""
     is_json_log: bool
+    """Whether log lines are JSON objects."""
     requirements: tuple[Requirement, ...]
+    """Required levels of roles."""
     dns_name: str
+    """Pattern of the Pods' DNS names."""
     expected: ExpectedGang | None
+    """The gang that DNS is asked for; None if DNS is not a source."""
 
     @property
     def gang(self) -> Gang:
-        """Which gang is followed; without an identity none of its ConfigMaps can be the own one."""
+        """The gang to observe; without an identity, no ConfigMap is of the own attempt."""
         identity = self.identity
         return Gang(
             namespace=self.namespace,
@@ -101,7 +122,7 @@ class Config(NamedTuple):
 
 
 class _Reader:
-    """Reads variables and collects what is wrong with them."""
+    """Reads variables and collects the faults."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
@@ -135,7 +156,7 @@ class _Reader:
                 "other Pods set it yourself"
             )
         elif not is_valid:
-            self.faults.append(f"${name} is {text!r}, which is no {kind}; correct it")
+            self.faults.append(f"${name} is {text!r}, which is not a valid {kind}; correct it")
 
     def read_requirements(self, own_role: str) -> tuple[Requirement, ...]:
         name = constants.BARRIER_REQUIRE_ENV
@@ -160,7 +181,7 @@ class _Reader:
         try:
             expected = read_expected(self._env)
         except ExpectedGangError as e:
-            # A bad pattern was told already.
+            # `read_dns_name` may have reported the same fault.
             self.faults += [] if str(e) in self.faults else [str(e)]
             return None
         counts = dict(expected.roles) if expected is not None else {}
@@ -177,7 +198,7 @@ def load_config(env: Mapping[str, str]) -> Config:
     """Read the settings.
 
     Raises:
-        ConfigError: With every fault found.
+        ConfigError: At least one setting is invalid.
     """
     reader = _Reader(env)
     namespace = reader.read_text(constants.FRAMEWORK_NAMESPACE)
@@ -216,7 +237,7 @@ def load_config(env: Mapping[str, str]) -> Config:
 
 
 def _check_names(reader: _Reader, namespace: str, framework: str, configmap: str) -> None:
-    # They become parts of URLs, so nothing else may be in them.
+    # The names become parts of URLs.
     reader.check(
         constants.FRAMEWORK_NAMESPACE,
         namespace,
@@ -232,7 +253,7 @@ def _check_names(reader: _Reader, namespace: str, framework: str, configmap: str
     reader.check(
         constants.CONFIGMAP_NAME,
         configmap,
-        # Built from a bad name of the Framework it is not one more fault.
+        # The default is built from the name of the Framework, which is checked above.
         is_valid=configmap == build_configmap_name(framework)
         or _OBJECT_NAME.match(configmap) is not None,
         kind="name of a ConfigMap",

@@ -1,9 +1,31 @@
-"""Pass, wait or fail: the barrier's decision, a pure function of what it has seen.
+"""The decision of the barrier: Pass, Wait or Fail. Pure.
 
-Called by ``waiting`` after everything that happens; which source is believed is decided in
-``framework.agent.gang``. Nothing here reads a clock, does I/O or logs.
-Rules: docs/design/agents.md, "Decision of the barrier".
-All times are the agent's monotonic seconds.
+``decide`` takes these steps. The first that applies gives the result:
+
+1. The attempt is ending: Wait.
+2. No source has a roster of this attempt: Wait.
+3. The roster is incomplete, lacks this Pod, or has an invalid value: Wait.
+4. A quorum is complete and its grace time is not over: Wait.
+5. A requirement is for an unknown role: Fail. A requirement is not met: Wait.
+6. Pass.
+
+Then a Wait becomes a Fail if the roles wait for one another, the Framework does not exist, every
+source is denied, or the timeout is over, in this order.
+
+Invariants:
+
+- A barrier with an identity passes only with a roster of its own attempt that contains its Pod; DNS
+  is the exception, because it has neither attempts nor UIDs.
+- A Pass has a complete roster whose values are valid.
+- Equal arguments give an equal result; reasons and progress have no influence on it.
+
+Example: role ``worker`` has 3 Tasks and a quorum of 2. At second 5, the barrier of worker/0 sees
+generation 1 with members 0 and 1: complete, so its grace time starts, and the result is Wait with
+``wake_at`` 35. At second 20, generation 2 has all three members: Pass. Without it, the result is
+Pass with two members at second 35.
+
+All times are monotonic seconds of the agent. Rules: docs/design/agents.md, "Decision of the
+barrier".
 """
 
 from typing import NamedTuple, TypeAlias
@@ -32,19 +54,19 @@ from framework.agent.probes import Probe
 from framework.api import constants
 from framework.api.roster import PHASE_COMPLETING, Missing, Progress, Roster
 
-# A roster read from the Framework has generation 0; both mean "from the gang's first moment".
+# Generation 1 is the first complete roster; a roster built from the Framework has generation 0.
 _FIRST_GENERATION = 1
 
 
 class GraceStart(NamedTuple):
-    """When, and in which generation, this Pod first saw itself in a complete roster."""
+    """When this Pod was first in a complete roster, and the generation of that roster."""
 
     generation: int
     at: float
 
 
 class Observation(NamedTuple):
-    """Everything the barrier has seen. ``cycle`` says which roles would wait for one another."""
+    """The input of a decision. ``cycle`` describes roles that wait for one another, or is ""."""
 
     knowledge: Knowledge
     grace_start: GraceStart | None = None
@@ -53,7 +75,7 @@ class Observation(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Not yet. ``wake_at`` is when time alone may change the decision; ``probes`` may, too."""
+    """The gang is not ready. ``wake_at`` or a result of ``probes`` may change the decision."""
 
     reason: str
     message: str
@@ -63,14 +85,14 @@ class Wait(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """The gang is there. The roster's generation is 0 where no ConfigMap told it."""
+    """The gang is complete. The roster has generation 0 if it is not from the ConfigMap."""
 
     roster: Roster
     source: str
 
 
 class Fail(NamedTuple):
-    """It will not come about."""
+    """The barrier ends with an exit code other than 0."""
 
     exit_code: ExitCode
     reason: str
@@ -82,22 +104,22 @@ Decision: TypeAlias = Wait | Pass | Fail
 
 
 def decide(observation: Observation, config: Config, now: float) -> Decision:
-    """Decide what to do at ``now``."""
-    verdict = _judge(observation, config, now)
-    if not isinstance(verdict, Wait):
-        return verdict
+    """Decide at the time ``now``."""
+    result = _decide_without_failures(observation, config, now)
+    if not isinstance(result, Wait):
+        return result
     knowledge = observation.knowledge
     return (
-        _fail_when_circular(observation)
-        or _fail_when_gone(knowledge, config, now)
-        or _fail_when_denied(knowledge, config, now)
-        or _fail_when_late(knowledge, config, verdict, now)
-        or verdict
+        _fail_if_circular(observation)
+        or _fail_if_framework_absent(knowledge, config, now)
+        or _fail_if_denied(knowledge, config, now)
+        or _fail_if_timed_out(knowledge, config, result, now)
+        or result
     )
 
 
 def find_grace_start(observation: Observation, config: Config, now: float) -> GraceStart | None:
-    """Remember the first complete roster that names this Pod."""
+    """Find the first complete roster that contains this Pod; keep it once it is known."""
     if observation.grace_start is not None:
         return observation.grace_start
     selected = select_roster(observation.knowledge, config.gang, now)
@@ -109,7 +131,7 @@ def find_grace_start(observation: Observation, config: Config, now: float) -> Gr
 
 
 def list_missing(roster: Roster, reasons: tuple[Missing, ...]) -> tuple[Missing, ...]:
-    """List the wanted Tasks that a roster lacks, with the reasons known."""
+    """List the wanted Tasks that are missing in a roster, with their reasons if known."""
     known = {(m.role, m.index): m.reason for m in reasons}
     missing = []
     for role in roster.roles:
@@ -125,7 +147,7 @@ def list_missing(roster: Roster, reasons: tuple[Missing, ...]) -> tuple[Missing,
     return tuple(missing)
 
 
-def _judge(observation: Observation, config: Config, now: float) -> Decision:
+def _decide_without_failures(observation: Observation, config: Config, now: float) -> Decision:
     knowledge, identity = observation.knowledge, config.identity
     configmap = get_own_configmap(knowledge, config.gang)
     if configmap is not None and configmap.is_terminating:
@@ -149,7 +171,7 @@ def _judge(observation: Observation, config: Config, now: float) -> Decision:
     if fault:
         return Wait("BadRoster", fault, progress)
     return (
-        _wait_for_the_rest(selected.roster, observation, config, progress, now)
+        _wait_for_other_tasks(selected.roster, observation, config, progress, now)
         or _check_requirements(selected.roster, observation, config, progress)
         or Pass(selected.roster, selected.source)
     )
@@ -170,21 +192,23 @@ def _check_requirements(
     return Wait("RequirementUnmet", unmet.message, progress, probes=unmet.probes)
 
 
-def _wait_for_the_rest(
+def _wait_for_other_tasks(
     roster: Roster, observation: Observation, config: Config, progress: Progress, now: float
 ) -> Wait | None:
-    """A quorum is there; whoever belongs to the first generation gives the others some time.
+    """Return a Wait while a complete quorum of the first generation waits for other Tasks.
 
-    Not more than is left: at the timeout a quorum is a gang, too.
+    The wait ends at the timeout at the latest; then the quorum passes.
     """
     if roster.ready >= roster.wanted:
         return None
-    sight = observation.grace_start or GraceStart(roster.generation, now)
+    start = observation.grace_start or GraceStart(roster.generation, now)
     times_out_at = observation.knowledge.started_at + config.timeout_seconds
-    ends_at = min(sight.at + config.quorum_grace_seconds, times_out_at)
-    if sight.generation > _FIRST_GENERATION or now >= ends_at:
+    ends_at = min(start.at + config.quorum_grace_seconds, times_out_at)
+    if start.generation > _FIRST_GENERATION or now >= ends_at:
         return None
-    return Wait("QuorumGrace", "the quorum is there, the rest has some time", progress, ends_at)
+    return Wait(
+        "QuorumGrace", "the quorum is complete; waiting for the other Tasks", progress, ends_at
+    )
 
 
 def _wait_for_roster(knowledge: Knowledge, config: Config, now: float) -> Wait:
@@ -214,20 +238,20 @@ def _measure(selected: SelectedRoster, knowledge: Knowledge, config: Config) -> 
 def _is_own(selected: SelectedRoster, identity: Identity) -> bool:
     member = find_own_member(selected.roster, identity.role, identity.task_index, identity.pod_uid)
     if selected.source == SOURCE_DNS:
-        return member is not None  # DNS knows neither attempts nor UIDs
+        return member is not None  # DNS has neither attempts nor UIDs
     if selected.roster.instance_uid != identity.instance_uid:
         return False
     return member is not None and member.attempt_id == identity.task_attempt_id
 
 
-def _fail_when_circular(observation: Observation) -> Fail | None:
+def _fail_if_circular(observation: Observation) -> Fail | None:
     if not observation.cycle:
         return None
     message = f"${constants.BARRIER_REQUIRE_ENV}: {observation.cycle}"
     return Fail(ExitCode.PERMANENT, "BadConfig", message)
 
 
-def _fail_when_gone(knowledge: Knowledge, config: Config, now: float) -> Fail | None:
+def _fail_if_framework_absent(knowledge: Knowledge, config: Config, now: float) -> Fail | None:
     if not is_framework_gone(knowledge, config.gang, now):
         return None
     name = f"{config.namespace}/{config.framework}"
@@ -235,15 +259,15 @@ def _fail_when_gone(knowledge: Knowledge, config: Config, now: float) -> Fail | 
     return Fail(ExitCode.PERMANENT, "FrameworkNotFound", message)
 
 
-def _fail_when_denied(knowledge: Knowledge, config: Config, now: float) -> Fail | None:
-    is_meant = knowledge.is_denial_confirmed and is_denial_stable(knowledge, config.gang, now)
-    if not is_meant or is_dns_trusted(knowledge, config.gang, now):
+def _fail_if_denied(knowledge: Knowledge, config: Config, now: float) -> Fail | None:
+    is_confirmed = knowledge.is_denial_confirmed and is_denial_stable(knowledge, config.gang, now)
+    if not is_confirmed or is_dns_trusted(knowledge, config.gang, now):
         return None
     message = f"the API server denies every source: {knowledge.framework_state.message}"
     return Fail(ExitCode.PERMANENT, "Forbidden", message)
 
 
-def _fail_when_late(knowledge: Knowledge, config: Config, wait: Wait, now: float) -> Fail | None:
+def _fail_if_timed_out(knowledge: Knowledge, config: Config, wait: Wait, now: float) -> Fail | None:
     if now - knowledge.started_at < config.timeout_seconds:
         return None
     states = (knowledge.configmap_state, knowledge.framework_state, knowledge.dns_state)

@@ -1,8 +1,7 @@
-"""framework.json as bytes: the whole Framework in the Go original's field order. Pure.
+"""Renders framework.json: the whole Framework in the field order of the original. Pure.
 
-Called by ``release``. Works on the raw object with the small table below, not on the codec of
-``framework.api``: loading the codec and its types costs a barrier more than everything else it
-does. A test holds the table and the codec together.
+It works on the raw object and the table below, not with the codec of ``framework.api``: the import
+of the codec takes longer than the rest of a barrier's run. A test compares table and codec.
 """
 
 import json
@@ -10,27 +9,27 @@ from typing import Any
 
 FRAMEWORK_JSON_MODE = 0o644
 
-# What Go's encoding/json escapes and Python's does not. Looked for one by one: that is faster than
-# a regular expression, and every barrier of a gang does it at one moment.
+# Characters that encoding/json of Go escapes and Python does not. A search for each is faster than
+# a regular expression.
 _ESCAPED_BY_GO = ("<", ">", "&", "\u2028", "\u2029")
-# Letters that make a short escape with the backslash before them, where Go writes a long one.
+# Letters of the short escapes of Python (backslash and letter) that Go writes in another form.
 _LONG_IN_GO = ("b", "f")
 
 
 class _Omitted:
-    """The default of a field that is left out when it is empty."""
+    """The default of a field that is omitted if it is empty."""
 
 
 _OMIT = _Omitted()
 
 
 class _Struct:
-    """Fields in Go's order, each with its value when absent, and the shapes of some."""
+    """The fields of a Go struct in order, with defaults, and the structs of nested fields."""
 
     def __init__(
         self, defaults: dict[str, Any], shapes: "dict[str, _Struct] | None" = None
     ) -> None:
-        """Sort the fields by what becomes of an empty one, once for all objects of the kind."""
+        """Compute once which fields are omitted if empty and which get a default."""
         self.shapes = shapes or {}
         self.omitted = [name for name, default in defaults.items() if default is _OMIT]
         self.template = {**defaults, **dict.fromkeys(self.omitted)}
@@ -188,18 +187,18 @@ _FRAMEWORK = _Struct(
     {"metadata": {}, "spec": {}, "status": None},
     {"metadata": _METADATA, "spec": _SPEC, "status": _STATUS},
 )
-_NOT_WRITTEN = ("apiVersion", "kind")  # the original's client strips them
+_NOT_WRITTEN = ("apiVersion", "kind")  # the client of the original removes them
 
 
 def render_framework_json(framework: dict[str, Any]) -> bytes:
     """Render framework.json from the (decompressed) object.
 
-    Inside a Pod template keys stay in the API server's order, where the original wrote its own
-    structs' order and dropped fields it did not know.
+    Inside a Pod template, keys keep the order of the API server; the original used the order of its
+    structs and dropped fields that it did not know.
     """
     kept = {key: value for key, value in framework.items() if key not in _NOT_WRITTEN}
     ordered = _order(kept, _FRAMEWORK)
-    # What was parsed from JSON has no circles.
+    # A value parsed from JSON has no cycles.
     text = json.dumps(ordered, separators=(",", ":"), ensure_ascii=False, check_circular=False)
     if _is_different_in_go(text):
         from framework.api.gojson import dumps
@@ -209,24 +208,23 @@ def render_framework_json(framework: dict[str, Any]) -> bytes:
 
 
 def _is_different_in_go(text: str) -> bool:
-    """Return whether Go may write a JSON text otherwise; after an escaped backslash it may not."""
+    """Return whether Go may escape this JSON text differently."""
     if any(letter in text for letter in _ESCAPED_BY_GO):
         return True
     return any(part.startswith(_LONG_IN_GO) for part in text.split("\\")[1:])
 
 
 def _order(value: Any, struct: _Struct) -> Any:
-    """Put an object's fields, or those of each in a list, in order; unknown ones come last."""
+    """Order the fields of an object, or of each object of a list; unknown fields come last."""
     if isinstance(value, list):
         return [_order(item, struct) for item in value]
     if not isinstance(value, dict):
         return value
-    # The template gives the order, and dict.update does the work: of a gang's barriers, each
-    # orders hundreds of objects between its release and its end.
+    # The template gives the order. dict.update is fast, and a barrier orders hundreds of objects.
     ordered = struct.template.copy()
     ordered.update(value)
     for name in struct.omitted:
-        if not ordered[name]:  # as Go's omitempty: zero values too
+        if not ordered[name]:  # like omitempty of Go, also for zero values
             del ordered[name]
     for name, default in struct.not_null.items():
         if ordered[name] is None:

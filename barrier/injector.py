@@ -1,8 +1,8 @@
-"""injector.sh as bytes: what a Pod's containers source to know their peers. Pure.
+"""Renders injector.sh, which gives the containers of a Pod the addresses of their peers. Pure.
 
-Called by ``release``. Its form is that of the Go original (microsoft/frameworkcontroller
-``barrier.go``), byte by byte, because users' scripts source it. One thing differs: a variable of
-more than 100 kB would make every exec of the container fail, so a file is named in its place.
+Its bytes are those of the original (microsoft/frameworkcontroller ``barrier.go``), because scripts
+of users source it. The only difference: with a variable of more than 100 kB, every exec of a
+process would fail, so such a variable is replaced by one with the name of a file.
 """
 
 from typing import NamedTuple
@@ -12,32 +12,31 @@ from framework.api.roster import RoleRoster, Roster
 
 INJECTOR_MODE = 0o755
 LIST_MODE = 0o444
-# Linux takes no string of an environment above 131072 bytes, name and all.
+# Linux limits an environment variable, with its name, to 131072 bytes.
 MAX_VARIABLE_BYTES = 100_000
 
 _LONGEST_PORT = len(":65535")
 
 
 class InjectorError(ValueError):
-    """Something in the roster must not get into a file that a shell reads."""
+    """The roster has a value that must not be written to a shell script."""
 
 
 class Injector(NamedTuple):
-    """The script, and the lists beside it (file name to content) that it names."""
+    """The script, and the files of long lists (name to content)."""
 
     script: bytes
     lists: dict[str, bytes]
 
 
 def render_injector(roster: Roster, directory: str) -> Injector:
-    """Render injector.sh: addresses in order of the index, completed Tasks with their last one.
+    """Render injector.sh: addresses in order of the index, of completed Tasks the last address.
 
-    A Task without an address (an absent index, or one that came not before the quorum's grace
-    ended) is left out, since an empty entry is an address to no consumer. ``directory`` is where
-    the files will be.
+    A Task without an address is left out: an absent index, or a Task that was missing when the
+    grace time of the quorum ended. ``directory`` is the directory of the files.
 
     Raises:
-        InjectorError: A role name or an address is none.
+        InjectorError: A role name or an address is invalid.
     """
     fault = find_fault(roster)
     if fault:
@@ -80,8 +79,9 @@ def _render_addresses(role: RoleRoster, addresses: list[str], directory: str) ->
     length = sum(map(len, addresses)) + len(addresses) * (_LONGEST_PORT + 1)
     if length <= MAX_VARIABLE_BYTES:
         return _export(name, value)
-    # The port is known only to who sources this, so that one writes the list, by a builtin (no
-    # program takes so long an argument): beside the script, or where that is read-only, in /tmp.
+    # Only the shell that sources the script knows the port, so it writes the list: with the builtin
+    # printf (a program cannot take such a long argument), beside the script or, if that is
+    # read-only, in /tmp.
     file = f"{name}_FILE"
     return [
         f'for {file} in {_quote(directory)} "${{TMPDIR:-/tmp}}"; do',

@@ -1,7 +1,6 @@
-"""After the barrier passed: fetch what framework.json needs and write both files.
+"""Writes framework.json and injector.sh after the barrier has passed.
 
-Called by ``app``. What they hold is in ``injector`` and ``framework_json``. Rules:
-docs/design/agents.md, "Release".
+``injector`` and ``framework_json`` render the contents. Rules: docs/design/agents.md, "Release".
 """
 
 import os
@@ -21,7 +20,7 @@ from framework.agent.health import Health, SourceState
 from framework.api import constants
 from framework.api.roster import Roster
 
-# Released barriers read the Framework within this time per Task, not all at one moment.
+# The barriers of a gang pass at the same time; their reads are spread over this time per Task.
 _JITTER_SECONDS_PER_TASK = 0.0002
 _JITTER_MAX_SECONDS = 5.0
 _GIVE_UP_SECONDS = 30.0
@@ -29,7 +28,7 @@ _RETRY_SECONDS = 0.5
 
 
 class Frameworks(Protocol):
-    """The Framework, as ``framework.agent.sources.FrameworkSource`` gives it."""
+    """The part of ``framework.agent.sources.FrameworkSource`` that the release uses."""
 
     framework: dict[str, Any] | None
     view: FrameworkView | None
@@ -37,7 +36,7 @@ class Frameworks(Protocol):
     retry_after_seconds: float
 
     def prepare(self) -> None:
-        """Connect ahead of the next read."""
+        """Connect for the next read."""
         ...
 
     def read(self, *, is_cached: bool = True) -> None:
@@ -50,7 +49,7 @@ class Frameworks(Protocol):
 
 
 class ReleaseError(Exception):
-    """The barrier passed, but what the Pod needs of it cannot be given."""
+    """The barrier has passed, but a file cannot be written."""
 
     def __init__(self, fail: Fail) -> None:
         super().__init__(fail.message)
@@ -58,10 +57,12 @@ class ReleaseError(Exception):
 
 
 def prepare_injector(directory: str) -> PreparedFile:
-    """Make the directory if need be, and injector.sh's file in it while there is time.
+    """Create the directory if it is missing, and the temporary file of injector.sh.
+
+    This is done before the wait, so that a volume that is not writable is detected at the start.
 
     Raises:
-        ReleaseError: They cannot be made; found out before the wait, not after it.
+        ReleaseError: The directory or the file cannot be created.
     """
     try:
         os.makedirs(directory, exist_ok=True)
@@ -71,9 +72,10 @@ def prepare_injector(directory: str) -> PreparedFile:
 
 
 def wants_framework_json(config: Config, tasks: int, *, is_published: bool) -> bool:
-    """Return whether framework.json is written: a whole Framework a Pod is too much for large ones.
+    """Return whether to write framework.json.
 
-    Without a published roster it is written always: who has only the Framework read it anyway.
+    AUTO omits it for a large gang, where a read of the Framework by every Pod is expensive. Without
+    a published roster, AUTO writes it: the barrier has read the Framework already.
     """
     if config.framework_json is not FrameworkJson.AUTO:
         return config.framework_json is FrameworkJson.ON
@@ -88,16 +90,16 @@ def release(
     reporter: Reporter,
     injector_file: PreparedFile,
 ) -> None:
-    """Write the files for a gang that is there: injector.sh last, as the original does.
+    """Write the files for a complete gang; injector.sh is last, as in the original.
 
     Raises:
-        ReleaseError: A file cannot be made or written.
+        ReleaseError: A file cannot be rendered or written.
     """
     try:
         injector = render_injector(passed.roster, config.working_dir.rstrip("/"))
     except InjectorError as e:
         raise ReleaseError(Fail(ExitCode.UNKNOWN, "BadRoster", str(e))) from e
-    framework = _obtain_framework(config, clock, frameworks, passed, reporter)
+    framework = _get_framework(config, clock, frameworks, passed, reporter)
     if framework is not None:
         content = render_framework_json(framework)
         _write(config.working_dir, constants.FRAMEWORK_JSON_FILE, content, FRAMEWORK_JSON_MODE)
@@ -107,14 +109,14 @@ def release(
     _fill_injector(config.working_dir, injector_file, injector.script)
 
 
-def _obtain_framework(
+def _get_framework(
     config: Config,
     clock: AgentClock,
     frameworks: Frameworks | None,
     passed: Pass,
     reporter: Reporter,
 ) -> dict[str, Any] | None:
-    """Obtain what framework.json is made of; None if it is not written, which is said."""
+    """Get the Framework for framework.json; None if the file is not written, with a log line."""
     is_published = passed.source == SOURCE_CONFIGMAP
     is_auto = config.framework_json is FrameworkJson.AUTO
     if not wants_framework_json(config, passed.roster.wanted, is_published=is_published):
@@ -125,13 +127,13 @@ def _obtain_framework(
             )
         return None
     if passed.source == SOURCE_DNS and (is_auto or frameworks is None):
-        message = "framework.json is not written: only DNS tells of the gang"
+        message = "framework.json is not written: DNS is the only source"
         if not is_auto:
             raise ReleaseError(Fail(ExitCode.PERMANENT, "NoAccess", message))
         reporter.say(message)
         return None
     if frameworks is None or passed.source == SOURCE_FRAMEWORK:
-        # The very object by which the barrier passed.
+        # The barrier passed with this object.
         return None if frameworks is None else frameworks.framework
     return _fetch_framework(config, clock, frameworks, passed.roster, reporter)
 
@@ -139,7 +141,7 @@ def _obtain_framework(
 def _fetch_framework(
     config: Config, clock: AgentClock, frameworks: Frameworks, roster: Roster, reporter: Reporter
 ) -> dict[str, Any] | None:
-    """Fetch a Framework that tells at least what the roster told; None if it is denied."""
+    """Fetch a Framework at least as new as the roster; None if that is denied."""
     spread = min(roster.wanted * _JITTER_SECONDS_PER_TASK, _JITTER_MAX_SECONDS)
     clock.sleep(clock.uniform(0.0, spread))
     ends_at = clock.monotonic() + _GIVE_UP_SECONDS
@@ -148,7 +150,7 @@ def _fetch_framework(
         frameworks.read(is_cached=is_cached)
         state = frameworks.state
         if state.health is Health.HEALTHY and frameworks.view is not None:
-            # The newest form is taken as it is: since the release a peer may have left again.
+            # The object from etcd is used as it is: a peer may have left since the decision.
             if not is_cached:
                 return _check_attempt(frameworks, roster)
             if _is_recent(frameworks.view.roster, roster):
@@ -160,7 +162,7 @@ def _fetch_framework(
         if clock.monotonic() >= ends_at:
             raise ReleaseError(_explain(state))
         if state.health is Health.HEALTHY:
-            is_cached = False  # the server's cache lags behind the roster
+            is_cached = False  # the cache of the server is older than the roster
         else:
             pause = clock.uniform(_RETRY_SECONDS / 2, _RETRY_SECONDS)
             clock.sleep(pause + frameworks.retry_after_seconds)
@@ -176,7 +178,7 @@ def _check_attempt(frameworks: Frameworks, roster: Roster) -> dict[str, Any] | N
 
 
 def _is_recent(seen: Roster, roster: Roster) -> bool:
-    """Return whether the status read has come as far as the roster that was made from it."""
+    """Return whether the Framework read is at least as new as the roster."""
     if seen.instance_uid != roster.instance_uid:
         return False
     for role in roster.roles:
@@ -188,7 +190,7 @@ def _is_recent(seen: Roster, roster: Roster) -> bool:
 
 
 def _explain(state: SourceState) -> Fail:
-    message = f"framework.json cannot be made: {state.health.value}: {state.message}"
+    message = f"framework.json cannot be written: {state.health.value}: {state.message}"
     if state.health in {Health.FORBIDDEN, Health.NOT_FOUND}:
         return Fail(ExitCode.PERMANENT, state.health.reason, message)
     return Fail(ExitCode.UNKNOWN, state.health.reason, message)
@@ -198,7 +200,7 @@ def _fill_injector(directory: str, file: PreparedFile, script: bytes) -> None:
     try:
         file.fill(script)
     except FileNotFoundError:
-        # Somebody has emptied the volume since the file was made.
+        # The temporary file was deleted during the wait.
         _write(directory, constants.INJECTOR_FILE, script, INJECTOR_MODE)
     except OSError as e:
         raise _cannot_write(directory, e) from e

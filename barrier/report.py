@@ -1,6 +1,6 @@
-"""What the barrier says: lines for people, and the termination message. Pure but for ``Reporter``.
+"""The progress lines, error lines and termination message of the barrier.
 
-Called by ``waiting`` and ``app``.
+All functions are pure; ``Reporter`` prints.
 """
 
 from typing import Any
@@ -13,10 +13,10 @@ from framework.api.roster import Missing, Progress
 
 
 class Reporter(LineReporter):
-    """Prints lines. Repeats a line of progress only when it is due."""
+    """Prints lines; repeats an unchanged progress line only after an interval."""
 
     def __init__(self, started_at: float, interval_seconds: float, *, is_json: bool) -> None:
-        """Repeat an unchanged line of progress after ``interval_seconds``."""
+        """Prepare; an unchanged progress line is repeated after ``interval_seconds``."""
         super().__init__("barrier", is_json=is_json)
         self._started_at = started_at
         self._interval_seconds = interval_seconds
@@ -24,7 +24,7 @@ class Reporter(LineReporter):
         self._shown_at = 0.0
 
     def show_wait(self, wait: Wait, now: float) -> None:
-        """Print the progress if it changed, or if the last line is old enough."""
+        """Print the progress if it has changed or the interval is over."""
         is_same = self._shown is not None and self._shown._replace(wake_at=None) == wait._replace(
             wake_at=None
         )
@@ -36,12 +36,12 @@ class Reporter(LineReporter):
 
     @property
     def next_line_at(self) -> float:
-        """When an unchanged line of progress is due again."""
+        """When an unchanged progress line is printed again."""
         return self._shown_at + self._interval_seconds
 
 
 def render_wait(wait: Wait, waited_seconds: float) -> str:
-    """Render a line of progress: how far the gang is, who is missing and why."""
+    """Render a progress line: counts, missing Tasks and reasons."""
     after = f"after {waited_seconds:.0f} s"
     if wait.progress is None:
         return f"waiting {after}; {wait.message or 'no progress is known yet'}"
@@ -61,7 +61,7 @@ def render_end(exit_code: ExitCode) -> str:
 def build_termination_fields(
     exit_code: int, reason: str, message: str, waited_seconds: float, generation: int
 ) -> dict[str, Any]:
-    """Build the termination message's fields; who is missing is added by ``add_progress``."""
+    """Build the fields of the termination message without the progress."""
     return {
         "exitCode": exit_code,
         "reason": reason,
@@ -72,7 +72,7 @@ def build_termination_fields(
 
 
 def add_progress(fields: dict[str, Any], progress: Progress | None) -> dict[str, Any]:
-    """Add how far the gang came."""
+    """Add counts and missing Tasks to the fields."""
     if progress is None:
         return fields
     listed = progress.missing[:PROGRESS_MAX_MISSING]
@@ -85,7 +85,7 @@ def add_progress(fields: dict[str, Any], progress: Progress | None) -> dict[str,
 
 
 def describe_failure(fail: Fail) -> str:
-    """Say why the barrier failed and how far the gang had come."""
+    """Describe a failure with its reason, counts and missing Tasks."""
     if fail.progress is None:
         return fail.message
     counts = f"{fail.progress.ready}/{fail.progress.total} ready"

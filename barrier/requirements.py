@@ -1,8 +1,8 @@
-"""What a role must have before this Pod goes on: BARRIER_REQUIRE, its levels and its cycles. Pure.
+"""BARRIER_REQUIRE: the levels that the members of a role must reach before this Pod starts. Pure.
 
-Called by ``config`` and ``decision``. A Pod is not Running, and opens no port, before its init
-containers have ended. So a barrier that asks this of its own role waits for itself, and two roles
-that ask it of one another wait for ever: both are refused.
+A Pod is not Running, and listens on no port, before its init containers have ended. A barrier that
+requires this of its own role would wait for itself, and two roles that require it of each other
+would wait for ever. Both are refused.
 """
 
 import enum
@@ -20,7 +20,7 @@ _SHOWN = 3
 
 
 class Level(enum.Enum):
-    """How far the members of a role must be, in ascending order."""
+    """The levels of a member, in ascending order."""
 
     ADDRESS = "address"
     DNS = "dns"
@@ -29,32 +29,32 @@ class Level(enum.Enum):
 
     @property
     def needs_running_pods(self) -> bool:
-        """Return whether it comes only after the members' init containers have ended."""
+        """Return whether a member reaches it only after its init containers have ended."""
         return self in {Level.RUNNING, Level.TCP}
 
 
 class Requirement(NamedTuple):
-    """One entry. ``port`` is 0 but for TCP."""
+    """One entry of BARRIER_REQUIRE. ``port`` is 0 except for TCP."""
 
     role: str
     level: Level
     port: int = 0
 
     def __str__(self) -> str:
-        """Render as users write it."""
+        """Render the entry as in BARRIER_REQUIRE."""
         port = f":{self.port}" if self.port else ""
         return f"{self.role}={self.level.value}{port}"
 
 
 class RequireError(ValueError):
-    """The text is no list of requirements."""
+    """The text is not a valid list of requirements."""
 
 
 def parse_requirements(text: str) -> tuple[Requirement, ...]:
     """Parse ``ROLE=LEVEL,...``; a role may have several levels.
 
     Raises:
-        RequireError: It is no such list.
+        RequireError: The text is not such a list.
     """
     parsed: list[Requirement] = []
     for part in text.split(",") if text else ():
@@ -66,7 +66,7 @@ def parse_requirements(text: str) -> tuple[Requirement, ...]:
 
 
 def find_own_cycle(requirements: tuple[Requirement, ...], own_role: str) -> str:
-    """Say which requirement makes this Pod wait for itself; "" if none does."""
+    """Describe a requirement that makes this Pod wait for itself; "" if none does."""
     for requirement in requirements:
         if requirement.role == own_role and requirement.level.needs_running_pods:
             return (
@@ -79,14 +79,14 @@ def find_own_cycle(requirements: tuple[Requirement, ...], own_role: str) -> str:
 def find_cycle(
     framework: dict[str, Any], own_role: str, requirements: tuple[Requirement, ...]
 ) -> str:
-    """Say in which circle of roles this Pod's would wait; "" if there is none that can be seen.
+    """Describe a cycle of roles that wait for one another, with the own role; "" if none is found.
 
-    What the other roles ask for is read from their Pod templates. A value that comes from
-    elsewhere (``valueFrom``) cannot be seen.
+    The requirements of other roles are read from their Pod templates. A value that is not in the
+    template (``valueFrom``) is not checked.
     """
     edges = _read_edges(framework)
     edges[own_role] = [r for r in requirements if r.level.needs_running_pods]
-    trail = _find_way_back(edges, own_role, own_role, {own_role})
+    trail = _find_cycle_from(edges, own_role, own_role, {own_role})
     if not trail:
         return ""
     names = [own_role, *(requirement.role for requirement in trail)]
@@ -98,17 +98,17 @@ def find_cycle(
 
 
 def find_unknown_role(roster: Roster, requirements: tuple[Requirement, ...]) -> str:
-    """Say which requirement is about a role that the gang lacks; "" if none is."""
+    """Describe a requirement for a role that the gang lacks; "" if there is none."""
     names = [role.name for role in roster.roles]
     for requirement in requirements:
         if requirement.role not in names:
             known = ", ".join(names) or "none"
-            return f"{requirement} is about no role of this gang; its roles are: {known}"
+            return f"{requirement} is for an unknown role; the roles of the gang are: {known}"
     return ""
 
 
 class Unmet(NamedTuple):
-    """What is not met yet: in words, and what is to be tried."""
+    """The requirements that are not met: a message, and the probes to run."""
 
     message: str
     probes: tuple[Probe, ...]
@@ -120,7 +120,7 @@ def find_unmet(
     reached: frozenset[Probe],
     pattern: str,
 ) -> Unmet | None:
-    """Find what is not met yet; None if everything is."""
+    """Find the requirements that are not met; None if all are met."""
     faults, probes = [], []
     for requirement in requirements:
         role = roster.find_role(requirement.role)
@@ -194,7 +194,7 @@ def _read_edges(framework: dict[str, Any]) -> dict[str, list[Requirement]]:
                 found += _read_requirements(container.get("env") or ())
             edges[str(role["name"])] = [r for r in found if r.level.needs_running_pods]
     except (KeyError, TypeError, AttributeError):
-        return edges  # what cannot be read cannot be checked
+        return edges  # an unreadable template is not checked
     return edges
 
 
@@ -208,7 +208,7 @@ def _read_requirements(env: Any) -> tuple[Requirement, ...]:
     return ()
 
 
-def _find_way_back(
+def _find_cycle_from(
     edges: dict[str, list[Requirement]], role: str, target: str, seen: set[str]
 ) -> list[Requirement]:
     for requirement in edges.get(role, ()):
@@ -217,7 +217,7 @@ def _find_way_back(
         if requirement.role in seen:
             continue
         seen.add(requirement.role)
-        rest = _find_way_back(edges, requirement.role, target, seen)
+        rest = _find_cycle_from(edges, requirement.role, target, seen)
         if rest:
             return [requirement, *rest]
     return []

@@ -1,7 +1,22 @@
-"""The wait: watch, read, decide, report, until the decision is no longer to wait.
+"""The loop of the barrier: observe and decide until the decision is Pass or Fail.
 
-Called by ``app``. One thread, no callbacks: everything that takes time is bounded, and SIGTERM
-ends it by an exception. What is decided is in ``decision``; what is done after, in ``release``.
+Each turn takes these steps, in one thread:
+
+1. Poll the sources until they have a change, a progress line is due, or time may change the
+   decision (``wake_at``, timeout, next round of probes).
+2. Report permissions that are missing, each once.
+3. Decide (``decision``). Pass and Fail end the loop.
+4. Print the progress if it has changed or the interval is over.
+5. Check once whether the roles wait for one another (``requirements.find_cycle``).
+6. Connect for the read of the Framework that ``release`` needs.
+7. Run the probes of the decision.
+
+Invariants: every step has a timeout, so the decision is repeated at least every 5 s (1 s while the
+ConfigMap is not healthy, because deadlines depend on that); SIGTERM ends the loop by an exception.
+
+Example: a gang of 2 with one Pod. Turn 1 reads the ConfigMap with the progress 1/2: Wait, a
+progress line, and the connection for the release opens. After 3 s the watch delivers the complete
+roster: turn 2 decides Pass.
 """
 
 from barrier.config import AUTO_FRAMEWORK_JSON_TASKS, Config
@@ -32,9 +47,9 @@ from framework.agent.probes import Prober
 from framework.api.roster import Progress
 
 _LONGEST_POLL_SECONDS = 5.0
-# While something is wrong, deadlines that depend on it are looked at this often.
+# While the ConfigMap is not healthy, deadlines depend on its health.
 _UNHEALTHY_POLL_SECONDS = 1.0
-# Between two rounds of probes, and at least this long for each of them.
+# Pause between two rounds of probes, and its minimum per probe.
 _PROBE_PAUSE_SECONDS = 0.5
 _PROBE_SECONDS_EACH = 0.002
 _PROBE_ROUND_SECONDS = 2.0
@@ -47,7 +62,7 @@ class Waiting:
     def __init__(
         self, config: Config, clock: AgentClock, sources: Sources, reporter: Reporter
     ) -> None:
-        """Wait on the given sources; time runs from here."""
+        """Prepare; the timeout starts now."""
         self._config = config
         self._clock = clock
         self._frameworks: Frameworks | None = sources.frameworks
@@ -61,7 +76,7 @@ class Waiting:
         self._next_cycle_check_at = self._started_at
 
     def wait(self) -> Pass | Fail:
-        """Wait until the barrier passes or fails."""
+        """Run the loop until the barrier passes or fails."""
         last: Wait | None = None
         while True:
             self._poll_sources(last)
@@ -89,7 +104,7 @@ class Waiting:
         )
 
     def _poll_sources(self, last: Wait | None) -> None:
-        """Wait for news, no longer than until time alone may change something."""
+        """Poll the sources, at most until time may change the decision or a line is due."""
         now = self._clock.monotonic()
         is_healthy = _is_configmap_healthy(self._observer.knowledge, self._config)
         ends = [now + (_LONGEST_POLL_SECONDS if is_healthy else _UNHEALTHY_POLL_SECONDS)]
@@ -106,10 +121,10 @@ class Waiting:
             self._prober.try_once(wait.probes, _PROBE_ROUND_SECONDS)
 
     def _prepare_release(self) -> None:
-        """While there is time, connect for what is read after the release.
+        """Connect for the read of the Framework after the Pass.
 
-        A kube-apiserver closes after 32 s what was never used, so small gangs connect anew as they
-        come nearer to being complete; for large ones that would cost the server too much.
+        kube-apiserver closes an unused connection after 32 s. A small gang therefore connects again
+        at each progress; for a large gang that is too expensive for the server.
         """
         configmap = get_own_configmap(self._observer.knowledge, self._config.gang)
         progress = None if configmap is None else configmap.progress
@@ -122,7 +137,7 @@ class Waiting:
             frameworks.prepare()
 
     def _check_cycle_when_due(self) -> None:
-        """Look once whether the other roles' barriers wait for this Pod's role, too."""
+        """Check once whether other roles wait for the role of this Pod."""
         config = self._config
         needs_it = any(requirement.level.needs_running_pods for requirement in config.requirements)
         if not needs_it or self._clock.monotonic() < self._next_cycle_check_at:
@@ -152,8 +167,8 @@ class Waiting:
         knowledge, gang = self._observer.knowledge, self._config.gang
         if is_dns_trusted(knowledge, gang, self._clock.monotonic()):
             self._reporter.say_once(
-                "DNS is believed: it knows no attempts, so an address may be that of a Pod of the "
-                "attempt before",
+                "DNS is the source: it knows no attempts, so an address may be that of a Pod of an "
+                "earlier attempt",
                 "warning",
             )
         elif is_denied_everywhere(knowledge, gang):

@@ -1,5 +1,5 @@
-"""What the barrier and the rendezvous agent share: the way to the API server and small I/O.
+"""Library of the agents: API server access, sources of a gang, files, exit codes.
 
-Standard library only, Python 3.7 syntax: this package travels in the agents' zipapp into users'
-images. Modules that cost start-up time (``ssl``, PyYAML) are imported where they are needed.
+Standard library only, Python 3.7 syntax: the zipapp of the agents contains this package and runs in
+users' images. Modules with a long import time (``ssl``, PyYAML) are imported where they are used.
 """

@@ -1,6 +1,6 @@
-"""An API server as an agent reaches it: address, trust, identity.
+"""How an agent reaches the API server: address, trusted CA, credentials.
 
-Made by ``discovery`` and ``kubeconfig``; requests are made in ``connection``.
+``discovery`` and ``kubeconfig`` build an ``Access``; ``connection`` sends the requests.
 """
 
 from typing import Any, NamedTuple, Tuple
@@ -14,61 +14,78 @@ _MAX_PORT = 65535
 
 
 class AccessError(Exception):
-    """There is no usable way to the API server; the message names the setting and the remedy."""
+    """The API server cannot be used; the message names the setting and the remedy."""
 
 
 class Access(NamedTuple):
-    """Where the API server is and how to prove who we are. Never logged as a whole."""
+    """Address and credentials of the API server. It contains secrets, so it is never logged.
+
+    An empty text means "not set".
+    """
 
     host: str
+    """Name or IP address, without brackets."""
     port: int
+    """TCP port."""
     tls: bool
+    """Whether the server speaks HTTPS."""
     path_prefix: str = ""
+    """Path before every request path. It may contain a secret."""
     server_name: str = ""
+    """Name in the server's certificate, if it is not ``host``."""
     token: str = ""
+    """Bearer token, used when ``token_file`` cannot be read."""
     token_file: str = ""
+    """File with the bearer token. It is read for each request, because tokens are rotated."""
     ca_file: str = ""
+    """File with the CA certificates that are trusted."""
     ca_pem: str = ""
+    """CA certificates that are trusted, as PEM; before ``ca_file``."""
     verify: bool = True
+    """Whether the server's certificate is verified."""
     client_cert_file: str = ""
+    """File with the client certificate."""
     client_key_file: str = ""
+    """File with the key of ``client_cert_file``."""
     client_cert_pem: str = ""
+    """Client certificate as PEM, if ``client_cert_file`` is not set."""
     client_key_pem: str = ""
+    """Key of ``client_cert_pem``, as PEM."""
 
     @property
     def is_usable(self) -> bool:
-        """Return whether it can be more than an anonymous request to a cluster's server."""
+        """Return whether requests have credentials, or need none because there is no TLS."""
         has_token = bool(self.token or self.token_file)
         return has_token or bool(self.client_cert_file or self.client_cert_pem) or not self.tls
 
     @property
     def address(self) -> str:
-        """The server as a URL for messages, without its path: that may be a secret."""
+        """The URL of the server for messages, without its path, which may be a secret."""
         scheme = "https" if self.tls else "http"
         return describe_server(f"{scheme}://{self.authority}{self.path_prefix}")
 
     @property
     def authority(self) -> str:
-        """Host and port as the Host header wants them."""
+        """Host and port in the form of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     def hide_secrets(self, body: bytes) -> bytes:
-        """Take token and path out of an error's body: servers repeat the path of a request."""
+        """Replace token and path in the body of an error: servers repeat the request's path."""
         return hide_secrets(body, (self.path_prefix, self.token))
 
     def read_token(self) -> str:
-        """Read the bearer token; "" without one. Read anew each time, because it is rotated."""
+        """Read the bearer token; "" without one. Tokens are rotated, so every call reads it."""
         if not self.token_file:
             return self.token
         try:
             with open(self.token_file, "rb", buffering=0) as file:
                 return file.read().decode().strip()
         except (OSError, UnicodeDecodeError):
-            return self.token  # in the middle of a rotation: the next request reads again
+            return self.token  # the file is being rotated; the next request reads it again
 
     def build_tls_context(self) -> Any:
-        """Build the TLS context, which trusts the cluster's CA and nothing else.
+        """Build the TLS context, which trusts the CA of the cluster only.
 
         Raises:
             AccessError: A certificate or key cannot be read.
@@ -90,7 +107,7 @@ class Access(NamedTuple):
     def _load_trust(self, context: Any, no_verification: Any) -> None:
         if not self.verify:
             context.check_hostname = False
-            context.verify_mode = no_verification  # insecure-skip-tls-verify was asked for
+            context.verify_mode = no_verification  # insecure-skip-tls-verify of the kubeconfig
         elif self.ca_pem:
             context.load_verify_locations(cadata=self.ca_pem)
         elif self.ca_file:
@@ -106,14 +123,14 @@ class Access(NamedTuple):
 
 
 def parse_address(address: str) -> Tuple[bool, str, int, str]:
-    """Take ``[http[s]://]host[:port][/prefix]`` apart: (tls, host, port, prefix).
+    """Parse ``[http[s]://]host[:port][/prefix]`` into (tls, host, port, prefix).
 
     Raises:
-        AccessError: It is no such address.
+        AccessError: The text has another form.
     """
     scheme, found, rest = address.partition("://")
     if not found:
-        scheme, rest = "http", address  # as client-go takes a bare host:port
+        scheme, rest = "http", address  # client-go also uses HTTP for a bare host:port
     authority, _, path = rest.partition("/")
     host, port_text = _split_authority(authority)
     default_port = _HTTPS_PORT if scheme == "https" else _HTTP_PORT
@@ -137,7 +154,7 @@ def _split_authority(authority: str) -> Tuple[str, str]:
 
 
 def _load_inline_identity(context: Any, pem: str) -> None:
-    # OpenSSL loads a chain from a file only; the file lives for this call and is ours alone.
+    # OpenSSL loads a chain from a file only. The file is private and removed after this call.
     import tempfile
 
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:

@@ -1,7 +1,4 @@
-"""Which addresses a Pod may have. Pure.
-
-Called by the barrier's and the rendezvous agent's checks of a roster before anything is written.
-"""
+"""Which IP addresses a Pod may have. Pure."""
 
 import socket
 
@@ -11,12 +8,11 @@ _MAPPED = b"\0" * 10 + b"\xff\xff"
 
 
 def is_pod_address(text: str) -> bool:
-    """Return whether a text is the address of a single host, as a Pod may have it.
+    """Return whether a text is an IPv4 or IPv6 address that a Pod may have.
 
-    So it is IPv4 or IPv6 in its usual form and nothing else. It is not unspecified, multicast,
-    broadcast or link-local; at a link-local address, clouds serve credentials. Loopback is one: a
-    local cluster's Pods have such. ``inet_pton`` takes no leading zeros, no short forms, no zone
-    and no space around.
+    Unspecified, multicast, broadcast and link-local addresses are not; at link-local addresses,
+    clouds serve credentials. Loopback addresses are: Pods of the local cluster have them.
+    ``inet_pton`` refuses leading zeros, short forms, zones and spaces.
     """
     family = socket.AF_INET6 if ":" in text else socket.AF_INET
     try:

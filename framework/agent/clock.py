@@ -1,7 +1,7 @@
 """Time and jitter for the agents.
 
-``framework.clock`` needs a newer Python and loads ``uuid`` and ``random``, which an agent that
-lives for some milliseconds cannot afford. Tests pass their own object with these methods.
+The agents do not use ``framework.clock``: it needs a newer Python, and its imports ``uuid`` and
+``random`` take too long for a process that often lives for milliseconds only.
 """
 
 import os
@@ -9,20 +9,20 @@ import time
 
 
 class AgentClock:
-    """The machine's monotonic clock, and jitter from the system's random source."""
+    """The monotonic clock, and jitter from the random source of the system. Tests replace it."""
 
     def monotonic(self) -> float:
-        """Return seconds that never go back; only differences mean anything."""
+        """Return monotonic seconds; only differences have a meaning."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Sleep; a signal handler that raises ends it."""
+        """Sleep. An exception of a signal handler ends the sleep."""
         time.sleep(seconds)
 
     def to_machine(self, seconds: float) -> float:
-        """Convert seconds for timers of the machine (sockets), which a faster clock is not."""
+        """Convert to real seconds for socket timeouts; a test clock may run faster."""
         return seconds
 
     def uniform(self, low: float, high: float) -> float:
-        """Return a number of [low, high)."""
+        """Return a random number of [low, high)."""
         return low + (high - low) * int.from_bytes(os.urandom(4), "big") / 2.0**32

@@ -1,7 +1,25 @@
-"""A minimal HTTP/1.1 client: one connection, one request at a time, every wait bounded.
+"""A minimal HTTP/1.1 client with one connection and a timeout for each wait.
 
-Called by ``watch`` and ``sources``. ``http.client`` would load ``email`` and take more time and
-memory than all the rest of an agent. Not here: redirects, proxies, what a status means.
+``fetch`` takes these steps:
+
+1. Connect, unless a connection is open. Each connection loads the CA and the client certificate
+   again, because they are rotated.
+2. Send the request with the current token, and read the head. Heads with a 1xx status are skipped.
+3. Decode the body: chunked, of a known length, or until the server closes the connection.
+4. If the connection was reused and failed, repeat the request once on a new connection: the server
+   may have closed the old one in the meantime. A request may therefore arrive twice.
+
+A watch calls ``start`` (steps 1 and 2) and then ``read_some`` for each part of the body.
+
+Invariants: at most one request is in progress; after an error the connection is closed; an error
+never contains the token or the path prefix.
+
+Example: an agent reads the Framework every few seconds. The API server restarts between two reads.
+The next ``fetch`` gets a reset on the old connection, connects again and returns the answer; the
+caller sees no error.
+
+``http.client`` is not used: with its import of ``email`` it needs more time and memory than the
+rest of an agent. Redirects and proxies are not supported.
 """
 
 import json
@@ -15,7 +33,7 @@ from framework.agent.clock import AgentClock
 from framework.api.text import cut_text, hide_values
 
 _MAX_HEAD_BYTES = 64 * 1024
-# Of a number that surely fits 64 bits.
+# A decimal number of this length fits 64 bits.
 _MAX_DIGITS = 18
 _MAX_BODY_BYTES = 64 * 1024 * 1024
 _RECEIVE_BYTES = 64 * 1024
@@ -26,18 +44,18 @@ _MAX_MESSAGE_BYTES = 2048
 
 
 class UnreachableError(Exception):
-    """No answer or a broken one: whether the server took the request is unknown."""
+    """There is no valid answer. The server may have executed the request."""
 
 
 class Head(NamedTuple):
-    """The start of an answer. Header names are in lower case."""
+    """Status and headers of an answer. Header names are in lower case."""
 
     status: int
     headers: Dict[str, str]
 
     @property
     def retry_after_seconds(self) -> Optional[float]:
-        """The wait the server asks for, if it does so in seconds (at most 5 minutes)."""
+        """The Retry-After of the server, at most 300; None without one in seconds."""
         text = self.headers.get("retry-after", "").strip()
         return min(float(text), 300.0) if is_number(text) else None
 
@@ -49,7 +67,7 @@ class Answer(NamedTuple):
     body: bytes
 
     def describe(self) -> str:
-        """Say what the server said: its Status message, or the start of the body."""
+        """Describe an error: the message of the Status object, or the start of the body."""
         try:
             message = str(json.loads(self.body.decode())["message"])
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -59,7 +77,7 @@ class Answer(NamedTuple):
 
 
 class BodyDecoder:
-    """Takes the framing off a body as it arrives: chunked, counted, or until the end."""
+    """Decodes the framing of a body: chunked, of a known length, or until the connection ends."""
 
     def __init__(self, head: Head) -> None:
         """Choose the framing by the headers.
@@ -82,7 +100,7 @@ class BodyDecoder:
         self.is_delimited = self._chunked or self._left is not None
 
     def feed(self, received: bytes) -> bytes:
-        """Take bytes from the wire, give the bytes of the body.
+        """Decode received bytes; return bytes of the body.
 
         Raises:
             UnreachableError: The framing is broken.
@@ -112,7 +130,7 @@ class BodyDecoder:
         return bytes(decoded)
 
     def _decode_line(self) -> bool:
-        """Read a size line, the empty line after a chunk, or a trailer."""
+        """Decode a size line, the empty line after a chunk, or a trailer; False if incomplete."""
         end = self._buffer.find(b"\n")
         if end < 0:
             if len(self._buffer) > _MAX_HEAD_BYTES:
@@ -134,7 +152,7 @@ class BodyDecoder:
 
 
 class Connection:
-    """One connection to the API server, opened when needed and reused while the server allows."""
+    """A connection to the API server. It opens at the first request and is reused."""
 
     def __init__(
         self,
@@ -145,10 +163,10 @@ class Connection:
         accept: str = _JSON,
         takes_gzip: bool = False,
     ) -> None:
-        """Bound connecting and each wait for a head or a whole body by ``timeout_seconds``.
+        """Prepare. ``timeout_seconds`` bounds connecting, and the wait for a head or a body.
 
-        Whole answers may come compressed with ``takes_gzip``; a watch is never asked so, because
-        a compressed stream is told in blocks, not in events.
+        ``takes_gzip`` asks for compressed answers. It is not for watches: a compressed stream
+        arrives in blocks, not in events.
         """
         self._access = access
         self._clock = clock
@@ -156,7 +174,6 @@ class Connection:
         self._accept = accept
         self._takes_gzip = takes_gzip
         self._socket: Any = None
-        self._tls_context: Any = None
         self._pending = b""
         self._body: Optional[BodyDecoder] = None
         self._is_refused = False
@@ -164,11 +181,10 @@ class Connection:
     def fetch(self, method: str, path: str, body: Optional[bytes] = None) -> Answer:
         """Send one request and read the whole answer, within the timeout.
 
-        A connection kept from before may have been closed by the server meanwhile: then the
-        request is sent once more on a new one.
+        A request that fails on a reused connection is sent once more on a new one.
 
         Raises:
-            UnreachableError: No whole answer came in time.
+            UnreachableError: There was no complete answer in time.
         """
         reused = self._socket is not None
         deadline = self._clock.monotonic() + self._timeout_seconds
@@ -189,10 +205,10 @@ class Connection:
         return Answer(head, received)
 
     def start(self, method: str, path: str, body: Optional[bytes] = None) -> Head:
-        """Send one request and read the head of the answer; the body is left to read.
+        """Send one request and read the head of the answer, not its body.
 
         Raises:
-            UnreachableError: No head came in time. The connection is closed.
+            UnreachableError: There was no head in time. The connection is closed.
         """
         deadline = self._clock.monotonic() + self._timeout_seconds
         try:
@@ -205,7 +221,7 @@ class Connection:
                 head = self._read_head(deadline)
             self._body = BodyDecoder(head)
             self._is_refused = head.status not in _SUCCESSES
-        except (OSError, ValueError) as e:  # ValueError: no host can have such a name
+        except (OSError, ValueError) as e:  # ValueError: the host is not a valid name
             self.close()
             raise UnreachableError(f"{self._access.address}: {e}") from e
         except UnreachableError:
@@ -214,10 +230,10 @@ class Connection:
         return head
 
     def read_some(self, timeout_seconds: float) -> Optional[bytes]:
-        """Read what arrives of the body; None if nothing does in time, b"" at its end.
+        """Read the next part of the body: None after the timeout, b"" at the end of the body.
 
         Raises:
-            UnreachableError: The body ended in its middle. The connection is closed.
+            UnreachableError: The body is incomplete. The connection is closed.
         """
         body = self._body
         if body is None or body.is_finished:
@@ -231,7 +247,7 @@ class Connection:
             if not received:
                 self.close()
                 if body.is_delimited:
-                    raise UnreachableError(f"{self._access.address}: closed in mid-answer")
+                    raise UnreachableError(f"{self._access.address}: closed during the answer")
                 return b""
             try:
                 decoded = body.feed(received)
@@ -245,14 +261,14 @@ class Connection:
         """Read the rest of the body.
 
         Raises:
-            UnreachableError: It did not end in time or is too long. The connection is closed.
+            UnreachableError: The body did not end in time, or is too long. The connection closes.
         """
         received = bytearray()
         while True:
             part = self.read_some(max(0.0, deadline - self._clock.monotonic()))
             if part is None or len(received) > _MAX_BODY_BYTES:
                 self.close()
-                why = "timed out in mid-answer" if part is None else "answer too long"
+                why = "timed out during the answer" if part is None else "answer too long"
                 raise UnreachableError(f"{self._access.address}: {why}")
             if not part:
                 whole = bytes(received)
@@ -268,12 +284,10 @@ class Connection:
         self._body = None
 
     def open(self) -> None:
-        """Connect ahead of the first request, so that it need not wait for that.
-
-        A connection that the server has closed since is replaced.
+        """Connect now, so that the next request is faster. Replaces a closed connection.
 
         Raises:
-            UnreachableError: It cannot; a request may try again.
+            UnreachableError: The server is unreachable. The next request connects again.
         """
         if self._socket is not None and _is_closed_by_peer(self._socket):
             self.close()
@@ -283,12 +297,12 @@ class Connection:
             except (OSError, ValueError) as e:
                 raise UnreachableError(f"{self._access.address}: {e}") from e
 
-    def get_file_number(self) -> int:
-        """Return what ``select`` waits on; -1 without a connection."""
+    def get_descriptor(self) -> int:
+        """Return the file descriptor for ``select``; -1 without a connection."""
         return -1 if self._socket is None else int(self._socket.fileno())
 
     def has_pending(self) -> bool:
-        """Return whether bytes have arrived that no ``select`` would tell of."""
+        """Return whether received bytes are buffered, where ``select`` does not see them."""
         if self._socket is None:
             return False
         return bool(self._pending) or (self._access.tls and self._socket.pending() > 0)
@@ -300,7 +314,7 @@ class Connection:
         plain = socket.create_connection(address, timeout)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # Kept only when it is whole: what goes over it holds the token.
+            # Set after the TLS handshake only: requests contain the token.
             self._socket = self._secure(plain) if access.tls else plain
         except BaseException:
             plain.close()
@@ -308,7 +322,7 @@ class Connection:
 
     def _secure(self, plain: socket.socket) -> Any:
         try:
-            # Built anew for each connection: the CA may have been rotated.
+            # The CA and the client certificate may have been rotated.
             context = self._access.build_tls_context()
         except AccessError as e:
             raise UnreachableError(str(e)) from e
@@ -343,11 +357,11 @@ class Connection:
                 raise UnreachableError(f"{self._access.address}: no HTTP answer")
             received += part
         text, self._pending = received.split(b"\r\n\r\n", 1)
-        # A head that cannot be parsed is told, and may repeat the path of the request.
+        # The error for an invalid head contains its text, which may repeat the request path.
         return _parse_head(self._access.hide_secrets(text).decode("latin-1"))
 
     def _receive(self, deadline: float) -> Optional[bytes]:
-        # A timeout of 0 would mean "do not block", which raises another error.
+        # A timeout of 0 would select non-blocking mode, which raises another error.
         seconds = self._clock.to_machine(deadline - self._clock.monotonic())
         self._socket.settimeout(max(0.001, seconds))
         try:
@@ -361,14 +375,17 @@ class Connection:
 
 
 def _encode_host(host: str) -> Any:
-    """Give a host as DNS has it: a str makes resolver and TLS load the IDNA codec always."""
+    """Encode a host name. With bytes, resolver and TLS do not load the slow IDNA codec."""
     return host.encode("ascii" if host.isascii() else "idna")
 
 
 def _is_closed_by_peer(opened: Any) -> bool:
-    """Tell it without reading: a TLS session's ticket may lie in the buffer, unread."""
+    """Return whether the server closed the connection, without reading from it.
+
+    A read would also take an unread TLS session ticket from the buffer.
+    """
     poller = select.poll()
-    # Where the system cannot tell (it is Linux that can), the next request finds out.
+    # POLLRDHUP is of Linux only. Without it, the next request detects a closed connection.
     poller.register(opened, getattr(select, "POLLRDHUP", 0))
     return bool(poller.poll(0))
 
@@ -380,7 +397,7 @@ def _gunzip(blob: bytes) -> bytes:
     except zlib.error as e:
         raise UnreachableError(f"broken compressed answer: {e}") from e
     if not decompressor.eof:
-        raise UnreachableError("a compressed answer that is cut off or too long")
+        raise UnreachableError("compressed answer is incomplete or too long")
     return raw
 
 

@@ -1,10 +1,13 @@
-"""Finds the API server of an agent.
+"""Finds the API server and the credentials of an agent, once at its start.
 
-Called once at an agent's start. Order: ``$KUBE_APISERVER_ADDRESS`` overrides the server of the
-kubeconfig (``$KUBECONFIG``, else ``~/.kube/config``, where they exist); without either, the Pod's
-service account. Where the service account's directory is named, and in a Pod that has its token,
-``~/.kube/config`` is not looked at: it is some person's, on one machine or in a home that is
-mounted into the training container, with rights and tokens for another cluster.
+1. Kubeconfig: the file of ``$KUBECONFIG``, else ``~/.kube/config``. ``$KUBE_APISERVER_ADDRESS``
+   overrides its server.
+2. Without a kubeconfig: ``$KUBE_APISERVER_ADDRESS``, or the address that Kubernetes gives every
+   Pod, with the Pod's service account.
+
+``~/.kube/config`` is ignored in a Pod with a service account token, and if the directory of the
+service account is set: the file belongs to a user (for example in a mounted home directory) and may
+contain credentials for another cluster.
 """
 
 import os
@@ -18,7 +21,7 @@ def load_access(env: Mapping[str, str]) -> Access:
     """Find the API server.
 
     Raises:
-        AccessError: Nothing tells where it is, or what tells it is broken.
+        AccessError: No address is configured, or the configuration is invalid.
     """
     address = env.get(constants.KUBE_APISERVER_ADDRESS_ENV, "")
     kubeconfig = _find_kubeconfig(env)
@@ -40,10 +43,10 @@ def load_access(env: Mapping[str, str]) -> Access:
 
 
 def load_access_unless_dns(env: Mapping[str, str], *, may_use_dns: bool) -> Optional[Access]:
-    """Find the API server; None in a Pod without a token that ``may_use_dns``.
+    """Find the API server; None if a Pod without credentials may use DNS instead.
 
     Raises:
-        AccessError: As ``load_access``, where DNS is no source.
+        AccessError: As ``load_access``, if DNS may not be used.
     """
     try:
         access = load_access(env)
@@ -74,7 +77,7 @@ def _find_kubeconfig(env: Mapping[str, str]) -> Optional[str]:
     if named and os.path.exists(named):
         return named
     if env.get(constants.SERVICE_ACCOUNT_DIR_ENV) or _has_service_account(env):
-        return None  # this Pod's identity is said; a person's kubeconfig lying about is not ours
+        return None  # the Pod has an identity; ~/.kube/config belongs to a user
     home = env.get("HOME", "")
     usual = os.path.join(home, ".kube", "config") if home else ""
     return usual if usual and os.path.exists(usual) else None

@@ -1,8 +1,9 @@
-"""The gang as DNS tells it: one name a Task, resolved in threads that nobody waits for too long.
+"""The DNS source: builds a roster from the DNS names of all Tasks of a gang.
 
-Called by ``following`` where neither ConfigMap nor Framework can be read, and by ``probes``. The
-names are those of a headless Service: ``hostname.subdomain`` of each Pod. DNS knows no attempts,
-so an address may be that of a Pod of the attempt before; whoever uses this source says so.
+An agent uses it when it can read neither the attempt ConfigMap nor the Framework. Each Task has one
+name, the ``hostname.subdomain`` of its Pod below a headless Service. Threads resolve the names,
+because a lookup of the system's resolver cannot be stopped. DNS has no attempts: an address may
+belong to a Pod of an earlier attempt, and the agents warn about this.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 
 from framework.agent.clock import AgentClock
 from framework.agent.framework_roster import FrameworkView
-from framework.agent.health import Health, SourceState, advance
+from framework.agent.health import Health, SourceState, update_state
 from framework.api import constants
 from framework.api.naming import is_role_name
 from framework.api.roster import PHASE_ACTIVE, Member, Missing, RoleRoster, Roster
@@ -22,33 +23,33 @@ _LITERAL = re.compile(r"[a-z0-9.-]*\Z")
 _COUNT = re.compile(r"[0-9]{1,5}\Z")
 
 _THREADS = 16
-# An answer is believed so long; the gang is complete when all were given within this time.
+# Maximum age of an answer. The gang is complete when every name has an answer that is not older.
 _FRESH_SECONDS = 10.0
 _ROUND_SECONDS = 1.0
-# A gang of N asks N * N times; ten of 1000 names a second are enough for the cluster's DNS.
+# A gang of N Pods sends N * N queries per round, so a large gang has long rounds.
 _ROUND_SECONDS_PER_NAME = 0.01
 _ROUND_MAX_SECONDS = 10.0
-# What the system's resolver does not answer in this time is asked again.
+# A lookup without an answer is repeated after this time.
 _LOOKUP_SECONDS = 8.0
 
 
 class ExpectedGangError(ValueError):
-    """The text does not tell the size of a gang."""
+    """A setting does not describe a gang; the message names the setting and the remedy."""
 
 
 class ExpectedGang(NamedTuple):
-    """The gang that DNS is asked for: its size, and how its Pods are called."""
+    """The gang that DNS is asked for: Tasks per role, and the pattern of the DNS names."""
 
     roles: Tuple[Tuple[str, int], ...]
     pattern: str
 
     def build_name(self, namespace: str, framework: str, role: str, number: int) -> str:
-        """Build the name of one Task's Pod."""
+        """Build the DNS name of the Pod of one Task."""
         return build_name(self.pattern, namespace, framework, role, number)
 
 
 def build_name(pattern: str, namespace: str, framework: str, role: str, number: int) -> str:
-    """Fill a pattern in."""
+    """Build a DNS name from a pattern."""
     return pattern.format(namespace=namespace, framework=framework, role=role, index=number)
 
 
@@ -56,7 +57,7 @@ def parse_roles(text: str) -> Tuple[Tuple[str, int], ...]:
     """Parse ``ps=1,worker=4``.
 
     Raises:
-        ExpectedGangError: It is no such list.
+        ExpectedGangError: The text is not such a list.
     """
     roles: Dict[str, int] = {}
     for part in text.split(","):
@@ -74,10 +75,10 @@ def parse_roles(text: str) -> Tuple[Tuple[str, int], ...]:
 
 
 def read_pattern(env: Mapping[str, str]) -> str:
-    """Read how Pods are called in DNS.
+    """Read the pattern of the Pods' DNS names.
 
     Raises:
-        ExpectedGangError: The setting is no pattern of names.
+        ExpectedGangError: The setting is not such a pattern.
     """
     name = constants.BARRIER_DNS_NAME_ENV
     pattern = env.get(name) or DEFAULT_NAME
@@ -90,10 +91,10 @@ def read_pattern(env: Mapping[str, str]) -> str:
 
 
 def read_expected(env: Mapping[str, str]) -> Optional[ExpectedGang]:
-    """Read the gang that DNS may be asked for; None where DNS is no source.
+    """Read the gang that DNS is asked for; None if DNS is not a source.
 
     Raises:
-        ExpectedGangError: The settings tell no gang, or one without this Pod.
+        ExpectedGangError: The settings are invalid, or their gang lacks this Pod.
     """
     name = constants.BARRIER_EXPECT_ENV
     text = env.get(name, "")
@@ -110,13 +111,13 @@ def read_expected(env: Mapping[str, str]) -> Optional[ExpectedGang]:
 
 
 def is_pattern(text: str) -> bool:
-    """Return whether a text is a pattern of DNS names that differ for every Task."""
+    """Return whether a text is a pattern that gives every Task its own DNS name."""
     is_literal = _LITERAL.match(_PLACEHOLDERS.sub("", text)) is not None
     return is_literal and "{index}" in text and "{role}" in text
 
 
 def resolve(name: str) -> Tuple[str, ...]:
-    """Resolve a name: IPv4 addresses first, each kind in order; none if there are none."""
+    """Resolve a name to its addresses, sorted, IPv4 first; () if it has none."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -126,12 +127,12 @@ def resolve(name: str) -> Tuple[str, ...]:
 
 
 class Resolver:
-    """Resolves many names at once. A lookup cannot be stopped, so its thread is left behind."""
+    """Resolves many names in parallel. A lookup cannot be stopped, so daemon threads run it."""
 
     def __init__(
         self, clock: AgentClock, lookup: Callable[[str], Tuple[str, ...]] = resolve
     ) -> None:
-        """Ask by ``lookup``."""
+        """Prepare; the first query starts the first thread."""
         self._clock = clock
         self._lookup = lookup
         self._asked: Dict[str, float] = {}
@@ -141,7 +142,7 @@ class Resolver:
         self.answered: Dict[str, Tuple[float, Tuple[str, ...]]] = {}
 
     def ask(self, names: List[str]) -> None:
-        """Ask for names, but not for those whose answer is still to come."""
+        """Start lookups, except of names that have a lookup in progress."""
         now = self._clock.monotonic()
         for name in names:
             if now - self._asked.get(name, -_LOOKUP_SECONDS) >= _LOOKUP_SECONDS:
@@ -150,7 +151,7 @@ class Resolver:
                 self._questions.put(name)
 
     def collect(self, timeout_seconds: float) -> None:
-        """Take in answers until none is to come, or the time is over."""
+        """Receive answers until all have arrived or the time is over."""
         ends_at = self._clock.monotonic() + timeout_seconds
         while self._asked:
             left = ends_at - self._clock.monotonic()
@@ -162,7 +163,7 @@ class Resolver:
             self.answered[name] = (self._clock.monotonic(), addresses)
 
     def _start_thread(self) -> None:
-        import queue  # with threading the dearest import of all, and few agents ask DNS
+        import queue  # queue and threading are slow imports that few agents need
         import threading
 
         if self._questions is None:
@@ -179,7 +180,7 @@ class Resolver:
 
 
 class DnsSource:
-    """The gang, resolved again and again."""
+    """Resolves the names of a gang in rounds; ``view`` is the newest result."""
 
     def __init__(
         self,
@@ -189,7 +190,7 @@ class DnsSource:
         expected: ExpectedGang,
         lookup: Callable[[str], Tuple[str, ...]] = resolve,
     ) -> None:
-        """Resolve the names of ``expected``."""
+        """Prepare to resolve the names of ``expected``."""
         self._clock = clock
         self._namespace = namespace
         self._framework = framework
@@ -205,7 +206,7 @@ class DnsSource:
         self.state = SourceState(Health.STARTING, clock.monotonic(), "")
 
     def poll(self, timeout_seconds: float) -> None:
-        """Wait for answers at most about ``timeout_seconds``, and ask what is to be asked."""
+        """Resolve names without a recent answer; wait at most about ``timeout_seconds``."""
         now = self._clock.monotonic()
         if now < self._next_round_at:
             self._clock.sleep(min(timeout_seconds, self._next_round_at - now))
@@ -217,7 +218,7 @@ class DnsSource:
         self._next_round_at = self._clock.monotonic() + self._clock.uniform(0.5, 1.0) * pause
         self.view = self._build_view()
         health = Health.HEALTHY if self._resolver.answered else Health.UNREACHABLE
-        self.state = advance(self.state, health, "no answer yet", self._clock.monotonic())
+        self.state = update_state(self.state, health, "no answer yet", self._clock.monotonic())
 
     def _get_fresh(self, name: str) -> Tuple[str, ...]:
         at, addresses = self._resolver.answered.get(name, (0.0, ()))
@@ -256,7 +257,7 @@ def _build_role(role: str, count: int, members: Tuple[Member, ...]) -> RoleRoste
         name=role,
         wanted=count,
         minimum=count,
-        running=False,  # DNS cannot tell
+        running=False,  # not in DNS
         members=members,
         completed=(),
         absent=(),

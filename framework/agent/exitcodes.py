@@ -1,7 +1,7 @@
-"""The exit codes of the agents, and what the controller makes of each.
+"""Exit codes of the agents, and how the controller reacts to each.
 
-The controller matches a failed Pod's container codes; 200, 201 and 210 are predefined
-(microsoft/frameworkcontroller ``completion.go``), every other code is an ordinary failure. Rules:
+The controller derives the completion of a failed Pod from the exit codes of its containers. 200,
+201 and 210 are predefined codes of the original; every other code is an unknown failure. Rules:
 docs/design/agents.md, "Exit codes of agents".
 """
 
@@ -9,7 +9,7 @@ import enum
 
 
 class ExitCode(enum.IntEnum):
-    """What an agent tells the controller by its exit."""
+    """The exit code of an agent."""
 
     PASSED = 0
     UNKNOWN = 1
@@ -19,7 +19,7 @@ class ExitCode(enum.IntEnum):
 
     @property
     def consequence(self) -> str:
-        """Say in words what the controller does next."""
+        """Describe the next step of the controller."""
         return _CONSEQUENCES[self]
 
 

@@ -1,7 +1,4 @@
-"""Files that other containers read: complete or not there at all.
-
-Called by the barrier and the rendezvous writer. What is written is decided elsewhere.
-"""
+"""Atomic writes of files that other containers read."""
 
 import contextlib
 import os
@@ -11,25 +8,25 @@ def write_atomically(path: str, content: bytes, mode: int) -> None:
     """Write a file so that a reader sees the old content or the new one, never a part.
 
     Raises:
-        OSError: The directory is not writable, full, or gone. Nothing is left behind.
+        OSError: The directory is not writable, full, or missing. No temporary file remains.
     """
     PreparedFile(path, mode).fill(content)
 
 
 class PreparedFile:
-    """A new file beside ``path``, which takes its place when it has its content.
+    """A temporary file beside ``path`` that replaces it when it has its content.
 
-    To make a file costs more than to fill a small one, so who has time before makes it ahead.
-    It is not forced to the disk: a kill loses nothing, and after a power failure the kubelet runs
-    the init containers anew. ``O_EXCL`` and ``rename`` follow no link at either name, so a link
-    planted in a shared volume is replaced and its target is left alone.
+    To create a file takes longer than to write a small content. An agent that waits creates the
+    file before the wait. There is no fsync: a kill loses nothing, and after a power failure the
+    kubelet runs the init containers again. ``O_EXCL`` and ``rename`` do not follow links, so a link
+    that another container placed in the volume is replaced and its target does not change.
     """
 
     def __init__(self, path: str, mode: int) -> None:
-        """Make it, empty, with exactly this mode whatever the umask is.
+        """Create the temporary file with exactly this mode, independent of the umask.
 
         Raises:
-            OSError: The directory is not writable, full, or gone. Nothing is left behind.
+            OSError: The directory is not writable, full, or missing. No temporary file remains.
         """
         self._path = path
         self._temporary = f"{path}.{os.urandom(6).hex()}.tmp"
@@ -43,23 +40,23 @@ class PreparedFile:
             raise
 
     def fill(self, content: bytes) -> None:
-        """Write the content and take the place, once.
+        """Write the content and rename the file to ``path``. Call it once.
 
         Raises:
-            OSError: The volume is full, or the file is gone. Nothing is left behind.
+            OSError: The volume is full, or the file is missing. No temporary file remains.
         """
         try:
             _write_all(self._descriptor, content)
             self._close()
             os.rename(self._temporary, self._path)
         except BaseException:
-            # Also on SIGTERM's exception: no half file stays in the volume.
+            # Also for the exception of SIGTERM.
             self.discard()
             raise
         self._temporary = ""
 
     def discard(self) -> None:
-        """Remove it, if it has not taken its place."""
+        """Remove the temporary file, unless it was renamed already."""
         self._close()
         if self._temporary:
             with contextlib.suppress(OSError):

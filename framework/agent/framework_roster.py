@@ -1,6 +1,19 @@
-"""The roster as a Framework's status tells it: for agents that may not read the ConfigMap.
+"""Builds a roster from the status of a Framework, for agents that cannot read the ConfigMap. Pure.
 
-Called by ``sources``. Pure. Works on the raw object, because the zipapp carries no codec. Rules:
+1. ``decompress_framework`` replaces compressed Tasks by plain ones.
+2. The roles are listed in the order of the status; wanted roles without a status follow.
+3. Each Task below ``taskNumber`` that is not absent becomes a member (it has an address and its
+   state allows one), a completed Task, or a missing Task with a reason.
+4. The roster is complete if each role has at least its minimum of members and completed Tasks.
+
+Invariants: each wanted Task is in exactly one of members, completed and ``missing``; an object that
+cannot be read raises ``FrameworkError`` and nothing else; the cost is bounded by ``_MAX_TASKS``.
+
+Example: role ``worker`` has ``taskNumber`` 3. Task 0 is AttemptRunning with podIP 10.0.0.1, Task 1
+is Completed (Succeeded), Task 2 is AttemptCreationRequested. The role has one member (index 0), one
+completed Task (index 1) and one missing Task (index 2, "its Pod is not seen yet"): not complete.
+
+It works on the raw object, because the zipapp of the agents does not contain the codec. Rules:
 docs/design/roster.md, "Roster of a Framework".
 """
 
@@ -37,18 +50,18 @@ _REASONS = {
     "AttemptCompleted": "its last attempt ended, a retry may follow",
 }
 
-# Far more than a controller runs: a small hostile object must not cost every agent seconds.
+# More than a controller accepts. Bounds the time that a hostile object costs each agent.
 _MAX_TASKS = 10 * MAX_TASK_NUMBER
 
 
 class FrameworkError(ValueError):
-    """The object is no Framework this code can read."""
+    """The object is not a readable Framework."""
 
 
 class FrameworkView(NamedTuple):
-    """What a Framework says of its gang. The roster's generation is 0: it has none.
+    """The roster of a Framework, with generation 0, and the missing Tasks with reasons.
 
-    ``missing`` gives reasons; it lists every wanted Task that is neither member nor completed.
+    ``missing`` lists each wanted Task that is neither a member nor completed.
     """
 
     roster: Roster
@@ -59,7 +72,7 @@ def decompress_framework(framework: Dict[str, Any]) -> Dict[str, Any]:
     """Return the object with its Tasks in plain form, as the Go original dumps it.
 
     Raises:
-        FrameworkError: The compressed Tasks are broken.
+        FrameworkError: The compressed Tasks are invalid.
     """
     status = framework.get("status")
     attempt = status.get("attemptStatus") if isinstance(status, dict) else None
@@ -80,11 +93,11 @@ def decompress_framework(framework: Dict[str, Any]) -> Dict[str, Any]:
 def build_view(framework: Dict[str, Any], *, is_attempt_aware: bool) -> FrameworkView:
     """Build the roster of a (decompressed) Framework.
 
-    Without ``is_attempt_aware`` the rule is the Go original's: every address counts, whatever the
-    state of its Task.
+    Without ``is_attempt_aware`` the rule of the original applies: every Task with an address is a
+    member, in any state.
 
     Raises:
-        FrameworkError: The object lacks what every Framework has.
+        FrameworkError: A field is missing or has another type.
     """
     try:
         metadata = framework["metadata"]
@@ -117,7 +130,7 @@ def build_view(framework: Dict[str, Any], *, is_attempt_aware: bool) -> Framewor
 
 
 def _order_roles(specs: Dict[str, Any], statuses: Dict[str, Any]) -> List[str]:
-    """Status order, as the Go original lists roles; then wanted roles that have no status yet."""
+    """List roles in status order, as the original; then wanted roles without a status."""
     known = [name for name in statuses if name in specs]
     return known + [n for n, s in specs.items() if n not in statuses and _count_tasks(s) > 0]
 
@@ -140,7 +153,7 @@ def _build_role(
         if index in absent:
             continue
         task = tasks[index] if index < len(tasks) else None
-        reason = _sort_task(index, task, members, completed, is_attempt_aware=is_attempt_aware)
+        reason = _classify_task(index, task, members, completed, is_attempt_aware=is_attempt_aware)
         if reason:
             missing.append(Missing(str(spec["name"]), index, reason))
     return RoleRoster(
@@ -155,7 +168,7 @@ def _build_role(
     )
 
 
-def _sort_task(
+def _classify_task(
     index: int,
     task: Optional[Dict[str, Any]],
     members: List[Member],
@@ -163,7 +176,7 @@ def _sort_task(
     *,
     is_attempt_aware: bool,
 ) -> str:
-    """Put the Task where it belongs, or return why it is missing."""
+    """Add the Task to members or completed; return the reason if it is missing, else ""."""
     if task is None:
         return "the controller has not seen it yet"
     if task.get("deletionPending"):

@@ -1,10 +1,21 @@
-"""Which source of a gang is believed, and what its roster says of this Pod. Pure.
+"""Which source of a gang an agent uses, and whether its roster is for this Pod. Pure.
 
-Called by ``following``, the barrier's decision and rendezvous' selection. All times are the
-agent's monotonic seconds. The order of the sources: the attempt's ConfigMap; where it may not be
-read, is out of reach or will never carry a roster, the Framework; where that cannot be read
-either, and the size of the gang was selected, DNS. Rules: docs/design/agents.md, "Choice of the
-source" and "Own attempt".
+The order of the sources:
+
+1. The attempt ConfigMap.
+2. The Framework, if the ConfigMap is denied, not found, unreachable for some time, or never gets a
+   roster.
+3. DNS, if the Framework is denied or unreachable too, and ``BARRIER_EXPECT`` describes the gang.
+
+Invariants: a source that is used later in this order is used only while the earlier ones cannot be;
+a ConfigMap of another attempt is never used.
+
+Example: the Role of a Pod lacks ``watch configmaps``. The ConfigMap answers 403, so
+``is_framework_trusted`` is true and ``select_roster`` returns the roster built from the Framework.
+After the Role is corrected, the ConfigMap answers, and ``select_roster`` returns its roster.
+
+All times are monotonic seconds of the agent. Rules: docs/design/agents.md, "Choice of the source"
+and "Own attempt".
 """
 
 from typing import NamedTuple, Optional, Tuple
@@ -17,10 +28,10 @@ from framework.agent.sources import AttemptConfigMap
 from framework.api import constants
 from framework.api.roster import Member, Missing, Roster, fingerprint_uid
 
-# A CRD or a rule that is being established answers 404 or 403 for some seconds.
+# While a CRD or a Role is being created, the API server answers 404 or 403 for some seconds.
 STABLE_SECONDS = 30.0
 
-# What told a roster.
+# The source of a roster.
 SOURCE_CONFIGMAP = "configmap"
 SOURCE_FRAMEWORK = "framework"
 SOURCE_DNS = "dns"
@@ -30,43 +41,52 @@ _DENIED = (Health.FORBIDDEN, Health.UNAUTHORIZED)
 
 
 class Gang(NamedTuple):
-    """Which gang is followed.
-
-    ``configmap`` is "" where none is followed, because the attempt is not known; an empty
-    ``configmap_uid`` believes any. ``fallback_seconds`` is how long a source out of reach is
-    waited for.
-    """
+    """The gang of an agent."""
 
     namespace: str
+    """Namespace of the Framework."""
     framework: str
+    """Name of the Framework."""
     configmap: str
+    """Name of the attempt ConfigMap; "" if the attempt is unknown and none is watched."""
     configmap_uid: str
+    """UID of the attempt ConfigMap; "" accepts every UID."""
     expected: Optional[ExpectedGang] = None
+    """The gang that DNS is asked for; None if DNS is not a source."""
     fallback_seconds: float = 10.0
+    """For how long a source is unreachable before the next source is used."""
 
 
 class Knowledge(NamedTuple):
-    """Everything the sources have selected, and how they fare."""
+    """The newest result of every source, and the health of each."""
 
     started_at: float
+    """Start of the observation."""
     configmap: Optional[AttemptConfigMap]
+    """The watched ConfigMap, of any attempt; None if it does not exist or was not read yet."""
     configmap_state: SourceState
+    """Health of the watch of the ConfigMap."""
     view: Optional[FrameworkView]
+    """The Framework as it was read last."""
     framework_state: SourceState
+    """Health of the reads of the Framework."""
     dns_view: Optional[FrameworkView] = None
+    """The newest result of DNS."""
     dns_state: Optional[SourceState] = None
+    """Health of the DNS source; None if DNS is not a source."""
     is_denial_confirmed: bool = False
+    """Whether SelfSubjectAccessReviews confirm that every source is denied."""
 
 
 class SelectedRoster(NamedTuple):
-    """A roster, and which source told it."""
+    """A roster and its source."""
 
     roster: Roster
     source: str
 
 
 def get_own_configmap(knowledge: Knowledge, gang: Gang) -> Optional[AttemptConfigMap]:
-    """Return the ConfigMap if it is this attempt's own: its name is the same for all attempts."""
+    """Return the ConfigMap if it is of this attempt. All attempts use the same name."""
     configmap = knowledge.configmap
     if configmap is None or not gang.configmap:
         return None
@@ -76,7 +96,7 @@ def get_own_configmap(knowledge: Knowledge, gang: Gang) -> Optional[AttemptConfi
 
 
 def is_framework_trusted(knowledge: Knowledge, gang: Gang, now: float) -> bool:
-    """Return whether the Framework is believed, because no roster can be had."""
+    """Return whether the Framework is used, because the ConfigMap gives no roster."""
     if not gang.configmap:
         return True
     state = knowledge.configmap_state
@@ -85,12 +105,12 @@ def is_framework_trusted(knowledge: Knowledge, gang: Gang, now: float) -> bool:
     if state.health is Health.UNREACHABLE:
         return now - state.since >= gang.fallback_seconds
     configmap = get_own_configmap(knowledge, gang)
-    # Our controller marks the ConfigMap when it creates it; another never publishes a roster.
+    # This controller creates the ConfigMap with the mark; the original never publishes a roster.
     return configmap is not None and not configmap.carries_roster
 
 
 def needs_framework(knowledge: Knowledge, gang: Gang, now: float) -> bool:
-    """Return whether the Framework should be read: to believe it, or to learn if it is gone."""
+    """Return whether to read the Framework: to use it, or to detect that it is deleted."""
     if is_framework_trusted(knowledge, gang, now):
         return True
     is_overdue = now - knowledge.started_at >= gang.fallback_seconds
@@ -107,7 +127,7 @@ def is_dns_trusted(knowledge: Knowledge, gang: Gang, now: float) -> bool:
 
 
 def select_roster(knowledge: Knowledge, gang: Gang, now: float) -> Optional[SelectedRoster]:
-    """Take the published roster; where there can be none, what the Framework or DNS tells."""
+    """Select the roster of the best source; None if no source has one."""
     is_fresh = knowledge.framework_state.health is Health.HEALTHY
     view = knowledge.view
     if view is not None and is_fresh and is_framework_trusted(knowledge, gang, now):
@@ -121,7 +141,7 @@ def select_roster(knowledge: Knowledge, gang: Gang, now: float) -> Optional[Sele
 
 
 def list_reasons(knowledge: Knowledge, gang: Gang, source: str) -> Tuple[Missing, ...]:
-    """List why Tasks are missing, as far as the source of the roster knows."""
+    """List the missing Tasks with their reasons, if the source has reasons."""
     if source == SOURCE_CONFIGMAP:
         configmap = get_own_configmap(knowledge, gang)
         known = configmap.progress if configmap is not None else None
@@ -131,14 +151,14 @@ def list_reasons(knowledge: Knowledge, gang: Gang, source: str) -> Tuple[Missing
 
 
 def is_denied_everywhere(knowledge: Knowledge, gang: Gang) -> bool:
-    """Return whether every source of the API server answers 403."""
+    """Return whether the API server answers 403 for every source."""
     if knowledge.framework_state.health is not Health.FORBIDDEN:
         return False
     return not gang.configmap or knowledge.configmap_state.health is Health.FORBIDDEN
 
 
 def is_denial_stable(knowledge: Knowledge, gang: Gang, now: float) -> bool:
-    """Return whether every source has answered 403 for so long that it is no hiccup."""
+    """Return whether every source has answered 403 for ``STABLE_SECONDS``."""
     if not is_denied_everywhere(knowledge, gang):
         return False
     since = knowledge.framework_state.since
@@ -148,7 +168,7 @@ def is_denial_stable(knowledge: Knowledge, gang: Gang, now: float) -> bool:
 
 
 def is_framework_gone(knowledge: Knowledge, gang: Gang, now: float) -> bool:
-    """Return whether the Framework does not exist: for long, and its ConfigMap is not seen."""
+    """Return whether the Framework is absent for ``STABLE_SECONDS``, and so is the ConfigMap."""
     state = knowledge.framework_state
     if state.health is not Health.NOT_FOUND or now - state.since < STABLE_SECONDS:
         return False
@@ -156,25 +176,25 @@ def is_framework_gone(knowledge: Knowledge, gang: Gang, now: float) -> bool:
 
 
 def build_permissions(gang: Gang) -> Tuple[Permission, Permission]:
-    """Name the two rights of which one is enough: (watch the ConfigMap, get the Framework)."""
+    """Build the permissions to watch the ConfigMap and to get the Framework; one is enough."""
     return (
         Permission("watch", "", "configmaps", gang.namespace, gang.configmap),
         _build_framework_permission(gang, "get"),
     )
 
 
-def build_wake_permission(gang: Gang) -> Permission:
-    """Name the right by which a reader of the Framework is told of changes."""
+def build_watch_permission(gang: Gang) -> Permission:
+    """Build the permission to watch the Framework."""
     return _build_framework_permission(gang, "watch")
 
 
 def is_complete(roster: Roster) -> bool:
-    """Return whether the gang is there: the controller says so, and the numbers agree."""
+    """Return whether the gang is complete: the roster says so, and its numbers agree."""
     return roster.complete and all(r.ready >= min(r.minimum, r.wanted) for r in roster.roles)
 
 
 def find_own_member(roster: Roster, role: str, number: int, pod_uid: str) -> Optional[Member]:
-    """Find this very Pod among the members, as far as UIDs are known on both sides."""
+    """Find this Pod among the members; UIDs are compared if both sides have them."""
     member = roster.find_member(role, number)
     if member is None or not pod_uid or not member.fingerprint:
         return member
@@ -182,7 +202,7 @@ def find_own_member(roster: Roster, role: str, number: int, pod_uid: str) -> Opt
 
 
 def explain_other_attempt(roster: Roster, instance_uid: str) -> str:
-    """Say that a roster is of another attempt; "" if it is of this one, or that is not known."""
+    """Describe the attempt of a roster of another attempt; "" if it is the own, or unknown."""
     if not instance_uid or roster.instance_uid == instance_uid:
         return ""
     return "attempt {} is seen, not {}".format(roster.instance_uid or "none", instance_uid)

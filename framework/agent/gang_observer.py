@@ -1,7 +1,24 @@
-"""The sources of one gang, followed: watch, read when that is worth it, ask whether 403 is meant.
+"""Observes a gang through its sources, for the barrier and the rendezvous agent.
 
-Called by the barrier's wait and by the rendezvous agent, in a loop and in one thread: everything
-that takes time is bounded. Which source is believed is decided in ``gang``.
+An agent calls ``poll`` in a loop in one thread and then reads ``knowledge``. Each ``poll`` takes
+these steps; ``gang`` decides which sources are needed.
+
+1. If DNS is used: run a round of lookups, within the timeout.
+2. Wait until a watch has an event, the Framework is due to be read, or the timeout is over.
+3. If the Framework is needed: read it when a read is due. Without a healthy watch of it, a read is
+   due about five times per ``fallback_seconds``. With a healthy watch, a read is due after a
+   change, plus a random time that spreads the reads of a gang, and otherwise every 15 s.
+4. If the Framework is not needed: close its watch.
+5. If every source has been denied for ``STABLE_SECONDS``: ask by SelfSubjectAccessReviews whether
+   the permissions are missing. This is repeated every ``STABLE_SECONDS``.
+
+Invariants: every step has a timeout; the Framework is not read while the watch of the ConfigMap is
+healthy and its ConfigMap carries rosters; a source that is not configured counts as unreachable
+from the start, so no agent waits for it.
+
+Example: a gang of 1000 Pods may not watch ConfigMaps. A Task gets an address, and the watch of the
+Framework's metadata reports a change to all 1000 agents. Each waits a random time of up to 0.5 s
+and reads the Framework from the server's cache. The next read starts 5 to 15 s later.
 """
 
 import select
@@ -9,55 +26,38 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
-from framework.agent.connection import Connection
 from framework.agent.dns_source import DnsSource
 from framework.agent.gang import (
     STABLE_SECONDS,
     Gang,
     Knowledge,
     build_permissions,
-    build_wake_permission,
+    build_watch_permission,
     is_denial_stable,
     is_dns_trusted,
     needs_framework,
 )
 from framework.agent.health import Health, SourceState
-from framework.agent.permission import Permission, is_denied
+from framework.agent.permission import Permission, SelfReviews
 from framework.agent.sources import ConfigMapSource, FrameworkSource
 
-# Without a watch the Framework is read this often, in parts of the agent's fallback.
+# Reads of the Framework per ``fallback_seconds`` without a healthy watch.
 _READS_PER_FALLBACK_TIME = 5.0
-# With one, a read without word of a change is only a precaution.
+# With a healthy watch, a read without a change only detects lost events.
 _PRECAUTION_SECONDS = 15.0
 _SHORTEST_READ_SECONDS = 0.1
-# Reading a large Framework costs the server: ten of 1000 Tasks a second are enough for it.
+# Minimum between two reads per Task: reading a large Framework is expensive for the server.
 _SECONDS_PER_TASK = 0.01
-# All agents of a gang are woken at one moment; they read within this time per Task.
+# All agents of a gang see a change at the same time; their reads are spread over this per Task.
 _SPREAD_SECONDS_PER_TASK = 0.0005
 _NO_API = "no API server is configured"
 
 
-class SelfReviews:
-    """Asks the API server whether our rights are really missing."""
-
-    def __init__(self, access: Access, clock: AgentClock) -> None:
-        """Ask over a connection of its own."""
-        self._connection = Connection(access, clock)
-
-    def is_denied(self, permission: Permission) -> Optional[bool]:
-        """Ask; None if there is no answer now."""
-        return is_denied(self._connection, permission)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-
 class Sources(NamedTuple):
-    """What a gang is read from. None: not used by this agent.
+    """The sources of a gang; None for each that the agent does not use.
 
-    As ``Any`` where tests put scripted ones: ``ConfigMapSource``, ``FrameworkSource``,
-    ``SelfReviews``, ``DnsSource``.
+    The types are ``ConfigMapSource``, ``FrameworkSource``, ``SelfReviews`` and ``DnsSource``. They
+    are ``Any`` because tests pass scripted sources.
     """
 
     configmaps: Any
@@ -75,7 +75,7 @@ class Sources(NamedTuple):
 def open_sources(
     access: Optional[Access], clock: AgentClock, gang: Gang, *, is_attempt_aware: bool
 ) -> Sources:
-    """Prepare the sources of a gang; without an access to the API server DNS alone."""
+    """Build the sources of a gang; only DNS without access to an API server."""
     dns = None
     if gang.expected is not None:
         dns = DnsSource(clock, gang.namespace, gang.framework, gang.expected)
@@ -93,15 +93,15 @@ def open_sources(
 
 
 class GangObserver:
-    """Follows one gang. ``poll`` it in a loop, then look at ``knowledge``."""
+    """Observes one gang. Call ``poll`` in a loop, then read ``knowledge``."""
 
     def __init__(self, clock: AgentClock, gang: Gang, sources: Sources) -> None:
-        """Follow ``gang`` by ``sources``."""
+        """Start the observation; the sources connect at the first ``poll``."""
         self._clock = clock
         self._gang = gang
         self._sources = sources
         self._started_at = clock.monotonic()
-        # As old as can be, so that nobody waits for what is not there.
+        # -inf: a source that is not configured is not waited for.
         self._no_api = SourceState(Health.UNREACHABLE, float("-inf"), _NO_API)
         self._last_read_at: Optional[float] = None
         self._jitter = 1.0
@@ -111,7 +111,7 @@ class GangObserver:
 
     @property
     def knowledge(self) -> Knowledge:
-        """Everything that is known now."""
+        """The newest result of every source."""
         sources = self._sources
         configmaps, frameworks, dns = sources.configmaps, sources.frameworks, sources.dns
         return Knowledge(
@@ -126,17 +126,17 @@ class GangObserver:
         )
 
     def poll(self, timeout_seconds: float, *, reads_framework: bool = True) -> None:
-        """Wait for news, at most about so long (connecting may take longer).
+        """Observe for at most about ``timeout_seconds`` (connecting may take longer).
 
-        ``reads_framework`` is whether the Framework may be read where it is needed.
+        ``reads_framework`` is whether the Framework may be read when it is needed.
         """
         is_read = reads_framework and self._needs_framework()
         watched = [self._sources.configmaps] if self._sources.configmaps is not None else []
         if is_read:
-            # Who passes at the first look needs no watch.
+            # A barrier that passes with the first read needs no watch.
             if self._sources.frameworks.state.health is not Health.STARTING:
                 watched.append(self._sources.frameworks)
-            left = self._find_next_read() - self._clock.monotonic()
+            left = self._compute_next_read() - self._clock.monotonic()
             timeout_seconds = min(timeout_seconds, max(0.0, left))
         if is_dns_trusted(self.knowledge, self._gang, self._clock.monotonic()):
             self._sources.dns.poll(timeout_seconds)
@@ -150,7 +150,7 @@ class GangObserver:
         self._review_denial()
 
     def list_missing_rights(self) -> List[Tuple[Permission, str]]:
-        """List the rights whose lack was met, each with what follows from that."""
+        """List the permissions that are missing, each with the consequence."""
         knowledge = self.knowledge
         configmap_right, framework_right = build_permissions(self._gang)
         frameworks = self._sources.frameworks
@@ -164,8 +164,8 @@ class GangObserver:
             )
             missing.append((framework_right, last))
         elif frameworks is not None and frameworks.watch_health is Health.FORBIDDEN:
-            wake_right = build_wake_permission(self._gang)
-            missing.append((wake_right, "the Framework is read every few seconds instead"))
+            watch_right = build_watch_permission(self._gang)
+            missing.append((watch_right, "the Framework is read every few seconds instead"))
         return missing
 
     def close(self) -> None:
@@ -178,13 +178,13 @@ class GangObserver:
         return needs_framework(self.knowledge, self._gang, self._clock.monotonic())
 
     def _schedule_early_read(self) -> None:
-        """Read soon when the watch told of a change, but not all agents at one moment."""
+        """After a change, schedule a read at a random time that spreads the reads of a gang."""
         if self._sources.frameworks.has_newer_version and self._early_read_at is None:
             spread = self._count_tasks() * _SPREAD_SECONDS_PER_TASK
             self._early_read_at = self._clock.monotonic() + self._clock.uniform(0.0, spread)
 
-    def _find_next_read(self) -> float:
-        """Find when the Framework is read again, by what is known now."""
+    def _compute_next_read(self) -> float:
+        """Compute when the Framework is read next."""
         if self._last_read_at is None:
             return self._started_at
         frameworks: FrameworkSource = self._sources.frameworks
@@ -198,7 +198,7 @@ class GangObserver:
         return since + self._jitter * _PRECAUTION_SECONDS
 
     def _read_when_due(self) -> None:
-        if self._clock.monotonic() < self._find_next_read():
+        if self._clock.monotonic() < self._compute_next_read():
             return
         self._sources.frameworks.read()
         self._last_read_at, self._early_read_at = self._clock.monotonic(), None
@@ -209,7 +209,7 @@ class GangObserver:
         return 0 if view is None else int(view.roster.wanted)
 
     def _review_denial(self) -> None:
-        """When every source is denied for long, ask the server whether that is what it means."""
+        """Ask the server to confirm the denial when every source has been denied for long."""
         now = self._clock.monotonic()
         if not is_denial_stable(self.knowledge, self._gang, now):
             self._is_denial_confirmed = False
@@ -224,13 +224,13 @@ class GangObserver:
 
 
 def _wait_for_any(sources: Sequence[Any], clock: AgentClock, timeout_seconds: float) -> None:
-    """Wait until one of the sources has news, or the time is over; then take in the news of all."""
+    """Wait until a source receives bytes or the time is over, then poll all sources."""
     if len(sources) == 1:
         sources[0].poll(timeout_seconds)
         return
     idle = min([timeout_seconds, *(source.get_idle_seconds() for source in sources)])
     if idle > 0.0:
-        numbers = [source.get_file_number() for source in sources]
+        numbers = [source.get_descriptor() for source in sources]
         open_ones = [number for number in numbers if number >= 0]
         if open_ones:
             select.select(open_ones, [], [], clock.to_machine(idle))

@@ -1,7 +1,4 @@
-"""How a source fares, and since when. Pure.
-
-Called by ``watch`` and the sources.
-"""
+"""The health of a source of a gang, and since when it has it. Pure."""
 
 import enum
 from typing import NamedTuple
@@ -10,7 +7,7 @@ _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
 
 
 class Health(enum.Enum):
-    """How a source fares. The values are words for messages."""
+    """The health of a source. The values are words for messages."""
 
     STARTING = "starting"
     HEALTHY = "healthy"
@@ -21,7 +18,7 @@ class Health(enum.Enum):
 
     @property
     def reason(self) -> str:
-        """The health as a CamelCase reason, for machines."""
+        """The health as a CamelCase reason of a Wait or a Fail."""
         return self.name.title().replace("_", "")
 
 
@@ -33,15 +30,15 @@ HEALTH_BY_STATUS = {
 
 
 class SourceState(NamedTuple):
-    """How a source fares, and since when (the agent's monotonic time)."""
+    """The health of a source; ``since`` is in monotonic seconds of the agent."""
 
     health: Health
     since: float
     message: str
 
 
-def advance(state: SourceState, health: Health, message: str, now: float) -> SourceState:
-    """Keep the time since when a source is in its present health."""
+def update_state(state: SourceState, health: Health, message: str, now: float) -> SourceState:
+    """Return the next state; ``since`` changes only with the health."""
     if health is state.health:
         return state._replace(message=message)
     return SourceState(health, now, message)

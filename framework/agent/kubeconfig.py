@@ -1,7 +1,8 @@
-"""Read a kubeconfig file: only where an agent runs outside a Pod.
+"""Reads a kubeconfig, for agents that run outside a Pod.
 
-Called by ``access``. Imported lazily, and PyYAML with it. Supported: server, CA, bearer token,
-client certificate, tls-server-name, insecure-skip-tls-verify. Not supported: exec plugins.
+Supported: server, CA, bearer token, client certificate, tls-server-name, insecure-skip-tls-verify.
+Not supported: exec plugins. ``discovery`` imports this module when it needs it: its imports are
+slow.
 """
 
 import base64
@@ -19,7 +20,7 @@ def load_kubeconfig(path: str, address: str) -> Access:
     """Load the current context; ``address``, if not empty, overrides its server.
 
     Raises:
-        AccessError: The file is unreadable, or lacks what the current context names.
+        AccessError: The file is unreadable, or lacks an entry that the current context names.
     """
     config = _parse(path)
     context = _pick(config, "contexts", "context", str(config.get("current-context") or ""), path)
@@ -59,7 +60,7 @@ def _parse(path: str) -> Dict[str, Any]:
     except (OSError, UnicodeDecodeError) as e:
         raise AccessError(f"cannot read the kubeconfig {path}: {e}") from e
     try:
-        parsed = json.loads(text)  # JSON is YAML, and needs no library
+        parsed = json.loads(text)  # JSON is YAML, and needs no PyYAML
     except ValueError:
         parsed = _parse_yaml(path, text)
     except RecursionError as e:
@@ -79,7 +80,7 @@ def _parse_yaml(path: str, text: str) -> Any:
         ) from e
 
     class Loader(yaml.SafeLoader):
-        """Refuses what makes much out of little, and what PyYAML takes very long for."""
+        """Refuses aliases and deep nesting, which make parsing slow or its result large."""
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
@@ -106,7 +107,7 @@ def _pick(config: Dict[str, Any], plural: str, kind: str, name: str, path: str) 
 
 
 def _resolve(base: str, path: Any) -> str:
-    # Relative to the file, as kubectl takes them.
+    # Paths are relative to the kubeconfig, as for kubectl.
     return os.path.join(base, str(path)) if path else ""
 
 

@@ -1,11 +1,14 @@
-"""Ask the API server whether a right is really missing, and say how to give it.
+"""Permissions of an agent: how to grant a missing one, and whether a 403 is confirmed.
 
-Called when every source is denied: a wrong 403 must not end a job for good.
+When every source answers 403, an agent asks the API server by a SelfSubjectAccessReview before it
+fails: a temporary 403 must not end a job permanently.
 """
 
 import json
 from typing import NamedTuple, Optional
 
+from framework.agent.access import Access
+from framework.agent.clock import AgentClock
 from framework.agent.connection import Connection, UnreachableError
 
 _PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -14,7 +17,7 @@ _CANNOT_BE_ASKED = (403, 404, 405)
 
 
 class Permission(NamedTuple):
-    """One right on one object."""
+    """One verb on one object."""
 
     verb: str
     group: str
@@ -23,7 +26,7 @@ class Permission(NamedTuple):
     name: str
 
     def describe_rule(self) -> str:
-        """Write the missing rule as a command that gives it to this Pod's service account."""
+        """Write the kubectl commands that grant it to the service account of this Pod."""
         resource = f"{self.plural}.{self.group}" if self.group else self.plural
         role, namespace = "frameworkbarrier-" + self.plural, self.namespace
         return (
@@ -35,10 +38,27 @@ class Permission(NamedTuple):
         )
 
 
-def is_denied(connection: Connection, permission: Permission) -> Optional[bool]:
-    """Ask by a SelfSubjectAccessReview; None if there is no answer now.
+class SelfReviews:
+    """Sends SelfSubjectAccessReviews over its own connection."""
 
-    A server that does not let us ask cannot contradict the denial, so that counts as denied.
+    def __init__(self, access: Access, clock: AgentClock) -> None:
+        """Prepare; the first review opens the connection."""
+        self._connection = Connection(access, clock)
+
+    def is_denied(self, permission: Permission) -> Optional[bool]:
+        """Return whether the API server confirms that a permission is missing; None if unknown."""
+        return is_denied(self._connection, permission)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def is_denied(connection: Connection, permission: Permission) -> Optional[bool]:
+    """Return whether the API server confirms that a permission is missing; None if unknown.
+
+    A server that refuses the review itself does not contradict the 403, so the permission counts as
+    denied.
     """
     review = {
         "apiVersion": "authorization.k8s.io/v1",

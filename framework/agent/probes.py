@@ -1,7 +1,6 @@
-"""Whether members can be reached: their port is open, or their name resolves to them.
+"""Probes of members: connect to a port, or resolve a DNS name.
 
-Called by the barrier for levels above an address. Nothing is sent to a port; a connection that is
-accepted is closed at once.
+A probe of a port sends no bytes and closes an accepted connection at once.
 """
 
 import errno
@@ -17,7 +16,7 @@ _CONNECT_SECONDS = 2.0
 
 
 class Probe(NamedTuple):
-    """One thing to try: connect to ``port`` of ``address``, or (port 0) resolve ``name`` to it."""
+    """Connect to ``port`` of ``address``; if ``port`` is 0, resolve ``name`` to ``address``."""
 
     role: str
     number: int
@@ -26,7 +25,7 @@ class Probe(NamedTuple):
     name: str
 
     def describe(self) -> str:
-        """Say what was tried, for a line of progress."""
+        """Describe the probe for a progress line."""
         if not self.port:
             return f"{self.role}/{self.number} (DNS name {self.name} -> {self.address})"
         host = f"[{self.address}]" if ":" in self.address else self.address
@@ -34,16 +33,16 @@ class Probe(NamedTuple):
 
 
 class Prober:
-    """Tries probes; ``reached`` are those that succeeded, at any time."""
+    """Runs probes; ``reached`` has every probe that has succeeded once."""
 
     def __init__(self, clock: AgentClock) -> None:
-        """Start with nothing reached."""
+        """Start without a result."""
         self._clock = clock
         self._resolver = Resolver(clock)
         self.reached: Set[Probe] = set()
 
     def try_once(self, probes: Sequence[Probe], timeout_seconds: float) -> None:
-        """Try every probe once, for at most about ``timeout_seconds``."""
+        """Run every probe once, for at most about ``timeout_seconds``."""
         ends_at = self._clock.monotonic() + timeout_seconds
         names = [probe for probe in probes if not probe.port]
         if names:

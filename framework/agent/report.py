@@ -1,7 +1,6 @@
-"""An agent's log: one whole line a message, text or JSON, on stderr.
+"""The log of an agent: one line per message on stderr, as text or JSON.
 
-Called by the barrier's and rendezvous' reporters. Every line is whole and flushed, because the log
-of a container is read while it waits. What is said is decided there, but for who is missing.
+Every line is flushed at once: users read the log of a container while it waits.
 """
 
 import json
@@ -13,21 +12,21 @@ from framework.api.roster import Progress
 from framework.api.text import cut_text, make_printable
 
 MESSAGE_LIMIT_BYTES = 8 * 1024
-# What a cluster makes us say once must not fill the memory.
+# Messages contain text of other parties, so this bounds the memory of ``say_once``.
 _MAX_REMEMBERED = 1000
 
 
 class LineReporter:
-    """Prints lines, as text or as JSON objects."""
+    """Prints lines."""
 
     def __init__(self, program: str, *, is_json: bool) -> None:
-        """Begin each line of text with the name of the program."""
+        """Start each line of text with the name of the program."""
         self._program = program
         self._is_json = is_json
         self._said: Set[str] = set()
 
     def say(self, message: str, level: str = "info", **fields: Any) -> None:
-        """Print one line. A message is cut to 8 KiB, and made printable in text."""
+        """Print one line. The message is cut to 8 KiB, and escaped in text."""
         message = cut_text(message, MESSAGE_LIMIT_BYTES)
         if self._is_json:
             line = json.dumps({"level": level, "message": message, **fields})
@@ -38,10 +37,10 @@ class LineReporter:
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
         except (OSError, ValueError):
-            return  # a log that nobody reads any more must not stop the gang
+            return  # a broken pipe of the log must not end the agent
 
     def say_once(self, message: str, level: str = "info") -> None:
-        """Print a line that was not printed before."""
+        """Print a line, unless the same message was printed before."""
         message = cut_text(message, MESSAGE_LIMIT_BYTES)
         if message not in self._said:
             if len(self._said) >= _MAX_REMEMBERED:
@@ -51,7 +50,7 @@ class LineReporter:
 
 
 def render_missing(progress: Progress) -> str:
-    """Render who is missing and why, at most ten by name."""
+    """Render the missing Tasks and the reasons; the first ten by name."""
     listed = progress.missing[:PROGRESS_MAX_MISSING]
     text = ", ".join(f"{m.role}/{m.index} ({m.reason})" for m in listed)
     more = progress.total - progress.ready - len(listed)

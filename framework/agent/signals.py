@@ -1,19 +1,18 @@
-"""The signals that ask an agent for its end.
+"""SIGTERM and SIGINT as an exception.
 
-Called by the agents' programs. An agent that is PID 1 of its container would not even notice
-SIGTERM without a handler.
+The kernel ignores SIGTERM for PID 1 of a container if the process has no handler.
 """
 
 import signal
 from types import FrameType
 from typing import NoReturn, Optional
 
-# A program that a signal ended has the signal's number and this as its exit code.
+# The exit code after signal N is this plus N, as for a shell.
 SIGNAL_EXIT_BASE = 128
 
 
 class SignalledError(BaseException):
-    """A signal asks for the end. No ``Exception``, so that nothing on the way swallows it."""
+    """A signal asks the agent to end. Not an ``Exception``, so that no handler suppresses it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -21,17 +20,17 @@ class SignalledError(BaseException):
 
 
 def raise_on_signals() -> None:
-    """From now on SIGTERM and SIGINT raise ``SignalledError`` in the main thread, once."""
+    """Make the first SIGTERM or SIGINT raise ``SignalledError`` in the main thread."""
     signal.signal(signal.SIGTERM, _raise_signalled)
     signal.signal(signal.SIGINT, _raise_signalled)
 
 
 def ignore_signals() -> None:
-    """From now on SIGTERM and SIGINT do nothing."""
+    """Make SIGTERM and SIGINT do nothing."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _raise_signalled(number: int, _frame: Optional[FrameType]) -> NoReturn:
-    ignore_signals()  # one is enough: a second would interrupt the way out
+    ignore_signals()  # a second signal would interrupt the cleanup
     raise SignalledError(number)

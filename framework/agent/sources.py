@@ -1,7 +1,6 @@
-"""Where an agent reads its gang: the attempt ConfigMap, else the Framework itself.
+"""The two sources of the API server: the attempt ConfigMap and the Framework.
 
-Called by the barrier's loop and the rendezvous agent. A source keeps the newest it has read and
-how it fares; what that means for the agent is decided there.
+A source keeps the newest object and its health; ``gang`` decides which source is used.
 """
 
 import contextlib
@@ -17,7 +16,7 @@ from framework.agent.framework_roster import (
     build_view,
     decompress_framework,
 )
-from framework.agent.health import HEALTH_BY_STATUS, Health, SourceState, advance
+from framework.agent.health import HEALTH_BY_STATUS, Health, SourceState, update_state
 from framework.agent.watch import METADATA_ONLY, ObjectWatch
 from framework.api import constants
 from framework.api.roster import (
@@ -32,23 +31,29 @@ _OK = 200
 
 
 class AttemptConfigMap(NamedTuple):
-    """What the attempt's ConfigMap says. ``problem`` tells why a stored roster is unreadable."""
+    """The decoded attempt ConfigMap."""
 
     uid: str
+    """Its UID."""
     is_terminating: bool
+    """Whether it has a deletionTimestamp: the attempt is ending."""
     carries_roster: bool
+    """Whether it has the annotation of controllers that publish a roster."""
     roster: Optional[Roster]
+    """The roster; None if there is none, or it is invalid."""
     progress: Optional[Progress]
+    """The progress annotation; None if there is none, or it is invalid."""
     problem: str
+    """Why a stored roster is not used; "" if there is none or it is valid."""
 
 
 def parse_configmap(
     body: Dict[str, Any], own_uid: str = "", framework: str = ""
 ) -> AttemptConfigMap:
-    """Read the attempt's ConfigMap; broken annotations count as absent, a broken roster is told.
+    """Decode the attempt ConfigMap. Invalid annotations count as absent.
 
-    Where ``own_uid`` and ``framework`` are known, one with another UID is not decoded, and a roster
-    in one that another object controls counts as unreadable.
+    With ``own_uid``, roster and progress of a ConfigMap with another UID are not decoded. With
+    ``framework``, a roster is a problem if another object is the controlling owner.
     """
     metadata = _read_object(body, "metadata")
     annotations = _read_object(metadata, "annotations")
@@ -92,7 +97,7 @@ def _read_object(parent: Dict[str, Any], key: str) -> Dict[str, Any]:
 
 
 class ConfigMapSource:
-    """The attempt's ConfigMap, watched by name."""
+    """Watches the attempt ConfigMap by name."""
 
     def __init__(
         self,
@@ -103,7 +108,7 @@ class ConfigMapSource:
         uid: str = "",
         framework: str = "",
     ) -> None:
-        """Watch the ConfigMap ``name``; ``uid`` and ``framework`` are as for the parser."""
+        """Watch the ConfigMap ``name``; ``uid`` and ``framework`` as in ``parse_configmap``."""
         path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._watch = ObjectWatch(access, clock, path, name)
         self._clock = clock
@@ -113,22 +118,22 @@ class ConfigMapSource:
         self.state = SourceState(Health.STARTING, clock.monotonic(), "")
 
     def poll(self, timeout_seconds: float) -> None:
-        """Wait for news at most about ``timeout_seconds``, and take in what came."""
+        """Receive changes for at most about ``timeout_seconds``."""
         for change in self._watch.poll(timeout_seconds):
             if change.body is None:
                 self.configmap, self._version = None, 0
             elif not self._is_older(change.body):
                 self.configmap = parse_configmap(change.body, *self._expected)
-        self.state = advance(
+        self.state = update_state(
             self.state, self._watch.health, self._watch.message, self._clock.monotonic()
         )
 
-    def get_file_number(self) -> int:
-        """Return what ``select`` waits on; -1 if there is nothing."""
-        return self._watch.get_file_number()
+    def get_descriptor(self) -> int:
+        """Return the file descriptor for ``select``; -1 while there is no stream."""
+        return self._watch.get_descriptor()
 
     def get_idle_seconds(self) -> float:
-        """Return how long ``poll`` need not be called if nothing arrives."""
+        """Return for how many seconds ``poll`` has nothing to do if no bytes arrive."""
         return self._watch.get_idle_seconds()
 
     def close(self) -> None:
@@ -136,7 +141,7 @@ class ConfigMapSource:
         self._watch.close()
 
     def _is_older(self, body: Dict[str, Any]) -> bool:
-        """Return whether a lagging server's cache shows a form older than the one known."""
+        """Return whether the object is older than the known one, from a cache that lags."""
         metadata = body.get("metadata") or {}
         text = str(metadata.get("resourceVersion") or "")
         version = int(text) if text.isdigit() else 0
@@ -148,7 +153,7 @@ class ConfigMapSource:
 
 
 class FrameworkSource:
-    """The Framework, read on demand; a watch of its metadata alone tells when that is worth it."""
+    """Reads the Framework on demand; a watch of its metadata detects changes."""
 
     def __init__(
         self,
@@ -159,7 +164,7 @@ class FrameworkSource:
         *,
         is_attempt_aware: bool,
     ) -> None:
-        """Read the Framework ``name``; ``is_attempt_aware`` as ``build_view`` takes it."""
+        """Prepare to read the Framework ``name``; ``is_attempt_aware`` as in ``build_view``."""
         self._connection = Connection(access, clock, takes_gzip=True)
         self._clock = clock
         collection = f"/apis/{constants.API_VERSION}/namespaces/{namespace}/" + (
@@ -176,52 +181,52 @@ class FrameworkSource:
         self.state = SourceState(Health.STARTING, clock.monotonic(), "")
 
     def poll(self, timeout_seconds: float) -> None:
-        """Wait at most about ``timeout_seconds`` for word that the Framework changed."""
+        """Wait at most about ``timeout_seconds`` for a change of the Framework."""
         for change in self._watch.poll(timeout_seconds):
             version = (change.body or {}).get("metadata", {}).get("resourceVersion")
             self._watched_version = str(version or "deleted")
 
     @property
     def watch_health(self) -> Health:
-        """How the watch fares; ``state`` is about reading."""
+        """The health of the watch; ``state`` is the health of reads."""
         return self._watch.health
 
     @property
     def has_newer_version(self) -> bool:
-        """Return whether the watch told of a newer form than the one read last."""
+        """Return whether the watch has seen a newer version than the last read."""
         watched, read = self._watched_version, self._read_version
         if watched.isdigit() and read.isdigit():
             return int(watched) > int(read)
         return watched not in {"", read}
 
-    def get_file_number(self) -> int:
-        """Return what ``select`` waits on; -1 if there is nothing."""
-        return self._watch.get_file_number()
+    def get_descriptor(self) -> int:
+        """Return the file descriptor for ``select``; -1 while there is no stream."""
+        return self._watch.get_descriptor()
 
     def get_idle_seconds(self) -> float:
-        """Return how long ``poll`` need not be called if nothing arrives."""
+        """Return for how many seconds ``poll`` has nothing to do if no bytes arrive."""
         return self._watch.get_idle_seconds()
 
     def prepare(self) -> None:
-        """Connect ahead of the next read; whether that worked is seen then."""
+        """Connect for the next read. A failure is ignored; the read connects again."""
         with contextlib.suppress(UnreachableError):
             self._connection.open()
 
     def read(self, *, is_cached: bool = True) -> None:
-        """Read it once: from the server's cache (as new as the watch told), or the newest form.
+        """Read it once: from the server's cache, at least as new as the watch, or from etcd.
 
-        What was read before is forgotten when the object is gone, and kept on other failures.
+        The previous result is removed if the Framework is not found, and kept on other failures.
         """
-        # A server behind the one watched refuses the version told: then whatever it has.
-        is_asked_for = self.state.health is Health.HEALTHY and self._watched_version.isdigit()
-        version = self._watched_version if is_asked_for else "0"
+        # Another server may lag behind the watched version and refuse it. The next read takes "0".
+        is_version_known = self.state.health is Health.HEALTHY and self._watched_version.isdigit()
+        version = self._watched_version if is_version_known else "0"
         query = f"?resourceVersion={version}" if is_cached else ""
         self.retry_after_seconds = 0.0
         health, message = Health.UNREACHABLE, ""
         try:
             answer = self._connection.fetch("GET", self._path + query)
             if answer.head.status == _OK:
-                self._take(answer.body)
+                self._decode(answer.body)
                 health = Health.HEALTHY
             else:
                 health = HEALTH_BY_STATUS.get(answer.head.status, Health.UNREACHABLE)
@@ -232,11 +237,11 @@ class FrameworkSource:
         if health is Health.NOT_FOUND:
             self.framework = self.view = None
         if health is Health.UNAUTHORIZED:
-            self._connection.close()  # the next one reads the token anew
-        self.state = advance(self.state, health, message, self._clock.monotonic())
+            self._connection.close()  # the next request reads the token again
+        self.state = update_state(self.state, health, message, self._clock.monotonic())
 
     def stop_watching(self) -> None:
-        """Close the watch, which is opened again when it is polled."""
+        """Close the watch; the next ``poll`` opens it again."""
         self._watch.close()
 
     def close(self) -> None:
@@ -244,13 +249,13 @@ class FrameworkSource:
         self._watch.close()
         self._connection.close()
 
-    def _take(self, body: bytes) -> None:
+    def _decode(self, body: bytes) -> None:
         try:
             parsed = json.loads(body.decode())
         except (ValueError, RecursionError) as e:
-            raise FrameworkError(f"the answer is no JSON: {e}") from e
+            raise FrameworkError(f"the answer is not JSON: {e}") from e
         if not isinstance(parsed, dict):
-            raise FrameworkError("the answer is no JSON object")
+            raise FrameworkError("the answer is not a JSON object")
         framework = decompress_framework(parsed)
         self._read_version = str(_read_object(parsed, "metadata").get("resourceVersion") or "")
         self.view = build_view(framework, is_attempt_aware=self._is_attempt_aware)

@@ -1,6 +1,6 @@
-"""The termination message: what ``kubectl describe`` and the controller show of an agent's end.
+"""The termination message of an agent, which ``kubectl describe`` and the controller show.
 
-Called once, by the agent's way out. Kubernetes reads at most 4096 bytes of it.
+Kubernetes reads at most 4096 bytes of it.
 """
 
 import json
@@ -13,8 +13,8 @@ MAX_BYTES = 4096
 def render_termination_message(fields: Dict[str, Any]) -> bytes:
     """Render the message as one JSON object of at most 4096 bytes.
 
-    What is too long is cut in the order in which it can be missed: entries of ``missing``, then
-    the end of ``message``. The result stays valid JSON.
+    If it is longer, entries of ``missing`` are dropped first, then the end of ``message``. The
+    result is always valid JSON.
     """
     fields = dict(fields)
     text = _dump(fields)
@@ -22,19 +22,19 @@ def render_termination_message(fields: Dict[str, Any]) -> bytes:
         fields["missing"] = fields["missing"][:-1]
         text = _dump(fields)
     while len(text) > MAX_BYTES and fields.get("message"):
-        # Cut in halves: escapes make the length of the JSON differ from that of the text.
+        # Halve it: because of escapes, the length of the JSON is not the length of the text.
         fields["message"] = fields["message"][: len(fields["message"]) // 2]
         text = _dump(fields)
     return text
 
 
 def write_termination_message(path: str, fields: Dict[str, Any]) -> bool:
-    """Write the message; return whether it worked. An agent does not fail for want of it.
+    """Write the message; return whether that succeeded. A failure does not fail the agent.
 
-    The file exists in a Pod, as a mount that cannot be renamed over, so it is opened for writing
-    in place; elsewhere it does not exist and is not created. A kubelet makes it empty, and it is
-    cut only if it is not: a file that was cut is sent to the disk when it is closed (ext4), and a
-    gang's agents would all wait for that at one moment.
+    In a Pod the file is a mount, which cannot be replaced by a rename, so it is written in place.
+    Outside a Pod the file does not exist and is not created. The kubelet creates it empty. It is
+    truncated only if it is not empty: ext4 flushes a truncated file to the disk at its close, and
+    all agents of a gang would wait for that at the same time.
     """
     try:
         flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK

@@ -1,9 +1,26 @@
-"""A watch of one object by name that never gives up.
+"""A watch of one object by name that reconnects for ever.
 
-Called by the roster sources. It resumes where it was, starts over after 410, re-reads the token
-after 401, believes no silent connection longer than 90 s, and backs off with jitter. The API
-server ends a watch whenever it likes: an ended watch is normal. What an object means is decided
-by the source.
+Each ``poll`` takes these steps:
+
+1. Without a stream: wait until the backoff is over, then send the watch request, from the last
+   resourceVersion (at first "0": the state in the server's cache, as ADDED events).
+2. Read the stream until the timeout. Each complete line is an event: ADDED and MODIFIED give a
+   ``Change`` with the object, DELETED one without, BOOKMARK none. Each sets the resourceVersion.
+3. If the stream ends, fails, or is silent for 90 s: close the connection and set the next connect
+   time. 410 Gone and an invalid event reset the resourceVersion to "0".
+4. Return the changes that were read, also if the stream has ended after them.
+
+Invariants:
+
+- ``health`` is HEALTHY after a normal end of a stream: the API server ends every watch after some
+  minutes. It is another one only after a request that failed or an ERROR event.
+- The wait before a reconnect doubles from 0.2 s to 5 s, with jitter, and is reset by received
+  bytes. ``Retry-After`` is added to it. After a 403 it is about 5 s.
+- Every request reads the token again, so a rotated token needs no special handling after 401.
+
+Example: the stream is at resourceVersion 7 when the connection breaks. The watch connects again
+after about 0.2 s with ``resourceVersion=7``. The server answers 410, because etcd was compacted.
+The watch connects with ``resourceVersion=0`` and gets the current object as ADDED.
 """
 
 import json
@@ -18,9 +35,9 @@ from framework.agent.health import HEALTH_BY_STATUS, Health
 READ_DEADLINE_SECONDS = 90.0
 _BACKOFF_FIRST_SECONDS = 0.2
 _BACKOFF_MAX_SECONDS = 5.0
-# A missing right is seldom granted within seconds, and asking costs the server.
+# After a 403: a missing permission is seldom granted within seconds.
 _DENIED_BACKOFF_SECONDS = 5.0
-# Of an object, only its metadata: enough to learn that it changed.
+# The metadata of an object is enough to detect a change.
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _JSON = "application/json"
 _MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -28,13 +45,13 @@ _OK, _GONE = 200, 410
 
 
 class Change(NamedTuple):
-    """News of the object: its new form, or None when it was deleted."""
+    """A change of the object: its new state, or None if it was deleted."""
 
     body: Optional[Dict[str, Any]]
 
 
-class _Ended(Exception):  # noqa: N818  (no error: an ended watch is normal)
-    """The stream is of no more use; ``restart`` forgets the resourceVersion."""
+class _Ended(Exception):  # noqa: N818  (the end of a watch is not an error)
+    """The stream has ended; ``restart`` resets the resourceVersion."""
 
     def __init__(self, health: Health, message: str, *, restart: bool) -> None:
         super().__init__(message)
@@ -44,7 +61,7 @@ class _Ended(Exception):  # noqa: N818  (no error: an ended watch is normal)
 
 
 class ObjectWatch:
-    """The watch. ``poll`` it in a loop; ``health`` and ``message`` tell how it fares."""
+    """The watch. ``health`` and ``message`` describe its last request or stream."""
 
     def __init__(
         self,
@@ -70,7 +87,7 @@ class ObjectWatch:
         self.message = ""
 
     def poll(self, timeout_seconds: float) -> List[Change]:
-        """Wait for news, at most about ``timeout_seconds`` (connecting may take longer)."""
+        """Return the changes of at most about ``timeout_seconds`` (connecting may take longer)."""
         if not self._streaming:
             left = self._next_connect_at - self._clock.monotonic()
             if left > 0:
@@ -82,21 +99,21 @@ class ObjectWatch:
             if self._streaming:
                 self._read(timeout_seconds)
         except UnreachableError as e:
-            # In mid-stream it is how servers end watches; to start one and fail is a fault.
+            # A broken stream is a normal end of a watch; a failed connect is not.
             health = Health.HEALTHY if self._streaming else Health.UNREACHABLE
             self._end(_Ended(health, str(e), restart=False), None)
         except _Ended as ended:
             self._end(ended, None)
-        # News that came before the end of a stream counts: nobody would tell it again.
+        # Also after the end of a stream: the server does not repeat these changes.
         changes, self._changes = self._changes, []
         return changes
 
-    def get_file_number(self) -> int:
-        """Return what ``select`` waits on; -1 where only time brings this watch on."""
-        return self._connection.get_file_number() if self._streaming else -1
+    def get_descriptor(self) -> int:
+        """Return the file descriptor for ``select``; -1 while there is no stream."""
+        return self._connection.get_descriptor() if self._streaming else -1
 
     def get_idle_seconds(self) -> float:
-        """Return how long ``poll`` need not be called if nothing arrives."""
+        """Return for how many seconds ``poll`` has nothing to do if no bytes arrive."""
         now = self._clock.monotonic()
         if not self._streaming:
             return max(0.0, self._next_connect_at - now)
@@ -105,12 +122,12 @@ class ObjectWatch:
         return max(0.0, self._silent_since + READ_DEADLINE_SECONDS - now)
 
     def close(self) -> None:
-        """Close the connection; the next ``poll`` opens it again where it was."""
+        """Close the connection; the next ``poll`` resumes from the last resourceVersion."""
         self._streaming = False
         self._connection.close()
 
     def _start(self) -> None:
-        # The length differs, so that watches of a gang do not end and return in step.
+        # A random duration, so that the watches of a gang do not reconnect at the same time.
         seconds = int(self._clock.uniform(300, 600))
         version = f"&resourceVersion={self._resource_version}&timeoutSeconds={seconds}"
         path = f"{self._path}{version}&allowWatchBookmarks=true"
@@ -127,7 +144,7 @@ class ObjectWatch:
         try:
             body = self._connection.read_rest(self._clock.monotonic() + 5.0)
         except UnreachableError:
-            body = b""  # the status alone says enough
+            body = b""  # the status is enough for a message
         health = HEALTH_BY_STATUS.get(head.status, Health.UNREACHABLE)
         ended = _Ended(health, Answer(head, body).describe(), restart=head.status == _GONE)
         self._end(ended, head.retry_after_seconds)
@@ -152,7 +169,7 @@ class ObjectWatch:
         *lines, rest = self._received.split(b"\n")
         self._received = bytearray(rest)
         if len(self._received) > _MAX_LINE_BYTES:
-            raise _Ended(Health.UNREACHABLE, "a watch event without end", restart=True)
+            raise _Ended(Health.UNREACHABLE, "a watch event is too long", restart=True)
         for line in lines:
             if line.strip():
                 self._parse_event(bytes(line))
@@ -192,5 +209,5 @@ class ObjectWatch:
             ceiling = _DENIED_BACKOFF_SECONDS
         self._failures = min(self._failures + 1, 10)
         wait = self._clock.uniform(ceiling / 2.0, ceiling)
-        # A Retry-After is a minimum; jitter on top keeps a gang from coming back in step.
+        # Retry-After is a minimum. The jitter spreads the reconnects of a gang.
         self._next_connect_at = self._clock.monotonic() + wait + (retry_after_seconds or 0.0)

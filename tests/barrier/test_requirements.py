@@ -154,7 +154,7 @@ def test_decide_unknown_role_is_a_fault_that_names_the_known() -> None:
     failed = decide_for(GANG, "sp=running")
     assert isinstance(failed, Fail)
     assert failed.exit_code is ExitCode.PERMANENT
-    assert "its roles are: ps, worker" in failed.message
+    assert "the roles of the gang are: ps, worker" in failed.message
 
 
 def test_decide_circle_is_a_permanent_fault() -> None:

@@ -119,7 +119,7 @@ def test_dns_alone_without_a_token(start: Starter, tmp_path: Path, mode: str) ->
         barrier.wait_for_line(r"2/3 ready .* worker/0 \(DNS has no address of f-worker-0.f\)")
         dns.records["f-worker-0.f"] = ["10.0.0.2"]
         code = barrier.wait()
-    assert "DNS alone is asked" in barrier.text
+    assert "DNS is the only source" in barrier.text
     assert "it knows no attempts" in barrier.text
     work = tmp_path / "work"
     if mode == "on":

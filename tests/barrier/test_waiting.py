@@ -13,7 +13,7 @@ from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode
 from framework.agent.framework_roster import FrameworkView, build_view
 from framework.agent.gang_observer import Sources
-from framework.agent.health import Health, SourceState, advance
+from framework.agent.health import Health, SourceState, update_state
 from framework.agent.permission import Permission
 from framework.agent.sources import AttemptConfigMap, parse_configmap
 from framework.api.roster import Progress
@@ -70,7 +70,7 @@ Script = Callable[[World, float], None]
 class _Watched:
     """What both sources have: a watch without a socket, which must be polled."""
 
-    def get_file_number(self) -> int:
+    def get_descriptor(self) -> int:
         return -1
 
     def get_idle_seconds(self) -> float:
@@ -93,7 +93,7 @@ class _ConfigMaps(_Watched):
         world.script(world, world.clock.now - 1000.0)
         self.configmap = world.configmap
         health = world.configmap_health
-        self.state = advance(self.state, health, health.value, world.clock.now)
+        self.state = update_state(self.state, health, health.value, world.clock.now)
 
 
 class _Frameworks(_Watched):
@@ -123,7 +123,7 @@ class _Frameworks(_Watched):
             self.view = build_view(world.framework_next, is_attempt_aware=True)
         self.framework = world.framework_next
         health = world.framework_health
-        self.state = advance(self.state, health, health.value, world.clock.now)
+        self.state = update_state(self.state, health, health.value, world.clock.now)
 
 
 def wait(script: Script, **env: str) -> tuple[Pass | Fail, float, World]:

@@ -250,11 +250,11 @@ def test_fetch_broken_gzip_is_unreachable(content: bytes) -> None:
 def test_open_ahead_makes_the_next_request_wait_for_no_connection() -> None:
     reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
     with serve([reply]) as (_, connection):
-        assert connection.get_file_number() == -1
+        assert connection.get_descriptor() == -1
         connection.open()
-        number = connection.get_file_number()
+        number = connection.get_descriptor()
         assert connection.fetch("GET", "/a").body == b"{}"
-        assert connection.get_file_number() == number
+        assert connection.get_descriptor() == number
 
 
 def test_open_after_the_server_closed_it_connects_anew() -> None:
@@ -262,7 +262,7 @@ def test_open_after_the_server_closed_it_connects_anew() -> None:
     reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
     with serve([], [reply]) as (_, connection):
         connection.open()
-        select.select([connection.get_file_number()], [], [], 5.0)
+        select.select([connection.get_descriptor()], [], [], 5.0)
         connection.open()
         # Unlike ``fetch`` this tries one connection only.
         assert connection.start("GET", "/a").status == 200
@@ -276,7 +276,7 @@ def test_open_again_over_tls_keeps_a_connection_with_an_unread_ticket(certificat
     connection = Connection(access, AgentClock(), 5.0)
     try:
         connection.open()
-        assert select.select([connection.get_file_number()], [], [], 5.0)[0], "the ticket"
+        assert select.select([connection.get_descriptor()], [], [], 5.0)[0], "the ticket"
         connection.open()
         # The server takes one connection, so a second would wait in vain.
         assert connection.start("GET", "/a").status == 200
@@ -307,7 +307,7 @@ def test_open_without_a_readable_ca_leaves_no_connection_in_the_clear(tmp_path: 
         for connect in (connection.open, lambda: connection.fetch("GET", "/a")):
             with pytest.raises(UnreachableError, match=r"ca\.crt"):
                 connect()
-            assert connection.get_file_number() == -1
+            assert connection.get_descriptor() == -1
     finally:
         connection.close()
         server.close()
@@ -334,7 +334,7 @@ def test_name_that_no_host_can_have_is_unreachable(
         for connect in (connection.open, lambda: connection.fetch("GET", "/a")):
             with pytest.raises(UnreachableError):
                 connect()
-            assert connection.get_file_number() == -1
+            assert connection.get_descriptor() == -1
     finally:
         server.close()
 

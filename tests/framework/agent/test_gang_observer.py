@@ -28,7 +28,7 @@ class ScriptedFrameworks:
         self.change_at: float | None = None
         self.reads: list[float] = []
 
-    def get_file_number(self) -> int:
+    def get_descriptor(self) -> int:
         return -1
 
     def get_idle_seconds(self) -> float:
