@@ -1,13 +1,12 @@
-"""Which fields of an object the history log shows: those of these lists, and no others.
+"""The fields of an object that the history log shows: those of the lists below, and no others.
 
-Called by ``history``. A Pod template, an annotation or a termination message may hold secrets
-anywhere, so nothing is logged because it looks harmless: a field is logged when it is listed here.
-Listed are names, identities, states, reasons, codes, times, counts, addresses, images and resource
-quantities. Not listed are, for example, annotations and labels of users, managedFields, env,
-command, args, probes, lifecycle hooks, volumes, messages and diagnostics.
+A Pod template, an annotation or a termination message may contain secrets anywhere. So a field is
+logged only if a list has it: names, identities, states, reasons, codes, times, counts, addresses,
+images and resource quantities. Annotations and labels of users, managedFields, env, command, args,
+probes, lifecycle hooks, volumes, messages and diagnostics, for example, are in no list.
 
-A log line is bounded too: each text to 256 characters, each part of an object (metadata, spec,
-status) to a number of bytes. What is beyond is left out, and ``"cut": true`` at the top says so.
+The size of a line is bounded: each text to 256 characters, each part of an object (metadata, spec,
+status) to a number of bytes. The rest is left out, and ``"cut": true`` at the top says so.
 """
 
 import re
@@ -20,9 +19,9 @@ from framework.api.text import cut_text
 
 _TEXT_BYTES = 256
 _PART_BYTES = {"metadata": 16 * 1024, "spec": 64 * 1024, "status": 160 * 1024}
-# Ten thousand Tasks may be retried at once, each with its role's template in its snapshot.
+# Smaller than a Framework's: ten thousand Tasks may be retried at once, each with its spec.
 _TASK_SPEC_BYTES = 8 * 1024
-# JSON writes such a text as it is, between quotes.
+# Texts that JSON writes unchanged, between quotes.
 _UNESCAPED = re.compile(r"[A-Za-z0-9 .:/_+=@-]*")
 # Quotes, colon and comma.
 _OVERHEAD_BYTES = 4
@@ -166,18 +165,18 @@ _FORMS: Mapping[str, Mapping[str, Form]] = {
 
 
 def select_task_spec(wire: Mapping[str, Any]) -> LoggedPart:
-    """Select what the log shows of what every Task of a role is: once for all of them."""
+    """Select the logged part of a Task's spec, which is the same for all Tasks of a role."""
     return _select(wire, _TASK_SPEC, _TASK_SPEC_BYTES)
 
 
 def select_logged_fields(kind: str, api_version: str, wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Select what the log shows of a Framework, a Task or a Pod.
+    """Select the logged fields of a Framework, a Task or a Pod.
 
     Args:
-        kind: of the object: what is watched does not say it in each object.
-        api_version: the same.
-        wire: its parts, selected already or not. Lists may be iterators, which are read no further
-            than there is room.
+        kind: of the object; an object of a watch does not have it.
+        api_version: as kind.
+        wire: the parts of the object, in JSON or already selected. A list may be an iterator, which
+            is read as far as there is room.
     """
     body: dict[str, Any] = {"kind": kind, "apiVersion": api_version}
     is_cut = False
@@ -196,14 +195,14 @@ def _select(value: Any, form: Form, limit_bytes: int) -> LoggedPart:
 
 
 class _Selection:
-    """Takes listed fields until there is no room."""
+    """Takes the listed fields of an object while there is room."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._left_bytes = limit_bytes
         self.is_cut = False
 
     def take(self, value: Any, form: Form) -> Any:
-        """Take of a value what its form lists; a value of another type becomes null."""
+        """Take the listed fields of a value; a value of another type becomes null."""
         if form is None:
             return self._take_plain(value)
         if isinstance(form, tuple):
@@ -214,7 +213,7 @@ class _Selection:
     def _take_plain(self, value: Any) -> Any:
         if isinstance(value, str):
             if len(value) <= _TEXT_BYTES and _UNESCAPED.fullmatch(value):
-                # Nearly all texts; measured without a copy.
+                # Most texts: their size is known without encoding them.
                 self._left_bytes -= len(value) + len('""')
                 return value
             value = cut_text(value, _TEXT_BYTES)

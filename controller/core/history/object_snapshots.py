@@ -1,7 +1,8 @@
-"""Object snapshots: what the log shows of a persisted object that is about to be replaced.
+"""Object snapshots: the body that the history log writes of a stored object before it is replaced.
 
-Called by the steps that retry or drop, and by the history log for Pods. ``logged_fields`` says
-which fields are shown. Source: ``MockTask`` of microsoft/frameworkcontroller.
+The machines record Frameworks and Tasks that are retried or dropped; the history log builds the
+snapshot of a Pod. ``logged_fields`` selects the fields. Source: ``MockTask`` of
+microsoft/frameworkcontroller.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +25,7 @@ from framework.api.wire import format_time
 
 
 def record_framework(draft: Draft, trigger: SnapshotTrigger) -> None:
-    """Record the Framework as it is persisted."""
+    """Record the Framework as it is stored."""
     framework = draft.snapshot.framework
     wire = {
         "metadata": codec.METADATA.encode(framework.metadata),
@@ -36,7 +37,7 @@ def record_framework(draft: Draft, trigger: SnapshotTrigger) -> None:
 
 
 def build_pod_snapshot(wire: Mapping[str, Any]) -> ObjectSnapshot:
-    """Build the snapshot of a Pod as the watch showed it last."""
+    """Build the snapshot of a Pod from its last form in the watch."""
     body = select_logged_fields(constants.POD_KIND, "v1", wire)
     meta = body["metadata"] or {}
     subject = f"{meta.get('namespace')}/{meta.get('name')}"
@@ -44,7 +45,7 @@ def build_pod_snapshot(wire: Mapping[str, Any]) -> ObjectSnapshot:
 
 
 def _encode_status(status: FrameworkStatus) -> dict[str, Any]:
-    """Encode a status whose Tasks are encoded one by one, as far as the log has room for them."""
+    """Encode a status whose Tasks are encoded one by one, while the log has room for them."""
     wire = codec.encode_status(codec.without_task_roles(status))
     roles = status.attempt_status.task_roles
     wire["attemptStatus"][codec.TASK_ROLE_STATUSES] = map(_encode_role, roles)
@@ -62,7 +63,7 @@ def record_task_retry(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
 
 
 def record_task_deletion(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
-    """Record a Task that is scaled away; a tombstone was never there."""
+    """Record a Task that is scaled away; a tombstone never had a Pod and is left out."""
     if task.attempt_status.instance_uid is not None or task.start_time != task.completion_time:
         _record_task(draft, role, task, SnapshotTrigger.TASK_DELETION)
 
@@ -90,18 +91,24 @@ def _record_task(
 
 @dataclass(frozen=True, slots=True)
 class _TaskSource:
-    """What the snapshot of a Task is built from."""
+    """Builds the snapshot of a Task when it is logged."""
 
     meta: ObjectMeta
+    """Of the Framework."""
     attempt: FrameworkAttemptStatus
+    """Of the Framework, before the decision."""
     role_name: str
     role_uid: str
+    """Instance UID of the role."""
     task: TaskStatus
+    """The entry that is replaced."""
     spec: LoggedPart | None
+    """The logged part of the Task's spec; None if its role left the spec."""
     deleted_at: datetime | None
+    """When the Task was scaled away; None for a retry."""
 
     def build(self) -> dict[str, Any]:
-        """Build what the log shows of the Task."""
+        """Build the body of the Task."""
         wire = {
             "metadata": self._build_metadata(),
             "spec": self.spec,
@@ -144,7 +151,7 @@ class _TaskSource:
 
 
 def _select_spec(role: RoleDraft) -> LoggedPart | None:
-    """Select what the log shows of the role's Tasks, once a pass."""
+    """Select the logged part of the spec of a role's Tasks, once in a decision."""
     if role.logged_spec is None and role.spec is not None:
         role.logged_spec = select_task_spec(codec.encode_task_spec(role.spec.task))
     return role.logged_spec

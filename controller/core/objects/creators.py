@@ -1,15 +1,19 @@
-"""Creators: which keys prove that an object was created for a Framework, and what needs no proof.
+"""Creator keys: which public keys verify the creation proofs of a Framework's objects.
 
-Each controller process has a key pair and signs what it creates
-(``controller.store.provenance``). The attempt's status keeps the public keys, so that the next
-controller recognizes an object whose create was answered to a controller that is gone. Three rules:
+Each controller process has a key pair and signs what it creates (``controller.store.provenance``).
+The public keys are in the status of the attempt, so that the next controller recognizes an object
+whose create was answered to a controller that has stopped.
 
-1. A controller's key is persisted before its first create; it goes with any status write.
-2. A new attempt takes the keys of the one before along: a late create may still arrive.
-3. An attempt without keys began under the Go original or an older version. What it waits for when
-   the first key is added needs no proof: until the next attempt of the Framework, or of the Task.
+1. A controller's key is stored before its first create. Any status write adds it.
+2. A new attempt takes the keys of the one before, because a create of it may arrive late.
+3. An attempt without keys began under the Go original or an older version. When the first key is
+   added, the objects that it waits for are marked: they need no proof, until the next attempt of
+   the Framework or of the Task.
 
-More: docs/design/state-machines.md, "Creation proofs".
+Example: controller A creates a Pod and stops before the answer. Controller B takes over, adds its
+key to A's, verifies the Pod's proof with A's key, and adopts the Pod.
+
+Rules: docs/design/state-machines.md, "Creation proofs".
 """
 
 from dataclasses import replace
@@ -22,14 +26,14 @@ from framework.api.types import FrameworkAttemptStatus, TaskAttemptStatus, TaskS
 
 
 def add_key(keys: tuple[str, ...], key: str) -> tuple[str, ...]:
-    """Add a key as the newest; the oldest ones beyond the limit are dropped."""
+    """Add a key as the newest, and drop the oldest ones beyond the limit."""
     if not key or key in keys:
         return keys
     return (*keys, key)[-MAX_CREATOR_KEYS:]
 
 
 def is_proof_needed(attempt: FrameworkAttemptStatus) -> bool:
-    """Return whether the attempt's ConfigMap, and Pods that no Task claims, need a proof."""
+    """Return whether the attempt's ConfigMap and its unclaimed Pods need a proof."""
     return bool(attempt.creator_keys) and not attempt.accepts_unsigned
 
 
@@ -39,9 +43,9 @@ def is_pod_proof_needed(attempt: FrameworkAttemptStatus, task: TaskAttemptStatus
 
 
 def record_key(draft: Draft) -> None:
-    """Add this controller's key to a status that is about to be written, or relied on by a create.
+    """Add this controller's key if the status changes or an object is created.
 
-    The creates of this pass then wait for the write.
+    The creates of this decision then wait for the status write.
     """
     attempt, key = draft.status.attempt_status, draft.settings.creator_key
     keys = add_key(attempt.creator_keys, key)
@@ -60,7 +64,7 @@ def _unsettle(action: Action) -> Action:
 
 
 def _accept_unsigned(draft: Draft) -> None:
-    """Mark what the attempt of an older controller waits for."""
+    """Mark the objects that an attempt of an older controller waits for."""
     persisted = draft.persisted
     if persisted is None or persisted.attempt_status.id != draft.status.attempt_status.id:
         return

@@ -1,9 +1,8 @@
-"""The gang key: a Secret of the attempt, created only where a Pod template refers to it.
+"""The gang key: a Secret of the attempt, created only if a Pod template refers to it.
 
-Called by the Task's machine before it creates a Pod. The controller may create Secrets and not read
-them. So only the answer to its own create tells that the Secret is there, and a controller that
-has started anew creates it once more before it creates another Pod. The attempt's ConfigMap owns
-the Secret: it is gone before the next attempt starts.
+The controller may create Secrets but not read them. Only the answer to its own create shows that
+the Secret exists, so a new controller process creates it again before it creates a Pod. The
+attempt's ConfigMap owns the Secret, which is therefore gone before the next attempt starts.
 """
 
 from controller.core.actions import CreateGangKey
@@ -19,9 +18,9 @@ def is_gang_key_wanted(draft: Draft) -> bool:
 
 
 def ensure_gang_key(draft: Draft) -> bool:
-    """Return whether Pods may be created: their Secret is there, or none is wanted; else create it.
+    """Return whether Pods may be created: the Secret exists, or no template refers to it.
 
-    Computed once a pass: there may be ten thousand Tasks.
+    If not, ask for its create. Computed once in a decision: there may be ten thousand Tasks.
     """
     if draft.has_gang_key is None:
         uid = draft.status.attempt_status.configmap_uid

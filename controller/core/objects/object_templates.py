@@ -1,8 +1,9 @@
-"""The attempt ConfigMap and the Pods, rendered from a Framework and its status.
+"""The attempt ConfigMap, the gang key and the Pods, rendered from a Framework and its status.
 
-Called when a create is sent. The Pod template stays an untouched dict plus the documented
-additions. Rules: docs/api.md, "Objects of an attempt"; ``NewConfigMap`` and ``NewPod`` of
-the Go original.
+The executor calls this module when it sends a create. A Pod is its role's template, unchanged,
+plus the documented additions: name, owner, labels, annotations, environment and
+terminationMessagePolicy. Rules: docs/api.md, "Objects of an attempt"; ``NewConfigMap`` and
+``NewPod`` of the Go original.
 """
 
 import base64
@@ -17,18 +18,18 @@ from framework.api.types import Framework, FrameworkAttemptStatus
 Object = dict[str, Any]
 _FALLBACK_TO_LOGS = "FallbackToLogsOnError"
 _PLACEHOLDER = re.compile("{{(" + "|".join(constants.TEMPLATE_PLACEHOLDERS) + ")}}")
-# By so many characters a Pod may be longer than its template. An API server stores 1.5 MiB.
+# Characters by which a Pod may be longer than its template. An API server stores 1.5 MiB.
 MAX_GROWTH_CHARS = 2 * 1024 * 1024
-# Of a variable in JSON, beside its name and value.
+# Characters of a variable in JSON, without its name and value.
 _VARIABLE_CHARS = 24
 
 
 class PodTooLargeError(ValueError):
-    """A Pod that no API server would store; the message names the role and the reason."""
+    """A Pod is longer than an API server stores; the message names the role and the reason."""
 
 
 class _Growth:
-    """How much longer a Pod gets than its template, bounded before the Pod is built.
+    """Counts by how much a Pod is longer than its template, and stops beyond the limit.
 
     A template of 1.5 MB may consist of placeholders, or of containers that each get all variables.
     """
@@ -47,7 +48,7 @@ class _Growth:
 
 
 def build_configmap(framework: Framework) -> Object:
-    """Build the ConfigMap of the current attempt, ready to carry a roster."""
+    """Build the ConfigMap of the current attempt, still without a roster."""
     meta, attempt = framework.metadata, _attempt(framework)
     owner = {
         "apiVersion": constants.API_VERSION,
@@ -79,7 +80,7 @@ def build_configmap(framework: Framework) -> Object:
 
 
 def build_gang_key(framework: Framework, key: str) -> Object:
-    """Build the Secret with the gang key of the current attempt, which names its attempt."""
+    """Build the Secret with the gang key, whose text starts with the attempt's instance UID."""
     meta, attempt = framework.metadata, _attempt(framework)
     content = f"{attempt.instance_uid}:{key}"
     return {
@@ -102,7 +103,7 @@ def build_pod(framework: Framework, key: TaskKey) -> Object:
 
     Raises:
         LookupError: The role is not in the spec, or the Task not in the status.
-        PodTooLargeError: The Pod would be far longer than its template.
+        PodTooLargeError: The Pod is far longer than its template.
     """
     names, growth = _build_names(framework, key), _Growth(key.role)
     role = framework.spec.find_role(key.role)
@@ -178,7 +179,7 @@ def _augment_container(container: Any, env: list[Object]) -> Any:
 def _prepend(ours: list[Object], theirs: Any) -> Any:
     if theirs is None or isinstance(theirs, (list, tuple)):
         return [*ours, *_list(theirs)]
-    return theirs  # for the API server to refuse: without it the Pod would run as nobody wants it
+    return theirs  # The API server refuses it; without it, the Pod would lack the user's values.
 
 
 def _build_owner(framework: Framework) -> Object:
@@ -202,7 +203,7 @@ def _replace_placeholders(
         return value
 
     def replace_text(text: str) -> str:
-        # In one scan: what a placeholder's value contains is not replaced again.
+        # One scan: a placeholder in a replaced value is not replaced again.
         return _PLACEHOLDER.sub(replace_one, text) if "{{" in text else text
 
     replaced = _map_strings(template, replace_text)

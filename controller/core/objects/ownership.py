@@ -1,12 +1,26 @@
-"""Claims: which objects are ours, which are adopted, which are to go, which are known absent.
+"""Ownership: which objects are the attempt's, which are adopted, deleted, or read live.
 
-Everything that an object says of itself (owner, annotations, labels) can be written by any tenant
-that may create Pods or ConfigMaps. An object is ours when its UID is in the persisted status, or
-when it is proven: the answer to our own create carried its UID, or its creation proof was verified
-(``Snapshot.proven``). Only what an older controller may have created needs no proof (``creators``).
+Any tenant that may create Pods or ConfigMaps can write owners, labels and annotations. An object is
+therefore ours only if
 
-Called by the two machines. Rules: docs/design/state-machines.md, "Absence", "Adoption",
-"Creation proofs", "Unclaimed Pods".
+- the stored status names its UID, or
+- it is proven: the answer to our own create had its UID, or its creation proof was verified
+  (``Snapshot.proven``). An object that an older controller may have created needs no proof
+  (``creators``).
+
+Steps of the machines, for each object:
+
+1. Adopt: record the UID of a proven object that the attempt waits for (``find_configmap``,
+   ``adopt_pod``).
+2. Find: later, only the object with the recorded UID counts (``find_pod``).
+3. Ask: if the recorded object is missing, a live GET decides (``request_live_get``).
+4. Delete: a proven Pod that no Task entry names is unclaimed (``delete_unclaimed_pods``).
+
+Example: a controller crashes after it created Pod gang-a-0. Its successor sees the Pod, verifies
+the proof, and adopts it: no second Pod is created. A Pod of that name without a proof is foreign:
+it is never adopted or deleted.
+
+Rules: docs/design/state-machines.md, "Absence", "Adoption", "Creation proofs", "Unclaimed Pods".
 """
 
 from collections.abc import Iterator
@@ -31,24 +45,24 @@ from framework.api.types import TaskStatus
 
 
 def build_configmap_identity(draft: Draft) -> str:
-    """Build what this attempt's ConfigMap says to be."""
+    """Build the identity of the attempt's ConfigMap, for the key of its create."""
     uid = draft.snapshot.framework.metadata.uid
     return build_attempt_identity(uid, draft.status.attempt_status.id)
 
 
 def build_pod_identity(task: TaskStatus) -> str:
-    """Build what the Pod of a Task's current attempt says to be."""
+    """Build the identity of the Pod of a Task's current attempt."""
     return build_attempt_identity(task.instance_uid, task.attempt_status.id)
 
 
 def build_creation_key(task: TaskStatus) -> ActionKey:
-    """Name the creation of the Pod of a Task's current attempt."""
+    """Build the key of the create of the Pod of a Task's current attempt."""
     name = task.attempt_status.pod_name
     return ActionKey(Verb.CREATE, ObjectKind.POD, name, build_pod_identity(task))
 
 
 def find_configmap(draft: Draft) -> ConfigMapView | None:
-    """Find the attempt's ConfigMap by its recorded UID, adopting it first where that is due."""
+    """Find the attempt's ConfigMap by its recorded UID; adopt it first if none is recorded."""
     candidate = draft.snapshot.configmap
     if candidate is None:
         return None
@@ -60,7 +74,7 @@ def find_configmap(draft: Draft) -> ConfigMapView | None:
 
 
 def is_own_configmap(draft: Draft, configmap: ConfigMapView) -> bool:
-    """Return whether this Framework instance controls the ConfigMap, and a controller made it."""
+    """Return whether the Framework owns the ConfigMap, and a controller created it."""
     uid = draft.snapshot.framework.metadata.uid
     if configmap.owner is None or configmap.owner.uid != uid:
         return False
@@ -77,10 +91,7 @@ def find_pod(draft: Draft, task: TaskStatus) -> PodView | None:
 
 
 def adopt_pod(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
-    """Record the Pod that says to be this Task's attempt, if there is one.
-
-    So also the Pod of a create that was just answered.
-    """
+    """Record the Pod of this Task's attempt if it exists, usually after its create was answered."""
     candidate = draft.snapshot.pods.get(task.attempt_status.pod_name)
     if candidate is None or draft.is_completing or not is_adoptable_pod(draft, task, candidate):
         return task
@@ -94,7 +105,7 @@ def adopt_pod(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
 
 
 def is_adoptable_pod(draft: Draft, task: TaskStatus, pod: PodView) -> bool:
-    """Return whether a Pod is the one this Task waits for."""
+    """Return whether a Task waits for this Pod."""
     attempt = task.attempt_status
     is_needed = is_pod_proof_needed(draft.status.attempt_status, attempt)
     return (
@@ -107,16 +118,16 @@ def is_adoptable_pod(draft: Draft, task: TaskStatus, pod: PodView) -> bool:
 
 
 def must_wait_for_name(draft: Draft, name: str) -> bool:
-    """Return whether a Pod's name will be free: its Pod goes away, or is made to go.
+    """Return whether a create must wait until a Pod of this name is deleted.
 
-    Any other Pod of that name is not ours: the create is refused, and then the user is told.
+    It does not wait for a foreign Pod: the create fails, and the condition Blocked says so.
     """
     pod = draft.snapshot.pods.get(name)
     return pod is not None and (pod.is_terminating or _is_of_attempt(draft, pod))
 
 
 def walk_unclaimed_pods(draft: Draft) -> Iterator[PodView]:
-    """Walk the attempt's own Pods that no Task entry claims."""
+    """Walk the attempt's Pods that no Task entry names."""
     claimed = {task.attempt_status.pod_uid for _, task in draft.walk_tasks()}
     for pod in draft.snapshot.pods.values():
         if pod.uid not in claimed and _is_of_attempt(draft, pod):
@@ -124,10 +135,14 @@ def walk_unclaimed_pods(draft: Draft) -> Iterator[PodView]:
 
 
 def delete_unclaimed_pods(draft: Draft, *, spares_adoptable: bool = True) -> None:
-    """Delete the attempt's Pods that no Task entry claims: uncounted, in every state.
+    """Delete the attempt's Pods that no Task entry names, in every state.
 
-    ``spares_adoptable``: those that Tasks wait for are left, to be adopted, or to go with their
-    ConfigMap. A Pod whose name has a create in flight is left too: its proof was not looked at.
+    A Pod whose name has a create in flight is left: the answer may prove it.
+
+    Args:
+        draft: of the decision.
+        spares_adoptable: leave the Pods that Tasks wait for; they are adopted later, or deleted
+            with the ConfigMap.
     """
     for pod in walk_unclaimed_pods(draft):
         if pod.is_terminating:
@@ -142,20 +157,20 @@ def delete_unclaimed_pods(draft: Draft, *, spares_adoptable: bool = True) -> Non
 
 
 def force_overdue_deletion(draft: Draft, role: RoleDraft, pod: PodView) -> None:
-    """Delete a terminating Pod at once whose time to end gracefully is over."""
+    """Delete a terminating Pod with grace period 0 if its graceful deletion takes too long."""
     timeout = role.status.pod_graceful_deletion_timeout_seconds
     if timeout is None or pod.deletion_time is None:
         return
-    # Deletion began a grace period before the time in the Pod's metadata.
+    # deletionTimestamp is the end of the grace period.
     if draft.has_elapsed(pod.deletion_time, timeout - pod.deletion_grace_seconds):
         cause = f"graceful deletion took longer than {timeout} s"
         draft.add_action(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause, grace_seconds=0))
 
 
 def is_attempt_empty(draft: Draft) -> bool:
-    """Return whether every Pod of the attempt is known to be gone, and none can come any more.
+    """Return whether no Pod of the attempt exists or can still be created.
 
-    A create whose answer was lost may be carried out late: then nothing is known.
+    The server may carry out a create late whose answer was lost.
     """
     unanswered = [key for key, failure in draft.snapshot.failures.items() if failure.is_unknown]
     is_any_to_come = draft.is_any_pod_create_in_flight or any(
@@ -169,13 +184,13 @@ def is_attempt_empty(draft: Draft) -> bool:
 
 
 def request_live_get(draft: Draft, kind: ObjectKind, name: str, cause: str) -> None:
-    """Ask for a live GET; not while a create of that name is on its way."""
+    """Ask for a live GET, unless a create of that name is in flight."""
     if not draft.is_create_in_flight(kind, name):
         draft.add_action(GetObject(kind, name, cause))
 
 
 def request_unconfirmed(draft: Draft) -> None:
-    """Ask for a live GET of own creates that no watch has shown for too long."""
+    """Ask for a live GET of each created object that no watch has shown for too long."""
     for (kind, name), since in draft.snapshot.unconfirmed.items():
         due = since + timedelta(seconds=CONFIRMATION_SECONDS)
         if draft.is_wait_over(since, due):
@@ -207,7 +222,7 @@ def _is_controlled_by_attempt(draft: Draft, pod: PodView) -> bool:
 
 
 def _is_of_attempt(draft: Draft, pod: PodView) -> bool:
-    """Return whether the attempt controls the Pod, and a controller made it."""
+    """Return whether the attempt owns the Pod, and a controller created it."""
     is_needed = is_proof_needed(draft.status.attempt_status)
     is_own = not is_needed or pod.uid in draft.snapshot.proven
     return is_own and _is_controlled_by_attempt(draft, pod)

@@ -1,11 +1,18 @@
-"""Refusals: Pods the server will never create, and when their Tasks end.
+"""Refusals: Pods that the server will never create, and when their Tasks end.
 
-Called by the Task's machine. The Go original hears of all Pods it asked for before it ends any
-Task, so what it says of a gang nobody can create does not depend on which answer came first.
-Here that holds for a role, which has one template, and for the requests that are on their way:
-when one Pod of a role was refused, no more are asked for. Rules:
-docs/design/failure-handling.md, "Refused creations"; ``createPod`` and ``syncTaskRoleStatuses`` of
-the Go original.
+1. A create of a Pod that failed for good is refused. The Tasks of a role have one template, so no
+   more Pods of the role are created (``is_role_refused``).
+2. When all creates of the role are answered, and live GETs have shown that the refused ones left
+   no Pod (``is_role_answered``), the Tasks whose Pods were refused end with the refusal.
+
+So the first answer does not decide the end of a gang that cannot be created: all answers do. The
+Go original also waits for all answers, for the whole Framework.
+
+Example: 100 creates are in flight, and the first answer is a 422. No more are sent, and no Task
+ends. When the other 99 are answered, each with a 422, all 100 Tasks end in one decision.
+
+Rules: docs/design/failure-handling.md, "Refused creations"; ``createPod`` and
+``syncTaskRoleStatuses`` of the Go original.
 """
 
 from controller.core.actions import ObjectKind, Verb
@@ -21,12 +28,12 @@ from framework.api.completion import (
 from framework.api.states import TaskState
 from framework.api.types import TaskAttemptCompletionStatus, TaskStatus
 
-# As Kubernetes' own controllers call it.
+# Reason of the Event, as in the controllers of Kubernetes.
 FAILED_CREATE = "FailedCreate"
 
 
 def find_refusal(draft: Draft, task: TaskStatus) -> TaskAttemptCompletionStatus | None:
-    """Find why the Pod of a Task's current attempt will never be created."""
+    """Find the completion of a Task whose Pod will never be created; None if it may be."""
     refused = _classify(draft).completions
     if not refused or task.state is not TaskState.ATTEMPT_CREATION_PENDING:
         return None
@@ -34,7 +41,7 @@ def find_refusal(draft: Draft, task: TaskStatus) -> TaskAttemptCompletionStatus 
 
 
 def add_refusal_event(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
-    """Tell why the Pods of a role cannot be created; once a pass, because it has one template."""
+    """Add an Event for the first refused Task of a role; all of them have one template."""
     reported = _classify(draft).reported
     if role.name in reported:
         return
@@ -45,18 +52,18 @@ def add_refusal_event(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
 
 
 def is_role_refused(draft: Draft, role: RoleDraft) -> bool:
-    """Return whether a Task of the role waits to end because its Pod was refused."""
+    """Return whether a Task of the role was refused and has not ended."""
     indexes = _classify(draft).indexes.get(role.name, [])
-    # A Task that does not wait any more waits for another creation later: not for this one.
+    # A Task that no longer waits for this create will not wait for it again.
     while indexes and not _is_refused(draft, role, indexes[-1]):
         indexes.pop()
     return bool(indexes)
 
 
 def is_role_answered(draft: Draft, role: RoleDraft) -> bool:
-    """Return whether all the role's creates are answered, and no refused one left a Pod."""
+    """Return whether all creates of the role are answered, and no refused one left a Pod."""
     answered = _classify(draft).answered
-    # Once a pass: what ends a Task here needs this to be true, and changes nothing about it.
+    # Computed once in a decision: the end of a Task does not change the answer.
     if role.name not in answered:
         answered[role.name] = all(_is_answered(draft, task) for task in role.tasks)
     return answered[role.name]
@@ -75,7 +82,7 @@ def _is_answered(draft: Draft, task: TaskStatus) -> bool:
 
 
 def _classify(draft: Draft) -> Refusals:
-    """Classify the failures, once a pass: a quota may have refused a thousand Pods for now."""
+    """Classify the failures, once in a decision: a quota may have refused a thousand Pods."""
     if draft.refusals is None:
         creates = {
             key: classify_creation_error(CreationError(f.code, f.message, f.body))

@@ -1,17 +1,21 @@
-"""Limits: whether a Framework gets what its spec asks for beyond what it has.
+"""Limits: whether a Framework may grow to the roles and Tasks that its spec asks for.
 
-Called by ``decide`` before any status is built, because the CRD's limits may be missing or newer
-than the object. The algorithm:
+``decide`` asks before it builds a status, because the CRD may lack its limits, or have got them
+after the object was stored.
 
-1. Compare the spec with the status. If it asks for no role and no Task more, it is within limits.
-2. Else count its roles and Tasks, and estimate the bytes of the object and of the memory.
-3. If one of them is beyond its limit, the growth is held: the decision goes on with a spec that
-   has no more roles and Tasks than the status, no attempt begins, and the condition Blocked says
-   why. A running attempt goes on, and what the spec takes away goes. While memory is missing, the
-   attempt does not end because all Tasks that it has are Completed: the others start later.
+1. Compare the spec with the status. If it asks for no more roles and Tasks, it is within limits.
+2. Otherwise count its roles and Tasks, and estimate the bytes of the object and of the memory.
+3. If one of them exceeds its limit, the growth is held: the decision goes on with a spec that has
+   no more roles and Tasks than the status, no attempt starts, and the condition Blocked says why.
+   A running attempt goes on, and Tasks that the spec no longer wants are removed. While memory is
+   missing, an attempt whose Tasks are all Completed does not end: the other Tasks start later.
 
-Nothing here costs more than the roles of the spec and of the status. Rules:
-docs/design/scaling.md, "Limits".
+Invariant: the cost is in proportion to the number of roles, not of Tasks.
+
+Example: the limit is 10,000 Tasks. A Framework with 9,000 running Tasks asks for 11,000: it keeps
+its 9,000, and Blocked says TooManyTasks. When it asks for 10,000, it gets 1,000 more.
+
+Rules: docs/design/scaling.md, "Limits".
 """
 
 from dataclasses import replace
@@ -29,20 +33,20 @@ TOO_MANY_TASKS = "TooManyTasks"
 TOO_LARGE = "TooLarge"
 MEMORY_BUDGET = "MemoryBudget"
 
-# What a Task, and one that is absent, takes at least in a status that is stored: an object that is
-# estimated too large is one that the server would refuse.
+# Least bytes of a Task, and of an absent one, in a stored status. So the server would also refuse
+# each object that is estimated as too large.
 _COMPRESSED_BYTES = 128, 24
 _PLAIN_BYTES = 640, 512
-# What a Task takes at most in the controller: its status, its Pod as far as it is kept, and its
-# share of what a decision and a write need for a moment.
+# Most bytes of a Task in the controller: its status, the fields of its Pod that are kept, and its
+# share of the memory of a decision and a write.
 TASK_MEMORY_BYTES = 10 * 1024
-# Of these, the Pod as far as it is kept.
+# Of these, the fields of the Pod.
 POD_MEMORY_BYTES = 4 * 1024
 _MIB = 1024 * 1024
 
 
 def find_hold(snapshot: Snapshot, limits: Limits) -> Hold | None:
-    """Find why the Framework may not grow as its spec asks; None if it may, or does not."""
+    """Find the limit that a growing Framework exceeds; None if there is none."""
     spec, status = snapshot.framework.spec, snapshot.framework.status
     if status is not None and status.state is FrameworkState.COMPLETED:
         return None
@@ -57,7 +61,7 @@ def find_hold(snapshot: Snapshot, limits: Limits) -> Hold | None:
 
 
 def cap_spec(snapshot: Snapshot) -> Snapshot:
-    """Give the Snapshot with a spec that asks for no more roles and Tasks than the status has."""
+    """Build the Snapshot whose spec asks for no more roles and Tasks than the status has."""
     framework = snapshot.framework
     known = _count_tasks(framework.status)
     roles = tuple(
@@ -72,14 +76,14 @@ def cap_spec(snapshot: Snapshot) -> Snapshot:
 
 
 def apply_hold(draft: Draft, hold: Hold) -> None:
-    """Let the machines know; where the hold is temporary, look again later."""
+    """Set the hold in the draft; if it is temporary, request a wake."""
     draft.hold = hold
     if hold.is_temporary:
         draft.request_wake(draft.snapshot.now + timedelta(seconds=MEMORY_WAIT_SECONDS))
 
 
 def estimate_memory_bytes(tasks: int) -> int:
-    """Estimate what Tasks take in the controller."""
+    """Estimate the memory of Tasks in the controller."""
     return tasks * TASK_MEMORY_BYTES
 
 
@@ -89,9 +93,9 @@ def _count_tasks(status: FrameworkStatus | None) -> dict[str, int]:
 
 
 def _count_growth(spec: FrameworkSpec, status: FrameworkStatus | None) -> int | None:
-    """Count the Tasks that the status has not yet; None if no role is new and none grows."""
+    """Count the Tasks that the status lacks; None if no role is new and none grows."""
     known = _count_tasks(status)
-    # Of roles with one name the first counts, as everywhere.
+    # Of roles with one name, the first one counts, as in all other code.
     wanted = {role.name: role.task_number for role in reversed(spec.task_roles)}
     if all(number <= known.get(name, -1) for name, number in wanted.items()):
         return None
@@ -102,7 +106,7 @@ def _check_counts(spec: FrameworkSpec, limits: Limits) -> Hold | None:
     fault = check_role_count(spec, limits.max_roles)
     if fault is not None:
         return Hold(TOO_MANY_ROLES, str(fault))
-    # The agents read no higher index than a role's limit, whatever the configuration allows.
+    # The agents read no index above the limit of a role, whatever the configuration allows.
     fault = check_task_count(spec, limits.max_tasks) or check_task_numbers(spec)
     return Hold(TOO_MANY_TASKS, str(fault)) if fault is not None else None
 
@@ -128,7 +132,7 @@ def _check_memory(growth: int, memory: MemoryBudget | None) -> Hold | None:
     needed = estimate_memory_bytes(growth)
     if memory is None or needed <= memory.free_bytes:
         return None
-    # No number that changes while it waits: each would cost a write.
+    # The message has no number that changes while it waits: each change would be a write.
     return Hold(
         MEMORY_BUDGET,
         f"{growth} Tasks more take about {-(-needed // _MIB)} MiB, and the controller may fill "

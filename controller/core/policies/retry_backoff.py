@@ -1,20 +1,19 @@
 """The pause before the retry of an attempt that ends at once, again and again.
 
-Called by the two machines and by the conditions. An addition to the original's retry policy, which
-retries at once without end: a Task of ``false`` with maxRetryCount -1 would keep the API server,
-the scheduler and a Node busy for ever.
+The retry policy of the Go original retries at once, without end: a Task that runs ``false`` with
+maxRetryCount -1 would keep the API server, the scheduler and a Node busy.
 
 1. An attempt ends quickly if it ends within ``Settings.quick_end_seconds`` of its start.
 2. The status counts the quick ends in a row (``RetryPolicyStatus.quick_end_count``, of the attempts
-   before the current one), so that a new controller goes on where the last one stopped. An attempt
-   that lasts longer sets the count back to zero.
+   before the current one), so a new controller continues the count. An attempt that lasts longer
+   resets it to zero.
 3. The first three quick ends in a row are retried at once. After the third, the retry waits one
    second, and each further pause is twice as long, up to ``Settings.max_pause_seconds``.
 
 Example: quick ends 1 to 6 are followed by pauses of 0, 0, 1, 2, 4 and 8 s.
 
-Attempts of a Task without a Pod do not count: the pause after refused creations, which begins after
-as many, is in ``draft``. Rules: docs/design/failure-handling.md, "Pauses".
+Attempts without a Pod do not count; ``draft`` has the pause after refused creates. Rules:
+docs/design/failure-handling.md, "Pauses".
 """
 
 from datetime import timedelta
@@ -32,9 +31,9 @@ FREE_QUICK_ENDS = 3
 
 
 def count_quick_ends(status: FrameworkStatus | TaskStatus, settings: Settings) -> int:
-    """Count the quick ends in a row, with the current attempt, which has ended.
+    """Count the quick ends in a row, up to the current attempt, which has ended.
 
-    The count stops where the pause stops to grow.
+    The count stops at the number that gives the longest pause.
     """
     before = status.retry_policy_status.quick_end_count
     attempt = status.attempt_status
@@ -48,10 +47,10 @@ def count_quick_ends(status: FrameworkStatus | TaskStatus, settings: Settings) -
 
 
 def compute_pause_seconds(quick_end_count: int, settings: Settings) -> int:
-    """Compute the pause before the retry that follows so many quick ends in a row."""
+    """Compute the pause before the retry after this number of quick ends in a row."""
     if quick_end_count < FREE_QUICK_ENDS:
         return 0
-    # The count of a status that others wrote may be of any size.
+    # Another client may have written a status with any number.
     doublings = min(quick_end_count - FREE_QUICK_ENDS, settings.max_pause_seconds.bit_length())
     return min(settings.max_pause_seconds, 1 << doublings)
 
@@ -80,5 +79,5 @@ def _is_quick(attempt: FrameworkAttemptStatus | TaskAttemptStatus, settings: Set
     if attempt.completion_time is None:
         return False
     lasted = attempt.completion_time - attempt.start_time
-    # A clock that was set back in between says nothing.
+    # If the clock was set back, the duration is unknown.
     return timedelta(0) <= lasted <= timedelta(seconds=settings.quick_end_seconds)

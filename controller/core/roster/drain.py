@@ -1,7 +1,22 @@
-"""Drain: a scaled-down Task is let go only when the gang has taken note, or its time is up.
+"""Drain: the Pod of a scaled-down Task is deleted when the gang has acknowledged, or at a deadline.
 
-Called by scaling when a Task is marked, by the Task's machine before its Pod is deleted, and by
-the roster policy. Rules: docs/design/scaling.md, "Drain".
+1. When a Task is marked ``deletionPending``, its deadline is set (``set_deadline``).
+2. The next generation of the roster lists the Task as leaving, ``since`` its number
+   (``list_leaving``).
+3. The agents acknowledge each generation that they have applied by an annotation on their Pod.
+4. The Pod is deleted when all expected agents have acknowledged ``since`` or a later generation, or
+   at the deadline (``is_draining``).
+
+Invariants:
+
+- The deadline never moves.
+- There is no drain when the attempt never ran, no roster is published, or the whole gang ends.
+
+Example: worker 2 of three is scaled down; the drain may take 30 s. Generation 5 lists it as leaving
+since 5. Workers 0 and 2 acknowledge 5 and worker 1 does not: the Pod of worker 2 is deleted after
+30 s, and the Event DrainTimedOut names the Pod of worker 1.
+
+Rules: docs/design/scaling.md, "Drain".
 """
 
 from bisect import bisect_left
@@ -17,16 +32,16 @@ from framework.api.roster import Leaving, Roster, fingerprint_uid
 from framework.api.types import ExecutionType, TaskStatus
 from framework.api.wire import format_time
 
-# Of a generation's number; a longer one is a text of somebody else's, and costly to read.
+# Digits of a generation. A longer number is not from an agent, and costs time to parse.
 _MAX_DIGITS = 9
-# For a time-out of which no calendar has the end.
+# Deadline of a time-out that ends after the last year of datetime.
 _NEVER = datetime.max.replace(microsecond=0, tzinfo=UTC)
-# An event names so many of the Pods that have not answered.
+# Number of unacknowledged Pods that an Event names.
 _MAX_NAMED = 10
 
 
 def set_deadline(draft: Draft, role: RoleDraft, task: TaskStatus) -> datetime | None:
-    """Set until when a Task marked now may drain; None: it need not."""
+    """Compute the deadline of a Task that is marked now; None for no drain."""
     if role.spec is None or role.spec.drain is None or task.attempt_status.run_time is None:
         return None
     if draft.snapshot.published.roster is None:
@@ -38,13 +53,13 @@ def set_deadline(draft: Draft, role: RoleDraft, task: TaskStatus) -> datetime | 
 
 
 def is_draining(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -> bool:
-    """Return whether a scaled-down Task's Pod must still be left alone."""
+    """Return whether the Pod of a scaled-down Task must not be deleted yet."""
     deadline = task.drain_deadline_time
     published = draft.snapshot.published.roster
     if deadline is None or published is None or _is_drain_skipped(draft):
         return False
     entry = _index_leaving(draft, published).get(fingerprint_uid(pod.uid))
-    late = None if entry is None else _find_late(draft, pod, entry.since)
+    late = None if entry is None else _find_unacknowledged(draft, pod, entry.since)
     if late is not None and not late.count:
         return False
     if not draft.has_elapsed(deadline, 0):
@@ -79,7 +94,7 @@ def list_leaving(draft: Draft, published: Roster | None) -> Iterator[Leaving]:
 
 
 def _is_drain_skipped(draft: Draft) -> bool:
-    """Return whether the whole gang goes away, so that nobody need take note."""
+    """Return whether the whole gang ends, so that no agent needs to acknowledge."""
     return (
         draft.is_completing
         or draft.spec.execution_type is ExecutionType.STOP
@@ -88,15 +103,15 @@ def _is_drain_skipped(draft: Draft) -> bool:
 
 
 def _index_leaving(draft: Draft, roster: Roster) -> dict[str, Leaving]:
-    """Index the published leavers by the fingerprints of their Pods, once a pass."""
+    """Index the published leaving Tasks by the fingerprints of their Pods, once in a decision."""
     if draft.leaving is None:
         draft.leaving = {entry.fingerprint: entry for entry in reversed(roster.leaving)}
     return draft.leaving
 
 
 @dataclass(frozen=True, slots=True)
-class _Late:
-    """Pods that are expected to take note and have not: how many, and the first of them."""
+class _Unacknowledged:
+    """Pods whose agents have not acknowledged: how many, and the names of the first."""
 
     count: int
     first: list[str]
@@ -106,19 +121,19 @@ class _Late:
         return ", ".join(self.first) + (f" and {more} more" if more else "")
 
 
-def _find_late(draft: Draft, leaver: PodView, since: int) -> _Late:
-    """Find the Pods that are expected to take note of ``since`` and have not."""
+def _find_unacknowledged(draft: Draft, leaving_pod: PodView, since: int) -> _Unacknowledged:
+    """Find the Pods whose agents are expected to acknowledge ``since`` and have not."""
     staying = _list_acknowledgements(draft)
     count = bisect_left(staying, (since, ""))
     first = [acknowledgement.pod_name for acknowledgement in staying[:_MAX_NAMED]]
     first = first[:count]
-    if _has_agent(leaver) and _read_acknowledged(leaver) < since:
-        return _Late(count + 1, [leaver.name, *first])
-    return _Late(count, first)
+    if _has_agent(leaving_pod) and _read_acknowledged(leaving_pod) < since:
+        return _Unacknowledged(count + 1, [leaving_pod.name, *first])
+    return _Unacknowledged(count, first)
 
 
 def _list_acknowledgements(draft: Draft) -> list[Acknowledgement]:
-    """List what the agents of the Tasks that stay have applied, the oldest first; once a pass."""
+    """List the acknowledgements of the Tasks that stay, the oldest first; once in a decision."""
     if draft.acknowledgements is None:
         pods = draft.snapshot.pods
         staying = [t.attempt_status for _, t in draft.walk_tasks() if not t.deletion_pending]

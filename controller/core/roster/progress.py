@@ -1,7 +1,13 @@
-"""Progress of an incomplete gang: how many are ready, who is missing, and why.
+"""Progress of an incomplete gang: how many Tasks are ready, which are missing, and why.
 
-Called by the roster policy at the ladder's ages only, because a reason may change with every
-event. Rules: docs/design/roster.md, "Progress".
+A reason may change with every event, so the progress is checked only when the gang has been
+incomplete for 2, 5, 10 and 20 s, and then every 30 s.
+
+Example: a gang of 3 waits for an image. After 2 s its annotation says that 2 of 3 Tasks are ready,
+and that worker/2 waits with ContainerCreating. It changes at the next age at which the reason is
+another one.
+
+Rules: docs/design/roster.md, "Progress".
 """
 
 from datetime import UTC, datetime, timedelta
@@ -17,16 +23,21 @@ from framework.api.types import TaskStatus
 
 
 def find_check_times(base: datetime, now: datetime) -> tuple[datetime | None, datetime]:
-    """Find the last age of the ladder that has come (None before the first), and the next."""
+    """Find when the progress was due last (None: not yet), and when it is due next.
+
+    Args:
+        base: when the gang became incomplete.
+        now: the current time.
+    """
     age = (now - base).total_seconds()
-    ladder = PROGRESS_AGES_SECONDS
-    if age >= ladder[-1] + PROGRESS_PERIOD_SECONDS:
-        periods = int((age - ladder[-1]) // PROGRESS_PERIOD_SECONDS)
-        last = ladder[-1] + periods * PROGRESS_PERIOD_SECONDS
+    ages = PROGRESS_AGES_SECONDS
+    if age >= ages[-1] + PROGRESS_PERIOD_SECONDS:
+        periods = int((age - ages[-1]) // PROGRESS_PERIOD_SECONDS)
+        last = ages[-1] + periods * PROGRESS_PERIOD_SECONDS
         return _after(base, last), _after(base, last + PROGRESS_PERIOD_SECONDS)
-    reached = [step for step in ladder if step <= age]
-    ahead = [step for step in ladder if step > age]
-    following = ahead[0] if ahead else ladder[-1] + PROGRESS_PERIOD_SECONDS
+    reached = [step for step in ages if step <= age]
+    ahead = [step for step in ages if step > age]
+    following = ahead[0] if ahead else ages[-1] + PROGRESS_PERIOD_SECONDS
     return _after(base, reached[-1]) if reached else None, _after(base, following)
 
 
@@ -46,7 +57,7 @@ def build_progress(draft: Draft) -> Progress:
 
 
 def explain_missing(draft: Draft, task: TaskStatus) -> str | None:
-    """Say why a Task is not in its place yet; None when it is."""
+    """Explain why a Task is not ready; None if it is."""
     if task.is_completed:
         return None
     attempt = task.attempt_status
@@ -73,5 +84,5 @@ def _after(base: datetime, seconds: float) -> datetime:
     try:
         return base + timedelta(seconds=seconds)
     except OverflowError:
-        # A clock far off made the base: no later look will come.
+        # The clock was wrong by millennia when it set the base.
         return datetime.max.replace(tzinfo=UTC)

@@ -1,7 +1,26 @@
-"""The roster policy: which generation of the gang the attempt ConfigMap shall carry.
+"""The roster policy: which generation of the gang the attempt ConfigMap carries.
 
-Called by ``decide`` after the machines. A pure function of the status about to be persisted, the
-Pod cache and what was published last. Rules: docs/design/roster.md, "Generations".
+Steps of ``decide_roster``, after the machines have moved:
+
+1. Publish nothing unless the attempt is AttemptPreparing or AttemptRunning (or ends and keeps its
+   Pods), and its recorded ConfigMap exists and is not terminating.
+2. Build the roster from the drafted status and the Pods.
+3. If none was published and the gang is incomplete, publish only the progress.
+4. If it differs from the published one, publish the next generation, at least 200 ms after the one
+   before. If no live Pod could read it, publish nothing.
+5. If it is the same and the gang is incomplete, publish the progress.
+
+Invariants:
+
+- The first generation is complete, and each later one has the next number.
+- A Task is at most in one of members, completed and leaving.
+- Equal gangs give equal rosters, so a restart of the controller publishes nothing.
+
+Example: workers 0 and 1. When both have addresses, generation 1 has both. Worker 1 fails and is
+retried: generation 2 has worker 0 and is not complete. The new Pod has an address: generation 3 has
+both, with another fingerprint of worker 1.
+
+Rules: docs/design/roster.md, "Generations".
 """
 
 from dataclasses import dataclass, replace
@@ -40,10 +59,10 @@ class RosterOutcome:
 
 
 def decide_roster(draft: Draft) -> RosterOutcome:
-    """Decide what to publish now; asks to be woken for what is due later."""
+    """Decide what to publish now, and request a wake for what is due later."""
     if not _is_publishing(draft):
         return RosterOutcome()
-    # Not just any that has the name: the recorded one.
+    # The ConfigMap with the recorded UID, not any object of the name.
     configmap = ownership.find_configmap(draft)
     if configmap is None or configmap.is_terminating:
         return RosterOutcome()
@@ -78,14 +97,14 @@ def _decide_generation(draft: Draft, configmap: ConfigMapView, wanted: Roster) -
 
 
 def _has_reader(wanted: Roster) -> bool:
-    """Return whether a live Pod is left that could read a new generation."""
+    """Return whether a live Pod is left that can read a new generation."""
     return bool(wanted.leaving) or any(role.members for role in wanted.roles)
 
 
 def _is_publishing(draft: Draft) -> bool:
     if draft.state in _PUBLISHING:
         return True
-    # Only a retained attempt goes on without its ConfigMap going away.
+    # In this state, only the ConfigMap of a retained attempt stays.
     is_ending = draft.state is FrameworkState.ATTEMPT_DELETION_PENDING
     return is_ending and retention.is_attempt_retained(draft) and retention.has_live_wrapper(draft)
 
@@ -104,31 +123,33 @@ def _decide_progress(
 ) -> RosterOutcome:
     published = draft.snapshot.published
     base = incomplete_since or configmap.creation_time or draft.snapshot.now
-    look, next_look = find_check_times(base, draft.snapshot.now)
-    draft.request_wake(next_look)
-    if look is None or not _is_older(published.progress_checked_at, look, draft.snapshot.now):
+    last_check, next_check = find_check_times(base, draft.snapshot.now)
+    draft.request_wake(next_check)
+    if last_check is None or not _is_due(
+        published.progress_checked_at, last_check, draft.snapshot.now
+    ):
         publication = None if published.has_version_annotation else _publish(configmap, None, "")
         return RosterOutcome(publication)
     progress = build_progress(draft)
     text = roster.encode_progress(progress)
     is_known = text == published.progress and published.has_version_annotation
     publication = None
-    # At the first look Pods may have no node yet, and so no barrier that would read it.
-    is_first_look = look <= base + timedelta(seconds=PROGRESS_AGES_SECONDS[0])
-    if not is_known and (_is_any_pod_started(draft) or not is_first_look):
+    # At the first check, Pods may have no Node yet, and so no barrier that reads the progress.
+    is_first_check = last_check <= base + timedelta(seconds=PROGRESS_AGES_SECONDS[0])
+    if not is_known and (_is_any_pod_started(draft) or not is_first_check):
         publication = _publish(configmap, None, text)
     return RosterOutcome(
         publication, is_patient=True, progress_checked_at=draft.snapshot.now, progress=progress
     )
 
 
-def _is_older(progress_checked_at: datetime | None, look: datetime, now: datetime) -> bool:
-    # What lies in the future was before the clock was set back.
-    return progress_checked_at is None or not look <= progress_checked_at <= now
+def _is_due(checked_at: datetime | None, due: datetime, now: datetime) -> bool:
+    # A time in the future is from before the clock was set back.
+    return checked_at is None or not due <= checked_at <= now
 
 
 def _is_any_pod_started(draft: Draft) -> bool:
-    """Return whether a barrier may wait: it runs in a Pod that has a node, or an address."""
+    """Return whether a Pod has a Node or an address, so that its barrier may run."""
     return any(pod.node_name or pod.pod_ip for pod in draft.snapshot.pods.values())
 
 
@@ -193,7 +214,7 @@ def _build_role(draft: Draft, role: RoleDraft, spec: TaskRoleSpec) -> RoleRoster
 
 
 def is_member(task: TaskStatus, pod: PodView) -> bool:
-    """Return whether a required Task has its place in the gang: a live Pod with its address."""
+    """Return whether a Task is a member of the gang: its live Pod has an address."""
     attempt = task.attempt_status
     return bool(
         attempt.pod_ip

@@ -1,9 +1,22 @@
-"""Conditions: what a user asks a Framework first, in the form kubectl wait and describe know.
+"""Conditions: GangReady, Running, Completed and Blocked, for kubectl wait and kubectl describe.
 
-Called at the end of ``decide``. Four types, always all there: GangReady, Running, Completed and
-Blocked. A condition changes only when its answer does, so it costs no write of its own, but for
-Blocked and for who is missing, which are news. Rules:
-docs/design/failure-handling.md, "Conditions".
+All four are always present; conditions of other types are kept. ``decide`` calls
+``update_conditions`` after all steps. Blocked has the first reason that applies:
+
+1. a limit holds the growth;
+2. two roles have one name;
+3. a create that is still wanted has failed three times, or was refused over several attempts;
+4. a Pod whose name is needed is terminating and does not go;
+5. retries pause, because attempts end at once.
+
+Invariant: a condition changes only with its answer, so it causes no write of its own. Exceptions
+are Blocked and the missing Tasks of GangReady, which inform the user.
+
+Example: a quota refuses the Pod of worker/0 three times. Blocked becomes True with the reason
+CreationRefused and the server's message, and an Event says the same once. When the Pod is created,
+Blocked becomes False with the reason NotBlocked.
+
+Rules: docs/design/failure-handling.md, "Conditions".
 """
 
 from collections.abc import Iterator
@@ -29,14 +42,14 @@ RUNNING = "Running"
 COMPLETED = "Completed"
 BLOCKED = constants.BLOCKED_CONDITION
 
-# A refusal that came so often is no hiccup.
+# Failures of one create after which the user must act.
 _BLOCKED_AFTER_FAILURES = 3
-# So long after its grace period a terminating Pod is held by a finalizer or by a Node that is away.
+# Time after its grace period at which a terminating Pod has a finalizer, or its Node is lost.
 _STUCK_SECONDS = 30.0
 _CREATING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 MAX_MESSAGE = 512
 _CONFLICT = 409
-# As the API server's authorizers say it; a quota says something else.
+# Text of the API server's authorizers; a quota has another one.
 _LACKS_RIGHT = "cannot create resource"
 _BACKOFF_REMEDY = "look at the Pods' logs, and mend the program or the spec"
 _SECRETS_REMEDY = (
@@ -51,7 +64,7 @@ class _Answer:
     reason: str
     message: str = ""
     event_message: str = ""
-    """What its Event says, if not the message: Events of the same words are one object."""
+    """Text of the Event, if not the message: Events with equal texts are one object."""
 
 
 def update_conditions(
@@ -59,7 +72,7 @@ def update_conditions(
     status: FrameworkStatus,
     outcome: RosterOutcome,
 ) -> FrameworkStatus:
-    """Answer every condition and count the ready Tasks."""
+    """Compute all conditions, and count the ready Tasks."""
     old = {condition.type: condition for condition in status.conditions or ()}
     answers = {
         GANG_READY: _answer_gang_ready(draft, outcome, old.get(GANG_READY)),
@@ -152,7 +165,7 @@ def _answer_blocked(draft: Draft) -> _Answer:
 
 
 def _answer_backoff(draft: Draft) -> _Answer | None:
-    """Name the first that waits for its retry because its attempts end at once."""
+    """Name the first Task whose retry pauses because its attempts end at once."""
     waiting = list(_walk_paused(draft))
     if not waiting:
         return None
@@ -187,7 +200,7 @@ def _is_paused(draft: Draft, status: FrameworkStatus | TaskStatus) -> bool:
 
 
 def _find_failed_create(draft: Draft) -> tuple[ActionKey, Failure] | None:
-    """Find a create that failed again and again, in one attempt or over many, and is wanted."""
+    """Find a create that failed repeatedly, in one attempt or over many, and is still wanted."""
     grave = [
         (key, failure)
         for key, failure in draft.snapshot.failures.items()
@@ -199,7 +212,7 @@ def _find_failed_create(draft: Draft) -> tuple[ActionKey, Failure] | None:
     ]
     if not grave:
         return None
-    # Not looked for one by one: there may be ten thousand of them, for as many Tasks.
+    # One index for all of them: there may be ten thousand failures and as many Tasks.
     tasks = {task.attempt_status.pod_name: task for _, task in draft.walk_tasks()}
     for key, failure in grave:
         if key.kind is ObjectKind.CONFIGMAP:
@@ -214,14 +227,14 @@ def _find_failed_create(draft: Draft) -> tuple[ActionKey, Failure] | None:
 
 
 def _find_stuck_pod(draft: Draft) -> str | None:
-    """Find the name of a Pod for which a Task waits, and which another keeps beyond its time."""
+    """Find a Pod name that a Task needs and a terminating Pod has for too long."""
     if draft.state not in _CREATING:
         return None
     for _, task in draft.walk_tasks():
         if task.state is not TaskState.ATTEMPT_CREATION_PENDING:
             continue
         pod = draft.snapshot.pods.get(task.attempt_status.pod_name)
-        # The time in its metadata is the end of its grace.
+        # deletionTimestamp is the end of the grace period.
         ends_at = pod.deletion_time if pod else None
         if ends_at is not None and draft.has_elapsed(ends_at, _STUCK_SECONDS):
             return task.attempt_status.pod_name
@@ -241,7 +254,7 @@ def _is_awaited_gang_key(draft: Draft, key: ActionKey) -> bool:
 def _is_awaited_pod(
     draft: Draft, task: TaskStatus | None, key: ActionKey, failure: Failure
 ) -> bool:
-    """Return whether a Task still wants its Pod: what the create was for may be over."""
+    """Return whether a Task still needs the Pod of a failed create."""
     if task is None:
         return False
     if (

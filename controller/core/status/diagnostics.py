@@ -1,6 +1,11 @@
-"""The diagnostics budget: a status must never grow beyond what the API server stores.
+"""The size of diagnostics: the texts of all Tasks together must fit into one stored object.
 
-Called when a Task's completion status is first set, because a persisted status never changes.
+A completion status never changes once it is stored, so its texts are cut when it is first set.
+Each Task has an equal share of 512 Ki characters, at least 96 and at most 64 Ki. Half of the share
+is for the diagnostics, and half for the texts of the Pod.
+
+Example: with 1,000 Tasks the share is 524 characters, so 262 characters of diagnostics stay.
+
 Rules: docs/design/failure-handling.md, "Diagnostics".
 """
 
@@ -12,10 +17,10 @@ from framework.api.types import (
     TaskAttemptCompletionStatus,
 )
 
-# Shared by all Tasks. Diagnostics compress badly and the object's limit is 1.5 MiB.
+# Of all Tasks together. Diagnostics compress badly, and an object has at most 1.5 MiB.
 _TOTAL_CHARACTERS = 512 * 1024
 _MIN_CHARACTERS = 96
-# More than a kubelet reports of a Pod, so that nothing of a small gang is cut.
+# More than a kubelet reports of a Pod, so the texts of a small gang are never cut.
 _MAX_CHARACTERS = 64 * 1024
 _CUT = "...(cut)"
 
@@ -24,7 +29,7 @@ def cut_completion(
     completion: TaskAttemptCompletionStatus,
     task_count: int,
 ) -> TaskAttemptCompletionStatus:
-    """Cut the texts of a completion to its Task's share: half diagnostics, half the Pod's."""
+    """Cut the texts of a completion to the share of its Task."""
     share = max(_MIN_CHARACTERS, min(_MAX_CHARACTERS, _TOTAL_CHARACTERS // max(1, task_count)))
     pod = completion.pod
     if pod is not None:

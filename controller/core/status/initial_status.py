@@ -1,7 +1,8 @@
-"""New statuses: of a Framework at first sight, of an attempt, a role, a Task.
+"""New entries of the status: of a Framework, an attempt, a role and a Task.
 
-Rules: docs/design/state-machines.md, "Objects of an attempt"; tombstones:
-docs/design/scaling.md, "Absent indexes". ``New*Status`` of the Go original.
+A new Task is AttemptCreationPending. The entry of an absent index is a tombstone, Completed from
+the start. Rules: docs/design/state-machines.md, "Objects of an attempt"; docs/design/scaling.md,
+"Absent indexes". ``New*Status`` of the Go original.
 """
 
 import uuid
@@ -27,7 +28,7 @@ SCALE_DOWN_DIAGNOSTICS = "User has requested to delete the Task by Framework Sca
 def new_framework_status(
     framework: Framework, now: datetime, creator_keys: tuple[str, ...] = ()
 ) -> FrameworkStatus:
-    """Build the status of a Framework seen for the first time."""
+    """Build the status of a Framework that has none."""
     return FrameworkStatus(
         start_time=now,
         state=FrameworkState.ATTEMPT_CREATION_PENDING,
@@ -80,7 +81,7 @@ def new_task_status(
     index: int,
     now: datetime,
 ) -> TaskStatus:
-    """Build the status of a new Task instance: pending, or a tombstone where it is absent."""
+    """Build the status of a new Task; a tombstone if its index is absent."""
     uid = derive_instance_uid(framework, attempt_id, role.name, index)
     attempt = new_task_attempt_status(framework.metadata.name, role.name, index, 0, now)
     if index not in role.absent:
@@ -131,7 +132,7 @@ def derive_instance_uid(framework: Framework, attempt_id: int, *path: str | int)
 
 
 def _distinct_roles(roles: tuple[TaskRoleSpec, ...]) -> list[TaskRoleSpec]:
-    # An old CRD lets two roles have one name; the first is the role, as every look-up finds it.
+    # An old CRD lets two roles have one name. The first one counts, as in all other code.
     distinct: dict[str, TaskRoleSpec] = {}
     for role in roles:
         distinct.setdefault(role.name, role)
