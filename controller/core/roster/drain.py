@@ -67,7 +67,9 @@ def is_draining(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -
     answer = str(late) if late else "the roster could not be published"
     key = naming.TaskKey(role.name, task.index)
     draft.add_event(
-        EventType.WARNING, "DrainTimedOut", f"{key} is let go without an answer of {answer}"
+        EventType.WARNING,
+        "DrainTimedOut",
+        f"{key} is deleted without the acknowledgement of {answer}",
     )
     return False
 
