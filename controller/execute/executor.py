@@ -37,9 +37,9 @@ from controller.gate.write_gate import OPEN, Fence
 from controller.queues.action_queue import ActionQueue
 from controller.report.repeat_filter import RepeatFilter
 from controller.serve.metrics import Metrics
-from controller.store import provenance
-from controller.store.entry import Entry, find_recorded_uid, parse_object
-from controller.store.provenance import Signer
+from controller.store.entry import Entry
+from controller.store.object_identity import RESOURCES, find_recorded_uid, parse_object
+from controller.store.provenance import Signer, is_proven
 from controller.store.store import Store
 from framework.api import constants, gojson
 from framework.api.pods import ConfigMapView, PodView
@@ -54,7 +54,7 @@ from framework.kube.errors import (
     NotFoundError,
     TooLargeError,
 )
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object, Resource
+from framework.kube.resources import PODS, SECRETS, Object
 
 logger = logging.getLogger(__name__)
 
@@ -70,13 +70,6 @@ _MAX_BACKOFF_SECONDS = 30.0
 # thousand Pods of one template may be refused with texts that its author has made long.
 _TEXT_BYTES = 16 * 1024 * 1024
 _LEAST_TEXT_BYTES = 1024
-
-_RESOURCES: dict[ObjectKind, Resource] = {
-    ObjectKind.FRAMEWORK: FRAMEWORKS,
-    ObjectKind.CONFIGMAP: CONFIGMAPS,
-    ObjectKind.POD: PODS,
-    ObjectKind.SECRET: SECRETS,
-}
 
 
 class HeldError(KubeError):
@@ -134,10 +127,18 @@ class Executor:
         """Run requests in ``tasks``."""
         self._tasks = tasks
 
+    def begin_decision(self, entry: Entry) -> None:
+        """Drop what the next decision must not see: what the last one did not know of is known now.
+
+        Outcomes for another Framework of this name are dropped, too.
+        """
+        entry.outcomes.follow(entry.observed.incarnation)
+        entry.outcomes.sent.clear()
+
     def submit(self, key: str, actions: Iterable[Action]) -> None:
         """Replace a Framework's unsent actions and send what may be sent."""
         entry = self._store.find(key)
-        sent = entry.sent if entry else frozenset()
+        sent = entry.outcomes.sent if entry else frozenset()
         # While the decision was written, the one before may have sent the same: never twice.
         self._unsent.replace(key, (action for action in actions if action.key not in sent))
         self._pump()
@@ -165,9 +166,9 @@ class Executor:
         keys: set[str] = set()
         now = self._clock.now()
         for entry in self._store.walk():
-            for key, failure in list(entry.failures.items()):
+            for key, failure in list(entry.outcomes.failures.items()):
                 if failure.is_unknown:
-                    entry.failures[key] = replace(failure, count=0, not_before=now)
+                    entry.outcomes.failures[key] = replace(failure, count=0, not_before=now)
                     keys.add(entry.key)
         return keys
 
@@ -175,15 +176,12 @@ class Executor:
         while self._tasks is not None and (taken := self._unsent.take()) is not None:
             key, action = taken
             entry = self._store.find(key)
-            if entry is None or action.key in entry.in_flight:
+            if entry is None or action.key in entry.outcomes.in_flight:
                 self._unsent.finish(key, is_failed=False)
                 continue
-            entry.in_flight.add(action.key)
-            entry.sent.add(action.key)
-            if action.key.verb is Verb.CREATE:
-                # What a live GET told of the name is out of date from now on.
-                entry.live.pop((action.key.kind, action.key.name), None)
-                entry.increment_name_revision((action.key.kind, action.key.name))
+            entry.outcomes.in_flight.add(action.key)
+            entry.outcomes.sent.add(action.key)
+            self._store.record_sent(entry, action.key)
             self._idle.clear()
             name = f"{action.key.verb}-{key}-{action.key.name}"
             self._tasks.create_task(self._run(entry, action), name=name)
@@ -195,9 +193,9 @@ class Executor:
             # This task may start later than it was made: the same step asks and sends.
             if self._fence.holds():
                 await self._send(entry, action)
-                entry.drop_failure(action.key)
+                entry.outcomes.drop_failure(action.key)
                 if action.key.verb is Verb.CREATE:
-                    entry.drop_former_failure(action.key)
+                    entry.outcomes.drop_former_failure(action.key)
         except KubeError as e:
             is_failed = True
             self._record_failure(entry, action, e)
@@ -205,7 +203,7 @@ class Executor:
             is_failed = True
             self._record_failure(entry, action, DefectError(f"{type(e).__name__}: {e}"))
         finally:
-            entry.in_flight.discard(action.key)
+            entry.outcomes.in_flight.discard(action.key)
             is_read = action.key.verb is Verb.GET
             self._unsent.finish(entry.key, is_failed=is_failed, is_read=is_read)
             if not self._unsent.running:
@@ -240,7 +238,7 @@ class Executor:
         return body
 
     async def _create(self, entry: Entry, key: ActionKey, body: Object) -> None:
-        resource = _RESOURCES[key.kind]
+        resource = RESOURCES[key.kind]
         started = self._clock.monotonic()
         try:
             created = await self._client.create(
@@ -260,8 +258,6 @@ class Executor:
             raise
         self._count(key, None, started)
         self._store.record_created(entry, key.kind, created, self._clock.now())
-        if key.kind is ObjectKind.CONFIGMAP:
-            entry.own_configmap = str(created["metadata"].get("uid"))
 
     async def _create_gang_key(self, entry: Entry, action: CreateGangKey) -> None:
         """Create the Secret, which cannot be read.
@@ -280,18 +276,21 @@ class Executor:
             )
         except KubeError as e:
             self._count(action.key, e, started)
-            if not isinstance(e, AlreadyExistsError) or entry.own_configmap == action.identity:
+            if (
+                not isinstance(e, AlreadyExistsError)
+                or entry.observed.own_configmap == action.identity
+            ):
                 if _may_be_applied(e):
                     # Whatever the next tries are told: the Secret that they find may be ours.
-                    entry.own_configmap = ""
+                    self._store.record_unanswered_gang_key(entry)
                 raise
         else:
             self._count(action.key, None, started)
-        entry.gang_key_owner = action.identity
+        self._store.record_gang_key(entry, action.identity)
 
     async def _delete(self, entry: Entry, action: DeleteObject) -> None:
-        resource = _RESOURCES[action.kind]
-        revision = entry.name_revisions[action.kind, action.name]
+        resource = RESOURCES[action.kind]
+        revision = entry.observed.name_revisions[action.kind, action.name]
         started = self._clock.monotonic()
         try:
             left = await self._client.delete(
@@ -322,7 +321,7 @@ class Executor:
             self._store.record_terminating(entry, action.kind, left)
             if action.grace_seconds == 0:
                 raise HeldError(f"{action.kind} {action.name} is held by a finalizer")
-        elif entry.name_revisions[action.kind, action.name] == revision:
+        elif entry.observed.name_revisions[action.kind, action.name] == revision:
             self._store.record_absent(entry, action.kind, action.name, action.uid)
 
     def _record_framework(self, entry: Entry, uid: str, left: Object | None) -> None:
@@ -331,15 +330,15 @@ class Executor:
         The watch may be behind.
         """
         if left is not None:
-            self._store.apply_framework(left)
-        elif entry.framework is not None and entry.framework.metadata.uid == uid:
+            self._store.apply(ObjectKind.FRAMEWORK, left)
+        elif entry.observed.framework is not None and entry.observed.framework.metadata.uid == uid:
             self._store.drop_framework(entry)
 
     async def _is_there(self, entry: Entry, action: DeleteObject) -> bool:
         """Return whether the instance to be deleted exists, by a live GET."""
         try:
             wire = await self._client.get(
-                _RESOURCES[action.kind],
+                RESOURCES[action.kind],
                 entry.namespace,
                 action.name,
                 timeout_seconds=ACTION_TIMEOUT_SECONDS,
@@ -350,27 +349,27 @@ class Executor:
 
     async def _look_up(self, entry: Entry, kind: ObjectKind, name: str) -> bool:
         """Read an object live; True if there is one that is ours and not seen deleted yet."""
-        revision = entry.name_revisions[kind, name]
+        revision = entry.observed.name_revisions[kind, name]
         try:
             wire = await self._client.get(
-                _RESOURCES[kind],
+                RESOURCES[kind],
                 entry.namespace,
                 name,
                 timeout_seconds=ACTION_TIMEOUT_SECONDS,
             )
         except NotFoundError:
-            if entry.name_revisions[kind, name] == revision:
+            if entry.observed.name_revisions[kind, name] == revision:
                 self._store.record_absent(entry, kind, name, None)
             return False
         if _is_ours(entry, kind, parse_object(kind, wire)):
             return self._store.record_own(entry, kind, wire, self._clock.now())
-        if entry.name_revisions[kind, name] == revision:
+        if entry.observed.name_revisions[kind, name] == revision:
             self._store.record_foreign(entry, kind, name, str(wire["metadata"].get("uid")))
         return False
 
     def _record_failure(self, entry: Entry, action: Action, error: KubeError) -> None:
         key = action.key
-        known = entry.failures.get(key)
+        known = entry.outcomes.failures.get(key)
         count = known.count + 1 if known else 1
         delay = min(_MAX_BACKOFF_SECONDS, _BACKOFF_SECONDS * 2 ** min(count, 10))
         code, message, body = 0, str(error), ""
@@ -379,15 +378,18 @@ class Executor:
             # The form of the Go original, whose users find it in the diagnostics.
             body = _render_error(error)
             delay = max(delay, min(error.retry_after_seconds or 0, LONGEST_WAIT_SECONDS))
-        limit = max(_LEAST_TEXT_BYTES, _TEXT_BYTES // (1 + len(entry.failures)))
+        limit = max(_LEAST_TEXT_BYTES, _TEXT_BYTES // (1 + len(entry.outcomes.failures)))
         message, body = cut_text(message, limit), cut_text(body, limit)
-        if isinstance(error, AlreadyExistsError) and (uid := entry.live.get((key.kind, key.name))):
+        if isinstance(error, AlreadyExistsError) and (
+            uid := entry.observed.live.get((key.kind, key.name))
+        ):
             message += f"; its UID is {uid}"
         now = self._clock.now()
         not_before = now + timedelta(seconds=delay)
-        before = max(entry.drop_former_failure(key), known.consecutive_failures if known else 0)
+        former = entry.outcomes.drop_former_failure(key)
+        before = max(former, known.consecutive_failures if known else 0)
         failure = Failure(code, message, body, count, not_before, now, before + 1)
-        entry.put_failure(key, failure)
+        entry.outcomes.record_failure(key, failure)
         # A thousand Pods of one template are refused for one reason, at every try.
         repeated = self._failure_log.admit((entry.key, key.verb, key.kind, code))
         if repeated is not None:
@@ -396,7 +398,7 @@ class Executor:
 
     def _count(self, key: ActionKey, error: KubeError | None, started: float) -> None:
         seconds = self._clock.monotonic() - started
-        self._metrics.count_answer(_RESOURCES[key.kind].plural, key.verb, error, seconds)
+        self._metrics.count_answer(RESOURCES[key.kind].plural, key.verb, error, seconds)
 
 
 def _build_pod(action: CreatePod) -> Object:
@@ -440,7 +442,7 @@ def _goes_on(wire: Object, uid: str) -> bool:
 
 def _is_ours(entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> bool:
     """Return whether the status names the object, or it is this attempt's and known to be ours."""
-    framework = entry.framework
+    framework = entry.observed.framework
     if view.uid == find_recorded_uid(framework, kind, view.name):
         # Whatever others made of its owners.
         return True
@@ -449,4 +451,4 @@ def _is_ours(entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> b
     attempt = framework.status.attempt_status
     if view.owner is None or view.owner.uid not in (framework.metadata.uid, attempt.configmap_uid):
         return False
-    return not is_proof_needed(attempt) or provenance.is_proven(entry, view)
+    return not is_proof_needed(attempt) or is_proven(entry, view)

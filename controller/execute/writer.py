@@ -7,21 +7,19 @@ docs/design/state-machines.md, "Write order" and "Failed writes".
 import base64
 import logging
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from controller.core.actions import ObjectKind
 from controller.core.decision import Publication
+from controller.core.settings import LONGEST_WAIT_SECONDS
 from controller.execute.blocking import block, is_refusal
 from controller.gate.write_gate import OPEN, Fence
 from controller.report.repeat_filter import RepeatFilter
 from controller.serve.metrics import Metrics
-from controller.store import provenance
-from controller.store.entry import Entry, Refusal
-from controller.store.published import refresh_published
+from controller.store.entry import Entry
+from controller.store.outcomes import Refusal
 from controller.store.store import Store
 from framework.api import codec, constants
 from framework.api.roster import Roster, encode_roster
@@ -76,10 +74,10 @@ class Writer:
 
     async def write_status(self, entry: Entry, status: FrameworkStatus) -> bool:
         """Persist a status; False if it is not persisted, or not known to be."""
-        framework = entry.framework
+        framework = entry.observed.framework
         if framework is None or not self._fence.holds():
             return False
-        entry.refusal = None
+        entry.outcomes.refusal = None
         started = self._clock.monotonic()
         try:
             wire = await self._client.replace(
@@ -100,18 +98,16 @@ class Writer:
             return False
         except KubeError as e:
             self._count(_STATUS, "update", e, started)
-            entry.needs_refresh = True
-            _note_wait(entry, e)
+            self._store.require_refresh(entry)
+            self._record_wait(entry, e)
             if is_refusal(e):
                 meta = framework.metadata
-                entry.refusal = Refusal(meta.uid, meta.generation, str(e))
+                entry.outcomes.refusal = Refusal(meta.uid, meta.generation, str(e))
             self._warn("status not written", entry, e)
             return False
         self._count(_STATUS, "update", None, started)
-        entry.status_written_at = self._clock.monotonic()
-        entry.changed_at = None
-        entry.blocked = None
-        spent = entry.status_written_at - started
+        entry.outcomes.blocked = None
+        spent = self._clock.monotonic() - started
         self.write_seconds += _NEWEST_SHARE * (spent - self.write_seconds)
         self._store.record_status(entry, wire, status)
         return True
@@ -124,7 +120,8 @@ class Writer:
         Returns:
             False if that must be tried again.
         """
-        if entry.blocked == (reason, message):
+        entry.outcomes.follow(entry.observed.incarnation)
+        if entry.outcomes.blocked == (reason, message):
             return True
         wire = await self._read(entry) if self._fence.holds() else None
         if wire is None or not self._fence.holds():
@@ -141,10 +138,10 @@ class Writer:
             self._count(_STATUS, "update", e, started)
             self._warn("status not written", entry, e)
             # What is stored may break a rule of its own: then the event must do.
-            entry.blocked = (reason, message) if is_refusal(e) else None
-            return entry.blocked is not None
-        entry.blocked = reason, message
-        if entry.framework is not None:
+            entry.outcomes.blocked = (reason, message) if is_refusal(e) else None
+            return entry.outcomes.blocked is not None
+        entry.outcomes.blocked = reason, message
+        if entry.observed.framework is not None:
             self._store.refresh_framework(entry, wire)
         return True
 
@@ -162,21 +159,21 @@ class Writer:
         Returns:
             False if that must be tried again.
         """
-        if entry.configmap is None or entry.configmap.roster is not None:
+        if entry.observed.configmap is None or entry.observed.configmap.roster is not None:
             return True
-        provenance.settle(entry)
-        if not entry.lacks_roster:
+        self._store.settle(entry)
+        if not entry.observed.lacks_roster:
             return True
-        await self._reread_configmap(entry, entry.configmap.name)
+        await self._reread_configmap(entry, entry.observed.configmap.name)
         # Another one of ours may be there now, whose roster was not kept either.
-        provenance.settle(entry)
-        return not entry.lacks_roster
+        self._store.settle(entry)
+        return not entry.observed.lacks_roster
 
     async def publish(self, entry: Entry, publication: Publication) -> bool:
         """Publish a generation or the progress; False if that must be tried again."""
         if not self._fence.holds():
             return False
-        before = entry.published.roster
+        before = entry.observed.published.roster
         started = self._clock.monotonic()
         try:
             wire = await self._client.patch(
@@ -191,22 +188,18 @@ class Writer:
             return False
         except KubeError as e:
             self._count("configmaps", "patch", e, started)
-            _note_wait(entry, e)
+            self._record_wait(entry, e)
             self._warn("roster not published", entry, e)
             return False
         self._count("configmaps", "patch", None, started)
         now = self._clock.now()
         self._store.record_own(entry, ObjectKind.CONFIGMAP, wire, now)
-        refresh_published(entry)
+        self._store.settle(entry)
         if publication.roster is not None:
-            entry.published = replace(entry.published, published_at=now, progress_checked_at=None)
+            self._store.record_generation(entry, now)
             self._log_roster(entry, publication.roster)
             self._measure_roster(entry, before, publication.roster)
         return True
-
-    def record_progress_check(self, entry: Entry, at: datetime) -> None:
-        """Remember when the gang's progress was looked at."""
-        entry.published = replace(entry.published, progress_checked_at=at)
 
     async def _rebase(self, entry: Entry) -> bool:
         """After a conflict: the spec or metadata moved on, the status stays ours.
@@ -216,7 +209,8 @@ class Writer:
         """
         wire = await self._read(entry)
         if wire is None:
-            entry.needs_refresh = entry.framework is not None
+            if entry.observed.framework is not None:
+                self._store.require_refresh(entry)
             return False
         self._store.rebase_framework(entry, wire)
         return True
@@ -231,7 +225,7 @@ class Writer:
                 if _read_uid(entry) == asked:
                     self._store.drop_framework(entry)
                 return None
-            _note_wait(entry, e)
+            self._record_wait(entry, e)
             # Also while the CRD is away or being replaced, which is nobody's deletion.
             self._warn("cannot read", entry, e)
         return None
@@ -268,9 +262,9 @@ class Writer:
     def _measure_roster(self, entry: Entry, before: Roster | None, roster: Roster) -> None:
         if not roster.complete or (before is not None and before.complete):
             return
-        if entry.addressed_at is not None:
-            self._metrics.observe_release(self._clock.monotonic() - entry.addressed_at)
-        status = entry.framework.status if entry.framework else None
+        if entry.observed.addressed_at is not None:
+            self._metrics.observe_release(self._clock.monotonic() - entry.observed.addressed_at)
+        status = entry.observed.framework.status if entry.observed.framework else None
         if before is None and status is not None:
             waited = self._clock.now() - status.attempt_status.start_time
             self._metrics.observe_gang_wait(waited.total_seconds())
@@ -286,6 +280,12 @@ class Writer:
             },
         )
 
+    def _record_wait(self, entry: Entry, error: KubeError) -> None:
+        """Record how long the server asked us to wait."""
+        if isinstance(error, ApiError) and error.retry_after_seconds:
+            seconds = min(error.retry_after_seconds, LONGEST_WAIT_SECONDS)
+            entry.outcomes.retry_at = self._clock.monotonic() + seconds
+
     def _warn(self, message: str, entry: Entry, error: KubeError) -> None:
         repeated = self._failure_log.admit((entry.key, message, type(error)))
         if repeated is not None:
@@ -299,12 +299,7 @@ class Writer:
 
 
 def _read_uid(entry: Entry) -> str | None:
-    return entry.framework.metadata.uid if entry.framework else None
-
-
-def _note_wait(entry: Entry, error: KubeError) -> None:
-    if isinstance(error, ApiError):
-        entry.retry_after_seconds = error.retry_after_seconds or 0.0
+    return entry.observed.framework.metadata.uid if entry.observed.framework else None
 
 
 def _build_patch(publication: Publication) -> Object:

@@ -14,7 +14,7 @@ from datetime import datetime
 from controller.core.actions import Action
 from controller.core.decide import decide
 from controller.core.decision import Decision
-from controller.core.settings import LONGEST_WAIT_SECONDS, Settings
+from controller.core.settings import Settings
 from controller.execute.executor import Executor
 from controller.execute.writer import Writer
 from controller.gate.write_gate import OPEN, Fence
@@ -25,7 +25,8 @@ from controller.report.history_log import HistoryLog
 from controller.report.repeat_filter import RepeatFilter
 from controller.report.reporter import Reporter
 from controller.serve.metrics import Metrics
-from controller.store.entry import Entry, Refusal
+from controller.store.entry import Entry
+from controller.store.outcomes import Refusal
 from controller.store.store import Store
 from framework.api.types import FrameworkStatus
 from framework.clock import Clock
@@ -84,12 +85,6 @@ class Worker:
         self._memory = memory
         self._fence = fence
         self._failure_log = RepeatFilter(clock)
-        self._backoffs: dict[str, Backoff] = {}
-        self._next_decision_at: dict[str, float] = {}
-        self._refused: dict[str, Backoff] = {}
-        # Keys that came up while nothing may be decided, and those with changes yet unwritten.
-        self._paused: set[str] = set()
-        self._deferred: set[str] = set()
         self._is_stopping = False
         self._busy: set[str] = set()
         self._is_idle = asyncio.Event()
@@ -101,7 +96,7 @@ class Worker:
             key = await self._queue.get()
             self._metrics.set_queue_depth(len(self._queue))
             if self._is_stopping or not self._fence.holds():
-                self._paused.add(key)
+                self._pause(key)
                 self._queue.done(key)
                 continue
             self._busy.add(key)
@@ -123,11 +118,15 @@ class Worker:
 
     def retry_all(self) -> None:
         """Try at once what waits for an API server, a Lease or a CRD that is there again."""
-        waiting = self._executor.forgive_outage() | self._backoffs.keys() | self._paused
-        self._backoffs.clear()
+        waiting = self._executor.forgive_outage()
+        for entry in self._store.walk():
+            pacing = entry.pacing
+            if pacing.backoff is not None or pacing.is_paused:
+                waiting.add(entry.key)
+            pacing.backoff = None
+            pacing.is_paused = pacing.is_paused and self._is_stopping
         if self._is_stopping:
             return
-        self._paused.clear()
         step = min(_RETRY_STEP_SECONDS, _RETRY_SPREAD_SECONDS / max(1, len(waiting)))
         for number, key in enumerate(interleave_namespaces(sorted(waiting))):
             self._queue.add_after(key, number * step)
@@ -139,10 +138,20 @@ class Worker:
 
     async def write_rest(self) -> None:
         """After ``stop``, write the statuses that were decided late or never, once each."""
-        keys = interleave_namespaces(sorted(self._paused | self._deferred))
+        unwritten = [
+            entry.key
+            for entry in self._store.walk()
+            if entry.pacing.is_paused or entry.pacing.changed_at is not None
+        ]
+        keys = interleave_namespaces(sorted(unwritten))
         async with asyncio.TaskGroup() as tasks:
             for number in range(_LAST_WRITERS):
                 tasks.create_task(self._write_some(keys), name=f"last-writes-{number}")
+
+    def _pause(self, key: str) -> None:
+        entry = self._store.find(key)
+        if entry is not None:
+            entry.pacing.is_paused = True
 
     def _log_failed_decision(self, key: str, error: Exception) -> None:
         repeated = self._failure_log.admit((key, type(error)))
@@ -152,7 +161,7 @@ class Worker:
     async def _write_some(self, keys: Iterator[str]) -> None:
         for key in keys:
             entry = self._store.find(key)
-            if entry is None or entry.needs_refresh:
+            if entry is None or entry.observed.needs_refresh:
                 continue
             try:
                 await self._write_last(entry)
@@ -163,7 +172,7 @@ class Worker:
 
     async def _write_last(self, entry: Entry) -> None:
         decision = self._decide(entry)
-        before = entry.framework
+        before = entry.observed.framework
         if decision is None or decision.status is None:
             return
         if await self._writer.write_status(entry, decision.status):
@@ -179,10 +188,10 @@ class Worker:
         if pause > 0:
             self._queue.add_after(key, pause)
             return
-        if entry.needs_refresh and not await self._writer.refresh(entry):
+        if entry.observed.needs_refresh and not await self._writer.refresh(entry):
             self._retry_later(key)
             return
-        if entry.framework is not None and not await self._writer.read_roster(entry):
+        if entry.observed.framework is not None and not await self._writer.read_roster(entry):
             self._retry_later(key)
             return
         decision = self._decide(entry)
@@ -196,8 +205,8 @@ class Worker:
         self._memory.forget(entry.key)
         self._executor.submit(entry.key, ())
         self._reporter.report_fault(entry)
-        if entry.fault is not None:
-            await self._write_blocked(entry, "UnreadableFramework", str(entry.fault))
+        if entry.observed.fault is not None:
+            await self._write_blocked(entry, "UnreadableFramework", str(entry.observed.fault))
         self._store.forget_if_empty(entry.key)
         if self._store.find(entry.key) is None:
             self._forget(entry.key)
@@ -215,8 +224,11 @@ class Worker:
 
     async def _tell_refusal(self, entry: Entry, refusal: Refusal) -> None:
         """Say that the server takes no such status; try again seldom, or when the spec changed."""
-        backoff = self._refused.setdefault(entry.key, Backoff(1.0, 2.0, _REFUSED_MAX_SECONDS))
-        self._next_decision_at[entry.key] = self._clock.monotonic() + backoff.next_bound_seconds()
+        pacing = entry.pacing
+        if pacing.refusal_backoff is None:
+            pacing.refusal_backoff = Backoff(1.0, 2.0, _REFUSED_MAX_SECONDS)
+        wait = pacing.refusal_backoff.next_bound_seconds()
+        pacing.next_decision_at = self._clock.monotonic() + wait
         self._reporter.report_blocked(entry, "StatusRefused", refusal.message)
         await self._write_blocked(entry, "StatusRefused", refusal.message)
 
@@ -233,36 +245,39 @@ class Worker:
 
     def _find_pause(self, entry: Entry) -> float:
         """Find for how long nothing is to be decided yet."""
-        framework, refusal = entry.framework, entry.refusal
-        if framework is None and entry.fault is None:
+        framework, refusal = entry.observed.framework, entry.outcomes.refusal
+        if framework is None and entry.observed.fault is None:
             # It is gone: there is nothing to wait for, and one of its name may come.
             return 0.0
         if framework and refusal and not refusal.is_of(framework):
             return 0.0
-        return self._next_decision_at.get(entry.key, 0.0) - self._clock.monotonic()
+        return max(entry.pacing.next_decision_at, entry.outcomes.retry_at) - self._clock.monotonic()
 
     def _decide(self, entry: Entry) -> Decision | None:
+        entry.pacing.follow(entry.observed.incarnation)
+        self._executor.begin_decision(entry)
+        if entry.observed.framework is not None:
+            self._store.settle(entry)
         snapshot = observe(entry, self._clock.now(), self._memory.look(entry.key))
         if snapshot is None:
             return None
-        entry.sent.clear()
         started = self._clock.monotonic()
         decision = decide(snapshot, self._settings)
         status = decision.status or snapshot.framework.status
-        self._memory.note(entry.key, status, entry.failures)
+        self._memory.note(entry.key, status, entry.outcomes.failures)
         spent = self._clock.monotonic() - started
-        entry.decision_seconds = spent
+        entry.pacing.decision_seconds = spent
         self._metrics.observe_decision(spent)
         slowness = min(self._writer.write_seconds * SLOWNESS_SHARE, _MAX_PAUSE_SECONDS)
         pause = max(spent * DECISION_SHARE, slowness)
         if pause > _MIN_PAUSE_SECONDS:
-            self._next_decision_at[entry.key] = started + spent + pause
+            entry.pacing.next_decision_at = started + spent + pause
         return decision
 
     async def _carry_out(self, entry: Entry, decision: Decision) -> None:
-        before = entry.framework
+        before = entry.observed.framework
         status = decision.status
-        if status is None and entry.is_diverged and before is not None:
+        if status is None and entry.observed.is_diverged and before is not None:
             # Someone else wrote our status: it is ours.
             status = before.status
         actions: Iterable[Action] = decision.actions
@@ -275,75 +290,70 @@ class Worker:
             self._reporter.report_change(before, status, decision.events)
         if not is_deferred:
             self._history.log(decision.snapshots)
-        configmap = entry.configmap
+        configmap = entry.observed.configmap
         is_published = True
         if decision.publication is not None and not is_deferred:
             is_published = await self._writer.publish(entry, decision.publication)
         if decision.progress_checked_at is not None and is_published and not is_deferred:
-            self._writer.record_progress_check(entry, decision.progress_checked_at)
-        if not is_published and entry.configmap is not configmap:
+            self._store.record_progress_check(entry, decision.progress_checked_at)
+        if not is_published and entry.observed.configmap is not configmap:
             # What the actions rely on is another than it was: decide anew.
             actions = ()
             self._queue.add(entry.key)
         self._executor.submit(entry.key, actions)
         self._schedule(entry, decision, is_deferred=is_deferred)
         if is_published:
-            self._backoffs.pop(entry.key, None)
+            entry.pacing.backoff = None
         else:
             self._retry_later(entry.key)
 
     async def _persist(self, entry: Entry, status: FrameworkStatus) -> bool:
         """Write a status; without it nothing that was decided is sent."""
         if await self._writer.write_status(entry, status):
-            if self._refused.pop(entry.key, None):
-                self._next_decision_at.pop(entry.key, None)
-            self._deferred.discard(entry.key)
+            if entry.pacing.refusal_backoff is not None:
+                entry.pacing.refusal_backoff = None
+                entry.pacing.next_decision_at = 0.0
+            entry.pacing.changed_at = None
             return True
         self._executor.submit(entry.key, ())
         self._retry_later(entry.key)
-        if entry.refusal is not None:
-            await self._tell_refusal(entry, entry.refusal)
+        if entry.outcomes.refusal is not None:
+            await self._tell_refusal(entry, entry.outcomes.refusal)
         return False
 
     def _must_wait(self, entry: Entry, decision: Decision) -> bool:
         """Return whether an informative change must wait for others to join it."""
         if decision.is_urgent:
             return False
-        if entry.changed_at is None:
-            entry.changed_at = self._clock.monotonic()
+        if entry.pacing.changed_at is None:
+            entry.pacing.changed_at = self._clock.monotonic()
         return self._coalesce_seconds(entry, decision) > 0
 
     def _coalesce_seconds(self, entry: Entry, decision: Decision) -> float:
         least = PATIENCE_SECONDS if decision.is_patient else COALESCE_SECONDS
-        window = max(least, COALESCE_COST_FACTOR * entry.decision_seconds)
-        return (entry.changed_at or 0.0) + window - self._clock.monotonic()
+        window = max(least, COALESCE_COST_FACTOR * entry.pacing.decision_seconds)
+        return (entry.pacing.changed_at or 0.0) + window - self._clock.monotonic()
 
     def _schedule(self, entry: Entry, decision: Decision, *, is_deferred: bool) -> None:
         if decision.is_unfinished:
             self._queue.add(entry.key)
         if is_deferred:
-            self._deferred.add(entry.key)
             self._queue.add_after(entry.key, self._coalesce_seconds(entry, decision))
         if decision.wake_at is not None:
             self._queue.add_after(entry.key, _seconds_until(decision.wake_at, self._clock.now()))
 
     def _retry_later(self, key: str) -> None:
-        backoff = self._backoffs.setdefault(key, Backoff(0.1, 2.0, 10.0))
-        self._queue.add_after(key, backoff.next_bound_seconds())
         entry = self._store.find(key)
-        if entry is not None and entry.retry_after_seconds:
-            wait = min(entry.retry_after_seconds, LONGEST_WAIT_SECONDS)
-            entry.retry_after_seconds = 0.0
-            self._next_decision_at[key] = self._clock.monotonic() + wait
+        if entry is None:
+            return
+        if entry.pacing.backoff is None:
+            entry.pacing.backoff = Backoff(0.1, 2.0, 10.0)
+        self._queue.add_after(key, entry.pacing.backoff.next_bound_seconds())
 
     def _forget(self, key: str) -> None:
         self._executor.forget(key)
         self._memory.forget(key)
         self._queue.forget(key)
-        self._backoffs.pop(key, None)
-        self._deferred.discard(key)
-        self._next_decision_at.pop(key, None)
-        self._refused.pop(key, None)
 
 
 def _seconds_until(at: datetime, now: datetime) -> float:

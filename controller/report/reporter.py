@@ -61,10 +61,10 @@ class Reporter:
 
     def report_fault(self, entry: Entry) -> None:
         """Tell, once per fault, that a Framework cannot be read."""
-        if entry.fault is None:
+        if entry.observed.fault is None:
             self._reported_faults.pop(entry.key, None)
             return
-        text = str(entry.fault)
+        text = str(entry.observed.fault)
         if self._reported_faults.get(entry.key) == text:
             return
         self._reported_faults[entry.key] = text
@@ -73,7 +73,9 @@ class Reporter:
 
     def report_blocked(self, entry: Entry, reason: str, message: str) -> None:
         """Tell that nothing can be decided about a Framework as it stands, or not be stored."""
-        involved = _refer(entry.framework) if entry.framework else _refer_by_name(entry)
+        involved = (
+            _refer(entry.observed.framework) if entry.observed.framework else _refer_by_name(entry)
+        )
         self._recorder.emit(involved, EventType.WARNING, reason, message)
 
 

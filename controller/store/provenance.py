@@ -23,7 +23,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from controller.core.actions import ObjectKind, Verb
-from controller.store.entry import Entry, Name, find_recorded_uid
+from controller.store.entry import Entry
+from controller.store.object_identity import find_recorded_uid
+from controller.store.observed import Name
 from framework.api import constants
 from framework.api.pods import ConfigMapView, ObjectView, PodView
 from framework.api.types import Framework
@@ -52,17 +54,17 @@ class Signer:
         return _encode(nonce + self._key.sign(_build_message(framework, view, nonce)))
 
 
-def note_created(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None:
+def record_created(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None:
     """Take the answer to our own create, after the object was put into the entry."""
-    known = entry.find_object(*name)
+    known = entry.observed.find_object(*name)
     if known is not None and known.uid == view.uid:
-        entry.proven.add(view.uid)
+        entry.observed.proven.add(view.uid)
     else:
         # A list that was newer than the answer showed another object, perhaps with the same proof.
         _spend(entry, view)
 
 
-def note_seen(
+def record_seen(
     entry: Entry,
     name: Name,
     before: PodView | ConfigMapView | None,
@@ -70,64 +72,69 @@ def note_seen(
 ) -> None:
     """Take an object, or a new form of it, to be looked at."""
     if before is not None and before.uid != after.uid:
-        note_gone(entry, name, before)
+        record_gone(entry, name, before)
         before = None
     is_known = before is not None and _read_proof(before) == _read_proof(after)
-    if not is_known and after.uid not in entry.proven:
-        entry.unchecked.add(name)
+    if not is_known and after.uid not in entry.observed.proven:
+        entry.observed.unchecked.add(name)
 
 
-def note_gone(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None:
+def record_gone(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None:
     """Take the end of an object; its proof is not for another one."""
-    is_own = view.uid in entry.proven or (name in entry.unchecked and is_proven(entry, view))
-    entry.unchecked.discard(name)
-    entry.proven.discard(view.uid)
-    if is_own and find_recorded_uid(entry.framework, *name) != view.uid:
+    known = entry.observed
+    is_own = view.uid in known.proven or (name in known.unchecked and is_proven(entry, view))
+    known.unchecked.discard(name)
+    known.proven.discard(view.uid)
+    if is_own and find_recorded_uid(known.framework, *name) != view.uid:
         _spend(entry, view)
 
 
-def settle(entry: Entry) -> None:
+def check_objects(entry: Entry) -> None:
     """Look at the objects that came since, and again at all of them when the keys have changed.
 
     Not while a create of that name is unanswered: the answer tells more, and costs nothing.
     """
+    known = entry.observed
     keys = _read_keys(entry)
-    if keys != entry.checked_keys:
-        entry.checked_keys = keys
-        entry.unchecked.update((ObjectKind.POD, name) for name in entry.pods)
-        if entry.configmap is not None:
-            entry.unchecked.add((ObjectKind.CONFIGMAP, entry.configmap.name))
-    in_flight = {(key.kind, key.name) for key in entry.in_flight if key.verb is Verb.CREATE}
-    for name in entry.unchecked - in_flight:
-        view = entry.find_object(*name)
-        if view is None or view.uid in entry.proven:
+    if keys != known.checked_keys:
+        known.checked_keys = keys
+        known.unchecked.update((ObjectKind.POD, name) for name in known.pods)
+        if known.configmap is not None:
+            known.unchecked.add((ObjectKind.CONFIGMAP, known.configmap.name))
+    in_flight = {
+        (key.kind, key.name) for key in entry.outcomes.in_flight if key.verb is Verb.CREATE
+    }
+    for name in known.unchecked - in_flight:
+        view = known.find_object(*name)
+        if view is None or view.uid in known.proven:
             continue
-        is_recorded = view.uid == find_recorded_uid(entry.framework, *name)
+        is_recorded = view.uid == find_recorded_uid(known.framework, *name)
         if is_recorded or is_proven(entry, view):
-            entry.proven.add(view.uid)
-    entry.unchecked &= in_flight
-    _settle_recorded_configmap(entry)
+            known.proven.add(view.uid)
+    known.unchecked &= in_flight
+    _accept_recorded_configmap(entry)
 
 
-def _settle_recorded_configmap(entry: Entry) -> None:
+def _accept_recorded_configmap(entry: Entry) -> None:
     """Take the ConfigMap that the status names for our own, whenever it came to name it.
 
     The status of an older controller may be read after the ConfigMap was looked at, and names no
     key then, whose change would have it looked at again.
     """
-    known = entry.configmap
-    if known is None:
+    known, configmap = entry.observed, entry.observed.configmap
+    if configmap is None:
         return
-    if known.uid == find_recorded_uid(entry.framework, ObjectKind.CONFIGMAP, known.name):
-        entry.proven.add(known.uid)
+    if configmap.uid == find_recorded_uid(known.framework, ObjectKind.CONFIGMAP, configmap.name):
+        known.proven.add(configmap.uid)
 
 
 def is_proven(entry: Entry, view: PodView | ConfigMapView) -> bool:
     """Return whether a controller is known to have created the object for this Framework."""
-    if view.uid in entry.proven:
+    known = entry.observed
+    if view.uid in known.proven:
         return True
-    framework, proof = entry.framework, _read_proof(view)
-    if framework is None or not proof or entry.spent_proofs.get(proof, view.uid) != view.uid:
+    framework, proof = known.framework, _read_proof(view)
+    if framework is None or not proof or known.spent_proofs.get(proof, view.uid) != view.uid:
         return False
     decoded = _decode(proof, _NONCE_BYTES + _SIGNATURE_BYTES)
     if decoded is None:
@@ -139,13 +146,14 @@ def is_proven(entry: Entry, view: PodView | ConfigMapView) -> bool:
 
 def _spend(entry: Entry, view: PodView | ConfigMapView) -> None:
     """Remember whose a proof was, of an object that is gone."""
-    entry.spent_proofs[_read_proof(view)] = view.uid
-    if len(entry.spent_proofs) > _MAX_SPENT:
-        del entry.spent_proofs[next(iter(entry.spent_proofs))]
+    known = entry.observed
+    known.spent_proofs[_read_proof(view)] = view.uid
+    if len(known.spent_proofs) > _MAX_SPENT:
+        del known.spent_proofs[next(iter(known.spent_proofs))]
 
 
 def _read_keys(entry: Entry) -> tuple[str, ...]:
-    status = entry.framework.status if entry.framework else None
+    status = entry.observed.framework.status if entry.observed.framework else None
     return status.attempt_status.creator_keys if status else ()
 
 
@@ -155,9 +163,9 @@ def _read_proof(view: ObjectView) -> str:
 
 def forget(entry: Entry) -> None:
     """Forget what was proven: the server's storage was restored from a backup."""
-    entry.proven.clear()
-    entry.spent_proofs.clear()
-    entry.checked_keys = ()
+    entry.observed.proven.clear()
+    entry.observed.spent_proofs.clear()
+    entry.observed.checked_keys = ()
 
 
 def _build_message(framework: Framework, view: PodView | ConfigMapView, nonce: bytes) -> bytes:

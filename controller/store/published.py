@@ -1,7 +1,4 @@
-"""What an attempt ConfigMap carries of the roster, read once per version.
-
-Called by the observer, and by the writer when it has published.
-"""
+"""What an attempt ConfigMap carries of the roster, read once per version."""
 
 from dataclasses import replace
 
@@ -14,11 +11,11 @@ from framework.api.roster import Roster, RosterError, decode_stored_roster
 
 def refresh_published(entry: Entry) -> None:
     """Read what the attempt's own ConfigMap carries now; any other one is never decoded."""
-    configmap = entry.configmap
-    if configmap is None or configmap.uid not in entry.proven or entry.lacks_roster:
+    known, configmap = entry.observed, entry.observed.configmap
+    if configmap is None or configmap.uid not in known.proven or known.lacks_roster:
         return
-    entry.published = read_published(entry.published, entry.read_configmap, configmap)
-    entry.read_configmap = configmap
+    known.published = read_published(known.published, known.read_configmap, configmap)
+    known.read_configmap = configmap
 
 
 def read_published(

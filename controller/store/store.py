@@ -17,10 +17,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from controller.core.actions import ObjectKind
+from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.store import provenance
-from controller.store.entry import (
-    Entry,
+from controller.store.entry import Entry
+from controller.store.object_identity import (
+    is_newer_framework,
+    is_older,
+    is_overtaken,
+    is_same_version,
     measure_object,
     name_key,
     owner_key,
@@ -28,22 +32,18 @@ from controller.store.entry import (
     parse_version,
     read_meta,
 )
-from controller.store.packed_templates import pack_metadata, pack_templates
-from controller.store.versions import (
-    has_roster_beyond,
-    is_newer_framework,
-    is_older,
-    is_overtaken,
-    is_same_version,
+from controller.store.objects import (
+    discard_object,
+    forget_objects,
+    is_watched,
+    put_newer,
+    put_object,
 )
+from controller.store.packed_templates import pack_metadata, pack_templates
+from controller.store.published import refresh_published
 from framework.api import codec
 from framework.api.fielderrors import FieldErrors
-from framework.api.pods import (
-    ConfigMapView,
-    ObjectView,
-    PodView,
-    drop_long_roster,
-)
+from framework.api.pods import ConfigMapView, ObjectView, PodView
 from framework.api.types import FrameworkStatus
 from framework.clock import Clock
 from framework.kube.resources import Object
@@ -68,7 +68,7 @@ class Store:
 
     def __len__(self) -> int:
         """Count the Frameworks."""
-        return sum(1 for entry in self._entries.values() if entry.framework is not None)
+        return sum(1 for entry in self._entries.values() if entry.observed.framework is not None)
 
     def find(self, key: str) -> Entry | None:
         """Find an entry by ``namespace/name``."""
@@ -100,84 +100,116 @@ class Store:
         confirmed = set()
         for wire in items:
             entry = self._entries.get(name_key(wire))
-            known = entry.framework if entry else None
+            known = entry.observed.framework if entry else None
             if entry is None or known is None or known.metadata.uid != read_meta(wire).get("uid"):
                 continue
             confirmed.add(entry.key)
             self.apply_framework(wire)
         for entry in self._entries.values():
-            if entry.framework is not None and entry.key not in confirmed:
-                entry.needs_refresh = True
+            if entry.observed.framework is not None and entry.key not in confirmed:
+                entry.observed.needs_refresh = True
 
     def _is_stored_trusted(self, entry: Entry) -> bool:
-        return entry.status_written_at is None and self._read_clock() < self._trusted_until
+        return not entry.observed.is_status_ours and self._read_clock() < self._trusted_until
 
     def _read_clock(self) -> float:
         return self._clock.monotonic() if self._clock else 0.0
 
+    # --- what watches show --------------------------------------------------------------------
+
+    def apply(self, kind: ObjectKind, wire: Object) -> None:
+        """Take an object that a watch or a list shows."""
+        if kind is ObjectKind.FRAMEWORK:
+            self.apply_framework(wire)
+        else:
+            self._apply_object(kind, wire)
+
+    def remove(self, kind: ObjectKind, wire: Object) -> None:
+        """Take a watch's word that an object is gone, or left the selector."""
+        if kind is ObjectKind.FRAMEWORK:
+            self._remove_framework(wire)
+        else:
+            self._remove_object(kind, wire)
+
+    def replace(
+        self,
+        kind: ObjectKind,
+        items: Iterable[Object],
+        resource_version: str,
+        *,
+        is_reset: bool = False,
+    ) -> None:
+        """Take the whole list of a kind; objects not in it are gone, or left the selector.
+
+        ``is_reset``: the server's storage was restored from a backup, so that what is known may
+        never have happened: everything is taken as if seen for the first time.
+        """
+        if is_reset:
+            self._forget_kind(kind)
+        seen: dict[str, set[str]] = {}
+        for wire in items:
+            seen.setdefault(owner_key(kind, wire), set()).add(str(read_meta(wire).get("name")))
+            self.apply(kind, wire)
+        for entry in list(self._entries.values()):
+            self._remove_unseen(entry, kind, seen.get(entry.key, set()), resource_version)
+
+    def _remove_unseen(
+        self, entry: Entry, kind: ObjectKind, seen: set[str], resource_version: str
+    ) -> None:
+        if kind is ObjectKind.FRAMEWORK:
+            if not seen:
+                self._drop(entry)
+            return
+        for view in entry.observed.list_objects(kind):
+            if view.name not in seen:
+                self._vanish(entry, kind, view, resource_version)
+
     # --- Frameworks ---------------------------------------------------------------------------
 
     def apply_framework(self, wire: Object) -> None:
-        """Take a Framework that a watch or a list shows."""
+        """Take a Framework that a watch, a list or the answer to a delete shows."""
         entry = self._open(name_key(wire))
-        if entry is None or not is_newer_framework(entry, wire):
+        if entry is None or not is_newer_framework(wire, entry.observed.framework):
             return
         if read_meta(wire).get("uid") in self._gone:
             return
         self._take_framework(entry, wire)
         self._on_change(entry.key)
 
-    def remove_framework(self, wire: Object) -> None:
+    def _remove_framework(self, wire: Object) -> None:
         """Take a Framework's end; garbage collection does the rest."""
         entry = self._entries.get(name_key(wire))
-        self._note_gone(str(read_meta(wire).get("uid")))
+        self._remember_gone(str(read_meta(wire).get("uid")))
         if entry is None:
             return
-        known = entry.framework
+        known = entry.observed.framework
         if known is None or known.metadata.uid == read_meta(wire).get("uid"):
             self.drop_framework(entry)
-
-    def replace_frameworks(self, items: Iterable[Object], *, is_reset: bool = False) -> None:
-        """Take the whole list; Frameworks not in it are gone.
-
-        ``is_reset``: the server's storage was restored from a backup, so that what is known may
-        never have happened: everything is taken as if seen for the first time.
-        """
-        if is_reset:
-            self._gone.clear()
-            for entry in self._entries.values():
-                entry.framework = None
-                entry.status_written_at = None
-        seen = set()
-        for wire in items:
-            seen.add(name_key(wire))
-            self.apply_framework(wire)
-        for entry in [e for e in self._entries.values() if e.key not in seen]:
-            self._drop(entry)
 
     def record_status(self, entry: Entry, wire: Object, status: FrameworkStatus) -> None:
         """Take what the server returned for our own status write.
 
         A watch may have shown a later edit of the user meanwhile: its spec stays.
         """
-        entry.wire_status = wire.get("status")
-        entry.is_diverged = False
-        entry.needs_refresh = False
-        known = entry.framework
+        known = entry.observed.framework
         if known is None or known.metadata.uid != read_meta(wire).get("uid"):
             return
-        if is_newer_framework(entry, wire):
+        entry.observed.wire_status = wire.get("status")
+        entry.observed.is_status_ours = True
+        entry.observed.is_diverged = False
+        entry.observed.needs_refresh = False
+        if is_newer_framework(wire, known):
             metadata = pack_metadata(codec.decode_metadata(wire))
             spec = known.spec
             if metadata.generation != known.metadata.generation:
                 spec = pack_templates(codec.decode_spec(wire.get("spec")))
             known = replace(known, metadata=metadata, spec=spec)
-        entry.framework = replace(known, status=status)
+        entry.observed.framework = replace(known, status=status)
 
     def refresh_framework(self, entry: Entry, wire: Object) -> None:
         """Take a live GET after a write whose fate is unknown: what it shows is persisted."""
-        known = entry.framework
-        entry.needs_refresh = False
+        known = entry.observed.framework
+        entry.observed.needs_refresh = False
         if known is None or known.metadata.uid != read_meta(wire).get("uid"):
             self._take_framework(entry, wire)
         else:
@@ -191,23 +223,23 @@ class Store:
 
     def drop_framework(self, entry: Entry) -> None:
         """Take certainty that the Framework is gone; a watch that is behind brings none back."""
-        if entry.framework is not None:
-            self._note_gone(entry.framework.metadata.uid)
+        if entry.observed.framework is not None:
+            self._remember_gone(entry.observed.framework.metadata.uid)
         self._drop(entry)
 
     def _drop(self, entry: Entry) -> None:
-        entry.framework = None
-        entry.fault = None
-        entry.wire_status = None
-        entry.needs_refresh = False
-        self._forget_outcomes(entry)
+        entry.observed.framework = None
+        entry.observed.fault = None
+        entry.observed.wire_status = None
+        entry.observed.needs_refresh = False
+        self._start_incarnation(entry)
         self._on_change(entry.key)
 
     def _take_framework(self, entry: Entry, wire: Object) -> None:
-        known = entry.framework
+        known = entry.observed.framework
         if known is None or known.metadata.uid != read_meta(wire).get("uid"):
-            self._forget_outcomes(entry)
-            entry.status_written_at = None
+            self._start_incarnation(entry)
+            entry.observed.is_status_ours = False
             self._take(entry, wire, self._take_stored)
         elif self._is_stored_trusted(entry):
             self._take(entry, wire, self._take_stored)
@@ -217,98 +249,78 @@ class Store:
     def _take(self, entry: Entry, wire: Object, take: Callable[[Entry, Object], None]) -> None:
         try:
             take(entry, wire)
-            entry.fault = None
+            entry.observed.fault = None
         except FieldErrors as e:
-            entry.framework = None
-            entry.fault = e
+            entry.observed.framework = None
+            entry.observed.fault = e
 
     def _take_edit(self, entry: Entry, wire: Object) -> None:
-        known = entry.framework
+        known = entry.observed.framework
         if known is None:
             return
         metadata = pack_metadata(codec.decode_metadata(wire))
         spec = pack_templates(codec.decode_spec(wire.get("spec")))
-        entry.framework = replace(known, metadata=metadata, spec=spec)
-        entry.object_bytes = measure_object(wire)
-        entry.is_diverged = wire.get("status") != entry.wire_status
+        entry.observed.framework = replace(known, metadata=metadata, spec=spec)
+        entry.observed.object_bytes = measure_object(wire)
+        entry.observed.is_diverged = wire.get("status") != entry.observed.wire_status
 
-    def _forget_outcomes(self, entry: Entry) -> None:
-        """Forget what became of the actions for another Framework of this name, and was told."""
-        entry.blocked = None
-        entry.changed_at = None
-        for kind, name in entry.unconfirmed:
-            # No watch shows these, so none would ever say that they are gone.
-            self._discard(entry, kind, name)
-        entry.forget_failures()
-        entry.live.clear()
-        entry.unconfirmed.clear()
+    def _start_incarnation(self, entry: Entry) -> None:
+        """Forget what requests for another Framework of this name have shown."""
+        entry.observed.incarnation += 1
+        for kind, name in entry.observed.unconfirmed:
+            # No watch has shown these objects, so no watch would report their end.
+            discard_object(entry, kind, name)
+        entry.observed.live.clear()
+        entry.observed.unconfirmed.clear()
 
     def _take_stored(self, entry: Entry, wire: Object) -> None:
         framework = codec.decode_framework(wire)
-        entry.framework = replace(
+        entry.observed.framework = replace(
             framework,
             metadata=pack_metadata(framework.metadata),
             spec=pack_templates(framework.spec),
         )
-        entry.object_bytes = measure_object(wire)
-        entry.wire_status = wire.get("status")
-        entry.is_diverged = False
+        entry.observed.object_bytes = measure_object(wire)
+        entry.observed.wire_status = wire.get("status")
+        entry.observed.is_diverged = False
 
-    # --- Pods and ConfigMaps ------------------------------------------------------------------
+    # --- answers to our own requests ----------------------------------------------------------
 
-    def apply_pod(self, wire: Object) -> None:
-        """Take a Pod that a watch or a list shows."""
-        self._apply(wire, ObjectKind.POD)
+    def require_refresh(self, entry: Entry) -> None:
+        """Take that a write may have been applied or not: only a live GET can tell."""
+        entry.observed.needs_refresh = True
 
-    def remove_pod(self, wire: Object) -> None:
-        """Take a watch's word that a Pod is gone, or left the selector."""
-        self._remove(wire, ObjectKind.POD)
+    def record_sent(self, entry: Entry, key: ActionKey) -> None:
+        """Take that an action is sent: a create invalidates the last live GET of its name."""
+        if key.verb is Verb.CREATE:
+            entry.observed.live.pop((key.kind, key.name), None)
+            entry.observed.increment_name_revision((key.kind, key.name), entry.outcomes.in_flight)
 
-    def replace_pods(
-        self,
-        items: Iterable[Object],
-        resource_version: str,
-        *,
-        is_reset: bool = False,
-    ) -> None:
-        """Take the whole list of Pods; ``is_reset`` as for Frameworks."""
-        if is_reset:
-            self._forget_objects(ObjectKind.POD)
-        seen: dict[str, set[str]] = {}
-        for wire in items:
-            key = owner_key(ObjectKind.POD, wire)
-            seen.setdefault(key, set()).add(str(read_meta(wire).get("name")))
-            self.apply_pod(wire)
-        for entry in list(self._entries.values()):
-            for pod in list(entry.pods.values()):
-                if pod.name not in seen.get(entry.key, ()):
-                    self._vanish(entry, ObjectKind.POD, pod, resource_version)
+    def record_gang_key(self, entry: Entry, owner_uid: str) -> None:
+        """Take that the gang key of a ConfigMap exists."""
+        entry.observed.gang_key_owner = owner_uid
 
-    def apply_configmap(self, wire: Object) -> None:
-        """Take an attempt ConfigMap that a watch or a list shows."""
-        self._apply(wire, ObjectKind.CONFIGMAP)
+    def record_unanswered_gang_key(self, entry: Entry) -> None:
+        """Take that the create of a gang key may have been applied: a Secret may be ours."""
+        entry.observed.own_configmap = ""
 
-    def remove_configmap(self, wire: Object) -> None:
-        """Take a watch's word that a ConfigMap is gone, or left the selector."""
-        self._remove(wire, ObjectKind.CONFIGMAP)
+    def record_generation(self, entry: Entry, now: datetime) -> None:
+        """Take that a generation of the roster was published now."""
+        entry.observed.published = replace(
+            entry.observed.published, published_at=now, progress_checked_at=None
+        )
 
-    def replace_configmaps(
-        self,
-        items: Iterable[Object],
-        resource_version: str,
-        *,
-        is_reset: bool = False,
-    ) -> None:
-        """Take the whole list of attempt ConfigMaps; ``is_reset`` as for Frameworks."""
-        if is_reset:
-            self._forget_objects(ObjectKind.CONFIGMAP)
-        seen = set()
-        for wire in items:
-            seen.add(owner_key(ObjectKind.CONFIGMAP, wire))
-            self.apply_configmap(wire)
-        for entry in list(self._entries.values()):
-            if entry.configmap is not None and entry.key not in seen:
-                self._vanish(entry, ObjectKind.CONFIGMAP, entry.configmap, resource_version)
+    def record_progress_check(self, entry: Entry, at: datetime) -> None:
+        """Take when the gang's progress was computed last."""
+        entry.observed.published = replace(entry.observed.published, progress_checked_at=at)
+
+    def settle(self, entry: Entry) -> None:
+        """Check the creation proofs of objects that came since, and read the roster if it is new.
+
+        Afterwards ``lacks_roster`` says whether the roster must be read live first.
+        """
+        provenance.check_objects(entry)
+        refresh_published(entry)
 
     def record_own(self, entry: Entry, kind: ObjectKind, wire: Object, now: datetime) -> bool:
         """Take what the server returned for our own create or live GET of one of ours.
@@ -322,7 +334,9 @@ class Store:
         """Take the answer to our own create: it proves that the object is ours."""
         view = parse_object(kind, wire)
         is_there = self._record_own(entry, kind, view, now)
-        provenance.note_created(entry, (kind, view.name), view)
+        provenance.record_created(entry, (kind, view.name), view)
+        if kind is ObjectKind.CONFIGMAP:
+            entry.observed.own_configmap = view.uid
         return is_there
 
     def _record_own(
@@ -330,67 +344,69 @@ class Store:
     ) -> bool:
         if view.uid in self._gone:
             return False
-        entry.live[kind, view.name] = view.uid
-        if (kind, view.name) in entry.unconfirmed or not self._is_watched(entry, kind, view):
-            entry.unconfirmed[kind, view.name] = now
-        self._put_newer(entry, kind, view)
+        entry.observed.live[kind, view.name] = view.uid
+        if (kind, view.name) in entry.observed.unconfirmed or not is_watched(entry, kind, view):
+            entry.observed.unconfirmed[kind, view.name] = now
+        put_newer(entry, kind, view, self._read_clock())
         return True
 
     def record_terminating(self, entry: Entry, kind: ObjectKind, wire: Object) -> None:
         """Take what the server returned for our own delete of an object that still exists."""
         view = parse_object(kind, wire)
         if view.uid not in self._gone:
-            self._put_newer(entry, kind, view)
+            put_newer(entry, kind, view, self._read_clock())
 
     def record_absent(self, entry: Entry, kind: ObjectKind, name: str, uid: str | None) -> None:
         """Take certainty that a name is free, or that the instance ``uid`` is gone.
 
-        Not from an answer that time has overtaken: see ``Entry.name_revisions``.
+        Not from an answer that time has overtaken: see ``Observed.name_revisions``.
         """
-        known = entry.find_object(kind, name)
+        known = entry.observed.find_object(kind, name)
         if known is not None and (uid is None or known.uid == uid):
-            self._discard(entry, kind, name)
+            discard_object(entry, kind, name)
             known = None
-        entry.live[kind, name] = known.uid if known else ""
-        entry.unconfirmed.pop((kind, name), None)
+        entry.observed.live[kind, name] = known.uid if known else ""
+        entry.observed.unconfirmed.pop((kind, name), None)
 
     def record_foreign(self, entry: Entry, kind: ObjectKind, name: str, uid: str) -> None:
         """Take certainty that the name belongs to an object that is not ours."""
-        self._discard(entry, kind, name)
-        entry.live[kind, name] = uid
-        entry.unconfirmed.pop((kind, name), None)
+        discard_object(entry, kind, name)
+        entry.observed.live[kind, name] = uid
+        entry.observed.unconfirmed.pop((kind, name), None)
 
-    def _apply(self, wire: Object, kind: ObjectKind) -> None:
+    # --- Pods and ConfigMaps ------------------------------------------------------------------
+
+    def _apply_object(self, kind: ObjectKind, wire: Object) -> None:
         entry = self._open(owner_key(kind, wire))
         if entry is None:
             return
         meta = read_meta(wire)
         name = str(meta.get("name"))
-        known = entry.find_object(kind, name)
+        known = entry.observed.find_object(kind, name)
         if known is not None and is_same_version(meta, known):
             # Not parsed again: a new list may hold a hundred thousand Pods, nearly all unchanged.
-            entry.unconfirmed.pop((kind, name), None)
+            entry.observed.unconfirmed.pop((kind, name), None)
             return
         view = parse_object(kind, wire)
         if view.uid in self._gone or (known is not None and is_older(view, known)):
             return
-        entry.unconfirmed.pop((kind, view.name), None)
+        entry.observed.unconfirmed.pop((kind, view.name), None)
         if known is not None and known.resource_version == view.resource_version:
             return
-        self._put(entry, kind, view)
+        put_object(entry, kind, view, self._read_clock())
         self._on_change(entry.key)
 
-    def _remove(self, wire: Object, kind: ObjectKind) -> None:
+    def _remove_object(self, kind: ObjectKind, wire: Object) -> None:
         entry = self._entries.get(owner_key(kind, wire))
         name, uid = str(read_meta(wire).get("name")), read_meta(wire).get("uid")
-        known = entry.find_object(kind, name) if entry else None
+        known = entry.observed.find_object(kind, name) if entry else None
         is_going = read_meta(wire).get("deletionTimestamp") is not None
         if uid and is_going:
             # Not one that only left the selector: a live GET must be able to bring it back.
-            self._note_gone(str(uid))
+            self._remember_gone(str(uid))
         if entry is None or known is None or known.uid != uid or is_overtaken(wire, known):
             return
-        entry.record_end_version(known.uid, read_meta(wire).get("resourceVersion"))
+        entry.observed.record_end_version(known.uid, read_meta(wire).get("resourceVersion"))
         self._end(entry, kind, known, is_believed=known.is_terminating or is_going)
 
     def _vanish(
@@ -402,55 +418,38 @@ class Store:
     ) -> None:
         if parse_version(view.resource_version) <= parse_version(resource_version):
             # A list says nothing of what no watch has shown: it may lack our label.
-            is_watched = (kind, view.name) not in entry.unconfirmed
-            self._end(entry, kind, view, is_believed=view.is_terminating and is_watched)
+            is_shown = (kind, view.name) not in entry.observed.unconfirmed
+            self._end(entry, kind, view, is_believed=view.is_terminating and is_shown)
 
     def _end(self, entry: Entry, kind: ObjectKind, view: ObjectView, *, is_believed: bool) -> None:
         name = kind, view.name
-        entry.live.pop(name, None)
+        entry.observed.live.pop(name, None)
         if is_believed:
-            self._discard(entry, kind, view.name)
-            entry.unconfirmed.pop(name, None)
-            entry.record_free_name(name)
-        elif entry.is_delete_in_flight(view.uid) and self._clock is not None:
+            discard_object(entry, kind, view.name)
+            entry.observed.unconfirmed.pop(name, None)
+            entry.observed.record_free_name(name)
+        elif entry.outcomes.is_delete_in_flight(view.uid) and self._clock is not None:
             # The answer to our own request tells; if it is lost, a live GET a while later.
-            entry.unconfirmed[name] = self._clock.now()
+            entry.observed.unconfirmed[name] = self._clock.now()
         else:
             # It may only have left the selector: it stands until a live GET, due now, has told.
-            entry.unconfirmed[name] = _LONG_AGO
+            entry.observed.unconfirmed[name] = _LONG_AGO
         self._on_change(entry.key)
 
-    # --- places -------------------------------------------------------------------------------
-
-    def _forget_objects(self, kind: ObjectKind) -> None:
+    def _forget_kind(self, kind: ObjectKind) -> None:
         """Forget all objects of a kind and the ends that were seen: some may be undone."""
         self._gone.clear()
         for entry in self._entries.values():
-            if kind is ObjectKind.POD:
-                entry.pods.clear()
-                entry.end_versions.clear()
-            else:
-                entry.configmap = None
-                entry.own_configmap = entry.gang_key_owner = ""
-            for known in entry.live, entry.unconfirmed:
-                for name in [name for name in known if name[0] is kind]:
-                    known.pop(name)
-            provenance.forget(entry)
+            if kind is ObjectKind.FRAMEWORK:
+                entry.observed.framework = None
+                entry.observed.is_status_ours = False
+                continue
+            forget_objects(entry, kind)
             # Its list may not be here yet: what is decided from must not be of another history.
-            entry.needs_refresh = True
+            entry.observed.needs_refresh = True
             self._on_change(entry.key)
 
-    def _is_watched(self, entry: Entry, kind: ObjectKind, view: ObjectView) -> bool:
-        """Return whether the watch has shown this version of the object, or a newer one."""
-        known = entry.find_object(kind, view.name)
-        return known is not None and known.uid == view.uid and not is_older(known, view)
-
-    def _put_newer(self, entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
-        known = entry.find_object(kind, view.name)
-        if known is None or is_older(known, view) or has_roster_beyond(known, view):
-            self._put(entry, kind, view)
-
-    def _note_gone(self, uid: str) -> None:
+    def _remember_gone(self, uid: str) -> None:
         self._gone[uid] = None
         while len(self._gone) > _REMEMBERED_UIDS:
             self._gone.popitem(last=False)
@@ -460,32 +459,6 @@ class Store:
         if not namespace or not name:
             return None
         return self._entries.setdefault(key, Entry(namespace, name))
-
-    def _put(self, entry: Entry, kind: ObjectKind, view: PodView | ConfigMapView) -> None:
-        entry.drop_stale_live_result((kind, view.name), view.uid)
-        before = entry.find_object(kind, view.name)
-        provenance.note_seen(entry, (kind, view.name), before, view)
-        if before is None or before.uid != view.uid:
-            entry.increment_name_revision((kind, view.name))
-        if isinstance(view, PodView):
-            known = entry.pods.get(view.name)
-            if view.pod_ip and (known is None or known.pod_ip != view.pod_ip):
-                entry.addressed_at = self._read_clock()
-            entry.pods[view.name] = view
-            if view.is_ended or view.is_terminating:
-                entry.record_end_version(view.uid, view.resource_version)
-        else:
-            # Anybody may create ConfigMaps of such names.
-            entry.configmap = view if view.uid in entry.proven else drop_long_roster(view)
-
-    def _discard(self, entry: Entry, kind: ObjectKind, name: str) -> None:
-        view = entry.find_object(kind, name)
-        if view is not None:
-            provenance.note_gone(entry, (kind, name), view)
-        if kind is ObjectKind.POD:
-            entry.pods.pop(name, None)
-        else:
-            entry.configmap = None
 
     def walk(self) -> Iterator[Entry]:
         """Walk all entries."""

@@ -5,110 +5,67 @@ what is not a Framework's.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
+from controller.core.actions import ObjectKind
 from controller.serve.metrics import Metrics
+from controller.store.object_identity import RESOURCES, parse_version
 from controller.store.store import Store
 from framework.api import constants
 from framework.api.pods import trim_configmap, trim_pod
 from framework.clock import Clock, Random
 from framework.kube.client import KubeClient
-from framework.kube.listwatch import ListWatch, Sink
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
+from framework.kube.listwatch import ListWatch
+from framework.kube.resources import Object
 
 
-class _VersionedSink:
-    """Knows the newest version shown, so that a list of an older one is told from others."""
+class StoreSink:
+    """Passes the objects of one kind on to the store.
 
-    def __init__(self, on_relist: Callable[[], None]) -> None:
-        self._on_relist = on_relist
-        self._version = -1
-
-    def bookmark(self, resource_version: str) -> None:
-        """Learn that everything up to this version has been seen."""
-        self._version = max(self._version, _read_number(resource_version))
-
-    def _note_event(self, obj: Object) -> None:
-        self.bookmark(str(obj["metadata"].get("resourceVersion")))
-
-    def _note_list(self, resource_version: str) -> bool:
-        """Return whether the server's storage was restored from a backup since."""
-        before, self._version = self._version, _read_number(resource_version)
-        if before >= 0:
-            self._on_relist()
-        return self._version < before
-
-
-class FrameworkSink(_VersionedSink):
-    """Passes Frameworks on to the store."""
-
-    def __init__(self, store: Store, on_relist: Callable[[], None]) -> None:
-        """Feed ``store``; ``on_relist`` is called at every list but the first."""
-        super().__init__(on_relist)
-        self._store = store
-
-    def replace(self, items: list[Object], resource_version: str) -> None:
-        """Take a whole list."""
-        self._store.replace_frameworks(items, is_reset=self._note_list(resource_version))
-
-    def apply(self, event_type: str, obj: Object) -> None:
-        """Take one event."""
-        self._note_event(obj)
-        if event_type == "DELETED":
-            self._store.remove_framework(obj)
-        else:
-            self._store.apply_framework(obj)
-
-
-class PodSink(_VersionedSink):
-    """Passes Pods on to the store."""
+    It knows the newest version shown, so that a list of an older one is told from others.
+    """
 
     def __init__(
         self,
         store: Store,
+        kind: ObjectKind,
         on_relist: Callable[[], None],
-        on_deletion: Callable[[Object], None],
+        on_deletion: Callable[[Object], None] = lambda _: None,
     ) -> None:
-        """Feed ``store``; ``on_deletion`` is given each Pod that is gone, whole."""
-        super().__init__(on_relist)
+        """Feed ``store``.
+
+        Args:
+            store: takes what is shown.
+            kind: of the objects.
+            on_relist: called at every list but the first.
+            on_deletion: given each object that a watch shows as deleted, whole.
+        """
         self._store = store
+        self._kind = kind
+        self._on_relist = on_relist
         self._on_deletion = on_deletion
+        self._version = -1
 
     def replace(self, items: list[Object], resource_version: str) -> None:
-        """Take a whole list."""
-        is_reset = self._note_list(resource_version)
-        self._store.replace_pods(items, resource_version, is_reset=is_reset)
+        """Take a whole list; one that is older than what was shown is of a restored storage."""
+        before, self._version = self._version, parse_version(resource_version)
+        if before >= 0:
+            self._on_relist()
+        is_reset = self._version < before
+        self._store.replace(self._kind, items, resource_version, is_reset=is_reset)
 
     def apply(self, event_type: str, obj: Object) -> None:
         """Take one event."""
-        self._note_event(obj)
+        self.bookmark(str(obj["metadata"].get("resourceVersion")))
         if event_type == "DELETED":
             self._on_deletion(obj)
-            self._store.remove_pod(obj)
+            self._store.remove(self._kind, obj)
         else:
-            self._store.apply_pod(obj)
+            self._store.apply(self._kind, obj)
 
-
-class ConfigMapSink(_VersionedSink):
-    """Passes attempt ConfigMaps on to the store."""
-
-    def __init__(self, store: Store, on_relist: Callable[[], None]) -> None:
-        """Feed ``store``; ``on_relist`` is called at every list but the first."""
-        super().__init__(on_relist)
-        self._store = store
-
-    def replace(self, items: list[Object], resource_version: str) -> None:
-        """Take a whole list."""
-        is_reset = self._note_list(resource_version)
-        self._store.replace_configmaps(items, resource_version, is_reset=is_reset)
-
-    def apply(self, event_type: str, obj: Object) -> None:
-        """Take one event."""
-        self._note_event(obj)
-        if event_type == "DELETED":
-            self._store.remove_configmap(obj)
-        else:
-            self._store.apply_configmap(obj)
+    def bookmark(self, resource_version: str) -> None:
+        """Learn that everything up to this version has been seen."""
+        self._version = max(self._version, parse_version(resource_version))
 
 
 class Informers:
@@ -138,44 +95,55 @@ class Informers:
             on_pod_deletion: given each Pod that is gone, whole.
             on_connection: called when a list-watch reaches the server, again or for the first time.
         """
-
-        def count(resource: Resource) -> Callable[[], None]:
-            return lambda: metrics.count_relist(resource.plural)
-
-        def note_connection(is_connected: bool) -> None:  # noqa: FBT001 a callback's one argument
-            if is_connected:
-                for _, watch in self._watches:
-                    watch.hurry()
-                on_connection()
-
-        def follow(
-            resource: Resource,
-            sink: Sink,
-            selector: str | None,
-            trim: Callable[[Object], Object] | None = None,
-        ) -> ListWatch:
-            return ListWatch(
-                client,
-                resource,
-                sink,
-                clock=clock,
-                random=random,
-                namespace=namespace,
-                label_selector=selector,
-                trim=trim,
-                on_connection=note_connection,
-            )
-
-        ours = constants.FRAMEWORK_NAME
-        self._watches: Sequence[tuple[str, ListWatch]] = (
+        self._client = client
+        self._store = store
+        self._clock = clock
+        self._random = random
+        self._namespace = namespace
+        self._metrics = metrics
+        self._on_pod_deletion = on_pod_deletion
+        self._on_connection = on_connection
+        self._watches = [
             # Frameworks last: none is decided before its Pods and its ConfigMap are known.
-            ("pods", follow(PODS, PodSink(store, count(PODS), on_pod_deletion), ours, trim_pod)),
-            (
-                "configmaps",
-                follow(CONFIGMAPS, ConfigMapSink(store, count(CONFIGMAPS)), ours, trim_configmap),
+            self._follow(ObjectKind.POD, selector=constants.FRAMEWORK_NAME, trim=trim_pod),
+            self._follow(
+                ObjectKind.CONFIGMAP, selector=constants.FRAMEWORK_NAME, trim=trim_configmap
             ),
-            ("frameworks", follow(FRAMEWORKS, FrameworkSink(store, count(FRAMEWORKS)), None)),
+            self._follow(ObjectKind.FRAMEWORK),
+        ]
+
+    def _follow(
+        self,
+        kind: ObjectKind,
+        selector: str | None = None,
+        trim: Callable[[Object], Object] | None = None,
+    ) -> tuple[str, ListWatch]:
+        resource = RESOURCES[kind]
+        sink = StoreSink(
+            self._store,
+            kind,
+            on_relist=lambda: self._metrics.count_relist(resource.plural),
+            on_deletion=self._on_pod_deletion if kind is ObjectKind.POD else lambda _: None,
         )
+        watch = ListWatch(
+            self._client,
+            resource,
+            sink,
+            clock=self._clock,
+            random=self._random,
+            namespace=self._namespace,
+            label_selector=selector,
+            trim=trim,
+            on_connection=self._hurry,
+        )
+        return resource.plural, watch
+
+    def _hurry(self, is_connected: bool) -> None:  # noqa: FBT001 a callback's one argument
+        """Let all list-watches try at once when one of them has reached the server."""
+        if is_connected:
+            for _, watch in self._watches:
+                watch.hurry()
+            self._on_connection()
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Start to follow; they run for ever."""
@@ -196,7 +164,3 @@ class Informers:
             elif not watch.is_connected:
                 unready.append(f"{name}: not connected ({watch.last_error})")
         return unready
-
-
-def _read_number(resource_version: str) -> int:
-    return int(resource_version) if resource_version.isdecimal() else 0

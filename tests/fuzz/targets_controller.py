@@ -7,7 +7,7 @@ from typing import Any
 from controller.config.config_file import load_config
 from controller.core.actions import ObjectKind
 from controller.core.snapshot import PublishedRoster
-from controller.store.entry import owner_key
+from controller.store.object_identity import owner_key
 from controller.store.published import read_published
 from framework.api.codec import decode_framework, decode_status
 from framework.api.fielderrors import FieldErrors

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from controller.app import MAX_WORKERS, NAMESPACE_WORKERS
+from controller.core.actions import ObjectKind
 from controller.queues.workqueue import WorkQueue
 from controller.store.store import Store
 from framework.kube.resources import NAMESPACES, PODS
@@ -119,6 +120,6 @@ async def test_new_list_of_pods_that_did_not_change_takes_a_fraction_of_the_firs
     seconds = []
     for _ in range(3):
         started = time.thread_time()
-        store.replace_pods(pods, "1")
+        store.replace(ObjectKind.POD, pods, "1")
         seconds.append(time.thread_time() - started)
     assert min(seconds[1:]) < 0.5 * seconds[0]

@@ -4,6 +4,7 @@ import tracemalloc
 
 import pytest
 
+from controller.core.actions import ObjectKind
 from controller.store.store import Store
 from framework.api import constants, pods
 from framework.api.roster import decode_stored_roster
@@ -39,7 +40,7 @@ def test_rosters_of_foreign_configmaps_are_not_kept() -> None:
     tracemalloc.start()
     try:
         for number in range(MANY):
-            store.apply_configmap(build_foreign(number))
+            store.apply(ObjectKind.CONFIGMAP, build_foreign(number))
         kept, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -53,7 +54,7 @@ def test_rosters_of_foreign_configmaps_are_not_kept_by_their_list() -> None:
     tracemalloc.start()
     try:
         listed = [pods.trim_configmap(build_foreign(number)) for number in range(MANY)]
-        store.replace_configmaps(listed, "5000")
+        store.replace(ObjectKind.CONFIGMAP, listed, "5000")
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -93,8 +94,8 @@ async def test_long_roster_is_taken_over_by_the_next_controller(
     before = await run_gang(monkeypatch)
     shell = Shell(after=before)
     shell.show()
-    assert shell.entry.configmap is not None
-    assert shell.entry.configmap.roster is None
+    assert shell.entry.observed.configmap is not None
+    assert shell.entry.observed.configmap.roster is None
     shell.network.expect("get", CONFIGMAPS, refuse(500))
     await shell.run(30)
     assert shell.sent("get").count(f"get configmaps {CONFIGMAP}") == 2
@@ -113,10 +114,10 @@ async def test_own_roster_is_not_read_again_when_a_watch_shows_it(
 ) -> None:
     shell = await run_gang(monkeypatch)
     shell.show()
-    shell.store.apply_configmap(shell.get(CONFIGMAPS, CONFIGMAP))
+    shell.store.apply(ObjectKind.CONFIGMAP, shell.get(CONFIGMAPS, CONFIGMAP))
     await shell.run(30)
     assert shell.sent("get") == []
-    assert shell.entry.published.roster is not None
+    assert shell.entry.observed.published.roster is not None
 
 
 @pytest.mark.looptime

@@ -270,7 +270,7 @@ def check_forged_configmap(shell: Shell, uid: str) -> None:
     assert read(shell)["status"]["attemptStatus"]["configMapUID"] is None
     assert shell.sent("delete") == []
     assert shell.names(PODS) == []
-    assert shell.entry.published.roster is None
+    assert shell.entry.observed.published.roster is None
 
 
 async def test_own_configmap_whose_answer_was_lost_is_adopted_by_the_next_controller() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controller.core.actions import ObjectKind
-from controller.store.entry import owner_key
+from controller.store.object_identity import owner_key
 from framework.api import constants
 from framework.api.pods import parse_configmap, parse_pod, trim_configmap, trim_pod
 from framework.kube.client import KubeClient

@@ -19,17 +19,17 @@ def build_pod(name: str, version: int, **metadata: str) -> Object:
 
 def let_pass(store: Store, name: str, version: int) -> None:
     """Show a Pod, and its end."""
-    store.apply_pod(build_pod(name, version))
+    store.apply(ObjectKind.POD, build_pod(name, version))
     ending = build_pod(name, version + 1, deletionTimestamp="2026-01-01T00:00:00Z")
-    store.remove_pod(ending)
+    store.remove(ObjectKind.POD, ending)
 
 
 def open_store() -> tuple[Store, Entry]:
     store = Store(lambda _key: None)
-    store.apply_pod(build_pod("first", 1))
+    store.apply(ObjectKind.POD, build_pod("first", 1))
     entry = store.find(f"{NAMESPACE}/{FRAMEWORK}")
     assert entry is not None
-    entry.framework = build_framework(status=build_status())
+    entry.observed.framework = build_framework(status=build_status())
     return store, entry
 
 
@@ -37,23 +37,23 @@ def test_names_of_passing_pods_are_forgotten() -> None:
     store, entry = open_store()
     for number in range(MANY):
         let_pass(store, f"passing-{number}", 2 * number + 2)
-    assert len(entry.live) <= REMEMBERED
-    assert len(entry.name_revisions) <= REMEMBERED
+    assert len(entry.observed.live) <= REMEMBERED
+    assert len(entry.observed.name_revisions) <= REMEMBERED
 
 
 def test_names_that_matter_are_remembered() -> None:
     store, entry = open_store()
-    framework = entry.framework
+    framework = entry.observed.framework
     assert framework is not None
     assert framework.status is not None
     (_, task), *_ = framework.status.attempt_status.walk_tasks()
     name = task.attempt_status.pod_name
     let_pass(store, name, 2)
-    entry.live[ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt"] = "uid"
-    entry.in_flight.add(ActionKey(Verb.CREATE, ObjectKind.POD, name, "0"))
-    revision = entry.name_revisions[ObjectKind.POD, name]
+    entry.observed.live[ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt"] = "uid"
+    entry.outcomes.in_flight.add(ActionKey(Verb.CREATE, ObjectKind.POD, name, "0"))
+    revision = entry.observed.name_revisions[ObjectKind.POD, name]
     for number in range(MANY):
         let_pass(store, f"passing-{number}", 2 * number + 4)
-    assert entry.live[ObjectKind.POD, name] == ""
-    assert entry.live[ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt"] == "uid"
-    assert entry.name_revisions[ObjectKind.POD, name] == revision
+    assert entry.observed.live[ObjectKind.POD, name] == ""
+    assert entry.observed.live[ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt"] == "uid"
+    assert entry.observed.name_revisions[ObjectKind.POD, name] == revision

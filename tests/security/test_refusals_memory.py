@@ -37,13 +37,13 @@ def record_failures(count: int) -> None:
     """Record one more failure of each of so many creates, in the next attempt."""
     entry = Entry("default", "gang")
     for index in range(count):
-        entry.put_failure(build_key(index), build_failure())
+        entry.outcomes.record_failure(build_key(index), build_failure())
     for index in range(count):
         key = build_key(index, 1)
-        row = entry.drop_former_failure(key)
-        entry.put_failure(key, build_failure(1 + row))
-    assert {failure.consecutive_failures for failure in entry.failures.values()} == {2}
-    assert len(entry.failures) == len(entry.failed_keys) == count
+        row = entry.outcomes.drop_former_failure(key)
+        entry.outcomes.record_failure(key, build_failure(1 + row))
+    assert {failure.consecutive_failures for failure in entry.outcomes.failures.values()} == {2}
+    assert len(entry.outcomes.failures) == len(entry.outcomes.failed_keys) == count
 
 
 def test_recording_a_failure_costs_no_more_when_there_are_many() -> None:
@@ -56,16 +56,16 @@ def test_failures_of_other_names_and_verbs_stay() -> None:
     entry = Entry("default", "gang")
     others = [build_key(1), ActionKey(Verb.DELETE, ObjectKind.POD, "gang-worker-0", "uid")]
     for key in (build_key(0), *others):
-        entry.put_failure(key, build_failure(3))
-    assert entry.drop_former_failure(build_key(0)) == 0
-    assert entry.drop_former_failure(build_key(0, 1)) == 3
-    assert list(entry.failures) == others
-    entry.drop_failure(build_key(0))
-    entry.drop_failure(others[1])
-    assert list(entry.failed_keys.values()) == others[:1]
-    entry.forget_failures()
-    assert not entry.failures
-    assert not entry.failed_keys
+        entry.outcomes.record_failure(key, build_failure(3))
+    assert entry.outcomes.drop_former_failure(build_key(0)) == 0
+    assert entry.outcomes.drop_former_failure(build_key(0, 1)) == 3
+    assert list(entry.outcomes.failures) == others
+    entry.outcomes.drop_failure(build_key(0))
+    entry.outcomes.drop_failure(others[1])
+    assert list(entry.outcomes.failed_keys.values()) == others[:1]
+    entry.outcomes.follow(1)
+    assert not entry.outcomes.failures
+    assert not entry.outcomes.failed_keys
 
 
 def test_path_of_a_field_is_cut() -> None:
@@ -84,7 +84,7 @@ async def test_texts_of_all_failures_are_bounded_together() -> None:
         framework, key = build_framework(), TaskKey("worker", index)
         action = CreatePod(framework, key, f"gang-worker-{index}", f"{index}/0", "why")
         shell.executor._record_failure(shell.entry, action, error)
-    texts = [len(f.message) + len(f.body) for f in shell.entry.failures.values()]
+    texts = [len(f.message) + len(f.body) for f in shell.entry.outcomes.failures.values()]
     assert len(texts) == TASKS
     assert texts[0] > 30_000
     assert sum(texts) < 200 * 1024 * 1024

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from controller.app import NAMESPACE_WORKERS
+from controller.core.actions import ObjectKind
 from controller.core.decision import SnapshotTrigger
 from controller.core.settings import Settings
 from controller.execute.executor import Executor
@@ -21,9 +22,10 @@ from controller.report.history_log import HistoryLog
 from controller.report.reporter import Reporter
 from controller.serve.metrics import Metrics
 from controller.store.entry import Entry
+from controller.store.object_identity import RESOURCES
 from controller.store.provenance import Signer
 from controller.store.store import Store
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
+from framework.kube.resources import FRAMEWORKS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.storage import Storage
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire
@@ -147,19 +149,14 @@ class Shell:
             "spec": {"taskRoles": [build_role_wire("worker", number)], **spec},
         }
         created = self.storage.create(self.type(FRAMEWORKS), namespace, body)
-        self.store.apply_framework(created)
+        self.store.apply(ObjectKind.FRAMEWORK, created)
         return created
 
     def show(self) -> None:
         """Let the store see what the server has now, as a list would."""
-        for resource, take in (
-            (PODS, self.store.replace_pods),
-            (CONFIGMAPS, self.store.replace_configmaps),
-        ):
-            listed = self.storage.list(self.type(resource), NAMESPACE)
-            take(listed.items, listed.resource_version)
-        listed = self.storage.list(self.type(FRAMEWORKS), NAMESPACE)
-        self.store.replace_frameworks(listed.items)
+        for kind in (ObjectKind.POD, ObjectKind.CONFIGMAP, ObjectKind.FRAMEWORK):
+            listed = self.storage.list(self.type(RESOURCES[kind]), NAMESPACE)
+            self.store.replace(kind, listed.items, listed.resource_version)
 
     def get(self, resource: Resource, name: str) -> Object:
         return self.storage.get(self.type(resource), NAMESPACE, name)

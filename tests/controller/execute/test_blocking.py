@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from controller.core.actions import ObjectKind
 from framework.api import codec
 from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object
 from localcluster.apiserver.model.errors import StatusError
@@ -129,7 +130,7 @@ async def test_unreadable_status_gets_the_condition_and_keeps_the_rest() -> None
     rt = shell.type(FRAMEWORKS)
     shell.storage.patch(rt, NAMESPACE, FRAMEWORK, poison, MERGE, subresource="status")
     poisoned = shell.get(FRAMEWORKS, FRAMEWORK)
-    shell.store.replace_frameworks([])
+    shell.store.replace(ObjectKind.FRAMEWORK, [], "0")
     shell.show()
     before = len(shell.sent())
     await run(shell, 60.0)
@@ -148,7 +149,7 @@ async def test_condition_that_is_stored_is_not_written_again() -> None:
     shell.create_framework()
     assert await shell.writer.write_blocked(shell.entry, "Why", "words")
     stored = shell.get(FRAMEWORKS, FRAMEWORK)
-    shell.entry.blocked = None
+    shell.entry.outcomes.blocked = None
     assert await shell.writer.write_blocked(shell.entry, "Why", "words")
     assert shell.get(FRAMEWORKS, FRAMEWORK) == stored
     assert await shell.writer.write_blocked(shell.entry, "Why", "other words")

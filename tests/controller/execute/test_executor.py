@@ -41,7 +41,11 @@ async def open_shell() -> Shell:
     for name in shell.names(PODS):
         shell.storage.delete(shell.type(PODS), NAMESPACE, name, DeleteOptions(grace_seconds=0))
     shell.show()
-    for known in (shell.entry.pods, shell.entry.live, shell.entry.unconfirmed):
+    for known in (
+        shell.entry.observed.pods,
+        shell.entry.observed.live,
+        shell.entry.observed.unconfirmed,
+    ):
         known.clear()
     shell.client.sent.clear()
     shell.changed.clear()
@@ -58,7 +62,7 @@ async def send(shell: Shell, *actions: Action, seconds: float = 1.0) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             shell.executor.start(tasks)
-            shell.entry.sent.clear()  # as the decision does that asks for these
+            shell.entry.outcomes.sent.clear()  # as the decision does that asks for these
             shell.executor.submit(KEY, actions)
             tasks.create_task(stop())
     except* TimeoutError:
@@ -67,7 +71,7 @@ async def send(shell: Shell, *actions: Action, seconds: float = 1.0) -> None:
 
 def create(shell: Shell, index: int = 0) -> CreatePod:
     """Create the Pod of a Task as the status has it."""
-    framework = shell.entry.framework
+    framework = shell.entry.observed.framework
     assert framework is not None
     assert framework.status is not None
     task = framework.status.attempt_status.task_roles[0].tasks[index]
@@ -90,11 +94,11 @@ async def test_created_pod_is_known_before_any_watch_shows_it() -> None:
     shell = await open_shell()
     await send(shell, create(shell))
     uid = shell.get(PODS, POD[1])["metadata"]["uid"]
-    assert shell.entry.pods[POD[1]].uid == uid
-    assert shell.entry.live[POD] == uid
-    assert POD in shell.entry.unconfirmed
+    assert shell.entry.observed.pods[POD[1]].uid == uid
+    assert shell.entry.observed.live[POD] == uid
+    assert POD in shell.entry.observed.unconfirmed
     assert shell.changed[-1] == KEY
-    assert not shell.entry.in_flight
+    assert not shell.entry.outcomes.in_flight
 
 
 async def test_action_in_flight_is_not_sent_again() -> None:
@@ -104,7 +108,7 @@ async def test_action_in_flight_is_not_sent_again() -> None:
 
     async def again() -> None:
         await asyncio.sleep(1.0)
-        assert action.key in shell.entry.in_flight
+        assert action.key in shell.entry.outcomes.in_flight
         shell.executor.submit(KEY, [action])
 
     task = asyncio.create_task(again())
@@ -117,22 +121,22 @@ async def test_create_whose_answer_was_lost_adopts_what_it_made() -> None:
     shell = await open_shell()
     shell.network.expect("create", PODS, Fate(is_answer_lost=True))
     await send(shell, create(shell))
-    (failure,) = shell.entry.failures.values()
+    (failure,) = shell.entry.outcomes.failures.values()
     assert (failure.code, failure.count) == (0, 1)
     await send(shell, create(shell))
     assert shell.sent()[1:] == ["create pods gang-worker-0", "get pods gang-worker-0"]
-    assert shell.entry.pods[POD[1]].uid == shell.get(PODS, POD[1])["metadata"]["uid"]
-    assert not shell.entry.failures
+    assert shell.entry.observed.pods[POD[1]].uid == shell.get(PODS, POD[1])["metadata"]["uid"]
+    assert not shell.entry.outcomes.failures
 
 
 async def test_create_that_meets_a_foreign_object_fails_and_knows_it() -> None:
     shell = await open_shell()
     squatter = squat(shell)
     await send(shell, create(shell))
-    (failure,) = shell.entry.failures.values()
+    (failure,) = shell.entry.outcomes.failures.values()
     assert failure.code == 409
-    assert shell.entry.live[POD] == squatter["metadata"]["uid"]
-    assert not shell.entry.pods
+    assert shell.entry.observed.live[POD] == squatter["metadata"]["uid"]
+    assert not shell.entry.observed.pods
 
 
 @pytest.mark.parametrize("code", [422, 413, 400, 403, 500])
@@ -141,7 +145,7 @@ async def test_refusal_is_kept_with_code_text_and_body(code: int) -> None:
     started = shell.clock.now()
     shell.network.expect("create", PODS, refuse(code))
     await send(shell, create(shell))
-    (failure,) = shell.entry.failures.values()
+    (failure,) = shell.entry.outcomes.failures.values()
     assert (failure.code, failure.message) == (code, "injected")
     assert failure.body.startswith('{"ErrStatus":{')
     assert failure.not_before > started
@@ -150,13 +154,13 @@ async def test_refusal_is_kept_with_code_text_and_body(code: int) -> None:
 async def test_pod_far_longer_than_its_template_is_refused_without_a_request() -> None:
     shell = await open_shell()
     template: Object = {"spec": {"containers": [{}] * 400_000}}
-    framework = shell.entry.framework
+    framework = shell.entry.observed.framework
     assert framework is not None
     (role,) = framework.spec.task_roles
     role = replace(role, task=replace(role.task, pod=template))
     framework = replace(framework, spec=replace(framework.spec, task_roles=(role,)))
     await send(shell, replace(create(shell), framework=framework))
-    (failure,) = shell.entry.failures.values()
+    (failure,) = shell.entry.outcomes.failures.values()
     assert failure.code == 413
     assert "a Pod of role worker would be more than" in failure.message
     assert shell.sent("create pods") == []
@@ -166,9 +170,9 @@ async def test_defect_that_one_action_shows_is_its_failure_and_ends_no_other() -
     shell = await open_shell()
     unknown = replace(create(shell), task=TaskKey("nobody", 0))
     await send(shell, unknown, create(shell, 1))
-    (failure,) = shell.entry.failures.values()
+    (failure,) = shell.entry.outcomes.failures.values()
     assert failure.message.startswith("LookupError: ")
-    assert not shell.entry.in_flight
+    assert not shell.entry.outcomes.in_flight
     assert shell.names(PODS) == ["gang-worker-1"]
 
 
@@ -177,7 +181,7 @@ async def test_retry_after_of_the_server_is_honoured() -> None:
     started = shell.clock.now()
     shell.network.expect("create", PODS, refuse(429, retry_after=17))
     await send(shell, create(shell))
-    (failure,) = shell.entry.failures.values()
+    (failure,) = shell.entry.outcomes.failures.values()
     assert (failure.not_before - started).total_seconds() >= 17
 
 
@@ -188,7 +192,7 @@ async def test_failures_are_counted_and_their_pauses_grow_to_half_a_minute() -> 
         shell.network.expect("create", PODS, refuse(500))
         started = shell.clock.now()
         await send(shell, create(shell))
-        (failure,) = shell.entry.failures.values()
+        (failure,) = shell.entry.outcomes.failures.values()
         pauses.append((failure.not_before - started).total_seconds())
         assert failure.count == count
     assert pauses == sorted(pauses)
@@ -212,15 +216,15 @@ async def test_deleted_pod_that_has_time_to_end_is_terminating() -> None:
     await send(shell, create(shell))
     bind(shell)
     await send(shell, delete(shell, POD[1]))
-    assert shell.entry.pods[POD[1]].is_terminating
+    assert shell.entry.observed.pods[POD[1]].is_terminating
 
 
 async def test_deleted_pod_that_is_gone_at_once_is_known_to_be() -> None:
     shell = await open_shell()
     await send(shell, create(shell))
     await send(shell, delete(shell, POD[1]))
-    assert not shell.entry.pods
-    assert shell.entry.live[POD] == ""
+    assert not shell.entry.observed.pods
+    assert shell.entry.observed.live[POD] == ""
 
 
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["not_found", "another_uid"])
@@ -232,8 +236,8 @@ async def test_delete_of_what_is_gone_is_done(*, is_replaced: bool) -> None:
     if is_replaced:
         squat(shell)
     await send(shell, action)
-    assert not shell.entry.pods
-    assert not shell.entry.failures
+    assert not shell.entry.observed.pods
+    assert not shell.entry.outcomes.failures
     assert len(shell.names(PODS)) == is_replaced
 
 
@@ -242,8 +246,8 @@ async def test_conflict_on_a_delete_is_not_taken_for_absence() -> None:
     await send(shell, create(shell))
     shell.network.expect("delete", PODS, refuse(409, "Conflict"))
     await send(shell, delete(shell, POD[1]))
-    assert POD[1] in shell.entry.pods
-    assert [failure.code for failure in shell.entry.failures.values()] == [409]
+    assert POD[1] in shell.entry.observed.pods
+    assert [failure.code for failure in shell.entry.outcomes.failures.values()] == [409]
 
 
 async def test_forced_delete_that_a_finalizer_holds_is_an_error_and_a_retry() -> None:
@@ -253,9 +257,9 @@ async def test_forced_delete_that_a_finalizer_holds_is_an_error_and_a_retry() ->
     merge = "application/merge-patch+json"
     shell.storage.patch(shell.type(PODS), NAMESPACE, POD[1], patch, merge)
     await send(shell, delete(shell, POD[1], grace_seconds=0))
-    (failure,) = shell.entry.failures.values()
+    (failure,) = shell.entry.outcomes.failures.values()
     assert "finalizer" in failure.message
-    assert shell.entry.pods[POD[1]].is_terminating
+    assert shell.entry.observed.pods[POD[1]].is_terminating
 
 
 async def test_framework_is_deleted_in_the_foreground() -> None:
@@ -271,8 +275,8 @@ async def test_configmap_delete_leaves_the_policy_to_its_finalizer() -> None:
     shell = await open_shell()
     uid = shell.get(CONFIGMAPS, CONFIGMAP[1])["metadata"]["uid"]
     await send(shell, DeleteObject(*CONFIGMAP, uid, "why"))
-    assert shell.entry.configmap is not None
-    assert shell.entry.configmap.is_terminating
+    assert shell.entry.observed.configmap is not None
+    assert shell.entry.observed.configmap.is_terminating
 
 
 # --- live GETs -----------------------------------------------------------------------------------
@@ -281,38 +285,38 @@ async def test_configmap_delete_leaves_the_policy_to_its_finalizer() -> None:
 async def test_live_get_of_nothing_is_certainty() -> None:
     shell = await open_shell()
     await send(shell, GetObject(*POD, "why"))
-    assert shell.entry.live[POD] == ""
+    assert shell.entry.observed.live[POD] == ""
 
 
 async def test_live_get_of_a_stranger_is_foreign() -> None:
     shell = await open_shell()
     squatter = squat(shell)
     await send(shell, GetObject(*POD, "why"))
-    assert shell.entry.live[POD] == squatter["metadata"]["uid"]
-    assert not shell.entry.pods
+    assert shell.entry.observed.live[POD] == squatter["metadata"]["uid"]
+    assert not shell.entry.observed.pods
 
 
 async def test_live_get_of_ours_is_seen() -> None:
     shell = await open_shell()
     await send(shell, create(shell))
-    shell.entry.pods.clear()
+    shell.entry.observed.pods.clear()
     await send(shell, GetObject(*POD, "why"))
-    assert shell.entry.pods[POD[1]].uid == shell.entry.live[POD]
+    assert shell.entry.observed.pods[POD[1]].uid == shell.entry.observed.live[POD]
 
 
 async def test_create_makes_what_was_known_of_the_name_void() -> None:
     shell = await open_shell()
-    shell.entry.live[POD] = ""
+    shell.entry.observed.live[POD] = ""
     shell.network.expect("create", PODS, Fate(is_lost=True))
     await send(shell, create(shell))
-    assert POD not in shell.entry.live
+    assert POD not in shell.entry.observed.live
 
 
 async def test_no_answer_in_time_is_a_failure() -> None:
     shell = await open_shell()
     shell.network.expect("create", PODS, Fate(downlink_seconds=100))
     await send(shell, create(shell), seconds=40)
-    (failure,) = shell.entry.failures.values()
+    (failure,) = shell.entry.outcomes.failures.values()
     assert failure.code == 0
 
 
@@ -320,7 +324,7 @@ async def test_configmap_is_created_ready_for_a_roster() -> None:
     shell = Shell()
     shell.create_framework()
     await shell.run(0.05)
-    framework = shell.entry.framework
+    framework = shell.entry.observed.framework
     assert framework is not None
     shell.storage.delete(shell.type(CONFIGMAPS), NAMESPACE, CONFIGMAP[1])
     action = CreateConfigMap(framework, CONFIGMAP[1], "uid/0", "why")
@@ -375,7 +379,7 @@ async def test_action_sent_while_its_decision_was_written_is_not_sent_again() ->
     sent = len(shell.client.sent)
     assert sent > 0
     # The decision that asks for it again was made before the answer came.
-    shell.entry.sent.add(action.key)
+    shell.entry.outcomes.sent.add(action.key)
     shell.executor.submit(KEY, [action])
     await asyncio.sleep(1)
     assert len(shell.client.sent) == sent
@@ -394,7 +398,7 @@ SECRET = (ObjectKind.SECRET, "gang-gang-key")
 
 def create_key(shell: Shell) -> CreateGangKey:
     """Create the Secret of the attempt as the status has it."""
-    framework = shell.entry.framework
+    framework = shell.entry.observed.framework
     assert framework is not None
     assert framework.status is not None
     uid = framework.status.attempt_status.configmap_uid or ""
@@ -412,7 +416,7 @@ async def test_gang_key_is_drawn_anew_and_remembered() -> None:
     for one in (shell, other):
         action = create_key(one)
         await send(one, action)
-        assert one.entry.gang_key_owner == action.identity
+        assert one.entry.observed.gang_key_owner == action.identity
         (value,) = one.get(SECRETS, SECRET[1])["data"].values()
         values.add(base64.b64decode(value).rpartition(b":")[2])
     assert len(values) == 2
@@ -423,12 +427,12 @@ async def test_gang_key_after_a_lost_answer_is_created_again_and_found() -> None
     shell = await open_shell()
     shell.network.expect("create", SECRETS, Fate(is_answer_lost=True))
     await send(shell, create_key(shell), seconds=40)
-    assert shell.entry.gang_key_owner == ""
-    (failure,) = shell.entry.failures.values()
+    assert shell.entry.observed.gang_key_owner == ""
+    (failure,) = shell.entry.outcomes.failures.values()
     assert failure.is_unknown
     await send(shell, create_key(shell))
-    assert shell.entry.gang_key_owner == create_key(shell).identity
-    assert not shell.entry.failures
+    assert shell.entry.observed.gang_key_owner == create_key(shell).identity
+    assert not shell.entry.outcomes.failures
     assert shell.sent() == ["create secrets gang-gang-key"] * 2
 
 
@@ -439,15 +443,15 @@ async def test_gang_key_after_a_lost_answer_and_a_refusal_is_found() -> None:
     shell.network.expect("create", SECRETS, refuse(429, "TooManyRequests"))
     await send(shell, create_key(shell))
     await send(shell, create_key(shell))
-    assert shell.entry.gang_key_owner == create_key(shell).identity
+    assert shell.entry.observed.gang_key_owner == create_key(shell).identity
 
 
 async def test_gang_key_of_a_controller_before_us_is_found() -> None:
     shell = await open_shell()
     squat_key(shell)
-    shell.entry.own_configmap = ""  # the attempt began before this process did
+    shell.entry.observed.own_configmap = ""  # the attempt began before this process did
     await send(shell, create_key(shell))
-    assert shell.entry.gang_key_owner == create_key(shell).identity
+    assert shell.entry.observed.gang_key_owner == create_key(shell).identity
 
 
 async def test_secret_that_was_there_before_our_attempt_is_not_taken_for_ours() -> None:
@@ -455,12 +459,12 @@ async def test_secret_that_was_there_before_our_attempt_is_not_taken_for_ours() 
     squat_key(shell)
     for _ in range(2):
         await send(shell, create_key(shell))
-        (failure,) = shell.entry.failures.values()
+        (failure,) = shell.entry.outcomes.failures.values()
         assert failure.code == 409
-        assert shell.entry.gang_key_owner == ""
+        assert shell.entry.observed.gang_key_owner == ""
     shell.storage.delete(shell.type(SECRETS), NAMESPACE, SECRET[1])
     await send(shell, create_key(shell))
-    assert shell.entry.gang_key_owner == create_key(shell).identity
+    assert shell.entry.observed.gang_key_owner == create_key(shell).identity
 
 
 async def test_nobody_reads_secrets() -> None:

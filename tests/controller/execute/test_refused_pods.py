@@ -30,7 +30,7 @@ def open_refusing(max_retry_count: int, settings: Settings | None = None) -> She
 
 
 def get_status(shell: Shell) -> FrameworkStatus:
-    framework = shell.entry.framework
+    framework = shell.entry.observed.framework
     assert framework is not None
     assert framework.status is not None
     return framework.status

@@ -37,7 +37,7 @@ def edit(shell: Shell, description: str) -> None:
 
 
 def is_unsure(shell: Shell) -> bool:
-    return shell.entry.needs_refresh
+    return shell.entry.observed.needs_refresh
 
 
 def stored_state(shell: Shell) -> str | None:
@@ -48,7 +48,7 @@ def stored_state(shell: Shell) -> str | None:
 async def test_written_status_is_the_one_decided_from_next() -> None:
     shell = open_shell()
     assert await shell.writer.write_status(shell.entry, status())
-    framework = shell.entry.framework
+    framework = shell.entry.observed.framework
     assert framework is not None
     assert framework.status == status()
     version = shell.get(FRAMEWORKS, FRAMEWORK)["metadata"]["resourceVersion"]
@@ -70,11 +70,11 @@ async def test_conflict_takes_the_users_edit_and_keeps_our_status() -> None:
     assert await shell.writer.write_status(shell.entry, status())
     edit(shell, "new")
     assert not await shell.writer.write_status(shell.entry, status(FrameworkState.COMPLETED))
-    framework = shell.entry.framework
+    framework = shell.entry.observed.framework
     assert framework is not None
     assert framework.spec.description == "new"
     assert framework.status == status()
-    assert not shell.entry.needs_refresh
+    assert not shell.entry.observed.needs_refresh
     assert await shell.writer.write_status(shell.entry, status(FrameworkState.COMPLETED))
 
 
@@ -95,7 +95,7 @@ async def test_unknown_fate_is_told_by_a_live_get(fate: Fate, *, is_applied: boo
     assert is_unsure(shell)
     assert await shell.writer.refresh(shell.entry)
     assert not is_unsure(shell)
-    framework = shell.entry.framework
+    framework = shell.entry.observed.framework
     assert framework is not None
     assert (framework.status is not None) is is_applied
     assert (stored_state(shell) is not None) is is_applied
@@ -103,27 +103,27 @@ async def test_unknown_fate_is_told_by_a_live_get(fate: Fate, *, is_applied: boo
 
 async def test_refresh_that_fails_leaves_the_fate_unknown() -> None:
     shell = open_shell()
-    shell.entry.needs_refresh = True
+    shell.entry.observed.needs_refresh = True
     shell.network.expect("get", FRAMEWORKS, refuse(500))
     assert not await shell.writer.refresh(shell.entry)
-    assert shell.entry.needs_refresh
+    assert shell.entry.observed.needs_refresh
 
 
 async def test_refresh_that_finds_nothing_drops_the_framework() -> None:
     shell = open_shell()
-    shell.entry.needs_refresh = True
+    shell.entry.observed.needs_refresh = True
     shell.storage.delete(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK)
     assert not await shell.writer.refresh(shell.entry)
-    assert shell.entry.framework is None
-    assert not shell.entry.needs_refresh
+    assert shell.entry.observed.framework is None
+    assert not shell.entry.observed.needs_refresh
 
 
 async def test_status_of_a_framework_that_is_gone_is_not_written() -> None:
     shell = open_shell()
     shell.storage.delete(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK)
     assert not await shell.writer.write_status(shell.entry, status())
-    assert shell.entry.framework is None
-    assert not shell.entry.needs_refresh
+    assert shell.entry.observed.framework is None
+    assert not shell.entry.observed.needs_refresh
     assert not await shell.writer.write_status(shell.entry, status())
 
 
@@ -154,7 +154,7 @@ async def open_published() -> Shell:
 
 
 def publication(shell: Shell, generation: int = 1) -> Publication:
-    configmap = shell.entry.configmap
+    configmap = shell.entry.observed.configmap
     assert configmap is not None
     roster = build_roster(generation=generation)
     return Publication(NAME, configmap.uid, configmap.resource_version, roster, "")
@@ -163,8 +163,8 @@ def publication(shell: Shell, generation: int = 1) -> Publication:
 async def test_published_roster_is_known_and_stored() -> None:
     published = await open_published()
     assert await published.writer.publish(published.entry, publication(published))
-    assert published.entry.published.roster == build_roster()
-    assert published.entry.published.published_at == published.clock.now()
+    assert published.entry.observed.published.roster == build_roster()
+    assert published.entry.observed.published.published_at == published.clock.now()
     wire = published.get(CONFIGMAPS, NAME)
     assert constants.ROSTER_KEY in wire["binaryData"]
     assert wire["metadata"]["annotations"][constants.GENERATION_ANNOTATION] == "1"
@@ -179,7 +179,7 @@ async def test_progress_alone_leaves_the_roster() -> None:
     wire = published.get(CONFIGMAPS, NAME)
     assert wire["metadata"]["annotations"][constants.PROGRESS_ANNOTATION] == '{"ready":0}'
     assert constants.ROSTER_KEY in wire["binaryData"]
-    assert published.entry.published.roster == build_roster()
+    assert published.entry.observed.published.roster == build_roster()
 
 
 async def test_conflict_of_a_publication_reads_what_is_there() -> None:
@@ -200,26 +200,26 @@ async def test_publication_to_a_configmap_that_is_gone_is_told() -> None:
     published.storage.update(published.type(CONFIGMAPS), NAMESPACE, NAME, wire)
     published.storage.delete(published.type(CONFIGMAPS), NAMESPACE, NAME, DeleteOptions())
     assert not await published.writer.publish(published.entry, stale)
-    assert published.entry.configmap is None
-    assert ("ConfigMap", NAME) in published.entry.live
+    assert published.entry.observed.configmap is None
+    assert ("ConfigMap", NAME) in published.entry.observed.live
 
 
 async def test_failed_publication_is_to_be_tried_again() -> None:
     published = await open_published()
     published.network.expect("patch", CONFIGMAPS, refuse(500))
     assert not await published.writer.publish(published.entry, publication(published))
-    assert published.entry.published.roster is None
+    assert published.entry.observed.published.roster is None
 
 
 async def test_framework_made_anew_while_a_get_was_answered_is_not_taken_for_gone() -> None:
     shell = Shell()
     shell.create_framework()
     await shell.run(1.0)
-    shell.entry.needs_refresh = True
+    shell.entry.observed.needs_refresh = True
     shell.storage.delete(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK, DeleteOptions())
     shell.network.expect("get", FRAMEWORKS, Fate(downlink_seconds=2.0))
     reading = asyncio.create_task(shell.writer.refresh(shell.entry))
     await asyncio.sleep(1.0)
     shell.create_framework()
     assert not await reading
-    assert shell.entry.framework is not None
+    assert shell.entry.observed.framework is not None

@@ -41,7 +41,7 @@ class Bench:
         self.answered: list[str] = []
         self.client = StorageClient(open_storage(clock))
         self.store = Store(on_change=lambda _: None, clock=clock)
-        self.store.apply_framework(build_framework_wire(name="gang"))
+        self.store.apply(ObjectKind.FRAMEWORK, build_framework_wire(name="gang"))
         self.executor = Executor(
             self.client,
             self.store,
@@ -104,10 +104,10 @@ async def test_fence_closed_between_a_submit_and_its_task_holds_the_action_back(
     async with asyncio.TaskGroup() as tasks:
         bench.executor.start(tasks)
         bench.executor.submit(KEY, [ACTION])
-        assert ACTION.key in bench.entry.in_flight
+        assert ACTION.key in bench.entry.outcomes.in_flight
         bench.gate.is_open = False
     assert bench.client.sent == []
-    assert bench.entry.in_flight == set()
+    assert bench.entry.outcomes.in_flight == set()
     assert bench.answered == [KEY]
 
 

@@ -23,7 +23,7 @@ def patch_pod(shell: Shell, **status: Any) -> None:
 
 
 def read_generation(shell: Shell) -> int:
-    roster = shell.entry.published.roster
+    roster = shell.entry.observed.published.roster
     assert roster is not None
     return roster.generation
 
@@ -55,7 +55,7 @@ async def test_unconfirmed_create_is_looked_at_after_the_clock_was_set_back() ->
     shell = Shell()
     shell.create_framework()
     await shell.run(1.0)
-    assert (ObjectKind.CONFIGMAP, ATTEMPT) in shell.entry.unconfirmed
+    assert (ObjectKind.CONFIGMAP, ATTEMPT) in shell.entry.observed.unconfirmed
     shell.clock.skew_seconds = -HOUR_SECONDS
     shell.client.sent.clear()
     await shell.run(20.0)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import controller.reconcile.worker
+from controller.core.actions import ObjectKind
 from controller.core.decide import decide
 from controller.core.settings import Settings
 from controller.core.snapshot import Snapshot
@@ -129,7 +130,7 @@ async def test_failed_publication_is_tried_again() -> None:
     ips = {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}
     patch_pod(shell, "gang-worker-0", phase="Running", **ips)
     await shell.run(10.0)
-    assert shell.entry.published.roster is not None
+    assert shell.entry.observed.published.roster is not None
 
 
 async def test_publication_that_finds_no_configmap_sends_nothing_decided_before() -> None:
@@ -192,7 +193,7 @@ async def test_unreadable_framework_stops_no_other_and_is_told_once(
     wire["metadata"]["resourceVersion"] = "999999"
     wire["spec"]["taskRoles"] = "nonsense"
     with caplog.at_level(logging.ERROR):
-        shell.store.apply_framework(wire)
+        shell.store.apply(ObjectKind.FRAMEWORK, wire)
         shell.create_framework()
         await shell.run(5.0)
     assert shell.names(PODS) == ["gang-worker-0"]
@@ -233,7 +234,7 @@ async def test_pod_without_our_label_is_looked_at_now_and_then_only() -> None:
     await shell.run(0.05)
     shell.show()
     live = shell.get(PODS, "gang-worker-0")
-    shell.store.remove_pod(live)
+    shell.store.remove(ObjectKind.POD, live)
     shell.client.sent.clear()
     await shell.run(30.0)
     looks = [text for text in shell.sent("get") if "pods" in text]

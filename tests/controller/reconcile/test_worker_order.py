@@ -101,7 +101,7 @@ async def test_action_unanswered_is_not_sent_again_by_a_later_decision() -> None
     async def submit() -> None:
         for _ in range(4):
             # As each decision does before it is taken.
-            shell.entry.sent.clear()
+            shell.entry.outcomes.sent.clear()
             shell.executor.submit(KEY, [action])
             await asyncio.sleep(1.0)
 
@@ -130,7 +130,7 @@ async def test_server_that_asks_to_wait_is_not_asked_again_before(
 ) -> None:
     shell = await open_shell()
     if verb == "get":
-        shell.entry.needs_refresh = True
+        shell.entry.observed.needs_refresh = True
     shell.network.expect(verb, resource, refuse(429, retry_after=17))
     for number in range(2):
         name = f"gang-worker-{number}"

@@ -92,15 +92,16 @@ def test_only_a_final_failure_is_a_warning(status: FrameworkStatus, expected: Ev
 
 
 def test_fault_is_told_once_until_it_changes(told: Told, reporter: Reporter) -> None:
-    entry = Entry("default", "gang", fault=FieldErrors([FieldError("spec", "is odd")]))
+    entry = Entry("default", "gang")
+    entry.observed.fault = FieldErrors([FieldError("spec", "is odd")])
     reporter.report_fault(entry)
     reporter.report_fault(entry)
     assert [reason for _, reason, _ in told.events] == ["UnreadableFramework"]
-    entry.fault = FieldErrors([FieldError("status", "is odd")])
+    entry.observed.fault = FieldErrors([FieldError("status", "is odd")])
     reporter.report_fault(entry)
     assert len(told.events) == 2
-    entry.fault = None
+    entry.observed.fault = None
     reporter.report_fault(entry)
-    entry.fault = FieldErrors([FieldError("status", "is odd")])
+    entry.observed.fault = FieldErrors([FieldError("status", "is odd")])
     reporter.report_fault(entry)
     assert len(told.events) == 3

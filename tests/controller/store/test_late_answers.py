@@ -16,6 +16,7 @@ from tests.support.builders import (
     NAMESPACE,
     build_framework_wire,
     build_pod_wire,
+    build_status,
 )
 from tests.support.shell import Shell
 from tests.support.storageclient import Fate, Request, find_type
@@ -78,7 +79,7 @@ async def open_shell() -> Shell:
     created = shell.create_framework()
     created["spec"]["taskRoles"][0]["task"]["retryPolicy"] = FANCY
     updated = shell.storage.update(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK, created)
-    shell.store.apply_framework(updated)
+    shell.store.apply(ObjectKind.FRAMEWORK, updated)
     await shell.run(1.0)
     shell.show()
     await shell.run(1.0)
@@ -91,11 +92,11 @@ async def test_answer_that_a_pod_is_absent_says_nothing_of_the_next_one() -> Non
     shown = shell.get(PODS, POD)
     gone = remove(shell, POD)
     # It left the selector; a live GET is sent, and its answer takes long.
-    shell.store.remove_pod(shown)
+    shell.store.remove(ObjectKind.POD, shown)
     loop = asyncio.get_running_loop()
     # Meanwhile the end of the Pod is seen, and the next one is made.
-    loop.call_later(0.5, shell.store.apply_pod, gone)
-    loop.call_later(0.6, shell.store.remove_pod, gone)
+    loop.call_later(0.5, shell.store.apply, ObjectKind.POD, gone)
+    loop.call_later(0.6, shell.store.remove, ObjectKind.POD, gone)
     await shell.run(15.0)
     assert shell.sent("get").count(f"get pods {POD}") >= 1
     assert read_task(shell)["retryPolicyStatus"]["totalRetriedCount"] == 1
@@ -106,7 +107,7 @@ async def test_answer_that_a_pod_is_absent_says_nothing_of_the_next_one() -> Non
 @pytest.mark.parametrize("is_going", [False, True])
 def test_news_older_than_a_live_answer_ends_nothing(*, is_going: bool) -> None:
     store = Store(lambda _: None)
-    store.apply_framework(build_framework_wire())
+    store.apply(ObjectKind.FRAMEWORK, build_framework_wire())
     entry = store.find(f"{NAMESPACE}/{FRAMEWORK}")
     assert entry is not None
 
@@ -115,11 +116,30 @@ def test_news_older_than_a_live_answer_ends_nothing(*, is_going: bool) -> None:
         return build_pod_wire(metadata=metadata)
 
     going = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
-    store.apply_pod(build(10))
+    store.apply(ObjectKind.POD, build(10))
     store.record_own(entry, ObjectKind.POD, build(13, **(going if is_going else {})), AT)
     # At version 11 it left the selector: it lived when the live GET was answered.
-    store.remove_pod(build(11))
-    assert entry.pods[POD].resource_version == "13"
-    assert entry.live[ObjectKind.POD, POD] == "pod-worker-0"
-    store.remove_pod(build(15, **going))
-    assert not entry.pods
+    store.remove(ObjectKind.POD, build(11))
+    assert entry.observed.pods[POD].resource_version == "13"
+    assert entry.observed.live[ObjectKind.POD, POD] == "pod-worker-0"
+    store.remove(ObjectKind.POD, build(15, **going))
+    assert not entry.observed.pods
+
+
+def test_late_answer_to_a_status_write_changes_nothing_of_the_next_framework() -> None:
+    store = Store(lambda _: None)
+    store.apply(ObjectKind.FRAMEWORK, build_framework_wire())
+    entry = store.find(f"{NAMESPACE}/{FRAMEWORK}")
+    assert entry is not None
+    answer = build_framework_wire()
+    answer["status"] = {"state": "Completed"}
+    another = build_framework_wire()
+    another["metadata"] |= {"uid": "another", "resourceVersion": "90"}
+    store.apply(ObjectKind.FRAMEWORK, another)
+    store.require_refresh(entry)
+    store.record_status(entry, answer, build_status())
+    assert entry.observed.needs_refresh
+    assert not entry.observed.is_status_ours
+    another["metadata"]["resourceVersion"] = "91"
+    store.apply(ObjectKind.FRAMEWORK, another)
+    assert not entry.observed.is_diverged

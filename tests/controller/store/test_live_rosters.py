@@ -2,6 +2,7 @@
 
 import pytest
 
+from controller.core.actions import ObjectKind
 from framework.api import constants, pods
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
 from tests.support.builders import FRAMEWORK, NAMESPACE
@@ -66,12 +67,12 @@ async def test_roster_is_read_of_an_attempt_that_no_watch_has_shown_yet() -> Non
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
 
     shell = Shell(after=before)
-    shell.store.apply_configmap(pods.trim_configmap(old))
+    shell.store.apply(ObjectKind.CONFIGMAP, pods.trim_configmap(old))
     for name in shell.names(PODS):
-        shell.store.apply_pod(shell.get(PODS, name))
-    shell.store.apply_framework(shell.get(FRAMEWORKS, FRAMEWORK))
+        shell.store.apply(ObjectKind.POD, shell.get(PODS, name))
+    shell.store.apply(ObjectKind.FRAMEWORK, shell.get(FRAMEWORKS, FRAMEWORK))
     await shell.run(5)
     # That it is shown now is no news.
-    shell.store.apply_configmap(new)
+    shell.store.apply(ObjectKind.CONFIGMAP, new)
     await shell.run(5)
-    assert shell.entry.published.roster is not None
+    assert shell.entry.observed.published.roster is not None

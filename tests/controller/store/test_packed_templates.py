@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.core.actions import ObjectKind
 from controller.core.decide import decide
 from controller.core.objects.object_templates import build_pod
 from controller.core.settings import Settings
@@ -73,15 +74,15 @@ def test_store_holds_a_large_template_in_few_bytes() -> None:
     del wire, role
     store = Store(lambda _: None)
     tracemalloc.start()
-    store.apply_framework(msgspec.json.decode(text))
+    store.apply(ObjectKind.FRAMEWORK, msgspec.json.decode(text))
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 2 * len(text)
     entry = store.find("default/gang")
     assert entry is not None
-    assert entry.framework is not None
-    assert len(entry.framework.spec.task_roles[0].task.pod["spec"]["future"]) == 100_000
-    assert "managedFields" not in entry.framework.metadata.extra
+    assert entry.observed.framework is not None
+    assert len(entry.observed.framework.spec.task_roles[0].task.pod["spec"]["future"]) == 100_000
+    assert "managedFields" not in entry.observed.framework.metadata.extra
 
 
 def test_decision_on_packed_templates_is_the_same() -> None:

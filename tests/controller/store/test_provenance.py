@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from controller.core.actions import ObjectKind
 from controller.reconcile.observer import observe
-from controller.store import provenance
 from controller.store.entry import Entry
+from controller.store.objects import put_object
+from controller.store.store import Store
 from tests.support.builders import (
     CONFIGMAP_UID,
     FRAMEWORK,
@@ -19,16 +20,17 @@ from tests.support.builders import (
 
 def test_configmap_that_the_status_names_later_is_ours() -> None:
     # At an upgrade: the watch was behind the older controller, and its objects have no proof.
+    store = Store(lambda _: None)
     entry = Entry(NAMESPACE, FRAMEWORK)
     recorded = build_status()
     behind = replace(recorded, attempt_status=replace(recorded.attempt_status, configmap_uid=None))
-    entry.framework = build_framework(status=behind)
-    entry.configmap = build_configmap()
-    provenance.note_seen(entry, (ObjectKind.CONFIGMAP, entry.configmap.name), None, entry.configmap)
-    observe(entry, at(1))
-    assert CONFIGMAP_UID not in entry.proven
+    entry.observed.framework = build_framework(status=behind)
+    put_object(entry, ObjectKind.CONFIGMAP, build_configmap(), 0.0)
+    store.settle(entry)
+    assert CONFIGMAP_UID not in entry.observed.proven
 
-    entry.framework = build_framework(status=recorded)
+    entry.observed.framework = build_framework(status=recorded)
+    store.settle(entry)
     snapshot = observe(entry, at(2))
     assert snapshot is not None
     assert CONFIGMAP_UID in snapshot.proven

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from controller.core.actions import ObjectKind
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Resource
 from tests.support.builders import FRAMEWORK, NAMESPACE
 from tests.support.shell import Shell
@@ -39,7 +40,8 @@ async def start_bare(resource: Resource, name: str) -> Shell:
     shell.show()
     await shell.run(1.0)
     bare, _ = shell.storage.patch(shell.type(resource), NAMESPACE, name, {"metadata": BARE}, MERGE)
-    (shell.store.remove_pod if resource == PODS else shell.store.remove_configmap)(bare)
+    kind = ObjectKind.POD if resource == PODS else ObjectKind.CONFIGMAP
+    shell.store.remove(kind, bare)
     shell.client.sent.clear()
     return shell
 
@@ -75,14 +77,15 @@ async def test_pod_that_lost_its_label_while_its_deletion_was_lost_is_deleted() 
     body = shell.get(FRAMEWORKS, FRAMEWORK)
     body["spec"]["taskRoles"][0]["taskNumber"] = 1
     shell.network.expect("delete", PODS, Fate(uplink_seconds=3.0, is_lost=True))
-    shell.store.apply_framework(
-        shell.storage.update(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK, body)
+    shell.store.apply(
+        ObjectKind.FRAMEWORK,
+        shell.storage.update(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK, body),
     )
 
     def strip() -> None:
         change = {"metadata": {"labels": BARE["labels"]}}
         bare, _ = shell.storage.patch(shell.type(PODS), NAMESPACE, name, change, MERGE)
-        shell.store.remove_pod(bare)
+        shell.store.remove(ObjectKind.POD, bare)
 
     asyncio.get_running_loop().call_later(1.0, strip)
     await shell.run(20.0)

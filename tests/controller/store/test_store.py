@@ -32,7 +32,7 @@ class Told:
     def __init__(self) -> None:
         self.keys: list[str] = []
         self.store = Store(self.keys.append)
-        self.store.apply_framework(build_framework_wire())
+        self.store.apply(ObjectKind.FRAMEWORK, build_framework_wire())
 
     @property
     def entry(self) -> Entry:
@@ -60,98 +60,98 @@ def framework(version: int, **spec: Any) -> dict[str, Any]:
 
 
 def test_older_and_equal_versions_of_a_framework_are_ignored(told: Told) -> None:
-    told.store.apply_framework(framework(5, description="new"))
+    told.store.apply(ObjectKind.FRAMEWORK, framework(5, description="new"))
     told.keys.clear()
-    told.store.apply_framework(framework(4, description="old"))
-    told.store.apply_framework(framework(5, description="same version"))
-    assert told.entry.framework is not None
-    assert told.entry.framework.spec.description == "new"
+    told.store.apply(ObjectKind.FRAMEWORK, framework(4, description="old"))
+    told.store.apply(ObjectKind.FRAMEWORK, framework(5, description="same version"))
+    assert told.entry.observed.framework is not None
+    assert told.entry.observed.framework.spec.description == "new"
     assert told.keys == []
 
 
 def test_status_of_others_is_noticed_and_not_taken(told: Told) -> None:
     wire = framework(5)
     wire["status"] = build_status_wire()
-    told.store.apply_framework(wire)
-    assert told.entry.framework is not None
-    assert told.entry.framework.status is None
-    assert told.entry.is_diverged
+    told.store.apply(ObjectKind.FRAMEWORK, wire)
+    assert told.entry.observed.framework is not None
+    assert told.entry.observed.framework.status is None
+    assert told.entry.observed.is_diverged
 
 
 def test_first_sight_trusts_what_is_stored() -> None:
     store = Store(lambda _: None)
     wire = build_framework_wire()
     wire["status"] = build_status_wire()
-    store.apply_framework(wire)
+    store.apply(ObjectKind.FRAMEWORK, wire)
     entry = store.find(KEY)
     assert entry is not None
-    assert entry.framework is not None
-    assert entry.framework.status is not None
-    assert entry.framework.status.state is FrameworkState.ATTEMPT_RUNNING
+    assert entry.observed.framework is not None
+    assert entry.observed.framework.status is not None
+    assert entry.observed.framework.status.state is FrameworkState.ATTEMPT_RUNNING
 
 
 def test_another_framework_of_the_same_name_starts_anew(told: Told) -> None:
-    told.entry.live[POD] = ""
+    told.entry.observed.live[POD] = ""
     wire = framework(9)
     wire["metadata"]["uid"] = "another"
     wire["status"] = build_status_wire()
-    told.store.apply_framework(wire)
-    assert told.entry.framework is not None
-    assert told.entry.framework.status is not None
-    assert not told.entry.live
+    told.store.apply(ObjectKind.FRAMEWORK, wire)
+    assert told.entry.observed.framework is not None
+    assert told.entry.observed.framework.status is not None
+    assert not told.entry.observed.live
 
 
 def test_removal_of_another_instance_is_ignored(told: Told) -> None:
     wire = framework(9)
     wire["metadata"]["uid"] = "another"
-    told.store.remove_framework(wire)
-    assert told.entry.framework is not None
-    told.store.remove_framework(build_framework_wire())
-    assert told.entry.framework is None
+    told.store.remove(ObjectKind.FRAMEWORK, wire)
+    assert told.entry.observed.framework is not None
+    told.store.remove(ObjectKind.FRAMEWORK, build_framework_wire())
+    assert told.entry.observed.framework is None
 
 
 def test_frameworks_not_in_a_list_are_gone(told: Told) -> None:
-    told.store.replace_frameworks([build_framework_wire(name="other")])
-    assert told.entry.framework is None
+    told.store.replace(ObjectKind.FRAMEWORK, [build_framework_wire(name="other")], "9")
+    assert told.entry.observed.framework is None
     assert len(told.store) == 1
 
 
 def test_unreadable_framework_is_a_fault_and_heals(told: Told) -> None:
     wire = framework(5)
     wire["spec"]["taskRoles"] = "nonsense"
-    told.store.apply_framework(wire)
-    assert told.entry.framework is None
-    assert "spec.taskRoles" in str(told.entry.fault)
-    told.store.apply_framework(framework(6))
-    assert told.entry.fault is None
-    assert told.entry.framework is not None
+    told.store.apply(ObjectKind.FRAMEWORK, wire)
+    assert told.entry.observed.framework is None
+    assert "spec.taskRoles" in str(told.entry.observed.fault)
+    told.store.apply(ObjectKind.FRAMEWORK, framework(6))
+    assert told.entry.observed.fault is None
+    assert told.entry.observed.framework is not None
 
 
 def test_live_get_that_finds_none_asks_for_no_other(told: Told) -> None:
-    told.entry.needs_refresh = True
+    told.entry.observed.needs_refresh = True
     told.store.drop_framework(told.entry)
-    assert not told.entry.needs_refresh
+    assert not told.entry.observed.needs_refresh
 
 
 def test_refresh_keeps_what_is_not_yet_confirmed(told: Told) -> None:
     told.store.record_own(told.entry, ObjectKind.POD, pod(), AT)
     told.store.refresh_framework(told.entry, framework(5))
-    assert POD in told.entry.unconfirmed
-    assert told.entry.live[POD] == "pod-worker-0"
+    assert POD in told.entry.observed.unconfirmed
+    assert told.entry.observed.live[POD] == "pod-worker-0"
 
 
 def test_pod_that_no_watch_shows_goes_with_its_framework(told: Told) -> None:
     told.store.record_own(told.entry, ObjectKind.POD, pod(), AT)
     told.store.drop_framework(told.entry)
-    assert not told.entry.pods
+    assert not told.entry.observed.pods
 
 
 def test_entry_about_which_nothing_is_known_is_forgotten(told: Told) -> None:
-    told.store.apply_pod(pod())
-    told.store.remove_framework(build_framework_wire())
+    told.store.apply(ObjectKind.POD, pod())
+    told.store.remove(ObjectKind.FRAMEWORK, build_framework_wire())
     told.store.forget_if_empty(KEY)
     assert told.store.find(KEY) is not None
-    told.store.remove_pod(pod(11, **TERMINATING))
+    told.store.remove(ObjectKind.POD, pod(11, **TERMINATING))
     told.store.forget_if_empty(KEY)
     assert told.store.find(KEY) is None
 
@@ -160,165 +160,167 @@ def test_entry_about_which_nothing_is_known_is_forgotten(told: Told) -> None:
 
 
 def test_older_versions_of_a_pod_are_ignored(told: Told) -> None:
-    told.store.apply_pod(pod(10))
+    told.store.apply(ObjectKind.POD, pod(10))
     told.keys.clear()
-    told.store.apply_pod(pod(9, **TERMINATING))
-    assert not told.entry.pods["gang-worker-0"].is_terminating
+    told.store.apply(ObjectKind.POD, pod(9, **TERMINATING))
+    assert not told.entry.observed.pods["gang-worker-0"].is_terminating
     assert told.keys == []
 
 
 def test_late_answer_never_replaces_a_newer_event(told: Told) -> None:
-    told.store.apply_pod(pod(12, **TERMINATING))
+    told.store.apply(ObjectKind.POD, pod(12, **TERMINATING))
     told.store.record_own(told.entry, ObjectKind.POD, pod(10), AT)
-    assert told.entry.pods["gang-worker-0"].is_terminating
-    assert POD not in told.entry.unconfirmed
+    assert told.entry.observed.pods["gang-worker-0"].is_terminating
+    assert POD not in told.entry.observed.unconfirmed
 
 
 def test_own_create_is_unconfirmed_until_a_watch_shows_it(told: Told) -> None:
     told.store.record_own(told.entry, ObjectKind.POD, pod(10), AT)
-    assert told.entry.unconfirmed == {POD: AT}
-    told.store.apply_pod(pod(10))
-    assert not told.entry.unconfirmed
+    assert told.entry.observed.unconfirmed == {POD: AT}
+    told.store.apply(ObjectKind.POD, pod(10))
+    assert not told.entry.observed.unconfirmed
 
 
 @pytest.mark.parametrize("answer", ["record_own", "record_terminating"])
 def test_late_answers_never_resurrect_what_was_seen_deleted(told: Told, answer: str) -> None:
-    told.store.apply_pod(pod(10, **TERMINATING))
-    told.store.remove_pod(pod(11, **TERMINATING))
+    told.store.apply(ObjectKind.POD, pod(10, **TERMINATING))
+    told.store.remove(ObjectKind.POD, pod(11, **TERMINATING))
     if answer == "record_own":
         told.store.record_own(told.entry, ObjectKind.POD, pod(10), AT)
     else:
         told.store.record_terminating(told.entry, ObjectKind.POD, pod(10, **TERMINATING))
-    assert not told.entry.pods
-    assert told.entry.live[POD] == ""
+    assert not told.entry.observed.pods
+    assert told.entry.observed.live[POD] == ""
 
 
 def test_event_told_again_after_the_end_brings_nothing_back(told: Told) -> None:
-    told.store.apply_pod(pod(10, **TERMINATING))
-    told.store.remove_pod(pod(11, **TERMINATING))
-    told.store.apply_pod(pod(9))
-    assert not told.entry.pods
-    assert told.entry.live[POD] == ""
+    told.store.apply(ObjectKind.POD, pod(10, **TERMINATING))
+    told.store.remove(ObjectKind.POD, pod(11, **TERMINATING))
+    told.store.apply(ObjectKind.POD, pod(9))
+    assert not told.entry.observed.pods
+    assert told.entry.observed.live[POD] == ""
 
 
 def test_deletion_of_a_terminating_pod_is_believed(told: Told) -> None:
-    told.store.apply_pod(pod(10, **TERMINATING))
-    told.store.remove_pod(pod(11, **TERMINATING))
-    assert not told.entry.pods
-    assert told.entry.live[POD] == ""
+    told.store.apply(ObjectKind.POD, pod(10, **TERMINATING))
+    told.store.remove(ObjectKind.POD, pod(11, **TERMINATING))
+    assert not told.entry.observed.pods
+    assert told.entry.observed.live[POD] == ""
 
 
 def test_deletion_of_a_live_pod_is_not_believed_without_a_live_get(told: Told) -> None:
     """It may only have lost our label."""
-    told.store.apply_pod(pod(10))
-    told.store.remove_pod(pod(11))
-    assert told.entry.live.get(POD) != ""
-    assert POD in told.entry.unconfirmed
+    told.store.apply(ObjectKind.POD, pod(10))
+    told.store.remove(ObjectKind.POD, pod(11))
+    assert told.entry.observed.live.get(POD) != ""
+    assert POD in told.entry.observed.unconfirmed
 
 
 def test_live_get_brings_back_a_pod_that_only_left_the_selector(told: Told) -> None:
-    told.store.apply_pod(pod(10))
-    told.store.remove_pod(pod(11))
+    told.store.apply(ObjectKind.POD, pod(10))
+    told.store.remove(ObjectKind.POD, pod(11))
     told.store.record_own(told.entry, ObjectKind.POD, pod(11), AT)
-    assert told.entry.pods["gang-worker-0"].resource_version == "11"
-    assert told.entry.live[POD] == "pod-worker-0"
-    assert told.entry.unconfirmed == {POD: AT}
+    assert told.entry.observed.pods["gang-worker-0"].resource_version == "11"
+    assert told.entry.observed.live[POD] == "pod-worker-0"
+    assert told.entry.observed.unconfirmed == {POD: AT}
 
 
 def test_deletion_of_a_live_pod_is_confirmed_by_the_answer_to_our_own(told: Told) -> None:
-    told.store.apply_pod(pod(10))
-    told.entry.in_flight.add(ActionKey(Verb.DELETE, *POD, "pod-worker-0/0"))
-    told.store.remove_pod(pod(11))
+    told.store.apply(ObjectKind.POD, pod(10))
+    told.entry.outcomes.in_flight.add(ActionKey(Verb.DELETE, *POD, "pod-worker-0/0"))
+    told.store.remove(ObjectKind.POD, pod(11))
     # Our request may be lost, and the Pod may only have left the selector.
-    assert POD not in told.entry.live
-    assert told.entry.pods
+    assert POD not in told.entry.observed.live
+    assert told.entry.observed.pods
     told.store.record_absent(told.entry, *POD, "pod-worker-0")
-    assert told.entry.live[POD] == ""
-    assert not told.entry.pods
-    assert told.entry.unconfirmed == {}
+    assert told.entry.observed.live[POD] == ""
+    assert not told.entry.observed.pods
+    assert told.entry.observed.unconfirmed == {}
 
 
 def test_deletion_of_another_instance_is_ignored(told: Told) -> None:
-    told.store.apply_pod(pod(10))
-    told.store.remove_pod(pod(11, uid="another"))
-    assert told.entry.pods
+    told.store.apply(ObjectKind.POD, pod(10))
+    told.store.remove(ObjectKind.POD, pod(11, uid="another"))
+    assert told.entry.observed.pods
 
 
 def test_pod_seen_drops_what_was_known_of_its_name(told: Told) -> None:
     told.store.record_absent(told.entry, *POD, None)
-    told.store.apply_pod(pod(10))
-    assert POD not in told.entry.live
+    told.store.apply(ObjectKind.POD, pod(10))
+    assert POD not in told.entry.observed.live
 
 
 def test_absence_of_one_instance_says_nothing_of_another(told: Told) -> None:
-    told.store.apply_pod(pod(10, uid="new"))
+    told.store.apply(ObjectKind.POD, pod(10, uid="new"))
     told.store.record_absent(told.entry, *POD, "old")
-    assert told.entry.live[POD] == "new"
-    assert told.entry.pods
+    assert told.entry.observed.live[POD] == "new"
+    assert told.entry.observed.pods
     told.store.record_absent(told.entry, *POD, "new")
-    assert not told.entry.pods
+    assert not told.entry.observed.pods
 
 
 def test_foreign_object_is_no_pod_of_ours(told: Told) -> None:
-    told.store.apply_pod(pod(10))
+    told.store.apply(ObjectKind.POD, pod(10))
     told.store.record_foreign(told.entry, *POD, "theirs")
-    assert not told.entry.pods
-    assert told.entry.live[POD] == "theirs"
+    assert not told.entry.observed.pods
+    assert told.entry.observed.live[POD] == "theirs"
 
 
 def test_list_removes_what_it_does_not_show(told: Told) -> None:
-    told.store.apply_pod(pod(10, **TERMINATING))
-    told.store.replace_pods([], "20")
-    assert not told.entry.pods
-    assert told.entry.live[POD] == ""
+    told.store.apply(ObjectKind.POD, pod(10, **TERMINATING))
+    told.store.replace(ObjectKind.POD, [], "20")
+    assert not told.entry.observed.pods
+    assert told.entry.observed.live[POD] == ""
 
 
 def test_list_that_does_not_show_a_live_pod_is_not_believed(told: Told) -> None:
-    told.store.apply_pod(pod(10))
-    told.store.replace_pods([], "20")
-    assert told.entry.live.get(POD) != ""
+    told.store.apply(ObjectKind.POD, pod(10))
+    told.store.replace(ObjectKind.POD, [], "20")
+    assert told.entry.observed.live.get(POD) != ""
 
 
 def test_list_says_nothing_of_a_pod_that_no_watch_shows(told: Told) -> None:
     """It lost our label, then it was deleted: only live answers tell of it."""
     told.store.record_own(told.entry, ObjectKind.POD, pod(10, **TERMINATING), AT)
-    told.store.replace_pods([], "20")
-    assert told.entry.live.get(POD) != ""
-    assert told.entry.pods
+    told.store.replace(ObjectKind.POD, [], "20")
+    assert told.entry.observed.live.get(POD) != ""
+    assert told.entry.observed.pods
 
 
 def test_own_writes_newer_than_the_list_are_kept(told: Told) -> None:
     told.store.record_own(told.entry, ObjectKind.POD, pod(30), AT)
-    told.store.replace_pods([], "20")
-    assert told.entry.pods
-    assert told.entry.live[POD] == "pod-worker-0"
+    told.store.replace(ObjectKind.POD, [], "20")
+    assert told.entry.observed.pods
+    assert told.entry.observed.live[POD] == "pod-worker-0"
 
 
 def test_pods_of_a_list_reach_their_entries(told: Told) -> None:
-    told.store.replace_pods([pod(10), build_pod_wire(index=1)], "20")
-    assert sorted(told.entry.pods) == ["gang-worker-0", "gang-worker-1"]
+    told.store.replace(ObjectKind.POD, [pod(10), build_pod_wire(index=1)], "20")
+    assert sorted(told.entry.observed.pods) == ["gang-worker-0", "gang-worker-1"]
 
 
 def test_pod_without_a_framework_belongs_to_the_one_it_names() -> None:
     store = Store(lambda _: None)
-    store.apply_pod(pod())
+    store.apply(ObjectKind.POD, pod())
     entry = store.find(KEY)
     assert entry is not None
-    assert entry.framework is None
+    assert entry.observed.framework is None
 
 
 @pytest.mark.parametrize("wire", [{}, {"metadata": {}}, {"metadata": {"name": "x"}}])
 def test_object_that_says_not_where_it_is_is_ignored(told: Told, wire: dict[str, Any]) -> None:
-    told.store.apply_framework(wire)
-    told.store.apply_pod(wire)
-    told.store.remove_pod(wire)
+    told.store.apply(ObjectKind.FRAMEWORK, wire)
+    told.store.apply(ObjectKind.POD, wire)
+    told.store.remove(ObjectKind.POD, wire)
     assert [entry.key for entry in told.store.walk()] == [KEY]
 
 
 def test_unreadable_versions_count_as_the_oldest(told: Told) -> None:
-    told.store.apply_pod(pod(10))
-    told.store.apply_pod(build_pod_wire(metadata={"resourceVersion": "none", **TERMINATING}))
-    assert not told.entry.pods["gang-worker-0"].is_terminating
+    told.store.apply(ObjectKind.POD, pod(10))
+    told.store.apply(
+        ObjectKind.POD, build_pod_wire(metadata={"resourceVersion": "none", **TERMINATING})
+    )
+    assert not told.entry.observed.pods["gang-worker-0"].is_terminating
 
 
 # --- ConfigMaps ----------------------------------------------------------------------------------
@@ -326,37 +328,39 @@ def test_unreadable_versions_count_as_the_oldest(told: Told) -> None:
 
 def test_configmap_follows_the_same_rules(told: Told) -> None:
     configmap = (ObjectKind.CONFIGMAP, "gang-attempt")
-    told.store.apply_configmap(build_configmap_wire(resourceVersion="10"))
-    assert told.entry.configmap is not None
-    told.store.remove_configmap(build_configmap_wire(resourceVersion="11"))
-    assert told.entry.live.get(configmap) != ""
-    told.store.apply_configmap(build_configmap_wire(resourceVersion="12", **TERMINATING))
-    told.store.replace_configmaps([], "20")
+    told.store.apply(ObjectKind.CONFIGMAP, build_configmap_wire(resourceVersion="10"))
+    assert told.entry.observed.configmap is not None
+    told.store.remove(ObjectKind.CONFIGMAP, build_configmap_wire(resourceVersion="11"))
+    assert told.entry.observed.live.get(configmap) != ""
+    told.store.apply(
+        ObjectKind.CONFIGMAP, build_configmap_wire(resourceVersion="12", **TERMINATING)
+    )
+    told.store.replace(ObjectKind.CONFIGMAP, [], "20")
     assert find_configmap(told) is None
-    assert told.entry.live[configmap] == ""
+    assert told.entry.observed.live[configmap] == ""
 
 
 def find_configmap(told: Told) -> object:
-    return told.entry.configmap
+    return told.entry.observed.configmap
 
 
 def test_framework_is_found_by_its_name_whatever_its_labels_say(told: Told) -> None:
     wire = build_framework_wire()
     wire["metadata"] |= {"resourceVersion": "77", "labels": {"FC_FRAMEWORK_NAME": "another"}}
-    told.store.apply_framework(wire)
-    assert told.entry.framework is not None
-    assert told.entry.framework.metadata.resource_version == "77"
+    told.store.apply(ObjectKind.FRAMEWORK, wire)
+    assert told.entry.observed.framework is not None
+    assert told.entry.observed.framework.metadata.resource_version == "77"
     assert told.store.find("default/another") is None
 
 
 def test_edit_of_a_user_seen_while_our_status_write_is_answered_is_kept(told: Told) -> None:
-    told.store.apply_framework(framework(10))
+    told.store.apply(ObjectKind.FRAMEWORK, framework(10))
     status = codec.decode_status(build_status_wire())
     assert status is not None
     written = framework(11) | {"status": build_status_wire()}
-    told.store.apply_framework(framework(12, executionType="Stop"))
+    told.store.apply(ObjectKind.FRAMEWORK, framework(12, executionType="Stop"))
     told.store.record_status(told.entry, written, status)
-    found = told.entry.framework
+    found = told.entry.observed.framework
     assert found is not None
     assert found.spec.execution_type is ExecutionType.STOP
     assert (found.metadata.resource_version, found.status) == ("12", status)

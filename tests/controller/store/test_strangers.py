@@ -79,8 +79,8 @@ async def test_configmap_of_the_user_with_our_label_is_nobodys_attempt() -> None
     shell.show()
     await run(shell, 10.0)
     assert shell.names(PODS) == ["gang-worker-0"]
-    assert shell.entry.configmap is not None
-    assert shell.entry.configmap.name == "gang-attempt"
+    assert shell.entry.observed.configmap is not None
+    assert shell.entry.observed.configmap.name == "gang-attempt"
     assert shell.sent("delete") == []
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.core.actions import ObjectKind
-from controller.store.entry import owner_key
+from controller.store.object_identity import owner_key
 from framework.api import constants
 from framework.api.pods import (
     UNPROVEN_ROSTER_CHARS,

@@ -1,0 +1,135 @@
+"""How an object says which Framework it belongs to, and which of two versions of it is newer.
+
+The store sees the same objects through lists, watches and answers, in any order.
+"""
+
+from typing import Any
+
+import msgspec
+
+from controller.core.actions import ObjectKind
+from framework.api import constants, naming
+from framework.api.pods import (
+    ConfigMapView,
+    ObjectView,
+    PodView,
+    parse_configmap,
+    parse_owner,
+    parse_pod,
+)
+from framework.api.types import Framework
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object, Resource
+
+RESOURCES: dict[ObjectKind, Resource] = {
+    ObjectKind.FRAMEWORK: FRAMEWORKS,
+    ObjectKind.CONFIGMAP: CONFIGMAPS,
+    ObjectKind.POD: PODS,
+    ObjectKind.SECRET: SECRETS,
+}
+
+
+def find_recorded_uid(framework: Framework | None, kind: ObjectKind, name: str) -> str | None:
+    """Find the UID that the status names for an object, None if it names none."""
+    if framework is None or framework.status is None:
+        return None
+    attempt = framework.status.attempt_status
+    if kind is ObjectKind.CONFIGMAP:
+        return attempt.configmap_uid
+    parsed = naming.parse_pod_name(name)
+    role = attempt.find_role(parsed[1].role) if parsed else None
+    if parsed is None or role is None or parsed[1].index >= len(role.tasks):
+        return None
+    return role.tasks[parsed[1].index].attempt_status.pod_uid
+
+
+def parse_object(kind: ObjectKind, wire: Object) -> PodView | ConfigMapView:
+    """Trim a Pod or a ConfigMap to its view."""
+    return parse_pod(wire) if kind is ObjectKind.POD else parse_configmap(wire)
+
+
+def read_meta(wire: Object) -> Object:
+    """Read an object's metadata, {} if it has none."""
+    meta = wire.get("metadata")
+    return meta if isinstance(meta, dict) else {}
+
+
+def measure_object(wire: Object) -> int:
+    """Measure an object without its status, in bytes of JSON."""
+    return len(msgspec.json.encode({key: wire[key] for key in wire if key != "status"}))
+
+
+def name_key(framework: Object) -> str:
+    """Build the key of a Framework: its own name, whatever labels a user gave it."""
+    meta = read_meta(framework)
+    return f"{meta.get('namespace') or ''}/{meta.get('name') or ''}"
+
+
+def owner_key(kind: ObjectKind, wire: Object) -> str:
+    """Build the key of the Framework that an object is or belongs to; "/" if it names none.
+
+    What a user may change tells least: only a Pod that no attempt owns goes by its label.
+    """
+    if kind is ObjectKind.FRAMEWORK:
+        return name_key(wire)
+    meta = read_meta(wire)
+    if kind is ObjectKind.CONFIGMAP:
+        name = naming.parse_configmap_name(str(meta.get("name") or ""))
+    else:
+        name = _read_owner(meta) or _read_label(meta)
+    return f"{meta.get('namespace') or ''}/{name}" if name else "/"
+
+
+def _read_owner(meta: Object) -> str | None:
+    owner = parse_owner(meta)
+    if owner is None or owner.kind != constants.CONFIGMAP_KIND:
+        return None
+    return naming.parse_configmap_name(owner.name)
+
+
+def _read_label(meta: Object) -> str | None:
+    for source in (meta.get("labels"), meta.get("annotations")):
+        if isinstance(source, dict) and source.get(constants.FRAMEWORK_NAME):
+            return str(source[constants.FRAMEWORK_NAME])
+    return None
+
+
+def parse_version(text: Any) -> int:
+    """Parse a resourceVersion, 0 if it is none."""
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        return 0
+
+
+def is_overtaken(wire: Object, known: ObjectView) -> bool:
+    """Return whether the object was seen after this end: then it had only left the selector."""
+    version = parse_version(read_meta(wire).get("resourceVersion"))
+    return 0 < version < parse_version(known.resource_version)
+
+
+def is_same_version(meta: Object, known: ObjectView) -> bool:
+    """Return whether an object's metadata is that of the version that is known."""
+    version = meta.get("resourceVersion")
+    return bool(version) and (meta.get("uid"), version) == (known.uid, known.resource_version)
+
+
+def has_roster_beyond(known: ObjectView, view: ObjectView) -> bool:
+    """Return whether the same version of a ConfigMap brings the roster that was not kept."""
+    if not isinstance(known, ConfigMapView) or not isinstance(view, ConfigMapView):
+        return False
+    is_same = (known.uid, known.resource_version) == (view.uid, view.resource_version)
+    return is_same and known.roster is None and view.roster is not None
+
+
+def is_older(view: ObjectView, than: ObjectView) -> bool:
+    """Return whether a version of an object was before another one."""
+    return parse_version(view.resource_version) < parse_version(than.resource_version)
+
+
+def is_newer_framework(wire: Object, known: Framework | None) -> bool:
+    """Return whether a Framework is of a later version than the known one, or the first one."""
+    if known is None:
+        return True
+    return parse_version(read_meta(wire).get("resourceVersion")) > parse_version(
+        known.metadata.resource_version
+    )

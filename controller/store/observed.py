@@ -1,0 +1,133 @@
+"""Observed: what lists, watches and answers have shown of one Framework and its objects.
+
+Only ``controller.store`` writes it: tests/controller/test_entry_owners.py.
+"""
+
+from collections import Counter
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from controller.core.actions import ActionKey, ObjectKind
+from controller.core.snapshot import PublishedRoster
+from controller.store.object_identity import parse_version
+from framework.api import constants
+from framework.api.fielderrors import FieldErrors
+from framework.api.pods import ConfigMapView, PodView
+from framework.api.types import Framework
+
+Name: TypeAlias = tuple[ObjectKind, str]
+# Of objects that came and went, beside those that are in use.
+_MOST_NAMES = 2 * constants.MAX_TASK_NUMBER
+
+
+@dataclass(slots=True)
+class Observed:
+    """What is known about one Framework of one name, and about the objects of its attempt."""
+
+    incarnation: int = 0
+    """Counts the Frameworks of this name. Outcomes and pacing are of one incarnation."""
+    framework: Framework | None = None
+    """None before it is seen, and while ``fault`` says why it cannot be read. Its status is our own
+    last write, or what was stored when it was first seen."""
+    fault: FieldErrors | None = None
+    """Why the stored Framework cannot be read."""
+    wire_status: Any = None
+    """The stored status, in its wire form."""
+    is_status_ours: bool = False
+    """Whether this process has written the status of this Framework."""
+    is_diverged: bool = False
+    """Whether another client has overwritten our status."""
+    needs_refresh: bool = False
+    """Whether only a live GET can tell which status is persisted."""
+    object_bytes: int = 0
+    """Size of the Framework without its status, in JSON."""
+    configmap: ConfigMapView | None = None
+    """The object that has the name of the attempt ConfigMap."""
+    read_configmap: ConfigMapView | None = None
+    """The version of the ConfigMap from which ``published`` was read."""
+    published: PublishedRoster = field(default_factory=PublishedRoster)
+    """What the attempt's own ConfigMap carries of the roster."""
+    pods: dict[str, PodView] = field(default_factory=dict)
+    """Pods by name."""
+    addressed_at: float | None = None
+    """When a Pod got an address last, in seconds of the monotonic clock."""
+    live: dict[Name, str] = field(default_factory=dict)
+    """UID that the last live GET or believed deletion found under a name, "" for none."""
+    live_limit: int = _MOST_NAMES
+    """At how many names ``live`` is cut to those of the attempt."""
+    unconfirmed: dict[Name, datetime] = field(default_factory=dict)
+    """Objects that an answer showed and no watch yet, with the time of the answer."""
+    end_versions: dict[str, int] = field(default_factory=dict)
+    """By the UID of a Pod, the resourceVersion at which it was first seen ended."""
+    name_revisions: Counter[Name] = field(default_factory=Counter)
+    """How often another object may have taken a name. An answer does not describe an object that
+    took the name after the request was sent."""
+    own_configmap: str = ""
+    """UID of the ConfigMap that our own create returned last; "" once a create of its gang key was
+    not answered."""
+    gang_key_owner: str = ""
+    """UID of the ConfigMap whose gang key is created. No watch shows Secrets."""
+    proven: set[str] = field(default_factory=set)
+    """UIDs of the objects that a controller is known to have created for this Framework."""
+    unchecked: set[Name] = field(default_factory=set)
+    """Objects whose creation proof is not checked yet."""
+    checked_keys: tuple[str, ...] = ()
+    """Public keys with which all other objects were checked."""
+    spent_proofs: dict[str, str] = field(default_factory=dict)
+    """UID of the object that had a creation proof first, of objects that are gone."""
+
+    def find_object(self, kind: ObjectKind, name: str) -> PodView | ConfigMapView | None:
+        """Find the Pod of a name, or the ConfigMap whatever its name."""
+        return self.pods.get(name) if kind is ObjectKind.POD else self.configmap
+
+    def list_objects(self, kind: ObjectKind) -> list[PodView] | list[ConfigMapView]:
+        """List the Pods, or the ConfigMap if there is one."""
+        if kind is ObjectKind.POD:
+            return list(self.pods.values())
+        return [] if self.configmap is None else [self.configmap]
+
+    @property
+    def lacks_roster(self) -> bool:
+        """Return whether the roster of our own ConfigMap was not kept: a live GET brings it."""
+        known = self.configmap
+        return known is not None and known.roster is None and known.uid in self.proven
+
+    def record_end_version(self, uid: str, resource_version: Any) -> None:
+        """Record at which version a Pod ended first; an attempt's Pods are enough."""
+        self.end_versions.setdefault(uid, parse_version(resource_version))
+        if len(self.end_versions) > 2 * constants.MAX_TASK_NUMBER:
+            del self.end_versions[next(iter(self.end_versions))]
+
+    def increment_name_revision(self, name: Name, in_flight: AbstractSet[ActionKey]) -> None:
+        """Record that another object may have taken a name.
+
+        Only an answer in flight asks for it. So the other names are forgotten when there are many:
+        any client may create Pods of ever new names with our label.
+        """
+        self.name_revisions[name] += 1
+        if len(self.name_revisions) > _MOST_NAMES + 2 * len(in_flight):
+            awaited = {(key.kind, key.name) for key in in_flight}
+            kept = {known: self.name_revisions[known] for known in awaited}
+            self.name_revisions = Counter(kept)
+
+    def record_free_name(self, name: Name) -> None:
+        """Record that a name is free; when there are many, only those of the attempt's Pods."""
+        self.live[name] = ""
+        if len(self.live) > self.live_limit:
+            status = self.framework.status if self.framework else None
+            tasks = status.attempt_status.walk_tasks() if status else ()
+            names = {task.attempt_status.pod_name for _, task in tasks}
+            self.live = {
+                known: uid
+                for known, uid in self.live.items()
+                if known[0] is not ObjectKind.POD or known[1] in names
+            }
+            # So that the next cut is as far away as this one was.
+            self.live_limit = _MOST_NAMES + 2 * len(self.live)
+
+    def drop_stale_live_result(self, name: Name, uid: str) -> None:
+        """Drop the result of a live GET when another object is seen under its name."""
+        if self.live.get(name, uid) != uid:
+            del self.live[name]

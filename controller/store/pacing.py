@@ -1,0 +1,34 @@
+"""Pacing: when a Framework is decided and written next.
+
+Only ``controller.reconcile`` writes it: tests/controller/test_entry_owners.py.
+"""
+
+from dataclasses import dataclass
+
+from framework.kube.backoff import Backoff
+
+
+@dataclass(slots=True)
+class Pacing:
+    """Pauses of one Framework. Times are seconds of the monotonic clock."""
+
+    incarnation: int = 0
+    """The Framework of this name that ``changed_at`` is of."""
+    next_decision_at: float = 0.0
+    """No decision is taken before."""
+    decision_seconds: float = 0.0
+    """How long the last decision took."""
+    changed_at: float | None = None
+    """Since when a status change waits to be written; None for no such change."""
+    is_paused: bool = False
+    """Whether its key came up while no decision was allowed."""
+    backoff: Backoff | None = None
+    """Delays of retries after a request of the worker failed; None after a success."""
+    refusal_backoff: Backoff | None = None
+    """Delays of retries while the server refuses the status for good."""
+
+    def follow(self, incarnation: int) -> None:
+        """Forget the change of another Framework of this name."""
+        if incarnation != self.incarnation:
+            self.incarnation = incarnation
+            self.changed_at = None
