@@ -18,7 +18,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(shell pwd))
 .PHONY: $(STAMP)
 endif
 
-$(STAMP): requirements/dev.txt pyproject.toml
+$(STAMP): requirements/dev.txt pyproject.toml localcluster/pyproject.toml
 	@sh tools/timed init sh tools/init
 
 ##@ Start
@@ -147,12 +147,16 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-u
 
 .PHONY: lock
 lock: $(STAMP) ## pin requirements anew (ARGS=--upgrade for the newest)
-	@$(TIMED) sh -eu -c '$(COMPILE) $(ARGS) -o requirements/runtime.txt pyproject.toml && \
+	@$(TIMED) sh -eu -c '$(COMPILE) $(ARGS) -o requirements/runtime.txt pyproject.toml localcluster/requirements.in && \
 		$(COMPILE) $(ARGS) -o requirements/dev.txt requirements/dev.in && \
 		$(COMPILE) $(ARGS) -o requirements/fuzz.txt requirements/fuzz.in && \
 		for image in barrier rendezvous controller; do \
 			$(COMPILE) $(ARGS) -o images/$$image/requirements.txt images/$$image/requirements.in; \
 		done'
+
+.PHONY: dist
+dist: $(STAMP) ## build wheel and sdist of frameworkbarrier and frameworkbarrier-local into dist
+	@$(TIMED) $(BIN)/python -m tools.distributions
 
 .PHONY: images
 images: $(STAMP) ## build the three images (ARGS="--base IMAGE --only barrier --offline")

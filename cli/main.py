@@ -10,6 +10,7 @@ import sys
 import click
 
 from cli.exitcodes import CliError, ExitCode
+from cli.local import requires_local_cluster
 from cli.terminal import print_error, print_line
 from framework.api.text import make_printable
 from framework.logs import configure_logging
@@ -196,7 +197,8 @@ def logs(  # noqa: PLR0913 one argument for each option
     directory: str | None,
 ) -> None:
     """Print the logs of the Tasks of Framework NAME, of all, of one ROLE or of one ROLE/INDEX."""
-    from cli.logs import LogOptions, print_logs
+    from cli.logoutput import LogOptions
+    from cli.logs import print_logs
 
     options = LogOptions(
         name=name,
@@ -314,7 +316,9 @@ def up(
     directory: str | None,
 ) -> None:
     """Start the local cluster and keep it until Ctrl-C (or until `down`, with --detach)."""
-    from cli.local import UpOptions, start_cluster
+    with requires_local_cluster():
+        from cli.local.cluster import UpOptions
+        from cli.local.commands import start_cluster
 
     options = UpOptions(
         detach=detach,
@@ -333,7 +337,8 @@ def up(
 @_state_option
 def down(*, directory: str | None) -> None:
     """Stop the local cluster and everything in it."""
-    from cli.local import stop_cluster
+    with requires_local_cluster():
+        from cli.local.commands import stop_cluster
 
     raise SystemExit(int(stop_cluster(directory)))
 
@@ -342,7 +347,8 @@ def down(*, directory: str | None) -> None:
 @_state_option
 def status(*, directory: str | None) -> None:
     """Say whether the local cluster runs, and where; exit code 1 if it does not."""
-    from cli.local import show_cluster
+    with requires_local_cluster():
+        from cli.local.commands import show_cluster
 
     raise SystemExit(int(show_cluster(directory)))
 

@@ -21,6 +21,7 @@ from cli.exitcodes import CliError, ExitCode
 from cli.failures import SHOWN_LINES, FailureLogs, KeptLogs
 from cli.follow import Follower
 from cli.invocation import build_command, build_export
+from cli.local import requires_local_cluster
 from cli.manifests import Manifests, load_manifests
 from cli.outage import GIVE_UP_SECONDS, Outage
 from cli.progress import GangView, build_view, list_culprits
@@ -40,6 +41,7 @@ _TICK_SECONDS = 1.0
 _STOP_SECONDS = 60.0
 _STOP_REQUEST_SECONDS = 10.0
 _SHOWN_FAILURES = 3
+_MAKE_CLUSTER = f"without a cluster, `{build_command('run', '--local', 'FILE')}` makes one"
 # What the user calls the cause of a stop.
 _CAUSES = {
     ExitCode.TIMEOUT: "--timeout",
@@ -98,7 +100,7 @@ def _prepare(options: RunOptions) -> tuple[KubeConfig | None, Manifests]:
     config, fault = None, None
     if not options.is_local:
         try:
-            config = find_cluster(options.kubeconfig)
+            config = find_cluster(options.kubeconfig, otherwise=_MAKE_CLUSTER)
         except CliError as e:
             fault = e
     manifests = load_manifests(
@@ -153,8 +155,8 @@ async def _open_target(options: RunOptions, config: KubeConfig | None) -> AsyncI
     if config is not None:
         yield _Target(config)
         return
-    # Loading a whole cluster takes its time: only for those who want one.
-    from cli.local import UpOptions, open_local_cluster
+    with requires_local_cluster():
+        from cli.local.cluster import UpOptions, open_local_cluster
 
     directory = Path(options.directory or tempfile.mkdtemp(prefix="framework-"))
     local = UpOptions(isolation=options.isolation, network=options.network)

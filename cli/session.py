@@ -19,7 +19,7 @@ from framework.api.constants import KUBECONFIG_ENV
 from framework.api.text import describe_server
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
-from framework.kube.config import ConfigError, KubeConfig, load_kube_config
+from framework.kube.config import ConfigError, KubeConfig, NoServerError, load_kube_config
 from framework.kube.errors import (
     ApiError,
     ForbiddenError,
@@ -27,28 +27,35 @@ from framework.kube.errors import (
     UnauthorizedError,
     UnreachableError,
 )
+from framework.kube.tokenurl import url_with_token
 from framework.version import VERSION
-from localcluster.apiserver.front.auth import url_with_token
 
 _REACH_SECONDS = 10.0
+_NO_CLUSTER = (
+    "no cluster is configured: name a kubeconfig with --kubeconfig or $KUBECONFIG, or create "
+    "~/.kube/config"
+)
 # How admission policies and webhooks say no. A missing right reads otherwise.
 _DENIED = re.compile(r"\bdenied (?:the )?request\b")
 
 
-def find_cluster(kubeconfig: str | None) -> KubeConfig:
-    """Find the API server a command talks to.
+def find_cluster(kubeconfig: str | None, *, otherwise: str | None = None) -> KubeConfig:
+    """Find the API server that a command talks to.
+
+    Args:
+        kubeconfig: what --kubeconfig names.
+        otherwise: how the command works without a cluster; None if it does not.
 
     Raises:
-        CliError: nothing usable is configured.
+        CliError: no cluster is configured, or its configuration cannot work.
     """
     try:
         config = _without_token_path(load_kube_config(None, kubeconfig, os.environ))
     except ConfigError as e:
-        local = build_command("run", "--local", "FILE")
+        fault = _NO_CLUSTER if isinstance(e, NoServerError) else str(e)
         stale = [] if kubeconfig else _explain_stale()
-        raise CliError(
-            ExitCode.USAGE, *stale, str(e), f"without a cluster, `{local}` makes one"
-        ) from e
+        lines = [*stale, fault, *([otherwise] if otherwise else [])]
+        raise CliError(ExitCode.USAGE, *lines) from e
     if not kubeconfig:
         for line in _explain_stale():
             print_error(f"warning: {line}; now taking {describe_server(config.server)}")
@@ -69,7 +76,10 @@ def _explain_stale() -> list[str]:
 
 
 def _without_token_path(config: KubeConfig) -> KubeConfig:
-    """Take the token out of a local cluster's URL: we send it in a header, and print the URL."""
+    """Remove the token from the URL of a local cluster.
+
+    The client sends the token in a header, and messages show the URL.
+    """
     if not config.token:
         return config
     return replace(config, server=config.server.removesuffix(url_with_token("", config.token)))

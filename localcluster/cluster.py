@@ -29,7 +29,7 @@ from framework.clock import Clock, Random, UidSource
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from localcluster.apiserver.front.auth import url_with_token
+from framework.kube.tokenurl import url_with_token
 from localcluster.apiserver.server import ApiServer, ServerError
 from localcluster.apiserver.storage import Storage
 from localcluster.kubelet.kubelet import Kubelet

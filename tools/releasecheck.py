@@ -1,7 +1,7 @@
 """Checks that what is committed can be released: called by ``make release-check``.
 
-It builds wheel and sdist twice, from two clones in different folders, and compares their bytes;
-installs the wheel into a fresh environment and asks every program for its version; and, with
+It builds wheels and sdists twice, from two clones in different folders, and compares their bytes;
+installs the wheels into a fresh environment and asks every program for its version; and, with
 ``--images``, builds the images twice as well. Whatever is wrong is printed; exit code 1 then.
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from framework.version import VERSION
+from tools.distributions import build_distributions
 from tools.imagearchive import ImageArchive
 from tools.images import NAMES, ImageError, Tool, build_images, choose_tool
 
@@ -84,37 +85,35 @@ def _check_distributions(folder: Path) -> Iterator[str]:
         print(f"{digest}  {first.name}", flush=True)
         if first.name != second.name or digest != _hash(second):
             yield f"{first.name}: two builds of one commit differ"
-    wheel = next(path for path in built[0] if path.suffix == ".whl")
-    if f"-{VERSION}-" not in wheel.name:
-        yield f"{wheel.name}: its version is not that of framework/version.py, {VERSION}"
-    yield from _check_programs(wheel, folder / "environment")
+    wheels = [path for path in built[0] if path.suffix == ".whl"]
+    yield from _check_programs(wheels, folder / "environment")
 
 
 def _build_distributions(folder: Path) -> list[Path]:
-    """Clone the commit, build, list sdist and wheel."""
+    """Clone the commit, build, list the files."""
     _run(["git", "clone", "--quiet", "--no-hardlinks", ".", folder / "source"])
     epoch = _read(["git", "log", "-1", "--format=%ct"])
-    build = [sys.executable, "-m", "build", "--no-isolation"]
-    _run([*build, "--outdir", folder / "dist", folder / "source"], SOURCE_DATE_EPOCH=epoch)
-    return sorted((folder / "dist").iterdir())
+    return build_distributions(folder / "source", folder / "dist", SOURCE_DATE_EPOCH=epoch)
 
 
-def _check_programs(wheel: Path, environment: Path) -> Iterator[str]:
-    """Install the wheel with the locked packages, and ask every program for its version."""
+def _check_programs(wheels: Sequence[Path], environment: Path) -> Iterator[str]:
+    """Install the wheels with the locked packages, and ask every program for its version."""
     venv.create(environment, with_pip=True)
     pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     _run([*pip, "--require-hashes", "-r", "requirements/runtime.txt"])
-    _run([*pip, "--no-deps", wheel])
-    for program in PROGRAMS:
+    _run([*pip, "--no-deps", *wheels])
+    checks = [[program, "--version"] for program in PROGRAMS]
+    checks.append(["python", "-c", f"import cli.local.commands; print({VERSION!r})"])
+    for program, *options in checks:
         done = subprocess.run(
-            [environment / "bin" / program, "--version"],
+            [environment / "bin" / program, *options],
             capture_output=True,
             text=True,
             check=False,
             cwd=environment,
         )
         if done.returncode != 0 or VERSION not in done.stdout.split():
-            yield f"{program} --version: {done.stdout}{done.stderr}".rstrip()
+            yield f"{program} {' '.join(options)}: {done.stdout}{done.stderr}".rstrip()
 
 
 def _check_images(folder: Path) -> Iterator[str]:

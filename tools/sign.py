@@ -3,7 +3,7 @@
 For each image of ``make images``: push its archive, then sign its digest, attest its bill of
 materials (CycloneDX) and its provenance (SLSA) with cosign. Then write the folder of the release:
 both documents of each image, ``install.yaml`` and a kustomize component that name the images by
-digest, the wheel and sdist of this version that ``python -m build`` left in dist, and
+digest, the wheels and sdists of this version that ``make dist`` left in dist, and
 ``SHA256SUMS`` of all these files with its signature. Needs crane and cosign (3 or newer) on the
 PATH. docs/release.md says how a user verifies all of it.
 """
@@ -24,18 +24,17 @@ import yaml
 
 from framework.api.images import IMAGE_PREFIX, REGISTRY
 from framework.version import VERSION
+from tools.distributions import DIST, list_file_names
 from tools.imagearchive import ImageArchive
 from tools.images import NAMES, OUTPUT
 from tools.manifests import render_install
 from tools.provenance import Build, ProvenanceError, build_predicate, hash_file
 
-DIST = Path("dist")
 RELEASE = DIST / "release"
 BUILDER_ID = "urn:frameworkbarrier:builder:manual"
 COMPONENT = Path("images") / "kustomization.yaml"
 SUMS = "SHA256SUMS"
 SIGNATURE = f"{SUMS}.sigstore.json"
-_PACKAGE = f"frameworkbarrier-{VERSION}"
 
 
 class SignError(Exception):
@@ -79,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--source", default="", help="URI of the source: git+https://...")
     parser.add_argument("--builder", default=BUILDER_ID, help=f"URI of the builder ({BUILDER_ID})")
     parser.add_argument("--images", type=Path, default=OUTPUT, help=f"archives ({OUTPUT})")
-    parser.add_argument("--dist", type=Path, default=DIST, help=f"wheel and sdist ({DIST})")
+    parser.add_argument("--dist", type=Path, default=DIST, help=f"wheels and sdists ({DIST})")
     parser.add_argument("--output", type=Path, default=RELEASE, help=f"the release ({RELEASE})")
     options = parser.parse_args(arguments)
     try:
@@ -135,12 +134,13 @@ def release(options: argparse.Namespace, signer: Signer) -> None:
 
 
 def copy_packages(dist: Path, output: Path) -> None:
-    """Copy wheel and sdist of this version; print which others are left out.
+    """Copy wheels and sdists of this version; print which others are left out.
 
-    `python -m build` leaves those of earlier versions in its folder.
+    `make dist` leaves those of earlier versions in its folder.
     """
+    names = set(list_file_names())
     for path in sorted([*dist.glob("*.whl"), *dist.glob("*.tar.gz")]):
-        if path.name.startswith(f"{_PACKAGE}-") or path.name == f"{_PACKAGE}.tar.gz":
+        if path.name in names:
             shutil.copy(path, output)
         else:
             print(f"{path} is not of version {VERSION}: left out", flush=True)

@@ -5,6 +5,7 @@ refusal comes late and in a status; most of what stands here is YAML that reads 
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
@@ -12,13 +13,12 @@ from cli.authoring.findings import Finding, error, warning
 from cli.templates import ContainerTemplate, RoleTemplate, is_open
 from framework.api import constants
 from framework.kube.resources import Object
-from localcluster.apiserver.model.quantities import parse_quantity
-from localcluster.kubelet.restarts import RestartPolicy
 from rendezvous.settings.option import BY_ANNOTATION
 
 _REFUSED = "the API server refuses the Pod"
 _QUOTES = "put it into quotes"
-_RESTART_POLICIES = tuple(RestartPolicy)
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_QUANTITY = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 _NOTHING = (None, "")  # Kubernetes puts the default there.
 _COUNTS = ("minFailedTaskCount", "minSucceededTaskCount")
 _RESERVED_PREFIXES = ("FC_", constants.ANNOTATION_PREFIX)
@@ -146,16 +146,8 @@ def _find_no_quantities(container: ContainerTemplate) -> Iterator[Finding]:
 
 def _is_quantity(value: object) -> bool:
     if isinstance(value, str):
-        return is_open(value) or _reads_as_quantity(value.strip())
+        return is_open(value) or _QUANTITY.fullmatch(value.strip()) is not None
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _reads_as_quantity(text: str) -> bool:
-    try:
-        parse_quantity(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _find_no_texts(words: object, path: str) -> Iterator[Finding]:

@@ -13,10 +13,14 @@ from framework.api.text import describe_server
 from framework.kube import kubeconfig
 from framework.kube.kubeconfig import ConfigError, ExecPlugin
 
-__all__ = ["ConfigError", "ExecPlugin", "KubeConfig", "load_kube_config"]
+__all__ = ["ConfigError", "ExecPlugin", "KubeConfig", "NoServerError", "load_kube_config"]
 
 _SERVICE_HOST_ENV = "KUBERNETES_SERVICE_HOST"
 _SERVICE_PORT_ENV = "KUBERNETES_SERVICE_PORT"
+
+
+class NoServerError(ConfigError):
+    """Nothing names an API server: no address, no kubeconfig, and this is no Pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +109,7 @@ def _load_address(address: str, env: Mapping[str, str]) -> KubeConfig:
 def _load_in_cluster(env: Mapping[str, str]) -> KubeConfig:
     host, port = env.get(_SERVICE_HOST_ENV), env.get(_SERVICE_PORT_ENV)
     if not host or not port:
-        raise ConfigError(
+        raise NoServerError(
             "kubeApiServerAddress",
             "no API server given: no address, no kubeconfig file, and this is no Pod "
             f"({_SERVICE_HOST_ENV} and {_SERVICE_PORT_ENV} are not set)",

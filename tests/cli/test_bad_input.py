@@ -136,8 +136,22 @@ def test_run_without_any_cluster_points_to_local() -> None:
     Path("f.yaml").write_text(FRAMEWORK)
     result = call("run", "f.yaml")
     assert result.exit_code == ExitCode.USAGE
-    assert "kubeApiServerAddress" in result.stderr
-    assert "framework run --local FILE" in result.stderr
+    assert result.stderr == (
+        "error: no cluster is configured: name a kubeconfig with --kubeconfig or $KUBECONFIG, or "
+        "create ~/.kube/config\n"
+        "error: without a cluster, `framework run --local FILE` makes one\n"
+    )
+
+
+def test_logs_without_any_cluster_say_what_to_do() -> None:
+    result = call("logs", "gang")
+    assert result.exit_code == ExitCode.USAGE
+    assert result.stderr == (
+        "error: no cluster is configured: name a kubeconfig with --kubeconfig or $KUBECONFIG, or "
+        "create ~/.kube/config\n"
+        "error: logs of a local cluster stay after its end; to read them: "
+        "`framework logs gang --directory DIR`\n"
+    )
 
 
 def test_run_with_an_unreachable_server_names_it(closed_port: int) -> None:
@@ -455,7 +469,7 @@ def test_local_down_waits_for_the_pods_too(home: Path, monkeypatch: pytest.Monke
         (home / "state.json").unlink()
         threading.Timer(0.2, end).start()
 
-    monkeypatch.setattr("cli.local.os.kill", kill)
+    monkeypatch.setattr("cli.local.commands.os.kill", kill)
     cluster.enter_context(claimed(home))
     result = call("local", "down", "--directory", str(home))
     assert result.output == "stopped\n"

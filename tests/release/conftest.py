@@ -15,6 +15,7 @@ from tests.support.prerequisites import skip_test
 from tests.support.releasetools import IMAGES_ENV
 from tests.support.waiting import wait_until
 from tools import sign
+from tools.distributions import list_file_names
 
 BUILDER = "https://ci.example.org/builder"
 SOURCE = "git+https://example.org/team/frameworkbarrier"
@@ -82,8 +83,8 @@ def release(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("release")
     dist = folder / "dist"
     dist.mkdir()
-    (dist / f"frameworkbarrier-{VERSION}-py3-none-any.whl").write_bytes(b"wheel")
-    (dist / f"frameworkbarrier-{VERSION}.tar.gz").write_bytes(b"sdist")
+    for name in list_file_names():
+        (dist / name).write_bytes(name.encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COSIGN_PASSWORD", "")
         key, other_key = create_key(folder / "key"), create_key(folder / "other")

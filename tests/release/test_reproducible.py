@@ -1,4 +1,4 @@
-"""Two builds of one commit are equal: wheel, sdist, and an image."""
+"""Two builds of one commit are equal: wheels, sdists, and an image."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from tools.images import build_images, choose_tool
 pytestmark = pytest.mark.release
 
 
-def test_wheel_and_sdist_built_twice_are_equal_and_the_programs_start(tmp_path: Path) -> None:
+def test_distributions_built_twice_are_equal_and_the_programs_start(tmp_path: Path) -> None:
     assert list(releasecheck._check_distributions(tmp_path)) == []
 
 

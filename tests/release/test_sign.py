@@ -133,6 +133,8 @@ def test_files_of_the_release_are_verified_by_the_signed_hashes(release: Release
         *documents,
         "frameworkbarrier-0.1.0-py3-none-any.whl",
         "frameworkbarrier-0.1.0.tar.gz",
+        "frameworkbarrier_local-0.1.0-py3-none-any.whl",
+        "frameworkbarrier_local-0.1.0.tar.gz",
         "images/kustomization.yaml",
         "install.yaml",
     }

@@ -24,7 +24,6 @@ import yaml
 from rich.console import Console
 
 from cli import display as display_module
-from cli import local
 from cli import main as main_module
 from cli.authoring.commands import _Place, _render
 from cli.authoring.findings import error
@@ -32,7 +31,9 @@ from cli.authoring.yamltext import render_yaml
 from cli.containeroutput import split_output
 from cli.display import Display
 from cli.exitcodes import CliError, ExitCode
-from cli.logs import _Printer
+from cli.local import commands
+from cli.local.state import ClusterState
+from cli.logoutput import LogPrinter
 from cli.progress import GangView, TaskLine
 from cli.terminal import print_document, print_error, print_line
 from framework.agent.report import LineReporter
@@ -109,10 +110,10 @@ def print_as_error(texts: Sequence[str]) -> None:
 
 
 def print_as_state(text: str) -> None:
-    state = local.ClusterState(
+    state = ClusterState(
         pid=1, server=text, kubeconfig=text, directory=text, started_at=text, note=text
     )
-    local._print_state(state)
+    commands._print_state(state)
 
 
 def print_as_logs(texts: Sequence[str]) -> None:
@@ -123,7 +124,7 @@ def print_as_logs(texts: Sequence[str]) -> None:
 
     async def run() -> None:
         for has_prefix in (False, True):
-            printer = _Printer(has_prefix=has_prefix, is_raw=False)
+            printer = LogPrinter(has_prefix=has_prefix, is_raw=False)
             await printer.print_chunks("/".join(texts[:3]), chunks())
 
     asyncio.run(run())
@@ -232,7 +233,7 @@ def test_live_display_draws_with_the_same_texts(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_only_one_module_of_the_command_line_prints() -> None:
-    """``Display`` has rich's console; ``logs`` writes lines that are rendered already."""
+    """``Display`` has rich's console; ``logoutput`` writes lines that are rendered already."""
     writers = set()
     for path in (ROOT / "cli").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -243,8 +244,8 @@ def test_only_one_module_of_the_command_line_prints() -> None:
     assert writers == {
         ("terminal.py", "click.echo"),
         ("display.py", "_Console"),
-        ("logs.py", "sys.stdout.buffer.write"),
-        ("logs.py", "sys.stdout.buffer.flush"),
+        ("logoutput.py", "sys.stdout.buffer.write"),
+        ("logoutput.py", "sys.stdout.buffer.flush"),
     }
 
 

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from cli.exitcodes import CliError
-from cli.local import read_state, stop_cluster
+from cli.local.commands import stop_cluster
+from cli.local.state import read_state
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from localcluster.cluster import ClusterOptions, LocalCluster, LocalClusterError
 from localcluster.private_files import ExposedError, make_private_directory, write_private_file

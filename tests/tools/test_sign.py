@@ -3,19 +3,21 @@ from pathlib import Path
 import pytest
 
 from framework.version import VERSION
+from tools.distributions import list_file_names
 from tools.sign import copy_packages
 
-OWN = (f"frameworkbarrier-{VERSION}-py3-none-any.whl", f"frameworkbarrier-{VERSION}.tar.gz")
+OWN = tuple(list_file_names())
 STALE = (
     "frameworkbarrier-0.0.9-py3-none-any.whl",
     "frameworkbarrier-0.0.9.tar.gz",
     f"frameworkbarrier-{VERSION}.post1-py3-none-any.whl",
     f"frameworkbarrier-{VERSION}.post1.tar.gz",
+    "frameworkbarrier_local-0.0.9.tar.gz",
     f"other-{VERSION}-py3-none-any.whl",
 )
 
 
-def test_only_wheel_and_sdist_of_this_version_are_taken(
+def test_only_wheels_and_sdists_of_this_version_are_taken(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dist, release = tmp_path / "dist", tmp_path / "release"

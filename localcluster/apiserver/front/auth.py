@@ -3,23 +3,17 @@
 Called by ``server`` for every request. There are no users and no rights here: a token opens
 everything, as the machine's owner runs both sides.
 
-A token comes as a bearer token or as the first part of the path, ``/token/TOKEN/api/v1/...``. The
-second way is there because kubectl and every other Go client send no credentials over plain HTTP,
-neither those of flags nor those of a kubeconfig, but keep the path of the server's URL.
+A token comes as a bearer token or in the path of the URL (``framework.kube.tokenurl``).
 """
 
 import hmac
 from collections.abc import Iterable
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
+
+from framework.kube.tokenurl import TOKEN_PREFIX
 
 OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 """Answered without a token, so that a probe needs none."""
-_PREFIX = "/token/"
-
-
-def url_with_token(url: str, token: str) -> str:
-    """Return the server URL for clients that send no token of their own, such as kubectl."""
-    return f"{url.rstrip('/')}{_PREFIX}{quote(token, safe='')}"
 
 
 class BearerTokens:
@@ -42,8 +36,8 @@ class BearerTokens:
             path: The path, still percent-encoded.
             authorization: The header.
         """
-        if path.startswith(_PREFIX):
-            token, _, rest = path.removeprefix(_PREFIX).partition("/")
+        if path.startswith(TOKEN_PREFIX):
+            token, _, rest = path.removeprefix(TOKEN_PREFIX).partition("/")
             return f"/{rest}" if self._knows(unquote(token)) else None
         if path in OPEN_PATHS:
             return path

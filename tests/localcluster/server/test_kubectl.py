@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from framework.clock import SystemClock, SystemUids
-from localcluster.apiserver.front.auth import url_with_token
+from framework.kube.tokenurl import url_with_token
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from tests.support.waiting import HANG_SECONDS

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from framework.clock import SequentialUids, SystemClock
-from localcluster.apiserver.front.auth import url_with_token
+from framework.kube.tokenurl import url_with_token
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.server import ApiServer, PortInUseError
 from localcluster.apiserver.storage import Storage, Watch

@@ -2,8 +2,9 @@
 
 import pytest
 
+from framework.kube.tokenurl import url_with_token
 from localcluster.apiserver.bodies.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
-from localcluster.apiserver.front.auth import BearerTokens, url_with_token
+from localcluster.apiserver.front.auth import BearerTokens
 from localcluster.apiserver.front.payloads import decode_object, decode_patch
 from localcluster.apiserver.front.pod_logs import choose_container
 from localcluster.apiserver.front.targets import (

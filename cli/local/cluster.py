@@ -1,0 +1,99 @@
+"""Runs a local cluster in this process, for `framework local up` and `framework run --local`."""
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.exitcodes import CliError, ExitCode
+from framework.clock import SystemClock, SystemRandom, SystemUids
+from framework.logs import configure_logging
+from localcluster.cluster import (
+    ClusterOptions,
+    LocalCluster,
+    LocalClusterError,
+    PartFailedError,
+)
+from localcluster.kubelet.sandbox import Isolation
+from localcluster.network.choice import NetworkChoice
+from localcluster.private_files import ExposedError, make_private_directory
+
+logger = logging.getLogger(__name__)
+
+LOG_FILE = "cluster.log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    """What the user asked for."""
+
+    detach: bool = False
+    kubeconfig: str | None = None
+    with_kubelet: bool = True
+    with_controller: bool = True
+    port: int = 0
+    isolation: str = "auto"
+    network: str = "auto"
+    directory: str | None = None
+
+
+@asynccontextmanager
+async def open_local_cluster(directory: Path, *, options: UpOptions) -> AsyncIterator[LocalCluster]:
+    """Run a local cluster in this process; its own log goes to a file in its directory.
+
+    Raises:
+        CliError: it cannot start, or a part of it failed for good.
+    """
+    cluster = LocalCluster(
+        ClusterOptions(
+            directory=directory,
+            port=options.port,
+            with_kubelet=options.with_kubelet,
+            with_controller=options.with_controller,
+            kubeconfig_path=Path(options.kubeconfig) if options.kubeconfig else None,
+            isolation=Isolation(options.isolation),
+            network=NetworkChoice(options.network),
+        ),
+        clock=SystemClock(),
+        uids=SystemUids(),
+        random=SystemRandom(),
+    )
+    try:
+        with _logging_to(directory), _failures_logged():
+            async with cluster:
+                yield cluster
+    except LocalClusterError as e:
+        raise CliError(ExitCode.USAGE, str(e)) from e
+    except PartFailedError as e:
+        raise CliError(ExitCode.UNREACHABLE, str(e)) from e
+
+
+@contextmanager
+def _failures_logged() -> Iterator[None]:
+    """Leave the reason in the log: nobody reads the errors of a cluster in the background."""
+    try:
+        yield
+    except PartFailedError as e:
+        logger.error("the cluster ends", extra={"error": str(e)})
+        raise
+
+
+@contextmanager
+def _logging_to(directory: Path) -> Iterator[None]:
+    try:
+        make_private_directory(directory)
+        log = (directory / LOG_FILE).open("a", encoding="utf-8")
+    except ExposedError as e:
+        raise LocalClusterError(f"--directory: {e}") from e
+    except OSError as e:
+        raise LocalClusterError(
+            f"--directory: cannot write to {directory}: {e.strerror}; "
+            "give a directory you may write to"
+        ) from e
+    with log:
+        configure_logging(stream=log)
+        try:
+            yield
+        finally:
+            configure_logging(level="error")

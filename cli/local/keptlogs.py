@@ -1,0 +1,110 @@
+"""Prints the logs that a local cluster keeps in files.
+
+They stay when the Pod is deleted and when the cluster has ended.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cli.exitcodes import CliError, ExitCode
+from cli.logerrors import explain_container, explain_framework, explain_task
+from cli.logoutput import LogOptions, LogPrinter, name_task
+from cli.terminal import print_error
+from framework.api import constants
+from framework.clock import SystemClock
+from localcluster.apiserver.model.errors import StatusError
+from localcluster.kubelet.logs import KeptLog, LogStore
+
+
+def list_kept(directory: Path, namespace: str, labels: Mapping[str, str]) -> list[KeptLog]:
+    """List the logs of the Pods that have all of these labels."""
+    return LogStore(directory / "logs", SystemClock()).list_kept(namespace, labels)
+
+
+async def print_kept(options: LogOptions, labels: dict[str, str], directory: Path) -> ExitCode:
+    """Print the logs a local cluster left in files."""
+    kept = _select_kept(options, labels, directory)
+    store = LogStore(directory / "logs", SystemClock())
+    printer = LogPrinter(has_prefix=len(kept) > 1, is_raw=options.raw)
+    is_complete = True
+    for log, title in zip(kept, _name_all(kept), strict=True):
+        chunks = store.stream(
+            log.namespace,
+            log.pod,
+            log.container,
+            tail_lines=options.tail_lines,
+            previous=options.previous,
+            uid=log.uid,
+        )
+        try:
+            await printer.print_chunks(title, chunks)
+        except StatusError as e:
+            print_error(f"error: {title}: {e}")
+            is_complete = False
+    return ExitCode.SUCCEEDED if is_complete else ExitCode.FAILED
+
+
+def _select_kept(options: LogOptions, labels: Mapping[str, str], directory: Path) -> list[KeptLog]:
+    """Find the kept logs that are meant.
+
+    Raises:
+        CliError: there are none; it says which part of what was asked for is not there.
+    """
+    namespace = options.namespace or "default"
+    if not (directory / "logs").is_dir():
+        problem = "has no logs" if directory.is_dir() else "does not exist"
+        raise CliError(
+            ExitCode.FAILED,
+            f"--directory: {directory} {problem}: give the one that `run --local` named",
+        )
+    found = list_kept(directory, namespace, labels)
+    if not found:
+        raise CliError(ExitCode.FAILED, _explain_not_kept(options, namespace, directory))
+    if options.container is None:
+        return [log for log in found if log.is_first] or found
+    kept = [log for log in found if log.container == options.container]
+    if not kept:
+        containers = sorted({log.container for log in found})
+        title = options.task or options.name
+        raise CliError(ExitCode.FAILED, explain_container(title, options.container, containers))
+    return kept
+
+
+def _explain_not_kept(options: LogOptions, namespace: str, directory: Path) -> str:
+    every = [log.labels for log in list_kept(directory, namespace, {})]
+    names = [each.get(constants.FRAMEWORK_NAME, "") for each in every]
+    role, index = options.split_task()
+    if options.name not in names or role is None:
+        where = f"in {directory} (namespace {namespace})"
+        return explain_framework(options.name, where, names)
+    known: dict[str, list[int]] = {}
+    for each in every:
+        if each.get(constants.FRAMEWORK_NAME) == options.name:
+            tasks = known.setdefault(each.get(constants.TASKROLE_NAME, ""), [])
+            tasks.append(int(each.get(constants.TASK_INDEX, "0")))
+    return explain_task(options.name, role, index, known) or f"no log of {options.task} is kept"
+
+
+def _name_all(kept: Sequence[KeptLog]) -> list[str]:
+    """Name logs so that each has its own name.
+
+    A Task that was scaled away and came back, or whose Framework was replaced, begins again at
+    attempt 0 with another Pod: the Pod's start tells them apart, and its UID if that does not.
+    """
+    attempts = {log.annotations.get(constants.FRAMEWORK_ATTEMPT_ID) for log in kept}
+    titles = [_name_kept(log, with_framework_attempt=len(attempts) > 1) for log in kept]
+    starts = [f" since {log.started_at:%H:%M:%S} UTC" for log in kept]
+    for endings in (starts, [f", Pod {log.uid}" for log in kept]):
+        counts = Counter(titles)
+        pairs = zip(titles, endings, strict=True)
+        titles = [title + ending * (counts[title] > 1) for title, ending in pairs]
+    return titles
+
+
+def _name_kept(log: KeptLog, *, with_framework_attempt: bool) -> str:
+    title = f"{name_task(log.labels)} {log.container}"
+    if with_framework_attempt:
+        title += f" framework-attempt {log.annotations.get(constants.FRAMEWORK_ATTEMPT_ID, '?')}"
+    attempt = log.annotations.get(constants.TASK_ATTEMPT_ID, "0")
+    return f"{title} attempt {attempt}" if attempt != "0" else title

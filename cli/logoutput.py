@@ -1,0 +1,108 @@
+"""What the user asks of ``framework logs``, and how the lines of the Tasks are written."""
+
+import re
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from cli.containeroutput import OutputLines
+from cli.exitcodes import CliError, ExitCode
+from cli.terminal import print_error
+from framework.api import constants
+from framework.api.text import make_printable
+from framework.kube.errors import ApiError, KubeError
+
+_TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})(/(?P<index>0|[1-9][0-9]{0,4}))?\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What the user asked for."""
+
+    name: str
+    task: str | None = None
+    container: str | None = None
+    follow: bool = False
+    previous: bool = False
+    tail_lines: int | None = None
+    namespace: str | None = None
+    kubeconfig: str | None = None
+    directory: str | None = None
+    raw: bool = False
+    """Write the bytes as the container did, for a terminal to obey."""
+
+    def split_task(self) -> tuple[str | None, str | None]:
+        """Return role and index of the Task that is meant, None for all.
+
+        Raises:
+            CliError: the Task is not written as ROLE or ROLE/INDEX.
+        """
+        if self.task is None:
+            return None, None
+        found = _TASK.match(self.task)
+        if found is None:
+            raise CliError(
+                ExitCode.USAGE, f"{self.task!r} is no Task: write it as worker or worker/0"
+            )
+        return found["role"], found["index"]
+
+    def build_labels(self) -> dict[str, str]:
+        """Build the labels of the Pods that are meant.
+
+        Raises:
+            CliError: the Task is not written as ROLE or ROLE/INDEX.
+        """
+        role, index = self.split_task()
+        labels = {
+            constants.FRAMEWORK_NAME: self.name,
+            constants.TASKROLE_NAME: role,
+            constants.TASK_INDEX: index,
+        }
+        return {key: value for key, value in labels.items() if value is not None}
+
+
+def name_task(labels: Mapping[str, str]) -> str:
+    """Name a Task by the labels of its Pod: ``worker/0``."""
+    return f"{labels.get(constants.TASKROLE_NAME)}/{labels.get(constants.TASK_INDEX)}"
+
+
+class LogPrinter:
+    """Writes whole lines, so that the lines of several Tasks are not mixed."""
+
+    def __init__(self, *, has_prefix: bool, is_raw: bool) -> None:
+        """Put the Task in front of each line, and write bytes as they are, if told so."""
+        self._has_prefix = has_prefix
+        self._is_raw = is_raw
+
+    async def print_chunks(self, title: str, chunks: AsyncGenerator[bytes]) -> None:
+        """Print a log as it comes, each line with the Task in front if there are several."""
+        prefix = f"[{make_printable(title)}] " if self._has_prefix else ""
+        async with aclosing(chunks):
+            if self._is_raw:
+                await self._print_raw(prefix.encode(), chunks)
+                return
+            lines = OutputLines()
+            async for chunk in chunks:
+                self._write_lines(prefix, lines.feed(chunk))
+            self._write_lines(prefix, lines.finish())
+
+    async def _print_raw(self, prefix: bytes, chunks: AsyncGenerator[bytes]) -> None:
+        rest = b""
+        async for chunk in chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            self._write(b"".join(prefix + line + b"\n" for line in lines))
+        if rest:
+            self._write(prefix + rest + b"\n")
+
+    def _write_lines(self, prefix: str, lines: Sequence[str]) -> None:
+        self._write("".join(f"{prefix}{line}\n" for line in lines).encode())
+
+    def complain(self, title: str, error: KubeError) -> None:
+        """Say why a Task's log cannot be had."""
+        message = error.message if isinstance(error, ApiError) else str(error)
+        print_error(f"error: {title}: {message}")
+
+    def _write(self, raw: bytes) -> None:
+        sys.stdout.buffer.write(raw)
+        sys.stdout.buffer.flush()
