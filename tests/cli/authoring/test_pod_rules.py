@@ -1,10 +1,15 @@
 """`framework lint` of Pod templates: what no API server takes, and what its kubelet restarts."""
 
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from cli.authoring import podrules
 from cli.authoring.rules import Surroundings, find_refused_templates, lint
+from localcluster.apiserver.model.quantities import parse_quantity
 from tests.cli.authoring.injected import build, get_spec
 
 SPEC = "spec.taskRoles[0].task.pod.spec"
@@ -162,3 +167,16 @@ def test_lint_quantity_that_the_api_server_takes_is_left_alone(quantity: Any) ->
     main["resources"] = {"requests": {"memory": quantity}, "limits": {"cpu": "{{FC_TASK_INDEX}}"}}
 
     assert find_places(framework) == []
+
+
+@given(
+    st.from_regex(re.compile(r"[+-]?[0-9.]{0,4}[KMGTPEinumke+-]{0,3}[0-9]{0,2}"), fullmatch=True)
+)
+def test_lint_takes_the_quantities_that_the_local_api_server_takes(quantity: str) -> None:
+    try:
+        parse_quantity(quantity)
+    except ValueError:
+        is_taken = False
+    else:
+        is_taken = True
+    assert podrules._is_quantity(quantity) is is_taken
