@@ -33,15 +33,14 @@ from typing import NamedTuple, TypeAlias
 from barrier.addresses import find_fault
 from barrier.config import Config, Identity
 from barrier.requirements import find_unknown_role, find_unmet
+from framework.agent import gang
 from framework.agent.exitcodes import ExitCode
 from framework.agent.gang import (
     SOURCE_DNS,
+    Assessment,
     Knowledge,
     SelectedRoster,
-    explain_other_attempt,
-    find_own_member,
     get_own_configmap,
-    is_complete,
     is_denial_stable,
     is_dns_trusted,
     is_framework_gone,
@@ -52,7 +51,7 @@ from framework.agent.gang import (
 from framework.agent.health import Health
 from framework.agent.probes import Probe
 from framework.api import constants
-from framework.api.roster import PHASE_COMPLETING, Missing, Progress, Roster
+from framework.api.roster import Missing, Progress, Roster
 
 # Generation 1 is the first complete roster; a roster built from the Framework has generation 0.
 _FIRST_GENERATION = 1
@@ -123,28 +122,12 @@ def find_grace_start(observation: Observation, config: Config, now: float) -> Gr
     if observation.grace_start is not None:
         return observation.grace_start
     selected = select_roster(observation.knowledge, config.gang, now)
-    if selected is None or not is_complete(selected.roster):
+    if selected is None:
         return None
-    if config.identity is not None and not _is_own(selected, config.identity):
+    assessment = _assess(selected, config)
+    if not assessment.is_complete or not _is_own(selected, assessment, config.identity):
         return None
     return GraceStart(selected.roster.generation, now)
-
-
-def list_missing(roster: Roster, reasons: tuple[Missing, ...]) -> tuple[Missing, ...]:
-    """List the wanted Tasks that are missing in a roster, with their reasons if known."""
-    known = {(m.role, m.index): m.reason for m in reasons}
-    missing = []
-    for role in roster.roles:
-        if role.ready >= role.wanted:
-            continue
-        present = {m.index for m in role.members} | {c.index for c in role.completed}
-        present.update(role.absent)
-        missing += [
-            Missing(role.name, i, known.get((role.name, i), "it has no address yet"))
-            for i in range(role.wanted + len(role.absent))
-            if i not in present
-        ]
-    return tuple(missing)
 
 
 def _decide_without_failures(observation: Observation, config: Config, now: float) -> Decision:
@@ -155,16 +138,15 @@ def _decide_without_failures(observation: Observation, config: Config, now: floa
     selected = select_roster(knowledge, config.gang, now)
     if selected is None:
         return _wait_for_roster(knowledge, config, now)
-    if identity is not None and selected.source != SOURCE_DNS:
-        other = explain_other_attempt(selected.roster, identity.instance_uid)
-        if other:
-            return Wait("OtherAttempt", other)
-        if selected.roster.phase == PHASE_COMPLETING:
-            return Wait("AttemptEnding", "this attempt is ending; its Pods will be deleted")
-    progress = _measure(selected, knowledge, config)
-    if not is_complete(selected.roster):
+    assessment = _assess(selected, config)
+    if assessment.other_attempt:
+        return Wait("OtherAttempt", assessment.other_attempt)
+    if identity is not None and assessment.is_completing:
+        return Wait("AttemptEnding", "this attempt is ending; its Pods will be deleted")
+    progress = _measure(selected, assessment, knowledge, config)
+    if not assessment.is_complete:
         return Wait("GangIncomplete", "", progress)
-    if identity is not None and not _is_own(selected, identity):
+    if identity is not None and not _is_own(selected, assessment, identity):
         message = f"{identity.role}/{identity.task_index} is not in it with this Pod yet"
         return Wait("NotInRoster", message, progress)
     fault = find_fault(selected.roster)
@@ -212,14 +194,13 @@ def _wait_for_other_tasks(
 
 
 def _wait_for_roster(knowledge: Knowledge, config: Config, now: float) -> Wait:
-    gang = config.gang
     name, state = f"ConfigMap {config.configmap}", knowledge.configmap_state
     is_framework_read = knowledge.framework_state.health is not Health.STARTING
-    if is_framework_read and is_framework_trusted(knowledge, gang, now):
+    if is_framework_read and is_framework_trusted(knowledge, config.gang, now):
         name, state = f"Framework {config.framework}", knowledge.framework_state
     if state.health not in {Health.HEALTHY, Health.STARTING}:
         return Wait(state.health.reason, f"{name} is {state.health.value}: {state.message}")
-    configmap = get_own_configmap(knowledge, gang)
+    configmap = get_own_configmap(knowledge, config.gang)
     if configmap is None:
         if knowledge.configmap is not None:
             return Wait("OtherAttempt", f"ConfigMap {config.configmap} is of another attempt")
@@ -229,14 +210,30 @@ def _wait_for_roster(knowledge: Knowledge, config: Config, now: float) -> Wait:
     return Wait("GangIncomplete", "", configmap.progress)
 
 
-def _measure(selected: SelectedRoster, knowledge: Knowledge, config: Config) -> Progress:
-    roster = selected.roster
-    reasons = list_reasons(knowledge, config.gang, selected.source)
-    return Progress(roster.ready, roster.wanted, list_missing(roster, reasons))
+def _assess(selected: SelectedRoster, config: Config) -> Assessment:
+    own = config.identity
+    identity = own and gang.Identity(own.role, own.task_index, own.pod_uid, own.instance_uid)
+    return gang.assess(selected.roster, identity, selected.source)
 
 
-def _is_own(selected: SelectedRoster, identity: Identity) -> bool:
-    member = find_own_member(selected.roster, identity.role, identity.task_index, identity.pod_uid)
+def _measure(
+    selected: SelectedRoster, assessment: Assessment, knowledge: Knowledge, config: Config
+) -> Progress:
+    """Count who is there, and list who is missing with the reasons known."""
+    listed = list_reasons(knowledge, config.gang, selected.source)
+    reasons = {(missing.role, missing.index): missing.reason for missing in listed}
+    missing = tuple(
+        Missing(key.role, key.index, reasons.get((key.role, key.index), "it has no address yet"))
+        for key in assessment.missing
+    )
+    return Progress(selected.roster.ready, selected.roster.wanted, missing)
+
+
+def _is_own(selected: SelectedRoster, assessment: Assessment, identity: Identity | None) -> bool:
+    """Return whether this Pod's Task attempt is a member; a Pod without identity is in any gang."""
+    if identity is None:
+        return True
+    member = assessment.own
     if selected.source == SOURCE_DNS:
         return member is not None  # DNS has neither attempts nor UIDs
     if selected.roster.instance_uid != identity.instance_uid:

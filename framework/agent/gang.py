@@ -18,7 +18,7 @@ All times are monotonic seconds of the agent. Rules: docs/design/agents.md, "Cho
 and "Own attempt".
 """
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
 from framework.agent.dns_source import ExpectedGang
 from framework.agent.framework_roster import FrameworkView
@@ -26,7 +26,15 @@ from framework.agent.health import Health, SourceState
 from framework.agent.permission import Permission
 from framework.agent.sources import AttemptConfigMap
 from framework.api import constants
-from framework.api.roster import Member, Missing, Roster, fingerprint_uid
+from framework.api.naming import TaskKey
+from framework.api.roster import (
+    PHASE_COMPLETING,
+    Leaving,
+    Member,
+    Missing,
+    Roster,
+    fingerprint_uid,
+)
 
 # While a CRD or a Role is being created, the API server answers 404 or 403 for some seconds.
 STABLE_SECONDS = 30.0
@@ -83,6 +91,32 @@ class SelectedRoster(NamedTuple):
 
     roster: Roster
     source: str
+
+
+class Identity(NamedTuple):
+    """A Pod as its roster knows it. The UIDs are "" where they are not known."""
+
+    role: str
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
+    pod_uid: str = ""
+    instance_uid: str = ""
+
+
+class Assessment(NamedTuple):
+    """What a roster says of the gang, and of one Pod of it."""
+
+    other_attempt: str
+    """Why the roster is of another attempt; "" if it is of this one, or that is not known."""
+    is_complete: bool
+    """Whether the controller calls the gang complete, and the numbers agree."""
+    is_completing: bool
+    """Whether the attempt comes to its end."""
+    own: Optional[Member]
+    """The Pod's own entry among the members, as far as UIDs are known on both sides."""
+    leaving: Optional[Leaving]
+    """The Pod's own entry among those that drain."""
+    missing: Tuple[TaskKey, ...]
+    """The wanted Tasks that are neither members nor completed."""
 
 
 def get_own_configmap(knowledge: Knowledge, gang: Gang) -> Optional[AttemptConfigMap]:
@@ -188,21 +222,60 @@ def build_watch_permission(gang: Gang) -> Permission:
     return _build_framework_permission(gang, "watch")
 
 
-def is_complete(roster: Roster) -> bool:
-    """Return whether the gang is complete: the roster says so, and its numbers agree."""
-    return roster.complete and all(r.ready >= min(r.minimum, r.wanted) for r in roster.roles)
+def assess(
+    roster: Roster, identity: Optional[Identity] = None, source: str = SOURCE_CONFIGMAP
+) -> Assessment:
+    """Assess a roster; without an ``identity``, only what it says of the gang."""
+    own = leaving = None
+    other = ""
+    if identity is not None:
+        if source != SOURCE_DNS:  # DNS has no attempts
+            other = _explain_other_attempt(roster, identity.instance_uid)
+        fingerprint = fingerprint_uid(identity.pod_uid) if identity.pod_uid else ""
+        own = roster.find_member(identity.role, identity.index)
+        if own is not None and fingerprint and own.fingerprint not in {"", fingerprint}:
+            own = None
+        leaving = _find_leaving(roster, identity, fingerprint)
+    return Assessment(
+        other_attempt=other,
+        is_complete=roster.complete
+        and all(role.ready >= min(role.minimum, role.wanted) for role in roster.roles),
+        is_completing=roster.phase == PHASE_COMPLETING,
+        own=own,
+        leaving=leaving,
+        missing=tuple(_walk_missing(roster)),
+    )
 
 
-def find_own_member(roster: Roster, role: str, number: int, pod_uid: str) -> Optional[Member]:
-    """Find this Pod among the members; UIDs are compared if both sides have them."""
-    member = roster.find_member(role, number)
-    if member is None or not pod_uid or not member.fingerprint:
-        return member
-    return member if member.fingerprint == fingerprint_uid(pod_uid) else None
+def index_members(roster: Optional[Roster]) -> Dict[TaskKey, Member]:
+    """Index the members of all roles, in the roster's order; none of no roster."""
+    return {
+        TaskKey(role.name, member.index): member
+        for role in (roster.roles if roster else ())
+        for member in role.members
+    }
 
 
-def explain_other_attempt(roster: Roster, instance_uid: str) -> str:
-    """Describe the attempt of a roster of another attempt; "" if it is the own, or unknown."""
+def _walk_missing(roster: Roster) -> Iterator[TaskKey]:
+    for role in roster.roles:
+        if role.ready >= role.wanted:
+            continue
+        known = {member.index for member in role.members} | {c.index for c in role.completed}
+        known.update(role.absent)
+        for index in range(role.wanted + len(role.absent)):
+            if index not in known:
+                yield TaskKey(role.name, index)
+
+
+def _find_leaving(roster: Roster, identity: Identity, fingerprint: str) -> Optional[Leaving]:
+    for leaving in roster.leaving:
+        is_own = (leaving.role, leaving.index) == (identity.role, identity.index)
+        if is_own and fingerprint in {"", leaving.fingerprint}:
+            return leaving
+    return None
+
+
+def _explain_other_attempt(roster: Roster, instance_uid: str) -> str:
     if not instance_uid or roster.instance_uid == instance_uid:
         return ""
     return "attempt {} is seen, not {}".format(roster.instance_uid or "none", instance_uid)

@@ -9,9 +9,9 @@ from framework.agent.gang import (
     SOURCE_DNS,
     SOURCE_FRAMEWORK,
     Gang,
+    Identity,
     Knowledge,
-    find_own_member,
-    is_complete,
+    assess,
     is_denial_stable,
     is_dns_trusted,
     is_framework_gone,
@@ -102,15 +102,15 @@ def test_is_framework_gone_only_without_its_configmap() -> None:
 
 def test_find_own_member_believes_what_is_not_known() -> None:
     roster = make_roster()
-    assert find_own_member(roster, "worker", 1, "pod-1") is not None
-    assert find_own_member(roster, "worker", 1, "another") is None
-    assert find_own_member(roster, "worker", 1, "") is not None
-    assert find_own_member(roster, "worker", 9, "pod-1") is None
+    assert assess(roster, Identity("worker", 1, "pod-1")).own is not None
+    assert assess(roster, Identity("worker", 1, "another")).own is None
+    assert assess(roster, Identity("worker", 1, "")).own is not None
+    assert assess(roster, Identity("worker", 9, "pod-1")).own is None
 
 
 def test_is_complete_holds_the_controller_to_its_numbers() -> None:
     roster = make_roster()
-    assert is_complete(roster)
-    assert not is_complete(roster._replace(complete=False))
+    assert assess(roster).is_complete
+    assert not assess(roster._replace(complete=False)).is_complete
     lying = roster.roles[0]._replace(wanted=3, minimum=3)
-    assert not is_complete(roster._replace(roles=(lying,)))
+    assert not assess(roster._replace(roles=(lying,))).is_complete
