@@ -5,20 +5,9 @@ of a Framework. So the script contains valid addresses and role names only. Rule
 docs/design/agents.md, "Checks of a roster".
 """
 
-import socket
-
-from framework.agent.addresses import is_pod_address
+from framework.agent.addresses import find_family, is_pod_address
 from framework.api.naming import is_role_name
 from framework.api.roster import Roster
-
-
-def is_address(text: str) -> bool:
-    """Return whether a text is an IPv4 or IPv6 address in its usual form."""
-    try:
-        socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def find_fault(roster: Roster) -> str:
@@ -28,7 +17,7 @@ def find_fault(roster: Roster) -> str:
             return f"{role.name!r} is not a valid role name"
         for member in role.members:
             if not member.addresses or not all(map(is_pod_address, member.addresses)):
-                is_first_good = bool(member.addresses) and is_address(member.addresses[0])
+                is_first_good = bool(member.addresses) and find_family(member.addresses[0])
                 fault = "which no Pod has" if is_first_good else "no IP address"
                 return f"{role.name}/{member.index} has {member.addresses!r}, {fault}"
         for task in role.completed:

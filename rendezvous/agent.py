@@ -1,56 +1,60 @@
-"""One agent: follow the gang, show its generations, tell processes, acknowledge.
+"""One agent: it observes the gang and the volume, has ``core.decision`` decide, and applies that.
 
-Called by ``app`` (once), ``sidecar`` and ``wrapper`` (in a loop, one turn after the other). One
-thread; everything that takes time is bounded. The decisions are in ``selection``, ``diff`` and the
-renderers.
+One thread; everything that takes time is bounded. The loop is in ``process.sidecar``.
 """
 
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from framework.agent.clock import AgentClock
-from framework.agent.gang import SOURCE_DNS
-from framework.api.naming import TaskKey
-from framework.api.roster import Leaving, Roster
-from rendezvous.core.diff import Diff, compute_diff
-from rendezvous.core.membership import build_view
-from rendezvous.core.refusal import RefusedError
-from rendezvous.core.selection import (
-    PUBLISHED,
-    Shown,
-    Sight,
-    Wait,
-    adopt_source,
-    find_leaving,
-    find_obstacle,
-    is_completing,
-    is_news,
-    number_sight,
+from framework.agent.gang import SelectedRoster
+from framework.agent.probes import Probe, Prober
+from framework.api.roster import Roster
+from rendezvous.core.decision import (
+    Acknowledge,
+    Action,
+    Context,
+    EndCommand,
+    Memory,
+    Observation,
+    Plan,
+    RecordNotified,
+    Report,
+    ShowGeneration,
+    Warn,
+    assert_never,
+    compute_poll_seconds,
+    decide,
 )
+from rendezvous.core.membership import build_view
+from rendezvous.core.notification import Notify
+from rendezvous.core.refusal import RefusedError
+from rendezvous.core.selection import Generation, NoRoster, is_of_attempt
 from rendezvous.core.target import Target
-from rendezvous.following import Follower
 from rendezvous.notify.acknowledge import Acknowledger
-from rendezvous.notify.notifiers import CHANGED, COMPLETING, LEAVING, Notification, Notifier
-from rendezvous.reach import Reach
+from rendezvous.notify.notifiers import Notifier
+from rendezvous.observer import AttemptObserver
 from rendezvous.renderers.plugins import Renderer
 from rendezvous.renderers.registry import Rendering, render_all
 from rendezvous.report import Reporter
 from rendezvous.settings.behaviour import Settings
 from rendezvous.settings.options import Options
-from rendezvous.settings.unused_settings import list_foreign_roles
-from rendezvous.volume.writer import Told, Writer
+from rendezvous.volume.writer import Writer
 
-_LONGEST_LOOK_SECONDS = 1.0
-_HELD_LOOK_SECONDS = 0.2
-_WAIT_LINE_SECONDS = 10.0
+_LONGEST_POLL_SECONDS = 1.0
+_PROBE_SECONDS = 1.0
 
 
 class Setup(NamedTuple):
     """What every agent is made of."""
 
     settings: Settings
+    """How it behaves."""
     options: Options
+    """What it renders."""
     target: Target
+    """Which gang and Pod it is for."""
     plugins: Mapping[str, Renderer]
+    """The user's own renderers, by format."""
     reporter: Reporter
     clock: AgentClock
     named_roles: Mapping[str, List[str]] = {}
@@ -58,243 +62,150 @@ class Setup(NamedTuple):
 
 
 class Agent:
-    """The agent. ``env`` is what processes export in the generation in force."""
+    """The agent.
+
+    ``env`` is what processes export in the generation in force, ``refusal`` why the newest complete
+    generation could not be rendered, and ``notifiers`` are called where there are processes that
+    may be notified: one that is not started yet reads the files at its start.
+    """
 
     def __init__(
         self,
         setup: Setup,
-        follower: Follower,
+        observer: AttemptObserver,
         writer: Writer,
-        acknowledger: Optional[Acknowledger],
-        notifiers: List[Notifier],
+        acknowledger: Optional[Acknowledger] = None,
+        notifiers: Sequence[Notifier] = (),
+        end_command: Callable[[], None] = lambda: None,
     ) -> None:
         """Go on where an agent before this one left the volume."""
+        settings = setup.settings
         self._setup = setup
-        self._follower = follower
+        self._observer = observer
         self._writer = writer
         self._acknowledger = acknowledger
-        self._notifiers = notifiers
-        self._shown = self._restore()
-        self._told = self._writer.read_told() if self._shown else Told()
-        self._notified = self._restore_notified()
-        settings, identity = setup.settings, setup.target.identity
-        own = TaskKey(identity.role, identity.index)
-        self._reach = Reach(settings.reach, settings.reach_seconds, own, setup.clock)
-        self._is_held = False
-        self._has_applied = False
-        self._next_apply_at = 0.0
-        self._next_line_at = 0.0
-        self.last_line = ""
-        self._has_completed = False
-        self._refused: Optional[RefusedError] = None
+        self._end_command = end_command
+        self._prober = Prober(setup.clock)
+        self._context = Context(
+            setup.target.identity,
+            settings.debounce_seconds,
+            settings.reach,
+            settings.reach_seconds,
+            setup.named_roles,
+        )
+        self._memory = self._restore_memory()
+        self.notifiers = notifiers
         self.env: Dict[str, str] = {}
-        # While no process runs yet that could be told; it reads the files at its start.
-        self.is_quiet = False
-        self.on_completing: Callable[[], None] = lambda: None
+        self.refusal: Optional[RefusedError] = None
 
     @property
     def generation(self) -> int:
-        """The generation in force that this agent has seen through; 0 before."""
-        return self._shown.number if self._shown and self._has_applied else 0
+        """The generation in force that this agent has shown; 0 before."""
+        current = self._memory.current
+        return current.number if current and self._memory.is_applied else 0
 
     @property
-    def refusal(self) -> Optional[RefusedError]:
-        """Why the newest complete generation could not be rendered."""
-        return self._refused
+    def last_wait(self) -> str:
+        """What the agent waited for last."""
+        return self._memory.last_wait
 
-    def turn(self, longest_seconds: float = _LONGEST_LOOK_SECONDS) -> None:
+    def turn(self, longest_seconds: float = _LONGEST_POLL_SECONDS) -> None:
         """Wait for news for at most about so long, and act on it.
 
         Raises:
             OSError: The volume cannot be written to; the generation before is still in force.
         """
         now = self._setup.clock.monotonic()
-        wait = min(longest_seconds, _HELD_LOOK_SECONDS) if self._is_held else longest_seconds
-        if self._next_apply_at > now:
-            wait = min(wait, self._next_apply_at - now)
-        self._follower.poll(wait)
-        self._tell_missing_rights()
-        sight = self._follower.look()
-        if isinstance(sight, Wait):
-            self._show_wait(sight.message)
-        else:
-            self._take(sight)
+        self._observer.poll(compute_poll_seconds(self._memory, longest_seconds, now))
+        for right in self._observer.list_missing_rights():
+            self._setup.reporter.say_once(right.describe_rule(), "warning")
+        candidate = self._observer.select()
+        plan = self._decide(candidate)
+        if plan.probes:
+            self._probe(plan.probes)
+            plan = self._decide(candidate)
+        is_shown = False
+        try:
+            if plan.show is not None:
+                with self._writer.alone():
+                    # Another agent of the Pod may have written since.
+                    plan = self._decide(candidate)
+                    is_shown = plan.show is None or self._show(plan.show)
+        finally:
+            steps = plan.then if is_shown or plan.show is None else plan.otherwise
+            self._memory = steps.memory
+            for action in steps.actions:
+                self._apply(action)
+        if is_shown and plan.show is not None and plan.show.is_new:
+            self._writer.settle()
         if self._acknowledger is not None:
             self._acknowledger.flush()
 
-    def _take(self, sight: Sight) -> None:
-        for line in list_foreign_roles(self._setup.named_roles, sight.roster):
-            self._setup.reporter.say_once(line, "warning")
+    def _decide(self, candidate: Union[SelectedRoster, NoRoster]) -> Plan:
+        current, last_number = self._memory.current, self._writer.find_last_number()
+        in_volume = current
+        if current is None or current.number != last_number:
+            in_volume = self._read_current()
+        observation = Observation(
+            candidate, last_number, in_volume, frozenset(self._prober.reached)
+        )
+        return decide(observation, self._memory, self._context, self._setup.clock.monotonic())
+
+    def _probe(self, probes: Sequence[Probe]) -> None:
+        # A port that was open once may belong to another Pod by now.
+        self._prober.reached.intersection_update(probes)
+        missing = [probe for probe in probes if probe not in self._prober.reached]
+        self._prober.try_once(missing, _PROBE_SECONDS)
+
+    def _show(self, show: ShowGeneration) -> bool:
+        """Put a generation in force; return whether it could be rendered."""
+        generation, reporter = show.generation, self._setup.reporter
         try:
-            self._show(sight)
-        finally:
-            # At once, whatever becomes of the files.
-            self._heed_leaving(sight.roster)
-            self._heed_completing(sight.roster)
-
-    def _show(self, sight: Sight) -> None:
-        identity, shown = self._setup.target.identity, self._shown
-        obstacle = find_obstacle(sight.roster, identity, was_member=shown is not None)
-        self._is_held = False
-        if obstacle or (shown is not None and _is_lesser(sight, shown)):
-            self._show_wait(obstacle or "the API server does not show the ConfigMap any more")
-        elif shown is not None and self._is_settled(sight, shown):
-            self._reach.forget()
-            self._adopt(sight, shown)
-        elif self._setup.clock.monotonic() >= self._next_apply_at:
-            # Before, nothing is done: the newest that is known then will be shown.
-            self._apply_reachable(sight)
-
-    def _is_settled(self, sight: Sight, shown: Shown) -> bool:
-        """Return whether there is nothing to do: no news, and no other agent has come further."""
-        if not self._has_applied or is_news(sight, shown):
-            return False
-        is_overtaken = self._writer.find_last_number() > shown.number
-        return not is_overtaken or self._restore() is None  # None: by nobody of ours
-
-    def _apply_reachable(self, sight: Sight) -> None:
-        obstacle = ""
-        if self._has_applied and self._shown is not None:
-            obstacle = self._reach.find_obstacle(self._shown.roster, sight.roster)
-        self._is_held = bool(obstacle)
-        if obstacle:
-            self._show_wait(obstacle)
-        else:
-            self._apply(sight)
-
-    def _apply(self, sight: Sight) -> None:
-        """Show a generation, tell of it, acknowledge it: in this order."""
-        with self._writer.alone():
-            is_new, rendering = self._put_in_force(sight)
-        shown = self._shown
-        if rendering is None or shown is None:
-            return
-        self.env = rendering.env
-        self._has_applied, self._refused = True, None
-        self._next_apply_at = self._setup.clock.monotonic() + self._setup.settings.debounce_seconds
-        if is_new:
-            self._say_applied(shown, rendering)
-        self._notify_change(shown.roster)
-        self._acknowledge(shown)
-        if is_new:
-            self._writer.settle()
-
-    def _put_in_force(self, sight: Sight) -> Tuple[bool, Optional[Rendering]]:
-        """Write a generation, unless another agent has; None if it is not to be shown."""
-        known = self._find_in_force()
-        if known is not None and not is_news(sight, known):
-            if not sight.roster.is_same_gang(known.roster):
-                return False, None  # the server's cache lags behind what another agent has shown
-            # In force already, by an agent before this one or beside it.
-            shown = adopt_source(sight, known)
-        else:
-            shown = number_sight(sight, known, self._writer.find_last_number())
-        rendering = self._render(shown.roster)
-        is_new = known is None or shown.number != known.number
-        if rendering is not None:
-            if is_new:
-                self._writer.write(shown, rendering.files, rendering.fixed_files)
-            self._shown = shown
-        return is_new, rendering
-
-    def _find_in_force(self) -> Optional[Shown]:
-        """Find what is shown, by this agent or another one of the Pod."""
-        if self._shown is not None and self._writer.find_last_number() == self._shown.number:
-            return self._shown
-        return self._restore() or self._shown
-
-    def _render(self, roster: Roster) -> Optional[Rendering]:
-        setup = self._setup
-        try:
-            view = build_view(roster, setup.target.identity, setup.options)
-            return render_all(view, setup.options, setup.plugins)
+            rendering = self._render(generation.roster)
         except RefusedError as e:
-            self._refused = e
-            setup.reporter.say_once(f"generation {roster.generation} is not shown: {e}", "error")
-            return None
+            self.refusal = e
+            reporter.say_once(f"generation {generation.number} is not shown: {e}", "error")
+            return False
+        if show.is_new:
+            self._writer.write(generation, rendering.files, rendering.fixed_files)
+            self._report_shown(generation, rendering)
+        self.env, self.refusal = rendering.env, None
+        return True
 
-    def _adopt(self, sight: Sight, shown: Shown) -> None:
-        adopted = adopt_source(sight, shown)
-        if adopted != shown:
-            self._shown = adopted
-            self._acknowledge(adopted)
+    def _render(self, roster: Roster) -> Rendering:
+        setup = self._setup
+        view = build_view(roster, setup.target.identity, setup.options)
+        return render_all(view, setup.options, setup.plugins)
 
-    def _acknowledge(self, shown: Shown) -> None:
-        if self._acknowledger is not None and shown.source == PUBLISHED:
-            self._acknowledger.acknowledge(shown.source_generation)
-
-    def _notify_change(self, roster: Roster) -> None:
-        diff = compute_diff(self._notified, roster)
-        leaving = find_leaving(roster, self._setup.target.identity)
-        told = self._told._replace(generation=roster.generation)
-        if leaving is not None and told.leaving != leaving.deadline:
-            told = told._replace(leaving=leaving.deadline)
-            self._notify(Notification(LEAVING, diff, leaving.deadline))
-        elif not diff.is_empty:
-            self._notify(Notification(CHANGED, diff))
-        self._notified = roster
-        self._note(told)
-
-    def _heed_leaving(self, roster: Roster) -> None:
-        """Tell at once, also in a generation that is not shown."""
-        leaving: Optional[Leaving] = find_leaving(roster, self._setup.target.identity)
-        if leaving is None or self._told.leaving == leaving.deadline:
-            return
-        self._notify(Notification(LEAVING, self._build_empty_diff(), leaving.deadline))
-        self._note(self._told._replace(leaving=leaving.deadline))
-
-    def _heed_completing(self, roster: Roster) -> None:
-        if not is_completing(roster) or self._has_completed:
-            return
-        self._has_completed = True
-        if not self._told.completing:
-            self._notify(Notification(COMPLETING, self._build_empty_diff()))
-            self._note(self._told._replace(completing=True))
-        self.on_completing()
-
-    def _build_empty_diff(self) -> Diff:
-        generation = self._notified.generation if self._notified else 0
-        return Diff(generation, generation, (), (), ())
-
-    def _notify(self, notification: Notification) -> None:
-        for notifier in () if self.is_quiet else self._notifiers:
-            notifier(notification, self.env)
-
-    def _restore(self) -> Optional[Shown]:
-        """Take over what lies in the volume, if it is of this Pod's attempt."""
-        shown = self._writer.read_shown()
-        own = self._setup.target.identity.instance_uid
-        if shown is None or not own:
-            return shown
-        # DNS knows no attempts.
-        is_own = shown.source == SOURCE_DNS or shown.roster.instance_uid == own
-        return shown if is_own else None
-
-    def _restore_notified(self) -> Optional[Roster]:
-        if self._shown is None:
-            return None
-        number = self._told.generation
-        if number == self._shown.number:
-            return self._shown.roster
-        told = self._writer.read_generation(number) if number else None
-        is_same = told is not None and told.roster.instance_uid == self._shown.roster.instance_uid
-        return told.roster if told is not None and is_same else None
-
-    def _note(self, told: Told) -> None:
-        if told != self._told:
-            self._told = told
+    def _apply(self, action: Action) -> None:
+        reporter = self._setup.reporter
+        if isinstance(action, Notify):
+            for notify in self.notifiers:
+                notify(action, self.env)
+        elif isinstance(action, RecordNotified):
             try:
-                self._writer.note_told(told)
+                self._writer.write_notified(action.notified)
             except OSError as e:
-                # They were told. Only an agent after this one would tell them again.
-                self._setup.reporter.say_once(f"the volume cannot be written: {e}", "error")
+                # They were notified. Only an agent after this one would notify them again.
+                reporter.say_once(f"the volume cannot be written: {e}", "error")
+        elif isinstance(action, Acknowledge):
+            if self._acknowledger is not None:
+                self._acknowledger.acknowledge(action.generation)
+        elif isinstance(action, EndCommand):
+            self._end_command()
+        elif isinstance(action, Report):
+            reporter.say(action.text)
+        elif isinstance(action, Warn):
+            reporter.say_once(action.text, "warning")
+        else:
+            assert_never(action)
 
-    def _say_applied(self, shown: Shown, rendering: Rendering) -> None:
-        roster, reporter = shown.roster, self._setup.reporter
-        count = sum(len(role.members) for role in roster.roles)
+    def _report_shown(self, generation: Generation, rendering: Rendering) -> None:
+        reporter = self._setup.reporter
+        count = sum(len(role.members) for role in generation.roster.roles)
         reporter.say(
-            f"generation {shown.number} is in force: {count} members",
-            generation=shown.number,
+            f"generation {generation.number} is in force: {count} members",
+            generation=generation.number,
             members=count,
         )
         for name, refusal in rendering.refusals.items():
@@ -302,25 +213,21 @@ class Agent:
         for name, variable in rendering.moved.items():
             reporter.say_once(f"{name} is too long to export: ${variable} names its file")
 
-    def _tell_missing_rights(self) -> None:
-        for right in self._follower.list_missing_rights():
-            self._setup.reporter.say_once(right.describe_rule(), "warning")
+    def _read_current(self) -> Optional[Generation]:
+        """Read the generation in force, if it is of this Pod's attempt."""
+        current = self._writer.read_current()
+        is_own = current is not None and is_of_attempt(current, self._setup.target.identity)
+        return current if is_own else None
 
-    def _show_wait(self, message: str) -> None:
-        """Say what the agent waits for, when it changes and now and then."""
-        now = self._setup.clock.monotonic()
-        is_calm = self._has_applied and now >= self._next_line_at and message == self.last_line
-        if (message == self.last_line and now < self._next_line_at) or is_calm:
-            return
-        self.last_line, self._next_line_at = message, now + _WAIT_LINE_SECONDS
-        kept = ", the last good one is kept" if self._has_applied else ""
-        self._setup.reporter.say(f"waiting: {message}{kept}")
-
-
-def _is_lesser(sight: Sight, shown: Shown) -> bool:
-    """Return whether a Framework was read where there is a published roster.
-
-    It has no generation, so nobody knows whether it is older. An agent that starts anew while the
-    ConfigMap is away would else go back.
-    """
-    return sight.source != PUBLISHED and shown.source == PUBLISHED
+    def _restore_memory(self) -> Memory:
+        """Take over what lies in the volume, and what processes were notified of."""
+        current = self._read_current()
+        if current is None:
+            return Memory()
+        notified = self._writer.read_notified()
+        before: Optional[Generation] = current
+        if notified.generation != current.number:
+            before = self._writer.read_generation(notified.generation)
+        is_same = before and before.roster.instance_uid == current.roster.instance_uid
+        roster = before.roster if before and is_same else None
+        return Memory(current=current, notified=notified, notified_roster=roster)

@@ -6,7 +6,7 @@ Called by ``__main__`` (image and zipapp) and the console script ``framework-ren
 import os
 import sys
 from functools import partial
-from typing import List, Mapping, NoReturn, Tuple
+from typing import Callable, List, Mapping, NoReturn, Tuple
 
 from framework.agent.access import Access, AccessError
 from framework.agent.clock import AgentClock
@@ -21,17 +21,17 @@ from framework.version import VERSION
 from rendezvous.agent import Agent, Setup
 from rendezvous.core.refusal import RefusedError
 from rendezvous.core.target import Target, parse_target
-from rendezvous.following import Follower
 from rendezvous.notify.acknowledge import Acknowledger
 from rendezvous.notify.notifiers import (
     CommandNotifier,
     Notifier,
     PostNotifier,
     SignalNotifier,
-    find_processes,
 )
+from rendezvous.observer import AttemptObserver
 from rendezvous.process.children import Children
 from rendezvous.process.ending import Ending, EndingChoice, EndingError
+from rendezvous.process.processes import find_processes
 from rendezvous.process.sidecar import Sidecar
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.renderers.plugins import load_plugins
@@ -109,11 +109,9 @@ class Program:
         return self._wrap(setup, access, writer)
 
     def _render(self, setup: Setup, access: Access, writer: Writer) -> int:
-        follower = self._follow(access, setup.target)
-        agent = Agent(setup, follower, writer, None, [])
-        agent.is_quiet = True
-        self._await_first(agent, follower, setup.settings)
-        follower.close()
+        observer = self._observe(access, setup.target)
+        self._await_first(Agent(setup, observer, writer), observer, setup.settings)
+        observer.close()
         return ExitCode.PASSED.value
 
     def _watch(self, setup: Setup, access: Access, writer: Writer) -> int:
@@ -133,7 +131,8 @@ class Program:
             notifiers.append(
                 SignalNotifier(settings.signal, find, name, self._reporter, self._clock)
             )
-        agent = self._build_agent(setup, access, writer, notifiers)[0]
+        agent = self._build_agent(setup, access, writer)[0]
+        agent.notifiers = notifiers
         self._reporter.say(f"sidecar; what ends it: {ending.name}")
         Sidecar(agent, ending, self._reporter, self._clock).run()
         self._reporter.say(ending.farewell)
@@ -151,13 +150,11 @@ class Program:
             self._clock,
         )
         notifiers = [*self._build_notifiers(setup, writer), wrapper.notify]
-        agent, follower = self._build_agent(setup, access, writer, notifiers)
-        agent.is_quiet = True
-        agent.on_completing = wrapper.stop
+        agent, observer = self._build_agent(setup, access, writer, wrapper.stop)
 
         def live() -> None:
             try:
-                self._await_first(agent, follower, settings)
+                self._await_first(agent, observer, settings)
             except EndError as e:
                 wrapper.give_up(self._fail(e))
                 return
@@ -166,23 +163,27 @@ class Program:
                 wrapper.give_up(self._fail(fault))
                 return
             wrapper.start(agent.env)
-            agent.is_quiet = False
+            agent.notifiers = notifiers
             # Its thread ends with the program.
             Sidecar(agent, Ending(), self._reporter, self._clock).run()
 
         return wrapper.run(live)
 
-    def _follow(self, access: Access, target: Target) -> Follower:
-        return Follower(access, self._clock, target, read_expected(self._env))
+    def _observe(self, access: Access, target: Target) -> AttemptObserver:
+        return AttemptObserver(access, self._clock, target, read_expected(self._env))
 
     def _build_agent(
-        self, setup: Setup, access: Access, writer: Writer, notifiers: List[Notifier]
-    ) -> Tuple[Agent, Follower]:
+        self,
+        setup: Setup,
+        access: Access,
+        writer: Writer,
+        end_command: Callable[[], None] = lambda: None,
+    ) -> Tuple[Agent, AttemptObserver]:
         acknowledger = None
         if setup.settings.acknowledge:
             acknowledger = Acknowledger(access, self._clock, setup.target, self._reporter)
-        follower = self._follow(access, setup.target)
-        return Agent(setup, follower, writer, acknowledger, notifiers), follower
+        observer = self._observe(access, setup.target)
+        return Agent(setup, observer, writer, acknowledger, end_command=end_command), observer
 
     def _build_notifiers(self, setup: Setup, writer: Writer) -> List[Notifier]:
         settings = setup.settings
@@ -193,7 +194,7 @@ class Program:
                 CommandNotifier(settings.command, seconds, self._children, self._reporter)
             )
         if settings.url:
-            notifiers.append(PostNotifier(settings.url, self._reporter, self._clock))
+            notifiers.append(PostNotifier(settings.url, self._reporter))
         if settings.listen is not None:
             notifiers.append(self._serve_polls(settings.listen, setup.target, writer))
         return notifiers
@@ -207,7 +208,7 @@ class Program:
             secret = read_gang_key(attempt, self._env)
         except GangKeyError as e:
             raise EndError(ExitCode.PERMANENT, "BadSettings", str(e)) from e
-        changes = Changes(writer.read_told().generation)
+        changes = Changes(writer.read_notified().generation)
         host, port = address
         try:
             port = serve(address, changes, Key(secret, attempt) if secret else None)
@@ -219,7 +220,7 @@ class Program:
         self._reporter.say(f"long-polls: http://{join_port(host, port)}/changes{how}")
         return changes
 
-    def _await_first(self, agent: Agent, follower: Follower, settings: Settings) -> None:
+    def _await_first(self, agent: Agent, observer: AttemptObserver, settings: Settings) -> None:
         """Wait until a generation is in force."""
         started_at = self._clock.monotonic()
         while True:
@@ -228,16 +229,16 @@ class Program:
                 return
             if agent.refusal is not None:
                 raise EndError(ExitCode.PERMANENT, "Refused", str(agent.refusal))
-            fault = follower.find_permanent_fault()
+            fault = observer.find_permanent_fault()
             if fault:
                 raise EndError(ExitCode.PERMANENT, "NoSource", fault)
             waited = self._clock.monotonic() - started_at
             if 0 < settings.timeout_seconds <= waited:
-                is_answered = follower.is_answered()
+                is_answered = observer.is_answered()
                 raise EndError(
                     ExitCode.TRANSIENT_CONFLICT if is_answered else ExitCode.UNKNOWN,
                     "GangIncomplete" if is_answered else "NoAnswer",
-                    f"no complete generation in {settings.timeout_seconds:g} s: {agent.last_line}",
+                    f"no complete generation in {settings.timeout_seconds:g} s: {agent.last_wait}",
                 )
 
     def _build_setup(self, directory: str) -> Setup:

@@ -6,6 +6,7 @@ is not decided here.
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from framework.agent.gang import index_members
 from framework.api.naming import TaskKey
 from framework.api.roster import STATE_SUCCEEDED, Member, Roster
 
@@ -71,7 +72,7 @@ class Diff(NamedTuple):
 
 def compute_diff(before: Optional[Roster], after: Roster) -> Diff:
     """Compute what changed; without ``before`` every member is added."""
-    old, new = _index_members(before), _index_members(after)
+    old, new = index_members(before), index_members(after)
     added: List[PeerChange] = []
     moved: List[PeerChange] = []
     for key, member in new.items():
@@ -98,14 +99,6 @@ def compute_diff(before: Optional[Roster], after: Roster) -> Diff:
         removed=tuple(removed),
         moved=tuple(moved),
     )
-
-
-def _index_members(roster: Optional[Roster]) -> Dict[TaskKey, Member]:
-    return {
-        TaskKey(role.name, member.index): member
-        for role in (roster.roles if roster else ())
-        for member in role.members
-    }
 
 
 def _first_address(member: Member) -> str:

@@ -10,7 +10,8 @@ docs/design/agents.md, "Checks of a roster".
 import re
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
-from framework.agent.addresses import is_pod_address
+from framework.agent.addresses import IPV4, IPV6, find_family, is_pod_address
+from framework.agent.gang import Identity
 from framework.api.naming import (
     build_pod_name,
     is_framework_name,
@@ -30,8 +31,8 @@ from framework.api.roster import (
     fingerprint_uid,
 )
 from rendezvous.core.refusal import MembershipError, RefusedError
-from rendezvous.core.target import UID_FORM, Identity
-from rendezvous.settings.addresses import IPV4, IPV6, MAX_PORT, find_family
+from rendezvous.core.target import UID_FORM
+from rendezvous.settings.addresses import MAX_PORT
 from rendezvous.settings.kinds import RANKED_KINDS, RoleKind, map_roles
 from rendezvous.settings.options import Options
 
@@ -268,10 +269,6 @@ def _check_roster(roster: Roster) -> None:
             raise MembershipError(f"{leaving!r:.160} is no leaving Task")
 
 
-def _is_good(address: str) -> bool:
-    return bool(find_family(address)) and is_pod_address(address)
-
-
 def _check_role(role: RoleRoster) -> None:
     if not is_role_name(role.name):
         raise MembershipError(f"{role.name!r:.80} is no name of a task role")
@@ -280,7 +277,7 @@ def _check_role(role: RoleRoster) -> None:
         if member.index <= previous:
             raise MembershipError(f"the indexes of {role.name} are not in order")
         previous = member.index
-        if not member.addresses or not all(map(_is_good, member.addresses)):
+        if not member.addresses or not all(map(is_pod_address, member.addresses)):
             raise MembershipError(
                 f"{role.name}/{member.index} has {member.addresses!r:.80}, no address of a Pod"
             )
@@ -289,6 +286,6 @@ def _check_role(role: RoleRoster) -> None:
                 f"{role.name}/{member.index} has {member.fingerprint!r:.80}, no fingerprint"
             )
     for task in role.completed:
-        is_address = not task.address or _is_good(task.address)
+        is_address = not task.address or is_pod_address(task.address)
         if not is_address or task.state not in {STATE_SUCCEEDED, STATE_FAILED}:
             raise MembershipError(f"{role.name}/{task.index} has {task!r:.120}, no completed Task")

@@ -3,6 +3,7 @@
 import re
 from typing import Mapping, NamedTuple
 
+from framework.agent.gang import Identity
 from framework.api import constants
 from framework.api.naming import build_configmap_name, is_framework_name, is_role_name
 from rendezvous.core.refusal import MembershipError
@@ -10,15 +11,6 @@ from rendezvous.core.refusal import MembershipError
 UID_FORM = re.compile(r"[A-Za-z0-9._-]{0,256}\Z")
 _INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?\Z")
-
-
-class Identity(NamedTuple):
-    """Whose files are rendered. ``pod_uid`` and ``instance_uid`` are "" where nobody told them."""
-
-    role: str
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
-    pod_uid: str = ""
-    instance_uid: str = ""
 
 
 class Target(NamedTuple):

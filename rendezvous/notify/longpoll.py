@@ -18,7 +18,7 @@ from socketserver import ThreadingMixIn
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 from urllib.parse import parse_qs, urlsplit
 
-from rendezvous.notify.notifiers import Notification
+from rendezvous.core.notification import Notify
 from rendezvous.site.peers import compute_proof, draw_nonce, is_proof
 
 PROOF_HEADER = "Gang-Proof"
@@ -60,7 +60,7 @@ class Changes:
         self._last = self._forgotten + _PER_GENERATION - 1 if generation else 0
         self._generation = generation
 
-    def __call__(self, notification: Notification, _env: Mapping[str, str]) -> None:
+    def __call__(self, notification: Notify, _env: Mapping[str, str]) -> None:
         """Take a notification: this is a notifier."""
         with self._arrived:
             self._generation = notification.diff.generation

@@ -1,74 +1,27 @@
-"""Telling processes what changed: signal, command, HTTP POST; long-polls are in ``longpoll``.
+"""Ways to notify processes: signal, command, HTTP POST; long-polls are in ``longpoll``.
 
-Called by ``agent`` after a generation is in force, or at once when the Pod itself is to leave. A
-notification that fails is logged and not repeated: the files tell the same. Nothing here raises.
+A notification that fails is logged and not repeated: the files hold the same. Nothing here raises.
 """
 
-import json
+import contextlib
 import os
 import signal
 import socket
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple
+import threading
+from typing import Any, Callable, List, Mapping
 
 from framework.agent.clock import AgentClock
 from framework.api.text import describe_server
-from rendezvous.core.diff import Diff, PeerChange
+from rendezvous.core.notification import CHANGED, Notify
 from rendezvous.process.children import Children, StartError
 from rendezvous.process.signalling import Signaller
 from rendezvous.report import Reporter
 from rendezvous.settings.addresses import MAX_PORT
 
-CHANGED = "changed"
-LEAVING = "leaving"
-COMPLETING = "completing"
-
-_HTTP_PORT = 80
 _POST_TIMEOUT_SECONDS = 5.0
-_MAX_HEAD_BYTES = 4096
-# One variable may have 128 KiB; the whole change is on the command's input.
-_MAX_VALUE_BYTES = 100 * 1000
-
-
-class Notification(NamedTuple):
-    """What happened. ``deadline`` is when a leaving Pod is deleted at the latest."""
-
-    event: str
-    diff: Diff
-    deadline: str = ""
-
-    def to_wire(self) -> Dict[str, Any]:
-        """Build the JSON object."""
-        wire: Dict[str, Any] = {"event": self.event, **self.diff.to_wire()}
-        if self.deadline:
-            wire["deadline"] = self.deadline
-        return wire
-
-    def to_json(self) -> bytes:
-        """Build the bytes on the wire."""
-        return json.dumps(self.to_wire(), separators=(",", ":")).encode() + b"\n"
-
-    def to_env(self) -> Dict[str, str]:
-        """Build the variables of a command; a list that is too long is left out."""
-        env = {
-            "FB_EVENT": self.event,
-            "FB_GENERATION": str(self.diff.generation),
-            "FB_PREVIOUS_GENERATION": str(self.diff.previous_generation),
-        }
-        for name, changes in (
-            ("FB_ADDED", self.diff.added),
-            ("FB_REMOVED", self.diff.removed),
-            ("FB_MOVED", self.diff.moved),
-        ):
-            text = ",".join(map(_render_change, changes))
-            if len(text) <= _MAX_VALUE_BYTES:
-                env[name] = text
-        if self.deadline:
-            env["FB_DEADLINE"] = self.deadline
-        return env
-
-
+_SUCCESSES = range(200, 300)
 # Takes a notification and the variables of the generation that is in force.
-Notifier = Callable[[Notification, Mapping[str, str]], None]
+Notifier = Callable[[Notify, Mapping[str, str]], None]
 
 
 class CommandNotifier:
@@ -83,7 +36,7 @@ class CommandNotifier:
         self._children = children
         self._reporter = reporter
 
-    def __call__(self, notification: Notification, env: Mapping[str, str]) -> None:
+    def __call__(self, notification: Notify, env: Mapping[str, str]) -> None:
         """Run it and wait for its end."""
         variables = {**os.environ, **env, **notification.to_env()}
         argv = ["/bin/sh", "-c", self._command]
@@ -105,50 +58,41 @@ class CommandNotifier:
 class PostNotifier:
     """POSTs the change to a URL."""
 
-    def __init__(self, url: str, reporter: Reporter, clock: AgentClock) -> None:
+    def __init__(self, url: str, reporter: Reporter) -> None:
         """POST to ``url``: http, as it is for processes of the same Pod."""
         self._url = url
         self._reporter = reporter
-        self._clock = clock
 
-    def __call__(self, notification: Notification, _env: Mapping[str, str]) -> None:
+    def __call__(self, notification: Notify, _env: Mapping[str, str]) -> None:
         """POST it and wait for the status."""
         try:
-            status = self._post(notification.to_json())
+            self._post(notification.to_json())
         except (OSError, ValueError) as e:
             self._reporter.say(f"POST {describe_server(self._url)}: {e}", "warning")
-            return
-        if not status.startswith("2"):
-            self._reporter.say(f"POST {describe_server(self._url)}: HTTP {status}", "warning")
 
-    def _post(self, body: bytes) -> str:
+    def _post(self, body: bytes) -> None:
+        # Only here: it loads ``email``, which takes longer than the rest of the agent.
+        from http.client import HTTPConnection, HTTPException
+
         authority, _, path = self._url[len("http://") :].partition("/")
-        host, port = _split_authority(authority)
-        lines = [
-            f"POST /{path} HTTP/1.1",
-            f"Host: {authority}",
-            "Content-Type: application/json",
-            f"Content-Length: {len(body)}",
-            "Connection: close",
-        ]
-        deadline = self._clock.monotonic() + _POST_TIMEOUT_SECONDS
-        with socket.create_connection((host, port), _POST_TIMEOUT_SECONDS) as connection:
-            connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
-            head = b""
-            while b"\r\n" not in head and len(head) < _MAX_HEAD_BYTES:
-                # One that sends a byte now and then must not hold the agent.
-                left = deadline - self._clock.monotonic()
-                if left <= 0:
-                    raise ValueError("no answer in time")
-                connection.settimeout(left)
-                part = connection.recv(_MAX_HEAD_BYTES)
-                if not part:
-                    break
-                head += part
-        words = head.decode("latin-1").split(" ", 2)
-        if not words[0].startswith("HTTP/") or not words[1:]:
-            raise ValueError("no HTTP answer")
-        return words[1].strip()
+        is_late = threading.Event()
+        try:
+            connection = HTTPConnection(authority, timeout=_POST_TIMEOUT_SECONDS)
+            if not 0 < connection.port <= MAX_PORT:
+                raise ValueError(f"{connection.port} is no port")
+            # A server that sends a byte now and then must not hold the agent.
+            timer = threading.Timer(_POST_TIMEOUT_SECONDS, _cut_off, [connection, is_late])
+            timer.start()
+            try:
+                connection.request("POST", "/" + path, body, {"Content-Type": "application/json"})
+                status = connection.getresponse().status
+            finally:
+                timer.cancel()
+                connection.close()
+        except (OSError, HTTPException) as e:
+            raise OSError("no answer in time" if is_late.is_set() else e) from e
+        if status not in _SUCCESSES:
+            raise OSError(f"HTTP {status}")
 
 
 class SignalNotifier:
@@ -172,7 +116,7 @@ class SignalNotifier:
         self._reporter = reporter
         self._signaller = Signaller(number, self._send, reporter, clock)
 
-    def __call__(self, notification: Notification, _env: Mapping[str, str]) -> None:
+    def __call__(self, notification: Notify, _env: Mapping[str, str]) -> None:
         """Send it."""
         if notification.event == CHANGED and notification.diff.previous_generation == 0:
             return
@@ -192,37 +136,7 @@ class SignalNotifier:
             self._reporter.say_once(f"signal to {self._name}: {e}; run as its user", "warning")
 
 
-def find_processes(name: str, root: str = "/proc") -> List[int]:
-    """Find processes by their program's name: of the command line, or of its first script."""
-    found = []
-    for pid in list_processes(root):
-        try:
-            with open(f"{root}/{pid}/cmdline", "rb") as file:
-                words = file.read(4096).decode("utf-8", "replace").split("\0")
-        except OSError:
-            continue
-        # "python3 -u /app/train.py" is train.py to everybody but the kernel.
-        script = next((word for word in words[1:] if word and not word.startswith("-")), "")
-        if name in {os.path.basename(words[0]), os.path.basename(script)} and pid != os.getpid():
-            found.append(pid)
-    return found
-
-
-def list_processes(root: str = "/proc") -> Iterator[int]:
-    """List all processes that can be seen."""
-    for name in os.listdir(root):
-        if name.isdigit():
-            yield int(name)
-
-
-def _render_change(change: PeerChange) -> str:
-    return f"{change.role}/{change.index}={change.address}"
-
-
-def _split_authority(authority: str) -> "tuple[str, int]":
-    host, found, port = authority.rpartition(":")
-    if not found or authority.endswith("]"):
-        return authority.strip("[]"), _HTTP_PORT
-    if not port.isdigit() or not 0 < int(port) <= MAX_PORT:
-        raise ValueError(f"{port!r} is no port")
-    return host.strip("[]"), int(port)
+def _cut_off(connection: Any, is_late: threading.Event) -> None:
+    is_late.set()
+    with contextlib.suppress(OSError, AttributeError):  # it is not connected
+        connection.sock.shutdown(socket.SHUT_RDWR)

@@ -16,8 +16,7 @@ from framework.agent.permission import Permission
 from framework.agent.watch import ObjectWatch
 from framework.api import constants, images
 from rendezvous.core.target import Target
-from rendezvous.notify.notifiers import find_processes, list_processes
-from rendezvous.process.processes import read_stat
+from rendezvous.process.processes import find_processes, list_processes, read_stat
 from rendezvous.settings.behaviour import (
     END_AUTO,
     END_NATIVE,

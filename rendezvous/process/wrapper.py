@@ -19,7 +19,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
 from framework.agent.clock import AgentClock
 from framework.api.naming import TaskKey
 from rendezvous.core.diff import Diff
-from rendezvous.notify.notifiers import CHANGED, LEAVING, Notification
+from rendezvous.core.notification import CHANGED, LEAVING, Notify
 from rendezvous.process.children import SIGNAL_CODE_BASE, Children, StartError, become_subreaper
 from rendezvous.process.ending import ENDED_FILE, RUNNING_FILE
 from rendezvous.process.signalling import Signaller
@@ -93,7 +93,7 @@ class Wrapper:
 
     # --- The agent's thread -----------------------------------------------------------------------
 
-    def notify(self, notification: Notification, env: Mapping[str, str]) -> None:
+    def notify(self, notification: Notify, env: Mapping[str, str]) -> None:
         """Tell the command: this is a notifier."""
         if self._settings.on_change != RESTART:
             if self._settings.signal and self._pid:
@@ -107,7 +107,7 @@ class Wrapper:
         # Whoever has done its work is missed by nobody: the others end in a moment, too.
         return not (self._is_leaving or diff.is_empty or diff.is_only_success)
 
-    def _is_removed_by(self, notification: Notification) -> bool:
+    def _is_removed_by(self, notification: Notify) -> bool:
         return any((peer.role, peer.index) == self._own for peer in notification.diff.removed)
 
     def start(self, env: Mapping[str, str]) -> None:

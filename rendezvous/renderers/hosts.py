@@ -5,9 +5,9 @@ Called by the renderers of host files, whose grammars differ: no file is shared 
 
 from typing import List, NamedTuple
 
+from framework.agent.addresses import IPV6, find_family
 from rendezvous.core.membership import Peer, View
 from rendezvous.core.refusal import RefusedError
-from rendezvous.settings.addresses import IPV6, find_family
 from rendezvous.settings.kinds import RoleKind
 from rendezvous.settings.options import Options
 

@@ -6,7 +6,7 @@ Called by ``agent``. Layout of the directory::
     gen-7/ gen-6/           files of mode 0444, and .agent.json: what an agent that starts reads
     discover_hosts.sh       files that are the same in every generation
     .running .ended         of the wrapper, for a sidecar
-    .notified               the newest generation that processes were told of, and what else
+    .notified               the newest generation that processes were notified of, and more
 
 A kill at any point leaves the old generation or the new one in force. What it leaves lying about
 has names that nobody reads, and goes away at the next write. At least one generation besides the
@@ -25,39 +25,32 @@ import re
 import shutil
 import stat
 import threading
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional
+from typing import Dict, Iterator, List, Mapping, Optional
 
 from framework.agent.clock import AgentClock
 from framework.agent.files import write_atomically
 from framework.api.packed import Bounds, parse_json
 from framework.api.roster import decode_stored_roster, encode_roster
-from rendezvous.core.selection import Shown
+from rendezvous.core.decision import Notified
+from rendezvous.core.selection import Generation
 from rendezvous.renderers.rendered import RenderedFile
 
 CURRENT = "current"
 NOTIFIED_FILE = ".notified"
 STATE_FILE = ".agent.json"
 _GENERATION = re.compile(r"gen-([1-9][0-9]{0,17})\Z")
-_TOLD = re.compile(r"([0-9]{1,18}) leaving=([!-~]{0,40}) completing=(?:0|(1))\n\Z")
+_NOTIFIED = re.compile(r"([0-9]{1,18}) leaving=([!-~]{0,40}) completing=(?:0|(1))\n\Z")
 # Not those of the barrier and the wrapper, who may be writing them just now, without our lock.
 _LEFTOVER = re.compile(
     r"\.(new|old|link)-[0-9a-f]{12}\Z"
     r"|(?!injector\.sh|framework\.json|FB_|\.running).*\.[0-9a-f]{12}\.tmp\Z"
 )
-_MAX_TOLD_BYTES = 256
+_MAX_NOTIFIED_BYTES = 256
 _MAX_STATE_BYTES = 2 * 1024 * 1024
 _STATE_BOUNDS = Bounds(_MAX_STATE_BYTES, _MAX_STATE_BYTES, 16)
 # A writer takes some milliseconds; whoever holds the lock for longer is none.
 _LOCK_TRIES = 1000
 _LOCK_PAUSE_SECONDS = 0.005
-
-
-class Told(NamedTuple):
-    """What processes were told last: a generation (0: none), a drain's deadline, the end."""
-
-    generation: int = 0
-    leaving: str = ""
-    completing: bool = False
 
 
 class Writer:
@@ -96,21 +89,24 @@ class Writer:
                 os.close(descriptor)
 
     def write(
-        self, shown: Shown, files: Mapping[str, RenderedFile], fixed: Mapping[str, RenderedFile]
+        self,
+        generation: Generation,
+        files: Mapping[str, RenderedFile],
+        fixed: Mapping[str, RenderedFile],
     ) -> None:
         """Write a generation and put it in force.
 
         Raises:
             OSError: The volume is full or not writable; the generation before is still in force.
         """
-        name = f"gen-{shown.number}"
-        self._write_generation(name, {**files, STATE_FILE: _encode_state(shown)})
+        name = f"gen-{generation.number}"
+        self._write_generation(name, {**files, STATE_FILE: _encode_state(generation)})
         for file_name, file in fixed.items():
             self._write_fixed(file_name, file)
         self._swap(name)
 
     def settle(self) -> None:
-        """Do what can wait until processes were told: it takes longer than all the rest.
+        """Do what can wait until processes were notified: it takes longer than all the rest.
 
         Raises:
             OSError: The disk is broken.
@@ -119,39 +115,40 @@ class Writer:
         with self.alone():
             self._clean()
 
-    def read_shown(self) -> Optional[Shown]:
+    def read_current(self) -> Optional[Generation]:
         """Read what is in force; None if nothing is, or nobody knows what."""
         while True:
-            name = self._read_current()
-            shown = self._read_state(name) if name else None
+            name = self._find_current_name()
+            generation = self._read_state(name) if name else None
             # Else newer ones came into force and this one was removed meanwhile.
-            if shown is not None or self._read_current() == name:
-                return shown
+            if generation is not None or self._find_current_name() == name:
+                return generation
 
-    def read_generation(self, number: int) -> Optional[Shown]:
+    def read_generation(self, number: int) -> Optional[Generation]:
         """Read an older generation, if it is still there."""
         return self._read_state(f"gen-{number}")
 
-    def read_told(self) -> Told:
-        """Read what processes were told last."""
-        match = _TOLD.match(self._read_text(NOTIFIED_FILE, _MAX_TOLD_BYTES))
+    def read_notified(self) -> Notified:
+        """Read what processes were notified of last."""
+        match = _NOTIFIED.match(self._read_text(NOTIFIED_FILE, _MAX_NOTIFIED_BYTES))
         if match is None:
-            return Told()  # written by nobody of ours: as if nothing were there
-        return Told(int(match.group(1)), match.group(2), bool(match.group(3)))
+            return Notified()  # written by nobody of ours: as if nothing were there
+        return Notified(int(match.group(1)), match.group(2), bool(match.group(3)))
 
-    def note_told(self, told: Told) -> None:
-        """Note what processes were told.
+    def write_notified(self, notified: Notified) -> None:
+        """Record what processes were notified of.
 
         Raises:
             OSError: It cannot be written.
         """
-        text = f"{told.generation} leaving={told.leaving} completing={int(told.completing)}\n"
+        number, leaving, completing = notified
+        text = f"{number} leaving={leaving} completing={int(completing)}\n"
         with self.alone():
             write_atomically(self._get_path(NOTIFIED_FILE), text.encode(), 0o444)
 
     def find_last_number(self) -> int:
         """Find the number of the generation in force, whoever wrote it; 0 if there is none."""
-        name = self._read_current()
+        name = self._find_current_name()
         return int(name[4:]) if name else 0
 
     def _write_generation(self, name: str, files: Mapping[str, RenderedFile]) -> None:
@@ -194,7 +191,7 @@ class Writer:
         current = self.find_last_number()
         numbers = [int(name[4:]) for name in self._list_generations()]
         before = max((n for n in numbers if n < current), default=0)
-        kept = {current, before, self.read_told().generation}
+        kept = {current, before, self.read_notified().generation}
         for number in numbers:
             # One above the current was never in force: its agent was killed just before.
             if number not in kept or number > current:
@@ -228,7 +225,7 @@ class Writer:
             return []
         return [name for name in names if _GENERATION.match(name)]
 
-    def _read_current(self) -> str:
+    def _find_current_name(self) -> str:
         name = self._read_link()
         while name and not os.path.isdir(self._get_path(name)):
             # Either nobody's work, or newer ones came into force and this one was removed.
@@ -244,12 +241,12 @@ class Writer:
             return ""
         return name if _GENERATION.match(name) else ""
 
-    def _read_state(self, name: str) -> Optional[Shown]:
+    def _read_state(self, name: str) -> Optional[Generation]:
         text = self._read_text(os.path.join(name, STATE_FILE), _MAX_STATE_BYTES)
         try:
             state = parse_json(text.encode("utf-8"), _STATE_BOUNDS)
             roster = decode_stored_roster(state["roster"])
-            return Shown(roster, str(state["source"]), int(state["sourceGeneration"]))
+            return Generation(roster, str(state["source"]), int(state["sourceGeneration"]))
         except (ValueError, KeyError, TypeError, OverflowError):
             return None  # written by nobody of ours: as if nothing were there
 
@@ -276,11 +273,11 @@ def _lock(descriptor: int) -> None:
             return
 
 
-def _encode_state(shown: Shown) -> RenderedFile:
+def _encode_state(generation: Generation) -> RenderedFile:
     state: Dict[str, object] = {
-        "source": shown.source,
-        "sourceGeneration": shown.source_generation,
-        "roster": base64.b64encode(encode_roster(shown.roster)).decode(),
+        "source": generation.source,
+        "sourceGeneration": generation.source_generation,
+        "roster": base64.b64encode(encode_roster(generation.roster)).decode(),
     }
     return RenderedFile(json.dumps(state).encode())
 

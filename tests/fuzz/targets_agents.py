@@ -11,6 +11,7 @@ from framework.agent.clock import AgentClock
 from framework.agent.connection import Head
 from framework.agent.dns_source import ExpectedGangError, read_expected
 from framework.agent.framework_roster import FrameworkError, build_view, decompress_framework
+from framework.agent.gang import Identity
 from framework.agent.kubeconfig import load_kubeconfig
 from framework.agent.sources import parse_configmap
 from framework.agent.watch import ObjectWatch
@@ -18,7 +19,6 @@ from framework.api import constants
 from framework.api.roster import RosterError, decode_roster
 from rendezvous.core import membership
 from rendezvous.core.refusal import RefusedError
-from rendezvous.core.target import Identity
 from rendezvous.renderers import registry
 from rendezvous.settings.annotations import parse_annotations
 from rendezvous.settings.behaviour import parse_settings

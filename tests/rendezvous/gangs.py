@@ -1,5 +1,6 @@
 """Rosters and views for the tests of rendezvous: small, legal, one line each."""
 
+from framework.agent.gang import Identity
 from framework.api.roster import (
     PHASE_ACTIVE,
     CompletedTask,
@@ -10,7 +11,6 @@ from framework.api.roster import (
     fingerprint_uid,
 )
 from rendezvous.core.membership import View, build_view
-from rendezvous.core.target import Identity
 from rendezvous.settings.options import Options, parse_options
 
 IPV4 = "ipv4"

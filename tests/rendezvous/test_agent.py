@@ -10,12 +10,18 @@ from typing import Any
 import pytest
 
 from framework.agent.clock import AgentClock
-from framework.agent.gang import SOURCE_DNS
+from framework.agent.gang import (
+    SOURCE_CONFIGMAP,
+    SOURCE_DNS,
+    SOURCE_FRAMEWORK,
+    Identity,
+    SelectedRoster,
+)
 from framework.api.roster import PHASE_COMPLETING, Leaving, Roster, fingerprint_uid
 from rendezvous.agent import Agent, Setup
-from rendezvous.core.selection import PUBLISHED, READ, Sight, Wait
-from rendezvous.core.target import Identity, Target
-from rendezvous.notify.notifiers import Notification
+from rendezvous.core.notification import Notify
+from rendezvous.core.selection import NoRoster
+from rendezvous.core.target import Target
 from rendezvous.report import Reporter
 from rendezvous.settings.behaviour import Settings
 from rendezvous.settings.options import Options
@@ -45,15 +51,15 @@ class Source:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.sight: Sight | Wait = Wait("nothing yet")
+        self.candidate: SelectedRoster | NoRoster = NoRoster("nothing yet")
         self.waits: list[float] = []
 
     def poll(self, seconds: float) -> None:
         self.waits.append(seconds)
         self._clock.sleep(seconds)
 
-    def look(self) -> Sight | Wait:
-        return self.sight
+    def select(self) -> SelectedRoster | NoRoster:
+        return self.candidate
 
     def list_missing_rights(self) -> list[Any]:
         return []
@@ -75,7 +81,8 @@ class World:
         self.clock = Clock()
         self.source = Source(self.clock)
         self.acknowledged = Acknowledgements()
-        self.told: list[Notification] = []
+        self.told: list[Notify] = []
+        self.ended: list[bool] = []
         self.settings = settings
         self.start()
 
@@ -91,12 +98,13 @@ class World:
             Writer(str(self.volume)),
             self.acknowledged,  # type: ignore[arg-type]  # scripted
             [lambda notification, _: self.told.append(notification)],
+            lambda: self.ended.append(True),
         )
 
-    def publish(self, roster: Roster, source: str = PUBLISHED) -> None:
-        self.source.sight = Sight(roster._replace(instance_uid=INSTANCE), source)
+    def publish(self, roster: Roster, source: str = SOURCE_CONFIGMAP) -> None:
+        self.source.candidate = SelectedRoster(roster._replace(instance_uid=INSTANCE), source)
 
-    def take(self, roster: Roster, source: str = PUBLISHED) -> None:
+    def take(self, roster: Roster, source: str = SOURCE_CONFIGMAP) -> None:
         self.publish(roster, source)
         self.agent.turn()
 
@@ -154,7 +162,9 @@ def test_first_change_is_told_at_once_and_the_newest_after_the_debounce(world: W
 def test_leaving_pod_is_told_within_the_debounce_and_acknowledges_after_it(world: World) -> None:
     world.take(gang(3, 1))
     before = world.clock.now
-    world.source.sight = Sight(leave(gang(3, 1), 2)._replace(instance_uid=INSTANCE), PUBLISHED)
+    world.source.candidate = SelectedRoster(
+        leave(gang(3, 1), 2)._replace(instance_uid=INSTANCE), SOURCE_CONFIGMAP
+    )
     world.agent.turn(0.1)
     assert world.events[-1] == ("leaving", 1, 1)
     assert world.told[-1].deadline == DEADLINE
@@ -195,7 +205,7 @@ def test_restarted_agent_tells_nothing_twice(world: World, *, is_shown: bool) ->
 
 
 def test_restarted_agent_of_a_source_without_attempts_tells_nothing_twice(world: World) -> None:
-    world.source.sight = Sight(gang(2, 0)._replace(instance_uid=""), SOURCE_DNS)
+    world.source.candidate = SelectedRoster(gang(2, 0)._replace(instance_uid=""), SOURCE_DNS)
     world.agent.turn()
     world.start()
     world.agent.turn()
@@ -277,11 +287,10 @@ def test_two_agents_at_once_leave_no_reader_without_a_generation(tmp_path: Path)
 
 def test_restarted_agent_of_a_completing_attempt_still_ends_its_command(world: World) -> None:
     world.take(gang(3, 1)._replace(phase=PHASE_COMPLETING))
+    assert world.ended == [True]
     world.start()
-    ended: list[bool] = []
-    world.agent.on_completing = lambda: ended.append(True)
     world.settle()
-    assert ended == [True]
+    assert world.ended == [True, True]
 
 
 def test_restarted_agent_goes_not_back_to_what_the_framework_says(world: World) -> None:
@@ -290,7 +299,7 @@ def test_restarted_agent_goes_not_back_to_what_the_framework_says(world: World) 
     world.settle()
     world.take(gang(4, 2))
     world.start()
-    world.take(gang(3, 0), READ)
+    world.take(gang(3, 0), SOURCE_FRAMEWORK)
     world.settle()
     assert world.events == [("changed", 0, 1), ("changed", 1, 2)]
     world.take(gang(5, 3))
@@ -300,7 +309,7 @@ def test_restarted_agent_goes_not_back_to_what_the_framework_says(world: World) 
 
 def test_api_away_for_a_minute_changes_nothing(world: World) -> None:
     world.take(gang(3, 1))
-    world.source.sight = Wait("unreachable: connection refused")
+    world.source.candidate = NoRoster("unreachable: connection refused")
     files = sorted((path.name, path.stat().st_ino) for path in world.volume.rglob("*"))
     world.settle(60.0)
     assert sorted((p.name, p.stat().st_ino) for p in world.volume.rglob("*")) == files
@@ -422,7 +431,7 @@ def stir(world: World, choose: random.Random, generation: int) -> int:
         generation += 1
         world.publish(gang(2, generation)._replace(complete=False))
     elif step < 0.8:
-        world.source.sight = Wait("unreachable")
+        world.source.candidate = NoRoster("unreachable")
     else:
         world.start()
     for _ in range(choose.randint(0, 3)):

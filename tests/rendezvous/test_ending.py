@@ -10,8 +10,9 @@ import pytest
 
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
+from framework.agent.gang import Identity
 from framework.api import constants
-from rendezvous.core.target import Identity, Target
+from rendezvous.core.target import Target
 from rendezvous.process.ending import (
     EndingChoice,
     EndingError,

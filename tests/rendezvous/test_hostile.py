@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from framework.agent.gang import Identity
 from framework.api.roster import CompletedTask, Leaving, Member, RoleRoster, Roster
 from rendezvous.core.membership import build_view
 from rendezvous.core.refusal import RefusedError
-from rendezvous.core.target import Identity
 from rendezvous.renderers.env_files import fit_environment, render_env_files
 from rendezvous.renderers.registry import Rendering, render_all
 from rendezvous.settings.option import OptionsError

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from framework.agent.gang import Identity
 from framework.api.roster import CompletedTask, Member, RoleRoster, fingerprint_uid
 from rendezvous.core.membership import build_view
 from rendezvous.core.refusal import MembershipError, RefusedError
-from rendezvous.core.target import Identity, parse_identity
+from rendezvous.core.target import parse_identity
 from rendezvous.settings.kinds import RoleKind
 from tests.rendezvous.gangs import (
     INSTANCE,

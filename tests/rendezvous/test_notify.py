@@ -1,4 +1,4 @@
-"""Notifications: what a command, a URL and a process are given, and what a failing one costs."""
+"""Notifys: what a command, a URL and a process are given, and what a failing one costs."""
 
 import contextlib
 import http.server
@@ -21,28 +21,25 @@ import pytest
 
 from framework.agent.clock import AgentClock
 from rendezvous.core.diff import Diff, compute_diff
+from rendezvous.core.notification import CHANGED, COMPLETING, LEAVING, Notify
 from rendezvous.notify.longpoll import Changes, serve
 from rendezvous.notify.notifiers import (
-    CHANGED,
-    COMPLETING,
-    LEAVING,
     CommandNotifier,
-    Notification,
     PostNotifier,
     SignalNotifier,
-    find_processes,
 )
 from rendezvous.process import signalling
 from rendezvous.process.children import Children, StartError
+from rendezvous.process.processes import find_processes
 from rendezvous.process.signalling import Signaller
 from rendezvous.report import Reporter
 from tests.rendezvous.gangs import build_gang
 from tests.support.waiting import HANG_SECONDS
 
 
-def build_notification(before: int = 2, after: int = 3) -> Notification:
+def build_notification(before: int = 2, after: int = 3) -> Notify:
     old = build_gang(before)
-    return Notification(CHANGED, compute_diff(old, build_gang(after)._replace(generation=2)))
+    return Notify(CHANGED, compute_diff(old, build_gang(after)._replace(generation=2)))
 
 
 class Log(Reporter):
@@ -113,7 +110,7 @@ def receiver() -> Iterator[str]:
 
 
 def test_post_sends_the_change(receiver: str, log: Log) -> None:
-    PostNotifier(f"http://{receiver}/change?x=1", log, AgentClock())(build_notification(), {})
+    PostNotifier(f"http://{receiver}/change?x=1", log)(build_notification(), {})
     ((path, wire),) = Receiver.received
     assert path == "/change?x=1"
     assert (wire["event"], wire["generation"]) == ("changed", 2)
@@ -122,9 +119,9 @@ def test_post_sends_the_change(receiver: str, log: Log) -> None:
 
 def test_post_that_fails_is_said(receiver: str, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Receiver, "status", 503)
-    PostNotifier(f"http://{receiver}", log, AgentClock())(build_notification(), {})
-    PostNotifier("http://127.0.0.1:1/", log, AgentClock())(build_notification(), {})
-    PostNotifier("http://127.0.0.1:99999/", log, AgentClock())(build_notification(), {})
+    PostNotifier(f"http://{receiver}", log)(build_notification(), {})
+    PostNotifier("http://127.0.0.1:1/", log)(build_notification(), {})
+    PostNotifier("http://127.0.0.1:99999/", log)(build_notification(), {})
     assert "HTTP 503" in log.lines[0]
     assert "refused" in log.lines[1]
     assert "no port" in log.lines[2]
@@ -150,7 +147,7 @@ def test_post_to_one_that_drips_ends_in_time(log: Log, monkeypatch: pytest.Monke
     monkeypatch.setattr("rendezvous.notify.notifiers._POST_TIMEOUT_SECONDS", 0.5)
     dripper = Dripper()
     dripper.start()
-    PostNotifier(f"http://{dripper.address}/", log, AgentClock())(build_notification(), {})
+    PostNotifier(f"http://{dripper.address}/", log)(build_notification(), {})
     (line,) = log.lines
     assert "timed out" in line or "no answer in time" in line
 
@@ -158,7 +155,7 @@ def test_post_to_one_that_drips_ends_in_time(log: Log, monkeypatch: pytest.Monke
 def tell(changes: Changes, generation: int) -> None:
     old, new = build_gang(2)._replace(generation=generation - 1), build_gang(generation + 2)
     diff = compute_diff(old, new._replace(generation=generation))
-    changes(Notification(CHANGED, diff), {})
+    changes(Notify(CHANGED, diff), {})
 
 
 def poll(changes: Changes, after: int) -> tuple[list[int], int, bool]:
@@ -200,7 +197,7 @@ def test_long_poll_tells_leaving_and_completing_of_one_generation_apart() -> Non
     changes = Changes()
     empty = Diff(3, 3, (), (), ())
     for event in (CHANGED, LEAVING, COMPLETING):
-        changes(Notification(event, empty), {})
+        changes(Notify(event, empty), {})
     answer = changes.wait(0, 0.01)
     assert [change["event"] for change in answer["changes"]] == [CHANGED, LEAVING, COMPLETING]
     numbers = [change["number"] for change in answer["changes"]]

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from framework.agent.gang import SOURCE_CONFIGMAP
 from framework.api.roster import CompletedTask, Leaving, Roster, fingerprint_uid
-from rendezvous.core.selection import PUBLISHED, Shown
+from rendezvous.core.selection import Generation
 from rendezvous.renderers.registry import render_all
 from rendezvous.site import peers
 from rendezvous.volume.writer import Writer
@@ -41,8 +42,8 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write(volume: Path, roster: Roster) -> None:
     rendering = render_all(see(roster), build_options())
-    shown = Shown(roster, PUBLISHED, roster.generation)
-    Writer(str(volume)).write(shown, rendering.files, rendering.fixed_files)
+    generation = Generation(roster, SOURCE_CONFIGMAP, roster.generation)
+    Writer(str(volume)).write(generation, rendering.files, rendering.fixed_files)
 
 
 def test_roster_tells_who_computes_together(volume: Path) -> None:
@@ -214,8 +215,8 @@ class Member:
     def show(self, roster: Roster) -> None:
         view = see(roster, index=self.index)
         rendering = render_all(view, build_options())
-        shown = Shown(roster, PUBLISHED, roster.generation)
-        Writer(str(self.volume)).write(shown, rendering.files, rendering.fixed_files)
+        generation = Generation(roster, SOURCE_CONFIGMAP, roster.generation)
+        Writer(str(self.volume)).write(generation, rendering.files, rendering.fixed_files)
 
     def come(self, name: str) -> None:
         assert self.process.stdin is not None

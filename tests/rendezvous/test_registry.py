@@ -247,7 +247,7 @@ def test_rendering_on_the_oldest_python_gives_the_same_bytes(
         "import sys, hashlib\n"
         "from framework.api.roster import decode_roster\n"
         "from rendezvous.core.membership import build_view\n"
-        "from rendezvous.core.target import Identity\n"
+        "from framework.agent.gang import Identity\n"
         "from rendezvous.settings.options import parse_options\n"
         "from rendezvous.renderers.plugins import load_plugins\n"
         "from rendezvous.renderers.registry import render_all\n"

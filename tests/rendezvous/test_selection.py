@@ -1,8 +1,19 @@
-"""Which generation is shown: complete, of this attempt, with this Pod, newer than the last."""
+"""Which roster is shown: complete, of this attempt, with this Pod, newer than the last."""
 
 import pytest
 
 from framework.agent.framework_roster import FrameworkView
+from framework.agent.gang import (
+    SOURCE_CONFIGMAP,
+    SOURCE_DNS,
+    SOURCE_FRAMEWORK,
+    Gang,
+    Identity,
+    Knowledge,
+    SelectedRoster,
+    assess,
+)
+from framework.agent.health import Health, SourceState
 from framework.agent.sources import AttemptConfigMap
 from framework.api.roster import (
     STATE_SUCCEEDED,
@@ -13,23 +24,24 @@ from framework.api.roster import (
     Roster,
     fingerprint_uid,
 )
+from rendezvous.core import selection
 from rendezvous.core.selection import (
-    PUBLISHED,
-    READ,
-    Shown,
-    Sight,
-    Wait,
-    adopt_source,
-    find_leaving,
-    find_obstacle,
-    is_news,
-    number_sight,
-    select_sight,
+    Generation,
+    NoRoster,
+    follow_source,
+    is_newer,
+    is_of_attempt,
+    number_roster,
+    select_candidate,
 )
-from rendezvous.core.target import Identity
 from tests.rendezvous.gangs import INSTANCE, build_gang, build_role, build_roster, get_uid
 
 OWN = Identity("worker", 0, get_uid("worker", 0), INSTANCE)
+GANG = Gang("default", "job", "job-attempt", "cm")
+HEALTHY = SourceState(Health.HEALTHY, 0.0, "")
+DENIED = SourceState(Health.FORBIDDEN, 0.0, "HTTP 403")
+AWAY = SourceState(Health.UNREACHABLE, 100.0, "refused")
+VIEW = FrameworkView(build_gang(3)._replace(generation=0), ())
 
 
 def make_configmap(roster: Roster | None, uid: str = "cm", problem: str = "") -> AttemptConfigMap:
@@ -43,21 +55,41 @@ def make_configmap(roster: Roster | None, uid: str = "cm", problem: str = "") ->
     )
 
 
-def sight(count: int, generation: int, source: str = PUBLISHED) -> Sight:
-    return Sight(build_gang(count)._replace(generation=generation), source)
+def select(
+    configmap: AttemptConfigMap | None,
+    state: SourceState = HEALTHY,
+    view: FrameworkView | None = None,
+    *,
+    has_published: bool = False,
+) -> SelectedRoster | NoRoster:
+    knowledge = Knowledge(0.0, configmap, state, view, HEALTHY)
+    return select_candidate(knowledge, GANG, OWN, 100.0, has_published=has_published)
 
 
-def show(*sights: Sight) -> list[int]:
-    """Show one after the other, as the agent does; give the numbers shown."""
-    shown: Shown | None = None
+def publish(count: int, generation: int, source: str = SOURCE_CONFIGMAP) -> SelectedRoster:
+    return SelectedRoster(build_gang(count)._replace(generation=generation), source)
+
+
+def read(count: int, generation: int = 0) -> SelectedRoster:
+    return publish(count, generation, SOURCE_FRAMEWORK)
+
+
+def show(*candidates: SelectedRoster) -> list[int]:
+    """Show one after the other, as the agent does; return the numbers shown."""
+    current: Generation | None = None
     numbers = []
-    for seen in sights:
-        if is_news(seen, shown):
-            shown = number_sight(seen, shown, 0)
-            numbers.append(shown.number)
-        elif shown is not None:
-            shown = adopt_source(seen, shown)
+    for candidate in candidates:
+        if is_newer(candidate, current):
+            current = number_roster(candidate, current, 0)
+            numbers.append(current.number)
+        elif current is not None:
+            current = follow_source(candidate, current)
     return numbers
+
+
+def find_obstacle(roster: Roster, identity: Identity, *, was_member: bool) -> str:
+    facts = assess(roster, identity)
+    return selection.find_obstacle(roster, facts, identity, was_member=was_member)
 
 
 @pytest.mark.parametrize(
@@ -76,18 +108,40 @@ def show(*sights: Sight) -> list[int]:
         (make_configmap(build_gang(2)._replace(instance_uid="9_x")), "attempt 9_x is seen"),
     ],
 )
-def test_select_sight_waits_for_a_roster_of_its_own(
+def test_select_candidate_waits_for_a_roster_of_its_own(
     configmap: AttemptConfigMap | None, expected: str
 ) -> None:
-    selected = select_sight(configmap, None, OWN, "cm")
-    assert isinstance(selected, Wait)
-    assert expected in selected.message
+    selected = select(configmap)
+    assert isinstance(selected, NoRoster)
+    assert expected in selected.reason
 
 
-def test_select_sight_prefers_what_it_is_given_of_the_framework() -> None:
-    view = FrameworkView(build_gang(3)._replace(generation=0), ())
-    assert select_sight(make_configmap(build_gang(2)), None, OWN, "cm") == sight(2, 1)
-    assert select_sight(None, view, OWN, "cm") == sight(3, 0, READ)
+def test_select_candidate_reads_the_framework_only_where_none_was_published() -> None:
+    published = make_configmap(build_gang(2))
+    assert select(published) == publish(2, 1)
+    assert select(None, DENIED, VIEW) == read(3)
+    assert select(published, DENIED, VIEW, has_published=True) == publish(2, 1)
+    assert select(None, DENIED, VIEW, has_published=True) == NoRoster("forbidden: HTTP 403")
+
+
+def test_select_candidate_names_the_fault_of_the_source() -> None:
+    assert select(None, AWAY) == NoRoster("unreachable: refused")
+
+
+@pytest.mark.parametrize(
+    ("source", "instance", "own", "expected"),
+    [
+        (SOURCE_CONFIGMAP, INSTANCE, INSTANCE, True),
+        (SOURCE_CONFIGMAP, "9_x", INSTANCE, False),
+        (SOURCE_CONFIGMAP, "9_x", "", True),
+        (SOURCE_DNS, "", INSTANCE, True),
+    ],
+)
+def test_is_of_attempt_believes_what_is_not_known(
+    source: str, instance: str, own: str, *, expected: bool
+) -> None:
+    generation = Generation(build_gang(2)._replace(instance_uid=instance), source, 1)
+    assert is_of_attempt(generation, OWN._replace(instance_uid=own)) is expected
 
 
 def test_find_obstacle_names_what_is_missing() -> None:
@@ -130,45 +184,51 @@ def test_find_obstacle_holds_a_pod_until_it_is_a_member_once() -> None:
     assert not find_obstacle(build_gang(2), replaced, was_member=True)
 
 
-def test_find_leaving_finds_only_this_pod() -> None:
+def test_assess_leaving_finds_only_this_pod() -> None:
     leaving = Leaving("worker", 0, fingerprint_uid(OWN.pod_uid), 2, "")
     roster = build_roster(build_role("worker", [1]), leaving=(leaving,))
-    assert find_leaving(roster, OWN) == leaving
-    assert find_leaving(roster, OWN._replace(pod_uid="another")) is None
-    assert find_leaving(roster, OWN._replace(index=1)) is None
+    assert assess(roster, OWN).leaving == leaving
+    assert assess(roster, OWN._replace(pod_uid="another")).leaving is None
+    assert assess(roster, OWN._replace(index=1)).leaving is None
     assert not find_obstacle(roster, OWN, was_member=False)
 
 
 @pytest.mark.parametrize(
-    ("sights", "numbers"),
+    ("candidates", "numbers"),
     [
-        ([sight(2, 1), sight(3, 2), sight(2, 3)], [1, 2, 3]),
-        ([sight(2, 4), sight(3, 9)], [4, 9]),
-        ([sight(2, 5), sight(3, 4), sight(3, 5)], [5]),
-        ([sight(2, 5), sight(2, 5)], [5]),
+        ([publish(2, 1), publish(3, 2), publish(2, 3)], [1, 2, 3]),
+        ([publish(2, 4), publish(3, 9)], [4, 9]),
+        ([publish(2, 5), publish(3, 4), publish(3, 5)], [5]),
+        ([publish(2, 5), publish(2, 5)], [5]),
         # A gang that changed and changed back is the same: nothing new to show.
-        ([sight(2, 5), sight(2, 7), sight(3, 6), sight(3, 8)], [5, 8]),
+        ([publish(2, 5), publish(2, 7), publish(3, 6), publish(3, 8)], [5, 8]),
         # The Framework numbers nothing.
-        ([sight(2, 0, READ), sight(2, 0, READ), sight(3, 0, READ)], [1, 2]),
+        ([read(2), read(2), read(3)], [1, 2]),
         # From one source to the other it only counts up.
-        ([sight(2, 0, READ), sight(3, 0, READ), sight(4, 1)], [1, 2, 3]),
-        ([sight(2, 0, READ), sight(2, 6), sight(3, 7)], [1, 7]),
-        ([sight(2, 0, READ), sight(2, 6), sight(3, 5)], [1]),
-        ([sight(2, 0, READ), sight(3, 1), sight(4, 2)], [1, 2, 3]),
+        ([read(2), read(3), publish(4, 1)], [1, 2, 3]),
+        ([read(2), publish(2, 6), publish(3, 7)], [1, 7]),
+        ([read(2), publish(2, 6), publish(3, 5)], [1]),
+        ([read(2), publish(3, 1), publish(4, 2)], [1, 2, 3]),
     ],
 )
-def test_generations_are_shown_once_and_count_up(sights: list[Sight], numbers: list[int]) -> None:
-    assert show(*sights) == numbers
+def test_generations_are_shown_once_and_count_up(
+    candidates: list[SelectedRoster], numbers: list[int]
+) -> None:
+    assert show(*candidates) == numbers
 
 
-def test_number_sight_counts_on_from_what_lies_in_the_volume() -> None:
-    assert number_sight(sight(2, 3), None, 8).number == 9
-    assert number_sight(sight(2, 30), None, 8).number == 30
+def test_number_roster_counts_on_from_what_lies_in_the_volume() -> None:
+    assert number_roster(publish(2, 3), None, 8).number == 9
+    assert number_roster(publish(2, 30), None, 8).number == 30
 
 
-def test_adopt_source_notes_how_far_the_source_has_come() -> None:
-    shown = number_sight(sight(2, 0, READ), None, 0)
-    adopted = adopt_source(sight(2, 6), shown)
-    assert (adopted.number, adopted.source, adopted.source_generation) == (1, PUBLISHED, 6)
-    assert adopt_source(sight(2, 5), adopted) == adopted
-    assert adopt_source(sight(3, 7), adopted) == adopted
+def test_follow_source_takes_over_how_far_the_source_has_come() -> None:
+    current = number_roster(read(2), None, 0)
+    followed = follow_source(publish(2, 6), current)
+    assert (followed.number, followed.source, followed.source_generation) == (
+        1,
+        SOURCE_CONFIGMAP,
+        6,
+    )
+    assert follow_source(publish(2, 5), followed) == followed
+    assert follow_source(publish(3, 7), followed) == followed

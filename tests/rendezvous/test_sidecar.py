@@ -15,9 +15,9 @@ import pytest
 from framework.agent.clock import AgentClock
 from framework.agent.discovery import load_access
 from rendezvous.agent import Agent, Setup
+from rendezvous.core.notification import Notify
 from rendezvous.core.target import parse_target
-from rendezvous.following import Follower
-from rendezvous.notify.notifiers import Notification
+from rendezvous.observer import AttemptObserver
 from rendezvous.report import Reporter
 from rendezvous.settings.behaviour import Settings
 from rendezvous.settings.options import parse_options
@@ -219,11 +219,11 @@ def test_api_away_for_a_minute_keeps_the_last_good(gang: Gang, api: Access) -> N
         clock, target = SkippingClock(), parse_target(gang.env)
         options = parse_options({}, {"directory": str(gang.volume)})
         setup = Setup(Settings(debounce_seconds=0.0), options, target, {}, Reporter({}), clock)
-        follower = Follower(load_access(gang.env), clock, target)
-        told: list[Notification] = []
+        observer = AttemptObserver(load_access(gang.env), clock, target)
+        told: list[Notify] = []
         writer = Writer(str(gang.volume))
         writer.prepare()
-        agent = Agent(setup, follower, writer, None, [lambda n, _: told.append(n)])
+        agent = Agent(setup, observer, writer, None, [lambda n, _: told.append(n)])
 
         def turn_until_told(count: int) -> None:
             def is_told() -> bool:
@@ -244,7 +244,7 @@ def test_api_away_for_a_minute_keeps_the_last_good(gang: Gang, api: Access) -> N
         assert len(told) == 1
         way.is_cut = False
         turn_until_told(2)
-        follower.close()
+        observer.close()
     assert [n.diff.generation for n in told] == [1, 3]
 
 

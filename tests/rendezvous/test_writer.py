@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from rendezvous.core.selection import PUBLISHED, Shown
+from framework.agent.gang import SOURCE_CONFIGMAP
+from rendezvous.core.decision import Notified
+from rendezvous.core.selection import Generation
 from rendezvous.renderers.rendered import EXECUTABLE, RenderedFile
-from rendezvous.volume.writer import Told, Writer
+from rendezvous.volume.writer import Writer
 from tests.rendezvous.gangs import build_gang
 
 # Every way in which the writer and what it calls touch the volume.
@@ -23,8 +25,8 @@ CALLS = (
 SIZE = 20000
 
 
-def build_shown(number: int) -> Shown:
-    return Shown(build_gang(2)._replace(generation=number), PUBLISHED, number)
+def build_generation(number: int) -> Generation:
+    return Generation(build_gang(2)._replace(generation=number), SOURCE_CONFIGMAP, number)
 
 
 def build_files(number: int) -> dict[str, RenderedFile]:
@@ -37,7 +39,7 @@ FIXED = {"script.sh": RenderedFile(b"#!/bin/sh\n" * 100, EXECUTABLE)}
 
 def write(volume: Path, number: int) -> None:
     writer = Writer(str(volume))
-    writer.write(build_shown(number), build_files(number), FIXED)
+    writer.write(build_generation(number), build_files(number), FIXED)
     writer.settle()
 
 
@@ -88,7 +90,7 @@ def test_link_to_a_generation_that_is_gone_counts_as_none(tmp_path: Path) -> Non
     write(tmp_path, 1)
     shutil.rmtree(tmp_path / "gen-1")
     assert Writer(str(tmp_path)).find_last_number() == 0
-    assert Writer(str(tmp_path)).read_shown() is None
+    assert Writer(str(tmp_path)).read_current() is None
 
 
 def test_reader_whose_generation_is_removed_before_its_state_is_read_finds_the_next(
@@ -106,7 +108,7 @@ def test_reader_whose_generation_is_removed_before_its_state_is_read_finds_the_n
         return is_there
 
     monkeypatch.setattr(os.path, "isdir", look_and_fall_behind)
-    assert Writer(str(tmp_path)).read_shown() == build_shown(3)
+    assert Writer(str(tmp_path)).read_current() == build_generation(3)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_state_that_is_nobodys_of_ours_counts_as_none(
     path.unlink()
     path.write_text(text)
     assert count == 1
-    assert Writer(str(tmp_path)).read_shown() is None
+    assert Writer(str(tmp_path)).read_current() is None
 
 
 def read_whole(volume: Path) -> int:
@@ -142,8 +144,8 @@ def read_whole(volume: Path) -> int:
     script = volume / "script.sh"
     assert script.read_bytes() == FIXED["script.sh"].content
     assert script.stat().st_mode & 0o777 == 0o555
-    shown = Writer(str(volume)).read_shown()
-    assert shown == build_shown(number)
+    generation = Writer(str(volume)).read_current()
+    assert generation == build_generation(number)
     return number
 
 
@@ -229,12 +231,12 @@ def test_writer_keeps_the_generation_before_and_the_one_told(tmp_path: Path) -> 
     writer = Writer(str(tmp_path))
     for number in (1, 2):
         write(tmp_path, number)
-    writer.note_told(Told(2))
+    writer.write_notified(Notified(2))
     for number in (3, 4, 5):
         write(tmp_path, number)
     kept = sorted(path.name for path in tmp_path.glob("gen-*"))
     assert kept == ["gen-2", "gen-4", "gen-5"]
-    assert writer.read_told() == Told(2)
+    assert writer.read_notified() == Notified(2)
     told = writer.read_generation(2)
     assert told is not None
     assert told.number == 2
@@ -276,7 +278,7 @@ def test_writer_takes_a_foreign_state_for_none(tmp_path: Path, content: bytes) -
     state.unlink()
     state.write_bytes(content)
     writer = Writer(str(tmp_path))
-    assert writer.read_shown() is None
+    assert writer.read_current() is None
     assert writer.find_last_number() == 7
 
 
@@ -289,17 +291,17 @@ def test_writer_follows_no_link_in_the_volume(tmp_path: Path) -> None:
     (volume / ".notified").symlink_to(outside)
     (volume / "gen-1").symlink_to(tmp_path)
     write(volume, 1)
-    Writer(str(volume)).note_told(Told(1))
+    Writer(str(volume)).write_notified(Notified(1))
     assert outside.read_text() == "untouched"
     assert read_whole(volume) == 1
 
 
 @pytest.mark.parametrize(
-    "told", [Told(), Told(7, "2026-01-02T03:04:05Z"), Told(10**17, completing=True)]
+    "notified", [Notified(), Notified(7, "2026-01-02T03:04:05Z"), Notified(10**17, completing=True)]
 )
-def test_writer_reads_back_what_was_told(tmp_path: Path, told: Told) -> None:
-    Writer(str(tmp_path)).note_told(told)
-    assert Writer(str(tmp_path)).read_told() == told
+def test_writer_reads_back_what_was_notified(tmp_path: Path, notified: Notified) -> None:
+    Writer(str(tmp_path)).write_notified(notified)
+    assert Writer(str(tmp_path)).read_notified() == notified
 
 
 @pytest.mark.parametrize(
@@ -307,4 +309,4 @@ def test_writer_reads_back_what_was_told(tmp_path: Path, told: Told) -> None:
 )
 def test_writer_takes_a_foreign_note_for_none(tmp_path: Path, text: str) -> None:
     (tmp_path / ".notified").write_text(text)
-    assert Writer(str(tmp_path)).read_told() == Told()
+    assert Writer(str(tmp_path)).read_notified() == Notified()

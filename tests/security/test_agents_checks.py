@@ -11,15 +11,18 @@ import pytest
 from barrier.addresses import find_fault
 from framework.agent.addresses import is_pod_address
 from framework.agent.clock import AgentClock
+from framework.agent.gang import SOURCE_CONFIGMAP, Gang, Knowledge, SelectedRoster
+from framework.agent.health import Health, SourceState
 from framework.agent.probes import Probe, Prober
 from framework.agent.sources import parse_configmap
 from framework.api import constants
 from framework.api.roster import Roster, encode_roster
 from rendezvous.core.membership import build_view
 from rendezvous.core.refusal import MembershipError
-from rendezvous.core.selection import PUBLISHED, Shown, Sight, Wait, is_news, select_sight
+from rendezvous.core.selection import Generation, NoRoster, is_newer, select_candidate
 from tests.rendezvous.gangs import INSTANCE, build_gang, build_options, see
 
+HEALTHY = SourceState(Health.HEALTHY, 0.0, "")
 UID = INSTANCE.partition("_")[2]
 
 
@@ -112,14 +115,17 @@ def test_roster_of_another_attempt_or_uid_is_not_shown() -> None:
     other = build_gang(2)._replace(instance_uid="0_another")
     for gang, uid in ((other, UID), (build_gang(2), "another-uid")):
         configmap = parse_configmap(build_configmap(encode_roster(gang)))
-        assert isinstance(select_sight(configmap, None, identity, uid), Wait)
+        knowledge = Knowledge(0.0, configmap, HEALTHY, None, HEALTHY)
+        target = Gang("default", "job", "job-attempt", uid)
+        seen = select_candidate(knowledge, target, identity, 0.0, has_published=False)
+        assert isinstance(seen, NoRoster)
 
 
 def test_generation_never_goes_back() -> None:
-    shown = Shown(build_gang(2)._replace(generation=7), PUBLISHED, 7)
-    for generation, is_newer in ((6, False), (7, False), (8, True)):
+    current = Generation(build_gang(2)._replace(generation=7), SOURCE_CONFIGMAP, 7)
+    for generation, expected in ((6, False), (7, False), (8, True)):
         gang = build_gang(3)._replace(generation=generation)
-        assert is_news(Sight(gang, PUBLISHED), shown) is is_newer
+        assert is_newer(SelectedRoster(gang, SOURCE_CONFIGMAP), current) is expected
 
 
 def test_probes_of_many_members_open_few_files_at_a_time() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from rendezvous.core.diff import Diff, PeerChange
+from rendezvous.core.notification import CHANGED, Notify
 from rendezvous.notify import longpoll
 from rendezvous.notify.longpoll import PROOF_HEADER, Changes, Key, serve
-from rendezvous.notify.notifiers import CHANGED, Notification
 from rendezvous.site.peers import compute_proof, is_proof
 from tests.support.waiting import HANG_SECONDS, wait_until
 
@@ -22,9 +22,9 @@ KEY = Key(b"ab" * 32, "0_attempt")
 OTHER = Key(b"cd" * 32, "0_attempt")
 
 
-def build_notification(generation: int, members: int = 1) -> Notification:
+def build_notification(generation: int, members: int = 1) -> Notify:
     added = tuple(PeerChange("worker", index, "10.0.0.1") for index in range(members))
-    return Notification(CHANGED, Diff(generation, generation - 1, added, (), ()))
+    return Notify(CHANGED, Diff(generation, generation - 1, added, (), ()))
 
 
 def dial(port: int) -> socket.socket:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.barrier.api_server import run_api_server
 from tests.barrier.dns_server import build_prefix, run_dns_server
-from tests.rendezvous.test_following import build_env
+from tests.rendezvous.test_observer import build_env
 from tests.support.frameworkcrd import ROOT
 
 

@@ -1,7 +1,7 @@
-"""The gang of one agent, followed: what is shown next, and what is wrong with the sources.
+"""The gang of one agent, observed: the candidate for the next generation, and faults of sources.
 
-Called by ``agent``. The sources and their order are ``framework.agent``'s. Once there was a
-published roster nothing else is read: the last good one is kept while the API is away.
+The sources and their order are ``framework.agent``'s. Once there was a published roster nothing
+else is read.
 """
 
 from typing import List, Optional, Union
@@ -9,25 +9,16 @@ from typing import List, Optional, Union
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
 from framework.agent.dns_source import ExpectedGang
-from framework.agent.gang import (
-    SOURCE_CONFIGMAP,
-    SOURCE_DNS,
-    SOURCE_FRAMEWORK,
-    Gang,
-    Knowledge,
-    is_framework_gone,
-    is_framework_trusted,
-    select_roster,
-)
+from framework.agent.gang import SOURCE_CONFIGMAP, Gang, SelectedRoster, is_framework_gone
 from framework.agent.gang_observer import GangObserver, open_sources
 from framework.agent.health import Health
 from framework.agent.permission import Permission
-from rendezvous.core.selection import Sight, Wait, select_sight
+from rendezvous.core.selection import NoRoster, select_candidate
 from rendezvous.core.target import Target
 
 
-class Follower:
-    """Follows one gang. ``poll`` it in a loop, then ``look``."""
+class AttemptObserver:
+    """Observes the gang of one attempt. ``poll`` it in a loop, then ``select``."""
 
     def __init__(
         self,
@@ -36,7 +27,7 @@ class Follower:
         target: Target,
         expected: Optional[ExpectedGang] = None,
     ) -> None:
-        """Follow the gang of ``target``; without an access to the API server by DNS alone."""
+        """Observe the gang of ``target``; without an access to the API server by DNS alone."""
         self._clock = clock
         self._target = target
         self._gang = Gang(
@@ -48,33 +39,31 @@ class Follower:
         )
         sources = open_sources(access, clock, self._gang, is_attempt_aware=True)
         self._sources = GangObserver(clock, self._gang, sources)
-        self._has_roster = False
+        self._has_published = False
 
     def poll(self, timeout_seconds: float) -> None:
         """Wait for news, at most about so long (connecting may take longer)."""
-        self._sources.poll(timeout_seconds, reads_framework=not self._has_roster)
+        self._sources.poll(timeout_seconds, reads_framework=not self._has_published)
 
-    def look(self) -> Union[Sight, Wait]:
-        """Tell what is known now."""
-        knowledge, now = self._sources.knowledge, self._clock.monotonic()
-        told = None if self._has_roster else select_roster(knowledge, self._gang, now)
-        if told is not None and told.source == SOURCE_DNS:
-            return Sight(told.roster, SOURCE_DNS)
-        target = self._target
-        view = knowledge.view if told is not None and told.source == SOURCE_FRAMEWORK else None
-        sight = select_sight(knowledge.configmap, view, target.identity, target.configmap_uid)
-        if isinstance(sight, Wait):
-            return self._explain(sight, knowledge, now)
-        if sight.source == SOURCE_CONFIGMAP:
-            self._has_roster = True
-        return sight
+    def select(self) -> Union[SelectedRoster, NoRoster]:
+        """Select the roster to decide about now."""
+        candidate = select_candidate(
+            self._sources.knowledge,
+            self._gang,
+            self._target.identity,
+            self._clock.monotonic(),
+            has_published=self._has_published,
+        )
+        if isinstance(candidate, SelectedRoster) and candidate.source == SOURCE_CONFIGMAP:
+            self._has_published = True
+        return candidate
 
     def list_missing_rights(self) -> List[Permission]:
         """List the rights whose lack was met."""
         return [right for right, _ in self._sources.list_missing_rights()]
 
     def find_permanent_fault(self) -> str:
-        """Say what no waiting mends: the Framework is gone or everything is denied; "" if so."""
+        """Find a fault that no waiting mends: the Framework is gone, or everything is denied."""
         knowledge, now = self._sources.knowledge, self._clock.monotonic()
         message = knowledge.framework_state.message
         if is_framework_gone(knowledge, self._gang, now):
@@ -93,11 +82,3 @@ class Follower:
     def close(self) -> None:
         """Close all connections."""
         self._sources.close()
-
-    def _explain(self, wait: Wait, knowledge: Knowledge, now: float) -> Wait:
-        """Say what is wrong with the source that should have told, if anything is."""
-        is_trusted = not self._has_roster and is_framework_trusted(knowledge, self._gang, now)
-        state = knowledge.framework_state if is_trusted else knowledge.configmap_state
-        if state.health in {Health.HEALTHY, Health.STARTING}:
-            return wait
-        return Wait(f"{state.health.value}: {state.message}")

@@ -1,0 +1,364 @@
+"""What the agent does next: a pure function of what it observed and what it remembers.
+
+``decide`` takes these steps:
+
+1. Without a roster of this attempt: report what is waited for.
+2. With a roster that may not be shown (incomplete, without this Pod, or without a number after one
+   that had a number): report what is waited for.
+3. With the gang that is shown already: acknowledge it under its newest number, nothing else.
+4. Within the debounce time after a generation: nothing. The newest roster at its end is shown.
+5. With new members that do not answer on their port yet (FB_REACH): probe them and report, for at
+   most ``reach_seconds``. A generation that takes members away is never held back.
+6. Else show the roster as the next generation, notify processes of the difference, acknowledge.
+
+Whatever these steps are, a Pod that is to leave and an attempt that completes are notified at once.
+
+Invariants:
+
+- Generations count up, and each is shown once; processes are notified of each difference once, also
+  where agents take turns on a volume, because the volume holds what they were notified of.
+- Nothing is acknowledged before it is shown, and nothing is notified before it can be read.
+- ``Plan.then`` assumes that showing has succeeded, ``Plan.otherwise`` that it has failed.
+
+Example: generation 3 is in force, and generation 4 removes worker/2. At 10.0 s the plan is to show
+generation 4, ``then`` Notify(changed, 3 -> 4), RecordNotified(4), Acknowledge(4). At 10.5 s
+generation 5 drains this Pod: before the debounce ends at 12.0 s the plan is Notify(leaving)
+only; from then on it is to show generation 5, and Notify(changed, 4 -> 5), Acknowledge(5).
+"""
+
+from typing import FrozenSet, List, Mapping, NamedTuple, NoReturn, Optional, Tuple, Union
+
+from framework.agent.gang import (
+    SOURCE_CONFIGMAP,
+    Assessment,
+    Identity,
+    SelectedRoster,
+    assess,
+    index_members,
+)
+from framework.agent.probes import Probe
+from framework.api.naming import TaskKey
+from framework.api.roster import Roster
+from rendezvous.core.diff import Diff, compute_diff
+from rendezvous.core.notification import CHANGED, COMPLETING, LEAVING, Notify
+from rendezvous.core.selection import (
+    Generation,
+    NoRoster,
+    find_obstacle,
+    follow_source,
+    is_newer,
+    is_unordered,
+    number_roster,
+)
+from rendezvous.settings.addresses import MAX_PORT
+from rendezvous.settings.unused_settings import list_foreign_roles
+from rendezvous.settings.values import RolePort
+
+_WAIT_LINE_SECONDS = 10.0
+_HELD_POLL_SECONDS = 0.2
+_NAMED_PROBES = 3
+
+
+class Context(NamedTuple):
+    """What does not change while an agent runs."""
+
+    identity: Identity
+    debounce_seconds: float = 2.0
+    reach: Mapping[str, RolePort] = {}
+    reach_seconds: float = 60.0
+    named_roles: Mapping[str, List[str]] = {}
+    """The roles that each setting names."""
+
+
+class Observation(NamedTuple):
+    """What was observed: the gang, and the volume, which other agents of the Pod may write."""
+
+    candidate: Union[SelectedRoster, NoRoster]
+    last_number: int
+    """The number of the generation in force, whatever program wrote it; 0: none."""
+    in_volume: Optional[Generation]
+    """The generation in force, if an agent wrote it for this attempt."""
+    reached: FrozenSet[Probe] = frozenset()
+
+
+class Notified(NamedTuple):
+    """What processes were notified of last: a generation (0: none), a drain, the end."""
+
+    generation: int = 0
+    leaving: str = ""
+    completing: bool = False
+
+
+class Memory(NamedTuple):
+    """What an agent remembers from one turn to the next. All times are monotonic seconds."""
+
+    current: Optional[Generation] = None
+    """The generation in force, as far as this agent knows."""
+    is_applied: bool = False
+    """Whether this agent has shown ``current``: one that starts has not."""
+    notified: Notified = Notified()
+    notified_roster: Optional[Roster] = None
+    next_show_at: float = 0.0
+    held_since: Optional[float] = None
+    """When the agent began to wait for new members to answer."""
+    is_held: bool = False
+    has_completed: bool = False
+    last_wait: str = ""
+    next_wait_line_at: float = 0.0
+
+
+class RecordNotified(NamedTuple):
+    """Write into the volume what processes were notified of."""
+
+    notified: Notified
+
+
+class Acknowledge(NamedTuple):
+    """Let the controller know that a published generation was applied."""
+
+    generation: int
+
+
+class EndCommand(NamedTuple):
+    """End the training command, because the attempt completes."""
+
+
+class Report(NamedTuple):
+    """Write a line of the log."""
+
+    text: str
+
+
+class Warn(NamedTuple):
+    """Write a warning, once."""
+
+    text: str
+
+
+Action = Union[Notify, RecordNotified, Acknowledge, EndCommand, Report, Warn]
+
+
+class Steps(NamedTuple):
+    """Actions in their order, and what to remember."""
+
+    actions: Tuple[Action, ...]
+    memory: Memory
+
+
+class ShowGeneration(NamedTuple):
+    """Put a generation in force; it is written only if it ``is_new``."""
+
+    generation: Generation
+    is_new: bool
+
+
+class Plan(NamedTuple):
+    """First ``show``. Then ``then`` if that worked or there is nothing to show, or ``otherwise``.
+
+    With ``probes``, try them and decide anew.
+    """
+
+    then: Steps
+    otherwise: Steps
+    show: Optional[ShowGeneration] = None
+    probes: Tuple[Probe, ...] = ()
+
+
+def assert_never(value: NoReturn) -> NoReturn:
+    """Have the type checker prove that all kinds of actions are handled."""
+    raise AssertionError(f"unhandled: {value!r}")
+
+
+def decide(observation: Observation, memory: Memory, context: Context, now: float) -> Plan:
+    """Decide what to do at ``now``."""
+    candidate = observation.candidate
+    memory = memory._replace(is_held=False)
+    if isinstance(candidate, NoRoster):
+        return _plan(_wait(candidate.reason, memory, now))
+    assessment = assess(candidate.roster, context.identity, candidate.source)
+    foreign = list_foreign_roles(context.named_roles, candidate.roster)
+    warnings = Steps(tuple(map(Warn, foreign)), memory)
+    plan = _decide_generation(observation, candidate, assessment, warnings, context, now)
+    return plan._replace(
+        then=_notify_at_once(plan.then, assessment),
+        otherwise=_notify_at_once(plan.otherwise, assessment),
+    )
+
+
+def compute_poll_seconds(memory: Memory, longest_seconds: float, now: float) -> float:
+    """Compute how long to wait for news before time alone may change the decision."""
+    seconds = min(longest_seconds, _HELD_POLL_SECONDS) if memory.is_held else longest_seconds
+    return min(seconds, memory.next_show_at - now) if memory.next_show_at > now else seconds
+
+
+def _decide_generation(
+    observation: Observation,
+    selected: SelectedRoster,
+    assessment: Assessment,
+    so_far: Steps,
+    context: Context,
+    now: float,
+) -> Plan:
+    memory = so_far.memory
+    current, roster = memory.current, selected.roster
+    obstacle = find_obstacle(roster, assessment, context.identity, was_member=current is not None)
+    if not obstacle and current is not None and is_unordered(selected, current):
+        obstacle = "the API server does not show the ConfigMap any more"
+    if obstacle:
+        return _plan(_add(so_far, _wait(obstacle, memory, now)))
+    if current is not None and _is_settled(observation, selected, memory):
+        return _plan(_add(so_far, _follow(selected, current, memory)))
+    if now < memory.next_show_at:
+        return _plan(so_far)
+    if memory.is_applied and current is not None:
+        held = _hold(current.roster, roster, observation.reached, memory, context, now)
+        if held is not None:
+            return held._replace(then=_add(so_far, held.then), otherwise=so_far)
+    show = _choose_generation(observation, selected, memory)
+    if show is None:
+        return _plan(so_far)
+    then = _follow_show(show, assessment, so_far, now + context.debounce_seconds)
+    return Plan(then, so_far, show)
+
+
+def _is_settled(observation: Observation, selected: SelectedRoster, memory: Memory) -> bool:
+    """Return whether there is nothing to show: no news, and no other agent has come further."""
+    current = memory.current
+    if current is None or not memory.is_applied or is_newer(selected, current):
+        return False
+    return observation.last_number <= current.number or observation.in_volume is None
+
+
+def _follow(selected: SelectedRoster, current: Generation, memory: Memory) -> Steps:
+    memory = memory._replace(held_since=None)
+    followed = follow_source(selected, current)
+    if followed == current:
+        return Steps((), memory)
+    return Steps(_acknowledge(followed), memory._replace(current=followed))
+
+
+def _hold(
+    before: Roster,
+    after: Roster,
+    reached: FrozenSet[Probe],
+    memory: Memory,
+    context: Context,
+    now: float,
+) -> Optional[Plan]:
+    """Hold a generation back until its new members answer, or for so long."""
+    probes = list_probes(before, after, context)
+    missing = [probe for probe in probes if probe not in reached]
+    is_shrinking = bool(index_members(before).keys() - index_members(after).keys())
+    since = now if memory.held_since is None else memory.held_since
+    if not missing or is_shrinking or now - since >= context.reach_seconds:
+        return None
+    named = ", ".join(probe.describe() for probe in missing[:_NAMED_PROBES])
+    message = f"{len(missing)} new members do not answer yet: {named}"
+    steps = _wait(message, memory._replace(held_since=since, is_held=True), now)
+    return Plan(steps, steps, probes=probes)
+
+
+def list_probes(before: Roster, after: Roster, context: Context) -> Tuple[Probe, ...]:
+    """List the connections by which the new members of a generation are known to answer."""
+    known = index_members(before)
+    own = TaskKey(context.identity.role, context.identity.index)
+    probes = []
+    for key, member in index_members(after).items():
+        port = context.reach.get(key.role, context.reach.get(""))
+        was = known.get(key)
+        is_known = was is not None and (was.addresses[:1], was.fingerprint) == (
+            member.addresses[:1],
+            member.fingerprint,
+        )
+        if key == own or is_known or not member.addresses or port is None:
+            continue
+        if port.of(key.index) <= MAX_PORT:
+            # The fingerprint in place of a name tells a Pod from the last one at its address.
+            address, fingerprint = member.addresses[0], member.fingerprint
+            probes.append(Probe(key.role, key.index, address, port.of(key.index), fingerprint))
+    return tuple(sorted(probes))
+
+
+def _choose_generation(
+    observation: Observation, selected: SelectedRoster, memory: Memory
+) -> Optional[ShowGeneration]:
+    """Choose what to show; None while this agent's API server lags behind another agent's."""
+    current = memory.current
+    if current is None or observation.last_number != current.number:
+        current = observation.in_volume or current
+    if current is not None and not is_newer(selected, current):
+        if not selected.roster.is_same_gang(current.roster):
+            return None
+        return ShowGeneration(follow_source(selected, current), is_new=False)
+    return ShowGeneration(number_roster(selected, current, observation.last_number), is_new=True)
+
+
+def _follow_show(
+    show: ShowGeneration, assessment: Assessment, so_far: Steps, next_show_at: float
+) -> Steps:
+    """Notify of a generation and acknowledge it: in this order."""
+    memory, roster = so_far.memory, show.generation.roster
+    diff = compute_diff(memory.notified_roster, roster)
+    notified = memory.notified._replace(generation=roster.generation)
+    actions: List[Action] = []
+    leaving = assessment.leaving
+    if leaving is not None and notified.leaving != leaving.deadline:
+        notified = notified._replace(leaving=leaving.deadline)
+        actions.append(Notify(LEAVING, diff, leaving.deadline))
+    elif not diff.is_empty:
+        actions.append(Notify(CHANGED, diff))
+    if notified != memory.notified:
+        actions.append(RecordNotified(notified))
+    actions += _acknowledge(show.generation)
+    memory = memory._replace(
+        current=show.generation,
+        is_applied=True,
+        notified=notified,
+        notified_roster=roster,
+        next_show_at=next_show_at,
+        held_since=None,
+    )
+    return _add(so_far, Steps(tuple(actions), memory))
+
+
+def _notify_at_once(steps: Steps, assessment: Assessment) -> Steps:
+    """Notify of a drain and of the end, also in a generation that is not shown."""
+    memory, notified = steps.memory, steps.memory.notified
+    generation = memory.notified_roster.generation if memory.notified_roster else 0
+    same = Diff(generation, generation, (), (), ())
+    actions: List[Action] = []
+    leaving = assessment.leaving
+    if leaving is not None and notified.leaving != leaving.deadline:
+        notified = notified._replace(leaving=leaving.deadline)
+        actions += [Notify(LEAVING, same, leaving.deadline), RecordNotified(notified)]
+    if assessment.is_completing and not memory.has_completed:
+        if not notified.completing:
+            notified = notified._replace(completing=True)
+            actions += [Notify(COMPLETING, same), RecordNotified(notified)]
+        actions.append(EndCommand())
+        memory = memory._replace(has_completed=True)
+    return Steps((*steps.actions, *actions), memory._replace(notified=notified))
+
+
+def _acknowledge(generation: Generation) -> Tuple[Action, ...]:
+    if generation.source != SOURCE_CONFIGMAP:
+        return ()
+    return (Acknowledge(generation.source_generation),)
+
+
+def _wait(message: str, memory: Memory, now: float) -> Steps:
+    """Report what is waited for: when it changes, and until a generation is shown now and then."""
+    is_same = message == memory.last_wait
+    if is_same and (memory.is_applied or now < memory.next_wait_line_at):
+        return Steps((), memory)
+    kept = ", the last good one is kept" if memory.is_applied else ""
+    memory = memory._replace(last_wait=message, next_wait_line_at=now + _WAIT_LINE_SECONDS)
+    return Steps((Report(f"waiting: {message}{kept}"),), memory)
+
+
+def _add(first: Steps, second: Steps) -> Steps:
+    return Steps(first.actions + second.actions, second.memory)
+
+
+def _plan(steps: Steps) -> Plan:
+    return Plan(steps, steps)
