@@ -16,7 +16,7 @@ _MAPPED = b"\0" * 10 + b"\xff\xff"
 def find_family(text: str) -> str:
     """Find the family of an IP address in its usual form; "" if the text is none.
 
-    All agents of a gang check all members at the same time, so ``inet_pton`` does it, which is fast.
+    All agents of a gang check all members at the same time, so the fast ``inet_pton`` does it.
     It refuses leading zeros, short forms, zones and spaces.
     """
     return (IPV6 if ":" in text else IPV4) if _pack(text) else ""
