@@ -17,9 +17,13 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import FRAMEWORKS, Object
+from tests.support.pace import stretch
+from tests.support.slow import keep_first
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local
+
+LIMIT = f"{HANG_SECONDS}s"
 
 ROOT = Path(__file__).parents[2]
 BARRIER = """\
@@ -121,11 +125,13 @@ def find_processes(marker: str) -> list[int]:
 @pytest.mark.usefixtures("hangup_by_default")
 @pytest.mark.parametrize(
     ("number", "code"),
-    [
-        (signal.SIGINT, ExitCode.INTERRUPTED),
-        (signal.SIGTERM, ExitCode.TERMINATED),
-        (signal.SIGHUP, ExitCode.HUNG_UP),
-    ],
+    keep_first(
+        [
+            (signal.SIGINT, ExitCode.INTERRUPTED),
+            (signal.SIGTERM, ExitCode.TERMINATED),
+            (signal.SIGHUP, ExitCode.HUNG_UP),
+        ]
+    ),
 )
 def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
     number: signal.Signals, code: ExitCode, tmp_path: Path
@@ -133,7 +139,13 @@ def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
     seconds = f"8{os.getpid()}.{int(number)}"
     file = write(tmp_path / "f.yaml", build_role("worker", 2, f"exec sleep {seconds}"))
     with start(
-        "run", "--local", "--timeout", "60s", "--directory", str(tmp_path / "state"), file
+        "run",
+        "--local",
+        "--timeout",
+        LIMIT,
+        "--directory",
+        str(tmp_path / "state"),
+        file,
     ) as program:
         read_until(program, r"worker/1 +Running")
         assert len(find_processes(f"sleep\0{seconds}")) >= 2
@@ -147,6 +159,7 @@ def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
     assert find_processes(str(tmp_path / "state")) == []
 
 
+@pytest.mark.slow
 def test_run_local_says_at_once_how_another_shell_reaches_it(tmp_path: Path) -> None:
     state = tmp_path / "my state"
     file = write(tmp_path / "f.yaml", build_role("w", 1, "exec sleep 600"))
@@ -166,12 +179,13 @@ def test_run_of_a_gang_that_crashes_again_and_again_says_so(tmp_path: Path) -> N
     role = build_role("worker", 1, "exit 3").replace(
         "restartPolicy: Never", "restartPolicy: Always"
     )
-    code, output = call(
-        "run", "--local", "--timeout", "15s", "--directory", str(tmp_path / "state"),
-        write(tmp_path / "f.yaml", role),
-    )  # fmt: skip
-    assert code == ExitCode.TIMEOUT, output
     told = "exited with 3; restartPolicy is Always: write Never"
+    file = write(tmp_path / "f.yaml", role)
+    with start("run", "--local", "--directory", str(tmp_path / "state"), file) as program:
+        output = read_until(program, told)
+        program.send_signal(signal.SIGINT)
+        output += finish(program)
+    assert program.returncode == ExitCode.INTERRUPTED, output
     lines = [line for line in output.splitlines() if re.match(r" +[\d.]+s  worker/0 ", line)]
     restarts = [line for line in lines if told in line]
     assert [line.partition("worker/0")[2] for line in restarts] == [
@@ -189,13 +203,14 @@ def test_run_past_its_timeout_stops_and_says_why_it_waited(tmp_path: Path) -> No
     file = write(
         tmp_path / "f.yaml", build_role("worker", 2, f"touch {started}", barrier=True), stuck
     )
+    seconds = stretch(6)
     code, output = call(
-        "run", "--local", "--timeout", "6s", "--directory", str(tmp_path / "state"), file
+        "run", "--local", "--timeout", f"{seconds}s", "--directory", str(tmp_path / "state"), file
     )
     assert code == ExitCode.TIMEOUT, output
     assert re.search(r"gpu/0 +Waiting: Unschedulable: .*example.com/gpu", output)
     assert re.search(r"worker/0 +.*barrier: the gang of 3 lacks gpu/0 \(.*example.com/gpu", output)
-    assert "timeout of 6 s passed: stopping" in output
+    assert f"timeout of {seconds} s passed: stopping" in output
     table = output[output.index("Framework gang: Stopped") :]
     assert "stopped by --timeout; the gang never started: 3 of 3 Tasks wait; gpu/0: Uns" in table
     assert re.search(r"gpu/0 +Stopped +0 +-\d+ +never started: Unschedulable: .*/gpu", table)
@@ -214,7 +229,7 @@ def test_run_whose_controller_is_killed_completes_with_no_pod_wasted(
         build_role("ps", 1, "sleep 3", barrier=True),
         build_role("worker", 4, "sleep 3", barrier=True),
     )
-    with start("run", "--local", "--timeout", "60s", "--directory", str(state), file) as program:
+    with start("run", "--local", "--timeout", LIMIT, "--directory", str(state), file) as program:
         read_until(program, moment)
         log = (state / "cluster.log").read_text()
         os.kill(int(re.findall(r"child_pid=(\d+)", log)[-1]), signal.SIGKILL)
@@ -236,7 +251,7 @@ def test_run_of_a_gang_whose_plain_role_ends_early_passes_its_barrier(tmp_path: 
             "image: busybox, volumeMounts: [{name: v, mountPath: /mnt/frameworkbarrier}]",
         ),
     )
-    code, output = call("run", "--local", "--timeout", "60s", "--directory", str(tmp_path), file)
+    code, output = call("run", "--local", "--timeout", LIMIT, "--directory", str(tmp_path), file)
     assert code == 0, output
 
 
@@ -244,7 +259,7 @@ def test_run_of_a_gang_whose_plain_role_ends_early_passes_its_barrier(tmp_path: 
 def test_run_of_a_gang_with_a_late_retry_passes_its_barrier_again(tmp_path: Path) -> None:
     script = "test $FC_TASK_INDEX = 0 || { sleep 1; test $FC_TASK_ATTEMPT_ID -ge 1; }"
     file = write(tmp_path / "f.yaml", build_role("worker", 2, script, barrier=True, retries=1))
-    code, output = call("run", "--local", "--timeout", "60s", "--directory", str(tmp_path), file)
+    code, output = call("run", "--local", "--timeout", LIMIT, "--directory", str(tmp_path), file)
     assert code == 0, output
     assert re.search(r"worker/0 +Succeeded +0 +0", output)
     assert re.search(r"worker/1 +Succeeded +1 +0", output)
@@ -353,7 +368,7 @@ def test_logs_of_a_task_that_never_started_says_so(cluster: dict[str, str], tmp_
     )
     file = Path(write(tmp_path / "f.yaml", role))
     file.write_text(file.read_text().replace("name: gang", "name: never"))
-    assert call("run", "--timeout", "2s", str(file), **cluster)[0] == ExitCode.TIMEOUT
+    assert call("run", "--timeout", f"{stretch(2)}s", str(file), **cluster)[0] == ExitCode.TIMEOUT
     code, output = call("logs", "never", **cluster)
     assert code == ExitCode.FAILED
     assert (
@@ -414,7 +429,13 @@ def delete_framework(name: str, kubeconfig: str) -> None:
 def test_run_whose_reader_goes_away_goes_on_to_the_end(tmp_path: Path) -> None:
     file = write(tmp_path / "f.yaml", build_role("w", 1, "sleep 0.5; exit 3"))
     with start(
-        "run", "--local", "--timeout", "60s", "--directory", str(tmp_path / "state"), file
+        "run",
+        "--local",
+        "--timeout",
+        LIMIT,
+        "--directory",
+        str(tmp_path / "state"),
+        file,
     ) as program:
         assert program.stdout is not None
         program.stdout.readline()

@@ -365,6 +365,7 @@ async def test_status_write_of_the_last_leader_that_arrives_late_is_kept(world: 
 # --- the API server goes and comes ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_200_frameworks_reconverge_within_10_seconds_after_300_without_a_server(
     world: World,
 ) -> None:

@@ -66,6 +66,7 @@ async def test_gang_stopped_while_running_leaves_nothing(world: GangCluster) -> 
     await check_nothing_left(world, created)
 
 
+@pytest.mark.slow
 async def test_gang_deleted_in_the_foreground_leaves_nothing(world: GangCluster) -> None:
     created = await run_gang(world)
     await world.client.delete(FRAMEWORKS, NAMESPACE, "gang", propagation="Foreground")

@@ -1,7 +1,6 @@
 """A gang rescaled by its controller, with an agent in every Pod: who is told what, and when."""
 
 import json
-import math
 import os
 import signal
 import time
@@ -25,7 +24,8 @@ from tests.support.gang import (
     find_processes,
     list_tasks,
 )
-from tests.support.pace import measure_slowness
+from tests.support.pace import stretch
+from tests.support.slow import keep_first
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local
@@ -132,7 +132,7 @@ async def wait_for_scale(world: GangCluster, count: int) -> None:
     )
 
 
-@pytest.mark.parametrize("is_native", [True, False], ids=["native", "ordinary"])
+@pytest.mark.parametrize("is_native", keep_first([True, False]), ids=["native", "ordinary"])
 async def test_rescaled_gang_is_told_in_order_and_drains_by_acknowledgement(
     world: GangCluster,
     tmp_path: Path,
@@ -353,7 +353,7 @@ async def test_drain_without_an_answer_ends_at_its_deadline_and_tells_who(
     world: GangCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Time enough for the one that does answer.
-    seconds = math.ceil(3 * measure_slowness())
+    seconds = stretch(3)
     monkeypatch.setattr("tests.e2e.test_rendezvous.DRAIN_SECONDS", seconds)
     await world.create(build_gang(build_watched_role(3, is_native=True)))
     await wait_for_scale(world, 3)

@@ -7,6 +7,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.examples.commandline import EXAMPLES, Outcome, call, read_outcome
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local
 
@@ -73,14 +74,14 @@ def test_examples_are_all_tested_and_explained() -> None:
 
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_example_ends_as_it_says(name: str, kubeconfig: str) -> None:
-    run = call("run", f"examples/{name}", "--timeout", "60s", KUBECONFIG=kubeconfig)
+    run = call("run", f"examples/{name}", "--timeout", f"{HANG_SECONDS}s", KUBECONFIG=kubeconfig)
     assert read_outcome(run) == OUTCOMES[name], run.stdout + run.stderr
 
 
 def run_alone(name: str, directory: Path, isolation: str) -> CompletedProcess[str]:
     """Run an example on a cluster of its own; it must end as it says."""
     run = call(
-        "run", "--local", f"examples/{name}", "--timeout", "60s",
+        "run", "--local", f"examples/{name}", "--timeout", f"{HANG_SECONDS}s",
         "--isolation", isolation, "--directory", str(directory),
     )  # fmt: skip
     assert read_outcome(run) == OUTCOMES[name], run.stdout + run.stderr
@@ -132,7 +133,7 @@ def test_gang_with_a_key_meets_with_it(isolation: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_failed_example_shows_the_last_log_lines_of_the_culprit(tmp_path: Path) -> None:
     run = call(
-        "run", "--local", "examples/fail-permanent.yaml", "--timeout", "60s",
+        "run", "--local", "examples/fail-permanent.yaml", "--timeout", f"{HANG_SECONDS}s",
         "--directory", str(tmp_path),
     )  # fmt: skip
     assert run.returncode == 1, run.stdout + run.stderr

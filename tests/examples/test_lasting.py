@@ -8,6 +8,8 @@ from framework.kube.resources import CONFIGMAPS, SERVICES, Object
 from tests.examples.commandline import call, read_outcome
 from tests.examples.rescaling import walk_through
 from tests.examples.stage import Stage, list_tasks, read_documents
+from tests.support.pace import stretch
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local
 # What a client of the service runs: each address must answer as the server of that index.
@@ -115,8 +117,8 @@ async def read_progress(stage: Stage) -> str:
         CONFIGMAPS,
         stage.namespace,
         field_selector=f"metadata.name={stage.name}-attempt",
-        timeout_seconds=30,
-        read_deadline_seconds=60,
+        timeout_seconds=HANG_SECONDS,
+        read_deadline_seconds=2 * HANG_SECONDS,
     )
     async for _, body in events:
         told = (body["metadata"].get("annotations") or {}).get(constants.PROGRESS_ANNOTATION)
@@ -127,7 +129,8 @@ async def read_progress(stage: Stage) -> str:
 
 
 def test_command_line_says_what_a_gated_gang_waits_for(kubeconfig: str) -> None:
-    run = call("run", "examples/kueue.yaml", "--replace", "--timeout", "4s", KUBECONFIG=kubeconfig)
+    limit = f"{stretch(4)}s"
+    run = call("run", "examples/kueue.yaml", "--replace", "--timeout", limit, KUBECONFIG=kubeconfig)
     assert f"worker/0  Waiting: {WAITS['kueue']}" in run.stdout, run.stdout + run.stderr
     assert read_outcome(run).state == "Stopped"
     assert run.returncode != 0

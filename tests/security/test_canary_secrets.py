@@ -201,7 +201,7 @@ def run_command(access: Access, file: Path, framework: Object) -> str:
     file.write_text(json.dumps(framework))
     command = [sys.executable, "-m", "cli.main", "run", "--kubeconfig", access.kubeconfig]
     done = subprocess.run(
-        [*command, "--timeout", "60s", str(file)],
+        [*command, "--timeout", f"{HANG_SECONDS}s", str(file)],
         capture_output=True,
         text=True,
         env=build_env(),

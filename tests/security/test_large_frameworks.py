@@ -156,6 +156,7 @@ def test_framework_of_600_000_tasks_is_blocked_and_costs_next_to_nothing(cluster
     assert cluster.read_peak_bytes() < IDLE_BYTES
 
 
+@pytest.mark.slow
 def test_one_role_of_more_tasks_than_fit_into_any_memory_is_blocked(cluster: Cluster) -> None:
     manifest = build_unlimited_crd()
     schema = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -171,12 +172,14 @@ def test_one_role_of_more_tasks_than_fit_into_any_memory_is_blocked(cluster: Clu
     assert cluster.read_peak_bytes() < IDLE_BYTES
 
 
+@pytest.mark.slow
 def test_framework_of_many_roles_is_blocked(cluster: Cluster) -> None:
     cluster.create("attack", *({"name": f"a{n}", "taskNumber": 0} for n in range(9_000)))
     assert cluster.await_blocked("attack", "True")["reason"] == "TooManyRoles"
     assert cluster.read_peak_bytes() < IDLE_BYTES
 
 
+@pytest.mark.slow
 def test_350_kb_of_wanted_gaps_delay_nobody(cluster: Cluster) -> None:
     """60,000 indexes, of which one Task of 10,000 is left."""
     gaps = [index for index in range(60_001) if index != 5_000]
@@ -189,6 +192,7 @@ def test_350_kb_of_wanted_gaps_delay_nobody(cluster: Cluster) -> None:
     assert cluster.read_cpu_seconds() - before < 8.0
 
 
+@pytest.mark.slow
 def test_pod_templates_take_no_more_memory_than_their_text(cluster: Cluster) -> None:
     """30 of 0.4 MB each, nothing but empty objects: 10 MB of Python's objects each."""
     role = build_role("a", 0)

@@ -13,7 +13,7 @@ from tests.support.shell import Shell, refuse
 
 pytestmark = pytest.mark.looptime
 
-TASKS = 50
+TASKS = 25
 MESSAGE = "spec.containers[0].image: Invalid value: " + "x" * 400_000
 
 

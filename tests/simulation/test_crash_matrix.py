@@ -11,6 +11,7 @@ from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.builders import build_role_wire
 from tests.support.simulator import Simulation
 from tests.support.simulatorspec import GANG_KEY
+from tests.support.slow import keep_first
 from tests.support.storageclient import Fate, Request
 
 # At least as many as the life has; a test says so.
@@ -122,7 +123,7 @@ PODS_OF_A_LIFE = 5
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("when", [BEFORE, UNHEARD, HEARD])
+@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
 @pytest.mark.parametrize("write", range(1, WRITES + 1))
 async def test_crash_at_a_write_changes_neither_end_nor_count(write: int, when: str) -> None:
     life = ScriptedLife({write: when})
@@ -148,7 +149,7 @@ async def test_crash_in_the_recovery_from_a_crash_changes_nothing(first: int, se
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("when", [BEFORE, UNHEARD, HEARD])
+@pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
 @pytest.mark.parametrize("write", range(1, KEYED_WRITES + 1))
 async def test_crash_changes_nothing_for_a_gang_with_a_key(write: int, when: str) -> None:
     """The auditor sees that no Pod is made before its Secret; here, that none is left over."""

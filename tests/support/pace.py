@@ -3,6 +3,7 @@
 Without that they would fail wherever the cores are slower, or busy with other programs.
 """
 
+import math
 import subprocess
 import sys
 import time
@@ -21,6 +22,11 @@ def measure_slowness() -> float:
     for _ in range(_STARTS):
         subprocess.run([sys.executable, "-c", _PROGRAM], check=True)
     return max(1.0, (time.monotonic() - started) / _STARTS / _REFERENCE_SECONDS)
+
+
+def stretch(seconds: float) -> int:
+    """Return whole seconds in which this machine does now what the other does in ``seconds``."""
+    return math.ceil(seconds * measure_slowness())
 
 
 @contextmanager
