@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
 STAMP := .venv/stamp
+# Without compiled files each program that a test starts, and each run, compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 TIMED = sh tools/timed $@
 PYTEST := $(BIN)/python -m pytest
 # Processes for the tests: as many as cores, at most 4 (xdist's own start costs more than it gains).
