@@ -7,7 +7,7 @@ import copy
 import difflib
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,7 +118,7 @@ def load_manifests(
     problems += _find_duplicates(found)
     frameworks = tuple(m for m in found if m.resource is resources.FRAMEWORKS)
     if not problems and not frameworks:
-        problems.append(explain_no_framework(files))
+        problems.append(explain_no_framework(files, [m.resource.kind for m in found]))
     if problems:
         raise CliError(ExitCode.USAGE, *problems)
     order = {resource: index for index, resource in enumerate(SUPPORTING)}
@@ -129,11 +129,12 @@ def load_manifests(
     return Manifests(tuple(supporting), frameworks, tuple(warnings))
 
 
-def explain_no_framework(files: Sequence[str]) -> str:
-    """Say that there is nothing to run in these files."""
+def explain_no_framework(files: Sequence[str], kinds: Collection[str] = ()) -> str:
+    """Say that there is no Framework in these files, and of which kinds their objects are."""
+    found = f" (it has: {', '.join(sorted(set(kinds)))})" if kinds else ""
     return (
-        f"{', '.join(map(name_source, files))}: no Framework in it: give a file with an object of "
-        f"kind {constants.FRAMEWORK_KIND}, apiVersion {constants.API_VERSION}"
+        f"{', '.join(map(name_source, files))}: no Framework in it{found}: give a file with an "
+        f"object of kind {constants.FRAMEWORK_KIND}, apiVersion {constants.API_VERSION}"
     )
 
 
@@ -142,18 +143,17 @@ def name_source(file: str) -> str:
     return "standard input" if file == "-" else file
 
 
-def read_objects(files: Sequence[str]) -> list[tuple[str, Object]]:
+def read_objects(files: Sequence[str]) -> dict[str, list[tuple[str, Object]]]:
     """Read the objects of all files, of whatever kind; each Framework among them is valid.
 
-    Called by ``cli.authoring``, which applies nothing. With each object comes where it stands.
+    Returns:
+        By file, each object after its place: the file, and the line if it has several documents.
 
     Raises:
         CliError: with every fault of every file.
     """
     problems: list[str] = []
-    objects: list[tuple[str, Object]] = []
-    for file in files:
-        objects += _read_objects(file, problems)
+    objects = {file: list(_read_objects(file, problems)) for file in files}
     if problems:
         raise CliError(ExitCode.USAGE, *problems)
     return objects

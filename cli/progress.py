@@ -114,6 +114,9 @@ class _Scene:
         return (self.world.pods or {}).get(build_pod_name(self.world.name, key.role, key.index))
 
 
+_CHECK_CONTROLLER = (
+    "not seen by a controller yet; if this lasts, check that framework-controller runs"
+)
 # The gang ended, or somebody stopped it: says nothing about the Task itself.
 _INHERITED_CODES = {
     -210: "stopped on request",
@@ -147,13 +150,14 @@ _WAITING = frozenset(
 )
 
 
-def build_view(world: World, now: datetime | None = None) -> GangView:
+def build_view(world: World, now: datetime | None = None, *, is_local: bool = False) -> GangView:
     """Build the view of a Framework as it is known.
 
     Args:
         world: what is known.
         now: count down to the next attempt from here, and count restarts; None for the time of
             day at which it comes, and for words that stay the same at every restart.
+        is_local: its cluster starts the controller, so that there is none to check.
     """
     wire = world.framework
     if wire is None:
@@ -164,11 +168,7 @@ def build_view(world: World, now: datetime | None = None) -> GangView:
         note = explain_blocked(wire) or f"its status cannot be read: {e}"
         return GangView(world.name, "Unreadable", 0, _shorten(note), ())
     if status is None:
-        note = explain_blocked(wire)
-        note = (
-            note
-            or "not seen by a controller yet; if this lasts, check that framework-controller runs"
-        )
+        note = explain_blocked(wire) or ("" if is_local else _CHECK_CONTROLLER)
         return GangView(world.name, "New", 0, _shorten(note), ())
     scene = _build_scene(world, status, now)
     tasks = tuple(

@@ -241,7 +241,10 @@ class _Run:
         # In a pipe, a count-down would be a line each second.
         if now is None and self._display.is_live:
             now = self._clock.now()
-        return [build_view(follower.build_world(), now) for follower in self._followers]
+        return [
+            build_view(follower.build_world(), now, is_local=self._options.is_local)
+            for follower in self._followers
+        ]
 
     async def _wait_for_end(self) -> ExitCode | None:
         """Wait; return None if the Frameworks ended by themselves, else why they were stopped."""

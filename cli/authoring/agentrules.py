@@ -65,9 +65,11 @@ def missing_agent(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding
     containers = role.list_containers()
     for container in containers:
         text = " ".join(container.list_words())
+        # Another container without an image may be the agent: `pod_template` reports it.
+        is_known = all(c.image for c in containers if c.path != container.path)
         for file in _list_agent_files(containers):
             read = file.pattern.search(text)
-            if read and not file.is_written:
+            if read and is_known and not file.is_written:
                 yield warning(
                     "missing-agent",
                     container.path,

@@ -1,7 +1,7 @@
-"""Runs `inject` and `lint`: files in, files and findings out. Called by ``cli.main``."""
+"""Runs `inject` and `lint`: files in, files and findings out."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -38,21 +38,21 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
         CliError: the file is faulty, its Pods cannot take the agents, or the output cannot be
             written.
     """
-    documents = [document for _, document in read_objects([file])]
-    if not any(_is_framework(document) for document in documents):
-        raise CliError(ExitCode.USAGE, explain_no_framework([file]))
+    read = read_objects([file])[file]
+    originals = [(source, body) for source, body in read if _is_framework(body)]
+    if not originals:
+        raise CliError(ExitCode.USAGE, explain_no_framework([file], _list_kinds(read)))
     try:
-        objects = inject_all(documents, options)
+        objects = inject_all([document for _, document in read], options)
     except InjectionError as e:
-        raise CliError(ExitCode.USAGE, f"{name_source(file)}: {e}") from e
-    for document in documents:
-        if _is_framework(document):
-            _tell_what_changes(document)
+        raise CliError(ExitCode.USAGE, f"{read[e.document_index][0]}: {e}") from e
     frameworks = [body for body in objects if _is_framework(body)]
-    for framework in frameworks:
-        _tell_who_holds_the_token(framework)
-        for left in find_what_injection_leaves(framework):
-            print_error(f"warning: {left.path}: {left.message}; {left.fix}")
+    for source, original in originals:
+        _print_all(source, "note", _list_changes(original))
+    for (source, _), framework in zip(originals, frameworks, strict=True):
+        _print_all(source, "note", _list_token_holders(framework))
+        left = find_what_injection_leaves(framework)
+        _print_all(source, "warning", (f"{f.path}: {f.message}; {f.fix}" for f in left))
     text = render_yaml(objects)
     if output is None:
         print_document(text)
@@ -68,10 +68,15 @@ def lint_files(files: Sequence[str], around: Surroundings, *, as_json: bool) -> 
     Raises:
         CliError: a file is faulty, or there is no Framework in any.
     """
-    objects = read_objects(files)
-    frameworks = [(source, document) for source, document in objects if _is_framework(document)]
+    by_file = read_objects(files)
+    objects = [each for read in by_file.values() for each in read]
+    frameworks = [(source, body) for source, body in objects if _is_framework(body)]
     if not frameworks:
-        raise CliError(ExitCode.USAGE, explain_no_framework(files))
+        raise CliError(ExitCode.USAGE, explain_no_framework(files, _list_kinds(objects)))
+    for file, read in by_file.items():
+        if not any(_is_framework(body) for _, body in read):
+            kinds = ", ".join(sorted(set(_list_kinds(read)))) or "nothing"
+            print_error(f"note: {name_source(file)}: no Framework in it, skipped: {kinds}")
     found = [
         _Place(source, str(document["metadata"]["name"]), finding)
         for source, document in frameworks
@@ -89,6 +94,15 @@ def lint_files(files: Sequence[str], around: Surroundings, *, as_json: bool) -> 
     return ExitCode.FAILED if found else ExitCode.SUCCEEDED
 
 
+def _list_kinds(objects: Sequence[tuple[str, Object]]) -> list[str]:
+    return [str(body.get("kind")) for _, body in objects]
+
+
+def _print_all(source: str, severity: str, lines: Iterable[str]) -> None:
+    for line in lines:
+        print_error(f"{severity}: {source}: {line}")
+
+
 def _write(file: str, text: str) -> None:
     try:
         Path(file).write_text(text, encoding="utf-8")
@@ -100,31 +114,31 @@ def _write(file: str, text: str) -> None:
         ) from e
 
 
-def _tell_what_changes(framework: Object) -> None:
-    """Say what of the user's own does not stay as it is."""
+def _list_changes(framework: Object) -> Iterator[str]:
+    """List the changes of fields that the user wrote."""
     for role in list_roles(framework):
         policy = role.pod_spec.get("restartPolicy", "Never")
         if policy != "Never":
-            print_error(
-                f"note: {role.spec_path}.restartPolicy: Never instead of {policy}: the exit codes "
+            yield (
+                f"{role.spec_path}.restartPolicy: Never instead of {policy}: the exit codes "
                 "of the agents are for the controller, which retries Tasks by their retryPolicy"
             )
         account = get_account(role)
         if not is_account_of_agents(account):
-            print_error(
-                f"note: {role.spec_path}.serviceAccountName: {account}, and so every Pod of this "
+            yield (
+                f"{role.spec_path}.serviceAccountName: {account}, and so every Pod of this "
                 "account, gets the right to read the roster and this Framework; leave it out for "
                 "an account of the agents only"
             )
 
 
-def _tell_who_holds_the_token(framework: Object) -> None:
-    """Name the containers of the user's in which an agent runs, and so its token is."""
+def _list_token_holders(framework: Object) -> Iterator[str]:
+    """List the user's containers in which an agent runs, and which therefore hold its token."""
     for role in list_roles(framework):
         for container in role.list_containers():
             if container.is_wrapped:
-                print_error(
-                    f"note: {container.path}: holds the agent's token, because `run` wraps its "
+                yield (
+                    f"{container.path}: holds the agent's token, because `run` wraps its "
                     "command; what it may do: docs/security.md (--rendezvous sidecar keeps the "
                     "token out of it)"
                 )

@@ -62,7 +62,13 @@ class Rendezvous(StrEnum):
 
 
 class InjectionError(Exception):
-    """The agents cannot be added; the message names the field and the remedy."""
+    """The agents cannot be added; the message names the field and the remedy.
+
+    Attributes:
+        document_index: of the document of the file that has the Framework.
+    """
+
+    document_index = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +93,7 @@ def inject_all(documents: Sequence[Object], options: InjectionOptions) -> list[O
         InjectionError: a role cannot take the agents.
     """
     frameworks = [body.get("kind") == constants.FRAMEWORK_KIND for body in documents]
-    built = [
-        inject(document, options) if is_framework else [document]
-        for document, is_framework in zip(documents, frameworks, strict=True)
-    ]
+    built = [_inject_document(index, body, options) for index, body in enumerate(documents)]
     ours = {_identify(body) for bodies in built if len(bodies) > 1 for body in bodies[:-1]}
     for document, is_framework in zip(documents, frameworks, strict=True):
         if is_framework:
@@ -107,6 +110,16 @@ def inject_all(documents: Sequence[Object], options: InjectionOptions) -> list[O
         left_out = theirs if is_framework else ours - theirs
         objects += [body for body in bodies if _identify(body) not in left_out]
     return objects
+
+
+def _inject_document(index: int, document: Object, options: InjectionOptions) -> list[Object]:
+    if document.get("kind") != constants.FRAMEWORK_KIND:
+        return [document]
+    try:
+        return inject(document, options)
+    except InjectionError as e:
+        e.document_index = index
+        raise
 
 
 def _identify(body: Object) -> tuple[object, ...]:

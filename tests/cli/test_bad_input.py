@@ -32,6 +32,7 @@ spec:
     taskNumber: 1
     task: {pod: {spec: {restartPolicy: Never, containers: [{name: main, image: busybox}]}}}
 """
+CONFIGMAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 
 
 @pytest.fixture(autouse=True)
@@ -241,12 +242,53 @@ def test_logs_with_a_directory_without_them_says_so() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"])
-def test_lint_files_without_a_framework_is_an_error(text: str) -> None:
+@pytest.mark.parametrize("command", ["run", "lint", "inject"])
+@pytest.mark.parametrize(("text", "kinds"), [("", ""), (CONFIGMAP, " (it has: ConfigMap)")])
+def test_file_without_a_framework_is_an_error_that_names_its_kinds(
+    command: str, text: str, kinds: str
+) -> None:
     Path("f.yaml").write_text(text)
-    result = call("lint", "f.yaml")
+    result = call(command, "f.yaml")
     assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
-    assert result.stderr.startswith("error: f.yaml: no Framework in it: give a file with")
+    assert result.stderr.startswith(f"error: f.yaml: no Framework in it{kinds}: give a file with")
+
+
+def test_lint_names_the_kinds_in_a_file_that_it_skips() -> None:
+    Path("f.yaml").write_text(FRAMEWORK)
+    Path("other.yaml").write_text(CONFIGMAP)
+    result = call("lint", "f.yaml", "other.yaml")
+    assert (result.exit_code, result.stdout) == (ExitCode.SUCCEEDED, "nothing found\n")
+    assert result.stderr == "note: other.yaml: no Framework in it, skipped: ConfigMap\n"
+
+
+@pytest.mark.parametrize("command", ["run", "lint", "inject"])
+def test_fault_in_a_later_document_names_its_line_and_path(command: str) -> None:
+    faulty = FRAMEWORK.replace("taskNumber: 1", "taskNumber: -1").replace("gang", "gang2")
+    Path("f.yaml").write_text(f"{FRAMEWORK}---\n{faulty}")
+    result = call(command, "f.yaml")
+    line = len(FRAMEWORK.splitlines()) + 2
+    assert result.stderr.splitlines()[0] == (
+        f"error: f.yaml:{line}: spec.taskRoles[0].taskNumber: must be from 0 to 10000, not -1"
+    )
+
+
+def test_agents_that_do_not_fit_into_a_later_document_name_its_line() -> None:
+    Path("f.yaml").write_text(f"{FRAMEWORK}---\n{FRAMEWORK.replace('gang', '2nd')}")
+    result = call("inject", "--dns", "f.yaml")
+    line = len(FRAMEWORK.splitlines()) + 2
+    assert result.stderr.startswith(f"error: f.yaml:{line}: metadata.name: 2nd begins with a digit")
+
+
+def test_note_on_a_later_document_names_its_line() -> None:
+    later = FRAMEWORK.replace("gang", "gang2").replace(
+        "restartPolicy: Never", "restartPolicy: Always"
+    )
+    Path("f.yaml").write_text(f"{FRAMEWORK}---\n{later}")
+    result = call("inject", "f.yaml")
+    notes = [each for each in result.stderr.splitlines() if each.startswith("note: ")]
+    path = "spec.taskRoles[0].task.pod.spec.restartPolicy"
+    line = len(FRAMEWORK.splitlines()) + 2
+    assert [note[: note.index(": Never")] for note in notes] == [f"note: f.yaml:{line}: {path}"]
 
 
 @pytest.mark.parametrize("command", ["lint", "inject"])

@@ -143,7 +143,7 @@ def test_load_manifests_of_a_file_that_is_no_text_says_so(load: Load) -> None:
 
 def test_load_manifests_without_framework_says_what_is_missing(load: Load) -> None:
     (line,) = refuse(load, CONFIGMAP)
-    assert line.startswith("0.yaml: no Framework in it: give a file with an object of kind")
+    assert line.startswith("0.yaml: no Framework in it (it has: ConfigMap): give a file with an")
 
 
 def test_load_manifests_with_one_object_twice_names_both_places(load: Load) -> None:

@@ -140,6 +140,12 @@ def test_view_before_the_controller_saw_it_says_so() -> None:
     )
 
 
+def test_view_on_a_local_cluster_before_the_controller_saw_it_asks_for_no_check() -> None:
+    world = World("gang", "default", {"metadata": {"name": "gang"}, "status": None})
+    shown = build_view(world, is_local=True)
+    assert (shown.state, shown.note) == ("New", "")
+
+
 def test_view_of_an_unreadable_status_says_why() -> None:
     shown = view({"metadata": {"name": "gang"}, "status": {"state": 7}})
     assert shown.state == "Unreadable"

@@ -30,7 +30,7 @@ def _load_manifests(path: str) -> object:
 
 
 def _lint(path: str) -> object:
-    return [lint(document, Surroundings()) for _, document in read_objects([path])]
+    return [lint(document, Surroundings()) for _, document in read_objects([path])[path]]
 
 
 USER_TARGETS = (

@@ -71,6 +71,15 @@ def test_lint_missing_agent_is_mended_by_inject_as_it_says(script: str) -> None:
     assert find_places(inject(framework, InjectionOptions())[-1]) == []
 
 
+def test_lint_agent_without_an_image_is_one_fault() -> None:
+    framework = build()
+    spec = get_spec([framework])
+    spec["containers"][0]["args"] = [". /mnt/frameworkbarrier/injector.sh"]
+    spec["initContainers"] = [{"name": "barrier"}]
+
+    assert find_places(framework) == [("pod-template", f"{SPEC}.initContainers[0].image")]
+
+
 def test_lint_wrapper_that_nobody_installs_is_found() -> None:
     framework = build_with(Rendezvous.WRAPPER, "train")
     spec = get_spec([framework])

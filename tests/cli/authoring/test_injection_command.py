@@ -108,9 +108,14 @@ def test_inject_command_warns_of_what_no_agent_mends() -> None:
     done = run_inject("--rendezvous", "none", "-", given=yaml.safe_dump(framework))
     assert done.returncode == 0, done.stderr
 
-    assert [line.split(": ")[:2] for line in done.stderr.splitlines()] == [
-        ["warning", "spec.taskRoles[0].task.pod.spec.containers[0]"],
-        ["warning", "spec.taskRoles[0].frameworkAttemptCompletionPolicy.minFailedTaskCount"],
+    role = "spec.taskRoles[0]"
+    assert [line.split(": ")[:3] for line in done.stderr.splitlines()] == [
+        ["warning", "standard input", f"{role}.task.pod.spec.containers[0]"],
+        [
+            "warning",
+            "standard input",
+            f"{role}.frameworkAttemptCompletionPolicy.minFailedTaskCount",
+        ],
     ]
     assert list(yaml.safe_load_all(done.stdout))
 
@@ -122,10 +127,10 @@ def test_inject_command_warns_of_fields_that_nobody_reads() -> None:
     done = run_inject("-", given=yaml.safe_dump(framework))
 
     assert done.returncode == 0, done.stderr
-    fate = "unknown field: the API server drops it"
+    start, fate = "warning: standard input: spec", "unknown field: the API server drops it"
     assert done.stderr.splitlines() == [
-        f"warning: spec.frobnicate: {fate}; leave it out, or look at its spelling (docs/api.md)",
-        f"warning: spec.taskRoles[0].tasknumber: {fate}; write `taskNumber`",
+        f"{start}.frobnicate: {fate}; leave it out, or look at its spelling (docs/api.md)",
+        f"{start}.taskRoles[0].tasknumber: {fate}; write `taskNumber`",
     ]
 
 
