@@ -6,7 +6,7 @@ may drop a thousand creates that are not sent yet.
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import ClassVar, TypeAlias
 
 from framework.api import naming
@@ -19,6 +19,21 @@ class Verb(StrEnum):
     CREATE = "create"
     DELETE = "delete"
     GET = "get"
+
+
+class Urgency(IntEnum):
+    """How soon the status must be written. The greatest urgency of a decision counts."""
+
+    NONE = 0
+    """No write is needed: all that is relied on is persisted."""
+    LATER = 1
+    """The write may wait for long: more changes are certain to follow."""
+    SOON = 2
+    """The change only informs: it may share a write with the changes of a short while."""
+    NOW = 3
+    """An action, a release or a retry depends on the write."""
+    AGAIN = 4
+    """As NOW, and the next decision depends on it."""
 
 
 class Propagation(StrEnum):
@@ -65,8 +80,7 @@ class _CreateForAttempt:
     name: str
     identity: str
     cause: str
-    is_settled: bool = False
-    is_patient: bool = False
+    urgency: Urgency = Urgency.NOW
 
     @property
     def key(self) -> ActionKey:
@@ -97,8 +111,7 @@ class CreatePod:
     name: str
     identity: str
     cause: str
-    is_settled: bool = False
-    is_patient: bool = False
+    urgency: Urgency = Urgency.NOW
 
     @property
     def key(self) -> ActionKey:
@@ -110,8 +123,8 @@ class CreatePod:
 class DeleteObject:
     """Delete one instance, by UID. ``grace_seconds`` None leaves the grace to the object.
 
-    ``is_settled``: nothing it relies on waits to be persisted (also on the creates).
-    ``is_patient``: nobody waits for it while other Tasks go on.
+    ``urgency`` (also on the creates): how soon the status it relies on must be written;
+    NONE if that status is persisted, so that the action may be sent before the write.
     """
 
     kind: ObjectKind
@@ -120,8 +133,7 @@ class DeleteObject:
     cause: str
     grace_seconds: int | None = None
     propagation: Propagation | None = None
-    is_settled: bool = False
-    is_patient: bool = False
+    urgency: Urgency = Urgency.NOW
 
     @property
     def key(self) -> ActionKey:
@@ -137,8 +149,7 @@ class GetObject:
     kind: ObjectKind
     name: str
     cause: str
-    is_settled: bool = True
-    is_patient: bool = False
+    urgency: Urgency = Urgency.NONE
 
     @property
     def key(self) -> ActionKey:
@@ -147,6 +158,11 @@ class GetObject:
 
 
 Action: TypeAlias = CreateConfigMap | CreateGangKey | CreatePod | DeleteObject | GetObject
+
+
+def find_urgency(*, is_persisted: bool) -> Urgency:
+    """Return the urgency of an action that relies on a part of the status."""
+    return Urgency.NONE if is_persisted else Urgency.NOW
 
 
 def build_attempt_identity(owner_uid: str, attempt_id: int) -> str:

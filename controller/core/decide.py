@@ -20,7 +20,7 @@ Rules: docs/design/state-machines.md, "One decision".
 
 from dataclasses import replace
 
-from controller.core.actions import Action, CreateConfigMap, CreateGangKey, CreatePod
+from controller.core.actions import Action, CreateConfigMap, CreateGangKey, CreatePod, Urgency
 from controller.core.decision import Decision
 from controller.core.draft import Draft
 from controller.core.machines import framework_machine, scaling
@@ -51,7 +51,7 @@ def decide(snapshot: Snapshot, settings: Settings) -> Decision:
     is_scaled = scaling.scale(draft)
     outcome = RosterOutcome()
     if is_scaled:
-        draft.is_unfinished = True
+        draft.raise_urgency(Urgency.AGAIN)
     else:
         framework_machine.sync_framework(draft)
         request_unconfirmed(draft)
@@ -64,12 +64,9 @@ def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
     status = _describe(draft, outcome)
     framework = replace(draft.snapshot.framework, status=status)
     is_changed = status != draft.persisted
-    is_urgent = is_changed and (draft.is_urgent or _is_awaited(draft, outcome, status))
     return Decision(
         status=status if is_changed else None,
-        is_urgent=is_urgent,
-        is_patient=is_changed and not is_urgent and coalescing.is_any_task_changing(status),
-        is_unfinished=draft.is_unfinished,
+        urgency=_find_urgency(draft, outcome, status),
         publication=outcome.publication,
         progress_checked_at=outcome.progress_checked_at,
         actions=tuple(_bind(action, framework) for action in draft.actions),
@@ -79,13 +76,19 @@ def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
     )
 
 
-def _is_awaited(draft: Draft, outcome: RosterOutcome, status: FrameworkStatus) -> bool:
-    """Return whether another pass, a release or an action waits for the status to be written."""
-    is_release = outcome.publication is not None and not outcome.is_patient
-    unsettled = [action for action in draft.actions if not action.is_settled]
-    if draft.is_unfinished or is_release or any(not a.is_patient for a in unsettled):
-        return True
-    return bool(unsettled) and not coalescing.is_any_task_unended(status)
+def _find_urgency(draft: Draft, outcome: RosterOutcome, status: FrameworkStatus) -> Urgency:
+    """Find how soon the status must be written, and whether another decision must follow."""
+    if status == draft.persisted:
+        return Urgency.AGAIN if draft.urgency is Urgency.AGAIN else Urgency.NONE
+    needs = [action.urgency for action in draft.actions]
+    release = outcome.urgency if outcome.publication else Urgency.NONE
+    needed = max(draft.urgency, release, *needs)
+    if needed >= Urgency.NOW:
+        return needed
+    if Urgency.LATER in needs and not coalescing.is_any_task_unended(status):
+        # The end of the attempt depends on these actions.
+        return Urgency.NOW
+    return Urgency.LATER if coalescing.is_any_task_changing(status) else Urgency.SOON
 
 
 def _describe(draft: Draft, outcome: RosterOutcome) -> FrameworkStatus:

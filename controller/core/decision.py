@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from controller.core.actions import Action
+from controller.core.actions import Action, Urgency
 from framework.api.roster import Roster
 from framework.api.types import FrameworkStatus
 
@@ -84,21 +84,21 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of one pass over a Framework.
-
-    ``status``: to be written, None if nothing changed. ``is_urgent``: an action, a release or
-    another pass waits for that write; otherwise it may be coalesced. ``is_patient``: it may be for
-    long, as more is known to come. ``is_unfinished``: decide again as soon as the status is
-    written. ``progress_checked_at``: when the gang's progress was looked at.
-    """
+    """The outcome of one pass over a Framework."""
 
     status: FrameworkStatus | None = None
-    is_urgent: bool = False
-    is_patient: bool = False
-    is_unfinished: bool = False
+    """To be written; None if nothing changed."""
+    urgency: Urgency = Urgency.NONE
+    """How soon the status must be written. AGAIN: decide again as soon as it is."""
     publication: Publication | None = None
+    """To be published; None if the roster and the progress stay as they are."""
     progress_checked_at: datetime | None = None
+    """When the gang's progress was computed; None if it was not."""
     actions: tuple[Action, ...] = ()
+    """To be sent after the status is written; those with the urgency NONE also before."""
     events: tuple[Event, ...] = ()
+    """To be recorded after the status is written."""
     snapshots: tuple[ObjectSnapshot, ...] = ()
+    """To be logged after the status is written."""
     wake_at: datetime | None = None
+    """When to decide again though nothing changes."""

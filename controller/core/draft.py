@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
-from controller.core.actions import Action, ActionKey, ObjectKind, Verb
+from controller.core.actions import Action, ActionKey, ObjectKind, Urgency, Verb
 from controller.core.decision import Event, EventType, LoggedPart, ObjectSnapshot
 from controller.core.settings import LONGEST_PAUSE_SECONDS, Settings
 from controller.core.snapshot import Failure, Snapshot
@@ -23,6 +23,7 @@ from framework.api.types import (
     FrameworkSpec,
     FrameworkStatus,
     TaskAttemptCompletionStatus,
+    TaskAttemptStatus,
     TaskRoleSpec,
     TaskRoleStatus,
     TaskStatus,
@@ -111,10 +112,9 @@ class Draft:
         self.events: list[Event] = []
         self.snapshots: list[ObjectSnapshot] = []
         self.wake_at: datetime | None = None
-        self.is_unfinished = False
         # Whether a Task became Completed, so that the completion policy must be applied again.
         self.has_newly_completed = False
-        self.is_urgent = False
+        self.urgency = Urgency.NONE
         # Set if the Framework exceeds a limit: no role or Task is added, no attempt starts.
         self.hold: Hold | None = None
         # Computed at the first use in this decision: see refusals, gang_keys and drain.
@@ -179,6 +179,27 @@ class Draft:
         """Find a Task in the stored status."""
         return self._persisted.get(TaskKey(role, index))
 
+    def is_persisted(self, *states: FrameworkState) -> bool:
+        """Return whether the drafted attempt of the Framework is stored, in one of the states."""
+        persisted = self.persisted
+        return (
+            persisted is not None
+            and persisted.state in states
+            and _is_same_attempt(persisted.attempt_status, self.status.attempt_status)
+            and persisted.attempt_status.configmap_uid == self.status.attempt_status.configmap_uid
+        )
+
+    def is_task_persisted(self, role: RoleDraft, task: TaskStatus, *states: TaskState) -> bool:
+        """Return whether the drafted attempt of a Task is stored, in one of the states."""
+        persisted = self.find_persisted(role.name, task.index)
+        return (
+            persisted is not None
+            and persisted.state in states
+            and persisted.instance_uid == task.instance_uid
+            and _is_same_attempt(persisted.attempt_status, task.attempt_status)
+            and persisted.attempt_status.pod_uid == task.attempt_status.pod_uid
+        )
+
     def is_create_in_flight(self, kind: ObjectKind, name: str) -> bool:
         """Return whether a create of this name is sent and unanswered."""
         return (kind, name) in self._creates_in_flight
@@ -219,7 +240,7 @@ class Draft:
             self.update(completion_time=self.now)
         self.update(state=target, transition_time=self.now)
         if target is FrameworkState.COMPLETED:
-            self.is_urgent = True
+            self.raise_urgency(Urgency.NOW)
 
     def put_task(self, role: RoleDraft, task: TaskStatus) -> TaskStatus:
         """Store a changed Task in the draft, and return it."""
@@ -275,6 +296,10 @@ class Draft:
         """Add an Event on the Framework."""
         self.events.append(Event(type_, reason, message))
 
+    def raise_urgency(self, urgency: Urgency) -> None:
+        """Let the status be written at least so soon."""
+        self.urgency = max(self.urgency, urgency)
+
     def request_wake(self, at: datetime) -> None:
         """Ask for the next decision at ``at`` or earlier."""
         if self.wake_at is None or at < self.wake_at:
@@ -301,6 +326,15 @@ class Draft:
             return True
         self.request_wake(due)
         return False
+
+
+def _is_same_attempt(
+    stored: FrameworkAttemptStatus | TaskAttemptStatus,
+    drafted: FrameworkAttemptStatus | TaskAttemptStatus,
+) -> bool:
+    """Return whether the stored attempt is the drafted one, with its completion if it has one."""
+    is_end_stored = stored.completion_status is not None or drafted.completion_status is None
+    return stored.id == drafted.id and is_end_stored
 
 
 def _index_tasks(status: FrameworkStatus | None) -> dict[TaskKey, TaskStatus]:

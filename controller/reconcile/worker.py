@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from controller.core.actions import Action
+from controller.core.actions import Action, Urgency
 from controller.core.decide import decide
 from controller.core.decision import Decision
 from controller.core.settings import Settings
@@ -36,10 +36,10 @@ logger = logging.getLogger(__name__)
 
 # Informative status changes are written at most once per this time, or per this many times the cost
 # of a decision: docs/design/state-machines.md, "When a status is written".
-COALESCE_SECONDS = 0.1
+SOON_SECONDS = 0.1
 COALESCE_COST_FACTOR = 5.0
 # While a gang comes up or goes away more changes are certain: they share their writes.
-PATIENCE_SECONDS = 0.25
+LATER_SECONDS = 0.25
 # A large Framework's events are decided together: a decision may take this share of the time. So
 # are those of any Framework while the server is slow: for this share of a status write.
 DECISION_SHARE = 4.0
@@ -283,7 +283,7 @@ class Worker:
         actions: Iterable[Action] = decision.actions
         is_deferred = status is not None and self._must_wait(entry, decision)
         if is_deferred:
-            actions = (action for action in decision.actions if action.is_settled)
+            actions = (action for action in decision.actions if action.urgency is Urgency.NONE)
         elif status is not None:
             if not await self._persist(entry, status):
                 return
@@ -323,19 +323,19 @@ class Worker:
 
     def _must_wait(self, entry: Entry, decision: Decision) -> bool:
         """Return whether an informative change must wait for others to join it."""
-        if decision.is_urgent:
+        if decision.urgency >= Urgency.NOW:
             return False
         if entry.pacing.changed_at is None:
             entry.pacing.changed_at = self._clock.monotonic()
         return self._coalesce_seconds(entry, decision) > 0
 
     def _coalesce_seconds(self, entry: Entry, decision: Decision) -> float:
-        least = PATIENCE_SECONDS if decision.is_patient else COALESCE_SECONDS
+        least = LATER_SECONDS if decision.urgency is Urgency.LATER else SOON_SECONDS
         window = max(least, COALESCE_COST_FACTOR * entry.pacing.decision_seconds)
         return (entry.pacing.changed_at or 0.0) + window - self._clock.monotonic()
 
     def _schedule(self, entry: Entry, decision: Decision, *, is_deferred: bool) -> None:
-        if decision.is_unfinished:
+        if decision.urgency is Urgency.AGAIN:
             self._queue.add(entry.key)
         if is_deferred:
             self._queue.add_after(entry.key, self._coalesce_seconds(entry, decision))

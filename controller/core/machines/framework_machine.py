@@ -37,7 +37,14 @@ Framework"; ``syncFrameworkState`` of the Go original.
 
 from dataclasses import replace
 
-from controller.core.actions import CreateConfigMap, DeleteObject, ObjectKind, Propagation
+from controller.core.actions import (
+    CreateConfigMap,
+    DeleteObject,
+    ObjectKind,
+    Propagation,
+    Urgency,
+    find_urgency,
+)
 from controller.core.decision import SnapshotTrigger
 from controller.core.draft import Draft, draft_roles
 from controller.core.history import object_snapshots
@@ -153,9 +160,9 @@ def _retry_or_complete(draft: Draft) -> None:
     if retries.retry_delay_seconds is None:
         retries = replace(retries, retry_delay_seconds=_choose_delay(draft, decision) or None)
         draft.update(retry_policy_status=retries)
-    if draft.persisted is None or draft.persisted.state is not _S.ATTEMPT_COMPLETED:
+    if not draft.is_persisted(_S.ATTEMPT_COMPLETED):
         # The end of the attempt must be stored before its retry.
-        draft.is_unfinished = True
+        draft.raise_urgency(Urgency.AGAIN)
         return
     # With no delay, retry now and skip the time comparison: the wall clock may have moved back.
     delay = retries.retry_delay_seconds or 0
@@ -221,7 +228,7 @@ def _create(draft: Draft) -> bool:
                 name,
                 ownership.build_configmap_identity(draft),
                 f"attempt {draft.status.attempt_status.id} starts",
-                is_settled=_is_pending_persisted(draft),
+                find_urgency(is_persisted=draft.is_persisted(_S.ATTEMPT_CREATION_PENDING)),
             ),
         )
     return False
@@ -233,7 +240,7 @@ def _delete_other_configmap(draft: Draft) -> bool:
     if configmap is None or not ownership.is_own_configmap(draft, configmap):
         return False
     if not configmap.is_terminating:
-        _delete_configmap(draft, configmap, "it is not of the current attempt", is_settled=False)
+        _delete_configmap(draft, configmap, "it is not of the current attempt", Urgency.NOW)
     return True
 
 
@@ -245,15 +252,6 @@ def _stop_before_creation(draft: Draft, name: str) -> bool:
     completion = complete_framework(STOP_FRAMEWORK_REQUESTED, completing.STOP_DIAGNOSTICS)
     completing.end_framework(draft, completion)
     return True
-
-
-def _is_pending_persisted(draft: Draft) -> bool:
-    persisted = draft.persisted
-    return (
-        persisted is not None
-        and persisted.state is _S.ATTEMPT_CREATION_PENDING
-        and persisted.attempt_status.id == draft.status.attempt_status.id
-    )
 
 
 def _run(draft: Draft) -> None:
@@ -286,20 +284,20 @@ def _apply_completion_policy(draft: Draft, *, is_after_tasks: bool) -> None:
 
 
 def _end(draft: Draft, configmap: ConfigMapView) -> None:
-    is_settled = _is_end_persisted(draft)
+    urgency = find_urgency(is_persisted=draft.is_persisted(*_ENDING))
     if retention.is_attempt_retained(draft):
-        if not retention.end_live_pods(draft, is_settled=is_settled):
+        if not retention.end_live_pods(draft, urgency):
             return
-        if is_settled:
+        if urgency is Urgency.NONE:
             completing.end_framework(draft, None)
             _retry_or_complete(draft)
         else:
             # No Pod is left whose end would start a new decision.
-            draft.is_unfinished = True
+            draft.raise_urgency(Urgency.AGAIN)
         return
     cause = f"attempt {draft.status.attempt_status.id} has ended"
     propagation = Propagation.BACKGROUND if _may_delete_in_background(draft) else None
-    _delete_configmap(draft, configmap, cause, propagation=propagation, is_settled=is_settled)
+    _delete_configmap(draft, configmap, cause, urgency, propagation)
 
 
 def _may_delete_in_background(draft: Draft) -> bool:
@@ -321,22 +319,12 @@ def _is_any_task_running(draft: Draft) -> bool:
     )
 
 
-def _is_end_persisted(draft: Draft) -> bool:
-    persisted = draft.persisted
-    return (
-        persisted is not None
-        and persisted.state in _ENDING
-        and persisted.attempt_status.configmap_uid == draft.status.attempt_status.configmap_uid
-    )
-
-
 def _delete_configmap(
     draft: Draft,
     configmap: ConfigMapView,
     cause: str,
-    *,
+    urgency: Urgency,
     propagation: Propagation | None = None,
-    is_settled: bool,
 ) -> None:
     draft.add_action(
         DeleteObject(
@@ -345,6 +333,6 @@ def _delete_configmap(
             configmap.uid,
             cause,
             propagation=propagation,
-            is_settled=is_settled,
+            urgency=urgency,
         ),
     )

@@ -27,6 +27,7 @@ Rules: docs/design/scaling.md, "Scale up and down"; ``syncFrameworkScale`` and
 
 from dataclasses import replace
 
+from controller.core.actions import Urgency
 from controller.core.draft import Draft, RoleDraft
 from controller.core.history import object_snapshots
 from controller.core.roster import drain
@@ -54,7 +55,7 @@ def refresh_timeouts(draft: Draft) -> None:
         timeout = role.spec.task.pod_graceful_deletion_timeout_seconds
         if role.status.pod_graceful_deletion_timeout_seconds != timeout:
             role.status = replace(role.status, pod_graceful_deletion_timeout_seconds=timeout)
-            draft.is_urgent = True
+            draft.raise_urgency(Urgency.NOW)
 
 
 def mark_scale(draft: Draft) -> bool:

@@ -37,7 +37,7 @@ original.
 
 from dataclasses import replace
 
-from controller.core.actions import CreatePod, DeleteObject, ObjectKind
+from controller.core.actions import CreatePod, DeleteObject, ObjectKind, Urgency, find_urgency
 from controller.core.draft import Draft, RoleDraft
 from controller.core.history import object_snapshots
 from controller.core.machines import completing
@@ -141,7 +141,8 @@ def _observe_ended(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView
     if not draft.is_completing and retention.should_retain(draft, role, task, completion):
         return completing.end_task(draft, role, task, completion)
     task = completing.begin_task_end(draft, role, task, completion)
-    _delete_pod(draft, role, task, is_patient=may_coalesce_end(draft, role, task))
+    urgency = Urgency.LATER if may_coalesce_end(draft, role, task) else Urgency.NOW
+    _delete_pod(draft, role, task, urgency)
     return task
 
 
@@ -166,24 +167,17 @@ def _complete_pod(draft: Draft, pod: PodView) -> TaskAttemptCompletionStatus:
 
 
 def _delete_pod(
-    draft: Draft, role: RoleDraft, task: TaskStatus, *, is_patient: bool = False
+    draft: Draft, role: RoleDraft, task: TaskStatus, urgency: Urgency = Urgency.NOW
 ) -> None:
     attempt = task.attempt_status
-    persisted = draft.find_persisted(role.name, task.index)
-    is_settled = (
-        persisted is not None
-        and persisted.attempt_status.pod_uid == attempt.pod_uid
-        and persisted.attempt_status.completion_status is not None
-        and persisted.state in _ENDING
-    )
+    is_persisted = draft.is_task_persisted(role, task, *_ENDING)
     draft.add_action(
         DeleteObject(
             ObjectKind.POD,
             attempt.pod_name,
             attempt.pod_uid or "",
             f"{role.name}/{task.index} attempt {attempt.id} has ended",
-            is_settled=is_settled,
-            is_patient=is_patient,
+            urgency=Urgency.NONE if is_persisted else urgency,
         ),
     )
 
@@ -200,9 +194,9 @@ def _retry_or_complete(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskS
         _react_to_completion(draft, role, task)
         return task
     task = _schedule_retry(draft, role, task)
-    if not _is_end_persisted(draft, role, task):
+    if not draft.is_task_persisted(role, task, TaskState.ATTEMPT_COMPLETED):
         # The end of the attempt must be stored before its retry.
-        draft.is_unfinished = True
+        draft.raise_urgency(Urgency.AGAIN)
         return task
     # With no delay, retry now and skip the time comparison: the wall clock may have moved back.
     delay = task.retry_policy_status.retry_delay_seconds or 0
@@ -222,16 +216,6 @@ def _schedule_retry(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStat
     return draft.put_task(role, replace(task, retry_policy_status=retries))
 
 
-def _is_end_persisted(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
-    persisted = draft.find_persisted(role.name, task.index)
-    return (
-        persisted is not None
-        and persisted.instance_uid == task.instance_uid
-        and persisted.attempt_status.id == task.attempt_status.id
-        and persisted.state is TaskState.ATTEMPT_COMPLETED
-    )
-
-
 def _retry(
     draft: Draft,
     role: RoleDraft,
@@ -245,7 +229,7 @@ def _retry(
     name = draft.snapshot.framework.metadata.name
     attempt = initial_status.new_task_attempt_status(name, role.name, task.index, total, draft.now)
     task = draft.put_task(role, replace(task, retry_policy_status=retries, attempt_status=attempt))
-    draft.is_urgent = True
+    draft.raise_urgency(Urgency.NOW)
     return draft.move_task(role, task, TaskState.ATTEMPT_CREATION_PENDING)
 
 
@@ -254,7 +238,7 @@ def _react_to_completion(draft: Draft, role: RoleDraft, task: TaskStatus) -> Non
         return
     if task.deletion_pending or role.spec is None:
         # Completed and deletionPending are stored before the entry is dropped or replaced.
-        draft.is_unfinished = True
+        draft.raise_urgency(Urgency.AGAIN)
     else:
         draft.has_newly_completed = True
 
@@ -281,7 +265,7 @@ def _create(draft: Draft, role: RoleDraft, task: TaskStatus) -> TaskStatus:
             name,
             ownership.build_pod_identity(task),
             f"{role.name}/{task.index} attempt {task.attempt_status.id} starts",
-            is_settled=_is_pending_persisted(draft, role, task),
+            find_urgency(is_persisted=_is_pending_persisted(draft, role, task)),
         )
     )
     return task
@@ -298,13 +282,11 @@ def _end_refused(
 
 
 def _is_pending_persisted(draft: Draft, role: RoleDraft, task: TaskStatus) -> bool:
-    persisted = draft.find_persisted(role.name, task.index)
-    return (
-        persisted is not None
-        and draft.persisted is not None
-        and draft.persisted.attempt_status.configmap_uid is not None
-        and persisted.state is TaskState.ATTEMPT_CREATION_PENDING
-        and ownership.build_pod_identity(persisted) == ownership.build_pod_identity(task)
+    is_owner_stored = (
+        draft.persisted is not None and draft.persisted.attempt_status.configmap_uid is not None
+    )
+    return is_owner_stored and draft.is_task_persisted(
+        role, task, TaskState.ATTEMPT_CREATION_PENDING
     )
 
 

@@ -18,7 +18,7 @@ Rules: docs/design/state-machines.md, "Creation proofs".
 
 from dataclasses import replace
 
-from controller.core.actions import Action, CreateConfigMap, CreatePod, Verb
+from controller.core.actions import Action, CreateConfigMap, CreatePod, Urgency, Verb
 from controller.core.draft import Draft, RoleDraft
 from framework.api.constants import MAX_CREATOR_KEYS
 from framework.api.states import TaskState
@@ -55,12 +55,12 @@ def record_key(draft: Draft) -> None:
     if not attempt.creator_keys:
         _accept_unsigned(draft)
     draft.update_attempt(creator_keys=keys)
-    draft.actions = [_unsettle(action) for action in draft.actions]
+    draft.actions = [_let_wait(action) for action in draft.actions]
 
 
-def _unsettle(action: Action) -> Action:
+def _let_wait(action: Action) -> Action:
     is_create = isinstance(action, (CreateConfigMap, CreatePod))
-    return replace(action, is_settled=False) if is_create else action
+    return replace(action, urgency=Urgency.NOW) if is_create else action
 
 
 def _accept_unsigned(draft: Draft) -> None:

@@ -5,7 +5,7 @@ the Secret exists, so a new controller process creates it again before it create
 attempt's ConfigMap owns the Secret, which is therefore gone before the next attempt starts.
 """
 
-from controller.core.actions import CreateGangKey
+from controller.core.actions import CreateGangKey, find_urgency
 from controller.core.draft import Draft
 from framework.api.gang_key import refers_to_gang_key
 from framework.api.naming import build_gang_key_name
@@ -33,13 +33,13 @@ def ensure_gang_key(draft: Draft) -> bool:
 
 def _create(draft: Draft, configmap_uid: str) -> None:
     persisted = draft.persisted
-    is_settled = persisted is not None and persisted.attempt_status.configmap_uid == configmap_uid
+    is_persisted = persisted is not None and persisted.attempt_status.configmap_uid == configmap_uid
     draft.add_action(
         CreateGangKey(
             draft.snapshot.framework,
             build_gang_key_name(draft.snapshot.framework.metadata.name),
             configmap_uid,
             f"Pods of attempt {draft.status.attempt_status.id} refer to it",
-            is_settled=is_settled,
+            find_urgency(is_persisted=is_persisted),
         )
     )

@@ -16,7 +16,7 @@ its Pod stays, worker 1 is deleted, and the Framework is Completed when worker 1
 Rules: docs/design/scaling.md, "Completed Pods".
 """
 
-from controller.core.actions import DeleteObject, ObjectKind
+from controller.core.actions import DeleteObject, ObjectKind, Urgency
 from controller.core.draft import Draft, RoleDraft
 from controller.core.objects import ownership
 from controller.core.policies.retry_policy import decide_retry
@@ -55,7 +55,7 @@ def is_attempt_retained(draft: Draft) -> bool:
     return not decide_retry(policy, retries, completion.code, completion.type).should_retry
 
 
-def end_live_pods(draft: Draft, *, is_settled: bool) -> bool:
+def end_live_pods(draft: Draft, urgency: Urgency) -> bool:
     """Delete the live Pods of a retained attempt; return whether none is left.
 
     A Pod with the wrapper gets its termination grace period to end by itself. An unclaimed Pod must
@@ -70,7 +70,7 @@ def end_live_pods(draft: Draft, *, is_settled: bool) -> bool:
             is_done = _is_known_gone(draft, task) and is_done
         elif not pod.is_ended:
             is_done = False
-            _end_pod(draft, role, task, pod, is_settled=is_settled)
+            _end_pod(draft, role, task, pod, urgency)
     return is_done
 
 
@@ -102,8 +102,7 @@ def _end_pod(
     role: RoleDraft,
     task: TaskStatus,
     pod: PodView,
-    *,
-    is_settled: bool,
+    urgency: Urgency,
 ) -> None:
     if pod.is_terminating:
         return
@@ -111,7 +110,7 @@ def _end_pod(
     if is_wrapped(pod) and not draft.has_elapsed(draft.status.transition_time, grace_seconds):
         return
     cause = f"{role.name}/{task.index}: the attempt has ended"
-    draft.add_action(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause, is_settled=is_settled))
+    draft.add_action(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause, urgency=urgency))
 
 
 def _is_known_gone(draft: Draft, task: TaskStatus) -> bool:

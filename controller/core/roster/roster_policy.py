@@ -26,6 +26,7 @@ Rules: docs/design/roster.md, "Generations".
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from controller.core.actions import Urgency
 from controller.core.decision import Publication
 from controller.core.draft import Draft, RoleDraft
 from controller.core.objects import ownership
@@ -47,12 +48,12 @@ _PUBLISHING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 class RosterOutcome:
     """What is to be published, and what is known of the gang.
 
-    ``is_patient``: nobody waits for the publication. ``is_complete`` None: there is no gang now.
+    ``urgency``: how soon the publication needs the status. ``is_complete`` None: there is no gang.
     ``progress``: set when it was looked at now.
     """
 
     publication: Publication | None = None
-    is_patient: bool = False
+    urgency: Urgency = Urgency.NOW
     progress_checked_at: datetime | None = None
     is_complete: bool | None = None
     progress: Progress | None = None
@@ -90,10 +91,10 @@ def _decide(draft: Draft, configmap: ConfigMapView, wanted: Roster) -> RosterOut
 def _decide_generation(draft: Draft, configmap: ConfigMapView, wanted: Roster) -> RosterOutcome:
     published = draft.snapshot.published
     last = published.roster
-    is_patient = may_coalesce_generation(draft, wanted, last)
+    urgency = Urgency.LATER if may_coalesce_generation(draft, wanted, last) else Urgency.NOW
     wanted = wanted._replace(generation=1 if last is None else last.generation + 1)
     progress = "" if wanted.complete else published.progress
-    return RosterOutcome(_publish(configmap, wanted, progress), is_patient=is_patient)
+    return RosterOutcome(_publish(configmap, wanted, progress), urgency)
 
 
 def _has_reader(wanted: Roster) -> bool:
@@ -139,7 +140,7 @@ def _decide_progress(
     if not is_known and (_is_any_pod_started(draft) or not is_first_check):
         publication = _publish(configmap, None, text)
     return RosterOutcome(
-        publication, is_patient=True, progress_checked_at=draft.snapshot.now, progress=progress
+        publication, Urgency.LATER, progress_checked_at=draft.snapshot.now, progress=progress
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.core.actions import CreatePod, build_attempt_identity
+from controller.core.actions import CreatePod, Urgency, build_attempt_identity
 from controller.core.decide import decide
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import ExecutionType, FrameworkSpec, RetryPolicySpec, TaskSpec
@@ -33,7 +33,7 @@ def test_quiet_framework_needs_nothing() -> None:
     decision = decide(answer_conditions(snapshot), SETTINGS)
     assert decision.status is None
     assert not decision.actions
-    assert not decision.is_unfinished
+    assert decision.urgency is not Urgency.AGAIN
 
 
 def test_observed_generation_follows_without_urgency() -> None:
@@ -43,15 +43,15 @@ def test_observed_generation_follows_without_urgency() -> None:
     )
     decision = decide(snapshot, SETTINGS)
     assert get_status(decision).observed_generation == 2
-    assert not decision.is_urgent
+    assert decision.urgency < Urgency.NOW
 
 
 def test_scaling_ends_the_pass_so_that_it_is_persisted_first() -> None:
     spec = build_spec(build_role(number=3))
     decision = decide(build_snapshot(spec, build_status(), pods=[build_pod()]), SETTINGS)
     assert len(get_status(decision).attempt_status.task_roles[0].tasks) == 3
-    assert decision.is_unfinished
-    assert decision.is_urgent
+    assert decision.urgency is Urgency.AGAIN
+    assert decision.urgency >= Urgency.NOW
     assert not decision.actions
     assert decision.publication is None
 
@@ -70,7 +70,7 @@ def test_release_is_persisted_first() -> None:
     status = build_status(build_role_status(state=TaskState.ATTEMPT_PREPARING))
     decision = decide(build_snapshot(status=status, pods=[build_pod()]), SETTINGS)
     assert decision.publication is not None
-    assert decision.is_urgent
+    assert decision.urgency >= Urgency.NOW
 
 
 # --- whole lives ---------------------------------------------------------------------------------

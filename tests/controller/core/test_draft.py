@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from controller.core.actions import ActionKey, DeleteObject, ObjectKind
+from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Urgency
 from framework.api.states import FrameworkState, IllegalTransitionError, TaskState
 from tests.support.builders import at, build_role_status, build_status, build_task
 from tests.support.worlds import NOW, build_draft, build_failure
@@ -36,7 +36,7 @@ def test_move_sets_the_times_that_go_with_the_step() -> None:
     assert draft.status.completion_time is None
     draft.move(FrameworkState.COMPLETED)
     assert draft.status.completion_time == draft.status.transition_time == NOW
-    assert draft.is_urgent
+    assert draft.urgency >= Urgency.NOW
 
 
 def test_move_keeps_the_first_run_time_over_attempts() -> None:

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Propagation, Verb
+from controller.core.actions import (
+    ActionKey,
+    DeleteObject,
+    ObjectKind,
+    Propagation,
+    Urgency,
+    Verb,
+    find_urgency,
+)
 from controller.core.decide import decide
 from controller.core.decision import Decision
 from controller.core.machines.framework_machine import sync_framework
@@ -75,7 +83,7 @@ def forced(decision: Decision) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "is_settled"),
+    ("change", "is_persisted"),
     [
         pytest.param({}, True, id="as_persisted"),
         pytest.param({"instance_uid": "another"}, False, id="another_instance"),
@@ -83,13 +91,16 @@ def forced(decision: Decision) -> list[str]:
     ],
 )
 def test_pod_is_created_only_for_the_very_attempt_that_is_persisted(
-    change: dict[str, Any], *, is_settled: bool
+    change: dict[str, Any], *, is_persisted: bool
 ) -> None:
     draft = build_draft(status=build_status(build_role_status(state=T.ATTEMPT_CREATION_PENDING)))
     (role,) = draft.roles
     sync_task(draft, role, draft.put_task(role, replace(role.tasks[0], **change)))
     (action,) = draft.actions
-    assert (action.key.verb, action.is_settled) == (Verb.CREATE, is_settled)
+    assert (action.key.verb, action.urgency) == (
+        Verb.CREATE,
+        find_urgency(is_persisted=is_persisted),
+    )
 
 
 def test_pod_waits_for_the_uid_of_the_configmap_to_be_persisted() -> None:
@@ -99,8 +110,8 @@ def test_pod_waits_for_the_uid_of_the_configmap_to_be_persisted() -> None:
     decision = decide(build_snapshot(status=status, configmap=build_configmap()), SETTINGS)
     (action,) = decision.actions
     assert (action.key.kind, action.key.verb) == (POD, Verb.CREATE)
-    assert not action.is_settled
-    assert decision.is_urgent
+    assert action.urgency is not Urgency.NONE
+    assert decision.urgency >= Urgency.NOW
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
@@ -115,19 +126,19 @@ def test_configmap_is_deleted_only_when_the_end_of_that_very_one_is_persisted(
     draft.snapshot = replace(draft.snapshot, configmap=configmap)
     sync_framework(draft)
     (action,) = (a for a in draft.actions if a.key.kind is ObjectKind.CONFIGMAP)
-    assert action.is_settled is is_recorded
+    assert action.urgency is find_urgency(is_persisted=is_recorded)
 
 
 def test_pod_is_deleted_only_when_the_end_of_that_very_pod_is_persisted() -> None:
     ended = build_pod(phase="Succeeded")
     task = end_task(build_task(T.ATTEMPT_DELETION_PENDING))
-    for uid, is_settled in ((ended.uid, True), ("another", False)):
+    for uid, is_persisted in ((ended.uid, True), ("another", False)):
         status = build_status(build_role_status(tasks=(task,)))
         draft = build_draft(status=status, pods=[replace(ended, uid=uid)])
         (role,) = draft.roles
         sync_task(draft, role, draft.put_task(role, end_task(task, pod_uid=uid)))
         (action,) = draft.actions
-        assert action.is_settled is is_settled
+        assert action.urgency is find_urgency(is_persisted=is_persisted)
 
 
 # --- ends ----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.actions import Action, DeleteObject, GetObject, ObjectKind
+from controller.core.actions import Action, DeleteObject, GetObject, ObjectKind, Urgency
 from controller.core.decision import Decision, Publication
 from controller.core.snapshot import Snapshot
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Resource
@@ -29,9 +29,9 @@ async def open_shell() -> Shell:
     return shell
 
 
-def delete_pod(shell: Shell, *, is_settled: bool = False) -> DeleteObject:
+def delete_pod(shell: Shell, urgency: Urgency = Urgency.NOW) -> DeleteObject:
     uid = shell.get(PODS, POD)["metadata"]["uid"]
-    return DeleteObject(ObjectKind.POD, POD, uid, "test", is_settled=is_settled)
+    return DeleteObject(ObjectKind.POD, POD, uid, "test", urgency=urgency)
 
 
 def decide_by(
@@ -96,7 +96,7 @@ async def test_roster_that_is_refused_lets_the_rest_go_on(monkeypatch: pytest.Mo
 async def test_action_unanswered_is_not_sent_again_by_a_later_decision() -> None:
     shell = await open_shell()
     shell.network.expect("delete", PODS, Fate(uplink_seconds=5.0))
-    action = delete_pod(shell, is_settled=True)
+    action = delete_pod(shell, Urgency.NONE)
 
     async def submit() -> None:
         for _ in range(4):

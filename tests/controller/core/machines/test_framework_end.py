@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.actions import DeleteObject, ObjectKind, Propagation
+from controller.core.actions import DeleteObject, ObjectKind, Propagation, Urgency
 from controller.core.decision import SnapshotTrigger
 from controller.core.settings import Settings
 from framework.api.states import FrameworkState, TaskState
@@ -66,7 +66,7 @@ def test_end_is_persisted_before_its_retry() -> None:
     )
     decision = step(snapshot)
     assert get_status(decision).state is S.ATTEMPT_COMPLETED
-    assert decision.is_unfinished
+    assert decision.urgency is Urgency.AGAIN
     assert not decision.actions
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Verb
+from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Urgency, Verb
 from framework.api.pods import ConfigMapView, OwnerView
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
@@ -69,8 +69,8 @@ def test_new_framework_is_persisted_before_its_configmap_is_created() -> None:
     decision = step(build_snapshot())
     assert get_status(decision).state is S.ATTEMPT_CREATION_PENDING
     assert list_keys(decision.actions) == [("create", NAME)]
-    assert not decision.actions[0].is_settled
-    assert decision.is_urgent
+    assert decision.actions[0].urgency is not Urgency.NONE
+    assert decision.urgency >= Urgency.NOW
 
 
 def test_persisted_framework_creates_its_configmap_without_another_write() -> None:
@@ -78,7 +78,7 @@ def test_persisted_framework_creates_its_configmap_without_another_write() -> No
     decision = step(build_snapshot(status=status))
     assert decision.status is None
     assert list_keys(decision.actions) == [("create", NAME)]
-    assert decision.actions[0].is_settled
+    assert decision.actions[0].urgency is Urgency.NONE
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_configmap_seen_is_recorded_and_the_pods_are_created_in_the_next_step() 
     assert status.state is S.ATTEMPT_PREPARING
     assert status.attempt_status.configmap_uid == CONFIGMAP_UID
     assert list_keys(decision.actions) == [("create", "gang-worker-0")]
-    assert not decision.actions[0].is_settled
+    assert decision.actions[0].urgency is not Urgency.NONE
 
 
 def test_stop_before_creation_ends_the_attempt_after_a_live_get() -> None:
@@ -283,7 +283,7 @@ def test_stop_completes_the_attempt_whatever_its_tasks_do() -> None:
     assert task.attempt_status.completion_status is not None
     assert task.attempt_status.completion_status.code == -220
     assert list_keys(decision.actions) == [("delete", NAME)]
-    assert not decision.actions[0].is_settled
+    assert decision.actions[0].urgency is not Urgency.NONE
 
 
 def test_configmap_is_deleted_by_uid_and_without_a_propagation_policy() -> None:
@@ -291,7 +291,7 @@ def test_configmap_is_deleted_by_uid_and_without_a_propagation_policy() -> None:
     decision = step(build_snapshot(STOP, status, pods=[build_pod()]))
     action = decision.actions[0]
     assert isinstance(action, DeleteObject)
-    assert (action.uid, action.propagation, action.is_settled) == (CONFIGMAP_UID, None, True)
+    assert (action.uid, action.propagation, action.urgency) == (CONFIGMAP_UID, None, Urgency.NONE)
     assert decision.status is None
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from controller.core.actions import Urgency
 from controller.core.decision import SnapshotTrigger
 from controller.core.draft import Draft
 from controller.core.machines.scaling import refresh_timeouts, scale
@@ -219,7 +220,7 @@ def test_timeouts_follow_the_spec_and_are_persisted_before_they_matter() -> None
     draft = draft_of(build_spec(role), build_role_status())
     refresh_timeouts(draft)
     assert draft.roles[0].status.pod_graceful_deletion_timeout_seconds == 60
-    assert draft.is_urgent
+    assert draft.urgency >= Urgency.NOW
 
 
 def test_timeouts_of_a_role_gone_from_the_spec_stay() -> None:
@@ -227,4 +228,4 @@ def test_timeouts_of_a_role_gone_from_the_spec_stay() -> None:
     draft = draft_of(build_spec(), build_role_status(), old)
     refresh_timeouts(draft)
     assert draft.roles[1].status.pod_graceful_deletion_timeout_seconds == 5
-    assert not draft.is_urgent
+    assert draft.urgency < Urgency.NOW

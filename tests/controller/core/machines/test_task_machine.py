@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Verb
+from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Urgency, Verb
 from controller.core.decision import SnapshotTrigger
 from controller.core.snapshot import Snapshot
 from framework.api.completion import complete_task
@@ -95,7 +95,7 @@ def asked_to_go(state: TaskState) -> TaskStatus:
 def test_pending_task_gets_its_pod() -> None:
     decision = step(world(build_task(T.ATTEMPT_CREATION_PENDING)))
     assert list_keys(decision.actions) == [("create", NAME)]
-    assert decision.actions[0].is_settled
+    assert decision.actions[0].urgency is Urgency.NONE
 
 
 def test_create_waits_for_the_status_that_makes_it_safe() -> None:
@@ -103,8 +103,8 @@ def test_create_waits_for_the_status_that_makes_it_safe() -> None:
     snapshot = world(completed_attempt(), retry=RetryPolicySpec(max_retry_count=1))
     decision = step(snapshot)
     assert list_keys(decision.actions) == [("create", NAME)]
-    assert not decision.actions[0].is_settled
-    assert decision.is_urgent
+    assert decision.actions[0].urgency is not Urgency.NONE
+    assert decision.urgency >= Urgency.NOW
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_creation_error_goes_to_the_retry_policy() -> None:
     )
     decision = step(snapshot)
     assert get_task(get_status(decision)).state is T.ATTEMPT_COMPLETED
-    assert decision.is_unfinished
+    assert decision.urgency is Urgency.AGAIN
 
 
 # --- observing -----------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_refreshed_fields_are_no_urgent_change() -> None:
     assert get_task(get_status(decision)).attempt_status.pod_host_ip == "192.168.0.9"
     # The first generation of the roster is due: take it away, then nothing waits for the write.
     quiet = world(build_task(), build_pod(hostIP="192.168.0.9"), configmap=None)
-    assert not step(quiet).is_urgent
+    assert step(quiet).urgency < Urgency.NOW
 
 
 @pytest.mark.parametrize("phase", ["Unknown", "Nonsense"])
@@ -248,10 +248,10 @@ def test_finished_pod_is_deleted_only_with_its_completion_persisted() -> None:
     assert (task.state, get_code(task)) == (T.ATTEMPT_DELETION_PENDING, 9)
     assert list_keys(decision.actions) == [("delete", NAME)]
     assert decision.actions[0].key.identity == pod.uid
-    assert not decision.actions[0].is_settled
+    assert decision.actions[0].urgency is not Urgency.NONE
     again = step(world(task, pod))
     assert again.status is None
-    assert again.actions[0].is_settled
+    assert again.actions[0].urgency is Urgency.NONE
 
 
 def test_finished_pod_keeps_the_completion_that_was_set_before() -> None:
@@ -272,7 +272,7 @@ def test_task_that_goes_before_its_pod_is_known_ends_after_a_live_get() -> None:
     assert list_keys(step(world(going)).actions) == [("get", NAME)]
     decision = step(world(going, live=GONE))
     assert get_task(get_status(decision)).state is T.COMPLETED
-    assert decision.is_unfinished
+    assert decision.urgency is Urgency.AGAIN
 
 
 def test_task_that_goes_adopts_its_pod_first_then_deletes_it() -> None:
@@ -425,7 +425,7 @@ def test_role_gone_from_the_spec_neither_creates_nor_retries() -> None:
     )
     decision = step(snapshot)
     assert get_task(get_status(decision)).state is T.COMPLETED
-    assert decision.is_unfinished
+    assert decision.urgency is Urgency.AGAIN
     assert ("create", NAME) not in list_keys(decision.actions)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.actions import CreateConfigMap, CreatePod, DeleteObject
+from controller.core.actions import CreateConfigMap, CreatePod, DeleteObject, Urgency
 from controller.core.decide import decide
 from controller.core.decision import Decision
 from controller.core.draft import Draft
@@ -162,7 +162,7 @@ def test_forged_pod_does_not_keep_a_task_from_asking_for_its_own() -> None:
     )
     (create,) = decision.actions
     assert isinstance(create, CreatePod)
-    assert create.is_settled
+    assert create.urgency is Urgency.NONE
 
 
 def test_forged_configmap_of_an_earlier_attempt_is_not_deleted() -> None:
@@ -191,11 +191,11 @@ def test_key_of_a_new_controller_is_written_before_its_first_create() -> None:
     assert written.creator_keys == (OLD_KEY, KEY)
     assert not written.accepts_unsigned
     assert not written.task_roles[0].tasks[0].attempt_status.accepts_unsigned
-    assert decision.is_urgent
-    assert [action.is_settled for action in decision.actions] == [False]
+    assert decision.urgency >= Urgency.NOW
+    assert [action.urgency for action in decision.actions] == [Urgency.NOW]
     after = decide_on(get_status(decision), configmap=build_configmap())
     assert after.status is None
-    assert [action.is_settled for action in after.actions] == [True]
+    assert [action.urgency for action in after.actions] == [Urgency.NONE]
 
 
 def test_key_alone_is_no_reason_for_a_write() -> None:

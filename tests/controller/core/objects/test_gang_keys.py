@@ -12,6 +12,7 @@ from controller.core.actions import (
     CreatePod,
     DeleteObject,
     ObjectKind,
+    Urgency,
     Verb,
 )
 from controller.core.decide import decide
@@ -61,7 +62,7 @@ def test_pods_wait_until_the_key_was_created() -> None:
     (action,) = decision.actions
     assert isinstance(action, CreateGangKey)
     assert action.key == KEY
-    assert action.is_settled
+    assert action.urgency is Urgency.NONE
     decision = decide_start(gang_key_owner=CONFIGMAP_UID)
     assert len(decision.actions) == 3
     assert all(isinstance(action, CreatePod) for action in decision.actions)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.actions import ObjectKind
+from controller.core.actions import ObjectKind, Urgency
 from controller.core.decide import decide
 from controller.core.decision import Decision
 from framework.api.completion import complete_succeeded_pod
@@ -55,8 +55,8 @@ def retried(count: int) -> TaskSpec:
 def test_success_of_one_waits_while_another_goes_on() -> None:
     decision = decide_on("Succeeded", "Running")
     assert decision.status is not None
-    assert [action.is_patient for action in decision.actions] == [True]
-    assert (decision.is_urgent, decision.is_patient) == (False, True)
+    assert [action.urgency for action in decision.actions] == [Urgency.LATER]
+    assert decision.urgency is Urgency.LATER
 
 
 @pytest.mark.parametrize(
@@ -75,18 +75,18 @@ def test_success_of_one_waits_while_another_goes_on() -> None:
 def test_end_on_which_something_waits_is_written_at_once(
     phases: tuple[str, ...], fields: dict[str, Any]
 ) -> None:
-    assert decide_on(*phases, **fields).is_urgent
+    assert decide_on(*phases, **fields).urgency >= Urgency.NOW
 
 
 def test_stop_is_written_at_once() -> None:
     spec = build_spec(build_role(number=2), execution_type=ExecutionType.STOP)
-    assert decide_on("Succeeded", "Running", spec=spec).is_urgent
+    assert decide_on("Succeeded", "Running", spec=spec).urgency >= Urgency.NOW
 
 
 def test_pod_that_left_the_roster_without_success_is_told_at_once() -> None:
     decision = decide_on("Failed", "Running")
     assert decision.publication is not None
-    assert decision.is_urgent
+    assert decision.urgency >= Urgency.NOW
 
 
 def test_success_that_was_the_last_missing_releases_at_once() -> None:
@@ -109,7 +109,7 @@ def test_success_that_was_the_last_missing_releases_at_once() -> None:
     assert decision.publication is not None
     assert decision.publication.roster is not None
     assert decision.publication.roster.complete
-    assert decision.is_urgent
+    assert decision.urgency >= Urgency.NOW
 
 
 def decide_on_first_roster(role: TaskRoleSpec) -> Decision:
@@ -122,7 +122,7 @@ def decide_on_first_roster(role: TaskRoleSpec) -> Decision:
 def test_address_is_written_with_what_follows_when_nothing_waits_in_the_pod() -> None:
     decision = decide_on_first_roster(build_role())
     assert decision.publication is not None
-    assert (decision.is_urgent, decision.is_patient) == (False, True)
+    assert decision.urgency is Urgency.LATER
 
 
 def test_address_is_written_at_once_when_a_barrier_may_wait_in_the_pod() -> None:
@@ -131,9 +131,9 @@ def test_address_is_written_at_once_when_a_barrier_may_wait_in_the_pod() -> None
     role = replace(role, task=replace(role.task, pod={"spec": spec}))
     decision = decide_on_first_roster(role)
     assert decision.publication is not None
-    assert decision.is_urgent
+    assert decision.urgency >= Urgency.NOW
 
 
 def test_gang_at_rest_is_not_in_motion() -> None:
     decision = decide_on("Running", "Running")
-    assert (decision.is_urgent, decision.is_patient) == (False, False)
+    assert decision.urgency is Urgency.SOON
