@@ -64,13 +64,9 @@ def is_draining(draft: Draft, role: RoleDraft, task: TaskStatus, pod: PodView) -
         return False
     if not draft.has_elapsed(deadline, 0):
         return True
-    answer = str(late) if late else "the roster could not be published"
+    why = f"not acknowledged by {late}" if late else "the roster could not be published"
     key = naming.TaskKey(role.name, task.index)
-    draft.add_event(
-        EventType.WARNING,
-        "DrainTimedOut",
-        f"{key} is deleted without the acknowledgement of {answer}",
-    )
+    draft.add_event(EventType.WARNING, "DrainTimedOut", f"{key} is deleted at its deadline: {why}")
     return False
 
 
