@@ -23,7 +23,7 @@ from localcluster.apiserver.model.options import DeleteOptions
 from tests.simulation.test_simulation import STEPS, parse_seeds
 from tests.support.builders import FRAMEWORK, NAMESPACE
 from tests.support.forger import forge_configmap, forge_pod, is_forged
-from tests.support.simulator import Simulation
+from tests.support.simulator.simulation import Simulation
 from tests.support.storageclient import Request
 
 ATTACKER = "10.66.66.66"
@@ -51,7 +51,7 @@ class AttackedLife(Simulation):
 
     def _attack_a_create(self, request: Request) -> None:
         """Forge while a create is on its way, now and then."""
-        self._judge(request)
+        self._check_request(request)
         if request.verb == "create" and request.resource in (PODS, CONFIGMAPS):
             self._attack()
 
@@ -84,7 +84,7 @@ class AttackedLife(Simulation):
 
     def _steal(self) -> Object | None:
         """Take the proof of any Pod but one that may still be waited for."""
-        recorded = [pod for uid, pod in self.proofs.items() if uid in self.auditor.claims]
+        recorded = [pod for uid, pod in self.proofs.items() if uid in self.auditor.recorded]
         return self.forger.choice(recorded) if recorded and self.forger.random() < 0.7 else None
 
     def _displace(self, name: str, recorded: str | None) -> None:
@@ -104,10 +104,10 @@ class AttackedLife(Simulation):
             ips = {"podIP": ATTACKER, "podIPs": [{"ip": ATTACKER}], "phase": "Running"}
             self._patch_status(name, ips)
 
-    def _clear_away(self) -> None:
+    def _restore_names(self) -> None:
         self._is_over = True
         self._clear_forged()
-        super()._clear_away()
+        super()._restore_names()
 
     _is_over = False
 

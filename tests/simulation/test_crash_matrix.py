@@ -9,8 +9,8 @@ import pytest
 
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.builders import build_role_wire
-from tests.support.simulator import Simulation
-from tests.support.simulatorspec import GANG_KEY
+from tests.support.simulator.simulation import Simulation
+from tests.support.simulator.specs import GANG_KEY
 from tests.support.slow import keep_first
 from tests.support.storageclient import Fate, Request
 
@@ -33,7 +33,7 @@ class ScriptedLife(Simulation):
         self.network.draw_fate = self._draw_fate  # type: ignore[method-assign]  # as this life wants it
 
     def _draw_fate(self, request: Request) -> Fate:
-        self._judge(request)
+        self._check_request(request)
         if request.verb in {"get", "list"} or request.resource.plural == "events":
             return Fate(0.001, 0.001)
         self.writes += 1

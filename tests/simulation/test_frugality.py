@@ -15,7 +15,7 @@ from framework.api import constants
 from framework.api.states import FrameworkState
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire
-from tests.support.simulator import Simulation
+from tests.support.simulator.simulation import Simulation
 from tests.support.storageclient import Fate, Request
 
 # From one Pod's news to the next one's.
@@ -87,7 +87,7 @@ class PlainLife(Simulation):
         self.storage.create(self._type(FRAMEWORKS), NAMESPACE, body)
 
     def _draw_fate(self, request: Request) -> Fate:
-        self._judge(request)
+        self._check_request(request)
         self.requests[request.verb, request.resource.plural] += 1
         return Fate(0.002, 0.002)
 

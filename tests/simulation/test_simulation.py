@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.support.simulator import Simulation
+from tests.support.simulator.simulation import Simulation
 from tests.support.slow import keep_first
 
 STEPS = 60

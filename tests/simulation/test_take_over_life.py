@@ -11,7 +11,7 @@ from framework.api import constants
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
 from tests.simulation.test_crash_matrix import END, PODS_OF_A_LIFE, ScriptedLife, shape
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.simulatorcluster import MERGE_PATCH
+from tests.support.simulator.cluster import MERGE_PATCH
 
 # Rests of the script before which the older controller may go.
 RESTS = 5

@@ -1,12 +1,11 @@
-"""The books of a simulation: what the policies say of every end and of every retry.
+"""The books of a simulation: which ends and retries the policies allow.
 
-Called by the auditor with each status that is persisted. It knows how Pods ended and what the
-server refused, and reads the contract anew: nothing here is the controller's, so that the two
-must agree. I6 is about counts, I9 about the completion policy, I13 about reasons
-(docs/design/invariants.md).
+The auditor passes each status that is stored. The ledger knows how Pods ended and what the server
+refused, and computes the policies itself, without code of the controller. I6 is about counts, I9
+about the completion policy, I13 about reasons (docs/design/invariants.md).
 
-A status names its base as the precondition of its write, so the spec that is stored beside it is
-the one it was decided from.
+A status write names its base as precondition, so the spec that is stored beside a status is the
+spec that it was decided from.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +29,7 @@ from framework.api.types import (
 )
 
 TRANSIENT, PERMANENT, CONFLICT = "Transient", "Permanent", "Conflict"
-# code -> attributes of the failure; every other code is of no kind.
+# code -> attributes of the failure; other codes have none.
 _ATTRIBUTES: dict[int, tuple[str, ...]] = {
     -100: (TRANSIENT,),
     -101: (TRANSIENT,),
@@ -50,7 +49,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A completion policy that is fulfilled: the earliest moment at which it was."""
+    """A fulfilled completion policy, and since when."""
 
     role: str
     word: str
@@ -59,11 +58,11 @@ class Trigger:
 
 @dataclass(slots=True)
 class Ledger:
-    """What was seen of ends. ``fail`` is told what the books do not say."""
+    """How Pods ended; calls ``fail`` for ends and retries that no policy allows."""
 
     fail: Callable[[str], None]
     is_time_steady: bool = True
-    """False where a clock is set: moments prove nothing then."""
+    """False if clocks are set: times prove nothing then."""
     conflict_delay_seconds: tuple[int, int] = (0, 0)
     ends: dict[str, int] = field(default_factory=dict)
     """By UID: the code with which a Pod ended."""
@@ -72,10 +71,10 @@ class Ledger:
     refused: dict[str, set[int]] = field(default_factory=dict)
     """By identity of the Task attempt: codes of the refusals of its Pod."""
 
-    # --- what is seen
+    # --- observations
 
     def note_pod(self, pod: PodView) -> None:
-        """Learn how a Pod stands."""
+        """Record the state of a Pod."""
         if pod.is_terminating:
             self.left.add(pod.uid)
         if not pod.is_ended or pod.uid in self.ends:
@@ -85,14 +84,14 @@ class Ledger:
         self.ends[pod.uid] = 0 if pod.phase == "Succeeded" else failed
 
     def note_refusal(self, pod: PodView, code: int) -> None:
-        """Learn that the server refused a Pod for good, and with which HTTP status."""
+        """Record that the server refused a Pod for good, and with which HTTP status."""
         kind = -200 if code in {413, 422} else -310
         self.refused.setdefault(f"{pod.task_uid}/{pod.task_attempt_id}", set()).add(kind)
 
-    # --- what is persisted
+    # --- checks of a stored status
 
     def check(self, framework: Framework, before: FrameworkStatus | None) -> None:
-        """Judge a status that was persisted after another."""
+        """Check a status that was stored after another."""
         after = framework.status
         assert after is not None
         self._check_framework_end(framework, before, after)
@@ -104,7 +103,7 @@ class Ledger:
         if is_retried:
             self._check_delay(framework, before, after)
             self._check_new_roles(after.attempt_status)
-        known = {} if is_retried else dict(_walk(before.attempt_status))
+        known = {} if is_retried else index_tasks(before.attempt_status)
         for role in after.attempt_status.task_roles:
             wanted = spec.find_role(role.name)
             policy = wanted.task.retry_policy if wanted else None
@@ -117,7 +116,7 @@ class Ledger:
                     self._check_task(f"{role.name}/{task.index}", policy, old, task)
 
     def _check_new_roles(self, attempt: FrameworkAttemptStatus) -> None:
-        for key, task in _walk(attempt):
+        for key, task in index_tasks(attempt).items():
             if task.retry_policy_status != RetryPolicyStatus():
                 self.fail(f"I6: {key} of a new attempt begins with {task.retry_policy_status}")
 
@@ -136,7 +135,7 @@ class Ledger:
         *,
         is_retried: bool,
     ) -> None:
-        """Retried, ended, or yet to be retried: as the policy says."""
+        """A retry, an end, or a wait for a retry must be what the policy says."""
         state, was = str(after.state), str(before.state)
         if not is_retried and (state == was or state not in ("AttemptCompleted", "Completed")):
             return
@@ -144,7 +143,7 @@ class Ledger:
         completion = of.attempt_status.completion_status
         assert completion is not None
         counted = before.retry_policy_status.accountable_retried_count
-        is_wanted, is_counted = judge_retry(policy, counted, completion.code, completion.type)
+        is_wanted, is_counted = decide_retry(policy, counted, completion.code, completion.type)
         is_due = is_wanted or before.retry_policy_status.retry_delay_seconds is not None
         if is_retried and isinstance(before, TaskStatus):
             self._check_pause(name, before, after)
@@ -160,7 +159,7 @@ class Ledger:
     def _check_pause(
         self, name: str, before: TaskStatus, after: FrameworkStatus | TaskStatus
     ) -> None:
-        """A Task's retry waits after quick ends in a row only."""
+        """The retry of a Task waits only after quick ends in a row."""
         delay = before.retry_policy_status.retry_delay_seconds
         if delay is None:
             return
@@ -174,7 +173,7 @@ class Ledger:
     def _check_delay(
         self, framework: Framework, before: FrameworkStatus, after: FrameworkStatus
     ) -> None:
-        """A retry after a conflict waits, and one after quick ends in a row; no other does."""
+        """The retry of a Framework waits only after a conflict or quick ends in a row."""
         completion, policy = before.attempt_status.completion_status, framework.spec.retry_policy
         delay = before.retry_policy_status.retry_delay_seconds
         if delay is not None:
@@ -193,7 +192,7 @@ class Ledger:
         if before.observed_generation == framework.metadata.generation:
             self.fail("I13: retried after a conflict without a delay")
 
-    # --- why
+    # --- reasons of ends
 
     def _check_framework_end(
         self, framework: Framework, before: FrameworkStatus | None, after: FrameworkStatus
@@ -224,7 +223,7 @@ class Ledger:
         trigger = completion.trigger
         assert trigger is not None
         fulfilled = list(find_triggers(spec, attempt))
-        task = dict(_walk(attempt)).get((trigger.task_role_name or "", trigger.task_index or 0))
+        task = index_tasks(attempt).get((trigger.task_role_name or "", trigger.task_index or 0))
         if task is None or not task.is_completed:
             self.fail(f"I9: {trigger} names no completed Task")
             return
@@ -273,7 +272,7 @@ class Ledger:
             self.fail(f"I13: {name} ended with {code}, but its Pod {uid} with {self.ends.get(uid)}")
 
 
-def judge_retry(
+def decide_retry(
     policy: RetryPolicySpec | None, counted: int, code: int, kind: CompletionType
 ) -> tuple[bool, bool]:
     """Return whether an attempt is to be retried, and whether that would count."""
@@ -305,7 +304,7 @@ def find_triggers(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> Itera
 
 def is_all_completed(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> bool:
     """Return whether there are wanted Tasks, and all of them are completed."""
-    known = dict(_walk(attempt))
+    known = index_tasks(attempt)
     wanted = [
         (role.name, index)
         for role in spec.task_roles
@@ -329,9 +328,9 @@ def _is_first(trigger: Trigger, fulfilled: list[Trigger]) -> bool:
     return trigger.at == min(t.at for t in fulfilled if t.at is not None)
 
 
-def _walk(attempt: FrameworkAttemptStatus) -> Iterator[tuple[Key, TaskStatus]]:
-    for role, task in attempt.walk_tasks():
-        yield (role.name, task.index), task
+def index_tasks(attempt: FrameworkAttemptStatus) -> dict[Key, TaskStatus]:
+    """Index the Tasks of an attempt by role and index."""
+    return {(role.name, task.index): task for role, task in attempt.walk_tasks()}
 
 
 def _find_pause(status: FrameworkStatus | TaskStatus) -> int:

@@ -1,7 +1,7 @@
-"""What must be reached when a simulation has come to its rest: I8, and what P8 says of the spec.
+"""The state that a simulation must reach without faults: I8, and what P8 says of the spec.
 
-Called by the simulator. Computed from what is stored and what the auditor saw. The codes are those
-of docs/design/invariants.md.
+Computed from the stored objects and from what the auditor saw. The codes are those of
+docs/design/invariants.md.
 """
 
 import base64
@@ -12,20 +12,18 @@ from framework.api.roster import decode_roster, fingerprint_uid
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import ExecutionType, Framework, FrameworkStatus, TaskStatus
 from framework.kube.resources import Object
-from tests.support.auditor import Auditor
-from tests.support.simulatorledger import find_triggers, is_all_completed
-
-Key = tuple[str, int]
+from tests.support.simulator.auditor import Auditor
+from tests.support.simulator.ledger import Key, find_triggers, index_tasks, is_all_completed
 
 
 def list_unreached(
     framework: Framework | None, configmap: Object | None, auditor: Auditor
 ) -> Iterator[str]:
-    """List what is not as it must be.
+    """List the differences from the state that the spec asks for.
 
     Args:
-        framework: as it is stored, if it is.
-        configmap: that of its attempt, if there is one.
+        framework: as it is stored; None if it is gone.
+        configmap: of its attempt; None if there is none.
         auditor: knows the Pods and ConfigMaps that are left.
     """
     if framework is None:
@@ -67,22 +65,19 @@ def _list_leftovers(
 
 
 def _find_kept(status: FrameworkStatus, auditor: Auditor) -> frozenset[str]:
-    """Find what may stay of this attempt: what its Tasks claim, if it was kept."""
+    """Find the UIDs of the retained Pods and ConfigMap of the attempt."""
     attempt = status.attempt_status
-    claimed = {
+    recorded = {
         task.attempt_status.pod_uid
         for _, task in attempt.walk_tasks()
         if task.state is TaskState.COMPLETED
     }
-    return frozenset(auditor.kept & {attempt.configmap_uid, *claimed})
+    return frozenset(auditor.kept & {attempt.configmap_uid, *recorded})
 
 
 def _find_tasks(status: FrameworkStatus) -> dict[Key, TaskStatus]:
-    return {
-        (role.name, task.index): task
-        for role, task in status.attempt_status.walk_tasks()
-        if not task.deletion_pending
-    }
+    tasks = index_tasks(status.attempt_status)
+    return {key: task for key, task in tasks.items() if not task.deletion_pending}
 
 
 def _find_alive(status: FrameworkStatus) -> dict[Key, TaskStatus]:
@@ -91,7 +86,7 @@ def _find_alive(status: FrameworkStatus) -> dict[Key, TaskStatus]:
 
 
 def _check_tasks(framework: Framework, status: FrameworkStatus, auditor: Auditor) -> Iterator[str]:
-    """The Tasks are those of the spec; each is completed, or runs in its own Pod."""
+    """The Tasks are those of the spec; each is Completed or runs in its own Pod."""
     wanted = {
         (role.name, index)
         for role in framework.spec.task_roles
@@ -104,11 +99,11 @@ def _check_tasks(framework: Framework, status: FrameworkStatus, auditor: Auditor
     for key, task in sorted(alive.items(), key=lambda item: item[0]):
         if task.state is not TaskState.ATTEMPT_RUNNING:
             yield f"P8: {key} rests in {task.state}"
-    claimed = {task.attempt_status.pod_uid for task in alive.values()}
+    recorded = {task.attempt_status.pod_uid for task in alive.values()}
     actual = {pod.uid for pod in auditor.walk_owned_pods()}
     kept = _find_kept(status, auditor)
-    if not claimed <= actual <= claimed | kept:
-        yield f"P8: Pods {actual}, but claimed {claimed} and kept {kept}"
+    if not recorded <= actual <= recorded | kept:
+        yield f"P8: Pods {actual}, but recorded {recorded} and kept {kept}"
     if any(find_triggers(framework.spec, status.attempt_status)) or is_all_completed(
         framework.spec, status.attempt_status
     ):
@@ -121,7 +116,7 @@ def _check_tasks(framework: Framework, status: FrameworkStatus, auditor: Auditor
 
 
 def _check_roster(members: dict[Key, TaskStatus], configmap: Object | None) -> Iterator[str]:
-    """The published roster names exactly the members, and is complete; if anyone reads it."""
+    """The published roster is complete and has exactly the members, if there are any."""
     if not members:
         return
     stored = ((configmap or {}).get("binaryData") or {}).get(constants.ROSTER_KEY)
@@ -131,7 +126,7 @@ def _check_roster(members: dict[Key, TaskStatus], configmap: Object | None) -> I
     roster = decode_roster(base64.b64decode(stored))
     if not roster.complete:
         yield "P8: the roster is not complete"
-    told = {
+    published = {
         (role.name, member.index): (member.addresses[0], member.fingerprint)
         for role in roster.roles
         for member in role.members
@@ -140,5 +135,5 @@ def _check_roster(members: dict[Key, TaskStatus], configmap: Object | None) -> I
         key: (task.attempt_status.pod_ip, fingerprint_uid(task.attempt_status.pod_uid or ""))
         for key, task in members.items()
     }
-    if told != known:
-        yield f"P8: the roster tells {told}, known are {known}"
+    if published != known:
+        yield f"P8: the roster tells {published}, known are {known}"

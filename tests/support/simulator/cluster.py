@@ -1,7 +1,6 @@
-"""The cluster of a simulation: users, kubelets, a garbage collector and strangers at one storage.
+"""Users, kubelets, the garbage collector and other clients, all on one storage.
 
-Called by the simulator, which adds the controller. What they do is drawn; what the server refuses
-them is part of a life.
+Each method is a step that the simulation may draw. The server may refuse it; the trace says so.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.model.options import DeleteOptions
 from localcluster.apiserver.model.registry import ResourceType
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_template_wire
-from tests.support.simulatorspec import draw_framework_spec, edit_spec
+from tests.support.simulator.specs import draw_framework_spec, edit_spec
 from tests.support.storageclient import LoopClock, find_type, open_storage
 
 EXIT_CODES = (0, 0, 0, 1, 137, 200, 201, 210)
@@ -27,21 +26,21 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 class Cluster:
-    """The storage, and everybody at work on it but the controller."""
+    """The storage and all of its clients but the controllers."""
 
     def __init__(self, seed: int) -> None:
-        self.draw = random.Random(seed)  # seeded: the only source of chance
+        self.draw = random.Random(seed)  # seeded: the only source of random numbers
         self.clock = LoopClock()
         self.storage = open_storage(self.clock, seed)
         self.trace: list[str] = []
         self.clocks = [self.clock]
-        """Every wall clock there is: the server's, and those of controllers."""
+        """All wall clocks: that of the server, and those of the controllers."""
         self.is_clock_set = self.draw.random() < 0.15
-        """Whether clocks are set in this life, which makes moments prove nothing."""
+        """Whether clocks are set in this run, so that times prove nothing."""
         self._latest_skew = 0.0
-        self.squatters: set[str] = set()
-        self.loose: set[str] = set()
-        """UIDs of ConfigMaps that somebody deletes without their Pods."""
+        self.foreign_pods: set[str] = set()
+        self.orphaned: set[str] = set()
+        """UIDs of ConfigMaps that are deleted without their Pods."""
         self._addresses = 0
 
     def note(self, text: str) -> None:
@@ -83,12 +82,12 @@ class Cluster:
         found = self._find(CONFIGMAPS, ATTEMPT)
         if found is not None:
             if policy in ("Background", "Orphan"):
-                self.loose.add(found["metadata"]["uid"])
+                self.orphaned.add(found["metadata"]["uid"])
             options = DeleteOptions(propagation=policy)
             self._attempt(lambda: self._delete(CONFIGMAPS, ATTEMPT, options))
 
     def set_clock(self) -> None:
-        """A clock is set: somebody's time jumps."""
+        """Set one of the clocks."""
         if self.is_clock_set:
             clock, step = self.draw.choice(self.clocks), self.draw.choice(CLOCK_STEPS_SECONDS)
             self.note(f"clock {self.clocks.index(clock)} is set by {step} s")
@@ -96,7 +95,7 @@ class Cluster:
             self._latest_skew = max(self._latest_skew, clock.skew_seconds)
 
     def mend_clocks(self) -> None:
-        """All clocks show the same again, and none waits for what another one wrote."""
+        """Set all clocks to the latest of them, so that no stored time is in the future."""
         for clock in self.clocks:
             clock.skew_seconds = self._latest_skew
 
@@ -112,7 +111,7 @@ class Cluster:
     # --- kubelets and the garbage collector
 
     def advance_kubelets(self, *, all_pods: bool = False) -> None:
-        """One Pod goes a step on; or every Pod as far as Running, and every leaver away."""
+        """Advance one Pod by a step; or all Pods as far as Running, and delete terminating ones."""
         pods = self._list_pods()
         if not all_pods:
             pods = [self.draw.choice(pods)] if pods else []
@@ -124,7 +123,7 @@ class Cluster:
         phase = pod["status"].get("phase", "Pending")
         if meta.get("deletionTimestamp"):
             if not meta.get("finalizers"):
-                self.note(f"kubelet lets {name} go")
+                self.note(f"kubelet deletes {name}")
                 options = DeleteOptions(uid=meta["uid"], grace_seconds=0)
                 self.storage.delete(self._type(PODS), NAMESPACE, name, options)
         elif not pod["spec"].get("nodeName"):
@@ -150,13 +149,13 @@ class Cluster:
             self._patch_status(name, {"phase": "Unknown"})
 
     def let_one_acknowledge(self) -> None:
-        """Some agent finds the newest generation."""
+        """Let the agent of one Pod acknowledge the newest generation."""
         pods = self._list_pods()
         if pods:
             self.acknowledge(self.draw.choice(pods))
 
     def acknowledge(self, pod: Object) -> None:
-        """A Pod's agent writes which generation it has applied: the newest."""
+        """Write the newest generation as the acknowledgement of a Pod's agent."""
         meta = pod["metadata"]
         found = self._find(CONFIGMAPS, ATTEMPT)
         told = ((found or {}).get("metadata", {}).get("annotations") or {}).get(
@@ -200,21 +199,21 @@ class Cluster:
     def collect_garbage(self) -> None:
         self.storage.collect_garbage_once()
 
-    # --- strangers
+    # --- other clients
 
     def kill_pod(self) -> None:
-        """Someone deletes a Pod, with or without its grace."""
+        """Delete a Pod, with or without its grace period."""
         pods = self._list_pods()
         if pods:
             name = self.draw.choice(pods)["metadata"]["name"]
             options = DeleteOptions(grace_seconds=self.draw.choice((None, None, 0)))
             self._attempt(lambda: self._delete(PODS, name, options))
 
-    def strip_label(self) -> None:
-        """Someone removes our label: the watch says DELETED, but the object lives.
+    def remove_label(self) -> None:
+        """Remove the controller's label: the watch says DELETED, but the object exists.
 
-        Not of a terminating one: of those DELETED is believed (docs/design/state-machines.md,
-        "Absence").
+        Not from a terminating object: for it, the controller believes DELETED
+        (docs/design/state-machines.md, "Absence").
         """
         resource = self.draw.choice((PODS, PODS, CONFIGMAPS))
         objects = self.storage.list(self._type(resource), NAMESPACE).items
@@ -222,30 +221,30 @@ class Cluster:
         if objects:
             name = self.draw.choice(objects)["metadata"]["name"]
             patch = {"metadata": {"labels": {constants.FRAMEWORK_NAME: None}}}
-            self.note(f"stranger strips {name}")
+            self.note(f"label of {name} is removed")
             self._attempt(
                 lambda: self.storage.patch(
                     self._type(resource), NAMESPACE, name, patch, MERGE_PATCH
                 )
             )
 
-    def take_over(self) -> None:
-        """Someone takes a Pod out of our hands: nobody controls it any more."""
+    def remove_owner(self) -> None:
+        """Remove the owner of a Pod."""
         pods = self._list_pods()
         if pods:
             name = self.draw.choice(pods)["metadata"]["name"]
             patch = {"metadata": {"ownerReferences": None}}
-            self.note(f"stranger takes over {name}")
+            self.note(f"owner of {name} is removed")
             self._attempt(
                 lambda: self.storage.patch(self._type(PODS), NAMESPACE, name, patch, MERGE_PATCH)
             )
 
-    def hold_pod(self) -> None:
-        """Someone's finalizer keeps a Pod from going."""
+    def add_finalizer(self) -> None:
+        """Add a finalizer to a Pod."""
         pods = self._list_pods()
         if pods:
             name = self.draw.choice(pods)["metadata"]["name"]
-            self.note(f"stranger holds {name}")
+            self.note(f"finalizer is added to {name}")
             self._set_finalizers(name, ["example.com/hold"])
 
     def _set_finalizers(self, name: str, finalizers: list[str] | None) -> None:
@@ -254,8 +253,8 @@ class Cluster:
             lambda: self.storage.patch(self._type(PODS), NAMESPACE, name, patch, MERGE_PATCH)
         )
 
-    def squat(self) -> None:
-        """Someone takes the name of a Task's Pod."""
+    def take_pod_name(self) -> None:
+        """Create a foreign Pod with the name of a Task's Pod."""
         name = f"{FRAMEWORK}-worker-{self.draw.randrange(3)}"
         body: Object = {"metadata": {"name": name}, "spec": build_template_wire()["spec"]}
         if self.draw.random() < 0.5:
@@ -263,8 +262,8 @@ class Cluster:
 
         def take() -> None:
             created = self.storage.create(self._type(PODS), NAMESPACE, body)
-            self.squatters.add(created["metadata"]["name"])
-            self.note(f"stranger takes {name}")
+            self.foreign_pods.add(created["metadata"]["name"])
+            self.note(f"foreign Pod takes {name}")
 
         self._attempt(take, quiet=True)
 
@@ -280,11 +279,11 @@ class Cluster:
             return None
 
     def _delete(self, resource: Resource, name: str, options: DeleteOptions) -> None:
-        self.note(f"someone deletes {resource.plural} {name} {options}")
+        self.note(f"a client deletes {resource.plural} {name} {options}")
         self.storage.delete(self._type(resource), NAMESPACE, name, options)
 
     def _attempt(self, call: Callable[[], object], *, quiet: bool = False) -> None:
-        """Let someone do what the server may refuse."""
+        """Make a call that the server may refuse."""
         try:
             call()
         except StatusError as e:

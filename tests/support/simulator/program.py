@@ -1,6 +1,6 @@
-"""One controller of a simulation as a process: it is started, cut off, killed, or ends itself.
+"""A controller process of a simulation: it is started, stalled or killed, or ends itself.
 
-Called by the simulator. Several share one server; each has its own clock and its own way there.
+Several share one server; each has its own clock and its own connection.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tests.support.storageclient import (
 )
 
 _LATE_SECONDS = 0.01
-# A candidate looks less often than it really does: each look costs a life its time.
+# A candidate reads the Lease less often than in production, to save steps of the loop.
 _LEASE_TIMES = LeaseTimes(poll_seconds=1.5)
 
 
@@ -37,7 +37,7 @@ class ProgramClock(LoopClock):
 
 
 class Link(Network):
-    """One program's way to the server; while it is stalled, everything arrives late."""
+    """The connection of one program; while it is stalled, requests and events arrive late."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -74,7 +74,7 @@ class Link(Network):
 
 
 class Program:
-    """A controller that runs. ``on_end`` is called once it does so no more, whatever ended it."""
+    """A running controller; ``on_end`` is called when it has ended for any reason."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Program:
         is_elected: bool,
         on_end: Callable[["Program"], None],
     ) -> None:
-        """Start it; it knows nothing."""
+        """Start the controller."""
         self.name = name
         self.clock = clock
         self.link = Link(network)
@@ -104,7 +104,7 @@ class Program:
             Options(NAMESPACE, "127.0.0.1", 0),
             clock=clock,
             random=random,
-            # Its own draws, so that what happens in a life does not depend on its keys.
+            # A generator of its own, so that the keys do not change the other draws.
             keys=SeededKeys(name),
             election=election if is_elected else None,
         )
@@ -112,12 +112,12 @@ class Program:
         self.task.add_done_callback(self._end)
 
     def kill(self) -> None:
-        """Kill it: what it sent goes its way, what it knew is lost."""
+        """Kill the process; requests that it has sent are still carried out."""
         self._end(self.task)
         self.task.cancel()
 
     def find_fault(self) -> BaseException | None:
-        """Return why it ended by itself, unless by losing its Lease."""
+        """Return the error that ended it, unless it lost its Lease."""
         if not self.task.done() or self.task.cancelled():
             return None
         error = self.task.exception()

@@ -1,7 +1,4 @@
-"""The network of a simulation: it loses, delays, repeats and refuses, as it is drawn.
-
-Called by the simulator.
-"""
+"""The network of a simulation: it loses, delays, repeats and refuses, as the generator draws."""
 
 import asyncio
 import random
@@ -29,16 +26,16 @@ _REASONS = {
 
 
 class FaultyNetwork(Network):
-    """Draws the fate of every request; kind once ``rate`` is 0."""
+    """Draws the fate of each request; without faults while ``rate`` is 0."""
 
     def __init__(self, draw: random.Random, trace: Callable[[str], None]) -> None:
         self.rate = 0.0
         self.held: dict[str, float] = {}
-        """Resources whose watches are held back, and until when."""
+        """Resources whose watch events are delayed, and until when."""
         self.broken: dict[str, Exception] = {}
-        """Resources whose next watch event comes as this error."""
+        """Resources whose next watch event is this error."""
         self.crash_after: int | None = None
-        """So many more writes of the controller are sent; then it is killed."""
+        """Number of writes after which a controller is killed."""
         self.on_crash: Callable[[], None] = lambda: None
         self.on_send: Callable[[Request], None] = lambda _: None
         self.on_refusal: Callable[[PodView, int], None] = lambda _, __: None
@@ -76,7 +73,7 @@ class FaultyNetwork(Network):
         }
 
     def _refuse(self, request: Request) -> StatusError:
-        """Refuse a Pod: for good, or because there are too many for now."""
+        """Refuse a Pod: for good, or for now because of a quota."""
         code = self._draw.choice((400, 403, 413, 422, 403))
         is_quota = code == 403 and self._draw.random() < 0.5
         if not is_quota:

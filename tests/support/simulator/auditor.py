@@ -1,8 +1,7 @@
-"""Sees every write and every request of a simulation, and says what must not have happened.
+"""Sees each write and each request of a simulation, and collects violations of invariants.
 
-Called by the simulator. It reads the storage, never the controller: a status counts when it is
-persisted, a request when it is sent. The codes are those of
-docs/design/invariants.md.
+It reads the storage, never the controller: a status counts when it is stored, a request when it is
+sent. The codes are those of docs/design/invariants.md.
 """
 
 from collections.abc import Iterator
@@ -19,11 +18,11 @@ from localcluster.apiserver.engine.history import WatchEvent
 from localcluster.apiserver.storage import Storage
 from tests.support.forger import is_forged
 from tests.support.invariants import check_step
-from tests.support.simulatorledger import Ledger
-from tests.support.simulatorroster import Rosters
+from tests.support.simulator.ledger import Ledger
+from tests.support.simulator.rosters import Rosters
 from tests.support.storageclient import LoopClock, Request, find_type
 
-_DELETION_ASKED = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
+_TASK_ENDING = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
 _ENDING = (FrameworkState.ATTEMPT_DELETION_PENDING, FrameworkState.ATTEMPT_DELETION_REQUESTED)
 _ENDED = (FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED)
 _ALLOWED = {
@@ -41,8 +40,8 @@ _ALLOWED = {
 
 
 @dataclass(slots=True)
-class _Claim:
-    """Whose attempt a Pod's UID was recorded for."""
+class _Recorded:
+    """The Task attempt that recorded a Pod's UID."""
 
     framework_uid: str
     attempt: int
@@ -52,7 +51,7 @@ class _Claim:
 
 @dataclass(slots=True)
 class Auditor:
-    """What was seen so far. ``faults`` are what must not have happened."""
+    """What was seen so far. ``faults`` are the violations."""
 
     storage: Storage
     clock: LoopClock
@@ -61,35 +60,35 @@ class Auditor:
     faults: list[str] = field(default_factory=list)
     frameworks: dict[str, Framework] = field(default_factory=dict)
     last: dict[str, Framework] = field(default_factory=dict)
-    """By UID: as it was persisted last, also of those that are gone."""
+    """By UID: the last stored form, also of deleted Frameworks."""
     pods: dict[str, PodView] = field(default_factory=dict)
     configmaps: dict[str, ConfigMapView] = field(default_factory=dict)
     owned: set[str] = field(default_factory=set)
-    claims: dict[str, _Claim] = field(default_factory=dict)
+    recorded: dict[str, _Recorded] = field(default_factory=dict)
     late: set[str] = field(default_factory=set)
-    """Identities of Pods whose create was applied when nobody waited for it any more."""
+    """Identities of Pods whose create was applied after its controller had ended."""
     created: dict[str, int] = field(default_factory=dict)
     """How often a Pod of one Task attempt was created."""
-    loose: set[str] = field(default_factory=set)
-    """UIDs of ConfigMaps that someone deletes without their Pods: the gang may outlive them."""
+    orphaned: set[str] = field(default_factory=set)
+    """UIDs of ConfigMaps that are deleted without their Pods."""
     kept: set[str] = field(default_factory=set)
-    """UIDs of Pods and ConfigMaps that stay after their ends, as completedPodPolicy says."""
+    """UIDs of Pods and ConfigMaps that completedPodPolicy retains."""
     forged: set[str] = field(default_factory=set)
-    """UIDs of Pods and ConfigMaps that a tenant made to look like the controller's."""
+    """UIDs of Pods and ConfigMaps that a tenant forged."""
     changes: int = 0
-    """How many writes of Frameworks, Pods and ConfigMaps there were."""
+    """Number of writes of Frameworks, Pods and ConfigMaps."""
     retain_seconds: float | None = None
-    """For how long a completed Framework stays."""
+    """How long a Completed Framework is kept."""
 
     @classmethod
     def of(cls, storage: Storage, clock: LoopClock) -> "Auditor":
-        """Make an auditor of a storage, with its books."""
+        """Build an auditor of a storage, with its ledger."""
         faults: list[str] = []
         books = Ledger(faults.append), Rosters(faults.append, clock.now)
         return cls(storage, clock, *books, faults)
 
     def open(self) -> None:
-        """Watch from now on; each write is seen before the next one can happen."""
+        """Start to watch: each write is seen before the next one happens."""
         for resource, take in (
             (FRAMEWORKS, self._take_framework),
             (PODS, self._take_pod),
@@ -106,13 +105,13 @@ class Auditor:
             pop()
 
     def fail(self, text: str) -> None:
-        """Note what must not have happened."""
+        """Record a violation."""
         self.faults.append(text)
 
     # --- requests of the controller, when they are sent
 
     def check_request(self, request: Request) -> None:
-        """Judge a request by what is persisted when it is sent."""
+        """Check a request against what is stored when it is sent."""
         if request.verb in {"get", "list"}:
             return
         resource = request.resource
@@ -149,7 +148,7 @@ class Auditor:
         self._check_gang_key(request, pod)
 
     def _check_gang_key(self, request: Request, pod: PodView) -> None:
-        """The Secret a Pod mounts is there before the Pod, made for the same attempt."""
+        """The Secret that a Pod mounts exists before the Pod, for the same attempt."""
         configmap = self.configmaps.get(pod.owner.uid if pod.owner else "")
         if configmap is None or configmap.is_terminating:
             return  # the garbage collector may have taken the Secret first
@@ -229,7 +228,7 @@ class Auditor:
                 done = task.state is TaskState.COMPLETED and task.deletion_pending
                 # The attempt ends, and its ConfigMap stays.
                 is_kept = _is_retaining(framework) and framework.status.state in _ENDING
-                if task.state not in _DELETION_ASKED and not forced and not done and not is_kept:
+                if task.state not in _TASK_ENDING and not forced and not done and not is_kept:
                     self.fail(f"I2: {request} while its Task is {task.state}")
                 return
         task_now = _find_task(framework, pod.name)
@@ -244,15 +243,15 @@ class Auditor:
             self.fail(f"I12: {request} wastes the Pod its Task waits for")
 
     def _check_forced(self, request: Request, framework: Framework, pod: PodView) -> None:
-        """Not before the user's patience is at its end."""
+        """Only after the role's force-deletion timeout."""
         assert framework.status is not None
         parsed = naming.parse_pod_name(pod.name)
         role = framework.status.attempt_status.find_role(parsed[1].role if parsed else "")
-        patience = role.pod_graceful_deletion_timeout_seconds if role else None
-        if patience is None or pod.deletion_time is None:
-            self.fail(f"I14: {request} by force, but patience is {patience}")
+        timeout = role.pod_graceful_deletion_timeout_seconds if role else None
+        if timeout is None or pod.deletion_time is None:
+            self.fail(f"I14: {request} by force, but timeout is {timeout}")
         elif self.ledger.is_time_steady:
-            due = pod.deletion_time + timedelta(seconds=patience - pod.deletion_grace_seconds)
+            due = pod.deletion_time + timedelta(seconds=timeout - pod.deletion_grace_seconds)
             if self.clock.now() < due:
                 self.fail(f"I15: {request} by force before {due}")
 
@@ -263,7 +262,7 @@ class Auditor:
             return
         status = framework.status
         if status.attempt_status.configmap_uid == uid:
-            if TaskState(status.state) not in _DELETION_ASKED:
+            if TaskState(status.state) not in _TASK_ENDING:
                 self.fail(f"I2: {request} while its Framework is {status.state}")
         elif configmap.attempt_id == str(status.attempt_status.id):
             self.fail(f"I12: {request} wastes the ConfigMap its Framework waits for")
@@ -287,7 +286,7 @@ class Auditor:
             check_step(old, framework.status, is_time_steady=self.ledger.is_time_steady)
         except AssertionError as e:
             self.fail(f"I5: {framework.key}: {e}")
-        self._note_claims(framework)
+        self._check_recorded(framework)
         self._check_ends(framework, old, framework.status)
         self._check_end(framework, old, framework.status)
         self.ledger.check(framework, old)
@@ -321,19 +320,19 @@ class Auditor:
                 continue
             if _is_retaining(framework) and pod.is_ended:
                 self.kept.add(pod.uid)
-            if self._is_loose(pod):
+            if self._may_outlive(pod):
                 continue
             if not _is_retaining(framework) or not pod.is_ended:
                 self.fail(f"P4: {role.name}/{task.index} is {task.state}, but Pod {uid} is there")
             elif task.state is not TaskState.COMPLETED:
                 self.fail(f"P4: {role.name}/{task.index} is retried, but Pod {uid} is kept")
 
-    def _is_loose(self, pod: PodView) -> bool:
-        """Return whether nobody waits for the Pod's end: somebody took it, or it came too late."""
+    def _may_outlive(self, pod: PodView) -> bool:
+        """Return whether the Pod may outlive its attempt: without an owner, or created late."""
         is_late = f"{pod.task_uid}/{pod.task_attempt_id}" in self.late
-        return is_late or pod.owner is None or pod.owner.uid in self.loose
+        return is_late or pod.owner is None or pod.owner.uid in self.orphaned
 
-    def _note_claims(self, framework: Framework) -> None:
+    def _check_recorded(self, framework: Framework) -> None:
         """I6: each recorded Pod UID belongs to exactly one Task attempt."""
         assert framework.status is not None
         attempt = framework.status.attempt_status
@@ -345,11 +344,11 @@ class Auditor:
                 continue
             if uid in self.forged:
                 self.fail(f"I18: {framework.key} takes the forged Pod {uid} for its own")
-            claim = _Claim(
+            recorded = _Recorded(
                 framework.metadata.uid, attempt.id, task.instance_uid, task.attempt_status.id
             )
-            if self.claims.setdefault(uid, claim) != claim:
-                self.fail(f"I6: Pod {uid} is counted twice: {self.claims[uid]} and {claim}")
+            if self.recorded.setdefault(uid, recorded) != recorded:
+                self.fail(f"I6: Pod {uid} is counted twice: {self.recorded[uid]} and {recorded}")
 
     def _take_pod(self, event: WatchEvent) -> None:
         pod = parse_pod(event.object)
@@ -384,7 +383,7 @@ class Auditor:
             if _task_of(other) == _task_of(pod):
                 self.fail(f"I1: Pods {other.uid} and {pod.uid} of one Task at once")
             past = int(other.annotations[constants.FRAMEWORK_ATTEMPT_ID])
-            if past < attempt and not self._is_loose(other) and identity not in self.late:
+            if past < attempt and not self._may_outlive(other) and identity not in self.late:
                 self.fail(f"I7: Pod {pod.name} of attempt {attempt} beside one of attempt {past}")
 
     def _take_configmap(self, event: WatchEvent) -> None:

@@ -1,8 +1,7 @@
-"""What a simulation says of the rosters it sees (I4), and of drains (I17).
+"""Checks of the rosters (I4) and drains (I17) of a simulation.
 
-Called by the auditor: with a roster when it is sent, which must be what the persisted status
-says, and when it is stored, which must follow the one before; and with each status that lets a
-draining Task go.
+The auditor passes each roster when it is sent, which must agree with the stored status, and when it
+is stored, which must follow the one before; and each status that ends a drain.
 """
 
 import base64
@@ -16,27 +15,26 @@ from framework.api.roster import Leaving, Roster, RosterError, decode_roster, fi
 from framework.api.states import TASK_ALIVE, FrameworkState, TaskState
 from framework.api.types import ExecutionType, Framework, FrameworkAttemptStatus, TaskStatus
 from framework.kube.resources import Object
-
-Key = tuple[str, int]
+from tests.support.simulator.ledger import index_tasks
 
 
 @dataclass(slots=True)
 class Rosters:
-    """What was seen of rosters and of Pods. ``fail`` is told what must not be."""
+    """The rosters and Pods so far; calls ``fail`` for violations."""
 
     fail: Callable[[str], None]
     now: Callable[[], datetime]
     news_seconds: Callable[[], float] = lambda: 0.0
-    """The controller may decide from Pods it saw so long ago: held watches, slow answers."""
+    """Age in seconds of the Pods that a controller may decide from."""
     stored: dict[str, Roster] = field(default_factory=dict)
     """By UID of the ConfigMap."""
     known: dict[str, PodView] = field(default_factory=dict)
-    """By fingerprint: every Pod there ever was."""
+    """By fingerprint: all Pods, with those that are gone."""
     answering_since: dict[str, datetime] = field(default_factory=dict)
     """By UID: when a Pod's agent acknowledged a generation for the first time."""
 
     def note_pod(self, pod: PodView) -> None:
-        """Learn how a Pod stands."""
+        """Record the state of a Pod."""
         self.known[fingerprint_uid(pod.uid)] = pod
         if constants.ACKNOWLEDGED_GENERATION_ANNOTATION in pod.annotations:
             self.answering_since.setdefault(pod.uid, self.now())
@@ -44,7 +42,7 @@ class Rosters:
     # --- when it is sent
 
     def check_patch(self, body: Object, framework: Framework | None) -> None:
-        """Judge a publication by the status that is persisted when it is sent."""
+        """Check a publication against the status that is stored when it is sent."""
         stored = (body.get("binaryData") or {}).get(constants.ROSTER_KEY)
         if not stored:
             return
@@ -63,7 +61,7 @@ class Rosters:
     # --- when it is stored
 
     def take_configmap(self, configmap: ConfigMapView) -> None:
-        """Judge what a ConfigMap carries by what it carried before."""
+        """Check the roster of a ConfigMap against the one before."""
         last = self.stored.get(configmap.uid)
         if not configmap.roster:
             if last is not None:
@@ -113,15 +111,19 @@ class Rosters:
     def check_drains(
         self, framework: Framework, before: FrameworkAttemptStatus | None, pods: dict[str, PodView]
     ) -> None:
-        """A Task that drains is let go when all have answered, or its time is up."""
+        """A drain ends when all agents have acknowledged, or at its deadline."""
         status = framework.status
         if before is None or status is None or _is_drain_skipped(framework):
             return
         roster = self.stored.get(status.attempt_status.configmap_uid or "")
-        known = dict(_walk(before))
-        for key, task in _walk(status.attempt_status):
+        known = index_tasks(before)
+        for key, task in index_tasks(status.attempt_status).items():
             old = known.get(key)
-            if old is None or old.instance_uid != task.instance_uid or not _is_let_go(old, task):
+            if (
+                old is None
+                or old.instance_uid != task.instance_uid
+                or not _is_drain_over(old, task)
+            ):
                 continue
             assert task.drain_deadline_time is not None
             pod = pods.get(task.attempt_status.pod_uid or "")
@@ -134,21 +136,21 @@ class Rosters:
             )
             late = self._list_late(entry, pod, status.attempt_status, pods)
             if late:
-                self.fail(f"I17: {key} is let go before {task.drain_deadline_time} without {late}")
+                self.fail(f"I17: {key} is deleted before {task.drain_deadline_time} without {late}")
 
     def _list_late(
         self,
         entry: Leaving | None,
-        leaver: PodView,
+        leaving_pod: PodView,
         attempt: FrameworkAttemptStatus,
         pods: dict[str, PodView],
     ) -> list[str]:
         if entry is None:
             return ["the roster"]
-        expected = {leaver.uid}
+        expected = {leaving_pod.uid}
         expected |= {
             task.attempt_status.pod_uid or ""
-            for _, task in _walk(attempt)
+            for _, task in index_tasks(attempt).items()
             if not task.deletion_pending
         }
         news = self.now() - timedelta(seconds=self.news_seconds())
@@ -164,8 +166,8 @@ class Rosters:
 
 
 def _compare(roster: Roster, attempt: FrameworkAttemptStatus) -> Iterator[str]:
-    """Compare what is told with what is persisted."""
-    tasks = dict(_walk(attempt))
+    """Compare a roster with the stored status."""
+    tasks = index_tasks(attempt)
     for role in roster.roles:
         for member in role.members:
             task = tasks.get((role.name, member.index))
@@ -187,7 +189,7 @@ def _compare(roster: Roster, attempt: FrameworkAttemptStatus) -> Iterator[str]:
 
 
 def _is_drain_skipped(framework: Framework) -> bool:
-    """Return whether the whole gang goes away: nobody waits for answers."""
+    """Return whether the whole gang ends, so that no acknowledgement is needed."""
     status = framework.status
     return (
         status is None
@@ -197,14 +199,9 @@ def _is_drain_skipped(framework: Framework) -> bool:
     )
 
 
-def _is_let_go(before: TaskStatus, after: TaskStatus) -> bool:
+def _is_drain_over(before: TaskStatus, after: TaskStatus) -> bool:
     return (
         before.state in TASK_ALIVE
         and after.state is TaskState.ATTEMPT_DELETION_PENDING
         and after.drain_deadline_time is not None
     )
-
-
-def _walk(attempt: FrameworkAttemptStatus) -> Iterator[tuple[Key, TaskStatus]]:
-    for role, task in attempt.walk_tasks():
-        yield (role.name, task.index), task

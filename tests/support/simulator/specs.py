@@ -1,7 +1,6 @@
-"""What the user of a simulation asks for: drawn specs, and drawn edits of them.
+"""Draws the specs of Frameworks, and edits of them.
 
-Called by the simulator's cluster. Every field of the contract that changes what the controller
-does is drawn at some time.
+Together they cover each field of the contract that changes what the controller does.
 """
 
 import random
@@ -14,7 +13,7 @@ from tests.support.builders import build_role_wire, build_template_wire
 
 Edit = Callable[[random.Random, Object], None]
 
-# Unlimited retries are rare: such a life never comes to its end by itself.
+# Unlimited retries are rare, because such a Framework does not complete.
 _RETRY_LIMITS = (0, 0, 1, 1, 3, -1, -2)
 _COUNTS = (-1, -1, 1, 2)
 _NUMBERS = (0, 1, 2, 2, 3, 5)
@@ -23,7 +22,7 @@ GANG_KEY = "{{FC_FRAMEWORK_NAME}}-gang-key"
 
 
 def draw_framework_spec(draw: random.Random) -> Object:
-    """Draw what a new Framework asks for."""
+    """Draw the spec of a new Framework."""
     spec: Object = {
         "executionType": draw.choice(("Start", "Start", "Start", "Create")),
         "retryPolicy": _draw_retry(draw),
@@ -34,7 +33,7 @@ def draw_framework_spec(draw: random.Random) -> Object:
 
 
 def draw_role(draw: random.Random, name: str) -> Object:
-    """Draw a role with everything a user may say of it."""
+    """Draw a role with all optional fields."""
     template = build_template_wire(terminationGracePeriodSeconds=draw.choice((0, 3, 30)))
     chance = draw.random()
     if chance < 0.2:
@@ -58,7 +57,7 @@ def draw_role(draw: random.Random, name: str) -> Object:
 
 
 def edit_spec(draw: random.Random, spec: Object) -> None:
-    """Change one thing, most often the scale."""
+    """Change one part of a spec, most often the scale."""
     draw.choice(_EDITS)(draw, spec)
 
 
@@ -128,7 +127,7 @@ def _edit_retention(draw: random.Random, spec: Object) -> None:
     spec[constants.COMPLETED_POD_POLICY_FIELD] = policy.value
 
 
-def _edit_patience(draw: random.Random, spec: Object) -> None:
+def _edit_timeouts(draw: random.Random, spec: Object) -> None:
     for role in spec["taskRoles"]:
         role["task"]["podGracefulDeletionTimeoutSec"] = draw.choice((None, 0, 5))
         _set_drain(draw, role)
@@ -141,5 +140,5 @@ def _edit_gang(draw: random.Random, spec: Object) -> None:
 
 _EDITS: tuple[Edit, ...] = (
     *(_edit_scale, _edit_scale, _edit_scale, _edit_roles, _edit_gang),
-    *(_edit_policy, _edit_retries, _edit_retention, _edit_patience),
+    *(_edit_policy, _edit_retries, _edit_retention, _edit_timeouts),
 )

@@ -1,10 +1,4 @@
-"""A seeded life of a cluster with the real controller in it, in virtual time.
-
-Called by tests/simulation. Everything runs in one event loop whose time is virtual: the whole shell
-of the controller on a ``StorageClient``, and beside it everybody of ``simulatorcluster`` and the
-network of ``simulatornetwork``. Equal seed, equal life: every draw comes from one generator.
-``Simulation.trace`` tells what happened, in order.
-"""
+"""The run of a simulation: its steps, its faults, and its checks."""
 
 import asyncio
 import random
@@ -21,43 +15,43 @@ from framework.api.pods import parse_pod
 from framework.kube.errors import GoneError, UnreachableError
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, LEASES, PODS
 from localcluster.apiserver.model.options import DeleteOptions
-from tests.support.auditor import Auditor
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.simulatorcluster import Cluster
-from tests.support.simulatornetwork import FaultyNetwork
-from tests.support.simulatorprogram import Program, ProgramClock
-from tests.support.simulatorrest import list_unreached
+from tests.support.simulator.auditor import Auditor
+from tests.support.simulator.cluster import Cluster
+from tests.support.simulator.final_state import list_unreached
+from tests.support.simulator.network import FaultyNetwork
+from tests.support.simulator.program import Program, ProgramClock
 from tests.support.storageclient import Request
 
 TRACE_LINES = 120
 MAX_PER_SECOND = 30
 SETTLE_SECONDS = 600
-# Longer than anything waits by itself: a backoff is at most 30 s, a retry's delay 20 s.
-PATIENCE_SECONDS = 40
+# Longer than any wait of the controller: a back-off is at most 30 s, the delay of a retry 20 s.
+IDLE_SECONDS = 40
 QUIET_SECONDS = 60
-# From a change of a Pod until a controller has heard of it, when all is well and when it is not.
+# Longest time from a change of a Pod until a controller sees it, without and with faults.
 NEWS_SECONDS = 1.0
 LATE_NEWS_SECONDS = 30.0
 ELECTED_SHARE = 0.15
-# In so many lives the gang is up before the first fault.
+# Share of the runs in which the gang runs before the first fault.
 UP_SHARE = 0.4
 UP_SECONDS = 7
 
 
 class Simulation(Cluster):
-    """One life. ``run`` fails with the trace if anything happened that must not."""
+    """One run. ``run`` fails with the trace if an invariant is violated."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.seed = seed
         self.is_elected = self.draw.random() < ELECTED_SHARE
-        """Whether two controllers run in this life, of which one leads."""
+        """Whether two controllers run, of which one leads."""
         self.config = _draw_config(self.draw)
         self.network = FaultyNetwork(self.draw, self.note)
         self.network.on_crash = self.crash
-        self.network.on_send = self._judge
+        self.network.on_send = self._check_request
         self.auditor = Auditor.of(self.storage, self.clock)
-        self.auditor.loose = self.loose
+        self.auditor.orphaned = self.orphaned
         self.auditor.retain_seconds = self.config.framework_completed_retain_seconds
         ledger = self.auditor.ledger
         ledger.is_time_steady = not self.is_clock_set
@@ -77,7 +71,7 @@ class Simulation(Cluster):
     # --- the controllers
 
     def start(self) -> None:
-        """Start a controller that knows nothing, if one is missing."""
+        """Start a controller, if one is missing."""
         if len(self.programs) > int(self.is_elected):
             return
         name = f"controller-{len(self._ended) + len(self.programs)}"
@@ -116,7 +110,7 @@ class Simulation(Cluster):
             self.programs[0].kill()
         await asyncio.gather(*self._ended, return_exceptions=True)
 
-    def _judge(self, request: Request) -> None:
+    def _check_request(self, request: Request) -> None:
         if request.resource == LEASES:
             return
         faults = len(self.auditor.faults)
@@ -127,7 +121,7 @@ class Simulation(Cluster):
             self.note(f"!! {fault}")
 
     def _check_pace(self, request: Request) -> None:
-        """I11: nothing is asked for again and again in one second."""
+        """I11: no request is repeated too often within a second."""
         now = asyncio.get_running_loop().time()
         times = self._sent.setdefault(f"{request}", deque(maxlen=MAX_PER_SECOND))
         if len(times) == MAX_PER_SECOND and now - times[0] < 1.0:
@@ -138,21 +132,21 @@ class Simulation(Cluster):
         pod = parse_pod(request.body)
         self.auditor.late.add(f"{pod.task_uid}/{pod.task_attempt_id}")
 
-    # --- the life
+    # --- the run
 
     async def run(self, steps: int) -> None:
-        """Live through faults, then without them to a rest."""
+        """Run steps with faults, then without faults until nothing changes."""
         try:
-            await self._live(steps)
+            await self._run_steps(steps)
             await self._settle()
         finally:
             await self._end_all()
 
-    async def _live(self, steps: int) -> None:
+    async def _run_steps(self, steps: int) -> None:
         self.start()
         self.create_framework()
         if self.draw.random() < UP_SHARE:
-            await self._come_up()
+            await self._start_gang()
         self.network.rate = self.draw.choice((0.0, 0.02, 0.1, 0.3))
         for _ in range(steps):
             step = self.draw.choices(_STEPS, _WEIGHTS)[0]
@@ -160,8 +154,8 @@ class Simulation(Cluster):
             await asyncio.sleep(self.draw.choice((0.0, 0.001, 0.01, 0.1, 0.5, 2.0)))
             self.check()
 
-    async def _come_up(self) -> None:
-        """The gang is up before anything happens, and its agents answer."""
+    async def _start_gang(self) -> None:
+        """Run until the gang runs and its agents have acknowledged."""
         for _ in range(UP_SECONDS):
             self.advance_kubelets(all_pods=True)
             await asyncio.sleep(1.0)
@@ -170,7 +164,7 @@ class Simulation(Cluster):
             self.acknowledge(pod)
 
     async def _settle(self) -> None:
-        """Faults off: what is asked for must be reached, and stay."""
+        """Switch off the faults: the state that the spec asks for must be reached, and stay."""
         self.note("faults off")
         network = self.network
         network.rate, network.crash_after = 0.0, None
@@ -178,17 +172,17 @@ class Simulation(Cluster):
         network.broken.clear()
         for program in self.programs:
             program.link.stalled_until = 0.0
-        await asyncio.sleep(0.001)  # a crash may be due just now
+        await asyncio.sleep(0.001)  # a crash may be due now
         self.mend_clocks()
         self.start()
-        self._clear_away()
+        self._restore_names()
         last, since = -1, 0
         for second in range(SETTLE_SECONDS):
             self.advance_kubelets(all_pods=True)
             self.storage.collect_garbage()
             if self._count_changes() != last:
                 last, since = self._count_changes(), second
-            if second - since > PATIENCE_SECONDS:
+            if second - since > IDLE_SECONDS:
                 break
             await asyncio.sleep(1.0)
             self.check()
@@ -201,13 +195,13 @@ class Simulation(Cluster):
         self.check_rest()
 
     def _count_changes(self) -> int:
-        """Count what was written, and what the controllers asked to be."""
+        """Count the writes that were applied and those that the controllers sent."""
         return self.auditor.changes + self._writes
 
-    def _clear_away(self) -> None:
-        """Strangers take back what they did: names and Pods that nobody controls."""
+    def _restore_names(self) -> None:
+        """Undo what other clients did: taken names, finalizers, Pods without an owner."""
         self.storage.collect_garbage()
-        for name in sorted(self.squatters):
+        for name in sorted(self.foreign_pods):
             self._attempt(partial(self._delete, PODS, name, DeleteOptions(grace_seconds=0)))
         for resource in (CONFIGMAPS, PODS):
             for found in self.storage.list(self._type(resource), NAMESPACE).items:
@@ -219,12 +213,12 @@ class Simulation(Cluster):
                     self._attempt(partial(self._delete, resource, meta["name"], options))
 
     def check(self) -> None:
-        """Fail with the trace if anything happened that must not."""
+        """Fail with the trace if an invariant was violated."""
         if self.auditor.faults:
             self._fail(self.auditor.faults[0])
 
     def check_rest(self) -> None:
-        """Fail with the trace if what is asked for is not reached."""
+        """Fail with the trace if the final state is not what the spec asks for."""
         wire = self._find(FRAMEWORKS, FRAMEWORK)
         framework = None if wire is None else codec.decode_framework(wire)
         configmap = self._find(CONFIGMAPS, build_configmap_name(FRAMEWORK))
@@ -238,7 +232,7 @@ class Simulation(Cluster):
     # --- faults
 
     def crash_anywhere(self) -> None:
-        """A controller is killed at whatever it waits for after so many turns of the loop."""
+        """Kill a controller after a drawn number of turns of the event loop."""
         loop, turns = asyncio.get_running_loop(), self.draw.randrange(1, 40)
 
         def turn(left: int) -> None:
@@ -250,7 +244,7 @@ class Simulation(Cluster):
         turn(turns)
 
     def stall(self) -> None:
-        """One controller's requests and news arrive late; it may lose its Lease meanwhile."""
+        """Delay all requests and events of one controller, which may lose its Lease."""
         if self.programs:
             program, seconds = self.draw.choice(self.programs), self.draw.choice((2.0, 5.0, 9.0))
             self.note(f"{program.name} is stalled for {seconds} s")
@@ -261,7 +255,7 @@ class Simulation(Cluster):
         self.network.crash_after = self.draw.randrange(1, 6)
 
     def hold_watch(self) -> None:
-        """One resource's watch is behind the others."""
+        """Delay the watch events of one resource."""
         resource = self.draw.choice(("pods", "configmaps", "frameworks"))
         seconds = self.draw.choice((0.5, 3.0, 8.0))
         self.note(f"watch of {resource} is held for {seconds} s")
@@ -269,7 +263,7 @@ class Simulation(Cluster):
         self.network.held[resource] = asyncio.get_running_loop().time() + seconds
 
     def break_watch(self) -> None:
-        """One resource's watch breaks: it resumes, or must list anew."""
+        """Break the watch of one resource: the controller resumes it, or lists again."""
         resource = self.draw.choice(("pods", "configmaps", "frameworks"))
         error: Exception = UnreachableError("reset", method="WATCH", path=resource)
         if self.draw.random() < 0.5:
@@ -286,7 +280,7 @@ class Simulation(Cluster):
         self._disturb()
 
     def _disturb(self) -> None:
-        """News of Pods may be late for a while."""
+        """Allow late events of Pods for a while."""
         self._disturbed_until = asyncio.get_running_loop().time() + LATE_NEWS_SECONDS
 
     def _estimate_news_seconds(self) -> float:
@@ -316,12 +310,12 @@ _TABLE: tuple[tuple[_Step, int], ...] = (
     (Simulation.delete_framework, 1),
     (Simulation.delete_configmap, 1),
     (Simulation.kill_pod, 3),
-    (Simulation.strip_label, 1),
-    (Simulation.take_over, 1),
+    (Simulation.remove_label, 1),
+    (Simulation.remove_owner, 1),
     (Simulation.let_one_acknowledge, 10),
     (Simulation.set_clock, 2),
-    (Simulation.squat, 1),
-    (Simulation.hold_pod, 1),
+    (Simulation.take_pod_name, 1),
+    (Simulation.add_finalizer, 1),
     (Simulation.crash, 1),
     (Simulation.crash_anywhere, 2),
     (Simulation.crash_at_a_write, 3),
