@@ -1,29 +1,72 @@
 """A barrier in this process, against real sockets, by a clock that runs faster than the machine's.
 
-A minute's timeout would cost a minute; by this clock it costs two seconds.
+A minute's timeout would cost a minute; by this clock it costs two seconds. The clock goes on in
+small steps, each after a short sleep: while other programs keep this process waiting, it waits too.
 """
 
+import functools
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from barrier.app import Run
 from framework.agent.clock import AgentClock
 
-SPEED = 30.0
+_SPEED = 30.0
+_STEP_SECONDS = 0.004
+
+
+class _Ticker:
+    """The time of all fast clocks of this process."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    @functools.cached_property
+    def thread(self) -> threading.Thread:
+        thread = threading.Thread(target=self._run, name="fast clock", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_STEP_SECONDS)
+            self.now += _STEP_SECONDS * _SPEED
+
+
+_TICKER = _Ticker()
 
 
 class FastClock(AgentClock):
-    """Thirty seconds in one of the machine's."""
+    """Thirty seconds in one of the machine's, or fewer when it is busy."""
+
+    def __init__(self) -> None:
+        assert _TICKER.thread.is_alive()
 
     def monotonic(self) -> float:
-        return time.monotonic() * SPEED
+        return _TICKER.now
 
     def sleep(self, seconds: float) -> None:
-        time.sleep(seconds / SPEED)
+        ends_at = self.monotonic() + seconds
+        while self.monotonic() < ends_at:
+            time.sleep(_STEP_SECONDS)
 
     def to_machine(self, seconds: float) -> float:
-        return seconds / SPEED
+        return seconds / _SPEED
+
+
+def run_after(seconds: float, *actions: Callable[[], object]) -> threading.Thread:
+    """Act after so many of the fast clocks' seconds, in a thread of its own."""
+
+    def act() -> None:
+        FastClock().sleep(seconds)
+        for action in actions:
+            action()
+
+    thread = threading.Thread(target=act, name="fast timer")
+    thread.start()
+    return thread
 
 
 def build_env(address: str, folder: Path, **more: str) -> dict[str, str]:

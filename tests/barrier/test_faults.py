@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from tests.barrier.api_server import (
     make_roster,
 )
 from tests.barrier.conftest import ROOT, Starter
-from tests.barrier.fast import IDENTITY, SPEED, build_env, run_barrier
+from tests.barrier.fast import IDENTITY, build_env, run_after, run_barrier
 
 
 class Proxy:
@@ -77,16 +77,6 @@ def run_proxy(server: ApiServer) -> Iterator[Proxy]:
         proxy.close()
 
 
-def after(seconds: float, *actions: Callable[[], object]) -> None:
-    """Act after so many of the fast clock's seconds."""
-
-    def act() -> None:
-        for action in actions:
-            action()
-
-    threading.Timer(seconds / SPEED, act).start()
-
-
 def build_long_env(address: str, tmp_path: Path, **more: str) -> dict[str, str]:
     return build_env(address, tmp_path, **IDENTITY, BARRIER_CHECK_TIMEOUT_SEC="300", **more)
 
@@ -103,7 +93,7 @@ def test_watch_becomes_a_black_hole_is_noticed_within_90_seconds(
             server.new_events()
             server.add(make_configmap(make_roster(), version=2))
 
-        after(10.0, proxy.stall, publish)
+        run_after(10.0, proxy.stall, publish)
         code, seconds = run_barrier(
             build_long_env(proxy.address, tmp_path, BARRIER_FRAMEWORK_JSON="off")
         )
@@ -122,21 +112,21 @@ def test_server_that_accepts_and_says_nothing_is_left_after_10_seconds(
         def listen() -> None:
             proxy.is_deaf = False
 
-        after(15.0, listen)
+        run_after(15.0, listen)
         code, seconds = run_barrier(build_long_env(proxy.address, tmp_path))
     assert code == 0
     assert seconds <= 15.0 + 30.0
 
 
 def test_framework_404_burst_does_not_end_the_job(server: ApiServer, tmp_path: Path) -> None:
-    """The CRD is established anew: 25 s of 404 for the object and for its watch."""
+    """The CRD is established anew: 15 s of 404 for the object and for its watch."""
     server.forbidden = {"configmaps"}
     server.framework = None
 
     def establish() -> None:
         server.framework = make_framework()
 
-    after(25.0, establish)
+    run_after(15.0, establish)
     code, _ = run_barrier(build_long_env(server.address, tmp_path))
     assert code == 0
     assert server.framework is not None
@@ -153,7 +143,7 @@ def test_stale_attempt_of_both_sources_keeps_waiting(server: ApiServer, tmp_path
         server.framework = make_framework()
         server.add(make_configmap(make_roster(), version=9), "MODIFIED")
 
-    after(40.0, catch_up)
+    run_after(40.0, catch_up)
     code, _ = run_barrier(build_long_env(server.address, tmp_path))
     assert code == 0
     assert server.framework is not old, "the old roster was complete, and did not count"

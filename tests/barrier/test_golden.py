@@ -8,7 +8,6 @@ compared, too.
 import base64
 import gzip
 import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.barrier.api_server import ApiServer, make_framework, make_task, run_api_server
-from tests.barrier.fast import IDENTITY, SPEED, build_env, run_barrier
+from tests.barrier.fast import IDENTITY, build_env, run_after, run_barrier
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "barrier"
@@ -58,7 +57,7 @@ def after(seconds: float, change: Script) -> Script:
     """Change the server after so many of the barrier's seconds."""
 
     def script(server: ApiServer) -> None:
-        threading.Timer(seconds / SPEED, change, (server,)).start()
+        run_after(seconds, lambda: change(server))
 
     return script
 

@@ -1,13 +1,12 @@
 """The barrier's second source on a real API server: a watch of metadata, cached reads, reviews."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.barrier.api_server import make_framework, make_task
-from tests.barrier.fast import IDENTITY, SPEED, build_env, run_barrier
+from tests.barrier.fast import IDENTITY, build_env, run_after, run_barrier
 from tests.support.controlplane import Access
 from tests.support.jsonhttp import JsonHttp
 
@@ -68,8 +67,7 @@ def test_other_controllers_gang_is_released_by_the_metadata_watch(
     path = f"{collection}/f"
     write_status(http, path, status, uid)
     complete = make_gang(TASKS)["status"]
-    timer = threading.Timer(60.0 / SPEED, write_status, (http, path, complete, uid))
-    timer.start()
+    timer = run_after(60.0, lambda: write_status(http, path, complete, uid))
     env = write_account(
         control_plane, tmp_path, control_plane.token, namespace, FC_CONFIGMAP_UID=uid
     )

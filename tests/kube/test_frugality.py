@@ -24,9 +24,9 @@ from tests.support.controlplane import Access
 from tests.support.fakekubelet import FakeKubelet, run_for
 from tests.support.frameworkserver import build_env
 from tests.support.jsonhttp import JsonHttp
+from tests.support.waiting import HANG_SECONDS
 
 LIVES = 4
-LIFE_SECONDS = 60
 RUN_SECONDS = 1.0
 CONFLICTS = "frameworkcontroller_conflicts_total"
 
@@ -50,7 +50,7 @@ async def live(kube: KubeClient, namespace: str, name: str, tasks: int) -> int:
     created = await kube.create(FRAMEWORKS, namespace, build_gang(name, tasks))
     writes = 0
     version = created["metadata"]["resourceVersion"]
-    async with asyncio.timeout(LIFE_SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             events = kube.watch(
                 FRAMEWORKS,

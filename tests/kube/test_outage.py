@@ -26,6 +26,8 @@ from tests.support.controlplane import Access
 from tests.support.fakekubelet import FakeKubelet, FakePod, Script
 from tests.support.frameworkserver import build_env, launch_controller
 from tests.support.invariants import check_step
+from tests.support.pace import expect_within
+from tests.support.waiting import HANG_SECONDS, wait_until_async
 from tests.upgrade.takeover import Ledger, open_ledger
 
 FRAMEWORK_COUNT = 50
@@ -140,7 +142,7 @@ async def test_all_reconverge_soon_after_an_outage(
             return is_completed(framework)
         return is_running(framework, attempt=int(name in losing))
 
-    async with asyncio.timeout(RECONVERGED_SECONDS):
+    with expect_within(RECONVERGED_SECONDS):
         await town.ledger.wait_for(has_converged, len(names) + len(fresh))
     town.check_ways()
     assert town.count_pods() == len(names) + len(losing) + len(fresh)
@@ -164,7 +166,7 @@ def launch_replica(access: Access, namespace: str, folder: Path, number: int) ->
 
 
 async def wait_for_leader(town: Town, pid: int) -> None:
-    events = town.kube.watch(LEASES, town.namespace, timeout_seconds=60, read_deadline_seconds=90)
+    events = town.kube.watch(LEASES, town.namespace, timeout_seconds=HANG_SECONDS)
     async for event, body in events:
         if event != "BOOKMARK" and f"_{pid}_" in (body["spec"].get("holderIdentity") or ""):
             await events.aclose()
@@ -195,9 +197,7 @@ async def test_leader_stopped_and_continued_harms_nothing(
         return is_running(framework, attempt=1)
 
     await town.ledger.wait_for(has_converged, len(names))
-    async with asyncio.timeout(STOPPED_SECONDS):
-        while pair[0].is_running():  # noqa: ASYNC110 another process
-            await asyncio.sleep(0.1)
+    await wait_until_async(lambda: not pair[0].is_running())
     assert pair[0].terminate() == 1
     town.check_ways()
     # A late create of the first could at most have been one more Pod of a past attempt.

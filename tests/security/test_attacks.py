@@ -30,11 +30,11 @@ from tests.support.frameworkcrd import ROOT
 from tests.support.frameworkserver import build_env
 from tests.support.jsonhttp import JsonHttp
 from tests.support.rights import create_account_access
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.kube
 COUNT = 10
 MAX_RATIO = 2.0
-LIFE_SECONDS = 60
 TENANT = "tenant"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -61,11 +61,11 @@ class Bystander:
 
     async def _wait_until_completed(self, framework: Object) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LIFE_SECONDS):
+            async with asyncio.timeout(HANG_SECONDS):
                 while not await self._watch_until_completed(framework["metadata"]["name"]):
                     pass
                 return
-        raise AssertionError(f"the bystander is not Completed after {LIFE_SECONDS} s")
+        raise AssertionError(f"the bystander is not Completed after {HANG_SECONDS} s")
 
     async def _watch_until_completed(self, name: str) -> bool:
         """Return whether one watch showed the end; a busy server ends a watch early."""

@@ -21,12 +21,13 @@ from tests.support.builders import build_role_wire, build_submission
 from tests.support.controlplane import Access
 from tests.support.fakekubelet import FakeKubelet, run_for
 from tests.support.frameworkserver import start_controller
+from tests.support.waiting import HANG_SECONDS
 
 HOT_ENV = "FRAMEWORKBARRIER_HOT_FRAMEWORKS"
 DEFAULT_HOT = 300
 HOT = int(os.environ.get(HOT_ENV) or DEFAULT_HOT)
 # A busy machine creates ten of them in a second.
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(600 + HOT / 10)]
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(900 + HOT / 10)]
 
 CREATORS = 16
 # Edits a second of each editor: each makes the controller decide and write a status.
@@ -34,7 +35,6 @@ EDITS_PER_SECOND = 25
 EDITORS = 4
 LIVES = 10
 RUN_SECONDS = 0.5
-LIFE_SECONDS = 60
 
 
 def build_body(name: str, execution_type: str) -> Object:
@@ -46,7 +46,7 @@ async def live(kube: KubeClient, namespace: str, name: str) -> float:
     loop = asyncio.get_running_loop()
     started = loop.time()
     await kube.create(FRAMEWORKS, namespace, build_body(name, "Start"))
-    async with asyncio.timeout(LIFE_SECONDS):
+    async with asyncio.timeout(HANG_SECONDS):
         while True:
             wire = await kube.get(FRAMEWORKS, namespace, name)
             if (wire.get("status") or {}).get("state") == "Completed":
