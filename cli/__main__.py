@@ -1,7 +1,7 @@
 """The entry point: ``framework``, ``kubectl-framework`` and ``python -m cli``.
 
-Loading the command line takes its time, and a Ctrl-C may well fall into it: here it ends the
-program as it does later. Nothing else belongs here.
+Loading the command line takes a moment. A Ctrl-C in this time ends the program with the same exit
+code as later. Nothing else belongs here.
 """
 
 from typing import NoReturn

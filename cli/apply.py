@@ -1,8 +1,8 @@
-"""Applies what the user's files hold, all of it or nothing.
+"""Applies all objects of the user's files, or none of them.
 
-Called by ``cli.run``. Frameworks that exist are refused, or replaced; other objects are created, or
-patched where they exist. If the server refuses one of them, what was changed before it is changed
-back. A deletion cannot be, so it comes when everything else is known to be accepted.
+An existing Framework is refused, or replaced. Any other object is created, or patched if it exists.
+If the server refuses an object, the changes before it are undone. A deletion cannot be undone, so
+existing Frameworks are deleted after a dry run of everything that follows.
 """
 
 import asyncio
@@ -68,18 +68,18 @@ async def _find_existing(
 
 
 async def _ensure_accepted(client: KubeClient, manifest: Manifest) -> None:
-    """Let the server judge what is to be created: a name that is still taken is judged last."""
+    """Check with a dry run that the server accepts the object; an existing name is no fault."""
     try:
         with contextlib.suppress(AlreadyExistsError):
             await _create(client, manifest, dry_run=True)
     except ForbiddenError as e:
-        # What is replaced still counts.
+        # The quota still counts the object that will be replaced.
         if QUOTA_WORDS not in e.message:
             raise
 
 
 async def _delete_all(client: KubeClient, existing: Sequence[tuple[Manifest, Object]]) -> None:
-    """Delete, and wait until all are gone with their Pods."""
+    """Delete them, and wait until they and their Pods do not exist any more."""
     for manifest, stored in existing:
         uid = stored["metadata"]["uid"]
         await client.delete(
@@ -90,7 +90,7 @@ async def _delete_all(client: KubeClient, existing: Sequence[tuple[Manifest, Obj
 
 
 def _check_served(error: NotFoundError) -> None:
-    """Tell a missing Framework from a missing kind: only the first has details."""
+    """Raise if the kind is missing and not the Framework: only the latter has details."""
     details = (error.body or {}).get("details") or {}
     if error.body is not None and details.get("name"):
         return
@@ -184,6 +184,6 @@ async def _try_undo(undo: _Undo) -> None:
     try:
         await undo()
     except KubeError as e:
-        # The error that brought us here is told by whoever catches it; this one adds to it.
+        # The caller reports the error that caused the undo; this message adds to it.
         if not isinstance(e, NotFoundError):
             print_error(f"warning: could not take back what was applied: {e}")

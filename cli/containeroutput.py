@@ -1,8 +1,7 @@
-"""Turns what a container printed into lines that are safe to show.
+"""Turns the output of a container into lines that are safe to show. Pure.
 
-Called by ``cli.logs`` and ``cli.failures``. Pure. A container prints for a terminal of its own:
-colours and the cursor movements of progress bars are left out, a carriage return begins a new line,
-and all else that a terminal would obey is escaped.
+Containers write for a terminal. Colours and the cursor movements of progress bars are removed, a
+carriage return begins a new line, and all other control characters are escaped.
 """
 
 import re

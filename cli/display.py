@@ -1,6 +1,6 @@
-"""Shows progress: live on a terminal, a plain line for each change in a pipe; then a table.
+"""Shows progress: live on a terminal, a line for each change in a pipe; then a table.
 
-Called by ``cli.run``. Only writes; what there is to say is computed in ``cli.progress``.
+This module only writes. ``cli.progress`` computes the texts.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _STYLES = {
     "Pending": "yellow",
     "Retrying": "yellow",
 }
-# Without a note they say no more than the line of the gang.
+# States that without a note add nothing to the line of the gang.
 _PLAIN_STATES = frozenset({"Waiting", "Ending"})
 _HEADER = ("TASK", "STATE", "ATTEMPT", "CODE", "NOTE")
 # Above so many Tasks a terminal shows a count for each state, and the Tasks that need a look.
@@ -36,16 +36,16 @@ _SHOWN_OF_MANY = 10
 
 
 class _Console(Console):
-    """A console whose reader may go away, as ``head`` does."""
+    """A console whose reader may close the pipe, as ``head`` does."""
 
     def on_broken_pipe(self) -> None:
-        """Go on in silence: the Framework is still followed, and the exit code counts."""
+        """Continue without output: the exit code still shows the result."""
         self.quiet = True
         silence(self.file)
 
 
 class Display:
-    """Where progress goes. Use it in a ``with`` block."""
+    """Writes progress to a stream. Use it in a ``with`` block."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         """Write to ``stream``, standard output if None."""
@@ -74,12 +74,12 @@ class Display:
             self._live = None
 
     def update(self, gangs: Sequence[GangView], elapsed_seconds: float, alert: str | None) -> None:
-        """Show how things stand.
+        """Show the current state.
 
         Args:
             gangs: every Framework.
             elapsed_seconds: since the start.
-            alert: something that is wrong with the watching itself.
+            alert: why the Frameworks cannot be watched now; None if they are watched.
         """
         self._is_many = len(gangs) > 1
         if self._live is not None:
@@ -161,7 +161,7 @@ class Display:
 
 
 def silence(stream: IO[Any]) -> None:
-    """Send what is still written to a stream nowhere, without an error at the program's end."""
+    """Discard everything that is written to a stream from now on, without an error at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -180,7 +180,7 @@ def _build_row(line: TaskLine) -> tuple[str, ...]:
 
 def _sort_tasks(tasks: Iterable[TaskLine]) -> list[TaskLine]:
     """Put first what failed by itself."""
-    return sorted(tasks, key=lambda line: not line.is_culprit)
+    return sorted(tasks, key=lambda line: not line.is_own_failure)
 
 
 def _build_text(text: str, style: str = "") -> Text:
@@ -202,7 +202,7 @@ def _build_line(text: str, width: int, *, style: str = "") -> Text:
 
 def _render_tasks(gang: GangView, rows: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), show_header=False)
-    # A long note gives way, not what it is about.
+    # Shorten the note and not the name of the Task.
     name_width = max((len(str(line.key)) for line in gang.tasks), default=1)
     table.add_column(no_wrap=True, min_width=name_width)
     table.add_column(no_wrap=True, min_width=max(map(len, _STYLES)))

@@ -1,6 +1,7 @@
-"""Keeps, of Frameworks that were stopped, why they had not started or did not go on.
+"""Explains stopped Frameworks: why they had not started, or did not make progress. Pure.
 
-Called by ``cli.run`` at the end: the stop has wiped out why Tasks waited. Pure.
+Stopping a Framework removes the reasons why its Tasks waited, so they are taken from the view
+before the stop.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -11,7 +12,7 @@ from cli.progress import PENDING, GangView, TaskLine
 
 
 def keep_waits(before: GangView, after: GangView, cause: str) -> GangView:
-    """Put what was known before the stop into the view after it.
+    """Copy the reasons from the view before the stop into the view after it.
 
     Args:
         before: the Framework just before it was stopped.
@@ -20,14 +21,14 @@ def keep_waits(before: GangView, after: GangView, cause: str) -> GangView:
     """
     if before.is_completed or after.is_succeeded:
         return after
-    told = {line.key: line for line in before.tasks if line.is_waiting or line.is_restarting}
-    tasks = tuple(_keep_note(line, told.get(line.key)) for line in after.tasks)
+    noted = {line.key: line for line in before.tasks if line.is_waiting or line.is_restarting}
+    tasks = tuple(_keep_note(line, noted.get(line.key)) for line in after.tasks)
     headline = "; ".join([f"stopped by {cause}", *_explain_stop(before, after)])
     return replace(after, tasks=tasks, note=headline)
 
 
 def _keep_note(line: TaskLine, before: TaskLine | None) -> TaskLine:
-    if before is None or line.is_culprit or not before.note:
+    if before is None or line.is_own_failure or not before.note:
         return line
     if before.is_restarting:
         return replace(line, note=before.note)
@@ -36,14 +37,14 @@ def _keep_note(line: TaskLine, before: TaskLine | None) -> TaskLine:
 
 
 def _explain_stop(before: GangView, after: GangView) -> Iterator[str]:
-    """Say how far the Framework had come, and why no further."""
+    """Say how far the Framework came, and why it stopped there."""
     gang = f"attempt {before.attempt}" if before.attempt else "the gang"
     if not before.tasks:
         yield f"{gang} never started: {before.note or _explain_no_tasks(before)}"
         return
     if before.is_retrying:
         yield "the Framework was to be retried"
-        yield from _name_first(line for line in after.tasks if line.is_culprit)
+        yield from _name_first(line for line in after.tasks if line.is_own_failure)
         return
     waiting = [line for line in before.tasks if line.is_waiting]
     restarting = [line for line in before.tasks if line.is_restarting]
@@ -58,10 +59,10 @@ def _explain_stop(before: GangView, after: GangView) -> Iterator[str]:
     if before.is_blocked:
         yield before.note
     elif waiting or restarting:
-        # A Task in its barrier waits for others: the reason is with those.
+        # A Task in its barrier waits for other Tasks, which have the reason.
         yield from _name_first(sorted(waiting or restarting, key=lambda line: line.is_in_init))
     else:
-        # How the last attempt ended; what was said before names a time for the next one.
+        # How the last attempt ended: the note before the stop names a time for the next one.
         yield from _name_first(line for line in after.tasks if line.key in retrying)
 
 
@@ -75,9 +76,9 @@ def _has_run(line: TaskLine) -> bool:
 
 
 def _name_first(lines: Iterable[TaskLine]) -> Iterator[str]:
-    """Say of the first Task that has a note what that is."""
-    told = (f"{line.key}: {line.note}" for line in lines if line.note)
-    yield from islice(told, 1)
+    """Return the note of the first Task that has one."""
+    notes = (f"{line.key}: {line.note}" for line in lines if line.note)
+    yield from islice(notes, 1)
 
 
 def _count(lines: Collection[object], gang: GangView, singular: str, plural: str) -> str:

@@ -1,4 +1,7 @@
-"""How the command line ends. docs/cli.md explains the codes to users; a test compares the two."""
+"""Exit codes of the command line, and the error that carries one.
+
+docs/cli.md explains the codes to users; a test compares the two.
+"""
 
 from enum import IntEnum
 

@@ -1,7 +1,4 @@
-"""Keeps the last log lines of Pods that failed: Kubernetes deletes the log with the Pod.
-
-Called by ``cli.run``.
-"""
+"""Keeps the last log lines of Pods that failed: Kubernetes deletes the log with the Pod."""
 
 import asyncio
 import logging
@@ -19,12 +16,12 @@ from framework.kube.resources import PODS, Object
 logger = logging.getLogger(__name__)
 
 SHOWN_LINES = 15
-"""How much of the end of a log is shown."""
+"""Number of lines shown of the end of a log."""
 _TIMEOUT_SECONDS = 5.0
 
 
 class KeptLogs(Protocol):
-    """What a local cluster keeps: ``localcluster.kubelet.logs.LogStore``."""
+    """The logs that a local cluster keeps: ``localcluster.kubelet.logs.LogStore``."""
 
     def stream(
         self,
@@ -50,11 +47,11 @@ class FailureLogs:
         self._lines: dict[tuple[str, TaskKey], tuple[str, list[str]]] = {}
 
     def add(self, pod: Object) -> None:
-        """Take note of a failed Pod; ``run`` reads its log."""
+        """Queue a failed Pod; ``run`` reads its log."""
         self._waiting.put_nowait(pod)
 
     def get(self, framework: str, key: TaskKey) -> tuple[str, Sequence[str]] | None:
-        """Return the container that failed and its last lines; None if they were not had."""
+        """Return the failed container and its last lines; None if they could not be read."""
         return self._lines.get((framework, key))
 
     async def run(self) -> None:
@@ -68,7 +65,7 @@ class FailureLogs:
             try:
                 lines = await self._read(pod, container)
             except KubeError as e:
-                # The Pod was faster in going away, or we may not read logs.
+                # The Pod was deleted before, or the user may not read logs.
                 extra = {"pod": pod["metadata"]["name"], "error": str(e)}
                 logger.debug("log of a failed Pod not read", extra=extra)
                 continue

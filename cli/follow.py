@@ -1,7 +1,7 @@
-"""Watches Frameworks, what belongs to them, and why their Pods wait.
+"""Watches a Framework, its objects, and the Events that say why its Pods wait.
 
-Called by ``cli.run``. One ``Follower`` a Framework; what it knows becomes a ``World`` for
-``cli.progress``. Missing rights to Pods, ConfigMaps or Events only make the display poorer.
+There is one ``Follower`` for each Framework. It collects what ``cli.progress`` needs in a
+``World``. If the user may not read Pods, ConfigMaps or Events, only the display has less detail.
 """
 
 import asyncio
@@ -60,8 +60,8 @@ class Follower:
     """One Framework and its world.
 
     Attributes:
-        is_gone: the Framework we follow was deleted.
-        connection_error: why nothing is heard of it at the moment, None if all is well.
+        is_gone: the Framework was deleted.
+        connection_error: why it cannot be watched now; None while it is watched.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Follower:
 
     @property
     def connection_error(self) -> str | None:
-        """Say why nothing is heard of the Framework; None while all is well."""
+        """Return why the Framework cannot be watched now; None while it is watched."""
         error = self._main.last_error
         return None if error is None or self._main.is_connected else str(error)
 
@@ -149,7 +149,7 @@ class Follower:
         ]
 
     def build_world(self) -> World:
-        """Put together what is known now."""
+        """Build the World of the objects seen so far."""
         return World(
             name=self.name,
             namespace=self.namespace,

@@ -1,7 +1,4 @@
-"""Writes commands for users to copy: quoted for a shell, with a name that this shell finds.
-
-Called by every command that says what to call next.
-"""
+"""Writes commands for users to copy: quoted for a shell, with a name that this shell finds."""
 
 import shlex
 import shutil

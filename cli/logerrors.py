@@ -1,7 +1,4 @@
-"""Says what is not there when there is no log to print, and what is there instead.
-
-Called by ``cli.logs``. Pure.
-"""
+"""Explains why there is no log to print, and lists the names that exist. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

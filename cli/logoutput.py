@@ -18,7 +18,7 @@ _TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})(/(?P<index>0|[1-9][0-9]{0,4}))?\Z"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """What the user asked for."""
+    """Options and arguments of ``framework logs``."""
 
     name: str
     task: str | None = None
@@ -33,7 +33,7 @@ class LogOptions:
     """Write the bytes as the container did, for a terminal to obey."""
 
     def split_task(self) -> tuple[str | None, str | None]:
-        """Return role and index of the Task that is meant, None for all.
+        """Return role and index of the requested Task; None stands for all.
 
         Raises:
             CliError: the Task is not written as ROLE or ROLE/INDEX.
@@ -48,7 +48,7 @@ class LogOptions:
         return found["role"], found["index"]
 
     def build_labels(self) -> dict[str, str]:
-        """Build the labels of the Pods that are meant.
+        """Build the labels of the requested Pods.
 
         Raises:
             CliError: the Task is not written as ROLE or ROLE/INDEX.
@@ -71,7 +71,7 @@ class LogPrinter:
     """Writes whole lines, so that the lines of several Tasks are not mixed."""
 
     def __init__(self, *, has_prefix: bool, is_raw: bool) -> None:
-        """Put the Task in front of each line, and write bytes as they are, if told so."""
+        """With ``has_prefix`` name the Task in each line; with ``is_raw`` write bytes unchanged."""
         self._has_prefix = has_prefix
         self._is_raw = is_raw
 
@@ -99,7 +99,7 @@ class LogPrinter:
         self._write("".join(f"{prefix}{line}\n" for line in lines).encode())
 
     def complain(self, title: str, error: KubeError) -> None:
-        """Say why a Task's log cannot be had."""
+        """Print why the log of a Task cannot be read."""
         message = error.message if isinstance(error, ApiError) else str(error)
         print_error(f"error: {title}: {message}")
 

@@ -1,7 +1,7 @@
-"""Entry point of the command line.
+"""The commands of the command line, with their options.
 
 Installed as ``framework`` and as ``kubectl-framework``, so that ``kubectl framework`` works. Each
-command imports what it needs when it is called: ``--help`` must not load a whole API server.
+command imports its modules when it is called, so that ``--help`` stays fast.
 """
 
 import errno

@@ -1,6 +1,6 @@
-"""Reads the files a user wants to run, and finds every fault before anything is applied.
+"""Reads the files that a user wants to run, and finds every fault before anything is applied.
 
-Called by ``cli.run`` and ``cli.authoring``. Reads files, talks to no server.
+It reads files and sends no request.
 """
 
 import copy
@@ -40,7 +40,7 @@ SUPPORTING = (
     Resource(_RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
     Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True),
 )
-# What the server writes: `kubectl get -o yaml` prints it, and no object is created with it.
+# Fields that the server writes: `kubectl get -o yaml` prints them, and a new object has none.
 _SERVERS_METADATA = frozenset(
     {
         "creationTimestamp",
@@ -60,7 +60,7 @@ _BY_FOLDED_KIND = {(version, kind.casefold()): r for (version, kind), r in _BY_K
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object to apply, and where it stands in the user's files."""
+    """One object to apply, and its place in the user's files."""
 
     resource: Resource
     namespace: str | None
@@ -71,13 +71,13 @@ class Manifest:
 
     @property
     def title(self) -> str:
-        """What to call it: ``configmap/app``."""
+        """Its name in messages: ``configmap/app``."""
         return f"{self.resource.kind.lower()}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """Everything the files ask for. ``warnings`` are for the user, not for us."""
+    """Everything the files ask for. ``warnings`` are messages for the user."""
 
     supporting: tuple[Manifest, ...]
     frameworks: tuple[Manifest, ...]
@@ -139,7 +139,7 @@ def explain_no_framework(files: Sequence[str], kinds: Collection[str] = ()) -> s
 
 
 def name_source(file: str) -> str:
-    """Say what a file given on the command line is called in messages."""
+    """Return the name that messages use for a file of the command line."""
     return "standard input" if file == "-" else file
 
 
@@ -263,7 +263,7 @@ def _find_resource(body: Mapping[str, Any]) -> Resource:
 
 
 def _check_framework(manifest: Manifest) -> list[str]:
-    """Refuse a faulty Framework; return warnings about fields nobody reads."""
+    """Refuse a faulty Framework; return warnings about unknown fields."""
     try:
         framework = decode_framework(manifest.body)
     except FieldErrors as e:
@@ -303,7 +303,7 @@ def _drop(value: Any, path: str) -> None:
 
 
 def _check_local(manifest: Manifest) -> None:
-    """Refuse what a local cluster does not have."""
+    """Refuse objects that a local cluster does not serve."""
     if manifest.resource is _CLAIMS:
         raise _fault("kind", f"{_CLAIMS.kind} {_NO_CLAIMS}")
     if manifest.resource is not resources.FRAMEWORKS:
@@ -319,7 +319,7 @@ def _check_local(manifest: Manifest) -> None:
 
 
 def list_unknown_fields(framework: Framework) -> Iterator[str]:
-    """List the paths of fields that nobody reads; Pod templates are passed on as they are."""
+    """List the paths of unknown fields; Pod templates are not examined."""
     spec = framework.spec
     yield from (f"spec.{key}" for key in spec.extra)
     yield from (f"spec.retryPolicy.{key}" for key in spec.retry_policy.extra)
@@ -333,7 +333,7 @@ def list_unknown_fields(framework: Framework) -> Iterator[str]:
 
 
 def suggest_field(path: str) -> str | None:
-    """Suggest what a field that nobody reads was meant to be; None if nothing is near.
+    """Suggest the field that an unknown one was meant to be; None if none is similar.
 
     Args:
         path: as ``list_unknown_fields`` gives it.

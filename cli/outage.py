@@ -1,7 +1,4 @@
-"""How long nothing has been heard of the Frameworks, and when to give up.
-
-Called by ``cli.run``. Pure: times come in.
-"""
+"""Measures how long the watches of the Frameworks fail, and decides when to give up. Pure."""
 
 from cli.words import strip_noise
 
@@ -14,13 +11,13 @@ class Outage:
     """The time since which a watch fails without a break."""
 
     def __init__(self) -> None:
-        """All is well so far."""
+        """Start without an outage."""
         self._since: float | None = None
         self._error = ""
         self._seconds = 0.0
 
     def observe(self, error: str | None, now_seconds: float) -> str | None:
-        """Take note of what is wrong now; return what to tell the user, None if all is well."""
+        """Record the current error; return the message for the user, None without an error."""
         if error is None:
             self._since = None
             self._seconds = 0.0
@@ -29,11 +26,11 @@ class Outage:
             self._since = now_seconds
         self._error = strip_noise(error)
         self._seconds = now_seconds - self._since
-        told = int(self._seconds) // _REPEAT_SECONDS * _REPEAT_SECONDS
-        if not told:
+        shown = int(self._seconds) // _REPEAT_SECONDS * _REPEAT_SECONDS
+        if not shown:
             return self._error
         return (
-            f"unreachable for {told} s, still trying until {GIVE_UP_SECONDS:.0f} s: {self._error}"
+            f"unreachable for {shown} s, still trying until {GIVE_UP_SECONDS:.0f} s: {self._error}"
         )
 
     @property
@@ -43,5 +40,5 @@ class Outage:
 
     @property
     def last_error(self) -> str:
-        """What went wrong last."""
+        """The newest error."""
         return self._error

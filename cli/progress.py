@@ -1,7 +1,4 @@
-"""What to tell a user about a Framework: its state, and of each Task why it waits.
-
-Called by ``cli.display`` and ``cli.run``. Pure: objects in, views out.
-"""
+"""The state of a Framework for users, with the reason why each Task waits. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +34,7 @@ _NOTE_LIMIT = 200
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What has been seen of one Framework so far. Missing objects are None or absent."""
+    """The objects of one Framework seen so far. Missing objects are None or absent."""
 
     name: str
     namespace: str
@@ -64,7 +61,7 @@ class TaskLine:
     diagnostics: str = ""
     message: tuple[str, Sequence[str]] | None = None
     """A container and the lines it left at its end, if ``diagnostics`` has not all of them."""
-    is_culprit: bool = False
+    is_own_failure: bool = False
     """It failed by itself, not because the gang ended."""
     is_waiting: bool = False
     """Its Pod's containers have not run yet."""
@@ -93,16 +90,16 @@ class GangView:
     is_retrying: bool = False
     """Its attempt is over, and the next one has not begun."""
     unguarded_roles: frozenset[str] = frozenset()
-    """Roles whose failed Tasks fail no Framework, and nobody said that it is meant so (-1)."""
+    """Roles whose failed Tasks fail no Framework, without the explicit -1 that allows it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
-    """What is the same for all Tasks of a view."""
+class _ViewContext:
+    """The facts that are the same for all Tasks of a view."""
 
     world: World
     gang: str
-    """For whom an init container that waits for the gang waits."""
+    """The missing Tasks, for an init container that waits for the gang."""
     missing: Mapping[TaskKey, str]
     """Why Tasks are not in their place, as the controller says it of the first ones."""
     is_ending: bool
@@ -117,7 +114,7 @@ class _Scene:
 _CHECK_CONTROLLER = (
     "not seen by a controller yet; if this lasts, check that framework-controller runs"
 )
-# The gang ended, or somebody stopped it: says nothing about the Task itself.
+# Codes of Tasks that ended with the gang or on request, not by themselves.
 _INHERITED_CODES = {
     -210: "stopped on request",
     -220: "ended with its Framework",
@@ -125,12 +122,12 @@ _INHERITED_CODES = {
 }
 # The original's phrase for an exit code that no rule names.
 _UNNAMED_PHRASE = "ContainerUnrecognizedFailed"
-# Of a Task whose Pod is about to be created.
+# Reasons of a Task whose Pod is about to be created.
 _NOT_CREATED = frozenset({"", constants.POD_NOT_CREATED})
 _RESULTS = {True: "Succeeded", False: "Failed"}
 PENDING = "Pending"
 """The state of an attempt that is not there yet."""
-# The words for a user; Completed has its result instead.
+# States as users see them; Completed shows its result instead.
 _WORDS = {
     "AttemptCreationPending": PENDING,
     "AttemptCreationRequested": PENDING,
@@ -151,7 +148,7 @@ _WAITING = frozenset(
 
 
 def build_view(world: World, now: datetime | None = None, *, is_local: bool = False) -> GangView:
-    """Build the view of a Framework as it is known.
+    """Build the view of a Framework from the objects seen so far.
 
     Args:
         world: what is known.
@@ -170,9 +167,9 @@ def build_view(world: World, now: datetime | None = None, *, is_local: bool = Fa
     if status is None:
         note = explain_blocked(wire) or ("" if is_local else _CHECK_CONTROLLER)
         return GangView(world.name, "New", 0, _shorten(note), ())
-    scene = _build_scene(world, status, now)
+    context = _build_context(world, status, now)
     tasks = tuple(
-        _build_line(TaskKey(role.name, task.index), task, scene)
+        _build_line(TaskKey(role.name, task.index), task, context)
         for role in status.attempt_status.task_roles
         for task in role.tasks
         if not (task.deletion_pending and task.state is TaskState.COMPLETED)
@@ -212,10 +209,10 @@ def _list_unguarded(wire: Object) -> frozenset[str]:
     return frozenset(unguarded)
 
 
-def _build_scene(world: World, status: FrameworkStatus, now: datetime | None) -> _Scene:
+def _build_context(world: World, status: FrameworkStatus, now: datetime | None) -> _ViewContext:
     missing, total = read_progress(world.configmap)
     is_over = status.attempt_status.completion_status is not None
-    return _Scene(
+    return _ViewContext(
         world=world,
         gang=_explain_gang(missing, total, status),
         missing=missing,
@@ -224,32 +221,34 @@ def _build_scene(world: World, status: FrameworkStatus, now: datetime | None) ->
     )
 
 
-def _build_line(key: TaskKey, task: TaskStatus, scene: _Scene) -> TaskLine:
+def _build_line(key: TaskKey, task: TaskStatus, context: _ViewContext) -> TaskLine:
     completion = task.attempt_status.completion_status
     is_completed = task.state is TaskState.COMPLETED
-    is_culprit = (
+    is_own_failure = (
         completion is not None
         and completion.type.is_failed
         and completion.code not in _INHERITED_CODES
     )
     is_waiting, is_running = task.state in _WAITING, task.state is TaskState.ATTEMPT_RUNNING
-    goes_along = scene.is_ending and (is_waiting or is_running)
-    pod = scene.find_pod(key) or {}
+    ends_with_gang = context.is_ending and (is_waiting or is_running)
+    pod = context.find_pod(key) or {}
     return TaskLine(
         key=key,
         state="Ending"
-        if goes_along
+        if ends_with_gang
         else _name_state(task.state.value, completion if is_completed else None),
         attempt=task.attempt_status.id,
-        note="" if goes_along else _shorten(_explain_task(key, task, scene)),
+        note="" if ends_with_gang else _shorten(_explain_task(key, task, context)),
         code=None if completion is None else completion.code,
         diagnostics="" if completion is None else explain_diagnostics(completion.diagnostics),
         message=None if completion is None else find_cut_message(completion.diagnostics),
-        is_culprit=is_culprit,
-        is_waiting=is_waiting and not goes_along,
+        is_own_failure=is_own_failure,
+        is_waiting=is_waiting and not ends_with_gang,
         is_in_init=find_running_init(pod) is not None,
         is_running=is_running,
-        is_restarting=is_running and not goes_along and bool(explain_restarts(pod, counts=False)),
+        is_restarting=is_running
+        and not ends_with_gang
+        and bool(explain_restarts(pod, counts=False)),
         is_retrying=task.state is TaskState.ATTEMPT_COMPLETED,
     )
 
@@ -266,48 +265,48 @@ def _explain_end(completion: _Completion) -> str:
     return cause if is_told else f"{completion.phrase}: {cause}"
 
 
-def _explain_task(key: TaskKey, task: TaskStatus, scene: _Scene) -> str:
+def _explain_task(key: TaskKey, task: TaskStatus, context: _ViewContext) -> str:
     completion = task.attempt_status.completion_status
     ended = "" if completion is None else _explain_end(completion)
     match task.state:
         case TaskState.ATTEMPT_CREATION_PENDING:
-            reason = scene.missing.get(key, "")
+            reason = context.missing.get(key, "")
             return "waits for its Pod to be created" if reason in _NOT_CREATED else reason
         case TaskState.ATTEMPT_CREATION_REQUESTED | TaskState.ATTEMPT_PREPARING:
-            return _explain_waiting(key, scene)
+            return _explain_waiting(key, context)
         case TaskState.ATTEMPT_RUNNING:
-            return "leaves the gang" if task.deletion_pending else _explain_restarts(key, scene)
+            return "leaves the gang" if task.deletion_pending else _explain_restarts(key, context)
         case TaskState.COMPLETED:
             return "" if completion is None or completion.type.is_succeeded else ended
         case TaskState.ATTEMPT_COMPLETED:
-            return f"{ended}; {_explain_next(task, scene.now)}"
+            return f"{ended}; {_explain_next(task, context.now)}"
         case _:
             is_failure = completion is not None and completion.type.is_failed
             return f"{ended}; its Pod goes away" if is_failure else "its Pod goes away"
 
 
-def _explain_waiting(key: TaskKey, scene: _Scene) -> str:
-    if scene.world.pods is None:
-        return scene.gang
-    pod = scene.find_pod(key)
+def _explain_waiting(key: TaskKey, context: _ViewContext) -> str:
+    if context.world.pods is None:
+        return context.gang
+    pod = context.find_pod(key)
     if pod is None:
         return "waits for its Pod"
-    warning = (scene.world.warnings or {}).get(str(pod["metadata"].get("uid")))
-    return _explain_restarts(key, scene) or explain_pod(pod, scene.gang, warning)
+    warning = (context.world.warnings or {}).get(str(pod["metadata"].get("uid")))
+    return _explain_restarts(key, context) or explain_pod(pod, context.gang, warning)
 
 
-def _explain_restarts(key: TaskKey, scene: _Scene) -> str:
-    pod = scene.find_pod(key)
-    return "" if pod is None else explain_restarts(pod, counts=scene.now is not None)
+def _explain_restarts(key: TaskKey, context: _ViewContext) -> str:
+    pod = context.find_pod(key)
+    return "" if pod is None else explain_restarts(pod, counts=context.now is not None)
 
 
 def _explain_gang(reported: Mapping[TaskKey, str], total: int, status: FrameworkStatus) -> str:
-    """Say for whom an init container that waits for the gang waits.
+    """Name the missing Tasks, for an init container that waits for the gang.
 
     Args:
-        reported: who is missing, and why, as the controller has said.
-        total: how many Tasks it counted then.
-        status: to count by if it has said nothing yet.
+        reported: the missing Tasks with their reasons, as the controller published them.
+        total: number of all Tasks in the same publication.
+        status: counted instead if the controller has published none.
     """
     missing = dict(reported)
     if not missing:
@@ -396,6 +395,6 @@ def _shorten(text: str) -> str:
     return line if len(line) <= _NOTE_LIMIT else line[: _NOTE_LIMIT - 1] + "…"
 
 
-def list_culprits(view: GangView) -> Sequence[TaskLine]:
+def list_own_failures(view: GangView) -> Sequence[TaskLine]:
     """List the Tasks that failed by themselves: where to look for the cause."""
-    return [line for line in view.tasks if line.is_culprit]
+    return [line for line in view.tasks if line.is_own_failure]

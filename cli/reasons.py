@@ -1,7 +1,4 @@
-"""Why a Task does not run, read from the objects round it: its Pod, the progress, a condition.
-
-Called by ``cli.progress``. Pure: objects in, a few words out.
-"""
+"""Why a Task does not run: read from its Pod, the progress annotation and the conditions. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -63,9 +60,9 @@ def explain_no_tasks(framework: Object) -> str:
 
 
 def read_progress(configmap: Object | None) -> tuple[dict[TaskKey, str], int]:
-    """Read who is missing, each with the reason, and of how many in all.
+    """Read the missing Tasks, each with the reason, and the number of all Tasks.
 
-    What cannot be read counts as nothing said.
+    An annotation that cannot be read counts as absent.
     """
     annotations = ((configmap or {}).get("metadata") or {}).get("annotations") or {}
     try:
@@ -77,16 +74,16 @@ def read_progress(configmap: Object | None) -> tuple[dict[TaskKey, str], int]:
 
 
 def _strip_name(message: str) -> str:
-    """Leave out how the API server calls the Pod: who reads this knows which one is meant."""
+    """Remove the name of the Pod from a message of the API server: the line shows the Task."""
     return _POD_NAME.sub("", message)
 
 
 def explain_pod(pod: Object, gang: str, warning: str | None) -> str:
-    """Say what a Pod waits for whose containers do not run yet.
+    """Explain why the containers of a Pod do not run yet.
 
     Args:
         pod: as stored.
-        gang: for whom an init container that waits for the gang waits.
+        gang: the missing Tasks, for an init container that waits for the gang.
         warning: message of the newest Warning event of the Pod.
     """
     initializing = find_running_init(pod)
@@ -94,7 +91,7 @@ def explain_pod(pod: Object, gang: str, warning: str | None) -> str:
         return f"{initializing}: {gang}" if gang else f"{initializing} runs"
     view = parse_pod(pod)
     if view.phase is not PodPhase.PENDING:
-        # The Task's state is about to say so.
+        # The state of the Task will show it soon.
         return ""
     has_trouble = any(c.waiting and c.waiting[0] not in ORDINARY_WAITS for c in view.containers)
     text = explain_waiting(view) if has_trouble or not view.pod_ip else "its containers start"

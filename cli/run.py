@@ -1,6 +1,6 @@
-"""``framework run``: apply, follow to the end, tell how it went.
+"""``framework run``: apply Frameworks, follow them to their end, and report the result.
 
-Called by ``cli.main``. With --local, the cluster lives and ends with the command.
+With --local, the cluster starts and ends with the command.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from cli.invocation import build_command, build_export
 from cli.local import requires_local_cluster
 from cli.manifests import Manifests, load_manifests
 from cli.outage import GIVE_UP_SECONDS, Outage
-from cli.progress import GangView, build_view, list_culprits
+from cli.progress import GangView, build_view, list_own_failures
 from cli.session import explained, find_cluster, open_client
 from cli.waiting import Interrupt, wait_any
 from cli.words import strip_noise
@@ -42,7 +42,7 @@ _STOP_SECONDS = 60.0
 _STOP_REQUEST_SECONDS = 10.0
 _SHOWN_FAILURES = 3
 _MAKE_CLUSTER = f"without a cluster, `{build_command('run', '--local', 'FILE')}` makes one"
-# What the user calls the cause of a stop.
+# Names of the causes of a stop, as users know them.
 _CAUSES = {
     ExitCode.TIMEOUT: "--timeout",
     ExitCode.INTERRUPTED: "Ctrl-C",
@@ -53,7 +53,7 @@ _CAUSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What the user asked for."""
+    """Options and arguments of the command."""
 
     files: tuple[str, ...]
     is_local: bool = False
@@ -76,9 +76,9 @@ class _Target:
     """Where a local cluster leaves the logs."""
     kept_logs: KeptLogs | None = None
     kubeconfig: Path | None = None
-    """What other programs reach a local cluster by."""
+    """With which other programs reach a local cluster."""
     note: str = ""
-    """What will not work on it."""
+    """Limits of a local cluster on this host; "" if there are none."""
 
 
 def run_frameworks(options: RunOptions) -> ExitCode:
@@ -96,7 +96,7 @@ def run_frameworks(options: RunOptions) -> ExitCode:
 
 
 def _prepare(options: RunOptions) -> tuple[KubeConfig | None, Manifests]:
-    """Read the files; what is wrong with them is told before what is wrong with the cluster."""
+    """Read the files; faults of the files are reported before those of the cluster."""
     config, fault = None, None
     if not options.is_local:
         try:
@@ -122,7 +122,7 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
         for fault in find_refused_templates(manifest.body):
             place = f"{manifest.source}: {fault.path}"
             display.say(f"warning: {place}: {fault.message}; {fault.fix}")
-    interrupt = Interrupt(heeds_hangup=options.is_local)
+    interrupt = Interrupt(stops_on_hangup=options.is_local)
     with interrupt.caught():
         async with _open_target(options, config) as target, open_client(target.config) as client:
             _introduce(display, target)
@@ -142,7 +142,7 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
 
 
 def _introduce(display: Display, target: _Target) -> None:
-    """Say where a local cluster is, for those who want to look at it or to change its gang."""
+    """Print how to reach the local cluster from another shell."""
     if target.kubeconfig is not None:
         display.say(f"local cluster in {target.logs_directory}; to reach it from another shell:")
         display.say(f"  {build_export('KUBECONFIG', str(target.kubeconfig))}")
@@ -221,7 +221,7 @@ class _Run:
         )
 
     async def _show(self) -> None:
-        """Redraw at every change, and every second for what only time changes."""
+        """Redraw at every change, and every second for durations."""
         while True:
             self._changed.clear()
             views = self._build_views()
@@ -286,7 +286,7 @@ class _Run:
         return ExitCode.UNREACHABLE
 
     async def _stop(self, follower: Follower) -> bool:
-        """Stop a Framework; return False if the cluster could not be told."""
+        """Stop a Framework; return whether the cluster accepted it."""
         patch: Object = {"spec": {"executionType": ExecutionType.STOP.value}}
         try:
             await self._client.patch(
@@ -324,27 +324,27 @@ class _Run:
         return ExitCode.SUCCEEDED if is_success else ExitCode.FAILED
 
     def _show_failures(self, view: GangView) -> None:
-        """Print why Tasks failed; failures the user asked to tolerate need no explanation."""
-        culprits = list_culprits(view)
+        """Print why Tasks failed, except failures that the policy tolerates."""
+        failures = list_own_failures(view)
         if view.is_succeeded:
-            culprits = [line for line in culprits if line.key.role in view.unguarded_roles]
-            if culprits:
+            failures = [line for line in failures if line.key.role in view.unguarded_roles]
+            if failures:
                 self._display.say(
-                    f"warning: {view.name} Succeeded although {len(culprits)} of "
+                    f"warning: {view.name} Succeeded although {len(failures)} of "
                     f"{len(view.tasks)} Tasks failed: no minFailedTaskCount is set"
                 )
-        for line in culprits[:_SHOWN_FAILURES]:
+        for line in failures[:_SHOWN_FAILURES]:
             self._display.say("")
             self._display.say(f"{view.name} {line.key}: {line.note or line.state}")
             if line.diagnostics not in line.note:
                 self._display.say(f"  {line.diagnostics}")
-            # Where the log went with the Pod, its end may have been kept as a message.
+            # If the log was deleted with the Pod, the termination message may have its end.
             kept = self._failure_logs.get(view.name, line.key)
             container, lines = kept if kept is not None and kept[1] else (line.message or ("", ()))
             if lines:
                 self._display.say(f"  last lines of container {container}:")
             for text in lines[-SHOWN_LINES:]:
                 self._display.say(f"    {render_output(text)}")
-        if len(culprits) > _SHOWN_FAILURES:
+        if len(failures) > _SHOWN_FAILURES:
             self._display.say("")
-            self._display.say(f"{len(culprits) - _SHOWN_FAILURES} more Tasks failed")
+            self._display.say(f"{len(failures) - _SHOWN_FAILURES} more Tasks failed")

@@ -1,7 +1,4 @@
-"""Opens the client of a command and turns its errors into messages and exit codes.
-
-Called by every command that talks to an API server.
-"""
+"""Opens the client of a command, and turns its errors into messages and exit codes."""
 
 import os
 import re

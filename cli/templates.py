@@ -1,7 +1,7 @@
-"""Walks the Pod templates of a Framework as it stands in a user's file. Pure.
+"""Reads the Pod templates of a Framework from a user's file. Pure.
 
-Called by ``manifests`` and ``authoring``. A part of another form than Kubernetes wants is passed
-over: judging the form is validation's job. Each part comes with its place in the user's file.
+A part of an unexpected type is skipped, because validation reports it. Each part has its path in
+the user's file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ class ContainerTemplate:
 
     @property
     def is_wrapped(self) -> bool:
-        """Return whether the agent from the volume is what it starts."""
+        """Return whether it starts the agent of the volume."""
         return images.starts_installed_agent(self.list_words())
 
     @property

@@ -1,7 +1,7 @@
-"""The only writer of text to the terminal: nothing that a cluster or a file says is obeyed by it.
+"""Writes text to the terminal, with every control character escaped.
 
-Called by every command. ``Display`` draws with rich, and takes its texts from here too; a test
-says that no other module of the command line prints.
+``Display`` draws with rich and escapes its texts in the same way. A test checks that no other
+module of the command line prints.
 """
 
 import click

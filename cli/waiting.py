@@ -1,7 +1,4 @@
-"""Waiting for one of several things, and for the user's Ctrl-C.
-
-Called by ``cli.run`` and ``cli.local``.
-"""
+"""Waiting for one of several events, and for the user's Ctrl-C."""
 
 import asyncio
 import signal
@@ -22,18 +19,17 @@ class Interrupt:
 
     Attributes:
         requested: set by the first signal.
-        exit_code: what it means for the end of the program.
+        exit_code: exit code of the program for this signal.
     """
 
-    def __init__(self, *, heeds_hangup: bool) -> None:
-        """Nothing was asked for yet.
+    def __init__(self, *, stops_on_hangup: bool) -> None:
+        """Start without a request.
 
         Args:
-            heeds_hangup: what runs ends with this program. If not, or under ``nohup``, SIGHUP is
-                left as it is.
+            stops_on_hangup: whether SIGHUP asks for a stop. Under ``nohup`` it never does.
         """
         self._numbers = {signal.SIGINT, signal.SIGTERM}
-        if heeds_hangup and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        if stops_on_hangup and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             self._numbers.add(signal.SIGHUP)
         self.requested = asyncio.Event()
         self.exit_code = ExitCode.INTERRUPTED

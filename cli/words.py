@@ -1,7 +1,7 @@
-"""Says in words what programs say in JSON: why a Pod failed or was refused, what broke a request.
+"""Turns JSON diagnostics and errors of libraries into words for users. Pure.
 
-Called by ``cli.progress`` and ``cli.session``. Pure. The stored diagnostics stay as they are: they
-are those of the Go original, and its users' programs read them.
+The stored diagnostics stay unchanged: they are those of the Go original, and its users' programs
+read them.
 """
 
 import json
@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _REFUSED = "Failed to create Pod: "
-# What aiohttp adds to the address, and what it wraps around the system's own words.
+# aiohttp adds this to the address of a server.
 _TLS_NOISE = re.compile(r" ssl:(?:default|None|True|False|<[^>]{0,200}>)")
 _HAS_WORDS = re.compile(r"\w")
-# Characters of a termination message that is shown whole.
+# A termination message of at most so many characters is shown whole.
 _SHORT_MESSAGE = 120
-# Reasons that say no more than that the container is not all right.
+# Reasons that say only that the container ended.
 _PLAIN_REASONS = frozenset({"", "Error", "Completed"})
 
 
 def explain_diagnostics(diagnostics: str) -> str:
-    """Say what completion diagnostics mean; text without JSON is returned as it is."""
+    """Explain completion diagnostics; a text without JSON is returned unchanged."""
     found = _find_object(diagnostics)
     if found is None:
         return diagnostics
@@ -49,7 +49,7 @@ def find_cut_message(diagnostics: str) -> tuple[str, list[str]] | None:
 
 
 def strip_noise(message: str) -> str:
-    """Leave out of a connection error what only its library understands."""
+    """Remove the details of the library from a connection error."""
     return _TLS_NOISE.sub("", message)
 
 

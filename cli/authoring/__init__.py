@@ -1,5 +1,4 @@
-"""Help with writing Frameworks: what to add to one (`inject`) and what is wrong in one (`lint`).
+"""Commands that help to write Frameworks: `inject` adds the agents, `lint` finds faults.
 
-Called by ``cli.main``. ``injection`` and ``rules`` are pure; ``commands`` reads and writes the
-files.
+``injection`` and ``rules`` are pure; ``commands`` reads and writes the files.
 """

@@ -1,7 +1,7 @@
-"""How a container calls an agent: its words, and the settings it gives. Pure.
+"""How a container calls an agent: its arguments and its settings. Pure.
 
-Called by ``agentrules``. Words and settings are read by the agents' own parsers. What is known only
-in the cluster (``$(NAME)``, ``{{FC_NAME}}``, ``valueFrom``) is no setting here.
+The agents' own parsers read them. Values that only the cluster knows (``$(NAME)``,
+``{{FC_NAME}}``, ``valueFrom``) are left out.
 """
 
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ class Call:
     """A rendezvous agent as a container calls it."""
 
     arguments: Arguments | None
-    """Its command line; None: a shell's or another program's business, or wrong."""
+    """Its command line; None: a shell or another program builds it, or it is wrong."""
     fault: str
-    """What is wrong with the command line."""
+    """The fault of the command line; "" if there is none."""
     env: dict[str, str]
     options: Options | None
-    """What is rendered; None: there is a problem."""
+    """The parsed options; None: there is a problem."""
     problems: tuple[Problem, ...]
 
     @property
@@ -93,11 +93,11 @@ def load_barrier_config(container: ContainerTemplate, role: RoleTemplate) -> Con
 
 
 def list_barrier_faults(container: ContainerTemplate, role: RoleTemplate) -> Iterator[str]:
-    """Go through what is wrong with a barrier's settings, each with its remedy."""
+    """List the faults of a barrier's settings, each with its remedy."""
     try:
         load_barrier_config(container, role)
     except ConfigError as e:
-        # A bad name of a role is told by who loads the file.
+        # The loader of the file reports a bad name of a role.
         yield from (fault for fault in e.faults if constants.TASKROLE_NAME not in fault)
 
 

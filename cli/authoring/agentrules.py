@@ -1,7 +1,4 @@
-"""Agents that would not do what is expected: who writes what, and with which settings. Pure.
-
-Called by ``rules``, which has all others.
-"""
+"""The rules of `lint` about agents: missing agents, their settings, tokens and slots. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -61,7 +58,7 @@ class _AgentFile(NamedTuple):
 
 
 def missing_agent(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
-    """Find commands that read what no agent known here writes."""
+    """Find commands that read a file of an agent that the Pod does not have."""
     containers = role.list_containers()
     for container in containers:
         text = " ".join(container.list_words())
@@ -78,7 +75,7 @@ def missing_agent(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding
                     "look at the spelling of initContainers and of the agent's image, or let "
                     "`framework inject` add it (--rendezvous sidecar, its default)",
                 )
-        # Also by an image of another name: what it is told is enough.
+        # The argument `install` counts, whatever the name of the image.
         is_installed = any(c.is_init and "install" in c.list_words() for c in containers)
         if container.is_wrapped and not is_installed:
             yield from _report_no_installer(container, role)

@@ -1,4 +1,4 @@
-"""What `lint` says about one place of a Framework. Pure."""
+"""A finding of `lint` at one place of a Framework. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +10,7 @@ class Severity(StrEnum):
     ERROR = "error"
     """It does not work."""
     WARNING = "warning"
-    """It works, and one day or for somebody it will not."""
+    """It works now, and may fail later or elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

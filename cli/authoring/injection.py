@@ -1,10 +1,10 @@
 """Adds the agents to a Framework: containers, volumes, token, and the rights they need. Pure.
 
-Called by ``commands``. What the user wrote wins, but for ``restartPolicy``: an agent that is there
-stays where it is and gets only what it lacks, so injecting twice changes nothing. The rights are
-those of deploy/agents/one-framework (a test compares the two). The right to acknowledge a drain is
-given to accounts of agents only: an account of the user's own is refused, because a Pod has one
-account for all of its containers.
+Fields that the user wrote stay, except ``restartPolicy``. An agent that is already there stays in
+its place and gets only the fields that it lacks, so a second injection changes nothing. The rights
+are those of deploy/agents/one-framework (a test compares the two). Only an account that the agents
+alone use gets the right to acknowledge a drain. An account of the user's own is refused it, because
+all containers of a Pod share one account.
 """
 
 import copy
@@ -34,7 +34,7 @@ KEY_VOLUME = "frameworkbarrier-gang-key"
 KEY_DIR = "/var/run/frameworkbarrier"
 ACCOUNT = "frameworkbarrier"
 ACCOUNT_PREFIX = f"{ACCOUNT}-"
-# Of deploy/admission: its rules, and the policy that limits whoever has them.
+# The ClusterRole of deploy/admission; a policy limits the accounts that have it.
 _ACKNOWLEDGE_ROLE = "frameworkbarrier-acknowledge"
 _RBAC = "rbac.authorization.k8s.io"
 _TOKEN_SECONDS = 600
@@ -84,10 +84,10 @@ class InjectionOptions:
 
 
 def inject_all(documents: Sequence[Object], options: InjectionOptions) -> list[Object]:
-    """Build the objects to apply of a file: its own, and what its Frameworks need.
+    """Build the objects to apply: those of the file, and those that its Frameworks need.
 
-    An object of ours that an earlier injection left in the file is written anew, or left out if
-    nobody needs it any more; one of the user's own stays.
+    An object that an earlier injection added is written anew, or left out if no Framework needs
+    it; an object of the user stays.
 
     Raises:
         InjectionError: a role cannot take the agents.
@@ -242,12 +242,12 @@ def _name_pods(framework: Object, role: RoleTemplate) -> None:
     _default(role.pod_spec, "hostname", f"{{{{{constants.POD_NAME}}}}}")
     _default(role.pod_spec, "subdomain", name)
     if role.pod_spec.get("hostNetwork"):
-        # Such a Pod asks the node's DNS otherwise, which knows no Service.
+        # By default such a Pod asks the DNS of the node, which has no Services.
         _default(role.pod_spec, "dnsPolicy", "ClusterFirstWithHostNet")
 
 
 def _silence(role: RoleTemplate) -> None:
-    """Let no agent acknowledge where nobody waits for it: the right to is not given either."""
+    """Switch acknowledgements off in a role that does not drain: its agents lack the right."""
     for container in role.list_containers():
         if container.is_agent and container.program != images.BARRIER:
             env = _default(container.body, "env", [])
@@ -333,7 +333,7 @@ def _check_names(role: RoleTemplate, added: list[Object]) -> None:
 
 
 def _complete_agent(role: RoleTemplate, container: ContainerTemplate, mount: Object) -> None:
-    """Give a container of ours what it lacks: a version, a volume, a user, and least rights."""
+    """Add to an agent the fields that it lacks: version, volume, user, least rights."""
     body = container.body
     if images.is_unversioned(container.image):
         body["image"] = f"{container.image}:{VERSION}"
@@ -365,7 +365,7 @@ def _restrict_container(context: Object) -> None:
 
 
 def _default(body: Object, key: str, value: Any) -> Any:
-    """Set what is absent or null, which are one to the API server; give what is there then."""
+    """Set a field that is absent or null, which the API server treats alike; return its value."""
     if body.get(key) is None:
         body[key] = value
     return body[key]
@@ -382,7 +382,7 @@ def _find_mount(role: RoleTemplate) -> Object | None:
 
 
 def _check_volume(role: RoleTemplate, name: str, source: str) -> None:
-    """Refuse a volume of the user's that only has the name of ours."""
+    """Refuse a volume of the user that has the name of an agent's volume."""
     for volume in role.list_volumes():
         body = volume.body
         if body.get("name") == name and body.keys() - {"name"} and source not in body:
@@ -446,7 +446,7 @@ def _build_rights(framework: Object, accounts: list[str], *, drains: bool) -> It
 
 
 def _build_past_rights(framework: Object) -> Iterator[Object]:
-    """Build what earlier releases gave where a role drains; their Role limits nobody."""
+    """Build the rights that earlier releases gave to a role that drains, to remove them."""
     for kind in ("Role", "RoleBinding"):
         name = f"{ACCOUNT_PREFIX}{framework['metadata']['name']}:drain"
         yield _build_object(framework, f"{_RBAC}/v1", kind, name)

@@ -1,8 +1,8 @@
-"""Fields of a Framework that the Go original drops without a word. Pure.
+"""Fields of a Framework that the Go original drops without a message. Pure.
 
-Called by ``rules``. Its types know none of this project's extensions. Its go.mod has k8s.io/api
-v0.16.15, and a template goes through those types: a field that is younger than Kubernetes 1.16 is
-gone. Here it is kept.
+Its types have none of this project's extensions. It also decodes Pod templates into the types of
+k8s.io/api v0.16.15 (its go.mod), so fields that are younger than Kubernetes 1.16 are lost. This
+project keeps them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from cli.templates import ContainerTemplate, RoleTemplate
 from framework.api import constants
 
-# Below the Framework's spec, and below a role -> what is lost with it.
+# Fields of the spec and of a role -> the function that is lost with each.
 _SPEC_FIELDS: Mapping[str, str] = {
     constants.COMPLETED_POD_POLICY_FIELD: "what becomes of completed Pods",
 }
@@ -19,7 +19,7 @@ _ROLE_FIELDS: Mapping[str, str] = {
     constants.DRAIN_FIELD: "the drain, so that Pods leave at once",
     constants.MIN_MEMBER_COUNT_FIELD: "the quorum, so that the whole gang is waited for",
 }
-# Below a Pod's spec -> what is lost with it.
+# Fields of a Pod's spec -> the function that is lost with each.
 _POD_FIELDS: Mapping[str, str] = {
     "hostUsers": "the Pod's user namespace",
     "os": "the Pod's operating system",
@@ -43,7 +43,7 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def list_spec_fields(spec: object, path: str) -> Iterator[tuple[str, str]]:
-    """List the fields of a Framework's own spec that would be dropped, and what is lost."""
+    """List the fields of a Framework's spec that are dropped, and the lost functions."""
     yield from _list_present(spec, path, _SPEC_FIELDS)
 
 

@@ -1,7 +1,8 @@
-"""What no API server takes in a Pod template, and what its kubelet keeps from the controller. Pure.
+"""The rules of `lint` about Pod templates. Pure.
 
-Called by ``rules``, which has all others. The API server judges a template with each Pod, so its
-refusal comes late and in a status; most of what stands here is YAML that reads as another type.
+The API server validates a template with each Pod, so its refusal comes late, in a status. Most of
+these faults are YAML scalars of another type than the author meant. ``restart_policy`` finds
+policies under which the kubelet hides exit codes from the controller.
 """
 
 import json
@@ -67,7 +68,7 @@ def restart_policy(_: Object, role: RoleTemplate, __: object) -> Iterator[Findin
     given_policy = role.pod_spec.get("restartPolicy")
     policy = "Always" if given_policy in _NOTHING else given_policy
     if policy == "Never" or policy not in _RESTART_POLICIES:
-        return  # What is none of them is told by `pod_template`.
+        return  # `pod_template` reports any other value.
     path = f"{role.spec_path}.restartPolicy"
     misspelt = _find_misspelt("restartPolicy", role.pod_spec)
     mend = "write `restartPolicy: Never`" + (f" for `{misspelt}`" if misspelt else "")
@@ -151,7 +152,7 @@ def _is_quantity(value: object) -> bool:
 
 
 def _find_no_texts(words: object, path: str) -> Iterator[Finding]:
-    """Find what is no word of a command; YAML reads an unquoted true or 8080 as something else."""
+    """Find arguments that are no strings; YAML reads an unquoted true or 8080 as another type."""
     if words is None:
         return
     if not isinstance(words, list):

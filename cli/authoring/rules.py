@@ -1,7 +1,7 @@
-"""What would not work in a Framework although every field of it is valid. Pure.
+"""The rules of `lint`: faults of a Framework whose fields are all valid. Pure.
 
-Called by ``commands``. One function is one rule; its name is what users see. docs/cli.md lists
-them, and a test holds the two together.
+Each rule is one function, and its name is the name that users see. docs/cli.md lists the rules, and
+a test compares the two.
 """
 
 import re
@@ -33,7 +33,7 @@ _ENDING_SETTING = "FB_SIDECAR_END"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a Framework meets where it is applied."""
+    """The cluster and the namespace in which the Framework will run."""
 
     for_original: bool = False
     """The Go original's controller runs it."""
@@ -101,7 +101,7 @@ def missing_port(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Fi
     """Find addresses that are read without a port being set."""
     for container in role.list_containers():
         text, env = " ".join(container.list_words()), container.get_env()
-        # The rendezvous agent sets addresses with their ports; what a ConfigMap sets is not here.
+        # The rendezvous agent sets addresses with ports; the values of a ConfigMap are unknown.
         if container.is_wrapped or "current/env.sh" in text or container.body.get("envFrom"):
             continue
         for name in sorted(set(_ADDRESSES.findall(text))):
@@ -162,7 +162,7 @@ def uncounted_failures(framework: Object, role: RoleTemplate, _: Surroundings) -
     """Find gangs that succeed although all of their Tasks fail."""
     name = "minFailedTaskCount"
     counted = [r for r in list_roles(framework) if r.get_counts().get(name, 0) > 0]
-    # -1 says that failures are not to count; what is retried for ever never fails.
+    # -1 excludes failures on purpose; a Task that is retried without limit never fails.
     is_wanted = role.get_counts().get(name, 0) < 0
     is_endless = role.get_max_retry_count() < 0
     has_agent = any(c.is_agent for c in role.list_containers())
@@ -226,7 +226,7 @@ def missing_requests(_: Object, role: RoleTemplate, around: Surroundings) -> Ite
 
 
 def unheard_drain(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
-    """Find a drain that nobody in the Pod knows of."""
+    """Find a drain without an agent in the Pod that reports it."""
     has_agent = any(c.is_wrapped or _is_watch(c) for c in role.list_containers())
     if role.body.get(constants.DRAIN_FIELD) and not has_agent:
         yield warning(
@@ -272,13 +272,13 @@ def lint(framework: Object, around: Surroundings) -> list[Finding]:
 
 
 def find_refused_templates(framework: Object) -> list[Finding]:
-    """Find what of the Pod templates no API server takes. Called by ``cli.run``, too."""
+    """Find the parts of Pod templates that every API server refuses."""
     roles = list_roles(framework)
     return [found for role in roles for found in pod_template(framework, role, Surroundings())]
 
 
 def find_what_injection_leaves(framework: Object) -> list[Finding]:
-    """Find what no agent mends: called by ``commands`` with the Framework that has them."""
+    """Find the faults that remain after the injection of the agents."""
     around = Surroundings()
     found = list(_find_unknown_fields(framework))
     for role in list_roles(framework):
@@ -291,7 +291,7 @@ def _find_unknown_fields(framework: Object) -> Iterator[Finding]:
     try:
         paths = list(list_unknown_fields(decode_framework(framework)))
     except FieldErrors:
-        return  # What cannot be read is told by who loads the file.
+        return  # The loader of the file reports it.
     for path in paths:
         meant = suggest_field(path)
         yield warning(
@@ -318,7 +318,7 @@ def _asks_dns_only(container: ContainerTemplate) -> bool:
 
 
 def _is_watch(container: ContainerTemplate) -> bool:
-    """Return whether it is a sidecar of ours, or would be one."""
+    """Return whether it runs the rendezvous agent's `watch`."""
     return container.program == images.RENDEZVOUS and "watch" in container.list_words()
 
 

@@ -1,12 +1,10 @@
 """Users of a Pod's containers: which container can read an agent's token through /proc. Pure.
 
-Called by ``injection``, which chooses the agents' user, and by ``rules``.
-
 With ``shareProcessNamespace`` every container sees the processes of all others. Linux lets a
-process read another's /proc/PID/root, environ and memory if the other's user and group are both its
-own (ptrace(2), "Ptrace access mode checking"), or with the capability SYS_PTRACE. A process may
-send a signal where the user alone is the same. A process of root can become any user that it names,
-unless its capabilities were dropped.
+process read another's /proc/PID/root, environ and memory if the user and the group of both are
+equal (ptrace(2), "Ptrace access mode checking"), or with the capability SYS_PTRACE. A process may
+send a signal if the users alone are equal. A process of root can become any user, unless its
+capabilities were dropped.
 """
 
 from collections.abc import Iterator, Mapping

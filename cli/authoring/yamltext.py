@@ -1,4 +1,4 @@
-"""Writes objects as YAML that kubectl reads as they were. Pure. Called by ``commands``."""
+"""Writes objects as YAML that kubectl reads back unchanged. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class _Dumper(yaml.SafeDumper):
     """Writes as kubectl does: in the given order, without anchors, texts of many lines as such."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Repeat what is there twice."""
+        """Write an object that occurs twice in full each time."""
         del data
         return True
 
@@ -43,7 +43,7 @@ _Dumper.add_implicit_resolver(
 
 
 def render_yaml(objects: Sequence[Object]) -> str:
-    """Render the objects, one document each, with escapes for what a terminal would obey."""
+    """Render the objects, one document each, with control characters escaped."""
     text = _dump(objects, is_unicode=True)
     return text if is_printable(text.replace("\n", "")) else _dump(objects, is_unicode=False)
 

@@ -26,7 +26,7 @@ LOG_FILE = "cluster.log"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions:
-    """What the user asked for."""
+    """Options of a local cluster."""
 
     detach: bool = False
     kubeconfig: str | None = None
@@ -71,7 +71,7 @@ async def open_local_cluster(directory: Path, *, options: UpOptions) -> AsyncIte
 
 @contextmanager
 def _failures_logged() -> Iterator[None]:
-    """Leave the reason in the log: nobody reads the errors of a cluster in the background."""
+    """Write the reason into the log: a cluster in the background has no terminal."""
     try:
         yield
     except PartFailedError as e:

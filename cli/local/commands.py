@@ -36,7 +36,7 @@ def start_cluster(options: UpOptions) -> ExitCode:
 
 
 def _explain_running(running: ClusterState, options: UpOptions) -> str:
-    """Say that there is one; of --directory only to those who gave it."""
+    """Say that a cluster runs already; name --directory only if it was given."""
     text = (
         f"a local cluster runs already (process {running.pid}, {running.directory}): "
         f"use it, stop it with `{_build_down(options)}`, or"
@@ -62,7 +62,7 @@ def stop_cluster(directory: str | None) -> ExitCode:
         return ExitCode.SUCCEEDED
     os.kill(state.pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_SECONDS
-    # It takes its state back first, and ends its Pods then.
+    # It removes its state file first, and ends its Pods after that.
     while read_state(place) is not None or is_claimed(place):
         if time.monotonic() > deadline:
             raise CliError(
@@ -95,7 +95,7 @@ def show_cluster(directory: str | None) -> ExitCode:
 
 
 def _explain_claim(directory: Path) -> str:
-    """Say what runs where no `local up` told of itself."""
+    """Say what uses a directory that has no state file."""
     return f"a `framework run --local` runs in {directory}, or a cluster starts or ends there"
 
 
@@ -109,7 +109,7 @@ def _print_state(state: ClusterState) -> None:
 
 async def _keep_cluster(options: UpOptions, directory: Path) -> ExitCode:
     """Keep a cluster until a signal."""
-    interrupt = Interrupt(heeds_hangup=True)
+    interrupt = Interrupt(stops_on_hangup=True)
     with interrupt.caught():
         async with open_local_cluster(directory, options=options) as cluster:
             note = await cluster.ready()
@@ -130,7 +130,7 @@ def _start_detached(options: UpOptions, directory: Path) -> ExitCode:
         command += ["--kubeconfig", str(Path(options.kubeconfig).absolute())]
     command += [] if options.with_kubelet else ["--no-kubelet"]
     command += [] if options.with_controller else ["--no-controller"]
-    # Its errors come to us as long as we wait; what it logs later goes to its own file.
+    # This process reads the errors of its start; later errors go to its own log.
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -28,7 +28,7 @@ _LOCK_FILE = "lock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """What a running cluster says about itself."""
+    """Contents of the state file of a running cluster."""
 
     pid: int
     server: str
@@ -36,11 +36,11 @@ class ClusterState:
     directory: str
     started_at: str
     note: str = ""
-    """What will not work on this host."""
+    """Limits of the cluster on this host; "" if there are none."""
 
 
 def find_state_directory(directory: str | None) -> Path:
-    """Find where the state of this user's cluster is."""
+    """Find the directory of this user's cluster."""
     if directory:
         return Path(directory).absolute()
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -62,20 +62,20 @@ def read_state(directory: Path) -> ClusterState | None:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                # Its owner lives.
+                # The process that holds the lock runs.
                 stored: dict[str, Any] = json.loads((directory / _STATE_FILE).read_bytes())
                 return ClusterState(**stored)
     except ExposedError as e:
         raise CliError(ExitCode.USAGE, f"--directory: {e}") from e
     except (OSError, ValueError, TypeError):
-        # None was ever here, or it is about to write its state.
+        # No cluster ran here, or it has not written its state file yet.
         return None
     return None
 
 
 @contextmanager
 def published(cluster: LocalCluster, note: str) -> Iterator[ClusterState]:
-    """Tell other commands of this cluster for as long as the block runs."""
+    """Publish this cluster to other commands while the block runs."""
     state = ClusterState(
         pid=os.getpid(),
         server=cluster.kube_config.server,

@@ -70,8 +70,8 @@ def test_update_in_a_pipe_leaves_out_tasks_that_end_with_their_gang() -> None:
 
 def test_show_table_puts_first_what_failed_by_itself() -> None:
     stream = io.StringIO()
-    culprit = TaskLine(TaskKey("worker", 1), "Failed", 0, "x", code=1, is_culprit=True)
-    Display(stream).show_table([gang(line(0, "Stopped"), culprit)], 0.0)
+    failure = TaskLine(TaskKey("worker", 1), "Failed", 0, "x", code=1, is_own_failure=True)
+    Display(stream).show_table([gang(line(0, "Stopped"), failure)], 0.0)
     assert [row.split()[0] for row in stream.getvalue().splitlines()[2:]] == [
         "worker/1",
         "worker/0",
@@ -149,8 +149,8 @@ def test_update_on_a_small_terminal_keeps_to_its_size(monkeypatch: pytest.Monkey
     monkeypatch.setenv("LINES", "8")
     stream = Terminal()
     tasks = [line(i, "Waiting", f"why {i} " * 20) for i in range(12)]
-    culprit = TaskLine(TaskKey("worker", 12), "Failed", 0, "cause", code=1, is_culprit=True)
-    shown_gang = GangView("gang", "Running", 0, "note " * 20, (*tasks, culprit))
+    failure = TaskLine(TaskKey("worker", 12), "Failed", 0, "cause", code=1, is_own_failure=True)
+    shown_gang = GangView("gang", "Running", 0, "note " * 20, (*tasks, failure))
     with Display(stream) as display:
         display.update([shown_gang], 1.0, "away " * 20)
     frame = read_frame(stream.getvalue())

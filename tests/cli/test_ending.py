@@ -21,7 +21,7 @@ def stop(*before: TaskLine, note: str = "", is_blocked: bool = False, attempt: i
     running = GangView("gang", "Running", attempt, note, before, is_blocked=is_blocked)
     tasks = tuple(
         replace(line, note=line.diagnostics, is_retrying=False)
-        if line.is_culprit
+        if line.is_own_failure
         else TaskLine(line.key, "Stopped", line.attempt, "ended with its Framework")
         for line in before
     )
@@ -63,7 +63,7 @@ def fail(index: int, *, is_retrying: bool) -> TaskLine:
         "main exited with 3; next attempt in 20 s" if is_retrying else "main exited with 3",
         code=3,
         diagnostics="main exited with 3",
-        is_culprit=True,
+        is_own_failure=True,
         is_retrying=is_retrying,
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.progress import GangView, World, build_view, list_culprits
+from cli.progress import GangView, World, build_view, list_own_failures
 from framework.api import constants
 from framework.api.naming import TaskKey
 from framework.kube.resources import Object
@@ -258,7 +258,7 @@ def test_view_of_retries_that_count_nothing_says_so() -> None:
 def test_view_of_tasks_that_end_with_their_framework_calls_them_stopped() -> None:
     ended = task(0, "Completed", ended=completion(-220))
     (line,) = view(framework(ended)).tasks
-    assert (line.state, line.note, line.is_culprit) == (
+    assert (line.state, line.note, line.is_own_failure) == (
         "Stopped",
         "ended with its Framework",
         False,
@@ -281,7 +281,7 @@ def test_view_of_a_framework_to_be_retried_counts_down() -> None:
     assert not shown.is_completed
 
 
-def test_view_of_a_failed_framework_tells_the_culprit_from_its_victims() -> None:
+def test_view_of_a_failed_framework_tells_the_failure_from_its_victims() -> None:
     trigger = {"message": "m", "taskRoleName": "worker", "taskIndex": 1}
     shown = view(
         framework(
@@ -299,7 +299,7 @@ def test_view_of_a_failed_framework_tells_the_culprit_from_its_victims() -> None
         ("Failed", 7, 2),
         ("Succeeded", 0, 0),
     ]
-    assert [line.key for line in list_culprits(shown)] == [TaskKey("worker", 1)]
+    assert [line.key for line in list_own_failures(shown)] == [TaskKey("worker", 1)]
 
 
 def test_view_of_a_succeeded_framework_has_nothing_to_say() -> None:

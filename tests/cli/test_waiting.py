@@ -28,12 +28,12 @@ async def receive(interrupt: Interrupt, *numbers: signal.Signals) -> ExitCode:
 
 @pytest.mark.usefixtures("hangup_by_default")
 async def test_terminal_that_goes_away_ends_what_ends_with_the_program() -> None:
-    interrupt = Interrupt(heeds_hangup=True)
+    interrupt = Interrupt(stops_on_hangup=True)
     assert await receive(interrupt, signal.SIGHUP) is ExitCode.HUNG_UP
 
 
 @pytest.mark.usefixtures("nohup")
-@pytest.mark.parametrize("heeds_hangup", [True, False])
-async def test_hangup_is_left_as_nohup_has_made_it(*, heeds_hangup: bool) -> None:
-    interrupt = Interrupt(heeds_hangup=heeds_hangup)
+@pytest.mark.parametrize("stops_on_hangup", [True, False])
+async def test_hangup_is_left_as_nohup_has_made_it(*, stops_on_hangup: bool) -> None:
+    interrupt = Interrupt(stops_on_hangup=stops_on_hangup)
     assert await receive(interrupt, signal.SIGHUP, signal.SIGTERM) is ExitCode.TERMINATED
