@@ -1,7 +1,4 @@
-"""The rendezvous agent's program: reads settings, wires the parts, ends with an exit code.
-
-Called by ``__main__`` (image and zipapp) and the console script ``framework-rendezvous``.
-"""
+"""The rendezvous agent's program: reads settings, wires the parts, ends with an exit code."""
 
 import os
 import sys

@@ -1,7 +1,6 @@
 """The agent's log, as the environment wants it.
 
-Called by every part of the agent that talks. As wrapper it shares stderr with the command, so it
-says little.
+As wrapper it shares stderr with the command, so it says little.
 """
 
 from typing import Mapping

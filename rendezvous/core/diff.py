@@ -1,7 +1,6 @@
 """What changed between two generations, as processes are told. Pure.
 
-Called by the agent before it notifies. Whether a generation may be shown at all (complete, newer)
-is not decided here.
+Whether a generation may be shown at all (complete, newer) is not decided here.
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple

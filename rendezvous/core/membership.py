@@ -1,10 +1,9 @@
 """The gang as renderers see it: a roster, the own Task and the user's settings made one. Pure.
 
-Called by the agent for every generation, before ``registry``. Two numbers are kept apart: the
-*index* is a Task's identity and may have gaps, the *rank* is its dense position in one list. What
-a consumer needs of them is decided in its renderer; which generation is shown, by the agent.
-Everything in a view has been checked, so renderers quote but do not doubt. Rules:
-docs/design/agents.md, "Checks of a roster".
+Two numbers are kept apart: the *index* is a Task's identity and may have gaps, the *rank* is its
+dense position in one list. What a consumer needs of them is decided in its renderer; which
+generation is shown, by the agent. Everything in a view has been checked, so renderers quote but do
+not doubt. Rules: docs/design/agents.md, "Checks of a roster".
 """
 
 import re

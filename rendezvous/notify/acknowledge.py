@@ -1,8 +1,7 @@
 """Telling the controller which generation was applied: one annotation on the agent's own Pod.
 
-Called by ``agent`` after each generation. The controller's drain waits for it. The right to patch
-is given only where a role drains, so its lack is no fault: it is said once, nothing more. Rules:
-docs/design/agents.md, "Acknowledgement".
+The controller's drain waits for it. The right to patch is given only where a role drains, so its
+lack is no fault: it is said once, nothing more. Rules: docs/design/agents.md, "Acknowledgement".
 """
 
 import json

@@ -1,10 +1,10 @@
 """Long-polls on the loopback: ``GET /changes?after=NUMBER`` answers when there are newer ones.
 
-Called by ``app`` where FB_LISTEN is set; it is one of the notifiers. For processes that may be
-neither signalled nor restarted, in any language. Only this Pod can reach it, and with hostNetwork
-all processes of the node. So the server holds few connections and gives each little time for its
-request; where the agent has the gang key, both ends prove it: ``GET /challenge?nonce=TEXT`` first,
-then ``/changes`` with the header ``Gang-Proof``, on the same connection.
+For processes that may be neither signalled nor restarted, in any language. Only this Pod can reach
+it, and with hostNetwork all processes of the node. So the server holds few connections and gives
+each little time for its request; where the agent has the gang key, both ends prove it: ``GET
+/challenge?nonce=TEXT`` first, then ``/changes`` with the header ``Gang-Proof``, on the same
+connection.
 """
 
 import json

@@ -1,7 +1,6 @@
 """Child processes of an agent that may be PID 1: every one is reaped, also those it inherits.
 
-Called by ``notify`` and ``wrapper``, by threads at the same time. ``subprocess`` alone would lose
-the exit codes of its children to whoever reaps all of them.
+``subprocess`` alone would lose the exit codes of its children to whoever reaps all of them.
 """
 
 import contextlib

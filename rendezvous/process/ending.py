@@ -1,8 +1,8 @@
 """How a sidecar learns that it is no longer needed; chosen once, at its start.
 
-Called by ``sidecar``. A native sidecar is ended by the kubelet. Any other container that runs on
-keeps its Pod from ever completing, so it needs to know when the others are done; where nothing can
-tell it, it refuses to start.
+A native sidecar is ended by the kubelet. Any other container that runs on keeps its Pod from ever
+completing, so it needs to know when the others are done; where nothing can tell it, it refuses to
+start.
 """
 
 import fcntl

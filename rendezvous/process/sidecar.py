@@ -1,8 +1,8 @@
 """``watch``: the sidecar, for as long as the containers it serves.
 
-Called by ``app``. Once it has started it ends only with 0: in a Pod of restartPolicy Never any
-other code would turn a succeeded Pod into a failed one. So whatever goes wrong is said and tried
-again, with the last good generation in force.
+Once it has started it ends only with 0: in a Pod of restartPolicy Never any other code would turn a
+succeeded Pod into a failed one. So whatever goes wrong is said and tried again, with the last good
+generation in force.
 """
 
 from framework.agent.clock import AgentClock

@@ -1,8 +1,8 @@
 """Signals that tell of a change, each sent when the process is ready for it.
 
-Called by ``notify`` (processes of other containers) and ``wrapper`` (its command). Training code
-imports for seconds before it has a handler, and just then late members come: SIGHUP, SIGUSR1 and
-their like would end it. So such a signal waits, in a thread of its own, until it does no harm:
+Training code imports for seconds before it has a handler, and just then late members come: SIGHUP,
+SIGUSR1 and their like would end it. So such a signal waits, in a thread of its own, until it does
+no harm:
 
 1. Look at the process. It is ready if it catches, ignores or blocks the signal, or waits for it.
 2. But not if it blocks all signals, as shells and ``posix_spawn`` do for the moment in which they

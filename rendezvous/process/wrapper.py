@@ -1,9 +1,9 @@
 """``run -- CMD``: PID 1 of the training container.
 
-Called by ``app``. It waits for the gang, starts the command with the variables of the generation,
-forwards signals, reaps every orphan, tells or restarts the command when the gang changes, ends it
-when the attempt completes, and exits with the command's code. The agent lives in a thread of its
-own, so no slow API server and no slow notification keeps a signal or an exit waiting.
+It waits for the gang, starts the command with the variables of the generation, forwards signals,
+reaps every orphan, tells or restarts the command when the gang changes, ends it when the attempt
+completes, and exits with the command's code. The agent lives in a thread of its own, so no slow API
+server and no slow notification keeps a signal or an exit waiting.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """env.sh and .env: all variables of a generation, for shells and for readers of dotenv. Pure.
 
-Called by ``registry`` after all other renderers, with what they gave. One variable a line, always
-quoted; a value of more than 100 kB is not exported, since Linux refuses to start any program with
-one of 128 KiB: a file holds it, and <NAME>_FILE (with FB_ before it, if it is not there) its path.
+One variable a line, always quoted; a value of more than 100 kB is not exported, since Linux refuses
+to start any program with one of 128 KiB: a file holds it, and <NAME>_FILE (with FB_ before it, if
+it is not there) its path.
 """
 
 from typing import Dict, List, Mapping, NamedTuple

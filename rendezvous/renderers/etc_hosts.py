@@ -1,7 +1,4 @@
-"""A block for /etc/hosts: every member's names, for consumers that want names without DNS. Pure.
-
-Called by ``registry``. The marks let whoever appends it replace it later.
-"""
+"""A block for /etc/hosts: every member's names, for consumers that want names without DNS. Pure."""
 
 from typing import List
 

@@ -1,8 +1,8 @@
 """FB_*: the gang as plain variables, for scripts that speak no framework's dialect. Pure.
 
-Called by ``registry``. FB_<ROLE>_IPS and FB_<ROLE>_ADDRESSES are those of the Go original's
-injector.sh with three differences: only living members are listed (a completed Task is no peer), a
-port is a number, and IPv6 is bracketed before it.
+FB_<ROLE>_IPS and FB_<ROLE>_ADDRESSES are those of the Go original's injector.sh with three
+differences: only living members are listed (a completed Task is no peer), a port is a number, and
+IPv6 is bracketed before it.
 """
 
 from typing import Dict

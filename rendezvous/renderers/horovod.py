@@ -1,9 +1,9 @@
 """Horovod: the discovery script, the file it prints, and the host file of ``horovodrun``. Pure.
 
-Called by ``registry``. Horovod takes *every* line on the script's output for a host, dies if its
-first call fails, and reads no IPv6 in any form (names are the way there). The order of its hosts is
-that of a hash set: no file can choose the ranks. Not here: the debounce Horovod needs (it merges
-what changes within a second), which is the writer's.
+Horovod takes *every* line on the script's output for a host, dies if its first call fails, and
+reads no IPv6 in any form (names are the way there). The order of its hosts is that of a hash set:
+no file can choose the ranks. Not here: the debounce Horovod needs (it merges what changes within a
+second), which is the writer's.
 """
 
 from rendezvous.core.membership import View

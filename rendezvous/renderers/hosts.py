@@ -1,13 +1,23 @@
-"""The hosts that launchers start processes on: who, by which name, how many. Pure.
+"""Host files: the hosts on which launchers start processes, and how many on each. Pure.
 
-Called by the renderers of host files, whose grammars differ: no file is shared by two consumers.
+The grammars differ, so no file is shared by two consumers:
+
+- Open MPI and PRRTE take ``host:N`` for a name and refuse an IPv6 address in brackets. They read a
+  bare one, but then Open MPI 4 crashes while it packs the names of the nodes, unless it is told to
+  pack them naively (seen with 4.1.4). Lines of the same host add up.
+- Hydra (Intel MPI, MPICH) splits at the first colon, so IPv6 cannot be written, and ``slots=N`` is
+  an unknown word to it.
+- DeepSpeed trains on one node if its file is *missing*, without a message. So pass ``--hostfile
+  $FB_DEEPSPEED_HOSTFILE`` and let the shell fail on an unset variable (``set -u``). It reads bare
+  IPv6, as does its launcher pdsh; it does not read two lines of one host.
 """
 
-from typing import List, NamedTuple
+from typing import Dict, List, NamedTuple
 
 from framework.agent.addresses import IPV6, find_family
 from rendezvous.core.membership import Peer, View
 from rendezvous.core.refusal import RefusedError
+from rendezvous.renderers.rendered import Rendered, build_lines_file
 from rendezvous.settings.kinds import RoleKind
 from rendezvous.settings.options import Options
 
@@ -19,6 +29,50 @@ class Host(NamedTuple):
 
     name: str
     slots: int
+
+
+def render_openmpi(view: View, options: Options) -> Rendered:
+    """Render ``host slots=N`` lines; the variables only where mpirun is run.
+
+    Raises:
+        RefusedError: No member has slots.
+    """
+    hosts = list_hosts(view, options, "Open MPI", reads_ipv6=True, merges_same=True)
+    file_name, env = "hosts.openmpi", {}
+    if _is_launching(view):
+        path = view.get_path(file_name)
+        env = {
+            "OMPI_MCA_orte_default_hostfile": path,
+            "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
+            "PRTE_MCA_prte_default_hostfile": path,
+        }
+        if any(":" in host.name for host in hosts):
+            env["OMPI_MCA_regx"] = "naive"
+    return _render(file_name, "{} slots={}", hosts, env)
+
+
+def render_hydra(view: View, options: Options) -> Rendered:
+    """Render ``host:N`` lines; the variables only where mpiexec is run.
+
+    Raises:
+        RefusedError: A host is an IPv6 address, or no member has slots.
+    """
+    hosts = list_hosts(view, options, "Hydra", reads_ipv6=False, merges_same=True)
+    path, env = view.get_path("hosts.hydra"), {}
+    if _is_launching(view):
+        env = {"HYDRA_HOST_FILE": path, "I_MPI_HYDRA_HOST_FILE": path}
+    return _render("hosts.hydra", "{}:{}", hosts, env)
+
+
+def render_deepspeed(view: View, options: Options) -> Rendered:
+    """Render ``host slots=N`` lines.
+
+    Raises:
+        RefusedError: Two hosts are the same (a ValueError to DeepSpeed), or no member has slots.
+    """
+    hosts = list_hosts(view, options, "DeepSpeed", reads_ipv6=True, merges_same=False)
+    env = {"FB_DEEPSPEED_HOSTFILE": view.get_path("hosts.deepspeed")}
+    return _render("hosts.deepspeed", "{} slots={}", hosts, env)
 
 
 def list_hosts(
@@ -47,6 +101,16 @@ def list_hosts(
     if not merges_same and len({host.name for host in hosts}) != len(hosts):
         raise RefusedError(f"members share an address, which {consumer} takes once", _USE_NAMES)
     return hosts
+
+
+def _render(file_name: str, line: str, hosts: List[Host], env: Dict[str, str]) -> Rendered:
+    return Rendered({file_name: build_lines_file([line.format(*host) for host in hosts])}, env)
+
+
+def _is_launching(view: View) -> bool:
+    """Return whether this Pod starts the processes: a launcher, or without one rank 0."""
+    has_launcher = any(role.kind is RoleKind.LAUNCHER and role.wanted for role in view.roles)
+    return view.own_kind is RoleKind.LAUNCHER if has_launcher else view.rank == 0
 
 
 def _name_host(peer: Peer, options: Options, consumer: str, *, reads_ipv6: bool) -> str:

@@ -1,8 +1,8 @@
 """JAX: the coordinator and who is who. Pure.
 
-Called by ``registry``. JAX itself reads only the coordinator's address; the number of processes and
-the own one must be passed to ``jax.distributed.initialize``, which the module in the volume's site
-folder does from these variables. A Pod is one process.
+JAX itself reads only the coordinator's address; the number of processes and the own one must be
+passed to ``jax.distributed.initialize``, which the module in the volume's site folder does from
+these variables. A Pod is one process.
 """
 
 from rendezvous.core.membership import View

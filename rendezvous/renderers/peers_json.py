@@ -1,7 +1,7 @@
 """peers.json: the whole roster in verbose form, for programs and for people. Pure.
 
-Called by ``registry``; read by ``peers`` in the training process. ``SCHEMA`` is its JSON Schema:
-fields may be added within a version, none is removed or changes its meaning.
+Its JSON Schema is docs/peers.schema.json: fields may be added within a version, none is removed or
+changes its meaning.
 """
 
 import json
@@ -10,7 +10,6 @@ from typing import Any, Dict
 from framework.api.roster import CompletedTask, Leaving
 from rendezvous.core.membership import Peer, RoleView, View
 from rendezvous.renderers.rendered import Rendered, RenderedFile
-from rendezvous.settings.kinds import RoleKind
 from rendezvous.settings.options import Options
 
 FILE_NAME = "peers.json"
@@ -98,76 +97,3 @@ def _build_leaving(leaving: Leaving) -> Dict[str, Any]:
         "since": leaving.since,
         "deadline": leaving.deadline,
     }
-
-
-def _object(properties: Dict[str, Any]) -> Dict[str, Any]:
-    return {"type": "object", "required": list(properties), "properties": properties}
-
-
-def _list(items: Dict[str, Any]) -> Dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-_TEXT: Dict[str, Any] = {"type": "string"}
-_COUNT: Dict[str, Any] = {"type": "integer", "minimum": 0}
-_RANK: Dict[str, Any] = {"type": "integer", "minimum": -1}  # -1: computes with nobody
-_FLAG: Dict[str, Any] = {"type": "boolean"}
-
-_MEMBER = _object(
-    {
-        "index": _COUNT,
-        "rank": _RANK,
-        "roleRank": _COUNT,
-        "ip": _TEXT,
-        "addresses": _list(_TEXT),
-        "port": _COUNT,
-        "slots": _COUNT,
-        "podName": _TEXT,
-        "podUIDFingerprint": _TEXT,
-        "attemptID": _COUNT,
-        "state": {"type": "string", "enum": [ACTIVE]},
-    }
-)
-_ROLE = _object(
-    {
-        "name": _TEXT,
-        "kind": {"type": "string", "enum": [kind.value for kind in RoleKind]},
-        "wanted": _COUNT,
-        "minimum": _COUNT,
-        "running": _FLAG,
-        "absent": _list(_COUNT),
-        "completed": _list(_object({"index": _COUNT, "state": _TEXT, "ip": _TEXT})),
-        "members": _list(_MEMBER),
-    }
-)
-SCHEMA: Dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": FILE_NAME,
-    **_object(
-        {
-            "version": {"type": "integer", "enum": [VERSION]},
-            "namespace": _TEXT,
-            "framework": _TEXT,
-            "frameworkUID": _TEXT,
-            "attemptID": _COUNT,
-            "instanceUID": _TEXT,
-            "generation": _COUNT,
-            "complete": _FLAG,
-            "phase": _TEXT,
-            "own": _object({"role": _TEXT, "index": _COUNT, "isMember": _FLAG, "rank": _RANK}),
-            "size": _COUNT,
-            "leaving": _list(
-                _object(
-                    {
-                        "role": _TEXT,
-                        "index": _COUNT,
-                        "podUIDFingerprint": _TEXT,
-                        "since": _COUNT,
-                        "deadline": _TEXT,
-                    }
-                )
-            ),
-            "roles": _list(_ROLE),
-        }
-    ),
-}

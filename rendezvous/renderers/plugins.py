@@ -1,8 +1,7 @@
 """Users' own renderers: found by entry point or setting, and checked like nobody else's.
 
-Called by ``registry``. A plugin is a function ``render(view, options)`` that returns ``Rendered``
-(without fixed files) or raises ``RefusedError``. Its faults become ``PluginError``, so that they
-cost no other format.
+A plugin is a function ``render(view, options)`` that returns ``Rendered`` (without fixed files) or
+raises ``RefusedError``. Its faults become ``PluginError``, so that they cost no other format.
 """
 
 import importlib

@@ -1,9 +1,9 @@
 """PyTorch: variables for torchrun, static or elastic, and for a process group without it. Pure.
 
-Called by ``registry``. torchrun takes any of its arguments as ``PET_<NAME>``. An endpoint is always
-a literal address: torch resolves names by IPv4 only. The store stands on rank 0, the member that
-scale-in takes last, and the run's id names the Framework attempt, so that an attempt never meets
-the store of the one before.
+torchrun takes any of its arguments as ``PET_<NAME>``. An endpoint is always a literal address:
+torch resolves names by IPv4 only. The store stands on rank 0, the member that scale-in takes last,
+and the run's id names the Framework attempt, so that an attempt never meets the store of the one
+before.
 """
 
 from typing import Dict, Tuple

@@ -1,7 +1,4 @@
-"""Text on its way into a shell's or a dotenv reader's line. Pure.
-
-Called by the renderers that write such lines and by ``registry``, which checks what plugins gave.
-"""
+"""Text on its way into a shell's or a dotenv reader's line. Pure."""
 
 import re
 

@@ -1,8 +1,7 @@
 """All renderers by name, and one generation rendered by those that fit. Pure.
 
-Called by the agent for every generation; the writer puts the result into the volume. Without a
-choice of formats every renderer is tried, and what is refused is left out with its reason; a format
-the user asked for by name must succeed.
+Without a choice of formats every renderer is tried, and what is refused is left out with its
+reason; a format the user asked for by name must succeed.
 """
 
 from typing import Dict, Mapping, NamedTuple
@@ -10,14 +9,12 @@ from typing import Dict, Mapping, NamedTuple
 from rendezvous.core.membership import View
 from rendezvous.core.refusal import NotConcernedError, PluginError, RefusedError
 from rendezvous.renderers import (
-    deepspeed,
     env_files,
     etc_hosts,
     fb_variables,
     horovod,
-    hydra,
+    hosts,
     jax,
-    openmpi,
     peers_json,
     pytorch,
     ssh_config,
@@ -33,9 +30,9 @@ BUILT_IN: Mapping[str, Renderer] = {
     "tf_config": tf_config.render,
     "pytorch": pytorch.render,
     "horovod": horovod.render,
-    "openmpi": openmpi.render,
-    "hydra": hydra.render,
-    "deepspeed": deepspeed.render,
+    "openmpi": hosts.render_openmpi,
+    "hydra": hosts.render_hydra,
+    "deepspeed": hosts.render_deepspeed,
     "jax": jax.render,
     "etc_hosts": etc_hosts.render,
     "ssh_config": ssh_config.render,

@@ -1,4 +1,4 @@
-"""What a renderer gives back. Called by every renderer and by ``registry``."""
+"""What a renderer gives back."""
 
 from typing import Dict, NamedTuple
 

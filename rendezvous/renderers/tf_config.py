@@ -1,9 +1,9 @@
 """TF_CONFIG: TensorFlow's cluster, dense or sparse, and the evaluator's. Pure.
 
-Called by ``registry``. Dense lists every worker, and ``task.index`` is the position in that list
+Dense lists every worker, and ``task.index`` is the position in that list
 (MultiWorkerMirroredStrategy demands index < length). Sparse gives a worker only itself, under its
-identity, so that a parameter-server job need not restart when workers come and go; chief and ps
-get everything, gaps included, since the resolver takes ``{"index": address}`` for a list.
+identity, so that a parameter-server job need not restart when workers come and go; chief and ps get
+everything, gaps included, since the resolver takes ``{"index": address}`` for a list.
 """
 
 import json

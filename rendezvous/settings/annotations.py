@@ -1,8 +1,7 @@
 """The own Pod's annotations, as the kubelet writes them into a downward API volume.
 
-Called by ``app`` at its start: some settings may be given as annotations, which takes no right on
-Pods. A line is ``key="value"``, the value quoted as Go quotes strings. Which settings those are is
-listed in ``option.BY_ANNOTATION``; what they mean is decided in ``settings`` and ``options``.
+A line is ``key="value"``, the value quoted as Go quotes strings. Which settings those are is listed
+in ``option.BY_ANNOTATION``; what they mean is decided in ``settings`` and ``options``.
 """
 
 import os

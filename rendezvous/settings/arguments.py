@@ -1,6 +1,6 @@
 """The rendezvous agent's command line: its words, taken apart, and its help. Pure.
 
-Called by ``app``. The flags are those of ``options`` and ``settings``.
+The flags are those of ``options`` and ``settings``.
 """
 
 from typing import Dict, List, NamedTuple

@@ -1,16 +1,17 @@
 """How the agent behaves: what it waits for, whom it tells, how it ends. Pure.
 
-Called by ``app`` at its start. What is rendered, and how, is ``options``'; ``option`` says how a
-setting is given. ``SETTINGS`` is what ``--help`` shows.
+What is rendered, and how, is ``options``'; ``option`` says how a setting is given. ``SETTINGS`` is
+what ``--help`` shows.
 """
 
 import re
 import signal
-from typing import Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Mapping, NamedTuple, Optional, Tuple
 
 from framework.api.naming import is_framework_name
+from rendezvous.settings.addresses import MAX_PORT
 from rendezvous.settings.option import Option, OptionsError, parse_each
-from rendezvous.settings.values import RolePort, is_printable, parse_ports
+from rendezvous.settings.values import RolePort, build_choice, is_printable, parse_ports
 
 NOTIFY = "notify"
 RESTART = "restart"
@@ -25,7 +26,6 @@ _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?\Z")
 _URL = re.compile(r"http://[A-Za-z0-9.:\[\]_-]{1,260}(/[!-~]*)?\Z")
 _LISTEN = re.compile(r"(127\.0\.0\.1|\[::1\]|localhost):([0-9]{1,5})\Z")
 _PROCESS = re.compile(r"[!-.0-~]{1,200}\Z")
-_MAX_PORT = 65535
 
 
 class Settings(NamedTuple):
@@ -52,15 +52,6 @@ def _parse_seconds(text: str) -> float:
     if not _SECONDS.match(text):
         raise ValueError("it is no number of seconds")
     return float(text)
-
-
-def _parse_choice(*choices: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError("it is none of " + ", ".join(choices))
-        return text
-
-    return parse
 
 
 def _parse_signal(text: str) -> int:
@@ -95,13 +86,9 @@ def _parse_listen(text: str) -> Optional[Tuple[str, int]]:
     if not text:
         return None
     match = _LISTEN.match(text if ":" in text else "127.0.0.1:" + text)
-    if match is None or not 0 <= int(match.group(2)) <= _MAX_PORT:
+    if match is None or not 0 <= int(match.group(2)) <= MAX_PORT:
         raise ValueError("it is no port of this host's loopback")
     return match.group(1).strip("[]"), int(match.group(2))
-
-
-def _parse_reach(text: str) -> Dict[str, RolePort]:
-    return parse_ports(text) if text else {}
 
 
 def _parse_container(text: str) -> str:
@@ -123,7 +110,7 @@ SETTINGS = (
     Option("debounce_seconds", "2", _parse_seconds, "SECONDS",
            "the shortest time between two generations; the first change is shown at once",
            "FB_DEBOUNCE_SEC"),
-    Option("on_change", NOTIFY, _parse_choice(NOTIFY, RESTART),
+    Option("on_change", NOTIFY, build_choice(NOTIFY, RESTART),
            "notify or restart", "what run does to its command when the gang changes",
            "FB_ON_CHANGE"),
     Option("signal", "", _parse_signal, "HUP, USR1, ...",
@@ -142,7 +129,7 @@ SETTINGS = (
     Option("stop_grace_seconds", "30", _parse_seconds, "SECONDS",
            "from SIGTERM to SIGKILL when run restarts or ends its command", "FB_STOP_GRACE_SEC"),
     Option("end", END_AUTO,
-           _parse_choice(END_AUTO, END_NATIVE, END_WRAPPER, END_SHARED, END_POD),
+           build_choice(END_AUTO, END_NATIVE, END_WRAPPER, END_SHARED, END_POD),
            "auto, native, wrapper, shared or pod", "how watch learns that it is no longer needed",
            "FB_SIDECAR_END"),
     Option("container", "", _parse_container, "NAME",
@@ -150,7 +137,7 @@ SETTINGS = (
     Option("acknowledge", "auto", _parse_flag, "auto or off",
            "tell the controller which generation was applied, where that is permitted",
            "FB_ACKNOWLEDGE"),
-    Option("reach", "", _parse_reach, "2222 or worker=2222,ps=2223",
+    Option("reach", "", parse_ports, "2222 or worker=2222,ps=2223",
            "show a member that comes later only when it answers on this port", "FB_REACH"),
     Option("reach_seconds", "60", _parse_seconds, "SECONDS",
            "after this it is shown all the same", "FB_REACH_TIMEOUT_SEC"),

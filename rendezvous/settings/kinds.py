@@ -1,7 +1,4 @@
-"""What a task role is to a training job, whatever it is called. Pure.
-
-Called by ``options`` (a user's mapping) and ``membership`` (the default by name).
-"""
+"""What a task role is to a training job, whatever it is called. Pure."""
 
 import enum
 from typing import Iterable, Mapping

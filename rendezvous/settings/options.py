@@ -1,6 +1,6 @@
 """Settings of the renderers: each defined once, from flag, env or annotation. Pure.
 
-Called by the programs at their start. ``option`` says how one is given.
+``option`` says how one is given.
 """
 
 import re

@@ -1,8 +1,7 @@
 """What a user set and nobody reads: misspelt variables, roles that are not in the gang. Pure.
 
-Called by ``app`` at the start and by ``agent`` with the first roster; both only warn. Users have
-variables FB_* of their own, for injector.sh and for their programs: only names close to that of a
-setting are taken for misspelt.
+Users have variables FB_* of their own, for injector.sh and for their programs: only names close to
+that of a setting are taken for misspelt.
 """
 
 import re

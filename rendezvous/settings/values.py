@@ -1,7 +1,7 @@
 """Values of settings: from text to what they mean, one parser per form. Pure.
 
-Called by ``options`` only. A parser raises ``ValueError`` with the fault in words; ``options``
-adds which setting it was and what it should look like.
+A parser raises ``ValueError`` with the fault in words; ``options`` adds which setting it was and
+what it should look like.
 """
 
 import re

@@ -1,7 +1,7 @@
 """``install``: the agent for images that hold none: a zipapp and a site folder, in the volume.
 
-Called by ``app`` in an init container of our image. Everything in them runs on Python 3.7 or newer
-and on its standard library. The same sources give the same bytes.
+Everything in them runs on Python 3.7 or newer and on its standard library. The same sources give
+the same bytes.
 """
 
 import io

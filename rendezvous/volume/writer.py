@@ -1,6 +1,6 @@
 """Generations in the volume: one appears at once, whole, and the last good one stays.
 
-Called by ``agent``. Layout of the directory::
+Layout of the directory::
 
     current -> gen-7        swapped by rename, so it always leads to a whole generation
     gen-7/ gen-6/           files of mode 0444, and .agent.json: what an agent that starts reads

@@ -7,10 +7,10 @@ import pytest
 
 from framework.api.roster import CompletedTask, Leaving, Roster
 from rendezvous.core.refusal import NotConcernedError, RefusedError
-from rendezvous.renderers.peers_json import SCHEMA
 from rendezvous.renderers.registry import BUILT_IN
 from rendezvous.renderers.rendered import Rendered
 from tests.rendezvous.gangs import IPV6, build_gang, build_options, build_role, build_roster, see
+from tests.support.frameworkcrd import ROOT
 
 
 def render(
@@ -276,7 +276,7 @@ def test_launcher_variables_are_given_to_the_launcher_or_to_rank_0(name: str) ->
 
 
 def check_schema(value: Any, schema: dict[str, Any], path: str = "$") -> None:
-    """The part of JSON Schema that SCHEMA uses; additional fields are an error here."""
+    """The part of JSON Schema that peers.schema.json uses; additional fields are an error here."""
     kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int}
     assert type(value) is kinds[schema["type"]], path
     if "enum" in schema:
@@ -312,7 +312,8 @@ def check_schema(value: Any, schema: dict[str, Any], path: str = "$") -> None:
 )
 def test_peers_json_keeps_its_schema(roster: Roster) -> None:
     rendered = render("peers_json", roster)
-    check_schema(json.loads(rendered.files["peers.json"].content), SCHEMA)
+    schema = json.loads((ROOT / "docs" / "peers.schema.json").read_text())
+    check_schema(json.loads(rendered.files["peers.json"].content), schema)
 
 
 def test_peers_json_tells_index_rank_and_who_leaves() -> None:

@@ -1,7 +1,6 @@
 """torchrun's rendezvous by the Framework: ``torchrun --rdzv-backend=framework train.py``.
 
-Called by torchrun, which finds it by the entry point group ``torchrun.handlers``: ``install`` puts
-that into the volume's site folder, too. Python 3.7, torch 2.5 or newer.
+Python 3.7, torch 2.5 or newer.
 
 Who takes part, and with which rank, is read from the generation in force, so nobody is waited for
 who does not come, and a member that is scaled away is no failure. Rank 0 serves a store. In it are:

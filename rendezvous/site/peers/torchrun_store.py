@@ -1,9 +1,8 @@
 """What torchrun's members write into the store of rank 0, signed with the gang key if there is one.
 
-Called by ``torchrun``, the module beside this one. A signature covers the attempt, the run, a
-number that rank 0 draws for each of its stores, and the name of the value. So a value of another
-store or name is not believed. Another client of the store may still delete and replace values: then
-members wait, or arrive anew.
+A signature covers the attempt, the run, a number that rank 0 draws for each of its stores, and the
+name of the value. So a value of another store or name is not believed. Another client of the store
+may still delete and replace values: then members wait, or arrive anew.
 """
 
 import importlib
