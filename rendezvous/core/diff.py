@@ -1,7 +1,4 @@
-"""What changed between two generations, as processes are told. Pure.
-
-Whether a generation may be shown at all (complete, newer) is not decided here.
-"""
+"""The difference of two generations, as processes are notified of it. Pure."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -18,7 +15,7 @@ class PeerChange(NamedTuple):
     """
 
     role: str
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
     address: str
     previous_address: str = ""
     state: str = ""

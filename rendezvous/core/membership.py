@@ -1,9 +1,9 @@
-"""The gang as renderers see it: a roster, the own Task and the user's settings made one. Pure.
+"""The gang as renderers see it: a roster, the own Task and the user's settings. Pure.
 
 Two numbers are kept apart: the *index* is a Task's identity and may have gaps, the *rank* is its
 dense position in one list. What a consumer needs of them is decided in its renderer; which
-generation is shown, by the agent. Everything in a view has been checked, so renderers quote but do
-not doubt. Rules: docs/design/agents.md, "Checks of a roster".
+generation is shown, by the agent. Everything in a view has been checked, so renderers quote it and
+do not check it. Rules: docs/design/agents.md, "Checks of a roster".
 """
 
 import re
@@ -45,7 +45,7 @@ class Peer(NamedTuple):
 
     role: str
     kind: RoleKind
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
     rank: int
     addresses: Tuple[str, ...]
     port: int
@@ -117,7 +117,7 @@ class View(NamedTuple):
 
     @property
     def coordinator(self) -> Optional[Peer]:
-        """Who serves the store: rank 0, which scale-in takes last."""
+        """The member that serves the store: rank 0, which scale-in removes last."""
         return self.ranked[0] if self.ranked else None
 
     def list_kind(self, kind: RoleKind) -> List[Peer]:

@@ -22,11 +22,11 @@ class RefusedError(ValueError):
 
 
 class NotConcernedError(RefusedError):
-    """The Pod's own role has no part in this consumer: skipped, whoever asked for the format."""
+    """The Pod's own role has no part in this consumer: skipped, also if the user asked for it."""
 
 
 class MembershipError(RefusedError):
-    """A name or an address of the roster is none."""
+    """A name or an address in the roster is invalid."""
 
 
 class PluginError(RefusedError):

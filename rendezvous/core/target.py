@@ -25,7 +25,7 @@ class Target(NamedTuple):
 
 
 def parse_identity(env: Mapping[str, str]) -> Identity:
-    """Parse who this Pod is, from the variables the controller gives every container.
+    """Parse the identity of this Pod, from the variables that the controller sets.
 
     Raises:
         MembershipError: They are missing or broken.
@@ -45,7 +45,7 @@ def parse_identity(env: Mapping[str, str]) -> Identity:
 
 
 def parse_target(env: Mapping[str, str]) -> Target:
-    """Parse which gang is followed, and who follows it.
+    """Parse which gang is followed, and by which Pod.
 
     Raises:
         MembershipError: A variable is missing or broken.

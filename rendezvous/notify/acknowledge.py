@@ -1,7 +1,7 @@
-"""Telling the controller which generation was applied: one annotation on the agent's own Pod.
+"""Acknowledges to the controller which generation was applied, in an annotation of the own Pod.
 
-The controller's drain waits for it. The right to patch is given only where a role drains, so its
-lack is no fault: it is said once, nothing more. Rules: docs/design/agents.md, "Acknowledgement".
+A drain of the controller waits for it. The right to patch is given only where a role drains, so its
+lack is no error: it is logged once. Rules: docs/design/agents.md, "Acknowledgement".
 """
 
 import json
@@ -21,7 +21,7 @@ _RETRY_SECONDS = 2.0
 
 
 class Acknowledger:
-    """Writes the annotation; what could not be sent now is sent later, the newest only."""
+    """Writes the annotation; if that fails, the newest generation is sent again later."""
 
     def __init__(
         self, access: Access, clock: AgentClock, target: Target, reporter: Reporter
@@ -65,7 +65,7 @@ class Acknowledger:
         self._connection.close()
 
     def _try_again(self, after_seconds: float) -> None:
-        # Spread, because the whole gang was told the same at the same time.
+        # Spread: all agents of the gang failed at the same time.
         wait = self._clock.uniform(_RETRY_SECONDS / 2, _RETRY_SECONDS) + after_seconds
         self._next_try_at = self._clock.monotonic() + wait
 

@@ -48,11 +48,11 @@ class Changes:
     """The last changes, numbered as they came; several may be of one generation.
 
     The numbers follow the generations, with gaps. So they go on when the agent starts anew, and
-    who asks with the number he got before misses nothing and hears nothing twice.
+    a client that asks with its last number misses no change and gets none twice.
     """
 
     def __init__(self, generation: int = 0) -> None:
-        """Start with none; ``generation`` is what an agent before this one has told."""
+        """Start with none; ``generation`` is the last one that an earlier agent reported."""
         self._arrived = threading.Condition()
         self._kept: List[Dict[str, Any]] = []
         self._kept_members = 0
@@ -97,7 +97,7 @@ class Changes:
             }
 
     def wake(self) -> None:
-        """Have all who wait ask whether their wait is over."""
+        """Have all waiting polls ask whether their wait is over."""
         with self._arrived:
             self._arrived.notify_all()
 
@@ -115,7 +115,7 @@ class _Poll:
         self.is_ended = False
 
     def is_over(self) -> bool:
-        """Return whether nobody needs the answer: another needs the place, or the client went."""
+        """Return whether the answer is not needed: the place is, or the client has hung up."""
         if self.is_ended:
             return True
         poller = select.poll()
@@ -127,7 +127,7 @@ class _Poll:
             return True
 
     def end(self) -> None:
-        """Make place: a poll is answered early, and whoever has not asked yet is hung up on."""
+        """Make place: answer a poll early, and close a connection without a request."""
         self.is_ended = True
         if not self.is_waiting:
             try:

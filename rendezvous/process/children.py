@@ -1,6 +1,6 @@
 """Child processes of an agent that may be PID 1: every one is reaped, also those it inherits.
 
-``subprocess`` alone would lose the exit codes of its children to whoever reaps all of them.
+``subprocess`` alone would lose the exit codes of its children to the code that reaps all of them.
 """
 
 import contextlib
@@ -123,7 +123,7 @@ class Children:
     def kill_leftovers(self) -> None:
         """Kill what a child that has ended has left behind, whatever sessions it made.
 
-        To whoever is PID 1 or a subreaper, these are children. Killing some makes theirs ours.
+        They are children of PID 1 or of the subreaper, and so become children of theirs.
         """
         for _ in range(_LEFTOVER_ROUNDS):
             self.reap()

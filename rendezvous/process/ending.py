@@ -1,8 +1,7 @@
 """How a sidecar learns that it is no longer needed; chosen once, at its start.
 
 A native sidecar is ended by the kubelet. Any other container that runs on keeps its Pod from ever
-completing, so it needs to know when the others are done; where nothing can tell it, it refuses to
-start.
+completing, so it must learn when the others have ended. It refuses to start where it cannot.
 """
 
 import fcntl
@@ -30,7 +29,7 @@ ENDED_FILE = ".ended"
 RUNNING_FILE = ".running"
 _SETTLED_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
-# What a command or an image is called that runs this program.
+# Names of commands and images that run this program.
 _NAMES = (
     images.RENDEZVOUS,
     images.IMAGE_PREFIX + images.RENDEZVOUS,
@@ -39,14 +38,14 @@ _NAMES = (
 
 
 class EndingError(Exception):
-    """Nothing can tell this sidecar when to end; the message says what would."""
+    """This sidecar cannot learn when to end; the message names the remedies."""
 
 
 class Ending:
-    """Never tells: the kubelet ends a native sidecar by SIGTERM."""
+    """Never over: the kubelet ends a native sidecar by SIGTERM."""
 
     name = END_NATIVE
-    # Whether those it serves were ever seen; what is said at the end.
+    # Whether the containers it serves were seen, and the line of the log at the end.
     was_seen = True
     farewell = "the containers it served are done"
 
@@ -58,8 +57,8 @@ class Ending:
 class WrapperEnding(Ending):
     """The wrapper of the main container leaves a file when its command has ended.
 
-    It may also be killed before it can, by lack of memory for one: so it holds a lock as long as
-    it lives.
+    It may be killed before it can do so, for example by lack of memory. So it holds a lock as long
+    as it runs.
     """
 
     name = END_WRAPPER
@@ -100,7 +99,7 @@ class SharedEnding(Ending):
         self.was_seen = False
 
     def is_over(self) -> bool:
-        """Return whether they were there and are gone."""
+        """Return whether the processes were there and have ended."""
         found = find_processes(self._process, self._proc) if self._process else self._list_others()
         is_over = self.was_seen and not found
         self.was_seen = self.was_seen or bool(found)
@@ -127,10 +126,10 @@ class SharedEnding(Ending):
             return 0
 
 
-class PatientEnding(Ending):
-    """Another one, which gives up when nobody to serve was seen for so long.
+class TimedEnding(Ending):
+    """Another ending, which is also over if no container to serve was seen for some time.
 
-    They may have ended before this container started, or were never started.
+    The containers may have ended before this one started, or were never started.
     """
 
     def __init__(self, ending: Ending, seconds: float, clock: AgentClock) -> None:
@@ -142,7 +141,7 @@ class PatientEnding(Ending):
         self.name = ending.name
 
     def is_over(self) -> bool:
-        """Return whether the other one is over, or never began."""
+        """Return whether the other ending is over, or its containers were never seen."""
         if self._ending.is_over():
             return True
         waited = self._clock.monotonic() - self._since
@@ -153,18 +152,18 @@ class PatientEnding(Ending):
 
 
 class PodEnding(Ending):
-    """The Pod's own status tells which of its containers have terminated."""
+    """The status of the Pod says which of its containers have terminated."""
 
     name = END_POD
 
     def __init__(self, watch: ObjectWatch, container: str, pod: Dict[str, Any]) -> None:
-        """Follow ``watch``, starting from what it has told."""
+        """Follow ``watch``, starting from ``pod``."""
         self._watch = watch
         self._container = container
         self._pod = pod
 
     def is_over(self) -> bool:
-        """Return whether all other containers have ended for good."""
+        """Return whether all other containers have ended and are not restarted."""
         for change in self._watch.poll(0.0):
             if change.body is not None:
                 self._pod = change.body
@@ -203,7 +202,7 @@ class EndingChoice:
         """Choose; waits while the API server is away and the Pod must be looked at.
 
         Raises:
-            EndingError: None applies.
+            EndingError: No ending applies.
         """
         end = self._settings.end
         if end in {END_NATIVE, END_WRAPPER}:
@@ -217,7 +216,7 @@ class EndingChoice:
             return self._build(end, "", {})
         pod = self._fetch_pod()
         if pod is None:
-            return self._choose_blindly(end)
+            return self._choose_without_pod(end)
         container = find_own_container(pod, self._settings.container)
         if end == END_AUTO:
             end = choose_by_pod(pod, container)
@@ -228,13 +227,13 @@ class EndingChoice:
             self._watch.close()
         seconds = self._settings.timeout_seconds
         if end == END_WRAPPER:
-            return PatientEnding(WrapperEnding(self._directory), seconds, self._clock)
+            return TimedEnding(WrapperEnding(self._directory), seconds, self._clock)
         if end == END_SHARED:
-            return PatientEnding(SharedEnding(self._settings.process), seconds, self._clock)
+            return TimedEnding(SharedEnding(self._settings.process), seconds, self._clock)
         return PodEnding(self._watch, container, pod) if end == END_POD else Ending()
 
-    def _choose_blindly(self, end: str) -> Ending:
-        """Choose without having seen the Pod."""
+    def _choose_without_pod(self, end: str) -> Ending:
+        """Choose where the Pod cannot be read."""
         if end == END_AUTO and os.getpid() != 1 and _read_name(1) == "pause":
             return self._build(END_SHARED, "", {})
         target = self._target
@@ -269,7 +268,7 @@ def find_own_container(pod: Mapping[str, Any], name: str) -> str:
     """Find the name of the container that runs this program.
 
     Raises:
-        EndingError: None or several could be it, or ``name`` is none.
+        EndingError: No container or several could be it, or none has this ``name``.
     """
     found = []
     for container in _list_containers(pod, "initContainers", "containers"):

@@ -1,13 +1,13 @@
-"""Signals that tell of a change, each sent when the process is ready for it.
+"""Signals that notify of a change, each sent when the process is ready for it.
 
-Training code imports for seconds before it has a handler, and just then late members come: SIGHUP,
-SIGUSR1 and their like would end it. So such a signal waits, in a thread of its own, until it does
-no harm:
+Training code imports for seconds before it has a handler. Until then SIGHUP, SIGUSR1 and the like
+would end it. So such a signal waits, in a thread of its own:
 
 1. Look at the process. It is ready if it catches, ignores or blocks the signal, or waits for it.
 2. But not if it blocks all signals, as shells and ``posix_spawn`` do for the moment in which they
    start a program: then it would die of the signal after that moment.
-3. Look again every 50 ms. Who blocks all signals in 20 looks in a row does so for good.
+3. Look again every 50 ms. A process that blocks all signals in 20 looks in a row is taken as
+   it is.
 4. Send the signal, unless the process has ended meanwhile.
 """
 
@@ -20,12 +20,12 @@ from rendezvous.process.processes import read_stat
 from rendezvous.report import Reporter
 
 _LOOK_SECONDS = 0.05
-# Without a handler they end a process, and nobody sends them for that.
-_NEWS = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
+# Without a handler they end a process, which is not what they are sent for.
+_NOTIFYING = {signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
 _BLOCKED, _IGNORED, _CAUGHT = b"SigBlk", b"SigIgn", b"SigCgt"
 # In a row, at a process that blocks all signals; far longer than to start a program takes.
-_STEADY_LOOKS = 20
-_BIRTH_FIELD = 19  # of those after the name
+_LAST_LOOK = 20
+_START_TIME_FIELD = 19  # of those after the name
 _SIGWAIT = b"sigtimedwait"
 
 
@@ -46,39 +46,39 @@ class Signaller:
 
     def signal(self, pid: int) -> None:
         """Send it now, or as soon as the process has a handler; only once if it waits already."""
-        born = _read_birth(pid)
+        started = _read_start_time(pid)
         if is_ready(pid, self._number):
             self._send(pid)
             return
         with self._lock:
-            if (pid, born) in self._waiting:
+            if (pid, started) in self._waiting:
                 return
-            threading.Thread(target=self._wait, args=(pid, born), daemon=True).start()
-            self._waiting.add((pid, born))
+            threading.Thread(target=self._wait, args=(pid, started), daemon=True).start()
+            self._waiting.add((pid, started))
         name = signal.Signals(self._number).name
         text = f"{name}: process {pid} has no handler for it yet and gets it when it has"
         self._reporter.say_once(text)
 
-    def _wait(self, pid: int, born: bytes) -> None:
+    def _wait(self, pid: int, started: bytes) -> None:
         looks = 0
-        while _read_birth(pid) == born != b"" and not is_ready(pid, self._number):
+        while _read_start_time(pid) == started != b"" and not is_ready(pid, self._number):
             looks = looks + 1 if _blocks_all(_read_masks(pid)) else 0
-            if looks > _STEADY_LOOKS:
+            if looks > _LAST_LOOK:
                 break
             self._clock.sleep(_LOOK_SECONDS)
         with self._lock:
-            self._waiting.discard((pid, born))
-        if _read_birth(pid) == born != b"":
+            self._waiting.discard((pid, started))
+        if _read_start_time(pid) == started != b"":
             self._send(pid)
 
 
 def is_ready(pid: int, number: int) -> bool:
-    """Return whether a process may be sent a signal; so may one of which that is not known."""
-    if number not in _NEWS and not signal.SIGRTMIN <= number <= signal.SIGRTMAX:
+    """Return whether a process may be sent a signal; also if that is not known."""
+    if number not in _NOTIFYING and not signal.SIGRTMIN <= number <= signal.SIGRTMAX:
         return True
     masks = _read_masks(pid)
-    heeded = (_IGNORED, _CAUGHT) if _blocks_all(masks) else (_IGNORED, _CAUGHT, _BLOCKED)
-    if not masks or any(_holds(masks, name, number) for name in heeded):
+    harmless = (_IGNORED, _CAUGHT) if _blocks_all(masks) else (_IGNORED, _CAUGHT, _BLOCKED)
+    if not masks or any(_holds(masks, name, number) for name in harmless):
         return True
     # In the middle of sigwait the signal is shown as neither blocked nor caught.
     return _SIGWAIT in _read(pid, "wchan")
@@ -91,7 +91,7 @@ def _read_masks(pid: int) -> Dict[bytes, int]:
 
 
 def _blocks_all(masks: Dict[bytes, int]) -> bool:
-    """Return whether all signals are blocked, judged by one that nobody blocks alone."""
+    """Return whether all signals are blocked, judged by one that is not blocked alone."""
     return _holds(masks, _BLOCKED, signal.SIGSEGV)
 
 
@@ -99,11 +99,11 @@ def _holds(masks: Dict[bytes, int], name: bytes, number: int) -> bool:
     return bool(masks.get(name, 0) >> (number - 1) & 1)
 
 
-def _read_birth(pid: int) -> bytes:
+def _read_start_time(pid: int) -> bytes:
     """Read when a process was started; b"" if there is none, or one that has ended."""
     fields = read_stat(pid)
-    is_running = len(fields) > _BIRTH_FIELD and fields[0] not in {b"Z", b"X"}
-    return fields[_BIRTH_FIELD] if is_running else b""
+    is_running = len(fields) > _START_TIME_FIELD and fields[0] not in {b"Z", b"X"}
+    return fields[_START_TIME_FIELD] if is_running else b""
 
 
 def _read(pid: int, name: str) -> bytes:

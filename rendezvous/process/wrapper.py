@@ -1,9 +1,25 @@
 """``run -- CMD``: PID 1 of the training container.
 
 It waits for the gang, starts the command with the variables of the generation, forwards signals,
-reaps every orphan, tells or restarts the command when the gang changes, ends it when the attempt
-completes, and exits with the command's code. The agent lives in a thread of its own, so no slow API
-server and no slow notification keeps a signal or an exit waiting.
+reaps every orphan, signals or restarts the command when the gang changes, ends it when the attempt
+completes, and exits with the command's code.
+
+Two threads. The agent's thread puts orders into a queue and waits until each is carried out. The
+main thread owns the command, so neither a slow API server nor a slow notification delays a signal
+or an exit:
+
+1. Wait for a signal, an order, the end of a child, or the end of the grace period.
+2. Forward signals to the command. Reap children.
+3. If the command has ended: exit with its code, or start it again if a restart was ordered.
+4. Carry out orders: start, restart (SIGTERM now, start at the end), stop, exit.
+5. If the grace period is over, kill the command's session.
+
+Invariants: at most one command runs; after SIGTERM or SIGINT to the wrapper, or a stop, no command
+is started again; between SIGTERM and its end the command gets no second SIGTERM.
+
+Example: FB_ON_CHANGE=restart, and the gang grows. The agent orders a restart. The command gets
+SIGTERM, writes its checkpoint and ends with 143. What it left behind is killed, and it is started
+with the new variables.
 """
 
 import contextlib
@@ -39,7 +55,7 @@ FORWARDED = (
     signal.SIGWINCH,
 )
 _ENDING_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
-_TOLD_SECONDS = 5.0
+_ORDER_SECONDS = 5.0
 
 
 class _Order(NamedTuple):
@@ -94,7 +110,7 @@ class Wrapper:
     # --- The agent's thread -----------------------------------------------------------------------
 
     def notify(self, notification: Notify, env: Mapping[str, str]) -> None:
-        """Tell the command: this is a notifier."""
+        """Notify the command: this is a notifier."""
         if self._settings.on_change != RESTART:
             if self._settings.signal and self._pid:
                 self._signaller.signal(self._pid)
@@ -104,7 +120,7 @@ class Wrapper:
             self._order("restart", env=dict(env))
 
     def _is_another_world(self, diff: Diff) -> bool:
-        # Whoever has done its work is missed by nobody: the others end in a moment, too.
+        # A member that has succeeded is not waited for: the others end in a moment, too.
         return not (self._is_leaving or diff.is_empty or diff.is_only_success)
 
     def _is_removed_by(self, notification: Notify) -> bool:
@@ -126,7 +142,7 @@ class Wrapper:
         order = _Order(word, threading.Event(), env, exit_code)
         self._orders.put(order)
         self._wake()
-        order.done.wait(self._settings.stop_grace_seconds + _TOLD_SECONDS)
+        order.done.wait(self._settings.stop_grace_seconds + _ORDER_SECONDS)
 
     # --- The main thread --------------------------------------------------------------------------
 
@@ -162,15 +178,15 @@ class Wrapper:
 
     def _forward(self, number: int) -> None:
         if self._pid:
-            # Of the two who ask a command to end, the second is not heard: some programs drop the
-            # checkpoint they write when they are told again.
+            # A second SIGTERM is not forwarded: some programs abort the checkpoint that they
+            # write after the first.
             if number != signal.SIGTERM or self._kill_at is None:
                 self._children.kill(self._pid, number)
             self._is_terminated = self._is_terminated or number == signal.SIGTERM
         elif number in _ENDING_SIGNALS:
             self._exit_code = SIGNAL_CODE_BASE + number
         if number in (signal.SIGTERM, signal.SIGINT):
-            self._is_ending = True  # whoever asks for the end does not want a restart
+            self._is_ending = True  # no restart after this
 
     def _obey(self, order: _Order) -> None:
         if order.word == "restart" and self._pid and not self._is_ending:
@@ -204,7 +220,7 @@ class Wrapper:
             self._exit_code = e.exit_code
 
     def _take_end(self) -> None:
-        """See whether the command has ended; start it again if that was why."""
+        """Exit if the command has ended, or start it again if it was ended for that."""
         code = self._children.take_code(self._pid) if self._pid else None
         if code is None:
             return
@@ -238,12 +254,12 @@ class Wrapper:
             return  # full: the main thread wakes up anyway
 
     def _mark_ended(self) -> None:
-        """Leave word for a sidecar in this Pod."""
+        """Write the file by which a sidecar of this Pod learns of the end."""
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             os.close(os.open(os.path.join(self._directory, ENDED_FILE), flags, 0o444))
         except OSError as e:
-            self._reporter.say_once(f"a sidecar cannot be told of the end: {e}", "warning")
+            self._reporter.say_once(f"a sidecar does not learn of the end: {e}", "warning")
 
     def _mark_running(self) -> None:
         """Hold a lock as long as this process lives, however it ends; a sidecar looks at it."""

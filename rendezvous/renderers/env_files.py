@@ -40,7 +40,7 @@ def fit_environment(env: Mapping[str, str], directory: str) -> Environment:
     """Move what is too long to export into files, which lie in ``directory``.
 
     Raises:
-        RefusedError: A name is none, or a value would not stay on its line.
+        RefusedError: A name is invalid, or a value would not stay on its line.
     """
     for name, value in env.items():
         check_value(name, value)

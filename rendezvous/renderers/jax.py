@@ -1,4 +1,4 @@
-"""JAX: the coordinator and who is who. Pure.
+"""JAX: the coordinator, the number of processes and the own one. Pure.
 
 JAX itself reads only the coordinator's address; the number of processes and the own one must be
 passed to ``jax.distributed.initialize``, which the module in the volume's site folder does from

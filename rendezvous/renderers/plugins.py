@@ -1,4 +1,4 @@
-"""Users' own renderers: found by entry point or setting, and checked like nobody else's.
+"""Users' own renderers: found by entry point or setting, and checked.
 
 A plugin is a function ``render(view, options)`` that returns ``Rendered`` (without fixed files) or
 raises ``RefusedError``. Its faults become ``PluginError``, so that they cost no other format.

@@ -77,7 +77,7 @@ def _render_elastic(view: View, options: Options, coordinator: Peer) -> Dict[str
         conf.append("is_host=1" if view.rank == 0 else "is_host=0")
         endpoint = join_port(coordinator.address, options.torch_rdzv_port)
     elif is_framework and not endpoint:
-        # Its store stands on whoever is rank 0 then: of the endpoint only the port counts.
+        # Its store is served by rank 0 of the moment: of the endpoint only the port counts.
         endpoint = join_port(coordinator.address, options.torch_rdzv_port)
     if not endpoint:
         raise RefusedError(

@@ -25,7 +25,7 @@ def check_value(name: str, value: str) -> None:
     """Check that a variable can be written on one line.
 
     Raises:
-        RefusedError: The name is none, or the value would not stay on its line.
+        RefusedError: The name is invalid, or the value would not stay on its line.
     """
     if not is_variable(name):
         raise RefusedError(f"{name!r:.80} is no name of a variable", "use letters, digits and _")

@@ -1,7 +1,7 @@
 """An ssh configuration by which members reach one another by name or address. Pure.
 
-Members' host keys are new with every Pod, so they are not checked: whoever can answer for a Pod's
-address in the cluster's network can answer here.
+Members' host keys are new with every Pod, so they are not checked: a process that can take over a
+Pod's address in the cluster's network can answer here, too.
 """
 
 from rendezvous.core.membership import Peer, View

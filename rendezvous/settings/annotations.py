@@ -36,7 +36,7 @@ def read_annotations(env: Mapping[str, str]) -> Dict[str, str]:
 
 
 def parse_annotations(text: str) -> Dict[str, str]:
-    """Parse the file; a line that is none is left out."""
+    """Parse the file; other lines are left out."""
     found = {}
     for line in text.split("\n"):
         match = _LINE.match(line)
@@ -46,7 +46,7 @@ def parse_annotations(text: str) -> Dict[str, str]:
 
 
 def list_unknown(annotations: Mapping[str, str], known: Iterable[str]) -> List[str]:
-    """List the annotations of our prefix that nobody reads: most are misspelt."""
+    """List the annotations of our prefix that are no settings: most are misspelt."""
     ours = {constants.ACKNOWLEDGED_GENERATION_ANNOTATION, constants.WRAPPER_ANNOTATION, *known}
     return sorted(
         name

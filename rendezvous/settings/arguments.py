@@ -14,13 +14,13 @@ USAGE = """\
 usage: framework-rendezvous COMMAND [FLAGS]
 
   render         write the first complete generation and end (init container)
-  watch          keep the files fresh and tell processes (sidecar)
+  watch          keep the files fresh and notify processes (sidecar)
   run -- CMD...  the same round a command: wait, start it, forward signals, exit with its code
   install        put the agent for images without it into the volume
 
 Every flag may also be given as the variable beside it. Those marked * may also be given as the
 Pod's annotation frameworkbarrier.io/FLAG, where its annotations are mounted at
-/etc/podinfo/annotations. What is followed, and by whom, comes from the variables FC_* that the
+/etc/podinfo/annotations. The gang and the own Task come from the variables FC_* that the
 controller sets in every container of its Pods.
 """
 _EXITS = """
@@ -46,7 +46,7 @@ def parse_arguments(words: List[str]) -> Arguments:
     """Take the command line apart.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is not valid.
     """
     if not words or words[0] not in {RENDER, WATCH, RUN, INSTALL}:
         raise UsageError(f"unknown command {words[0]!r}" if words else "no command")

@@ -1,7 +1,7 @@
-"""How the agent behaves: what it waits for, whom it tells, how it ends. Pure.
+"""How the agent behaves: what it waits for, what it notifies, how it ends. Pure.
 
-What is rendered, and how, is ``options``'; ``option`` says how a setting is given. ``SETTINGS`` is
-what ``--help`` shows.
+What is rendered is in ``options``, how a setting is given in ``option``. ``SETTINGS`` is what
+``--help`` shows.
 """
 
 import re

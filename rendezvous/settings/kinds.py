@@ -37,7 +37,7 @@ _KINDS_BY_NAME = {
 
 
 def map_roles(names: Iterable[str], given: Mapping[str, RoleKind]) -> "dict[str, RoleKind]":
-    """Tell the kind of every role: as given, else by its name.
+    """Map every role to its kind: as given, else by its name.
 
     A single role of a name that says nothing, in a gang without workers, is the workers. Several
     such roles are of no kind: a guess would put, for example, a TensorBoard among the peers.

@@ -127,7 +127,7 @@ def _parse_role_ports(env: Mapping[str, str], problems: List[Problem]) -> Dict[s
     ports: Dict[str, RolePort] = {}
     for name, text in env.items():
         match = _ROLE_PORT_ENV.match(name)
-        # Kubernetes sets such a variable for a Service "fb-worker": a URL, and nobody's setting.
+        # Kubernetes sets such a variable for a Service "fb-worker": a URL, not a setting.
         if match is None or not text or _SERVICE_LINK.match(text):
             continue
         try:

@@ -1,4 +1,4 @@
-"""What a user set and nobody reads: misspelt variables, roles that are not in the gang. Pure.
+"""Settings without effect: misspelt variables, and roles that are not in the gang. Pure.
 
 Users have variables FB_* of their own, for injector.sh and for their programs: only names close to
 that of a setting are taken for misspelt.

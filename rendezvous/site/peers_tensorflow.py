@@ -27,30 +27,30 @@ from typing import Any, Optional
 # As shells say "ended by SIGTERM": the agent does not look at it, it has asked for the end.
 _TERMINATED = 143
 # Transient, to a Framework's retry policy.
-_NOBODY_ASKED = 201
+_NOT_ASKED = 201
 
 
 def build_termination_config(timeout: float = 600.0, **options: Any) -> Any:
     """Build the TerminationConfig; call it in the main thread. ``timeout`` is in seconds.
 
     SIGTERM, which the agent sends when the gang has changed, no longer ends the process: it asks
-    for the checkpoint. A process whose peer was told first has saved it too, and must not end
+    for the checkpoint. A process whose peer was asked first has saved it too, and must not end
     before the agent asks: its Pod would end with it. It waits, at most for ``timeout``.
     """
-    told = threading.Event()
+    asked = threading.Event()
 
-    def note(_number: int, _frame: Optional[FrameType]) -> None:
-        told.set()
+    def set_asked(_number: int, _frame: Optional[FrameType]) -> None:
+        asked.set()
 
     def end() -> None:
-        code = _TERMINATED if told.wait(timeout) else _NOBODY_ASKED
+        code = _TERMINATED if asked.wait(timeout) else _NOT_ASKED
         sys.stdout.flush()
         sys.stderr.flush()
         # At once: the usual way out waits for peers that may be gone already.
         os._exit(code)
 
-    signal.signal(signal.SIGTERM, note)
+    signal.signal(signal.SIGTERM, set_asked)
     tensorflow = importlib.import_module("tensorflow")
     return tensorflow.distribute.experimental.TerminationConfig(
-        termination_watcher_fn=told.is_set, exit_fn=end, **options
+        termination_watcher_fn=asked.is_set, exit_fn=end, **options
     )

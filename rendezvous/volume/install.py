@@ -98,7 +98,7 @@ def read_sources() -> Iterator[Tuple[str, bytes]]:
 
 
 def find_directory(path: str) -> str:
-    """Find the volume from where the zipapp lies in it; "" if this is none."""
+    """Find the volume from where the zipapp lies in it; "" if it lies in no volume."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(path)))
     if os.path.isfile(root) and root.endswith("/" + INSTALLED_AGENT):
         return root[: -len("/" + INSTALLED_AGENT)] or "/"

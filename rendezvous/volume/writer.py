@@ -9,8 +9,15 @@ Layout of the directory::
     .notified               the newest generation that processes were notified of, and more
 
 A kill at any point leaves the old generation or the new one in force. What it leaves lying about
-has names that nobody reads, and goes away at the next write. At least one generation besides the
-current one is kept: somebody may be reading it, and discover_hosts.sh falls back to it.
+has names that no reader looks for, and is removed at the next write. At least one generation
+besides the current one is kept: a process may be reading it, and discover_hosts.sh falls back to
+it.
+
+To write a generation:
+
+1. Write its files into a new folder and sync them to the disk.
+2. Rename the folder to ``gen-N``, and then a new link to ``current``.
+3. After processes were notified: sync the directory and remove older generations.
 
 A Pod may have two agents on one volume (a sidecar beside the wrapper), so each writes ``alone``.
 Rules: docs/design/agents.md, "Generations in the volume".
@@ -40,7 +47,7 @@ NOTIFIED_FILE = ".notified"
 STATE_FILE = ".agent.json"
 _GENERATION = re.compile(r"gen-([1-9][0-9]{0,17})\Z")
 _NOTIFIED = re.compile(r"([0-9]{1,18}) leaving=([!-~]{0,40}) completing=(?:0|(1))\n\Z")
-# Not those of the barrier and the wrapper, who may be writing them just now, without our lock.
+# Not those of the barrier and the wrapper, which write without this lock.
 _LEFTOVER = re.compile(
     r"\.(new|old|link)-[0-9a-f]{12}\Z"
     r"|(?!injector\.sh|framework\.json|FB_|\.running).*\.[0-9a-f]{12}\.tmp\Z"
@@ -48,7 +55,7 @@ _LEFTOVER = re.compile(
 _MAX_NOTIFIED_BYTES = 256
 _MAX_STATE_BYTES = 2 * 1024 * 1024
 _STATE_BOUNDS = Bounds(_MAX_STATE_BYTES, _MAX_STATE_BYTES, 16)
-# A writer takes some milliseconds; whoever holds the lock for longer is none.
+# A writer takes some milliseconds; a process that holds the lock for longer is no writer.
 _LOCK_TRIES = 1000
 _LOCK_PAUSE_SECONDS = 0.005
 
@@ -76,7 +83,7 @@ class Writer:
     def alone(self) -> Iterator[None]:
         """Keep other agents of the Pod from writing meanwhile, by a lock on the directory.
 
-        Where a file system has no locks, there is none.
+        On a file system without locks there is none.
         """
         descriptor = -1
         with contextlib.suppress(OSError):
@@ -116,7 +123,7 @@ class Writer:
             self._clean()
 
     def read_current(self) -> Optional[Generation]:
-        """Read what is in force; None if nothing is, or nobody knows what."""
+        """Read the generation in force; None if there is none, or no agent wrote it."""
         while True:
             name = self._find_current_name()
             generation = self._read_state(name) if name else None
@@ -132,7 +139,7 @@ class Writer:
         """Read what processes were notified of last."""
         match = _NOTIFIED.match(self._read_text(NOTIFIED_FILE, _MAX_NOTIFIED_BYTES))
         if match is None:
-            return Notified()  # written by nobody of ours: as if nothing were there
+            return Notified()  # no agent wrote it
         return Notified(int(match.group(1)), match.group(2), bool(match.group(3)))
 
     def write_notified(self, notified: Notified) -> None:
@@ -147,7 +154,7 @@ class Writer:
             write_atomically(self._get_path(NOTIFIED_FILE), text.encode(), 0o444)
 
     def find_last_number(self) -> int:
-        """Find the number of the generation in force, whoever wrote it; 0 if there is none."""
+        """Find the number of the generation in force, whatever program wrote it; 0: none."""
         name = self._find_current_name()
         return int(name[4:]) if name else 0
 
@@ -187,7 +194,7 @@ class Writer:
             raise
 
     def _clean(self) -> None:
-        """Remove what nobody needs; what cannot be removed now is tried again next time."""
+        """Remove what is not needed; what cannot be removed now is tried again next time."""
         current = self.find_last_number()
         numbers = [int(name[4:]) for name in self._list_generations()]
         before = max((n for n in numbers if n < current), default=0)
@@ -202,7 +209,7 @@ class Writer:
                 self._delete(self._get_path(name))
 
     def _remove(self, name: str) -> None:
-        """Remove a generation: first its name, so that nobody finds half of it."""
+        """Remove a generation: first its name, so that no reader finds half of it."""
         old = self._get_path(".old-" + os.urandom(6).hex())
         try:
             os.rename(self._get_path(name), old)
@@ -228,7 +235,7 @@ class Writer:
     def _find_current_name(self) -> str:
         name = self._read_link()
         while name and not os.path.isdir(self._get_path(name)):
-            # Either nobody's work, or newer ones came into force and this one was removed.
+            # Either no agent wrote it, or newer ones came into force and this one was removed.
             before, name = name, self._read_link()
             if name == before:
                 return ""
@@ -248,7 +255,7 @@ class Writer:
             roster = decode_stored_roster(state["roster"])
             return Generation(roster, str(state["source"]), int(state["sourceGeneration"]))
         except (ValueError, KeyError, TypeError, OverflowError):
-            return None  # written by nobody of ours: as if nothing were there
+            return None  # no agent wrote it
 
     def _read_text(self, name: str, limit: int) -> str:
         try:

@@ -16,8 +16,8 @@ from rendezvous.core.target import Target
 from rendezvous.process.ending import (
     EndingChoice,
     EndingError,
-    PatientEnding,
     SharedEnding,
+    TimedEnding,
     WrapperEnding,
     choose_by_pod,
     find_own_container,
@@ -197,8 +197,8 @@ class Now(AgentClock):
 
 def test_ending_gives_up_where_nobody_was_ever_seen(tmp_path: Path) -> None:
     clock = Now()
-    ending = PatientEnding(SharedEnding("train.py", str(tmp_path)), 600.0, clock)
-    endless = PatientEnding(WrapperEnding(str(tmp_path)), 0.0, clock)
+    ending = TimedEnding(SharedEnding("train.py", str(tmp_path)), 600.0, clock)
+    endless = TimedEnding(WrapperEnding(str(tmp_path)), 0.0, clock)
     clock.now = 599.0
     assert not ending.is_over()
     clock.now = 600.0
@@ -209,7 +209,7 @@ def test_ending_gives_up_where_nobody_was_ever_seen(tmp_path: Path) -> None:
 
 def test_ending_does_not_give_up_those_it_has_seen(tmp_path: Path) -> None:
     clock, proc = Now(), Proc(tmp_path)
-    ending = PatientEnding(SharedEnding("train.py", str(tmp_path)), 600.0, clock)
+    ending = TimedEnding(SharedEnding("train.py", str(tmp_path)), 600.0, clock)
     proc.add(999_999, "/usr/bin/python3", "train.py", parent=0)
     assert not ending.is_over()
     clock.now = 6000.0

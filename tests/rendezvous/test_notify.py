@@ -362,7 +362,7 @@ def test_signal_waits_for_each_of_two_processes_with_one_id(
     """The first has just ended; the second must not miss what it was told."""
     births, ready, gate = [b"1"], set[bytes](), threading.Event()
     sent: list[int] = []
-    monkeypatch.setattr(signalling, "_read_birth", lambda _: births[0])
+    monkeypatch.setattr(signalling, "_read_start_time", lambda _: births[0])
     monkeypatch.setattr(signalling, "is_ready", lambda *_: births[0] in ready)
 
     class Clock(AgentClock):

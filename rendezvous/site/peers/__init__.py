@@ -1,4 +1,4 @@
-"""What training code imports: who its peers are, and what happens to them.
+"""What training code imports: its peers, and how they change.
 
 Stands alone: ``install`` copies this package into the volume's site folder, onto the training
 process's PYTHONPATH. Python 3.7, standard library, nothing else of ours; its modules import one

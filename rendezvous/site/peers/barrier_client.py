@@ -2,7 +2,7 @@
 
 ``barrier_protocol`` says what is sent. Until this process is let go:
 
-1. Wait for a generation in which somebody computes.
+1. Wait for a generation with a member that computes.
 2. In the process of rank 0, start the hub, unless a process of this Pod serves it already.
 3. Connect to rank 0 (2 s at most), prove the gang key if it is mounted, and arrive.
 4. Wait for the word. Every 0.5 s look whether rank 0 is still the same, and whether this Pod is
@@ -40,7 +40,7 @@ def barrier(name: str, timeout: Optional[float] = None) -> Roster:
     """Wait until one process of every Pod that computes has come to the barrier of this name.
 
     It can be used again and again. A Pod that is removed meanwhile is no longer waited for, one
-    that is added is; who they are is what rank 0 sees. Returns the generation then in force.
+    that is added is, as rank 0 sees the gang. Returns the generation then in force.
 
     Raises:
         TimeoutError: They did not come within ``timeout`` seconds.

@@ -3,11 +3,11 @@
 ``barrier_protocol`` says what is sent, ``barrier_limits`` how many connections there may be. The
 thread does this again and again:
 
-1. Wait for connections and lines; for 50 ms where somebody waits at a barrier, for 1 s where
-   somebody has not arrived yet, else without end.
+1. Wait for connections and lines: for 50 ms while a process waits at a barrier, for 1 s while a
+   connection has not arrived at one, else without end.
 2. Take each new connection if its address is of the roster and there is a place, hang up on it
    otherwise. Take each line: a proof of the gang key or an arrival.
-3. Hang up on those who have not arrived in 10 s.
+3. Close the connections that have not arrived in 10 s.
 4. Look for a new generation: its Pods are expected from now on.
 5. Let go those at each barrier where one process of every expected Pod has arrived.
 """
@@ -101,7 +101,7 @@ class _Connection:
 
 
 class Hub(threading.Thread):
-    """What rank 0 runs for all: it counts who has come and lets them go together.
+    """Runs in rank 0: counts the processes that have arrived and releases them together.
 
     Connections come from addresses of the roster only, unless ``takes_any`` says otherwise. A
     connection is silent until it has proven the gang key, if there is one, and has named a barrier.
@@ -125,7 +125,7 @@ class Hub(threading.Thread):
         self._silent_count = 0
         self._by_address: Counter[str] = Counter()
         self._arrived: Dict[str, Dict[_Connection, None]] = {}
-        # Of those let go: whoever missed the word asks again, and must not wait for the next time.
+        # Of released processes: one that missed the answer asks again, and must not wait anew.
         self._released: Dict[str, None] = {}
         self._strangers: Dict[str, None] = {}
         self._former: Dict[Tuple[str, int, str], Tuple[str, ...]] = {}
@@ -150,7 +150,7 @@ class Hub(threading.Thread):
             self._release()
 
     def leave_to_parent(self) -> None:
-        """Close everything in a forked child, who would hold port and callers without serving."""
+        """Close everything in a forked child, which would hold port and callers without serving."""
         for held in [self._listener, *(connection.socket for connection in self._held)]:
             held.close()
         self._selector.close()
@@ -178,7 +178,7 @@ class Hub(threading.Thread):
             connected, peer = self._listener.accept()
         except OSError as e:
             if e.errno in _NO_ROOM:
-                time.sleep(LOOK_SECONDS)  # the connection is still there and would be told again
+                time.sleep(LOOK_SECONDS)  # the connection is still there, and reported again
             return
         address = normalize(peer[0])
         if not self._make_place(address):
@@ -219,7 +219,7 @@ class Hub(threading.Thread):
         return known
 
     def _evict(self, address: str) -> bool:
-        """Drop the oldest silent connection of an address; False if there is none."""
+        """Drop the oldest silent connection of an address; False if there was none."""
         for connection in self._silent.get(address, ()):
             self._drop(connection)
             return True
@@ -281,7 +281,7 @@ class Hub(threading.Thread):
         except OSError:
             part = b""
         connection.received += part
-        is_over = connection.arrival is not None  # whoever waits has nothing more to say
+        is_over = connection.arrival is not None  # a waiting client sends nothing more
         if not part or is_over or len(connection.received) > MAX_LINE_BYTES:
             self._drop(connection)
         elif connection.received.endswith(b"\n"):

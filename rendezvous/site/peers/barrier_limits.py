@@ -45,7 +45,7 @@ class Limits:
 
 
 def make_room(connections: int) -> None:
-    """Let this process open a file for each who comes; some runtimes start it with 1024 at most."""
+    """Let this process open a file for each connection; some runtimes allow 1024 at first."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES
     if hard != resource.RLIM_INFINITY:
@@ -61,7 +61,7 @@ def list_addresses(peer: Peer) -> Tuple[str, ...]:
 
 
 def normalize(address: str) -> str:
-    """Write an address as all others: IPv4 as such, and without a zone."""
+    """Normalize an address: mapped IPv4 as IPv4, and without a zone."""
     try:
         found: Any = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

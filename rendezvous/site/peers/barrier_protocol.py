@@ -14,7 +14,7 @@
    token was let go meanwhile, it is let go at once.
 
 Each of these is a line of at most 4096 bytes, its end included; all but ``go`` are JSON. From the
-connection to the arrival there are 10 seconds. The hub hangs up on whoever does not keep to this.
+connection to the arrival there are 10 seconds. The hub closes connections that break these rules.
 """
 
 import json

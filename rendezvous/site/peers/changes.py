@@ -1,4 +1,4 @@
-"""What happens to the peers: the difference of two generations, told to training code."""
+"""The difference of two generations, for callbacks of training code."""
 
 import os
 import threading
@@ -20,7 +20,7 @@ class Change(NamedTuple):
 def on_change(callback: Callable[[Change], Any], since: Optional[Roster] = None) -> "Subscription":
     """Call ``callback`` with each change after ``since`` (now), in order, in a thread of its own.
 
-    An exception of the callback is printed, and the next change is told all the same.
+    An exception of the callback is printed, and the next change is passed all the same.
     """
     subscription = Subscription(callback, since if since is not None else roster())
     subscription.start()
@@ -51,18 +51,18 @@ class Subscription(threading.Thread):
                     continue
                 new = roster()
             except OSError:
-                continue  # the volume is just being changed, or read by nobody's agent any more
+                continue  # the volume is being changed
             seen_link = link
             if new.generation > self._seen.generation or new.attempt != self._seen.attempt:
                 change = compute_change(self._seen, new)
                 self._seen = new
                 if change.added or change.removed or change.moved:
-                    self._tell(change)
+                    self._call_back(change)
 
-    def _tell(self, change: Change) -> None:
+    def _call_back(self, change: Change) -> None:
         try:
             self._callback(change)
-        except Exception:  # noqa: BLE001  (of the user's; the next change is told, too)
+        except Exception:  # noqa: BLE001  (of the user's; the next change is passed, too)
             traceback.print_exc()
 
 

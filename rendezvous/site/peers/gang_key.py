@@ -53,7 +53,7 @@ def compute_proof(key: bytes, *parts: str) -> str:
 
 
 def is_proof(given: Any, expected: str) -> bool:
-    """Return whether a proof is the expected one, in a time that tells nothing."""
+    """Return whether a proof is the expected one, in constant time."""
     return isinstance(given, str) and hmac.compare_digest(
         given.encode("utf-8", "replace"), expected.encode()
     )

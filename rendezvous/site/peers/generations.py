@@ -1,4 +1,4 @@
-"""Who takes part: the generation in force, as the agent's file ``current/peers.json`` says.
+"""The members: those of the generation in force, from the agent's file ``current/peers.json``.
 
 The agent writes each generation into a folder of its own and lets the link ``current`` point to it.
 To read the one in force:
@@ -24,10 +24,10 @@ _RANKED_KINDS = ("master", "chief", "worker")
 
 
 class Peer(NamedTuple):
-    """A member. ``rank`` is -1 for one that computes with nobody (a parameter server)."""
+    """A member. ``rank`` is -1 for one that does not compute (a parameter server)."""
 
     role: str
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
     rank: int
     address: str
     port: int
@@ -39,14 +39,14 @@ class Roster(NamedTuple):
     """One generation. ``ranked`` are those that compute together, in the order of their ranks.
 
     ``rank`` is the own one, -1 for a process that is no member (it leaves) or has none.
-    ``has_succeeded``: somebody who computed with the others has ended its work. ``leaving``: role,
+    ``has_succeeded``: a member that computed with the others has ended its work. ``leaving``: role,
     index and fingerprint of the Pods that leave.
     """
 
     generation: int
     attempt: str
     role: str
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
     rank: int
     is_member: bool
     is_leaving: bool

@@ -2,12 +2,12 @@
 
 Python 3.7, torch 2.5 or newer.
 
-Who takes part, and with which rank, is read from the generation in force, so nobody is waited for
-who does not come, and a member that is scaled away is no failure. Rank 0 serves a store. In it are:
+The members and their ranks are those of the generation in force, so no other member is waited for,
+and a member that is scaled away is no failure. Rank 0 serves a store. In it are:
 
     arrived/MEMBER   a member waits for a round: its token, and the gang as it sees it
     assigned/TOKEN   its place in the round it waited for
-    members/N        who takes part in round N; ``rounds`` counts them
+    members/N        the members of round N; ``rounds`` counts them
     want/N           round N is to end
     stopping/N       how many of round N know that and stop their workers
 
@@ -21,12 +21,12 @@ A round goes so:
 4. A member sees that the round is to end: one of its members is no longer in the gang or has
    failed, or all who came to the gang since have arrived. Until they have, which takes as long as
    they need to start, the others go on. The member writes that the round is to end.
-5. The members stop their workers together, when all know it or after 3 s: whoever stops first
+5. The members stop their workers together, when all know it or after 3 s: the first to stop
    breaks the connections of the others, whose torchrun would count that as a failure.
 
 Where the gang key is mounted, all values but the counters are signed with it, and with a number
 that rank 0 draws for each of its stores: what another client writes is not believed. The protocol
-of the store is torch's, and so is that of the workers' stores: nobody is authenticated there.
+of the store is torch's, and so is that of the workers' stores: clients are not authenticated there.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ _DEFAULT_PORT = 29400
 _LOOK_SECONDS = 0.02
 _JOIN_SECONDS = 600
 _READ_SECONDS = 60
-# How long those who know of a change wait for the others to know: a lost node never will.
+# How long members that know of a change wait for the others: a lost node never will.
 _STOP_SECONDS = 3
 # How long rank 0 waits for the same generation as the others see: longer than the agent's debounce.
 _SETTLE_SECONDS = 5
@@ -146,10 +146,10 @@ class FrameworkRendezvous:
         is_same = describe_gang(gang) in current.gangs
         is_broken = not is_same and not current.members <= members
         if self._control is not current.control:
-            return int(is_broken)  # the store is lost, so only the gang can tell
+            return int(is_broken)  # the store is lost, so the gang decides
         try:
             if current.store.check([_FINISHED_KEY]):
-                return 0  # the training ends: a new round would wait for those who have ended
+                return 0  # the training ends: a new round would wait for members that have ended
             is_wanted = is_broken or _is_wanted(current.control, current.number)
             if not is_wanted and not is_same:
                 is_wanted = self._have_arrived(current, gang)
@@ -366,7 +366,7 @@ class FrameworkRendezvous:
 
 
 def describe_gang(gang: Roster) -> str:
-    """Describe who takes part: two gangs with the same text train as one."""
+    """Describe the members: two gangs with the same text train as one."""
     text = "\n".join([gang.attempt, *map(name_member, gang.ranked)])
     return hashlib.sha256(text.encode()).hexdigest()
 

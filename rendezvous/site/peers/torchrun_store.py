@@ -59,7 +59,7 @@ class Control:
         self._scope = scope
 
     def open(self, number: str) -> None:
-        """As rank 0: tell the number of this store, also where another client has changed it."""
+        """As rank 0: write the number of this store, also where another client has changed it."""
         if self._key is not None:
             self._scope += (number,)
             self.store.set(_NONCE_KEY, number)
