@@ -256,20 +256,6 @@ class Storage:
         key = writes.key_of(rt, namespace, name)
         return self._answer(rt, self._deleter.delete(self._strategies.of(rt), key, options))
 
-    def delete_collection(
-        self,
-        rt: ResourceType,
-        namespace: str | None,
-        selector: Selector = _NOTHING_SELECTED,
-        options: DeleteOptions = _DEFAULT_DELETE,
-    ) -> Objects:
-        """Delete every object selected; return what each delete returned."""
-        matches = selectors.compile_selector(rt, namespace, selector)
-        held = self._state.all_of(rt.key)
-        keys = sorted(key for key, obj in held.items() if matches(obj))
-        strategy = self._strategies.of(rt)
-        return [self._answer(rt, self._deleter.delete(strategy, key, options)) for key in keys]
-
     def watch_from(
         self,
         rt: ResourceType,

@@ -155,17 +155,6 @@ async def test_grace_in_the_query_counts_too(api: Api) -> None:
     (await api.get("pods", "one")).refused(404, "NotFound")
 
 
-async def test_delete_collection_takes_what_is_selected(api: Api) -> None:
-    for name, color in (("a", "red"), ("b", "red"), ("c", "blue")):
-        (await api.create("configmaps", config_map(name, labels={"color": color}))).ok()
-
-    answer = await api.send("DELETE", api.path("configmaps"), labelSelector="color=red")
-
-    assert answer.status == 200
-    listed = (await api.list("configmaps", labelSelector="color")).ok()
-    assert [item["metadata"]["name"] for item in listed["items"]] == ["c"]
-
-
 async def _attempt(api: Api, **metadata: Any) -> tuple[Object, Object]:
     """Return a ConfigMap and a scheduled Pod that it owns."""
     owner = (await api.create("configmaps", config_map("owner", **metadata))).ok()

@@ -305,13 +305,3 @@ async def test_strict_patch_with_an_unknown_field_is_refused(api: Api) -> None:
 
     assert answer.status in {400, 422}
     assert 'unknown field "bogus"' in answer.body["message"]
-
-
-async def test_strict_patch_with_a_field_twice_is_refused(api: Api) -> None:
-    (await api.create("configmaps", config_map("one"))).ok()
-    patch = b'{"metadata": {"labels": {"a": "1", "a": "2"}}}'
-
-    answer = await api.patch("configmaps", "one", patch, fieldValidation="Strict")
-
-    answer.refused(422, "Invalid")
-    assert 'duplicate field "metadata.labels.a"' in answer.body["message"]

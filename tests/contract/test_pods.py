@@ -67,6 +67,31 @@ async def test_pull_policy_follows_the_tag(api: Api, image: str, policy: str) ->
             _with_container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}),
             "spec.containers[0].resources.requests",
         ),
+        (
+            _with_container(resources={"limits": {"cpu": "-1"}}),
+            "spec.containers[0].resources.limits[cpu]",
+        ),
+        (
+            _with_container(resources={"limits": {"gpu": "1"}}),
+            "spec.containers[0].resources.limits[gpu]",
+        ),
+        (
+            _with_container(env=[{"name": "a", "valueFrom": {}}]),
+            "spec.containers[0].env[0].valueFrom",
+        ),
+        (_with_container(env=[{"name": "a=b"}]), "spec.containers[0].env[0].name"),
+        (
+            _with_spec(initContainers=[{"name": "main", "image": "i"}]),
+            "spec.initContainers[0].name",
+        ),
+        (
+            _with_spec(initContainers=[{"name": "i", "image": "i", "readinessProbe": {}}]),
+            "spec.initContainers[0].readinessProbe",
+        ),
+        (_with_spec(volumes=[{"name": "v"}, {"name": "v"}]), "spec.volumes[1].name"),
+        (_with_spec(volumes=[{"name": "v", "secret": {}}]), "spec.volumes[0].secret.secretName"),
+        (_with_spec(hostname="A"), "spec.hostname"),
+        (_with_spec(activeDeadlineSeconds=0), "spec.activeDeadlineSeconds"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -154,13 +179,59 @@ async def test_pod_of_wrong_types_is_bad_request(api: Api, body: Object) -> None
     (await api.create("pods", body)).refused(400, "BadRequest")
 
 
-async def test_pod_spec_cannot_change(api: Api) -> None:
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"restartPolicy": "Never"}, "spec"),
+        ({"nodeName": "other"}, "spec"),
+        ({"terminationGracePeriodSeconds": 5}, "spec"),
+        ({"containers": [{"name": "main", "command": ["x"]}]}, "spec"),
+        ({"containers": [{"name": "b", "image": "b"}]}, "spec.containers"),
+    ],
+)
+async def test_pod_spec_cannot_change(api: Api, change: Object, field: str) -> None:
     (await api.create("pods", pod("one"))).ok()
 
-    patch = {"spec": {"restartPolicy": "Never"}}
-    answer = await api.patch("pods", "one", patch, STRATEGIC)
+    answer = await api.patch("pods", "one", {"spec": change}, STRATEGIC)
 
-    assert answer.refused(422, "Invalid").fields == ["spec"]
+    assert answer.refused(422, "Invalid").fields == [field]
+
+
+async def test_deadline_can_only_shrink(api: Api) -> None:
+    (await api.create("pods", _with_spec(activeDeadlineSeconds=10))).ok()
+
+    seen = [
+        (await api.patch("pods", "one", {"spec": {"activeDeadlineSeconds": seconds}})).status
+        for seconds in (5, 6, None)
+    ]
+
+    assert seen == [200, 422, 422]
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ({"requests": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"cpu": "1"}}, "Burstable"),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}}, "Guaranteed"),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}}, "Burstable"),
+    ],
+)
+async def test_quality_of_service_follows_the_resources(
+    api: Api, resources: Object, expected: str
+) -> None:
+    created = (await api.create("pods", _with_container(resources=resources))).ok()
+
+    assert created["status"]["qosClass"] == expected
+
+
+async def test_priority_comes_from_the_class(api: Api) -> None:
+    critical = (await api.create("pods", _with_spec(priorityClassName="system-node-critical"))).ok()
+    unknown = pod("two")
+    unknown["spec"]["priorityClassName"] = "none"
+
+    assert critical["spec"]["priority"] == 2_000_001_000
+    (await api.create("pods", unknown)).refused(403, "Forbidden")
 
 
 async def test_pod_image_can_change(api: Api) -> None:
@@ -259,6 +330,47 @@ async def test_status_with_a_bad_address_is_invalid(api: Api) -> None:
     answer = await api.patch("pods", "one", patch, STRATEGIC, subresource="status")
 
     answer.refused(422, "Invalid")
+
+
+ENDED = {"terminated": {"exitCode": 1}}
+FINISHED = {"terminated": {"exitCode": 0}}
+RUNNING: Object = {"running": {}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "before", "after", "status"),
+    [
+        ("Never", ENDED, RUNNING, 422),
+        ("OnFailure", ENDED, RUNNING, 200),
+        ("OnFailure", FINISHED, RUNNING, 422),
+        ("Always", FINISHED, RUNNING, 200),
+        ("Never", RUNNING, FINISHED, 200),
+    ],
+)
+async def test_ended_container_runs_again_only_by_the_restart_policy(
+    api: Api, policy: str, before: Object, after: Object, status: int
+) -> None:
+    body = pod("one", node="n1")
+    body["spec"]["restartPolicy"] = policy
+    (await api.create("pods", body)).ok()
+
+    for state, expected in ((before, 200), (after, status)):
+        patch = {"status": {"containerStatuses": [{"name": "main", "state": state}]}}
+        answer = await api.patch("pods", "one", patch, MERGE, subresource="status")
+        assert answer.status == expected, answer.body
+
+
+async def test_addresses_of_both_families_are_kept(api: Api) -> None:
+    (await api.create("pods", pod("one", node="n1"))).ok()
+    addresses = [{"ip": "10.0.0.1"}, {"ip": "2001:db8::1"}]
+
+    patch = {"status": {"podIPs": addresses}}
+    both = await api.patch("pods", "one", patch, MERGE, subresource="status")
+    patch = {"status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}]}}
+    twice = await api.patch("pods", "one", patch, MERGE, subresource="status")
+
+    assert (both.ok()["status"]["podIP"], both.body["status"]["podIPs"]) == ("10.0.0.1", addresses)
+    assert "status.podIPs" in twice.refused(422, "Invalid").fields
 
 
 async def test_status_of_a_missing_pod_is_not_found(api: Api) -> None:

@@ -15,8 +15,6 @@ from tests.contract.apiclient import (
     pod,
 )
 
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
 async def test_health_is_ok(api: Api, path: str) -> None:
@@ -73,23 +71,6 @@ async def test_group_discovery_lists_the_custom_kind(api: Api) -> None:
     by_name = {item["name"]: item for item in resources}
     assert set(by_name) == {"widgets", "widgets/status"}
     assert (by_name["widgets"]["kind"], by_name["widgets"]["shortNames"]) == ("Widget", ["wdg"])
-
-
-@pytest.mark.parametrize(("path", "group"), [("/api", None), ("/apis", GROUP)])
-async def test_aggregated_discovery_has_resources_inline(
-    api: Api, path: str, group: str | None
-) -> None:
-    answer = await api.send("GET", path, accept=AGGREGATED + ",application/json")
-
-    assert answer.ok()["kind"] == "APIGroupDiscoveryList"
-    assert answer.body["apiVersion"] == "apidiscovery.k8s.io/v2"
-    assert "as=APIGroupDiscoveryList" in answer.headers["Content-Type"]
-    found = next(item for item in answer.body["items"] if item["metadata"].get("name") == group)
-    resources = {item["resource"]: item for item in found["versions"][0]["resources"]}
-    kind = resources["widgets" if group else "pods"]
-    assert kind["scope"] == "Namespaced"
-    assert kind["singularResource"] == ("widget" if group else "pod")
-    assert "status" in {item["subresource"] for item in kind["subresources"]}
 
 
 async def test_openapi_tells_that_patch_validates_fields(api: Api) -> None:
@@ -154,37 +135,6 @@ async def test_malformed_json_is_bad_request(api: Api) -> None:
 @pytest.mark.parametrize("body", [b"[]", b'"text"', b"null x"])
 async def test_json_that_is_no_object_is_bad_request(api: Api, body: bytes) -> None:
     (await api.send("POST", api.path("configmaps"), body)).refused(400, "BadRequest")
-
-
-TWICE = b"""{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "name": "two"},
-"data": {"a": "1", "a": "2"}, "data": {"a": "3"}}"""
-
-
-async def test_json_with_a_field_twice_is_refused_when_strict(api: Api) -> None:
-    answer = await api.send("POST", api.path("configmaps"), TWICE, fieldValidation="Strict")
-
-    found = '"metadata.name", duplicate field "data.a", duplicate field "data"'
-    assert f"duplicate field {found}" in answer.refused(400, "BadRequest").body["message"]
-
-
-async def test_json_with_a_field_twice_is_warned_of_on_demand(api: Api) -> None:
-    answer = await api.send("POST", api.path("configmaps"), TWICE, fieldValidation="Warn")
-
-    assert (answer.ok()["metadata"]["name"], answer.ok()["data"]) == ("two", {"a": "3"})
-    warnings = " ".join(answer.headers.getall("Warning", []))
-    assert 'duplicate field \\"metadata.name\\"' in warnings
-
-
-async def test_custom_json_with_a_field_twice_is_refused_when_strict(api: Api) -> None:
-    body = (
-        f'{{"apiVersion": "{GROUP}/v1", "kind": "Widget", "metadata": {{"name": "one"}},'
-        '"spec": {"size": 1, "parts": [{"name": "a", "name": "b"}], "bogus": 1}}'
-    ).encode()
-
-    answer = await api.send("POST", api.path("widgets"), body, fieldValidation="Strict")
-
-    message = answer.refused(400, "BadRequest").body["message"]
-    assert 'duplicate field "spec.parts[0].name", unknown field "spec.bogus"' in message
 
 
 async def test_wrong_content_type_is_unsupported(api: Api) -> None:

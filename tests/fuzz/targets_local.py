@@ -5,7 +5,7 @@ import asyncio
 from localcluster.apiserver.bodies.strategic import apply_strategic_patch
 from localcluster.apiserver.bodies.wire import DecodeError, Decoder
 from localcluster.apiserver.engine.selectors import parse_label_selector
-from localcluster.apiserver.front.payloads import decode_object, decode_patch, find_duplicates
+from localcluster.apiserver.front.payloads import decode_object, decode_patch
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.name_server import NameServer
@@ -20,7 +20,6 @@ PATCH = {"spec": {"containers": [{"name": "main", "$patch": "delete"}]}, "metada
 
 
 def _decode_json(body: bytes) -> object:
-    find_duplicates(body, "application/json")
     return Decoder().decode("Pod", decode_object(body, "application/json", "Pod"))
 
 

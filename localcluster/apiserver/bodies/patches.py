@@ -1,7 +1,6 @@
 """JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7386), on copies.
 
-Called by ``storage``; the strategic merge patch and server-side apply are in ``strategic`` and
-``apply``.
+The strategic merge patch is in ``strategic``.
 """
 
 from typing import Any

@@ -154,8 +154,7 @@ def _read_custom(rt: ResourceType, body: Object, decoder: Decoder) -> Object:
 def _report_unknown(unknown: list[str], options: WriteOptions) -> None:
     if options.field_validation == IGNORE:
         return
-    found = [f"duplicate field {errors.quote(path)}" for path in options.duplicates]
-    found += [f"unknown field {errors.quote(path)}" for path in unknown]
+    found = [f"unknown field {errors.quote(path)}" for path in unknown]
     if not found:
         return
     if options.field_validation == STRICT:

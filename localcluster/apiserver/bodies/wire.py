@@ -21,12 +21,6 @@ from localcluster.apiserver.model.quantities import QUANTITY_ERROR, canonical_qu
 _TABLE = FilePath(__file__).with_name("wire_types.txt")
 
 
-class MapKey(str):
-    """A key of a map in a path: messages of the Go decoder leave it out."""
-
-    __slots__ = ()
-
-
 Path = tuple[Any, str | int] | None
 """Where a value stands: its parent's path and its own name; joined only for messages."""
 
@@ -90,15 +84,6 @@ def join_path(path: Path) -> str:
     return "".join(reversed(parts)).removeprefix(".")
 
 
-def _go_path(path: Path) -> str:
-    parts: list[str] = []
-    while path is not None:
-        path, name = path
-        if not isinstance(name, (int, MapKey)):
-            parts.append(name)
-    return ".".join(reversed(parts))
-
-
 class Decoder:
     """One reading of one body; collects the unknown fields it meets."""
 
@@ -113,7 +98,7 @@ class Decoder:
             DecodeError: If a value has another JSON type than its field.
         """
         if not isinstance(value, dict):
-            raise _mismatch(value, name, path, FieldType("struct", name))
+            raise _mismatch(value, path, FieldType("struct", name))
         fields = struct_types()[name]
         decoded: Object = {}
         for key, item in value.items():
@@ -124,38 +109,36 @@ class Decoder:
             elif item is not None:
                 convert = _SCALARS.get(field.code)
                 if convert is None:
-                    decoded[key] = self._compound(field, item, (path, key), name)
+                    decoded[key] = self._compound(field, item, (path, key))
                 else:
-                    decoded[key] = convert(item, field, (path, key), name)
+                    decoded[key] = convert(item, field, (path, key))
         return decoded
 
-    def _convert(self, field: FieldType, value: Any, path: Path, struct: str) -> Any:
+    def _convert(self, field: FieldType, value: Any, path: Path) -> Any:
         convert = _SCALARS.get(field.code)
         if convert is None:
-            return self._compound(field, value, path, struct)
-        return convert(value, field, path, struct)
+            return self._compound(field, value, path)
+        return convert(value, field, path)
 
-    def _compound(self, field: FieldType, value: Any, path: Path, struct: str) -> Any:
+    def _compound(self, field: FieldType, value: Any, path: Path) -> Any:
         if field.code == "struct":
             if not isinstance(value, dict):
-                raise _mismatch(value, struct, path, field)
+                raise _mismatch(value, path, field)
             return self.decode(field.name, value, path)
         item = field.item
         if item is None:
             return objects.copy_json(value)
         if field.code == "map":
             if not isinstance(value, dict):
-                raise _mismatch(value, struct, path, field)
+                raise _mismatch(value, path, field)
             return {
-                key: _zero(item)
-                if below is None
-                else self._convert(item, below, (path, MapKey(key)), struct)
+                key: _zero(item) if below is None else self._convert(item, below, (path, key))
                 for key, below in value.items()
             }
         if not isinstance(value, list):
-            raise _mismatch(value, struct, path, field)
+            raise _mismatch(value, path, field)
         return [
-            _zero(item) if below is None else self._convert(item, below, (path, index), struct)
+            _zero(item) if below is None else self._convert(item, below, (path, index))
             for index, below in enumerate(value)
         ]
 
@@ -166,24 +149,17 @@ def _zero(field: FieldType) -> Any:
     return {"s": "", "q": "0", "i": 0, "l": 0, "b": False, "B": ""}.get(field.code)
 
 
-def _go_type(field: FieldType) -> str:
-    simple = {
-        "s": "string",
-        "i": "int32",
-        "l": "int64",
-        "f": "float64",
-        "b": "bool",
-        "q": "resource.Quantity",
-        "t": "string",
-        "m": "string",
-        "B": "string",
-        "x": "intstr.IntOrString",
-        "struct": f"v1.{field.name}",
-    }
-    if field.item is not None:
-        prefix = "[]" if field.code == "list" else "map[string]"
-        return prefix + ("uint8" if field.item.code == "B" else _go_type(field.item))
-    return simple.get(field.code, "interface {}")
+_WORDS = {
+    "s": "string",
+    "i": "int32",
+    "l": "int64",
+    "f": "float64",
+    "b": "bool",
+    "t": "time",
+    "m": "time",
+    "B": "base64 string",
+    "x": "int or string",
+}
 
 
 def _json_type(value: Any) -> str:
@@ -196,27 +172,24 @@ def _json_type(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def _mismatch(value: Any, struct: str, path: Path, field: FieldType) -> DecodeError:
-    found = _json_type(value)
-    if found == "number" and field.code in ("i", "l"):
-        found += f" {value}"
-    where = f"Go struct field {struct}.{_go_path(path)}" if path else "Go value"
-    return DecodeError(f"json: cannot unmarshal {found} into {where} of type {_go_type(field)}")
+def _mismatch(value: Any, path: Path, field: FieldType) -> DecodeError:
+    found, wanted = _json_type(value), field.name or _WORDS.get(field.code, field.code)
+    return DecodeError(f"json: cannot unmarshal {found} into {join_path(path)} of type {wanted}")
 
 
-def _string(value: Any, field: FieldType, path: Path, struct: str) -> str:
+def _string(value: Any, field: FieldType, path: Path) -> str:
     if not isinstance(value, str):
-        raise _mismatch(value, struct, path, field)
+        raise _mismatch(value, path, field)
     return value
 
 
-def _boolean(value: Any, field: FieldType, path: Path, struct: str) -> bool:
+def _boolean(value: Any, field: FieldType, path: Path) -> bool:
     if not isinstance(value, bool):
-        raise _mismatch(value, struct, path, field)
+        raise _mismatch(value, path, field)
     return value
 
 
-def _integer(value: Any, field: FieldType, path: Path, struct: str) -> int:
+def _integer(value: Any, field: FieldType, path: Path) -> int:
     bits = 31 if field.code == "i" else 63
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -225,23 +198,23 @@ def _integer(value: Any, field: FieldType, path: Path, struct: str) -> int:
         or isinstance(value, bool)
         or not -(1 << bits) <= value < 1 << bits
     ):
-        raise _mismatch(value, struct, path, field)
+        raise _mismatch(value, path, field)
     return value
 
 
-def _number(value: Any, field: FieldType, path: Path, struct: str) -> float:
+def _number(value: Any, field: FieldType, path: Path) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise _mismatch(value, struct, path, field)
+        raise _mismatch(value, path, field)
     return value
 
 
-def _int_or_string(value: Any, field: FieldType, path: Path, struct: str) -> int | str:
+def _int_or_string(value: Any, field: FieldType, path: Path) -> int | str:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise _mismatch(value, struct, path, field)
+        raise _mismatch(value, path, field)
     return value
 
 
-def _quantity(value: Any, _field: FieldType, _path: Path, _struct: str) -> str:
+def _quantity(value: Any, _field: FieldType, _path: Path) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise DecodeError(QUANTITY_ERROR)
     try:
@@ -253,8 +226,8 @@ def _quantity(value: Any, _field: FieldType, _path: Path, _struct: str) -> str:
 _SECONDS_END = len("2006-01-02T15:04:05")
 
 
-def _time(value: Any, field: FieldType, path: Path, struct: str) -> str:
-    text = _string(value, field, path, struct)
+def _time(value: Any, field: FieldType, path: Path) -> str:
+    text = _string(value, field, path)
     layout = (
         "2006-01-02T15:04:05.000000Z07:00" if field.code == "m" else "2006-01-02T15:04:05Z07:00"
     )
@@ -275,8 +248,8 @@ def _time(value: Any, field: FieldType, path: Path, struct: str) -> str:
     return objects.format_time(moment)
 
 
-def _base64(value: Any, field: FieldType, path: Path, struct: str) -> str:
-    text = _string(value, field, path, struct)
+def _base64(value: Any, field: FieldType, path: Path) -> str:
+    text = _string(value, field, path)
     try:
         base64.b64decode(text, validate=True)
     except binascii.Error as error:
@@ -286,11 +259,11 @@ def _base64(value: Any, field: FieldType, path: Path, struct: str) -> str:
     return text
 
 
-def _anything(value: Any, _field: FieldType, _path: Path, _struct: str) -> Any:
+def _anything(value: Any, _field: FieldType, _path: Path) -> Any:
     return objects.copy_json(value)
 
 
-_SCALARS: dict[str, Callable[[Any, FieldType, Path, str], Any]] = {
+_SCALARS: dict[str, Callable[[Any, FieldType, Path], Any]] = {
     "s": _string,
     "b": _boolean,
     "i": _integer,

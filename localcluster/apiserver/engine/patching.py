@@ -1,12 +1,13 @@
 """PATCH in its four forms: JSON, merge, strategic merge, server-side apply.
 
-``storage`` calls it; the outcome goes the way of an update (``writes``).
+The outcome is stored as an update is (``writes``). Server-side apply keeps no managed fields: it is
+a merge patch, strategic for built-in kinds, and creates an object that is absent. A field that is
+no longer applied stays.
 """
 
 from typing import Any
 
 from localcluster.apiserver.bodies import patches, strategic
-from localcluster.apiserver.bodies.apply import AppliedFields
 from localcluster.apiserver.engine.state import State
 from localcluster.apiserver.engine.strategy import Strategy
 from localcluster.apiserver.engine.writes import Writer, present
@@ -26,7 +27,6 @@ class Patcher:
         """Patch in ``state`` through ``writer``."""
         self._state = state
         self._writer = writer
-        self.applied = AppliedFields()
 
     def patch(
         self,
@@ -62,22 +62,14 @@ class Patcher:
             raise errors.invalid(_OPTIONS, "", [cause])
         wanted = _named(rt, key, patch)
         stored = self._state.find(rt.key, key)
-        owner = (rt.key, key, options.field_manager, subresource or "")
         if stored is None:
             if subresource:
                 raise errors.not_found(rt, key[1])
-            created = self._writer.create(strategy, key[0] or None, wanted, options)
-            self._remember(owner, created, wanted, options)
-            return created, True
+            return self._writer.create(strategy, key[0] or None, wanted, options), True
         old = present(rt, stored)
-        merged = self.applied.merge(rt, owner, old, wanted)
-        updated = self._writer.revise(strategy, old, merged, options, subresource)
-        self._remember(owner, updated, wanted, options)
-        return updated, False
-
-    def _remember(self, owner: Any, obj: Object, wanted: Object, options: WriteOptions) -> None:
-        if not options.dry_run:
-            self.applied.remember(owner, obj["metadata"]["uid"], wanted)
+        form = patches.STRATEGIC_MERGE_PATCH if rt.wire_type else patches.MERGE_PATCH
+        merged = _patched(rt, old, wanted, form)
+        return self._writer.revise(strategy, old, merged, options, subresource), False
 
 
 def _named(rt: ResourceType, key: ObjectKey, patch: Object) -> Object:

@@ -3,9 +3,7 @@
 Called by ``verbs``. Whether the object is a good one is the storage's to say.
 """
 
-import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -94,37 +92,6 @@ def decode_patch(body: bytes, content_type: str) -> tuple[Any, str]:
     if media != JSON_PATCH and not isinstance(patch, dict):
         raise bad_request("error decoding patch: json: a patch of this type is an object")
     return patch, media
-
-
-def find_duplicates(body: bytes, content_type: str) -> list[str]:
-    """Return the paths of the fields that a JSON document has twice."""
-    media = media_name(content_type) or _JSON
-    if media != _JSON and media not in _PATCHES[:3]:
-        return []
-    try:
-        document = json.loads(body, object_pairs_hook=_Members)
-    except (ValueError, RecursionError):
-        # Told by who decodes it.
-        return []
-    return list(_walk_duplicates(document, ""))
-
-
-class _Members(list[tuple[str, Any]]):
-    """A JSON object with all it has, also twice."""
-
-
-def _walk_duplicates(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, _Members):
-        seen: set[str] = set()
-        for name, item in value:
-            where = f"{path}.{name}" if path else name
-            if name in seen:
-                yield where
-            seen.add(name)
-            yield from _walk_duplicates(item, where)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _walk_duplicates(item, f"{path}[{index}]")
 
 
 def body_too_large() -> StatusError:

@@ -5,7 +5,6 @@ discovery, OpenAPI) are answered here, resources by ``verbs``.
 """
 
 import logging
-from collections.abc import Callable
 
 from aiohttp import web
 
@@ -19,7 +18,6 @@ from localcluster.apiserver.model.errors import Object, StatusError
 from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.storage import Storage
 from localcluster.apiserver.views.discovery import ACCESS_REVIEW, Discovery, subresources_of
-from localcluster.apiserver.views.negotiation import wants_aggregated_discovery
 from localcluster.apiserver.views.openapi import (
     EMPTY_OPENAPI_V2,
     KUBERNETES_VERSION,
@@ -102,36 +100,22 @@ class Routes:
         if parts[0] == "api" and not parts[2:]:
             return self._answer_core(request, parts)
         if parts[0] == "apis" and not parts[3:]:
-            return self._answer_groups(request, parts)
+            return self._answer_groups(parts)
         return None
 
     def _answer_core(self, request: web.Request, parts: list[str]) -> web.Response:
         discovery = Discovery(self._storage.registry.all())
         if not parts[1:]:
-            plain = discovery.api_versions
-            return self._answer_root(request, discovery, lambda: plain(request.host), core=True)
+            return json_answer(discovery.api_versions(request.host))
         return _found(discovery.resource_list("", parts[1]))
 
-    def _answer_groups(self, request: web.Request, parts: list[str]) -> web.Response:
+    def _answer_groups(self, parts: list[str]) -> web.Response:
         discovery = Discovery(self._storage.registry.all())
         if not parts[1:]:
-            return self._answer_root(request, discovery, discovery.group_list, core=False)
+            return json_answer(discovery.group_list())
         if not parts[2:]:
             return _found(discovery.group(parts[1]))
         return _found(discovery.resource_list(parts[1], parts[2]))
-
-    @staticmethod
-    def _answer_root(
-        request: web.Request, discovery: Discovery, plain: Callable[[], Object], *, core: bool
-    ) -> web.Response:
-        version = wants_aggregated_discovery(request.headers.get("Accept", ""))
-        if version is None:
-            return json_answer(plain())
-        answer = json_answer(discovery.aggregated(core=core, version=version))
-        # The client looks at the type to see whether it got the aggregated form.
-        media = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
-        answer.headers["Content-Type"] = media
-        return answer
 
     def _answer_openapi(self, path: str) -> web.Response:
         if path == "/openapi/v2":

@@ -13,7 +13,7 @@ from aiohttp import web
 from framework.clock import Clock
 from localcluster.apiserver.bodies.patches import APPLY_PATCH
 from localcluster.apiserver.engine.selectors import Selector
-from localcluster.apiserver.front.payloads import decode_object, decode_patch, find_duplicates
+from localcluster.apiserver.front.payloads import decode_object, decode_patch
 from localcluster.apiserver.front.pod_logs import PodLogSource, open_log
 from localcluster.apiserver.front.targets import (
     Target,
@@ -33,8 +33,6 @@ from localcluster.apiserver.model.errors import Object, StatusError
 from localcluster.apiserver.model.options import (
     BACKGROUND,
     ORPHAN,
-    STRICT,
-    WARN,
     DeleteOptions,
     WriteOptions,
 )
@@ -93,7 +91,7 @@ class ResourceVerbs:
             )
         verbs: dict[str, Verb] = {"GET": self._list}
         if target.namespace is not None or not rt.namespaced:
-            verbs |= {"POST": self._create, "DELETE": self._delete_collection}
+            verbs["POST"] = self._create
         return self._choose_from(verbs, method)
 
     def _choose_subresource(self, method: str, name: str) -> Verb:
@@ -192,7 +190,7 @@ class ResourceVerbs:
     async def _create(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
         options = _read_write_options(request, "CreateOptions")
-        body = decode_object(await _read_body(request, options), _content_type(request), rt.kind)
+        body = decode_object(await request.read(), _content_type(request), rt.kind)
         if target.subresource is not None:
             outcome = self._storage.create_subresource(
                 rt, target.namespace, target.name or "", target.subresource, body, options
@@ -204,7 +202,7 @@ class ResourceVerbs:
     async def _update(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
         options = _read_write_options(request, "UpdateOptions")
-        body = decode_object(await _read_body(request, options), _content_type(request), rt.kind)
+        body = decode_object(await request.read(), _content_type(request), rt.kind)
         item = self._storage.update(
             rt,
             target.namespace,
@@ -218,7 +216,7 @@ class ResourceVerbs:
     async def _patch(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
         options = _read_write_options(request, "PatchOptions")
-        patch, kind = decode_patch(await _read_body(request, options), _content_type(request))
+        patch, kind = decode_patch(await request.read(), _content_type(request))
         if kind == APPLY_PATCH and not options.field_manager:
             raise missing_option("PatchOptions", "fieldManager", "is required for apply patch")
         if kind != APPLY_PATCH and "force" in request.query:
@@ -243,16 +241,6 @@ class ResourceVerbs:
         if rt.returns_deleted or outcome["metadata"].get("deletionTimestamp"):
             return json_answer(renderer.render_object(outcome))
         return json_answer(_deleted_status(rt, outcome))
-
-    async def _delete_collection(
-        self, request: web.Request, rt: ResourceType, target: Target
-    ) -> Answer:
-        renderer = self._renderer(request, rt)
-        options = await _read_delete_options(request)
-        selector = _read_selector(request)
-        items = self._storage.delete_collection(rt, target.namespace, selector, options)
-        metadata = {"resourceVersion": str(self._storage.resource_version)}
-        return json_answer(renderer.render_list(items, metadata))
 
     async def _review(self, request: web.Request, rt: ResourceType, _target: Target) -> Answer:
         body = decode_object(await request.read(), request.headers.get("Content-Type", ""), rt.kind)
@@ -336,18 +324,6 @@ def _read_write_options(request: web.Request, kind: str) -> WriteOptions:
         field_manager=query.get("fieldManager", ""),
         force=read_flag(query, "force"),
     )
-
-
-async def _read_body(request: web.Request, options: WriteOptions) -> bytes:
-    """Return the body; fields that it has twice go to ``options`` if the client wants to know.
-
-    Only if it says so: it takes a second look at all of a body, which kubectl can afford and the
-    status of a large Framework cannot.
-    """
-    body = await request.read()
-    if request.query.get("fieldValidation") in (STRICT, WARN):
-        options.duplicates.extend(find_duplicates(body, _content_type(request)))
-    return body
 
 
 def _content_type(request: web.Request) -> str:

@@ -25,8 +25,6 @@ class WriteOptions:
     field_manager: str = ""
     force: bool = False
     """Server-side apply: take fields over from other managers."""
-    duplicates: list[str] = field(default_factory=list)
-    """Paths of the fields that the body has twice; the front finds them if it is asked to."""
     warnings: list[str] = field(default_factory=list)
     """Filled during the call; the front sends them as Warning headers."""
 

@@ -10,7 +10,6 @@ from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.model.objects import copy_json
 
 PRESERVE_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
-EMBEDDED_RESOURCE = "x-kubernetes-embedded-resource"
 _TYPE_FIELDS = ("apiVersion", "kind", "metadata")
 
 
@@ -45,8 +44,6 @@ def _prune_map(
 ) -> None:
     properties = schema.get("properties") or {}
     additional = schema.get("additionalProperties")
-    if schema.get(EMBEDDED_RESOURCE):
-        kept = _TYPE_FIELDS
     for name in list(value):
         if name in kept:
             continue

@@ -2,8 +2,11 @@
 
 ``customs`` calls it after pruning and defaults, ``definitions`` for the defaults themselves.
 The messages are those of the API server, which names the JSON path twice. Not here: duplicates in
-lists (``list_types``) and rules (``rules``). A value that an update leaves unchanged is tolerated
-even if the schema forbids it, because a CRD may become stricter while old objects stay writable.
+lists (``list_types``) and rules (``rules``). Limits that the CRD of a Framework has no use for
+(``anyOf``, ``multipleOf``, ``uniqueItems`` and the like) are stored and not checked.
+
+A value that an update leaves unchanged is tolerated even if the schema forbids it, because a CRD
+may become stricter while old objects stay writable.
 """
 
 import json
@@ -14,7 +17,7 @@ from typing import Any
 
 from localcluster.apiserver.model import errors, objects
 from localcluster.apiserver.model.errors import Cause, Object
-from localcluster.apiserver.schemas.structural import EMBEDDED_RESOURCE, PRESERVE_UNKNOWN
+from localcluster.apiserver.schemas.structural import PRESERVE_UNKNOWN
 
 INT_OR_STRING = "x-kubernetes-int-or-string"
 _INT32 = 31
@@ -58,7 +61,6 @@ def _faults(value: Any, schema: Object, path: str, old: Any) -> Iterator[Cause]:
     if wrong_type is not None:
         yield wrong_type
         return
-    yield from _combination_faults(value, schema, path)
     yield from _enum_faults(value, schema, path)
     if isinstance(value, dict):
         yield from _map_faults(value, schema, path, old)
@@ -108,34 +110,6 @@ def _invalid(path: str, value: Any, rule: str) -> Cause:
     return errors.invalid_value(path or "<nil>", value, f"{_in_body(path)} {rule}")
 
 
-def _combination_faults(value: Any, schema: Object, path: str) -> Iterator[Cause]:
-    for branch in schema.get("allOf") or ():
-        yield from value_faults(value, branch, path)
-    any_of = schema.get("anyOf")
-    if any_of and not any(_is_valid(value, branch, path) for branch in any_of):
-        yield _unmet(path, "must validate at least one schema (anyOf)")
-        yield from value_faults(value, any_of[0], path)
-    one_of = schema.get("oneOf")
-    if one_of:
-        count = sum(_is_valid(value, branch, path) for branch in one_of)
-        if count != 1:
-            met = "none valid" if count == 0 else f"{count} valid alternatives"
-            yield _unmet(path, f"must validate one and only one schema (oneOf). Found {met}")
-        if count == 0:
-            yield from value_faults(value, one_of[0], path)
-    unwanted = schema.get("not")
-    if unwanted is not None and _is_valid(value, unwanted, path):
-        yield _unmet(path, "must not validate the schema (not)")
-
-
-def _unmet(path: str, rule: str) -> Cause:
-    return errors.invalid_value("<nil>", "", f"{errors.quote(path)} {rule}")
-
-
-def _is_valid(value: Any, schema: Object, path: str) -> bool:
-    return not value_faults(value, schema, path)
-
-
 def _enum_faults(value: Any, schema: Object, path: str) -> Iterator[Cause]:
     allowed = schema.get("enum")
     if allowed is None or any(_is_equal(value, item) for item in allowed):
@@ -152,11 +126,6 @@ def _map_faults(value: Object, schema: Object, path: str, old: Any) -> Iterator[
     for name in schema.get("required") or ():
         if name not in value:
             yield errors.required(_join(path, name))
-    least, most = schema.get("minProperties"), schema.get("maxProperties")
-    if least is not None and len(value) < least:
-        yield _invalid(path, len(value), f"should have at least {least} properties")
-    if most is not None and len(value) > most:
-        yield _too_many(path, len(value), most)
     properties = schema.get("properties") or {}
     additional = schema.get("additionalProperties")
     for name, item in value.items():
@@ -166,14 +135,6 @@ def _map_faults(value: Object, schema: Object, path: str, old: Any) -> Iterator[
             yield from value_faults(item, below, _join(path, name), before)
         elif additional is False and not schema.get(PRESERVE_UNKNOWN) and name not in properties:
             yield errors.not_allowed(_join(path, name), "unknown field")
-    if schema.get(EMBEDDED_RESOURCE):
-        yield from _embedded_faults(value, path)
-
-
-def _embedded_faults(value: Object, path: str) -> Iterator[Cause]:
-    for name in ("apiVersion", "kind"):
-        if not value.get(name):
-            yield errors.required(_join(path, name))
 
 
 def _join(path: str, name: str) -> str:
@@ -191,10 +152,6 @@ def _list_faults(value: list[Any], schema: Object, path: str) -> Iterator[Cause]
         yield _invalid(path, len(value), f"should have at least {least} items")
     if most is not None and len(value) > most:
         yield _too_many(path, len(value), most)
-    if schema.get("uniqueItems") and len({errors.render_value(item) for item in value}) < len(
-        value
-    ):
-        yield _invalid(path, value, "shouldn't contain duplicates")
     items = schema.get("items")
     if isinstance(items, dict):
         for index, item in enumerate(value):
@@ -233,21 +190,10 @@ def _is_time(text: str) -> bool:
 
 def _number_faults(value: float, schema: Object, path: str) -> Iterator[Cause]:
     least, most = schema.get("minimum"), schema.get("maximum")
-    if least is not None:
-        if schema.get("exclusiveMinimum"):
-            if value <= least:
-                yield _invalid(path, value, f"should be greater than {least}")
-        elif value < least:
-            yield _invalid(path, value, f"should be greater than or equal to {least}")
-    if most is not None:
-        if schema.get("exclusiveMaximum"):
-            if value >= most:
-                yield _invalid(path, value, f"should be less than {most}")
-        elif value > most:
-            yield _invalid(path, value, f"should be less than or equal to {most}")
-    factor = schema.get("multipleOf")
-    if factor and value % factor:
-        yield _invalid(path, value, f"should be a multiple of {factor}")
+    if least is not None and value < least:
+        yield _invalid(path, value, f"should be greater than or equal to {least}")
+    if most is not None and value > most:
+        yield _invalid(path, value, f"should be less than or equal to {most}")
     yield from _format_faults(value, schema, path)
 
 

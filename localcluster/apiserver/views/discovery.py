@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.model.registry import ResourceType
 
-VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 ACCESS_REVIEW_GROUP = "authorization.k8s.io"
-_WITHOUT_COLLECTION_DELETE = frozenset({("", "namespaces")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +89,10 @@ class Discovery:
             "resources": sorted(resources, key=lambda resource: str(resource["name"])),
         }
 
-    def aggregated(self, *, core: bool, version: str) -> Object:
-        """Return all resources of /api (the core group) or of /apis in one document."""
-        return {
-            "kind": "APIGroupDiscoveryList",
-            "apiVersion": f"apidiscovery.k8s.io/{version}",
-            "metadata": {},
-            "items": [
-                {
-                    "metadata": {"name": name} if name else {},
-                    "versions": [
-                        {
-                            "version": served,
-                            "resources": [_aggregated_resource(rt) for rt in types],
-                            "freshness": "Current",
-                        }
-                        for served, types in versions.items()
-                    ],
-                }
-                for name, versions in self._groups.items()
-                if (not name) == core
-            ],
-        }
-
 
 def verbs_of(rt: ResourceType) -> tuple[str, ...]:
     """Return what can be done with a resource."""
-    if rt is ACCESS_REVIEW:
-        return ("create",)
-    if rt.key in _WITHOUT_COLLECTION_DELETE:
-        return tuple(verb for verb in VERBS if verb != "deletecollection")
-    return VERBS
+    return ("create",) if rt is ACCESS_REVIEW else VERBS
 
 
 def subresources_of(rt: ResourceType) -> tuple[str, ...]:
@@ -155,32 +127,3 @@ def _subresources(rt: ResourceType) -> Iterator[Object]:
             "verbs": list(known.verbs),
         }
         yield described
-
-
-def _aggregated_resource(rt: ResourceType) -> Object:
-    resource: Object = {
-        "resource": rt.plural,
-        "responseKind": {"group": rt.group, "version": rt.version, "kind": rt.kind},
-        "scope": "Namespaced" if rt.namespaced else "Cluster",
-        "singularResource": rt.singular,
-        "verbs": list(verbs_of(rt)),
-    }
-    if rt.short_names:
-        resource["shortNames"] = list(rt.short_names)
-    if rt.categories:
-        resource["categories"] = list(rt.categories)
-    subresources = [
-        {
-            "subresource": name,
-            "responseKind": {
-                "group": rt.group,
-                "version": rt.version,
-                "kind": known.kind or rt.kind,
-            },
-            "verbs": list(known.verbs),
-        }
-        for name, known in ((name, SUBRESOURCES[name]) for name in subresources_of(rt))
-    ]
-    if subresources:
-        resource["subresources"] = subresources
-    return resource

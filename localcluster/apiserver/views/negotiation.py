@@ -62,21 +62,6 @@ def choose_form(accept: str) -> Form | None:
     return None
 
 
-def wants_aggregated_discovery(accept: str) -> str | None:
-    """Return the version (v2, v2beta1) of aggregated discovery the client asks for, if any."""
-    for media in parse_accept(accept):
-        if media.name not in _JSON_TYPES:
-            continue
-        if not media.parameter("as"):
-            return None
-        if (media.parameter("as"), media.parameter("g")) == (
-            "APIGroupDiscoveryList",
-            "apidiscovery.k8s.io",
-        ) and media.parameter("v") in ("v2", "v2beta1"):
-            return media.parameter("v")
-    return None
-
-
 def media_name(content_type: str) -> str:
     """Return the bare media type of a Content-Type header."""
     return content_type.partition(";")[0].strip().lower()

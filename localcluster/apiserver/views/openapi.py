@@ -113,7 +113,6 @@ def _paths(rt: ResourceType) -> Iterator[tuple[str, Object]]:
         {
             "get": _operation(rt, "list", _LIST_OPTIONS),
             "post": _operation(rt, "post", _WRITE_OPTIONS),
-            "delete": _operation(rt, "deletecollection", _LIST_OPTIONS),
             "parameters": parameters,
         },
     )

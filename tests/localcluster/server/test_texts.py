@@ -21,7 +21,6 @@ from localcluster.apiserver.views.negotiation import (
     Form,
     choose_form,
     media_name,
-    wants_aggregated_discovery,
 )
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
@@ -116,22 +115,6 @@ META = "g=meta.k8s.io;v=v1"
 )
 def test_choose_form_takes_the_first_it_knows(accept: str, form: Form | None) -> None:
     assert choose_form(accept) is form
-
-
-DISCOVERY = "application/json;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList"
-
-
-@pytest.mark.parametrize(
-    ("accept", "version"),
-    [
-        (f"{DISCOVERY};v=v2,{DISCOVERY};v=v2beta1,application/json", "v2"),
-        (f"{DISCOVERY};v=v3,{DISCOVERY};v=v2beta1,application/json", "v2beta1"),
-        (f"application/json,{DISCOVERY};v=v2", None),
-        ("", None),
-    ],
-)
-def test_wants_aggregated_discovery_in_order(accept: str, version: str | None) -> None:
-    assert wants_aggregated_discovery(accept) == version
 
 
 def test_media_name_drops_parameters() -> None:

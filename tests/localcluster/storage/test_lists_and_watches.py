@@ -2,7 +2,6 @@
 
 import pytest
 
-from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.storage import StatusError
 from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, pod
 
@@ -79,25 +78,6 @@ def test_field_selector_unknown_or_malformed_is_bad_request(world: World, text: 
     assert caught.value.code == 400
 
 
-def test_pages_show_the_state_of_the_first(world: World) -> None:
-    rt = world.type("configmaps")
-    for name in "abcde":
-        world.create("configmaps", config_map(name))
-    first = world.storage.list(rt, NAMESPACE, limit=2)
-    assert first.remaining == 3
-    world.storage.delete(rt, NAMESPACE, "c")
-    world.create("configmaps", config_map("bb"))
-    world.merge("configmaps", "d", {"data": {"k": "new"}})
-    second = world.storage.list(rt, NAMESPACE, limit=2, continue_token=first.continue_token)
-    last = world.storage.list(rt, NAMESPACE, limit=2, continue_token=second.continue_token)
-    pages = [first, second, last]
-    names = [item["metadata"]["name"] for page in pages for item in page.items]
-    assert names == list("abcde")
-    assert "data" not in second.items[1]
-    assert {page.resource_version for page in pages} == {first.resource_version}
-    assert last.continue_token is None
-
-
 def test_page_of_a_forgotten_state_is_expired() -> None:
     world = World(history_limit=3)
     rt = world.type("configmaps")
@@ -109,81 +89,6 @@ def test_page_of_a_forgotten_state_is_expired() -> None:
     with pytest.raises(StatusError) as caught:
         world.storage.list(rt, NAMESPACE, limit=2, continue_token=first.continue_token)
     assert caught.value.code == 410
-
-
-def test_broken_continue_token_is_bad_request(world: World) -> None:
-    with pytest.raises(StatusError) as caught:
-        world.storage.list(world.type("pods"), NAMESPACE, continue_token="?!")
-    assert caught.value.code == 400
-
-
-def test_list_at_an_exact_version_shows_the_past(world: World) -> None:
-    rt = world.type("configmaps")
-    world.create("configmaps", config_map("a"))
-    then = world.storage.resource_version
-    world.create("configmaps", config_map("b"))
-    past = world.storage.list(rt, NAMESPACE, resource_version=then, exact=True)
-    assert [item["metadata"]["name"] for item in past.items] == ["a"]
-    assert past.resource_version == str(then)
-    with pytest.raises(StatusError, match="Too large resource version") as caught:
-        world.storage.list(rt, NAMESPACE, resource_version=then + 100)
-    assert caught.value.code == 504
-
-
-def test_watch_tells_every_change_in_order(world: World) -> None:
-    watch = world.watch("configmaps")
-    world.create("configmaps", config_map("a"))
-    world.merge("configmaps", "a", {"data": {"k": "v"}})
-    world.storage.delete(world.type("configmaps"), NAMESPACE, "a")
-    events = watch.pop()
-    assert [event.type for event in events] == ["ADDED", "MODIFIED", "DELETED"]
-    versions = [event.resource_version for event in events]
-    assert versions == sorted(set(versions))
-    assert [int(e.object["metadata"]["resourceVersion"]) for e in events] == versions
-    assert events[-1].object["data"] == {"k": "v"}
-    assert watch.pop() == []
-
-
-@pytest.mark.parametrize("version", [None, 0])
-def test_watch_without_version_begins_with_the_state(world: World, version: int | None) -> None:
-    world.create("configmaps", config_map("b"))
-    world.create("configmaps", config_map("a"))
-    rt = world.type("configmaps")
-    watch = world.storage.watch_from(rt, NAMESPACE, Selector(), version)
-    events = watch.pop()
-    assert watch.initial_count == 2
-    assert [(e.type, e.object["metadata"]["name"]) for e in events] == [
-        ("ADDED", "a"),
-        ("ADDED", "b"),
-    ]
-
-
-def test_watch_sees_selection_changes_as_added_and_deleted(world: World) -> None:
-    watch = world.watch("configmaps", label="on=yes")
-    world.create("configmaps", config_map("a"))
-    world.merge("configmaps", "a", {"metadata": {"labels": {"on": "yes"}}})
-    world.merge("configmaps", "a", {"data": {"k": "v"}})
-    world.merge("configmaps", "a", {"metadata": {"labels": {"on": "no"}}})
-    world.merge("configmaps", "a", {"data": {"k": "w"}})
-    events = watch.pop()
-    assert [event.type for event in events] == ["ADDED", "MODIFIED", "DELETED"]
-    left = events[-1].object
-    assert left["metadata"]["labels"] == {"on": "yes"}
-    assert int(left["metadata"]["resourceVersion"]) == events[-1].resource_version
-
-
-def test_watch_of_one_name_sees_no_other(world: World) -> None:
-    watch = world.watch("configmaps", field="metadata.name=a")
-    for name in "ab":
-        world.create("configmaps", config_map(name))
-    assert [event.object["metadata"]["name"] for event in watch.pop()] == ["a"]
-
-
-def test_watch_resumes_from_its_last_version(world: World) -> None:
-    world.create("configmaps", config_map("a"))
-    seen = world.storage.resource_version
-    world.create("configmaps", config_map("b"))
-    assert [e.object["metadata"]["name"] for e in world.watch("configmaps", seen).pop()] == ["b"]
 
 
 def test_watch_from_forgotten_history_is_expired() -> None:

@@ -5,17 +5,12 @@ from typing import Any
 import pytest
 
 from localcluster.apiserver.bodies.patches import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_MERGE_PATCH,
     apply_json_patch,
     apply_merge_patch,
 )
 from localcluster.apiserver.bodies.strategic import apply_strategic_patch
 from localcluster.apiserver.model.errors import Object
-from localcluster.apiserver.storage import StatusError, WriteOptions
-from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, definition, pod, widget
+from localcluster.apiserver.storage import StatusError
 
 
 @pytest.mark.parametrize(
@@ -166,109 +161,3 @@ def test_strategic_patch_applies(
     type_name: str, target: Object, patch: Object, expected: Object
 ) -> None:
     assert apply_strategic_patch(type_name, target, patch) == expected
-
-
-def test_patch_with_stale_version_conflicts(world: World) -> None:
-    world.create("configmaps", config_map("a"))
-    with pytest.raises(StatusError) as caught:
-        world.merge("configmaps", "a", {"metadata": {"resourceVersion": "1"}})
-    assert (caught.value.code, caught.value.reason) == (409, "Conflict")
-
-
-def test_patch_without_version_never_conflicts(world: World) -> None:
-    world.create("configmaps", config_map("a"))
-    for number in range(3):
-        world.merge("configmaps", "a", {"data": {f"k{number}": "v"}})
-    assert len(world.get("configmaps", "a")["data"]) == 3
-
-
-def test_patch_to_a_wrong_type_is_unprocessable(world: World) -> None:
-    world.create("configmaps", config_map("a"))
-    with pytest.raises(StatusError, match="patch: Invalid value") as caught:
-        world.merge("configmaps", "a", {"data": {"k": 1}})
-    assert (caught.value.code, caught.value.reason) == (422, "Invalid")
-
-
-def test_patch_of_an_absent_object_is_not_found(world: World) -> None:
-    with pytest.raises(StatusError) as caught:
-        world.merge("configmaps", "none", {})
-    assert caught.value.code == 404
-
-
-def test_failed_json_patch_changes_nothing(world: World) -> None:
-    world.create("configmaps", config_map("a", data={"k": "v"}))
-    before = world.get("configmaps", "a")
-    operations = [
-        {"op": "replace", "path": "/data/k", "value": "w"},
-        {"op": "test", "path": "/data/k", "value": "v"},
-    ]
-    with pytest.raises(StatusError):
-        world.storage.patch(world.type("configmaps"), NAMESPACE, "a", operations, JSON_PATCH)
-    assert world.get("configmaps", "a") == before
-
-
-def test_strategic_patch_of_a_custom_object_is_unsupported(world: World) -> None:
-    world.create_definition(definition({}))
-    world.create("widgets", widget("w"))
-    with pytest.raises(StatusError, match="accepted media types") as caught:
-        world.storage.patch(world.type("widgets"), NAMESPACE, "w", {}, STRATEGIC_MERGE_PATCH)
-    assert caught.value.code == 415
-
-
-def applied(world: World, plural: str, body: Object, manager: str = "one") -> tuple[Object, bool]:
-    name = body["metadata"]["name"]
-    options = WriteOptions(field_manager=manager)
-    return world.storage.patch(world.type(plural), NAMESPACE, name, body, APPLY_PATCH, options)
-
-
-def test_apply_creates_then_removes_what_is_no_longer_applied(world: World) -> None:
-    _, created = applied(world, "configmaps", config_map("a", data={"x": "1", "y": "2"}))
-    assert created
-    world.merge("configmaps", "a", {"data": {"mine": "3"}})
-    updated, created = applied(world, "configmaps", config_map("a", data={"x": "9"}))
-    assert not created
-    assert updated["data"] == {"x": "9", "mine": "3"}
-
-
-def test_apply_of_lists_with_keys_keeps_other_managers_items(world: World) -> None:
-    listed = {
-        "type": "array",
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": ["name"],
-        "items": {
-            "type": "object",
-            "required": ["name"],
-            "properties": {"name": {"type": "string"}},
-        },
-    }
-    world.create_definition(definition({"list": listed}))
-    applied(world, "widgets", widget("w", list=[{"name": "a"}]))
-    applied(world, "widgets", widget("w", list=[{"name": "b"}]), manager="two")
-    updated, _ = applied(world, "widgets", widget("w", list=[{"name": "c"}]))
-    assert [item["name"] for item in updated["spec"]["list"]] == ["b", "c"]
-
-
-def test_apply_needs_a_field_manager(world: World) -> None:
-    with pytest.raises(StatusError, match="fieldManager: Required value") as caught:
-        applied(world, "configmaps", config_map("a"), manager="")
-    assert caught.value.code == 422
-
-
-def test_apply_of_a_pod_merges_containers_by_name(world: World) -> None:
-    applied(world, "pods", pod("p"))
-    updated, _ = applied(world, "pods", pod("p", container={"image": "image:2"}))
-    container = updated["spec"]["containers"][0]
-    assert container["image"] == "image:2"
-    assert container["imagePullPolicy"] == "IfNotPresent"
-
-
-def test_merge_patch_content_type_may_carry_parameters(world: World) -> None:
-    world.create("configmaps", config_map("a"))
-    patched, _ = world.storage.patch(
-        world.type("configmaps"),
-        NAMESPACE,
-        "a",
-        {"data": {"k": "v"}},
-        f"{MERGE_PATCH}; charset=utf-8",
-    )
-    assert patched["data"] == {"k": "v"}
