@@ -32,9 +32,9 @@ from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from framework.kube.tokenurl import url_with_token
 from localcluster.apiserver.server import ApiServer, ServerError
 from localcluster.apiserver.storage import Storage
+from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.kubelet.kubelet import Kubelet
 from localcluster.kubelet.logs import LogStore
-from localcluster.kubelet.sandbox import Isolation
 from localcluster.network.choice import NetworkChoice
 from localcluster.private_files import (
     ExposedError,

@@ -15,7 +15,7 @@ from localcluster.cluster import (
     LocalClusterError,
     PartFailedError,
 )
-from localcluster.kubelet.sandbox import Isolation
+from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.network.choice import NetworkChoice
 from localcluster.private_files import ExposedError, make_private_directory
 

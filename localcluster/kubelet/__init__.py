@@ -1,11 +1,13 @@
-"""The process kubelet: runs the Pods of one machine as local processes.
+"""The kubelet: runs the Pods of one machine as local processes.
 
-A client of the API server like any other, so it also serves a real one as the node ``local``.
-Called by ``localcluster.cluster``. Pure modules (``expansion``, ``environment``, ``volumes``,
-``status``, ``restarts``, ``path_replacement``, ``admission``, ``images``) decide; ``pod_worker``,
-``container`` and ``kubelet`` act. ``launcher``, ``rootfs`` and ``syscalls`` run in the containers'
-own processes, before their commands. This module imports nothing, for the launcher's sake.
+It is a client of the API server like any other, and so it also serves a real one, as the node
+``local``. ``kubelet`` watches Pods and starts a worker for each; ``pod`` runs one Pod,
+``container`` one container, ``volumes`` makes directories, ``probes`` asks a container for its
+health.
+``container.launcher``, ``container.rootfs`` and ``syscalls`` run in the containers' own processes,
+before their commands; this module and ``container/__init__`` import nothing, so that these start
+fast.
 
-It is a development and test engine: no image is pulled, no resource limit enforced and no security
-context applied; a Pod's command runs on the host, as the user who runs the kubelet.
+No image is pulled, no resource limit is enforced and no security context beyond users, groups and
+capabilities is applied: a Pod's command runs on the host, as the user who runs the kubelet.
 """

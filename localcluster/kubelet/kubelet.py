@@ -15,17 +15,17 @@ from framework.clock import Clock, Random, SystemRandom
 from framework.kube.client import KubeClient
 from framework.kube.listwatch import ListWatch, Sink
 from framework.kube.resources import PODS, SERVICES, Object, Resource
-from localcluster.kubelet.admission import Bind, Capacity, Leave, Refuse, Run, decide_admission
-from localcluster.kubelet.container_process import Namespaces
+from localcluster.kubelet.container.machine import Machine
+from localcluster.kubelet.container.process import Namespaces
+from localcluster.kubelet.container.restarts import BackoffBounds
+from localcluster.kubelet.container.sandbox import Isolation, detect_namespaces
 from localcluster.kubelet.events import EventReason, EventRecorder
 from localcluster.kubelet.logs import LogStore
-from localcluster.kubelet.machine import Machine
 from localcluster.kubelet.node import build_node, register_node
-from localcluster.kubelet.pod_directory import PodDirectory
-from localcluster.kubelet.pod_worker import PodWorker, StopCause
-from localcluster.kubelet.pod_writes import ABANDONED_MESSAGE, PodWrites
-from localcluster.kubelet.restarts import BackoffBounds
-from localcluster.kubelet.sandbox import Isolation, detect_namespaces
+from localcluster.kubelet.pod.admission import Bind, Capacity, Leave, Refuse, Run, decide_admission
+from localcluster.kubelet.pod.worker import PodWorker, StopCause
+from localcluster.kubelet.pod.writes import ABANDONED_MESSAGE, PodWrites
+from localcluster.kubelet.volumes.pod_directory import PodDirectory
 from localcluster.network.choice import NetworkChoice, NetworkNeeds, open_network
 from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.pod_network import PodNetwork

@@ -11,9 +11,9 @@ from datetime import datetime
 from framework.kube.client import KubeClient
 from framework.kube.errors import AlreadyExistsError
 from framework.kube.resources import NODES, Object
-from localcluster.kubelet.admission import Capacity
-from localcluster.kubelet.machine import HOST_IP
-from localcluster.kubelet.pod_writes import persist
+from localcluster.kubelet.container.machine import HOST_IP
+from localcluster.kubelet.pod.admission import Capacity
+from localcluster.kubelet.pod.writes import persist
 from localcluster.kubelet.status import format_time
 
 # What a Node says when there is no maximum: room for the largest gang.

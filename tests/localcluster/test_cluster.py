@@ -29,7 +29,7 @@ from localcluster.cluster import (
     LocalClusterError,
     PartFailedError,
 )
-from localcluster.kubelet.sandbox import Isolation
+from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.network.choice import NetworkChoice
 from tests.support.waiting import HANG_SECONDS
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from framework.kube.resources import EVENTS, Object
-from localcluster.kubelet.sandbox import Isolation
+from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.syscalls import has_mount_attributes
 from tests.localcluster.kubelet.nodes import Node, build_container, build_pod, run_node, serve
 

@@ -39,7 +39,7 @@ GUARDED: dict[str, Callable[[str], object]] = {
 # Built from other texts when the program runs.
 BUILT_LATER = {
     # From paths, which are escaped; one like it is tried below.
-    "localcluster/kubelet/path_replacement.py compile",
+    "localcluster/kubelet/container/path_replacement.py compile",
     # From constants; they are tried below.
     "framework/strictyaml.py compile",
     # From a CRD that the owner of a local cluster adds to it; only the owner waits for it.

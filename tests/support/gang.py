@@ -21,8 +21,8 @@ from framework.kube.client import KubeClient, PatchContent
 from framework.kube.listwatch import ListWatch
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
 from localcluster.cluster import NODE_NAME, ClusterOptions, LocalCluster
+from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.kubelet.logs import KeptLog
-from localcluster.kubelet.sandbox import Isolation
 from tests.support.waiting import HANG_SECONDS, wait_until_async
 
 NAMESPACE = "default"

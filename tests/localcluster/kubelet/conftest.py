@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from localcluster.kubelet.sandbox import Isolation
+from localcluster.kubelet.container.sandbox import Isolation
 from tests.localcluster.kubelet.nodes import Node, run_node, serve
 
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from framework.kube.resources import Object
-from localcluster.kubelet.admission import (
+from localcluster.kubelet.pod.admission import (
     Admission,
     Bind,
     Capacity,

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from localcluster.kubelet.container_process import (
+from localcluster.kubelet.container.process import (
     ContainerProcess,
     LaunchSpec,
     Namespaces,
     StartError,
 )
-from localcluster.kubelet.sandbox import NO_NAMESPACES, Isolation, detect_namespaces
+from localcluster.kubelet.container.sandbox import NO_NAMESPACES, Isolation, detect_namespaces
 from tests.localcluster.kubelet.nodes import is_alive
 
 pytestmark = pytest.mark.local
@@ -173,7 +173,7 @@ async def test_container_process_kubelet_killed_takes_the_container_along(
     (tmp_path / "root").mkdir()
     driver = (
         "import asyncio, os, pathlib\n"
-        "from localcluster.kubelet.container_process import *\n"
+        "from localcluster.kubelet.container.process import *\n"
         "async def main():\n"
         f"    spec = LaunchSpec(['sleep', '{marker}'], dict(os.environ), '/', {namespaces!r},\n"
         f"        log=pathlib.Path({str(tmp_path / 'log')!r}),\n"
@@ -338,8 +338,8 @@ def test_private_root_ordinary_user_gets_one_in_a_user_namespace(public_copy: Pa
         pytest.skip("needs runuser and a Python 3.11 that user nobody may run: install python3")
     driver = (
         "import asyncio, os, pathlib\n"
-        "from localcluster.kubelet.container_process import *\n"
-        "from localcluster.kubelet.sandbox import *\n"
+        "from localcluster.kubelet.container.process import *\n"
+        "from localcluster.kubelet.container.sandbox import *\n"
         "async def main():\n"
         "    base = pathlib.Path.cwd() / 'own'\n"
         "    found = await detect_namespaces(Isolation.AUTO, base)\n"

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from localcluster.kubelet.images import build_argv, explain_unknown_image, find_entrypoint
+from localcluster.kubelet.container.images import build_argv, explain_unknown_image, find_entrypoint
 
 
 @pytest.mark.parametrize(

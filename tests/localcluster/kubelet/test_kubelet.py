@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from framework.kube.resources import NODES, PODS, Object
-from localcluster.kubelet.admission import Capacity
-from localcluster.kubelet.sandbox import Isolation, IsolationError, detect_namespaces
+from localcluster.kubelet.container.sandbox import Isolation, IsolationError, detect_namespaces
+from localcluster.kubelet.pod.admission import Capacity
 from tests.localcluster.kubelet.nodes import (
     Node,
     build_container,
@@ -183,7 +183,7 @@ async def test_kubelet_many_pods_start_within_a_second(node: Node) -> None:
 async def test_detect_namespaces_forbidden_root_names_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localcluster.kubelet.sandbox._list_candidates", list)
+    monkeypatch.setattr("localcluster.kubelet.container.sandbox._list_candidates", list)
 
     with pytest.raises(IsolationError, match='use isolation "paths"'):
         await detect_namespaces(Isolation.ROOT, tmp_path)

@@ -1,6 +1,6 @@
 import pytest
 
-from localcluster.kubelet.path_replacement import PathReplacement
+from localcluster.kubelet.container.path_replacement import PathReplacement
 
 PATHS = {"/mnt/data": "/H/data", "/mnt/data/deep": "/H/deep", "/mnt/frameworkbarrier/": "/H/fb"}
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from framework.kube.resources import CONFIGMAPS, EVENTS, SECRETS, Object
-from localcluster.kubelet import container as container_module
-from localcluster.kubelet.restarts import BackoffBounds
-from localcluster.kubelet.sandbox import Isolation
+from localcluster.kubelet.container import container as container_module
+from localcluster.kubelet.container.restarts import BackoffBounds
+from localcluster.kubelet.container.sandbox import Isolation
 from tests.localcluster.kubelet.nodes import (
     TOKEN,
     Node,

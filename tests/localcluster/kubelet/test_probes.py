@@ -5,14 +5,8 @@ from typing import Any
 
 import pytest
 
-from localcluster.kubelet.probes import (
-    ProbeCounter,
-    ProbeResult,
-    ProbeSpec,
-    follow_probe,
-    parse_probe,
-    probe_once,
-)
+from localcluster.kubelet.probes.probing import ProbeResult, follow_probe, probe_once
+from localcluster.kubelet.probes.spec import ProbeCounter, ProbeSpec, parse_probe
 from localcluster.network.pod_network import Streams
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from localcluster.kubelet.restarts import BackoffBounds, CrashBackoff, RestartPolicy
+from localcluster.kubelet.container.restarts import BackoffBounds, CrashBackoff, RestartPolicy
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,8 @@ from typing import Any
 
 import pytest
 
-from localcluster.kubelet.fields import FieldError
-from localcluster.kubelet.privileges import UNCHANGED, Privileges
-from localcluster.kubelet.security import (
+from localcluster.kubelet.container.privileges import UNCHANGED, Privileges
+from localcluster.kubelet.container.security import (
     CAPABILITIES,
     DEFAULT_USER,
     Host,
@@ -12,6 +11,7 @@ from localcluster.kubelet.security import (
     list_ignored,
     plan_privileges,
 )
+from localcluster.kubelet.fields import FieldError
 
 ROOT = Host(uid=0, has_private_root=True, has_user_namespace=False, can_write_protect=True)
 ROOT_WITHOUT_MOUNTS = Host(

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from localcluster.kubelet.fields import FieldError
-from localcluster.kubelet.pod_directory import PodDirectory
-from localcluster.kubelet.volumes import DirectoryVolume, MountPlan
+from localcluster.kubelet.volumes.pod_directory import PodDirectory
+from localcluster.kubelet.volumes.volumes import DirectoryVolume, MountPlan
 
 
 def test_sub_path_through_a_planted_link_is_refused_and_makes_nothing(tmp_path: Path) -> None:

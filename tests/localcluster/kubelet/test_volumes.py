@@ -8,8 +8,8 @@ from framework.api.constants import SERVICE_ACCOUNT_DIR
 from framework.kube.resources import CONFIGMAPS, SECRETS, Object
 from localcluster.kubelet.environment import Sources
 from localcluster.kubelet.fields import FieldError, PodFacts
-from localcluster.kubelet.pod_directory import PodDirectory
-from localcluster.kubelet.volumes import (
+from localcluster.kubelet.volumes.pod_directory import PodDirectory
+from localcluster.kubelet.volumes.volumes import (
     SERVICE_ACCOUNT_VOLUME,
     DirectoryVolume,
     HostVolume,

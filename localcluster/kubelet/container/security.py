@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from framework.kube.resources import Object
+from localcluster.kubelet.container.privileges import UNCHANGED, Privileges
 from localcluster.kubelet.fields import FieldError
-from localcluster.kubelet.privileges import UNCHANGED, Privileges
 
 DEFAULT_USER = 65532
 """The user of this project's images, and of most images that have a user without rights."""

@@ -12,18 +12,18 @@ from enum import Enum, auto
 
 from framework.kube.errors import KubeError
 from framework.kube.resources import Object
-from localcluster.kubelet.container import ContainerRunner
+from localcluster.kubelet.container.container import ContainerRunner
+from localcluster.kubelet.container.launch import PodSetup, get_hostname
+from localcluster.kubelet.container.machine import HOST_IP, Machine
+from localcluster.kubelet.container.restarts import RestartPolicy
+from localcluster.kubelet.container.security import get_volume_group, list_ignored
 from localcluster.kubelet.events import EventReason
 from localcluster.kubelet.fields import FieldError, PodFacts
-from localcluster.kubelet.launch import PodSetup, get_hostname
-from localcluster.kubelet.machine import HOST_IP, Machine
 from localcluster.kubelet.objects import fetch_sources
-from localcluster.kubelet.pod_directory import PodDirectory
-from localcluster.kubelet.restarts import RestartPolicy
-from localcluster.kubelet.security import get_volume_group, list_ignored
+from localcluster.kubelet.pod.status_channel import StatusChannel
 from localcluster.kubelet.status import PodView, build_status
-from localcluster.kubelet.status_channel import StatusChannel
-from localcluster.kubelet.volumes import Volume, list_volume_references, plan_volumes
+from localcluster.kubelet.volumes.pod_directory import PodDirectory
+from localcluster.kubelet.volumes.volumes import Volume, list_volume_references, plan_volumes
 from localcluster.network.name_files import list_name_files
 from localcluster.network.pod_network import NetworkError, OpenNamespace
 

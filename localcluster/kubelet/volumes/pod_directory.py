@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from localcluster.kubelet.fields import FieldError
-from localcluster.kubelet.volumes import (
+from localcluster.kubelet.volumes.volumes import (
     EMPTY_DIR_MODE,
     DirectoryVolume,
     HostVolume,

@@ -15,20 +15,21 @@ from pathlib import Path
 
 from framework.kube.errors import KubeError
 from framework.kube.resources import Object
-from localcluster.kubelet import launcher
-from localcluster.kubelet.container_process import ContainerProcess, LaunchSpec, StartError
-from localcluster.kubelet.environment import list_env_references
-from localcluster.kubelet.events import EventReason
-from localcluster.kubelet.fields import FieldError
-from localcluster.kubelet.launch import (
+from localcluster.kubelet.container import launcher
+from localcluster.kubelet.container.launch import (
     PodSetup,
     UnknownImageError,
     build_launch,
 )
+from localcluster.kubelet.container.path_replacement import PathReplacement
+from localcluster.kubelet.container.process import ContainerProcess, LaunchSpec, StartError
+from localcluster.kubelet.container.restarts import CrashBackoff, RestartPolicy
+from localcluster.kubelet.environment import list_env_references
+from localcluster.kubelet.events import EventReason
+from localcluster.kubelet.fields import FieldError
 from localcluster.kubelet.objects import fetch_sources
-from localcluster.kubelet.path_replacement import PathReplacement
-from localcluster.kubelet.probes import ProbeResult, follow_probe, parse_probe, probe_once
-from localcluster.kubelet.restarts import CrashBackoff, RestartPolicy
+from localcluster.kubelet.probes.probing import ProbeResult, follow_probe, probe_once
+from localcluster.kubelet.probes.spec import parse_probe
 from localcluster.kubelet.status import (
     ContainerState,
     ContainerView,

@@ -25,7 +25,7 @@ import sys
 import time
 
 from localcluster import syscalls
-from localcluster.kubelet import rootfs
+from localcluster.kubelet.container import rootfs
 
 KILL_SIGNAL = signal.SIGUSR2
 STOP_SIGNAL = signal.SIGTERM

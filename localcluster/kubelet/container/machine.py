@@ -13,17 +13,17 @@ from urllib.parse import urlsplit
 from framework.api import constants
 from framework.clock import Clock
 from framework.kube.client import KubeClient
-from localcluster.kubelet.container_process import Namespaces
+from localcluster.kubelet.container.process import Namespaces
+from localcluster.kubelet.container.restarts import BackoffBounds
+from localcluster.kubelet.container.security import Host
 from localcluster.kubelet.events import EventRecorder
 from localcluster.kubelet.logs import LogStore
-from localcluster.kubelet.restarts import BackoffBounds
-from localcluster.kubelet.security import Host
 from localcluster.network.pod_network import PodNetwork
 from localcluster.syscalls import has_mount_attributes
 
 HOST_IP = "127.0.0.1"
 # The folder that holds the packages of this installation: ``python -m barrier`` works from there.
-_INSTALLATION = str(Path(__file__).parents[2])
+_INSTALLATION = str(Path(__file__).parents[3])
 
 
 @dataclass(frozen=True, slots=True)

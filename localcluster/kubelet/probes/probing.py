@@ -1,33 +1,21 @@
-"""Startup, readiness and liveness probes.
+"""Runs probes and hooks against a container: exec, HTTP and TCP.
 
-Called by ``container``, one task a probe. What a result means for the container is decided there.
+The container runs one task for each probe, and decides what a result means.
 """
 
 import asyncio
 import contextlib
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from framework.kube.resources import Object
+from localcluster.kubelet.probes.spec import ProbeCounter, ProbeSpec
 from localcluster.network.pod_network import Streams
 
 _HTTP_OK = range(200, 400)
 _OUTPUT_LIMIT = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeSpec:
-    """A probe with the API's defaults filled in."""
-
-    action: Object
-    """The probe as written: ``exec``, ``httpGet`` or ``tcpSocket``."""
-    initial_delay_seconds: float
-    period_seconds: float
-    timeout_seconds: float
-    success_threshold: int
-    failure_threshold: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +24,6 @@ class ProbeResult:
 
     ok: bool
     message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeCounter:
-    """Counts equal answers in a row."""
-
-    ok: bool | None = None
-    count: int = 0
-
-    def observe(self, *, ok: bool) -> "ProbeCounter":
-        """Count one more answer."""
-        return replace(self, count=self.count + 1) if ok is self.ok else ProbeCounter(ok, 1)
-
-    def has_reached(self, spec: ProbeSpec) -> bool:
-        """Return whether the answers now count."""
-        return self.count >= (spec.success_threshold if self.ok else spec.failure_threshold)
 
 
 class ProbeTarget(Protocol):
@@ -88,18 +60,6 @@ class OnResult(Protocol):
     async def __call__(self, result: ProbeResult, *, counts: bool) -> bool:
         """Take an answer and whether it now counts; return True to end the probe."""
         ...
-
-
-def parse_probe(probe: Object) -> ProbeSpec:
-    """Fill in the defaults of the API."""
-    return ProbeSpec(
-        action=probe,
-        initial_delay_seconds=probe.get("initialDelaySeconds") or 0,
-        period_seconds=probe.get("periodSeconds") or 10,
-        timeout_seconds=probe.get("timeoutSeconds") or 1,
-        success_threshold=probe.get("successThreshold") or 1,
-        failure_threshold=probe.get("failureThreshold") or 3,
-    )
 
 
 async def follow_probe(

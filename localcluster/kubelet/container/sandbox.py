@@ -10,7 +10,7 @@ import os
 from enum import StrEnum
 from pathlib import Path
 
-from localcluster.kubelet.container_process import (
+from localcluster.kubelet.container.process import (
     ContainerProcess,
     LaunchSpec,
     Namespaces,

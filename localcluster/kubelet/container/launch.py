@@ -10,16 +10,16 @@ from pathlib import Path
 from framework.api.constants import TERMINATION_LOG
 from framework.api.images import starts_installed_agent
 from framework.kube.resources import Object
-from localcluster.kubelet.container_process import LaunchSpec
+from localcluster.kubelet.container.images import build_argv, explain_unknown_image, find_entrypoint
+from localcluster.kubelet.container.machine import Machine
+from localcluster.kubelet.container.path_replacement import PathReplacement
+from localcluster.kubelet.container.process import LaunchSpec
+from localcluster.kubelet.container.security import plan_privileges
 from localcluster.kubelet.environment import Sources, build_environment
 from localcluster.kubelet.expansion import expand
 from localcluster.kubelet.fields import PodFacts
-from localcluster.kubelet.images import build_argv, explain_unknown_image, find_entrypoint
-from localcluster.kubelet.machine import Machine
-from localcluster.kubelet.path_replacement import PathReplacement
-from localcluster.kubelet.pod_directory import PodDirectory
-from localcluster.kubelet.security import plan_privileges
-from localcluster.kubelet.volumes import Volume, plan_mounts
+from localcluster.kubelet.volumes.pod_directory import PodDirectory
+from localcluster.kubelet.volumes.volumes import Volume, plan_mounts
 from localcluster.network.pod_network import OpenNamespace
 
 

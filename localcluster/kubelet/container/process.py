@@ -17,15 +17,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from localcluster.kubelet import launcher
-from localcluster.kubelet.privileges import Privileges
+from localcluster.kubelet.container import launcher
+from localcluster.kubelet.container.privileges import Privileges
 
 logger = logging.getLogger(__name__)
 
-_ROOM = Path(__file__).parents[2]
+_IMPORT_ROOT = Path(__file__).parents[3]
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from localcluster.kubelet.launcher import main; main()"
+    "from localcluster.kubelet.container.launcher import main; main()"
 )
 _KILL_PATIENCE_SECONDS = 5.0
 
@@ -125,7 +125,7 @@ class ContainerProcess:
             os.write(memory, spec.marshal(report))
             os.lseek(memory, 0, os.SEEK_SET)
             return subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, str(_ROOM), str(memory)],
+                [sys.executable, "-I", "-S", "-c", _BOOT, str(_IMPORT_ROOT), str(memory)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -1,0 +1,1 @@
+"""One container of a Pod: what to run, its process tree, its restarts and its rights."""

@@ -1,0 +1,1 @@
+"""The volumes of a Pod, and the directory that holds them."""
