@@ -46,7 +46,7 @@ fmt: $(STAMP) ## format the code and mend what ruff can mend
 	@$(TIMED) sh -c '$(BIN)/ruff check --fix --exit-zero --quiet . && $(BIN)/ruff format .'
 
 .PHONY: lint
-lint: $(STAMP) ## ruff, import-linter, codespell, mypy
+lint: $(STAMP) ## ruff, import-linter, codespell, mypy, vulture
 	@$(TIMED) sh -eu tools/lint
 
 .PHONY: typing

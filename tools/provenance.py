@@ -18,7 +18,6 @@ from packageurl import PackageURL
 from framework.api.images import IMAGE_PREFIX
 from tools.imagearchive import ImageArchive
 
-PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 # What the parameters below mean: docs/release.md.
 BUILD_TYPE = "urn:frameworkbarrier:build:image:v1"
 WHEEL_LIST = "opt/frameworkbarrier/wheels.sha256"

@@ -113,20 +113,6 @@ def describe_task_limit(limit: int) -> str:
     )
 
 
-def validate_transition(old: FrameworkSpec, new: FrameworkSpec) -> tuple[FieldError, ...]:
-    """Find what a change of the spec may not change: ``executionType`` only goes forward."""
-    source, target = old.execution_type, new.execution_type
-    if target is source or target in EXECUTION_TRANSITIONS[source]:
-        return ()
-    return (
-        FieldError(
-            "spec.executionType",
-            f"cannot go from {source} to {target}: "
-            "delete the Framework, then create it anew to run it again",
-        ),
-    )
-
-
 def _check_metadata(framework: Framework) -> Iterator[FieldError]:
     name = framework.metadata.name
     if not name and framework.metadata.extra.get("generateName"):

@@ -41,12 +41,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PatchContent(StrEnum):
-    """The four forms of a patch, by their content type."""
+    """The forms of a patch in use, by their content type."""
 
     JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
-    APPLY = "application/apply-patch+yaml"
 
 
 class KubeClient:
@@ -102,13 +100,11 @@ class KubeClient:
         namespace: str | None,
         name: str,
         *,
-        resource_version: str | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Object:
-        """Return one object; ``resource_version="0"`` allows one from the server's cache."""
-        query = {"resourceVersion": resource_version}
+        """Return one object as etcd has it."""
         path = resource.path(namespace, name)
-        return await self._exchange("GET", path, timeout_seconds, namespace=namespace, query=query)
+        return await self._exchange("GET", path, timeout_seconds, namespace=namespace)
 
     async def list(
         self,
@@ -117,7 +113,6 @@ class KubeClient:
         *,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        resource_version: str | None = None,
         limit: int | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Object:
@@ -131,7 +126,6 @@ class KubeClient:
             namespace,
             label_selector=label_selector,
             field_selector=field_selector,
-            resource_version=resource_version,
             limit=limit,
             timeout_seconds=timeout_seconds,
         )
@@ -153,7 +147,6 @@ class KubeClient:
         *,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        resource_version: str | None = None,
         limit: int | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> AsyncGenerator[tuple[Object, bool]]:
@@ -171,7 +164,6 @@ class KubeClient:
         query: dict[str, str | int | None] = {
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
-            "resourceVersion": resource_version,
         }
         page_limit = PageLimit(limit)
         is_restart, has_restarted = True, False
@@ -182,16 +174,13 @@ class KubeClient:
             except GoneError:
                 if has_restarted or query.get("continue") is None:
                     raise
-                query |= {"continue": None, "resourceVersion": None}
+                query["continue"] = None
                 page_limit.ask_all()
                 is_restart = has_restarted = True
                 continue
             except AnswerTooLargeError:
                 if not page_limit.shrink():
                     raise
-                if query.get("resourceVersion") == "0":
-                    # The server's cache gives all objects, whatever the limit.
-                    query["resourceVersion"] = None
                 continue
             page = _decode(raw, "GET", path)
             token = check_page(page, path)
@@ -202,8 +191,7 @@ class KubeClient:
             del page
             if not token:
                 return
-            # The token names the version; the server refuses both together.
-            query |= {"continue": token, "resourceVersion": None}
+            query["continue"] = token
             is_restart = False
 
     async def create(
@@ -236,7 +224,7 @@ class KubeClient:
         path = resource.path(namespace, name, subresource)
         return await self._exchange("PUT", path, timeout_seconds, namespace=namespace, body=body)
 
-    async def patch(  # noqa: PLR0913 the arguments of one verb of the API
+    async def patch(
         self,
         resource: Resource,
         namespace: str | None,
@@ -245,8 +233,6 @@ class KubeClient:
         *,
         content: PatchContent = PatchContent.MERGE,
         subresource: str | None = None,
-        field_manager: str | None = None,
-        force: bool = False,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Object:
         """Patch an object, or its subresource, and return it as stored.
@@ -258,18 +244,14 @@ class KubeClient:
             body: the patch; a list for ``PatchContent.JSON``.
             content: the form of the patch.
             subresource: for example ``status``.
-            field_manager: whom the fields belong to; the server wants one for ``APPLY``.
-            force: with ``APPLY``, take fields away from others.
             timeout_seconds: when to give up.
         """
         path = resource.path(namespace, name, subresource)
-        query = {"fieldManager": field_manager, "force": "true" if force else None}
         return await self._exchange(
             "PATCH",
             path,
             timeout_seconds,
             namespace=namespace,
-            query=query,
             body=body,
             content_type=content.value,
         )

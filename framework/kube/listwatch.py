@@ -19,7 +19,9 @@ from framework.kube.resources import Object, Resource
 
 logger = logging.getLogger(__name__)
 
+# The server ends each watch after this time.
 WATCH_TIMEOUT_SECONDS = 10
+# After so much silence the server counts as lost.
 READ_DEADLINE_SECONDS = 15.0
 # A watch that ends sooner and without an event is no success: again at once would be a busy loop.
 _SHORT_WATCH_SECONDS = 1.0
@@ -57,7 +59,7 @@ class ListWatch:
         last_error: what went wrong since then, None if nothing.
     """
 
-    def __init__(  # noqa: PLR0913 what to follow, and how: all by keyword
+    def __init__(  # noqa: PLR0913 what to follow: all by keyword
         self,
         client: KubeClient,
         resource: Resource,
@@ -68,12 +70,8 @@ class ListWatch:
         namespace: str | None = None,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        list_resource_version: str | None = None,
-        page_size: int | None = PAGE_SIZE,
         trim: Callable[[Object], Object] | None = None,
         on_connection: Callable[[bool], None] | None = None,
-        watch_timeout_seconds: int = WATCH_TIMEOUT_SECONDS,
-        read_deadline_seconds: float = READ_DEADLINE_SECONDS,
     ) -> None:
         """Prepare; ``run`` does the work.
 
@@ -86,15 +84,10 @@ class ListWatch:
             namespace: None for all namespaces.
             label_selector: as in a list.
             field_selector: as in a list.
-            list_resource_version: None for what etcd has at this moment; "0" for what the server
-                has in its cache, cheaper and maybe old.
-            page_size: the most objects of a page, None for one page if it fits: see ``pages``.
             trim: cuts down each object of a list before it is kept, page by page, so that a large
                 list never stands whole in memory. The objects of a watch come one at a time, and
                 are passed on whole.
             on_connection: told each change of ``is_connected``.
-            watch_timeout_seconds: when the server shall end each watch.
-            read_deadline_seconds: after so much silence the server counts as lost.
         """
         self.synced = asyncio.Event()
         self.is_connected = False
@@ -107,12 +100,8 @@ class ListWatch:
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
-        self._list_resource_version = list_resource_version
-        self._page_size = page_size
         self._trim = trim
         self._on_connection = on_connection
-        self._watch_timeout_seconds = watch_timeout_seconds
-        self._read_deadline_seconds = read_deadline_seconds
         self._backoff = Backoff()
         self._hurry = asyncio.Event()
         # Where the next watch begins; None: list first.
@@ -143,7 +132,7 @@ class ListWatch:
         """Give the sink a whole list and return its version."""
         items: list[Object] = []
         version: str | None = None
-        pages = self._list_pages(self._page_size, self._list_resource_version)
+        pages = self._list_pages(PAGE_SIZE)
         async with aclosing(pages):
             async for page, is_restart in pages:
                 if is_restart:
@@ -177,8 +166,8 @@ class ListWatch:
             resource_version=version,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
-            timeout_seconds=self._watch_timeout_seconds,
-            read_deadline_seconds=self._read_deadline_seconds,
+            timeout_seconds=WATCH_TIMEOUT_SECONDS,
+            read_deadline_seconds=READ_DEADLINE_SECONDS,
         )
         async with aclosing(events):
             async for event_type, obj in events:
@@ -225,7 +214,7 @@ class ListWatch:
         A server whose storage was restored from a backup accepts a version of its future and
         then says nothing until it gets there. One object's list tells.
         """
-        pages = self._list_pages(1, None)
+        pages = self._list_pages(1)
         async with aclosing(pages):
             async for page, _ in pages:
                 if _is_older(_read_version(page), version):
@@ -282,15 +271,12 @@ class ListWatch:
         level = logging.WARNING if is_new and not isinstance(error, GoneError) else logging.DEBUG
         logger.log(level, "list or watch failed", extra=self._describe(error=str(error)))
 
-    def _list_pages(
-        self, limit: int | None, resource_version: str | None
-    ) -> AsyncGenerator[tuple[Object, bool]]:
+    def _list_pages(self, limit: int) -> AsyncGenerator[tuple[Object, bool]]:
         return self._client.list_pages(
             self._resource,
             self._namespace,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
-            resource_version=resource_version,
             limit=limit,
         )
 

@@ -24,8 +24,6 @@ from tests.barrier.conftest import Starter
 from tests.barrier.dns_server import build_prefix, run_dns_server
 from tests.support.waiting import HANG_SECONDS
 
-NO_IDENTITY = ("FC_FRAMEWORK_ATTEMPT_INSTANCE_UID", "FC_POD_UID")
-
 
 def list_requests(server: ApiServer) -> list[str]:
     found = []

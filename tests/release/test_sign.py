@@ -16,14 +16,14 @@ import yaml
 from tests.release.conftest import BUILDER, SOURCE, Release, run
 from tools import sign
 from tools.images import NAMES, build_images, choose_tool
-from tools.provenance import PREDICATE_TYPE, hash_file
+from tools.provenance import hash_file
 
 pytestmark = pytest.mark.release
 
 OFFLINE = "--insecure-ignore-tlog"
 KINDS = {
     "cyclonedx": ("cdx", "https://cyclonedx.org/bom"),
-    "slsaprovenance1": ("provenance", PREDICATE_TYPE),
+    "slsaprovenance1": ("provenance", "https://slsa.dev/provenance/v1"),
 }
 
 

@@ -14,7 +14,6 @@ from tests.support.waiting import HANG_SECONDS
 
 CASES = int(os.environ.get("FRAMEWORKBARRIER_HOSTILE_CASES", "10000"))
 SHELLS = {"dash": ["dash"], "bash": ["bash"], "busybox": ["busybox", "sh"]}
-CANARY = "canary"
 
 _FRAGMENTS = (
     "$(touch canary)",

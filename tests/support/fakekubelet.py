@@ -161,10 +161,6 @@ async def run_until_deleted(pod: FakePod) -> None:
     await pod.start()
 
 
-async def stay_pending(_pod: FakePod) -> None:
-    """The script of a Pod that is bound and gets no further."""
-
-
 class FakeKubelet:
     """Moves the Pods of one namespace. Use it in ``async with``."""
 

@@ -140,7 +140,6 @@ class StorageClient(KubeClient):
         namespace: str | None,
         name: str,
         *,
-        resource_version: str | None = None,
         timeout_seconds: float = 30,
     ) -> Object:
         rt = find_type(self.storage, resource)
@@ -168,7 +167,6 @@ class StorageClient(KubeClient):
         *,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        resource_version: str | None = None,
         limit: int | None = None,
         timeout_seconds: float = 30,
     ) -> Object:
@@ -188,7 +186,6 @@ class StorageClient(KubeClient):
         *,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        resource_version: str | None = None,
         limit: int | None = None,
         timeout_seconds: float = 30,
     ) -> AsyncGenerator[tuple[Object, bool]]:
@@ -248,8 +245,6 @@ class StorageClient(KubeClient):
         *,
         content: PatchContent = PatchContent.MERGE,
         subresource: str | None = None,
-        field_manager: str | None = None,
-        force: bool = False,
         timeout_seconds: float = 30,
     ) -> Object:
         rt = find_type(self.storage, resource)

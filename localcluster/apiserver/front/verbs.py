@@ -322,7 +322,6 @@ def _read_write_options(request: web.Request, kind: str) -> WriteOptions:
         dry_run=read_dry_run(query.getall("dryRun", []), kind),
         field_validation=check_field_validation(query.get("fieldValidation", ""), kind),
         field_manager=query.get("fieldManager", ""),
-        force=read_flag(query, "force"),
     )
 
 

@@ -23,7 +23,6 @@ class WriteOptions:
     field_validation: str = WARN
     """What becomes of unknown fields: Ignore, Warn or Strict."""
     field_manager: str = ""
-    force: bool = False
     """Server-side apply: take fields over from other managers."""
     warnings: list[str] = field(default_factory=list)
     """Filled during the call; the front sends them as Warning headers."""

@@ -8,7 +8,6 @@ from framework.api import codec
 from framework.api.types import (
     CompletionPolicySpec,
     DrainSpec,
-    ExecutionType,
     FrameworkSpec,
     RetryPolicySpec,
     TaskRoleSpec,
@@ -20,7 +19,6 @@ from framework.api.validation import (
     find_duplicate_roles,
     validate_framework,
     validate_spec,
-    validate_transition,
 )
 from tests.support.builders import (
     build_framework,
@@ -227,20 +225,6 @@ def test_framework_wire_with_faults_of_name_and_spec_has_both() -> None:
     wire = build_framework_wire(build_role_wire("UP"), name="UP")
     errors = validate_framework(codec.decode_framework(wire))
     assert [error.path for error in errors] == ["metadata.name", "spec.taskRoles[0].name"]
-
-
-@pytest.mark.parametrize("source", ExecutionType)
-@pytest.mark.parametrize("target", ExecutionType)
-def test_execution_type_goes_only_forward(source: ExecutionType, target: ExecutionType) -> None:
-    order = list(ExecutionType)
-    errors = validate_transition(
-        build_spec(execution_type=source), build_spec(execution_type=target)
-    )
-    if order.index(target) >= order.index(source):
-        assert errors == ()
-        return
-    assert [error.path for error in errors] == ["spec.executionType"]
-    assert f"cannot go from {source} to {target}" in errors[0].message
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,8 @@ async def test_pages_join_to_the_whole_list(url: str) -> None:
         assert [name for name in names if name.startswith("c")] == [f"c{i}" for i in range(7)]
 
 
-async def test_listwatch_mirrors_the_server(url: str) -> None:
+async def test_listwatch_mirrors_the_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("framework.kube.listwatch.WATCH_TIMEOUT_SECONDS", 1)
     mirror = Mirror()
     async with connect(url) as client:
         listwatch = ListWatch(
@@ -73,7 +74,6 @@ async def test_listwatch_mirrors_the_server(url: str) -> None:
             clock=SystemClock(),
             random=SystemRandom(),
             namespace="default",
-            watch_timeout_seconds=1,
         )
         task = asyncio.create_task(listwatch.run(), name="listwatch")
         await listwatch.synced.wait()

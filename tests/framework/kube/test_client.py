@@ -46,13 +46,13 @@ EVERY_VERB = pytest.mark.parametrize("call", [get_pod, create_pod, replace_pod, 
 async def test_get_sends_one_request_with_who_and_what(bench: Bench) -> None:
     server = await bench.serve(answer(pod("b", 7, unknownField={"kept": [1, None]})))
     client = await bench.connect(server, token="t0ken")
-    obj = await client.get(PODS, "a", "b", resource_version="0")
+    obj = await client.get(PODS, "a", "b")
     assert obj == pod("b", 7, unknownField={"kept": [1, None]})
     [seen] = server.seen
     assert (seen.method, seen.path, seen.query) == (
         "GET",
         f"{PODS_PATH}/b",
-        {"resourceVersion": "0"},
+        {},
     )
     assert seen.headers["Authorization"] == "Bearer t0ken"
     assert seen.headers["User-Agent"] == "test/1"
@@ -105,26 +105,6 @@ async def test_anonymous_client_sends_no_authorization(bench: Bench) -> None:
             "application/json-patch+json",
             [{"op": "test"}],
             id="json-patch",
-        ),
-        pytest.param(
-            lambda c: c.patch(PODS, "a", "b", {}, content=PatchContent.STRATEGIC),
-            "PATCH",
-            f"{PODS_PATH}/b",
-            {},
-            "application/strategic-merge-patch+json",
-            {},
-            id="strategic-empty",
-        ),
-        pytest.param(
-            lambda c: c.patch(
-                PODS, "a", "b", {"x": 1}, content=PatchContent.APPLY, field_manager="m", force=True
-            ),
-            "PATCH",
-            f"{PODS_PATH}/b",
-            {"fieldManager": "m", "force": "true"},
-            "application/apply-patch+yaml",
-            {"x": 1},
-            id="apply",
         ),
         pytest.param(
             lambda c: c.delete(PODS, "a", "b", uid="u", grace_seconds=0, propagation="Foreground"),
@@ -238,11 +218,11 @@ async def test_list_follows_pages_and_joins_items(bench: Bench) -> None:
     server, client = await bench.start(
         pod_list(5, pod("a", 1), more="t/1"), pod_list(5, pod("b", 2), more="t/2"), pod_list(5)
     )
-    whole = await client.list(PODS, "a", limit=1, resource_version="0")
+    whole = await client.list(PODS, "a", limit=1)
     assert [item["metadata"]["name"] for item in whole["items"]] == ["a", "b"]
     assert whole["metadata"] == {"resourceVersion": "5"}
     assert [seen.query for seen in server.seen] == [
-        {"limit": "1", "resourceVersion": "0"},
+        {"limit": "1"},
         {"limit": "1", "continue": "t/1"},
         {"limit": "1", "continue": "t/2"},
     ]
@@ -263,7 +243,7 @@ async def test_list_whose_page_expired_begins_again_in_one_piece(bench: Bench) -
 async def test_list_refused_as_gone_at_its_first_page_raises(bench: Bench) -> None:
     server, client = await bench.start(refusal(410, "Expired"))
     with pytest.raises(errors.GoneError):
-        await client.list(PODS, resource_version="1")
+        await client.list(PODS)
     assert len(server.seen) == 1
 
 

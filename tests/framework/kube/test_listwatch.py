@@ -85,17 +85,17 @@ async def test_list_of_many_pages_replaces_once_with_trimmed_objects(bench: Benc
         pod_list(5, pod("b", 2, big="x")),
         stream(event_line("ADDED", pod("c", 6, big="x")), ending="silent"),
     )
-    async with running(bench, *replies, trim=trim, page_size=1) as run:
+    async with running(bench, *replies, trim=trim) as run:
         await run.mirror.wait_for("replace@5", "ADDED c@6")
         # The history log takes a deleted Pod whole.
         expected = [pod("a", 1, cut=True), pod("b", 2, cut=True), pod("c", 6, big="x")]
         assert run.mirror.whole == expected
 
 
-async def test_list_from_the_servers_cache_only_when_asked(bench: Bench) -> None:
-    async with running(bench, pod_list(5), list_resource_version="0") as run:
+async def test_list_is_never_taken_from_the_servers_cache(bench: Bench) -> None:
+    async with running(bench, pod_list(5)) as run:
         await run.server.wait_for_requests(2)
-        assert run.server.seen[0].query["resourceVersion"] == "0"
+        assert "resourceVersion" not in run.server.seen[0].query
 
 
 # --- a server that forgets -----------------------------------------------------------------------
@@ -166,14 +166,17 @@ async def test_watch_broken_inside_an_event_resumes_after_the_last_whole_one(
         assert run.states == [True, False, True]
 
 
-async def test_silent_watch_is_given_up_and_resumed(bench: Bench) -> None:
+async def test_silent_watch_is_given_up_and_resumed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("framework.kube.listwatch.READ_DEADLINE_SECONDS", 0.05)
     replies = (
         pod_list(5),
         stream(ending="silent"),
         pod_list(5),
         stream(change("a", 6), ending="silent"),
     )
-    async with running(bench, *replies, read_deadline_seconds=0.05) as run:
+    async with running(bench, *replies) as run:
         await run.mirror.wait_for("replace@5", "MODIFIED a@6")
         assert run.requests()[:4] == ["list", "watch@5", "probe", "watch@5"]
 

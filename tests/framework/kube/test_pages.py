@@ -147,12 +147,12 @@ async def test_list_that_expires_twice_is_given_up(monkeypatch: pytest.MonkeyPat
     assert len(pods.limits) == 13
 
 
-async def test_list_from_the_cache_that_is_too_large_is_read_in_pages(
+async def test_list_in_one_piece_that_is_too_large_is_read_in_pages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pods = Pods([1_400_000] * 30)
     client = connect(pods, monkeypatch)
-    whole = await client.list(PODS, resource_version="0")
+    whole = await client.list(PODS)
     assert [item["metadata"]["name"] for item in whole["items"]] == pods.names
     assert pods.limits[:2] == [None, FIRST_PAGE_SIZE]
 
