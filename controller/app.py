@@ -30,7 +30,7 @@ from controller.gate.leader import (
     LeadershipLostError,
     LeaseTimes,
 )
-from controller.gate.write_gate import Fences
+from controller.gate.write_gate import JointWriteGate
 from controller.queues.workqueue import WorkQueue
 from controller.reconcile.memory import MemoryLedger, find_limit_bytes, read_used_bytes
 from controller.reconcile.worker import Worker
@@ -130,8 +130,10 @@ class Controller:
         self.metrics.follow_frameworks(self._store.__len__)
         self._guard = CrdGuard(client, on_recovery=self._retry_all)
         self._elector = None if election is None else self._build_elector(election)
-        fence = Fences(self._guard, *([self._elector] if self._elector else []))
-        self._recorder = EventRecorder(client, clock, COMPONENT_NAME, self.metrics, fence=fence)
+        write_gate = JointWriteGate(self._guard, *([self._elector] if self._elector else []))
+        self._recorder = EventRecorder(
+            client, clock, COMPONENT_NAME, self.metrics, write_gate=write_gate
+        )
         history = HistoryLog(select_triggers(config))
         self._informers = Informers(
             client,
@@ -140,8 +142,10 @@ class Controller:
             random=random,
             namespace=options.namespace,
             metrics=self.metrics,
-            # Candidates see every deletion too: it is told once.
-            on_pod_deletion=lambda pod: history.log_deleted_pod(pod) if fence.holds() else None,
+            # Candidates see every deletion too: it is logged once.
+            on_pod_deletion=lambda pod: (
+                history.log_deleted_pod(pod) if write_gate.may_write() else None
+            ),
             on_connection=self._retry_all,
         )
         keys = keys or SystemKeys()
@@ -152,7 +156,7 @@ class Controller:
             clock=clock,
             metrics=self.metrics,
             on_answer=self._queue.add,
-            fence=fence,
+            write_gate=write_gate,
             keys=keys,
             signer=signer,
         )
@@ -167,7 +171,7 @@ class Controller:
                 compression_min_bytes=COMPRESSION_MIN_BYTES
                 if config.large_framework_compression
                 else None,
-                fence=fence,
+                write_gate=write_gate,
                 on_status_missing=self._guard.suspect,
             ),
             executor=self._executor,
@@ -177,7 +181,7 @@ class Controller:
             clock=clock,
             metrics=self.metrics,
             memory=build_memory(config),
-            fence=fence,
+            write_gate=write_gate,
         )
 
     def _find_namespace_limit(self, namespace: str) -> int:
@@ -269,10 +273,10 @@ class Controller:
             name=election.name,
             identity=election.identity,
             times=election.times,
-            on_change=self._note_leadership,
+            on_change=self._record_leadership,
         )
 
-    def _note_leadership(self, is_leader: bool) -> None:  # noqa: FBT001 a callback's one argument
+    def _record_leadership(self, is_leader: bool) -> None:  # noqa: FBT001 a callback's one argument
         self.metrics.set_leader(is_leader=is_leader)
         if is_leader:
             self._retry_all()

@@ -1,7 +1,7 @@
 """The config file of the Go original, read into one frozen value.
 
-Called by ``controller.app``. Names, defaults and rules are those of microsoft/frameworkcontroller
-``config.go``; where the default differs, the field says so. All faults are told at once, with
+Names, defaults and rules are those of microsoft/frameworkcontroller
+``config.go``; where the default differs, the field says so. All faults are reported at once, with
 path and remedy. Who the API server is, is decided by ``framework.kube.config.load_kube_config``;
 command line flags are the app's.
 """
@@ -200,7 +200,7 @@ def _read_config(reader: FieldReader) -> ControllerConfig:
         log_object_snapshot=_read_snapshot_switches(reader.read_section("logObjectSnapshot")),
         pod_failure_rules=read_rules(reader),
     )
-    reader.note_unknown_keys()
+    reader.report_unknown_keys()
     return config
 
 
@@ -235,5 +235,5 @@ def _read_snapshot_switches(section: FieldReader) -> LogObjectSnapshot:
         on_pod_deletion=pod.read_bool("onPodDeletion", default=True),
     )
     for part in (section, framework, task, pod):
-        part.note_unknown_keys()
+        part.report_unknown_keys()
     return switches

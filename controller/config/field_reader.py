@@ -142,7 +142,7 @@ class FieldReader:
                 message = f"must be a mapping, got {_name_type(item)}; remove it or fill it in"
                 self._faults.errors.append(FieldError(path, message))
 
-    def note_unknown_keys(self) -> None:
+    def report_unknown_keys(self) -> None:
         """Note every key that was not read."""
         for key in self._wire:
             if key not in self._read:

@@ -1,13 +1,15 @@
 """Reads ``podFailureSpec``: which completion code a failed Pod gets, and of what type it is.
 
 ``framework.api.completion`` applies the rules. Names and rules are those of
-microsoft/frameworkcontroller ``config.go``.
+microsoft/frameworkcontroller ``config.go``. Its regular expressions are those of RE2, unanchored,
+in linear time; this is the only importer of ``re2`` in the program.
 """
 
 from collections.abc import Iterator
 
+import re2  # type: ignore[import-untyped]  # it ships no types
+
 from controller.config.field_reader import FieldReader
-from controller.config.regex import Regex, RegexError
 from framework.api.completion import (
     CONFLICT,
     PERMANENT,
@@ -24,6 +26,53 @@ _FAILED = "Failed"
 _KNOWN_ATTRIBUTES = (TRANSIENT, PERMANENT, CONFLICT)
 
 
+class RegexError(ValueError):
+    """A pattern is no regular expression of this dialect; the message says why."""
+
+
+class Regex:
+    """A compiled pattern: a ``framework.api.completion.Matcher``."""
+
+    __slots__ = ("_compiled", "pattern")
+
+    def __init__(self, pattern: str) -> None:
+        """Compile ``pattern``.
+
+        Raises:
+            RegexError: it cannot be compiled.
+        """
+        options = re2.Options()
+        # RE2 would also print each bad pattern on standard error, around our own logging.
+        options.log_errors = False
+        try:
+            self._compiled = re2.compile(pattern, options)
+        except re2.error as e:
+            reason = e.args[0] if e.args else pattern
+            text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+            raise RegexError(text) from e
+        self.pattern = pattern
+
+    def find(self, text: str) -> str | None:
+        """Return the first match in ``text``, None if there is none."""
+        found = self._compiled.search(text)
+        if found is None:
+            return None
+        matched: str = found.group(0)
+        return matched
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by pattern."""
+        return isinstance(other, Regex) and other.pattern == self.pattern
+
+    def __hash__(self) -> int:
+        """Hash by pattern."""
+        return hash(self.pattern)
+
+    def __repr__(self) -> str:
+        """Show the pattern."""
+        return f"Regex({self.pattern!r})"
+
+
 def read_rules(config: FieldReader) -> tuple[CompletionCodeRule, ...]:
     """Read all rules of a config file, in order; faults are noted in ``config``."""
     first_paths: dict[int, str] = {}
@@ -35,7 +84,7 @@ def _read_rule(entry: FieldReader, first_paths: dict[int, str]) -> CompletionCod
     phrase = entry.read_text("phrase") or ""
     kind = _read_type(entry.read_section("type"))
     patterns = tuple(_read_patterns(entry))
-    entry.note_unknown_keys()
+    entry.report_unknown_keys()
     return CompletionCodeRule(code, phrase, kind, patterns)
 
 
@@ -68,7 +117,7 @@ def _read_type(section: FieldReader) -> CompletionType:
         if attribute not in _KNOWN_ATTRIBUTES:
             known = ", ".join(_KNOWN_ATTRIBUTES)
             section.warn("attributes", f"{attribute!r} has no meaning to retries; known: {known}")
-    section.note_unknown_keys()
+    section.report_unknown_keys()
     return CompletionType(_FAILED, attributes)
 
 
@@ -82,7 +131,7 @@ def _read_patterns(entry: FieldReader) -> Iterator[PodPattern]:
             message=_read_regex(pattern, "messageRegex"),
             containers=tuple(_read_container(item) for item in pattern.read_items("containers")),
         )
-        pattern.note_unknown_keys()
+        pattern.report_unknown_keys()
     if count == 0:
         entry.fail("podPatterns", "must not be empty; give at least one pattern")
 
@@ -95,7 +144,7 @@ def _read_container(pattern: FieldReader) -> ContainerPattern:
         signal=_read_range(pattern.read_section("signalRange")),
         code=_read_range(pattern.read_section("codeRange")),
     )
-    pattern.note_unknown_keys()
+    pattern.report_unknown_keys()
     return read
 
 
@@ -112,5 +161,5 @@ def _read_regex(pattern: FieldReader, key: str) -> Regex | None:
 
 def _read_range(section: FieldReader) -> IntRange:
     read = IntRange(section.read_int32("min"), section.read_int32("max"))
-    section.note_unknown_keys()
+    section.report_unknown_keys()
     return read

@@ -1,8 +1,26 @@
-"""The executor: sends actions as tracked tasks and turns each answer into knowledge.
+"""The executor: sends actions as tracked tasks and records what each answer means.
 
-Called by the worker after what an action relies on is persisted. An action in flight is never
-sent again; what it brings goes into the store and wakes the Framework. Rules:
-docs/design/state-machines.md, "Actions".
+1. ``submit`` replaces the unsent actions of a Framework by those of its newest decision.
+2. While the action queue allows it, take an action, record it as in flight, and send it in a task
+   of its own if the write gate is open.
+3. A create: the answer proves that the object is ours. AlreadyExists: read the object live, and
+   adopt it if it is proven to be ours (``_look_up``).
+4. A delete: the object is terminating or absent. NotFound and a UID that differs mean absent, too.
+5. A get: the object is ours, of another owner, or absent.
+6. Anything else is a failure, with a growing delay until the next try.
+7. Wake the Framework's key: the next decision reads the outcome.
+
+Invariants:
+- An action in flight is never sent again, and an action that was sent since the last decision began
+  is not sent once more by that decision.
+- An answer says nothing of an object that took the name after the request was sent
+  (``Observed.name_revisions``).
+
+Example: the answer to the create of a Pod is lost. The failure has code 0; after its delay the next
+decision creates the Pod again, the server answers AlreadyExists, and the live GET shows a Pod with
+our creation proof, which is adopted.
+
+Rules: docs/design/state-machines.md, "Actions".
 """
 
 import asyncio
@@ -33,7 +51,7 @@ from controller.core.objects.object_templates import (
 )
 from controller.core.settings import LONGEST_WAIT_SECONDS
 from controller.core.snapshot import Failure
-from controller.gate.write_gate import OPEN, Fence
+from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.queues.action_queue import ActionQueue
 from controller.report.repeat_filter import RepeatFilter
 from controller.serve.metrics import Metrics
@@ -101,11 +119,11 @@ class Executor:
         clock: Clock,
         metrics: Metrics,
         on_answer: Callable[[str], None],
-        fence: Fence = OPEN,
+        write_gate: WriteGate = ALWAYS_OPEN,
         keys: KeySource | None = None,
         signer: Signer | None = None,
     ) -> None:
-        """Prepare; ``on_answer`` is told the key whose knowledge grew; ``keys`` None: secret.
+        """Prepare; ``on_answer`` is called with the key of each answer; ``keys`` None: secret.
 
         ``signer`` has the key pair whose public key is in the settings of decisions.
         """
@@ -114,7 +132,7 @@ class Executor:
         self._clock = clock
         self._metrics = metrics
         self._on_answer = on_answer
-        self._fence = fence
+        self._write_gate = write_gate
         self._unsent = ActionQueue(MAX_CONCURRENT_ACTIONS, MAX_NAMESPACE_ACTIONS)
         self._keys = keys or SystemKeys()
         self._signer = signer
@@ -191,7 +209,7 @@ class Executor:
         is_failed = False
         try:
             # This task may start later than it was made: the same step asks and sends.
-            if self._fence.holds():
+            if self._write_gate.may_write():
                 await self._send(entry, action)
                 entry.outcomes.drop_failure(action.key)
                 if action.key.verb is Verb.CREATE:
@@ -281,7 +299,7 @@ class Executor:
                 or entry.observed.own_configmap == action.identity
             ):
                 if _may_be_applied(e):
-                    # Whatever the next tries are told: the Secret that they find may be ours.
+                    # Whatever the next answers say: the Secret may be ours.
                     self._store.record_unanswered_gang_key(entry)
                 raise
         else:

@@ -1,12 +1,16 @@
 """The writer: persists statuses and publishes rosters, and knows what a failed write means.
 
-Called by the worker. Every write names the version or the instance it relies on. Rules:
-docs/design/state-machines.md, "Write order" and "Failed writes".
+Every write names the version or the instance it relies on. A Framework that cannot go on gets the
+condition Blocked in the status as it is stored, of which nothing else is changed. Rules:
+docs/design/state-machines.md, "Write order" and "Failed writes";
+docs/design/failure-handling.md, "Unreadable Frameworks".
 """
 
 import base64
 import logging
 from collections.abc import Callable
+from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -14,8 +18,8 @@ import msgspec
 from controller.core.actions import ObjectKind
 from controller.core.decision import Publication
 from controller.core.settings import LONGEST_WAIT_SECONDS
-from controller.execute.blocking import block, is_refusal
-from controller.gate.write_gate import OPEN, Fence
+from controller.core.status.conditions import BLOCKED, MAX_MESSAGE
+from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.report.repeat_filter import RepeatFilter
 from controller.serve.metrics import Metrics
 from controller.store.entry import Entry
@@ -24,6 +28,7 @@ from controller.store.store import Store
 from framework.api import codec, constants
 from framework.api.roster import Roster, encode_roster
 from framework.api.types import Framework, FrameworkStatus
+from framework.api.wire import format_time
 from framework.clock import Clock
 from framework.kube.client import KubeClient
 from framework.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
@@ -34,6 +39,14 @@ logger = logging.getLogger(__name__)
 _STATUS = f"{constants.FRAMEWORK_PLURAL}/status"
 # How much the last status write counts in the mean of their durations.
 _NEWEST_SHARE = 0.2
+
+_REFUSALS = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+)
+# What is too large for etcd is an error of the server, said in words only: up to 2 MiB, and above.
+_TOO_LARGE = ("etcdserver: request is too large", "trying to send message larger than max")
 
 
 class Writer:
@@ -47,18 +60,18 @@ class Writer:
         clock: Clock,
         metrics: Metrics,
         compression_min_bytes: int | None,
-        fence: Fence = OPEN,
+        write_gate: WriteGate = ALWAYS_OPEN,
         on_status_missing: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare; nothing is sent yet.
 
         Args:
-            client: writes go through it, while ``fence`` holds.
+            client: writes go through it, while ``write_gate`` is open.
             store: learns what was written.
             clock: for the spacing of writes and for measurements.
             metrics: counts them.
             compression_min_bytes: from which size a status is compressed, None for never.
-            fence: asked before each write.
+            write_gate: asked before each write.
             on_status_missing: called when a Framework that exists has no /status.
         """
         self._client = client
@@ -66,7 +79,7 @@ class Writer:
         self._clock = clock
         self._metrics = metrics
         self._compression_min_bytes = compression_min_bytes
-        self._fence = fence
+        self._write_gate = write_gate
         self._on_status_missing = on_status_missing
         self._failure_log = RepeatFilter(clock)
         self.write_seconds = 0.0
@@ -75,7 +88,7 @@ class Writer:
     async def write_status(self, entry: Entry, status: FrameworkStatus) -> bool:
         """Persist a status; False if it is not persisted, or not known to be."""
         framework = entry.observed.framework
-        if framework is None or not self._fence.holds():
+        if framework is None or not self._write_gate.may_write():
             return False
         entry.outcomes.refusal = None
         started = self._clock.monotonic()
@@ -100,7 +113,7 @@ class Writer:
             self._count(_STATUS, "update", e, started)
             self._store.require_refresh(entry)
             self._record_wait(entry, e)
-            if is_refusal(e):
+            if _is_refusal(e):
                 meta = framework.metadata
                 entry.outcomes.refusal = Refusal(meta.uid, meta.generation, str(e))
             self._warn("status not written", entry, e)
@@ -123,10 +136,10 @@ class Writer:
         entry.outcomes.follow(entry.observed.incarnation)
         if entry.outcomes.blocked == (reason, message):
             return True
-        wire = await self._read(entry) if self._fence.holds() else None
-        if wire is None or not self._fence.holds():
+        wire = await self._read(entry) if self._write_gate.may_write() else None
+        if wire is None or not self._write_gate.may_write():
             return False
-        body = block(wire, reason, message, self._clock.now())
+        body = _build_blocked(wire, reason, message, self._clock.now())
         started = self._clock.monotonic()
         try:
             if body is not None:
@@ -138,7 +151,7 @@ class Writer:
             self._count(_STATUS, "update", e, started)
             self._warn("status not written", entry, e)
             # What is stored may break a rule of its own: then the event must do.
-            entry.outcomes.blocked = (reason, message) if is_refusal(e) else None
+            entry.outcomes.blocked = (reason, message) if _is_refusal(e) else None
             return entry.outcomes.blocked is not None
         entry.outcomes.blocked = reason, message
         if entry.observed.framework is not None:
@@ -146,7 +159,7 @@ class Writer:
         return True
 
     async def refresh(self, entry: Entry) -> bool:
-        """Learn by a live GET what is persisted; False while that cannot be told."""
+        """Learn by a live GET what is persisted; False while it is unknown."""
         wire = await self._read(entry)
         if wire is None:
             return False
@@ -171,7 +184,7 @@ class Writer:
 
     async def publish(self, entry: Entry, publication: Publication) -> bool:
         """Publish a generation or the progress; False if that must be tried again."""
-        if not self._fence.holds():
+        if not self._write_gate.may_write():
             return False
         before = entry.observed.published.roster
         started = self._clock.monotonic()
@@ -319,3 +332,25 @@ def _build_patch(publication: Publication) -> Object:
         annotations[constants.GENERATION_ANNOTATION] = str(publication.roster.generation)
         patch["binaryData"] = {constants.ROSTER_KEY: stored}
     return patch
+
+
+def _is_refusal(error: KubeError) -> bool:
+    """Return whether the same write would be refused again, whenever it is tried."""
+    if not isinstance(error, ApiError):
+        return False
+    return error.status in _REFUSALS or any(text in error.message for text in _TOO_LARGE)
+
+
+def _build_blocked(wire: Object, reason: str, message: str, now: datetime) -> Object | None:
+    """Build a status write that changes the condition Blocked only; None if it says that now."""
+    stored = wire.get("status")
+    status = dict(stored) if isinstance(stored, dict) else {}
+    listed = status.get(constants.CONDITIONS_FIELD)
+    known = [c for c in listed if isinstance(c, dict)] if isinstance(listed, list) else []
+    answer = {"status": "True", "reason": reason, "message": message[:MAX_MESSAGE]}
+    if any(c.get("type") == BLOCKED and answer.items() <= c.items() for c in known):
+        return None
+    condition = {"type": BLOCKED, "lastTransitionTime": format_time(now), **answer}
+    others = [c for c in known if isinstance(c.get("type"), str) and c["type"] != BLOCKED]
+    status[constants.CONDITIONS_FIELD] = [*others, condition]
+    return {**wire, "status": status}

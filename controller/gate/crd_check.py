@@ -1,6 +1,6 @@
 """Checks that the server has Frameworks with a status subresource: at start, and ever after.
 
-Called by ``app`` and the writer. Without /status every status write would also be a spec
+Without /status every status write would also be a spec
 write (docs/design/state-machines.md, "Failed writes"). The checks read the server's discovery,
 which every user may read and which names served versions of established CRDs only; to read the CRD
 itself would take another right.
@@ -54,7 +54,7 @@ async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
         CrdError: It has no status subresource and gets none within 5 seconds, or is still missing
             after ``timeout_seconds``.
     """
-    waited, unfit_for, told = 0.0, 0.0, ""
+    waited, unfit_for, last_problem = 0.0, 0.0, ""
     while True:
         try:
             problem = await find_problem(client)
@@ -65,12 +65,12 @@ async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
         if not problem:
             return
         is_unfit = problem == _NO_STATUS
-        patience = min(_SERVED_SECONDS, timeout_seconds) if is_unfit else timeout_seconds
-        if (unfit_for if is_unfit else waited) >= patience:
+        allowed = min(_SERVED_SECONDS, timeout_seconds) if is_unfit else timeout_seconds
+        if (unfit_for if is_unfit else waited) >= allowed:
             raise CrdError(_add_remedy(problem))
-        if problem != told:
+        if problem != last_problem:
             logger.warning("waiting for the CRD", extra={"problem": _add_remedy(problem)})
-            told = problem
+            last_problem = problem
         await asyncio.sleep(_PAUSE_SECONDS)
         waited += _PAUSE_SECONDS
         unfit_for = unfit_for + _PAUSE_SECONDS if is_unfit else 0.0
@@ -105,7 +105,7 @@ class CrdGuard:
         self._on_recovery = on_recovery
         self._suspected = asyncio.Event()
 
-    def holds(self) -> bool:
+    def may_write(self) -> bool:
         """Return whether statuses can be written as far as is known."""
         return not self.problem
 

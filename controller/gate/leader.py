@@ -1,6 +1,6 @@
 """Leader election: of all controllers that run, the one that holds the Lease acts.
 
-Started by ``app``. Leader and candidates share no clock: a candidate takes the Lease over
+Leader and candidates share no clock: a candidate takes the Lease over
 once it has seen it unchanged for its whole duration, the leader stops acting a while earlier,
 measured from before it sent its last renewal. Both measure on the boottime clock, which goes on
 while a process is stopped or the machine sleeps; times inside the Lease are for people. A renewal
@@ -106,7 +106,7 @@ class LeaderElector:
             name: of the Lease.
             identity: unlike that of any other process, now or earlier.
             times: how long what takes.
-            on_change: told True when the Lease is held (again), False when it is lost.
+            on_change: called with True when the Lease is held (again), False when it is lost.
         """
         self._client = client
         self._clock = clock
@@ -121,7 +121,7 @@ class LeaderElector:
         self._sent_at = -math.inf
         self._held_until = -math.inf
 
-    def holds(self) -> bool:
+    def may_write(self) -> bool:
         """Return whether this controller may act at this moment."""
         return self._clock.boottime() < self._held_until
 
@@ -184,7 +184,7 @@ class LeaderElector:
             await self._write()
         except KubeError as e:
             return str(e)
-        return "" if self.holds() else "the answer came too late"
+        return "" if self.may_write() else "the answer came too late"
 
     async def _renew(self) -> None:
         """Renew once, in as many tries as the time allows."""
@@ -253,9 +253,9 @@ class LeaderElector:
                 timeout_seconds=timeout,
             )
         self._changed_at = self._clock.boottime()
-        was_held = self.holds()
+        was_held = self.may_write()
         self._held_until = sent_at + self._times.renew_seconds
-        if self.holds() and not was_held:
+        if self.may_write() and not was_held:
             self._on_change(True)  # noqa: FBT003 the one argument of a callback
 
     def _build_spec(self) -> Object:

@@ -1,31 +1,40 @@
-"""The fence: whether this controller may send what changes something.
+"""The write gate: whether this controller may send a request that changes something.
 
-Asked by the worker, the executor, the writer and the event recorder in the same step as each
-send, because an answer of a moment ago may be wrong: a process can be stopped between any two
-lines for any time. Kept by ``leader`` (the Lease is held) and ``crd_check`` (the CRD is fit).
+1. ``leader`` keeps a gate that is open while the Lease is held; ``crd_check`` keeps a gate that is
+   open while the CRD is fit. ``app`` joins them.
+2. The worker asks the joint gate before each decision.
+3. The executor, the writer and the event recorder ask it again before each request, and nothing is
+   awaited between the question and the send.
+
+Invariant: no request leaves after an answer that was given before a wait. A process can be stopped
+for any time at any wait, so that an older answer may be wrong.
+
+Example: the process is stopped for 20 seconds between a decision and the write of its status, and
+another controller takes the Lease. When the process goes on, the writer asks the gate, which is
+closed, and does not send.
 """
 
 from typing import Protocol
 
 
-class Fence(Protocol):
-    """Something that must hold while this controller acts."""
+class WriteGate(Protocol):
+    """Says whether this controller may act."""
 
-    def holds(self) -> bool:
-        """Return whether a write may be sent at this moment."""
+    def may_write(self) -> bool:
+        """Return whether a request that changes something may be sent at this moment."""
         ...
 
 
-class Fences:
-    """Several fences: all must hold. Without any, writes may always be sent."""
+class JointWriteGate:
+    """Is open while all of its gates are; without any gate it is always open."""
 
-    def __init__(self, *fences: Fence) -> None:
-        """Ask ``fences``, in this order."""
-        self._fences = fences
+    def __init__(self, *gates: WriteGate) -> None:
+        """Ask ``gates``, in this order."""
+        self._gates = gates
 
-    def holds(self) -> bool:
-        """Return whether all of them hold."""
-        return all(fence.holds() for fence in self._fences)
+    def may_write(self) -> bool:
+        """Return whether all gates are open."""
+        return all(gate.may_write() for gate in self._gates)
 
 
-OPEN = Fences()
+ALWAYS_OPEN = JointWriteGate()

@@ -1,6 +1,6 @@
 """The action queue: which unsent action is sent next, fairly between namespaces and Frameworks.
 
-Called by the executor only. Each Framework has a flow of actions; the newest decision replaces
+Each Framework has a flow of actions; the newest decision replaces
 those that are not sent. At most ``limit`` requests run at once, and at most ``namespace_limit`` of
 one namespace, so that a namespace whose requests hang leaves slots to the others.
 

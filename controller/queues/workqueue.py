@@ -1,6 +1,6 @@
 """The work queue: each key at most once, never worked on twice at a time, with timers.
 
-Called by all parts that learn that a Framework changed; the workers take the keys. The words are
+All parts that learn that a Framework changed add its key; the workers take the keys. The words are
 those of client-go's workqueue.
 
 Keys wait in one queue per namespace, and the namespaces take turns (round robin), so that a

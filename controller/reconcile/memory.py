@@ -1,6 +1,6 @@
 """The controller's memory: how much there may be, how much there is, and what is promised.
 
-Called by the worker, which gives each decision a ``MemoryBudget`` and notes what came of it.
+The worker gives each decision a ``MemoryBudget`` and records the status that it led to.
 Whether a Framework waits is decided in ``core/limits.py``. The rules:
 
 1. A Framework that is admitted takes its memory bit by bit. Until the Pods of its Tasks exist, what
@@ -100,7 +100,7 @@ class MemoryLedger:
             free = max(free, self._find_share(split_namespace(key), left))
         return MemoryBudget(self._limit_bytes, self._budget_bytes, max(0, free, kept))
 
-    def note(
+    def record_status(
         self, key: str, status: FrameworkStatus | None, failures: Iterable[ActionKey] = ()
     ) -> None:
         """Note the newest status of a Framework, and its actions that have failed."""

@@ -1,9 +1,26 @@
-"""The worker: observe, decide, write, publish, act, tell; one Framework at a time per key.
+"""The worker: takes keys from the work queue and carries out one decision for each.
 
-Started by ``app``. The order keeps the controller safe: the status is persisted first, then
-the roster, and only then is anything sent that relies on them. After a write whose result is
-unknown nothing is sent until a live GET has shown it. Rules:
-docs/design/state-machines.md, "Write order" and "Failed writes".
+1. Take a key. While the write gate is closed, mark its entry as paused and take the next key.
+2. If the key must pause (``Pacing``, or the server asked us to wait), set a timer for it.
+3. If the fate of our last status write is unknown, learn by a live GET what is stored.
+4. Let the store check what came since, then observe and decide.
+5. Write the status, unless the change only informs and may share a write with later changes: then
+   set a timer, and send only the actions that rely on persisted parts.
+6. Log the replaced objects and queue the Events. Publish the roster. Hand the actions to the
+   executor, which sends them without the worker.
+7. Set the timer for the next decision. After a failed write, retry later and send nothing.
+
+Invariants:
+- One key is worked on by one worker at a time.
+- Nothing is sent that relies on a status or a roster whose write failed or is unknown.
+- An error in one Framework stops no other: its key is retried with growing delays.
+
+Example: a gang of two starts. The first decision writes AttemptCreationPending and creates the
+ConfigMap. Its answer wakes the key; the second decision records the UID, writes both Tasks as
+AttemptCreationPending and creates their Pods. Two Pods that get their addresses within 250 ms share
+one status write, after which the roster is published.
+
+Rules: docs/design/state-machines.md, "Write order", "When a status is written", "Failed writes".
 """
 
 import asyncio
@@ -17,7 +34,7 @@ from controller.core.decision import Decision
 from controller.core.settings import Settings
 from controller.execute.executor import Executor
 from controller.execute.writer import Writer
-from controller.gate.write_gate import OPEN, Fence
+from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.queues.workqueue import WorkQueue, interleave_namespaces
 from controller.reconcile.memory import UNLIMITED, MemoryLedger
 from controller.reconcile.observer import observe
@@ -70,9 +87,9 @@ class Worker:
         clock: Clock,
         metrics: Metrics,
         memory: MemoryLedger = UNLIMITED,
-        fence: Fence = OPEN,
+        write_gate: WriteGate = ALWAYS_OPEN,
     ) -> None:
-        """Join the parts; nothing is decided while ``fence`` does not hold."""
+        """Join the parts; nothing is decided while ``write_gate`` is closed."""
         self._store = store
         self._queue = queue
         self._writer = writer
@@ -83,7 +100,7 @@ class Worker:
         self._clock = clock
         self._metrics = metrics
         self._memory = memory
-        self._fence = fence
+        self._write_gate = write_gate
         self._failure_log = RepeatFilter(clock)
         self._is_stopping = False
         self._busy: set[str] = set()
@@ -95,7 +112,7 @@ class Worker:
         while True:
             key = await self._queue.get()
             self._metrics.set_queue_depth(len(self._queue))
-            if self._is_stopping or not self._fence.holds():
+            if self._is_stopping or not self._write_gate.may_write():
                 self._pause(key)
                 self._queue.done(key)
                 continue
@@ -222,7 +239,7 @@ class Worker:
         self._reporter.report_blocked(entry, "UndecidableFramework", text)
         await self._write_blocked(entry, "UndecidableFramework", text)
 
-    async def _tell_refusal(self, entry: Entry, refusal: Refusal) -> None:
+    async def _report_refusal(self, entry: Entry, refusal: Refusal) -> None:
         """Say that the server takes no such status; try again seldom, or when the spec changed."""
         pacing = entry.pacing
         if pacing.refusal_backoff is None:
@@ -264,7 +281,7 @@ class Worker:
         started = self._clock.monotonic()
         decision = decide(snapshot, self._settings)
         status = decision.status or snapshot.framework.status
-        self._memory.note(entry.key, status, entry.outcomes.failures)
+        self._memory.record_status(entry.key, status, entry.outcomes.failures)
         spent = self._clock.monotonic() - started
         entry.pacing.decision_seconds = spent
         self._metrics.observe_decision(spent)
@@ -318,7 +335,7 @@ class Worker:
         self._executor.submit(entry.key, ())
         self._retry_later(entry.key)
         if entry.outcomes.refusal is not None:
-            await self._tell_refusal(entry, entry.outcomes.refusal)
+            await self._report_refusal(entry, entry.outcomes.refusal)
         return False
 
     def _must_wait(self, entry: Entry, decision: Decision) -> bool:

@@ -1,6 +1,6 @@
 """Records core/v1 Events about Frameworks: best effort, and never in the way of a decision.
 
-Called by the reporter once a status is persisted. ``emit`` only queues; ``run`` writes. Events of
+``emit`` only queues; ``run`` writes. Events of
 the same object, reason and message are one Event object with a count; its name is derived from
 them, so a controller that was restarted goes on counting where the last one stopped.
 
@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Protocol
 
 from controller.core.decision import EventType
-from controller.gate.write_gate import OPEN, Fence
+from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.queues.workqueue import WorkQueue
 from controller.serve.metrics import Metrics
 from framework.api.wire import format_time
@@ -91,14 +91,14 @@ class EventRecorder:
         component: str,
         metrics: Metrics | None = None,
         *,
-        fence: Fence = OPEN,
+        write_gate: WriteGate = ALWAYS_OPEN,
     ) -> None:
-        """Write through ``client``, as the source ``component``, while ``fence`` holds."""
+        """Write through ``client``, as the source ``component``, while ``write_gate`` is open."""
         self._client = client
         self._clock = clock
         self._component = component
         self._metrics = metrics
-        self._fence = fence
+        self._write_gate = write_gate
         # By namespace, then by name: what repeats before it is written becomes one write.
         self._waiting: dict[str, OrderedDict[str, _Occurrence]] = {}
         # Its keys are namespaces with an Event that waits; their turns.
@@ -164,7 +164,7 @@ class EventRecorder:
         await self._is_idle.wait()
 
     async def _record(self, occurrence: _Occurrence) -> None:
-        if not self._fence.holds():
+        if not self._write_gate.may_write():
             return
         try:
             await self._write(occurrence)

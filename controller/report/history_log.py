@@ -1,6 +1,6 @@
 """The history log: one line per object that is about to be replaced, or a Pod that is gone.
 
-Called by the worker once the replacement is persisted, and by the informer. The text form is what
+A line is written once the replacement is persisted. The text form is what
 collectors of the Go original look for (``: ObjectSnapshot: (.+)``); in the JSON format of the log
 the object is a member too. What it holds is decided by ``controller.core.history.logged_fields``.
 """

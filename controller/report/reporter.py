@@ -1,6 +1,6 @@
-"""The reporter: tells users what happened, by events and log lines.
+"""The reporter: reports what happened to users, by Events and log lines.
 
-Called by the worker after a status is persisted, so that nothing is told that a crash undoes.
+Only after a status is persisted, so that nothing is reported that a crash undoes.
 """
 
 import logging
@@ -17,7 +17,7 @@ from framework.kube.resources import Object
 logger = logging.getLogger(__name__)
 
 # Between these a Framework passes through states that ``status`` shows and nobody waits for.
-_TOLD_STATES = frozenset(
+_REPORTED_STATES = frozenset(
     {FrameworkState.ATTEMPT_RUNNING, FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED}
 )
 
@@ -55,7 +55,7 @@ class Reporter:
                 "to": status.state,
             },
         )
-        if status.state in _TOLD_STATES:
+        if status.state in _REPORTED_STATES:
             event = describe_state(status)
             self._recorder.emit(involved, event.type, event.reason, event.message)
 

@@ -1,6 +1,6 @@
 """Answers /healthz, /readyz and /metrics.
 
-Started by ``controller.app``. Alive means that the event loop still turns; ready is what the app's
+Alive means that the event loop still turns; ready is what the app's
 callback says. No request here touches the API server. Sockets and their limits are in
 ``health_connections``; this module parses a request and builds its answer.
 

@@ -1,6 +1,6 @@
 """Pod templates packed: kept as JSON, because as Python objects they take many times the memory.
 
-Called by the store. Anybody may store a template of 1.4 MB that is nothing but empty objects: 33 MB
+Any tenant may store a template of 1.4 MB that is nothing but empty objects: 33 MB
 of them. It is read seldom, when a Pod is created or a gang starts, and unpacked for each reading.
 """
 

@@ -10,7 +10,6 @@
 
 Each object is looked at once per UID and annotation, and again when the keys have changed.
 
-Called by the executor when it creates, by the store when objects come and go, and by the observer.
 More: docs/design/state-machines.md, "Creation proofs".
 """
 

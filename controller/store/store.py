@@ -1,14 +1,24 @@
 """The store: what the controller knows, one Entry per Framework.
 
-Fed by the informers (what watches show) and by the executor and the worker (what the server
-returned for our own requests). A result of our own counts like an event that came early. Two
-rules keep it honest: a resourceVersion of an object never goes back, and an object that left a
-watch without being seen terminating is not believed to be gone:
-docs/design/state-machines.md, "Absence".
+1. The informers pass on what lists and watches show, by kind: ``apply``, ``remove``, ``replace``.
+2. Executor and writer pass on what the server answered to our own requests: ``record_...``. An
+   answer counts like an event that came early.
+3. Each change of an entry calls ``on_change`` with its key.
+4. Before a decision, ``settle`` checks the creation proofs of new objects and reads the roster.
 
-Our own status is authoritative, but a candidate for leadership has none: while another leads, and
-for a while after, what is stored is trusted until we have written a status ourselves. So it is at
-the start of a controller that always acts: the process before it may have sent a write.
+Invariants:
+- The resourceVersion of an object never goes back.
+- An object that left a watch without being seen terminating stays until a live GET has shown that
+  it is absent. An object that was seen deleted does not come back by a late answer.
+- Our own status is authoritative: an edit brings spec and metadata only. A process that has not
+  written a status yet has no status of its own. So it trusts the stored one while another
+  controller leads and for a while after, because a write of that controller may still arrive.
+
+Example: a user removes our label from a running Pod. The watch shows DELETED without a
+deletionTimestamp; the Pod stays in the entry as unconfirmed, the next decision asks for a live GET,
+and its answer puts the Pod back.
+
+Rules: docs/design/state-machines.md, "Absence".
 """
 
 import math
@@ -55,7 +65,7 @@ _LATE_WRITE_SECONDS = 60.0
 
 
 class Store:
-    """All entries. ``on_change`` is told the key of every entry that changed."""
+    """All entries. ``on_change`` is called with the key of every entry that changed."""
 
     def __init__(self, on_change: Callable[[str], None], clock: Clock | None = None) -> None:
         """Start empty. ``clock``: for the times entries keep, and for ``follow``."""
@@ -326,7 +336,7 @@ class Store:
         """Take what the server returned for our own create or live GET of one of ours.
 
         Returns:
-            False when the watch has told its end already.
+            False when the watch has shown its end already.
         """
         return self._record_own(entry, kind, parse_object(kind, wire), now)
 
@@ -432,7 +442,7 @@ class Store:
             # The answer to our own request tells; if it is lost, a live GET a while later.
             entry.observed.unconfirmed[name] = self._clock.now()
         else:
-            # It may only have left the selector: it stands until a live GET, due now, has told.
+            # It may only have left the selector: it is kept until a live GET, due now, is answered.
             entry.observed.unconfirmed[name] = _LONG_AGO
         self._on_change(entry.key)
 

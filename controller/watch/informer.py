@@ -1,6 +1,6 @@
 """The informers: three list-watches that keep the store equal to the API server.
 
-Started by ``app``. Pods and ConfigMaps are selected by our label, so the controller never holds
+Pods and ConfigMaps are selected by our label, so the controller never holds
 what is not a Framework's.
 """
 
@@ -22,7 +22,7 @@ from framework.kube.resources import Object
 class StoreSink:
     """Passes the objects of one kind on to the store.
 
-    It knows the newest version shown, so that a list of an older one is told from others.
+    It knows the newest version shown, so that it recognizes a list of an older version.
     """
 
     def __init__(

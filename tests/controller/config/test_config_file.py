@@ -10,7 +10,7 @@ from controller.config.config_file import (
     LogObjectSnapshot,
     load_config,
 )
-from controller.config.regex import Regex
+from controller.config.pod_failure import Regex
 from framework.api.completion import ContainerPattern, IntRange, PodPattern
 from framework.api.fielderrors import FieldErrors
 

@@ -118,14 +118,14 @@ async def test_guard_stops_acting_and_begins_again() -> None:
     server = Server(("frameworks",), ("frameworks",), GOOD)
     guard = CrdGuard(as_client(server), lambda: recovered.append(True))
     task = asyncio.create_task(guard.run())
-    assert guard.holds()
+    assert guard.may_write()
     guard.suspect()
     await asyncio.sleep(0.5)
-    assert not guard.holds()
+    assert not guard.may_write()
     assert "status" in guard.problem
     assert REMEDY in guard.problem
     await asyncio.sleep(3)
-    assert guard.holds()
+    assert guard.may_write()
     assert recovered == [True]
     task.cancel()
 
@@ -135,7 +135,7 @@ async def test_guard_looks_by_itself_and_ignores_a_server_that_is_away() -> None
     guard = CrdGuard(as_client(server), lambda: None)
     task = asyncio.create_task(guard.run())
     await asyncio.sleep(61)
-    assert guard.holds()
+    assert guard.may_write()
     await asyncio.sleep(61)
-    assert not guard.holds()
+    assert not guard.may_write()
     task.cancel()

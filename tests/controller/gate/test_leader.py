@@ -96,7 +96,7 @@ class Hall:
         """Wait until a candidate leads; return how long that took."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        while not candidate.elector.holds():
+        while not candidate.elector.may_write():
             assert loop.time() - started < 30, f"{candidate.name} never leads"
             await asyncio.sleep(TICK_SECONDS)
         return loop.time() - started
@@ -115,8 +115,8 @@ async def open_with_standby(hall: Hall) -> tuple[Candidate, Candidate]:
     leader, standby = hall.enter("a"), hall.enter("b")
     await hall.wait_for_leader(leader)
     await asyncio.sleep(10)
-    assert leader.elector.holds()
-    assert not standby.elector.holds()
+    assert leader.elector.may_write()
+    assert not standby.elector.may_write()
     return leader, standby
 
 
@@ -126,7 +126,7 @@ async def test_first_candidate_creates_the_lease_and_renews_it(hall: Hall) -> No
     first = await hall.read()
     await asyncio.sleep(60)
     last = await hall.read()
-    assert leader.elector.holds()
+    assert leader.elector.may_write()
     assert leader.changes == [True]
     assert first["holderIdentity"] == last["holderIdentity"] == "a"
     assert first["leaseDurationSeconds"] == 6
@@ -148,7 +148,7 @@ async def test_leader_killed_is_followed_within_8_seconds(hall: Hall) -> None:
 async def test_lease_handed_back_is_taken_within_half_a_second(hall: Hall) -> None:
     leader, standby = await open_with_standby(hall)
     await leader.stop()
-    assert not leader.elector.holds()
+    assert not leader.elector.may_write()
     assert leader.changes == [True, False]
     assert await hall.wait_for_leader(standby) <= 0.5
 
@@ -157,7 +157,7 @@ async def test_candidate_stopped_before_it_leads_leaves_the_lease_alone(hall: Ha
     leader, standby = await open_with_standby(hall)
     await standby.stop()
     assert (await hall.read())["holderIdentity"] == "a"
-    assert leader.elector.holds()
+    assert leader.elector.may_write()
 
 
 async def test_leader_without_a_server_stops_acting_before_another_may_begin(hall: Hall) -> None:
@@ -165,8 +165,8 @@ async def test_leader_without_a_server_stops_acting_before_another_may_begin(hal
     leader.network.draw = lambda _: Fate(is_lost=True)
     loop = asyncio.get_running_loop()
     cut_at = loop.time()
-    while leader.elector.holds():
-        assert not standby.elector.holds()
+    while leader.elector.may_write():
+        assert not standby.elector.may_write()
         await asyncio.sleep(TICK_SECONDS)
     assert loop.time() - cut_at <= TIMES.renew_seconds + TICK_SECONDS
     with pytest.raises(LeadershipLostError, match="was not renewed for 4 s"):
@@ -182,7 +182,7 @@ async def test_leader_whose_answers_are_lost_stays_leader(hall: Hall) -> None:
     fates = iter([Fate(is_answer_lost=True), Fate(is_answer_lost=True)])
     leader.network.draw = lambda _: next(fates, Fate())
     await asyncio.sleep(30)
-    assert leader.elector.holds()
+    assert leader.elector.may_write()
     assert not leader.task.done()
     assert standby.changes == []
 
@@ -192,7 +192,7 @@ async def test_leader_of_a_slow_server_keeps_the_lease(hall: Hall) -> None:
     leader.network.draw = lambda _: Fate(uplink_seconds=1.8, downlink_seconds=1.8)
     for _ in range(600):
         await asyncio.sleep(TICK_SECONDS)
-        assert not standby.elector.holds()
+        assert not standby.elector.may_write()
     assert not leader.task.done()
     assert (await hall.read())["holderIdentity"] == "a"
 
@@ -201,12 +201,12 @@ async def test_stopped_leader_finds_its_time_over_in_its_first_step(hall: Hall) 
     leader, standby = await open_with_standby(hall)
     # SIGSTOP and SIGCONT, between two lines of the program: no timer has fired yet.
     leader.clock.stopped_seconds = 40
-    assert not leader.elector.holds()
+    assert not leader.elector.may_write()
     # Nobody took it over, so the next renewal proves that the Lease was ours all the time.
     await asyncio.sleep(2)
-    assert leader.elector.holds()
+    assert leader.elector.may_write()
     assert leader.changes == [True, True]
-    assert not standby.elector.holds()
+    assert not standby.elector.may_write()
 
 
 async def test_leader_that_was_followed_is_lost_at_its_next_renewal(hall: Hall) -> None:
@@ -216,7 +216,7 @@ async def test_leader_that_was_followed_is_lost_at_its_next_renewal(hall: Hall) 
     await standby.client.replace(LEASES, NAMESPACE, NAME, lease | {"spec": spec})
     with pytest.raises(LeadershipLostError, match="is held by b"):
         await leader.task
-    assert not leader.elector.holds()
+    assert not leader.elector.may_write()
 
 
 async def test_answer_read_after_a_stop_gives_no_time_to_act(hall: Hall) -> None:
@@ -226,7 +226,7 @@ async def test_answer_read_after_a_stop_gives_no_time_to_act(hall: Hall) -> None
     await asyncio.sleep(0.15)
     leader.clock.stopped_seconds = 40
     await asyncio.sleep(0.06)
-    assert not leader.elector.holds()
+    assert not leader.elector.may_write()
     await hall.wait_for_leader(leader)
 
 
@@ -235,8 +235,8 @@ async def test_lease_deleted_by_hand_is_made_again_by_its_holder(hall: Hall) -> 
     await StorageClient(hall.storage).delete(LEASES, NAMESPACE, NAME)
     for _ in range(100):
         await asyncio.sleep(TICK_SECONDS)
-        assert not standby.elector.holds()
-    assert leader.elector.holds()
+        assert not standby.elector.may_write()
+    assert leader.elector.may_write()
     assert (await hall.read())["holderIdentity"] == "a"
 
 
@@ -246,7 +246,7 @@ async def test_lease_edited_by_hand_is_renewed_all_the_same(hall: Hall) -> None:
         LEASES, NAMESPACE, NAME, {"metadata": {"labels": {"seen": "yes"}}}
     )
     await asyncio.sleep(10)
-    assert leader.elector.holds()
+    assert leader.elector.may_write()
     lease = await leader.client.get(LEASES, NAMESPACE, NAME)
     assert lease["metadata"]["labels"] == {"seen": "yes"}
 
@@ -280,13 +280,13 @@ async def test_never_do_two_lead_whatever_the_network_and_the_machines_do(
     led_ticks = 0
     for _ in range(1500):
         await asyncio.sleep(TICK_SECONDS)
-        holders = [c.name for c in hall.candidates if c.elector.holds()]
+        holders = [c.name for c in hall.candidates if c.elector.may_write()]
         assert len(holders) <= 1, holders
         led_ticks += len(holders)
         victim = draw.choice(hall.candidates)
         # Only a leader's clock may run ahead of the loop: a candidate would see time pass in which
         # the leader, whose machine has the same time, did not run.
-        if draw.random() < 0.01 and victim.elector.holds():
+        if draw.random() < 0.01 and victim.elector.may_write():
             victim.clock.stopped_seconds += draw.uniform(0, 20)
         if draw.random() < 0.003 or victim.task.done():
             victim.kill()

@@ -8,7 +8,7 @@ from controller.core.actions import GetObject, ObjectKind
 from controller.core.decision import EventType, Publication
 from controller.execute.executor import Executor
 from controller.execute.writer import Writer
-from controller.gate.write_gate import OPEN, Fences
+from controller.gate.write_gate import ALWAYS_OPEN, JointWriteGate
 from controller.report.events import EventRecorder
 from controller.serve.metrics import Metrics
 from controller.store.entry import Entry
@@ -23,12 +23,12 @@ ACTION = GetObject(ObjectKind.POD, "gang-worker-0", "test")
 
 
 class Gate:
-    """A fence to be opened and closed."""
+    """A gate to be opened and closed."""
 
     def __init__(self) -> None:
         self.is_open = True
 
-    def holds(self) -> bool:
+    def may_write(self) -> bool:
         return self.is_open
 
 
@@ -48,7 +48,7 @@ class Bench:
             clock=clock,
             metrics=metrics,
             on_answer=self.answered.append,
-            fence=self.gate,
+            write_gate=self.gate,
         )
         self.writer = Writer(
             self.client,
@@ -56,9 +56,9 @@ class Bench:
             clock=clock,
             metrics=metrics,
             compression_min_bytes=None,
-            fence=self.gate,
+            write_gate=self.gate,
         )
-        self.recorder = EventRecorder(self.client, clock, "test", fence=self.gate)
+        self.recorder = EventRecorder(self.client, clock, "test", write_gate=self.gate)
 
     @property
     def entry(self) -> Entry:
@@ -68,22 +68,22 @@ class Bench:
 
 
 @pytest.mark.parametrize(
-    ("gates", "holds"), [((), True), ((True,), True), ((True, False), False), ((False,), False)]
+    ("gates", "is_open"), [((), True), ((True,), True), ((True, False), False), ((False,), False)]
 )
-def test_fences_hold_while_all_of_them_do(gates: tuple[bool, ...], *, holds: bool) -> None:
-    fences = []
-    for is_open in gates:
+def test_joint_gate_is_open_while_all_gates_are(gates: tuple[bool, ...], *, is_open: bool) -> None:
+    joined = []
+    for is_gate_open in gates:
         gate = Gate()
-        gate.is_open = is_open
-        fences.append(gate)
-    assert Fences(*fences).holds() is holds
+        gate.is_open = is_gate_open
+        joined.append(gate)
+    assert JointWriteGate(*joined).may_write() is is_open
 
 
-def test_without_a_fence_everything_may_be_sent() -> None:
-    assert OPEN.holds()
+def test_without_a_gate_everything_may_be_sent() -> None:
+    assert ALWAYS_OPEN.may_write()
 
 
-async def test_executor_behind_a_closed_fence_drops_actions_and_says_so() -> None:
+async def test_executor_behind_a_closed_gate_drops_actions_and_says_so() -> None:
     bench = Bench()
     bench.gate.is_open = False
     async with asyncio.TaskGroup() as tasks:
@@ -99,7 +99,7 @@ async def test_executor_behind_a_closed_fence_drops_actions_and_says_so() -> Non
     assert bench.client.sent == []
 
 
-async def test_fence_closed_between_a_submit_and_its_task_holds_the_action_back() -> None:
+async def test_gate_closed_between_a_submit_and_its_task_holds_the_action_back() -> None:
     bench = Bench()
     async with asyncio.TaskGroup() as tasks:
         bench.executor.start(tasks)
@@ -111,7 +111,7 @@ async def test_fence_closed_between_a_submit_and_its_task_holds_the_action_back(
     assert bench.answered == [KEY]
 
 
-async def test_writer_behind_a_closed_fence_writes_neither_status_nor_roster() -> None:
+async def test_writer_behind_a_closed_gate_writes_neither_status_nor_roster() -> None:
     bench = Bench()
     bench.gate.is_open = False
     assert not await bench.writer.write_status(bench.entry, build_status())
@@ -120,7 +120,7 @@ async def test_writer_behind_a_closed_fence_writes_neither_status_nor_roster() -
     assert bench.client.sent == []
 
 
-async def test_recorder_behind_a_closed_fence_drops_events() -> None:
+async def test_recorder_behind_a_closed_gate_drops_events() -> None:
     bench = Bench()
     involved = {"name": "gang", "namespace": "default", "uid": "u"}
     bench.recorder.emit(involved, EventType.NORMAL, "Test", "a test")

@@ -65,7 +65,7 @@ def fail_creates(kind: ObjectKind, number: int) -> list[ActionKey]:
 def test_namespace_that_fills_the_share_leaves_the_reserve_to_others() -> None:
     process = Process(800 * MIB)
     ledger = build_ledger(process)
-    ledger.note("a/x", running(10_000))
+    ledger.record_status("a/x", running(10_000))
     assert free_of(ledger, "a/y") == 0
     assert free_of(ledger, "b/x") == 25 * MIB
     # What is used beyond the share leaves less.
@@ -86,7 +86,7 @@ def test_however_many_namespaces_take_all_they_get_something_is_left(*, is_used:
             key = f"{namespace}/{name}"
             tasks = free_of(ledger, key) // TASK_MEMORY_BYTES
             shares.append(tasks)
-            ledger.note(key, running(tasks) if is_used else pending(tasks))
+            ledger.record_status(key, running(tasks) if is_used else pending(tasks))
             process.used_bytes += tasks * TASK_MEMORY_BYTES if is_used else 0
         # Not twice, by a second Framework.
         assert shares[0] > 0
@@ -98,10 +98,10 @@ def test_however_many_namespaces_take_all_they_get_something_is_left(*, is_used:
 def test_completed_frameworks_count_in_the_share_of_their_namespace() -> None:
     process = Process(800 * MIB)
     ledger = build_ledger(process)
-    ledger.note("a/x", running(10_000))
+    ledger.record_status("a/x", running(10_000))
     tasks = 25 * MIB // TASK_MEMORY_BYTES
     role = build_role_status(number=tasks)
-    ledger.note("b/x", build_status(role, state=FrameworkState.COMPLETED))
+    ledger.record_status("b/x", build_status(role, state=FrameworkState.COMPLETED))
     process.used_bytes += 25 * MIB
     assert free_of(ledger, "b/y") < TASK_MEMORY_BYTES
     ledger.forget("b/x")
@@ -112,8 +112,8 @@ def test_completed_frameworks_count_in_the_share_of_their_namespace() -> None:
 def end_one(ledger: MemoryLedger, process: Process) -> None:
     """Two services fill the memory; one ends, and Python keeps the memory for itself."""
     process.used_bytes = 850 * MIB
-    ledger.note("a/x", running(5000))
-    ledger.note("a/service", running(1))
+    ledger.record_status("a/x", running(5000))
+    ledger.record_status("a/service", running(1))
     assert free_of(ledger, "a/y") == 0
     ledger.forget("a/x")
 
@@ -123,7 +123,7 @@ def test_memory_that_python_keeps_is_free_for_frameworks_as_large_as_those_that_
     ledger = build_ledger(process)
     end_one(ledger, process)
     assert free_of(ledger, "a/y") == 5000 * TASK_MEMORY_BYTES
-    ledger.note("a/y", running(4000))
+    ledger.record_status("a/y", running(4000))
     assert free_of(ledger, "a/z") == 1000 * TASK_MEMORY_BYTES
 
 
@@ -144,13 +144,13 @@ def test_memory_given_back_is_not_promised_twice() -> None:
     process = Process()
     ledger = build_ledger(process)
     end_one(ledger, process)
-    ledger.note("b/x", pending(3000))
+    ledger.record_status("b/x", pending(3000))
     assert free_of(ledger, "a/y") == 2000 * TASK_MEMORY_BYTES
 
 
 def test_small_namespace_may_fill_the_share_too() -> None:
     ledger = build_ledger(Process(300 * MIB))
-    ledger.note("a/x", running(10_000))
+    ledger.record_status("a/x", running(10_000))
     assert free_of(ledger, "b/x") == 500 * MIB
 
 
@@ -178,9 +178,9 @@ def test_refused_pods_are_promised_what_they_would_take_themselves(
     failures: list[ActionKey], promised: int
 ) -> None:
     ledger = build_ledger(Process(300 * MIB))
-    ledger.note("a/x", pending(1000), failures)
+    ledger.record_status("a/x", pending(1000), failures)
     assert free_of(ledger, "a/y") == 500 * MIB - promised
-    ledger.note("a/x", running(1000), failures)
+    ledger.record_status("a/x", running(1000), failures)
     assert free_of(ledger, "a/y") == 500 * MIB
 
 
@@ -197,8 +197,8 @@ def test_refused_pods_are_promised_what_they_would_take_themselves(
 def test_nothing_is_promised_to_an_attempt_that_ends(state: FrameworkState) -> None:
     ledger = build_ledger(Process(300 * MIB))
     role = build_role_status(number=1000, state=TaskState.ATTEMPT_CREATION_PENDING)
-    ledger.note("a/x", pending(1000))
-    ledger.note("a/x", build_status(role, state=state))
+    ledger.record_status("a/x", pending(1000))
+    ledger.record_status("a/x", build_status(role, state=state))
     assert free_of(ledger, "a/y") == 500 * MIB
 
 
@@ -211,13 +211,13 @@ def held(state: TaskState, reason: str = MEMORY_BUDGET) -> FrameworkStatus:
 
 def test_frameworks_held_with_nothing_left_to_do_do_not_wait_for_each_other() -> None:
     ledger = build_ledger(Process(850 * MIB))
-    ledger.note("a/x", held(TaskState.COMPLETED))
-    ledger.note("a/y", held(TaskState.COMPLETED))
+    ledger.record_status("a/x", held(TaskState.COMPLETED))
+    ledger.record_status("a/y", held(TaskState.COMPLETED))
     assert free_of(ledger, "a/x") == free_of(ledger, "a/y") == 100 * MIB
     # The first that goes on may end, and make room: the other one waits for it.
-    ledger.note("a/x", pending(1000))
+    ledger.record_status("a/x", pending(1000))
     assert free_of(ledger, "a/y") == 0
-    ledger.note("a/x", build_status(state=FrameworkState.COMPLETED))
+    ledger.record_status("a/x", build_status(state=FrameworkState.COMPLETED))
     assert free_of(ledger, "a/y") == 100 * MIB
 
 
@@ -231,14 +231,14 @@ def test_frameworks_held_with_nothing_left_to_do_do_not_wait_for_each_other() ->
 )
 def test_held_framework_waits_for_one_that_may_end(other: FrameworkStatus) -> None:
     ledger = build_ledger(Process(850 * MIB))
-    ledger.note("a/x", held(TaskState.COMPLETED))
-    ledger.note("a/y", other)
+    ledger.record_status("a/x", held(TaskState.COMPLETED))
+    ledger.record_status("a/y", other)
     assert free_of(ledger, "a/x") == 0
 
 
 def test_what_is_promised_to_others_is_not_free() -> None:
     ledger = build_ledger(Process(300 * MIB))
-    ledger.note("a/x", pending(1000))
+    ledger.record_status("a/x", pending(1000))
     assert free_of(ledger, "a/y") == 500 * MIB - 1000 * TASK_MEMORY_BYTES
     assert free_of(ledger, "a/x") == 500 * MIB
 
@@ -255,30 +255,30 @@ def test_promise_ends_when_its_memory_is_in_use_or_not_needed(
     after: FrameworkStatus | None,
 ) -> None:
     ledger = build_ledger(Process(300 * MIB))
-    ledger.note("a/x", pending(1000))
+    ledger.record_status("a/x", pending(1000))
     if after is None:
         ledger.forget("a/x")
     else:
-        ledger.note("a/x", after)
+        ledger.record_status("a/x", after)
     assert free_of(ledger, "a/y") == 500 * MIB
 
 
 def test_nothing_is_free_while_others_fill_the_share() -> None:
     ledger = build_ledger(Process(850 * MIB))
-    ledger.note("a/x", build_status())
+    ledger.record_status("a/x", build_status())
     assert free_of(ledger, "a/y") == 0
 
 
 def test_one_framework_goes_on_where_no_other_could_make_room() -> None:
     ledger = build_ledger(Process(850 * MIB))
     assert free_of(ledger, "a/y") == 100 * MIB
-    ledger.note("a/x", build_status())
-    ledger.note("a/x", build_status(state=FrameworkState.COMPLETED))
+    ledger.record_status("a/x", build_status())
+    ledger.record_status("a/x", build_status(state=FrameworkState.COMPLETED))
     assert free_of(ledger, "a/y") == 100 * MIB
 
 
 def test_controller_without_a_limit_keeps_no_account() -> None:
-    UNLIMITED.note("a/x", pending(1))
+    UNLIMITED.record_status("a/x", pending(1))
     assert UNLIMITED.look("a/x") is None
 
 

@@ -1,4 +1,4 @@
-"""What users are told, once each, after it is persisted."""
+"""What users are recorded, once each, after it is persisted."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,8 +15,8 @@ from framework.api.types import FrameworkStatus
 from tests.support.builders import build_framework, build_status
 
 
-class Told:
-    """Stands in for the recorder: what was told, in order."""
+class Recorded:
+    """Stands in for the recorder: what was recorded, in order."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
@@ -28,13 +28,13 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def recorded() -> Recorded:
+    return Recorded()
 
 
 @pytest.fixture
-def reporter(told: Told) -> Reporter:
-    return Reporter(told)  # type: ignore[arg-type]  # only emit is needed
+def reporter(recorded: Recorded) -> Reporter:
+    return Reporter(recorded)  # type: ignore[arg-type]  # only emit is needed
 
 
 def ended(code: int, state: FrameworkState = FrameworkState.COMPLETED) -> FrameworkStatus:
@@ -43,36 +43,38 @@ def ended(code: int, state: FrameworkState = FrameworkState.COMPLETED) -> Framew
     return replace(status, attempt_status=attempt)
 
 
-def test_new_state_is_told_with_who_it_is_about(told: Told, reporter: Reporter) -> None:
+def test_new_state_is_told_with_who_it_is_about(recorded: Recorded, reporter: Reporter) -> None:
     reporter.report_change(build_framework(), build_status(), ())
-    assert told.events == [("Normal", "AttemptRunning", "Attempt 0 is now AttemptRunning")]
-    assert told.involved[0]["uid"] == build_framework().metadata.uid
+    assert recorded.events == [("Normal", "AttemptRunning", "Attempt 0 is now AttemptRunning")]
+    assert recorded.involved[0]["uid"] == build_framework().metadata.uid
 
 
 @pytest.mark.parametrize(
     "state", [FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_DELETION_PENDING]
 )
 def test_state_that_is_passed_through_is_not_told(
-    told: Told, reporter: Reporter, state: FrameworkState
+    recorded: Recorded, reporter: Reporter, state: FrameworkState
 ) -> None:
     reporter.report_change(build_framework(), build_status(state=state), ())
-    assert told.events == []
+    assert recorded.events == []
 
 
-def test_same_state_is_not_told_again(told: Told, reporter: Reporter) -> None:
+def test_same_state_is_not_told_again(recorded: Recorded, reporter: Reporter) -> None:
     reporter.report_change(build_framework(status=build_status()), build_status(), ())
-    assert told.events == []
+    assert recorded.events == []
 
 
-def test_events_of_the_decision_are_told(told: Told, reporter: Reporter) -> None:
+def test_events_of_the_decision_are_told(recorded: Recorded, reporter: Reporter) -> None:
     event = Event(EventType.WARNING, "Why", "words")
     reporter.report_change(build_framework(status=build_status()), build_status(), [event])
-    assert told.events == [("Warning", "Why", "words")]
+    assert recorded.events == [("Warning", "Why", "words")]
 
 
-def test_nothing_is_told_of_a_framework_that_is_gone(told: Told, reporter: Reporter) -> None:
+def test_nothing_is_told_of_a_framework_that_is_gone(
+    recorded: Recorded, reporter: Reporter
+) -> None:
     reporter.report_change(None, build_status(), [Event(EventType.NORMAL, "Why", "words")])
-    assert told.events == []
+    assert recorded.events == []
 
 
 @pytest.mark.parametrize(
@@ -91,17 +93,17 @@ def test_only_a_final_failure_is_a_warning(status: FrameworkStatus, expected: Ev
     assert event.message.endswith("why")
 
 
-def test_fault_is_told_once_until_it_changes(told: Told, reporter: Reporter) -> None:
+def test_fault_is_told_once_until_it_changes(recorded: Recorded, reporter: Reporter) -> None:
     entry = Entry("default", "gang")
     entry.observed.fault = FieldErrors([FieldError("spec", "is odd")])
     reporter.report_fault(entry)
     reporter.report_fault(entry)
-    assert [reason for _, reason, _ in told.events] == ["UnreadableFramework"]
+    assert [reason for _, reason, _ in recorded.events] == ["UnreadableFramework"]
     entry.observed.fault = FieldErrors([FieldError("status", "is odd")])
     reporter.report_fault(entry)
-    assert len(told.events) == 2
+    assert len(recorded.events) == 2
     entry.observed.fault = None
     reporter.report_fault(entry)
     entry.observed.fault = FieldErrors([FieldError("status", "is odd")])
     reporter.report_fault(entry)
-    assert len(told.events) == 3
+    assert len(recorded.events) == 3

@@ -1,6 +1,6 @@
 import pytest
 
-from controller.config.regex import Regex, RegexError
+from controller.config.pod_failure import Regex, RegexError
 
 
 @pytest.mark.parametrize(
