@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # What the tests' helpers assert tells its values, as the assertions of the tests themselves do.
 pytest.register_assert_rewrite("tests.support", "tests.upgrade")
@@ -20,8 +20,12 @@ GOLDEN = TESTS / "golden"
 # Folders whose tests need what an ordinary machine lacks; each is the name of its marker.
 KINDS = ("kube", "node", "release", "consumers")
 
-settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
-settings.register_profile("nightly", max_examples=2000, deadline=None, print_blob=True)
+# Neither a deadline nor the check of the time to generate inputs: both depend on the load.
+settings.register_profile(
+    "base", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("ci", settings.get_profile("base"), derandomize=True, database=None)
+settings.register_profile("nightly", settings.get_profile("base"), max_examples=2000)
 settings.load_profile("ci")
 
 

@@ -148,4 +148,6 @@ def test_pod_of_a_stored_template_is_the_template_and_the_documented_additions(
 ) -> None:
     stored = codec.decode_framework(store(template))
     framework = build_framework(stored.spec, build_status(build_role_status(number=2)))
+    before = copy.deepcopy(framework.spec)
     assert build_pod(framework, KEY) == build_expected(template, framework)
+    assert framework.spec == before

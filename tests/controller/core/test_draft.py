@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Urgency
+from controller.core.actions import DeleteObject, ObjectKind, Urgency
 from framework.api.states import FrameworkState, IllegalTransitionError, TaskState
 from tests.support.builders import at, build_role_status, build_status, build_task
 from tests.support.worlds import NOW, build_draft, build_failure
@@ -124,8 +124,3 @@ def test_elapsed_time_is_told_or_waited_for(
     draft = build_draft()
     assert draft.has_elapsed(start, seconds) is expected
     assert draft.wake_at == wake_at
-
-
-def test_forced_and_graceful_deletes_are_two_actions() -> None:
-    assert DELETE.key == ActionKey(DELETE.key.verb, ObjectKind.POD, "gang-worker-0", "uid")
-    assert replace(DELETE, grace_seconds=0).key.identity == "uid/0"

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from controller.core.actions import DeleteObject, ObjectKind, Propagation, Urgency
+from controller.core.decide import decide
 from controller.core.decision import SnapshotTrigger
 from controller.core.settings import Settings
+from framework.api.completion import CONTAINER_TRANSIENT_FAILED, complete_framework
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
     ExecutionType,
@@ -26,7 +28,15 @@ from tests.support.builders import (
     end_attempt,
     end_task,
 )
-from tests.support.worlds import NOW, build_snapshot, get_code, get_status, list_keys, step
+from tests.support.worlds import (
+    NOW,
+    SETTINGS,
+    build_snapshot,
+    get_code,
+    get_status,
+    list_keys,
+    step,
+)
 
 S = FrameworkState
 NAME = "gang-attempt"
@@ -190,3 +200,36 @@ def test_completed_framework_is_not_changed_by_its_spec() -> None:
     spec = build_spec(build_role(number=7, task=template), build_role("more"))
     decision = step(build_snapshot(spec, completed(), configmap=None, metadata={"generation": 1}))
     assert decision.status is None
+
+
+def test_delay_of_nothing_is_never_persisted() -> None:
+    completion = replace(complete_framework(-100, "x"), code=201)
+    conflict = replace(completion.type, attributes=("Transient", "Conflict"))
+    completion = replace(completion, type=conflict)
+    status = end_attempt(build_status(state=S.ATTEMPT_DELETING), completion)
+    gone = {(ObjectKind.CONFIGMAP, "gang-attempt"): ""}
+    spec = build_spec(retry_policy=RetryPolicySpec(fancy_retry_policy=True))
+    for low, expected in ((0, None), (5, 5)):
+        settings = Settings(min_conflict_delay_seconds=low, max_conflict_delay_seconds=low)
+        written = get_status(
+            decide(build_snapshot(spec, status, configmap=None, live=gone), settings)
+        )
+        assert written.state is S.ATTEMPT_COMPLETED
+        assert written.retry_policy_status.retry_delay_seconds == expected
+
+
+@pytest.mark.parametrize(
+    ("retries", "expected"),
+    [pytest.param(0, Propagation.BACKGROUND, id="last"), pytest.param(1, None, id="retried")],
+)
+def test_configmap_of_an_empty_attempt_goes_at_once_only_when_no_attempt_follows(
+    retries: int, expected: Propagation | None
+) -> None:
+    role = build_role_status(tasks=(build_task(TaskState.COMPLETED),))
+    status = build_status(role, state=S.ATTEMPT_DELETION_PENDING)
+    status = end_attempt(status, CONTAINER_TRANSIENT_FAILED)
+    policy = RetryPolicySpec(fancy_retry_policy=False, max_retry_count=retries)
+    decision = decide(build_snapshot(build_spec(retry_policy=policy), status), SETTINGS)
+
+    (action,) = [item for item in decision.actions if isinstance(item, DeleteObject)]
+    assert action.propagation is expected

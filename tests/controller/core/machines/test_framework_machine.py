@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Urgency, Verb
-from framework.api.pods import ConfigMapView, OwnerView
+from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Urgency, Verb, find_urgency
+from controller.core.decide import decide
+from controller.core.decision import Decision
+from controller.core.machines.framework_machine import sync_framework
+from framework.api.pods import ConfigMapView, OwnerView, PodView
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import (
     CompletionPolicySpec,
@@ -24,15 +27,19 @@ from tests.support.builders import (
     build_attempt,
     build_configmap,
     build_pod,
+    build_pods,
     build_role,
     build_role_status,
     build_spec,
     build_status,
     build_task,
+    end_attempt,
     end_task,
 )
 from tests.support.worlds import (
     NOW,
+    SETTINGS,
+    build_draft,
     build_snapshot,
     get_code,
     get_status,
@@ -264,16 +271,6 @@ def test_framework_runs_when_any_task_that_stays_runs() -> None:
     assert decided.run_time == decided.attempt_status.run_time == NOW
 
 
-def test_framework_does_not_run_for_a_task_that_goes() -> None:
-    tasks = (
-        build_task(TaskState.ATTEMPT_CREATION_PENDING),
-        build_task(index=1, deletion_pending=True),
-    )
-    status = build_status(build_role_status(tasks=tasks), state=S.ATTEMPT_PREPARING)
-    decision = step(build_snapshot(status=status, pods=[build_pod(index=1)]))
-    assert get_status(decision).state is S.ATTEMPT_PREPARING
-
-
 def test_stop_completes_the_attempt_whatever_its_tasks_do() -> None:
     decision = step(build_snapshot(STOP, in_state(S.ATTEMPT_RUNNING), pods=[build_pod()]))
     status = get_status(decision)
@@ -327,3 +324,80 @@ def test_nothing_relies_on_a_configmap_that_is_another() -> None:
     decision = step(build_snapshot(STOP, in_state(S.ATTEMPT_RUNNING), configmap=other))
     assert list_keys(decision.actions) == [("get", NAME)]
     assert decision.publication is None
+
+
+def test_pod_waits_for_the_uid_of_the_configmap_to_be_persisted() -> None:
+    status = build_status(build_role_status(state=TaskState.ATTEMPT_CREATION_PENDING))
+    unknown = replace(status.attempt_status, configmap_uid=None, instance_uid=None)
+    status = replace(status, state=S.ATTEMPT_CREATION_PENDING, attempt_status=unknown)
+    decision = decide(build_snapshot(status=status, configmap=build_configmap()), SETTINGS)
+    (action,) = decision.actions
+    assert (action.key.kind, action.key.verb) == (ObjectKind.POD, Verb.CREATE)
+    assert action.urgency is not Urgency.NONE
+    assert decision.urgency >= Urgency.NOW
+
+
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_configmap_is_deleted_only_when_the_end_of_that_very_one_is_persisted(
+    *, is_recorded: bool
+) -> None:
+    draft = build_draft(status=end_attempt(build_status(state=S.ATTEMPT_DELETION_PENDING), -210))
+    configmap = build_configmap()
+    if not is_recorded:
+        draft.update_attempt(configmap_uid="another")
+        configmap = replace(configmap, uid="another")
+    draft.snapshot = replace(draft.snapshot, configmap=configmap)
+    sync_framework(draft)
+    (action,) = (a for a in draft.actions if a.key.kind is ObjectKind.CONFIGMAP)
+    assert action.urgency is find_urgency(is_persisted=is_recorded)
+
+
+def lose_configmap(*pods: PodView, **task: Any) -> Decision:
+    """A ConfigMap that somebody deleted is known to be gone; the second Task never had a Pod."""
+    pending = build_task(TaskState.ATTEMPT_CREATION_PENDING, index=1)
+    role = build_role_status(tasks=(build_task(**task), pending))
+    snapshot = build_snapshot(
+        build_spec(build_role(number=2)),
+        build_status(role),
+        pods=pods,
+        configmap=None,
+        live={(ObjectKind.CONFIGMAP, "gang-attempt"): ""},
+    )
+    return decide(snapshot, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        pytest.param([], -101, id="gone"),
+        pytest.param([build_pod()], -101, id="not_seen_going_yet"),
+        pytest.param([replace(build_pod(), owner=None)], -220, id="let_go_by_an_orphan_deletion"),
+        pytest.param(
+            [replace(build_pod(), owner=None, deletion_time=at(99))], -101, id="seen_going"
+        ),
+        pytest.param([replace(build_pod(), owner=None, uid="another")], -101, id="of_another"),
+    ],
+)
+def test_configmap_deleted_by_others_takes_the_tasks_that_had_pods(
+    pods: list[PodView], expected: int
+) -> None:
+    status = get_status(lose_configmap(*pods))
+    assert status.attempt_status.completion_status is not None
+    assert status.attempt_status.completion_status.code == -100
+    tasks = [task for _, task in status.attempt_status.walk_tasks()]
+    ends = [task.attempt_status.completion_status for task in tasks]
+    assert [end.code if end else None for end in ends] == [expected, -220]
+    assert {task.state for task in tasks} == {TaskState.COMPLETED}
+
+
+@pytest.mark.parametrize("is_leaving", [True, False])
+def test_framework_does_not_run_by_a_task_that_is_scaled_down(*, is_leaving: bool) -> None:
+    last = build_task(index=1, deletion_pending=is_leaving)
+    last = end_task(last, -230) if is_leaving else last
+    tasks = (build_task(TaskState.ATTEMPT_PREPARING), last)
+    status = build_status(build_role_status(tasks=tasks), state=S.ATTEMPT_PREPARING)
+    spec = build_spec(build_role(number=1 if is_leaving else 2))
+    pods = build_pods("Pending", "Running")
+    written = decide(build_snapshot(spec, status, pods=pods), SETTINGS).status
+    assert written is not None
+    assert written.state is (S.ATTEMPT_PREPARING if is_leaving else S.ATTEMPT_RUNNING)

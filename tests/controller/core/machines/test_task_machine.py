@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Urgency, Verb
+from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Urgency, Verb, find_urgency
+from controller.core.decide import decide
 from controller.core.decision import SnapshotTrigger
+from controller.core.machines.task_machine import sync_task
 from controller.core.snapshot import Snapshot
 from framework.api.completion import complete_task
 from framework.api.pods import PodView
@@ -21,7 +23,6 @@ from framework.api.types import (
 from tests.support.builders import (
     at,
     build_ended,
-    build_framework,
     build_pod,
     build_role,
     build_role_status,
@@ -32,7 +33,8 @@ from tests.support.builders import (
     end_task,
 )
 from tests.support.worlds import (
-    NOW,
+    SETTINGS,
+    build_draft,
     build_failure,
     build_snapshot,
     get_code,
@@ -333,15 +335,11 @@ def test_retry_is_executed_once_the_end_is_persisted() -> None:
     assert [s.trigger for s in decision.snapshots] == [SnapshotTrigger.TASK_RETRY]
 
 
-def test_retry_that_is_not_accountable_counts_only_in_total() -> None:
+@pytest.mark.parametrize("code", [200, 201], ids=["transient", "conflict"])
+def test_transient_failure_is_retried_at_once_and_counts_only_in_total(code: int) -> None:
     retry = RetryPolicySpec(fancy_retry_policy=True)
-    after_retry = after(world(end_task(completed_attempt(), 200), retry=retry))
-    assert after_retry.retry_policy_status == RetryPolicyStatus(1, 0, None)
-
-
-def test_transient_conflict_of_a_task_is_retried_without_a_delay() -> None:
-    retry = RetryPolicySpec(fancy_retry_policy=True)
-    assert after(world(end_task(completed_attempt(), 201), retry=retry)).attempt_status.id == 1
+    task = after(world(end_task(completed_attempt(), code), retry=retry))
+    assert (task.attempt_status.id, task.retry_policy_status) == (1, RetryPolicyStatus(1, 0, None))
 
 
 def test_retry_without_a_delay_waits_for_no_clock_that_was_set_back() -> None:
@@ -429,9 +427,59 @@ def test_role_gone_from_the_spec_neither_creates_nor_retries() -> None:
     assert ("create", NAME) not in list_keys(decision.actions)
 
 
-def test_snapshot_is_not_changed_by_a_decision() -> None:
-    snapshot = world(build_task(T.ATTEMPT_CREATION_PENDING), build_pod())
-    framework = build_framework(snapshot.framework.spec, snapshot.framework.status)
-    step(snapshot)
-    assert snapshot.framework == framework
-    assert snapshot.now == NOW
+@pytest.mark.parametrize(
+    ("change", "is_persisted"),
+    [
+        pytest.param({}, True, id="as_persisted"),
+        pytest.param({"instance_uid": "another"}, False, id="another_instance"),
+        pytest.param({"attempt_status": build_task_attempt(id=1, pod_uid=None)}, False, id="retry"),
+    ],
+)
+def test_pod_is_created_only_for_the_very_attempt_that_is_persisted(
+    change: dict[str, Any], *, is_persisted: bool
+) -> None:
+    draft = build_draft(status=build_status(build_role_status(state=T.ATTEMPT_CREATION_PENDING)))
+    (role,) = draft.roles
+    sync_task(draft, role, draft.put_task(role, replace(role.tasks[0], **change)))
+    (action,) = draft.actions
+    assert (action.key.verb, action.urgency) == (
+        Verb.CREATE,
+        find_urgency(is_persisted=is_persisted),
+    )
+
+
+def test_pod_is_deleted_only_when_the_end_of_that_very_pod_is_persisted() -> None:
+    ended = build_pod(phase="Succeeded")
+    task = end_task(build_task(T.ATTEMPT_DELETION_PENDING))
+    for uid, is_persisted in ((ended.uid, True), ("another", False)):
+        status = build_status(build_role_status(tasks=(task,)))
+        draft = build_draft(status=status, pods=[replace(ended, uid=uid)])
+        (role,) = draft.roles
+        sync_task(draft, role, draft.put_task(role, end_task(task, pod_uid=uid)))
+        (action,) = draft.actions
+        assert action.urgency is find_urgency(is_persisted=is_persisted)
+
+
+@pytest.mark.parametrize(("phase", "expected"), [("Succeeded", 0), ("Failed", 200)])
+def test_only_a_failed_pod_is_matched(phase: str, expected: int) -> None:
+    pod = build_pod(phase=phase, containers=[build_ended(code=200)])
+    status = get_status(decide(build_snapshot(status=build_status(), pods=[pod]), SETTINGS))
+    (task,) = (task for _, task in status.attempt_status.walk_tasks())
+    completion = task.attempt_status.completion_status
+    assert completion is not None
+    assert (completion.code, completion.type.is_succeeded) == (expected, expected == 0)
+
+
+def test_marked_task_that_is_completed_waits_for_the_tail_without_a_pod() -> None:
+    done = build_task(T.COMPLETED, index=1, deletion_pending=True, completion_time=at(5))
+    done = end_task(done, -220)
+    tail = build_task(index=2, deletion_pending=True)
+    pods = [build_pod(), build_pod(index=2)]
+    status = build_status(build_role_status(tasks=(build_task(), done, tail)))
+    written = get_status(decide(build_snapshot(build_spec(), status, pods=pods), SETTINGS))
+    tasks = [task for _, task in written.attempt_status.walk_tasks()]
+    assert [task.state for task in tasks] == [
+        T.ATTEMPT_RUNNING,
+        T.COMPLETED,
+        T.ATTEMPT_DELETION_PENDING,
+    ]

@@ -8,25 +8,35 @@ from typing import Any
 
 import pytest
 
-from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Verb
+from controller.core.decide import decide
+from controller.core.decision import Decision
 from controller.core.draft import Draft
 from controller.core.objects import ownership
 from framework.api import constants
 from framework.api.pods import OwnerView, PodView
 from framework.api.states import FrameworkState, TaskState
-from framework.api.types import TaskStatus
+from framework.api.types import TaskSpec, TaskStatus
 from tests.support.builders import (
     CONFIGMAP_UID,
     at,
     build_attempt,
     build_configmap,
     build_pod,
+    build_role,
     build_role_status,
     build_spec,
     build_status,
     build_task,
 )
-from tests.support.worlds import NOW, build_draft, build_failure, list_keys
+from tests.support.worlds import (
+    NOW,
+    SETTINGS,
+    build_draft,
+    build_failure,
+    build_snapshot,
+    list_keys,
+)
 
 PENDING = TaskState.ATTEMPT_CREATION_PENDING
 POD = ObjectKind.POD
@@ -312,13 +322,21 @@ ENDED = build_task(TaskState.COMPLETED)
     [
         pytest.param(ENDED, [], {}, True, id="its_pod_is_gone"),
         pytest.param(ENDED, [build_pod()], {}, False, id="its_pod_is_there"),
+        pytest.param(build_task(TaskState.ATTEMPT_COMPLETED), [], {}, True, id="it_is_retried"),
+        pytest.param(ENDED, [build_pod(index=5)], {}, False, id="an_unclaimed_pod_is_there"),
+        pytest.param(ENDED, [replace(build_pod(), owner=None)], {}, True, id="a_foreign_pod"),
         pytest.param(build_task(), [], {}, False, id="its_task_goes_on"),
+        pytest.param(build_task(PENDING), [], {}, False, id="its_pod_may_come"),
+        pytest.param(build_task(TaskState.ATTEMPT_DELETING), [], {}, False, id="its_pod_goes"),
         pytest.param(ENDED, [], {"in_flight": {CREATE}}, False, id="a_create_is_on_its_way"),
         pytest.param(
             ENDED, [], {"failures": {CREATE: build_failure(0)}}, False, id="a_create_may_be_late"
         ),
         pytest.param(
-            ENDED, [], {"failures": {CREATE: build_failure(422)}}, True, id="a_create_was_refused"
+            ENDED, [], {"failures": {CREATE: build_failure(500)}}, False, id="a_create_failed"
+        ),
+        pytest.param(
+            ENDED, [], {"failures": {CREATE: build_failure(409)}}, True, id="a_create_was_refused"
         ),
     ],
 )
@@ -326,3 +344,26 @@ def test_attempt_is_empty_only_when_no_pod_is_left_or_can_come(
     task: TaskStatus, pods: list[PodView], fields: Any, *, expected: bool
 ) -> None:
     assert ownership.is_attempt_empty(draft_of_task(task, *pods, **fields)) is expected
+
+
+def forced(decision: Decision) -> list[str]:
+    return [
+        action.name
+        for action in decision.actions
+        if isinstance(action, DeleteObject) and action.grace_seconds == 0
+    ]
+
+
+@pytest.mark.parametrize(("timeout", "is_forced"), [(None, False), (600, False), (30, True)])
+def test_unclaimed_pod_that_hangs_is_forced_as_a_claimed_one_is(
+    timeout: int | None, *, is_forced: bool
+) -> None:
+    # Its deletion began at 40 s: 60 s ago.
+    hanging = replace(
+        build_pod(), deletion_time=at(70), deletion_grace_seconds=30, annotations={}, uid="past"
+    )
+    task = build_task(TaskState.ATTEMPT_CREATION_PENDING)
+    role = build_role_status(tasks=(task,), pod_graceful_deletion_timeout_seconds=timeout)
+    spec = build_spec(build_role(task=TaskSpec(pod_graceful_deletion_timeout_seconds=timeout)))
+    decision = decide(build_snapshot(spec, build_status(role), pods=[hanging]), SETTINGS)
+    assert forced(decision) == (["gang-worker-0"] if is_forced else [])

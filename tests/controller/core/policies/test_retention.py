@@ -1,10 +1,15 @@
 """completedPodPolicy Retain: ended Pods stay, and what must go still goes."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.core.decide import decide
+from controller.core.decision import Decision
+from controller.core.policies.retention import has_live_wrapper
 from framework.api import constants
 from framework.api.pods import PodPhase
 from framework.api.roster import PHASE_COMPLETING
@@ -16,9 +21,22 @@ from framework.api.types import (
     FrameworkSpec,
     RetryPolicySpec,
     TaskSpec,
+    TaskStatus,
 )
-from tests.support.builders import build_role, build_spec, build_template_wire
-from tests.support.worlds import World, get_task
+from tests.support.builders import (
+    at,
+    build_pod,
+    build_pods,
+    build_role,
+    build_role_status,
+    build_spec,
+    build_status,
+    build_task,
+    build_template_wire,
+    end_attempt,
+    end_task,
+)
+from tests.support.worlds import SETTINGS, World, build_draft, build_snapshot, get_status, get_task
 
 RETAIN = CompletedPodPolicy.RETAIN
 S = FrameworkState
@@ -51,11 +69,15 @@ def names(world: World) -> list[str]:
     return sorted(world.pods)
 
 
-def test_pod_that_ends_stays_and_its_task_is_completed_in_one_write() -> None:
+@pytest.mark.parametrize(("code", "phase"), [(0, PodPhase.SUCCEEDED), (9, PodPhase.FAILED)])
+def test_pod_that_ends_stays_and_its_task_is_completed_in_one_write(
+    code: int, phase: PodPhase
+) -> None:
     world = running(spec())
-    world.end_pod("gang-worker-0")
+    world.end_pod("gang-worker-0", code)
     world.carry_out(world.decide())
     assert get_task(world.status, 0).state is TaskState.COMPLETED
+    assert world.pods["gang-worker-0"].phase is phase
     assert not world.pods["gang-worker-0"].is_terminating
     assert world.settle() <= 2
 
@@ -155,14 +177,6 @@ def test_live_pod_that_vanished_is_looked_up_before_the_attempt_ends(*, known: b
     assert state_of(world) is S.COMPLETED
 
 
-def test_ended_pods_stay_whatever_the_phase() -> None:
-    world = running(spec())
-    world.end_pod("gang-worker-0", 9)
-    world.settle()
-    assert world.pods["gang-worker-0"].phase is PodPhase.FAILED
-    assert not world.pods["gang-worker-0"].is_terminating
-
-
 def created(wish: FrameworkSpec) -> World:
     """A World whose Pods were just created, and are not recorded yet."""
     world = World(wish)
@@ -214,3 +228,71 @@ def test_pod_that_nobody_has_seen_is_looked_up_before_the_attempt_ends() -> None
     world.settle()
     assert state_of(world) is S.COMPLETED
     assert names(world) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "deletion_time", "is_live"),
+    [("Running", None, True), ("Succeeded", None, False), ("Running", at(1), False)],
+)
+def test_only_a_live_wrapper_waits_to_be_told(
+    phase: str, deletion_time: Any, *, is_live: bool
+) -> None:
+    wrapped = {constants.WRAPPER_ANNOTATION: "1"}
+    pod = replace(build_pod(phase=phase), deletion_time=deletion_time)
+    assert not has_live_wrapper(build_draft(pods=[pod]))
+    pod = replace(pod, annotations={**pod.annotations, **wrapped})
+    assert has_live_wrapper(build_draft(pods=[pod])) is is_live
+
+
+def end_retained(*tasks: TaskStatus, pods: Any = (), **fields: Any) -> Decision:
+    """The last attempt of a Framework that keeps its Pods is at its end, and that is persisted."""
+    status = build_status(build_role_status(tasks=tasks), state=S.ATTEMPT_DELETION_PENDING)
+    status = end_attempt(status, -210)
+    spec = build_spec(build_role(number=len(tasks)), completed_pod_policy=CompletedPodPolicy.RETAIN)
+    return decide(build_snapshot(spec, status, pods=pods, **fields), SETTINGS)
+
+
+def ended(state: TaskState, index: int = 0) -> TaskStatus:
+    """A Task that ended with its attempt; while its Pod's creation is pending, it has none."""
+    end = at(5) if state is TaskState.COMPLETED else None
+    return end_task(build_task(state, index=index), -220, completion_time=end)
+
+
+def test_retained_attempt_ends_with_a_task_that_never_had_a_pod() -> None:
+    tasks = (ended(TaskState.COMPLETED), ended(TaskState.ATTEMPT_CREATION_PENDING, 1))
+    name = "gang-worker-1"
+    # Whether it never had one: as in every end before a Pod is known, a live GET tells.
+    unsure = end_retained(*tasks, pods=build_pods("Succeeded"))
+    assert [(a.key.verb, a.key.name) for a in unsure.actions] == [(Verb.GET, name)]
+    live = {(ObjectKind.POD, name): ""}
+    status = get_status(end_retained(*tasks, pods=build_pods("Succeeded"), live=live))
+    assert status.state is S.COMPLETED
+    assert {task.state for _, task in status.attempt_status.walk_tasks()} == {TaskState.COMPLETED}
+
+
+def test_retained_attempt_waits_for_a_create_that_is_under_way() -> None:
+    create = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-1", "task-worker-1/0")
+    tasks = (ended(TaskState.COMPLETED), ended(TaskState.ATTEMPT_CREATION_PENDING, 1))
+    decision = end_retained(*tasks, in_flight=frozenset({create}))
+    assert (decision.status or build_status()).state is not S.COMPLETED
+
+
+def test_retained_attempt_ends_though_a_pod_that_was_kept_is_gone() -> None:
+    status = get_status(end_retained(ended(TaskState.COMPLETED)))
+    assert status.state is S.COMPLETED
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_retained_attempt_ends_only_when_a_pod_not_seen_is_known_to_be_gone(
+    *, is_gone: bool
+) -> None:
+    live = {(ObjectKind.POD, "gang-worker-0"): ""} if is_gone else {}
+    decision = end_retained(ended(TaskState.ATTEMPT_RUNNING), live=live)
+    state = (decision.status or build_status(state=S.ATTEMPT_DELETION_PENDING)).state
+    assert (state is S.COMPLETED) is is_gone
+
+
+def test_retained_attempt_at_its_end_keeps_pods_that_ended() -> None:
+    decision = end_retained(ended(TaskState.ATTEMPT_RUNNING), pods=build_pods("Succeeded"))
+    assert [a.key.name for a in decision.actions if a.key.verb is Verb.DELETE] == []
+    assert get_task(get_status(decision)).state is TaskState.COMPLETED

@@ -7,11 +7,25 @@ from typing import Any
 import pytest
 
 from controller.core.decision import Decision
+from controller.core.roster.drain import is_draining, list_leaving
 from framework.api import constants
+from framework.api.pods import PodView
+from framework.api.roster import Leaving, fingerprint_uid
 from framework.api.states import TaskState
 from framework.api.types import DrainSpec, ExecutionType, FrameworkSpec
-from tests.support.builders import build_role, build_spec
-from tests.support.worlds import World, get_task
+from tests.support.builders import (
+    at,
+    build_pod,
+    build_pods,
+    build_role,
+    build_role_roster,
+    build_role_status,
+    build_roster,
+    build_spec,
+    build_status,
+    build_task,
+)
+from tests.support.worlds import World, build_draft, build_published, get_task
 
 LEAVER = "gang-worker-1"
 ACKNOWLEDGED = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
@@ -99,12 +113,9 @@ def test_note_that_is_no_newer_generation_is_none(note: str) -> None:
     assert is_leaving(world)
 
 
-def test_nobody_is_waited_for_who_has_no_agent() -> None:
-    assert not is_leaving(draining(agents=False))
-
-
-def test_role_without_drain_lets_go_at_once() -> None:
-    assert not is_leaving(draining(timeout=None))
+@pytest.mark.parametrize("fields", [{"agents": False}, {"timeout": None}])
+def test_pod_is_deleted_at_once_without_agents_or_without_drain(fields: Any) -> None:
+    assert not is_leaving(draining(**fields))
 
 
 def test_stop_waits_for_nobody() -> None:
@@ -168,3 +179,80 @@ def test_task_that_never_ran_is_not_drained() -> None:
     world.edit(spec(1))
     world.settle()
     assert LEAVER not in world.pods or not is_leaving(world)
+
+
+TOOK_NOTE = {ACKNOWLEDGED: "7"}
+
+BEHIND = {ACKNOWLEDGED: "6"}
+
+
+def drain(peer: PodView | None, *, is_peer_leaving: bool = False, leaver: Any = None) -> bool:
+    """Return whether the second Task, which leaves since generation 7, must still wait."""
+    leaving_task = build_task(
+        index=1, deletion_pending=True, drain_deadline_time=at(1000), run_time=at(1)
+    )
+    peer_task = build_task(deletion_pending=is_peer_leaving, drain_deadline_time=at(1000))
+    pod = build_pod(index=1)
+    pod = replace(pod, annotations={**pod.annotations, **(TOOK_NOTE if leaver is None else leaver)})
+    entry = Leaving("worker", 1, fingerprint_uid(pod.uid), 7, "2026-01-01T00:16:40Z")
+    roster = build_roster(build_role_roster("worker", 1), generation=7, leaving=[entry])
+    draft = build_draft(
+        build_spec(build_role(drain=DrainSpec(1000))),
+        build_status(build_role_status(tasks=(peer_task, leaving_task))),
+        pods=[pod, *([peer] if peer else [])],
+        published=build_published(roster),
+    )
+    (role,) = draft.roles
+    return is_draining(draft, role, role.tasks[1], pod)
+
+
+def peer(annotations: Any = None, phase: str = "Running", **fields: Any) -> PodView:
+    pod = build_pod(phase=phase)
+    return replace(pod, annotations={**pod.annotations, **(annotations or {})}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_awaited"),
+    [
+        pytest.param(peer(BEHIND), True, id="behind"),
+        pytest.param(peer(TOOK_NOTE), False, id="took_note"),
+        pytest.param(peer(), False, id="without_an_agent"),
+        pytest.param(peer(BEHIND, "Pending"), False, id="not_running_yet"),
+        pytest.param(peer(BEHIND, "Failed"), False, id="ended"),
+        pytest.param(peer(BEHIND, deletion_time=at(1)), False, id="going"),
+        pytest.param(peer(BEHIND, uid="another"), False, id="not_the_recorded_one"),
+        pytest.param(None, False, id="gone"),
+    ],
+)
+def test_drain_waits_for_members_that_run_and_have_an_agent(
+    pod: PodView | None, *, is_awaited: bool
+) -> None:
+    assert drain(pod) is is_awaited
+
+
+def test_drain_does_not_wait_for_others_that_leave() -> None:
+    assert not drain(peer(BEHIND), is_peer_leaving=True)
+
+
+def test_drain_waits_for_the_leavers_own_agent() -> None:
+    assert drain(peer(TOOK_NOTE), leaver=BEHIND)
+    assert not drain(peer(TOOK_NOTE), leaver={})
+
+
+def test_roster_of_a_gang_that_stops_shows_nobody_leaving() -> None:
+    leaving = build_task(index=1, deletion_pending=True, drain_deadline_time=at(1000))
+    role = build_role_status(tasks=(build_task(), leaving))
+    published = build_roster(build_role_roster("worker", 2), generation=7)
+    pods = build_pods("Running", "Running")
+    for metadata, expected in (({}, 1), ({"deletion_time": at(1)}, 0)):
+        draft = build_draft(status=build_status(role), pods=pods, metadata=metadata)
+        assert len(list(list_leaving(draft, published))) == expected
+
+
+@pytest.mark.parametrize("change", [{"uid": "another"}, {"deletion_time": at(1)}])
+def test_roster_shows_only_the_recorded_pod_leaving(change: dict[str, Any]) -> None:
+    leaving = build_task(index=1, deletion_pending=True, drain_deadline_time=at(1000))
+    role = build_role_status(tasks=(build_task(), leaving))
+    published = build_roster(build_role_roster("worker", 2), generation=7)
+    pods = [build_pod(), replace(build_pod(index=1), **change)]
+    assert list(list_leaving(build_draft(status=build_status(role), pods=pods), published)) == []

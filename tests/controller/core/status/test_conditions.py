@@ -33,7 +33,7 @@ from tests.support.builders import (
     end_attempt,
 )
 from tests.support.cost import assert_grows_at_most
-from tests.support.worlds import NOW, SETTINGS, build_failure, build_snapshot
+from tests.support.worlds import NOW, SETTINGS, build_failure, build_snapshot, get_status
 
 CREATE_POD = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/0")
 CREATE_CONFIGMAP = ActionKey(
@@ -241,3 +241,22 @@ def test_ready_tasks_are_counted() -> None:
     status = decide(snapshot, SETTINGS).status
     assert status is not None
     assert status.ready_tasks == "1/1"
+
+
+def test_blocked_is_told_by_one_event() -> None:
+    refused = build_failure(409, "exists", seconds=9, count=3)
+    status = build_status(build_role_status(state=TaskState.ATTEMPT_CREATION_PENDING))
+    snapshot = build_snapshot(status=status, failures={CREATE_POD: refused})
+    decision = decide(snapshot, SETTINGS)
+    assert [(e.type, e.reason) for e in decision.events] == [("Warning", "NameTaken")]
+    told = build_snapshot(
+        status=get_status(decision),
+        failures={CREATE_POD: refused},
+    )
+    assert decide(told, SETTINGS).events == ()
+    other = build_failure(500, "down", seconds=9, count=3)
+    changed = decide(
+        replace(told, failures={CREATE_POD: other}),
+        SETTINGS,
+    )
+    assert [e.reason for e in changed.events] == ["CreationRefused"]
