@@ -1,8 +1,14 @@
-"""The Framework that the tests of `framework inject` give it, and what they read of its answer."""
+"""The Framework that tests give to `inject` and `lint`, and what they read of the answer."""
 
-import subprocess
-import sys
+import copy
 from typing import Any
+
+from click.testing import CliRunner, Result
+
+from cli.authoring.rules import Surroundings, lint
+from cli.main import main
+
+SPEC = "spec.taskRoles[0].task.pod.spec"
 
 
 def build(**role: Any) -> dict[str, Any]:
@@ -41,12 +47,14 @@ def get_spec(objects: list[dict[str, Any]]) -> dict[str, Any]:
     return spec
 
 
-def run_inject(*words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+def find_places(framework: dict[str, Any]) -> list[tuple[str, str]]:
+    """Lint the Framework; return rule and path of each finding."""
+    before = copy.deepcopy(framework)
+    found = lint(framework, Surroundings())
+    assert framework == before
+    return [(finding.rule, finding.path) for finding in found]
+
+
+def run_inject(*words: str, given: str | None = None) -> Result:
     """Run the command with this text as its input."""
-    return subprocess.run(
-        [sys.executable, "-m", "cli.main", "inject", *words],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return CliRunner().invoke(main, ["inject", *words], input=given)

@@ -8,9 +8,8 @@ import pytest
 from cli.authoring.findings import Finding
 from cli.authoring.injection import InjectionOptions, Rendezvous, inject
 from cli.authoring.rules import Surroundings, lint
-from tests.cli.authoring.injected import build, get_spec
+from tests.cli.authoring.injected import SPEC, build, find_places, get_spec
 
-SPEC = "spec.taskRoles[0].task.pod.spec"
 INJECTOR = ". /mnt/frameworkbarrier/injector.sh && train"
 ENV_FILE = ". /mnt/frameworkbarrier/current/env.sh && train"
 
@@ -22,14 +21,7 @@ def build_with(rendezvous: Rendezvous, *words: str, **container: Any) -> dict[st
 
 
 def find(framework: dict[str, Any]) -> list[Finding]:
-    before = copy.deepcopy(framework)
-    found = lint(framework, Surroundings())
-    assert framework == before
-    return found
-
-
-def find_places(framework: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(finding.rule, finding.path) for finding in find(framework)]
+    return lint(framework, Surroundings())
 
 
 def set_env(framework: dict[str, Any], place: str, **env: Any) -> None:

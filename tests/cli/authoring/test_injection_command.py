@@ -16,14 +16,14 @@ def test_inject_says_that_an_account_of_the_users_own_gets_rights() -> None:
 
     done = run_inject("-", given=yaml.safe_dump(framework))
 
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert "serviceAccountName: mine, and so every Pod of this account" in done.stderr
 
 
 def test_inject_wrapper_says_that_the_command_holds_the_token() -> None:
     def run(rendezvous: str) -> str:
         done = run_inject("--rendezvous", rendezvous, "-", given=yaml.safe_dump(build()))
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         return done.stderr
 
     assert "containers[0]: holds the agent's token" in run("wrapper")
@@ -36,7 +36,7 @@ def test_inject_command_keeps_other_documents_and_long_texts(tmp_path: Any) -> N
 
     done = run_inject(str(source), "-o", str(target))
 
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert "injector.sh" in done.stderr
     documents = list(yaml.safe_load_all(target.read_text()))
     assert documents[0] == next(iter(yaml.safe_load_all(source.read_text())))
@@ -49,7 +49,7 @@ def test_inject_command_faulty_file_says_where_and_writes_nothing(tmp_path: Any)
 
     done = run_inject(str(source), "-o", str(target))
 
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert "spec.taskRoles[0].taskNumber" in done.stderr
     assert not target.exists()
 
@@ -60,7 +60,7 @@ def test_inject_command_output_that_cannot_be_written_is_named(tmp_path: Any) ->
 
     done = run_inject(str(source), "-o", str(target))
 
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert done.stderr == (
         f"error: {target}: cannot be written: No such file or directory; "
         "give a file that you may write, in a directory that exists\n"
@@ -94,7 +94,7 @@ def test_inject_command_tells_of_the_ways_to_peers_that_are_there(
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump(build()))
     done = run_inject(str(file), "--rendezvous", rendezvous, "-o", str(tmp_path / "out.yaml"))
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
 
     ways = ["injector.sh", "current/env.sh", "in their environment"]
     assert [way for way in ways if way in done.stderr] == told
@@ -106,7 +106,7 @@ def test_inject_command_warns_of_what_no_agent_mends() -> None:
     get_spec([framework])["containers"][0]["args"] = [". /mnt/frameworkbarrier/current/env.sh"]
 
     done = run_inject("--rendezvous", "none", "-", given=yaml.safe_dump(framework))
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
 
     role = "spec.taskRoles[0]"
     assert [line.split(": ")[:3] for line in done.stderr.splitlines()] == [
@@ -126,7 +126,7 @@ def test_inject_command_warns_of_fields_that_nobody_reads() -> None:
 
     done = run_inject("-", given=yaml.safe_dump(framework))
 
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     start, fate = "warning: standard input: spec", "unknown field: the API server drops it"
     assert done.stderr.splitlines() == [
         f"{start}.frobnicate: {fate}; leave it out, or look at its spelling (docs/api.md)",
@@ -139,7 +139,7 @@ def test_inject_command_without_a_framework_says_so() -> None:
 
     done = run_inject("-", given=yaml.safe_dump(listed))
 
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert "no Framework in it" in done.stderr
 
 
@@ -148,5 +148,5 @@ def test_inject_command_opens_a_list_as_kubectl_prints_it() -> None:
 
     done = run_inject("-", given=yaml.safe_dump(listed))
 
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert "Framework" in [body["kind"] for body in yaml.safe_load_all(done.stdout)]

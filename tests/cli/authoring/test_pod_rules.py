@@ -10,14 +10,9 @@ from hypothesis import strategies as st
 from cli.authoring import podrules
 from cli.authoring.rules import Surroundings, find_refused_templates, lint
 from localcluster.apiserver.model.quantities import parse_quantity
-from tests.cli.authoring.injected import build, get_spec
+from tests.cli.authoring.injected import SPEC, build, find_places, get_spec
 
-SPEC = "spec.taskRoles[0].task.pod.spec"
 MAIN = f"{SPEC}.containers[0]"
-
-
-def find_places(framework: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(finding.rule, finding.path) for finding in lint(framework, Surroundings())]
 
 
 @pytest.mark.parametrize(

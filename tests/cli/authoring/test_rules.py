@@ -2,40 +2,70 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from cli.authoring.injection import InjectionOptions, inject
 from cli.authoring.rules import RULES, Surroundings, lint
-from tests.cli.authoring.injected import build, get_spec
+from cli.main import main
+from tests.cli.authoring.injected import SPEC, build, get_spec
 from tests.support.frameworkcrd import ROOT
 
-SPEC = "spec.taskRoles[0].task.pod.spec"
 METADATA = "spec.taskRoles[0].task.pod.metadata"
 Change = Callable[[dict[str, Any]], None]
+
+
+DROPPED = object()
 
 
 def build_injected() -> dict[str, Any]:
     return inject(build(), InjectionOptions())[-1]
 
 
-def get_role(framework: dict[str, Any]) -> dict[str, Any]:
-    role: dict[str, Any] = framework["spec"]["taskRoles"][0]
-    return role
+def edit(place: str, **fields: Any) -> Change:
+    """Build the change that sets fields of the Framework, or drops them (DROPPED)."""
+
+    def change(framework: dict[str, Any]) -> None:
+        role, spec = framework["spec"]["taskRoles"][0], get_spec([framework])
+        target = {
+            "framework": framework["spec"],
+            "role": role,
+            "pod": role["task"]["pod"],
+            "spec": spec,
+            "main": spec["containers"][0],
+            "barrier": (spec.get("initContainers") or [{}])[0],
+            "sidecar": (spec.get("initContainers") or [{}])[-1],
+        }[place]
+        target.update(fields)
+        for key in [key for key, value in fields.items() if value is DROPPED]:
+            del target[key]
+
+    return change
 
 
-def set_restart_policy(framework: dict[str, Any]) -> None:
-    get_spec([framework])["restartPolicy"] = "OnFailure"
+def chain(*changes: Change) -> Change:
+    """Build the change that makes all of these in their order."""
+
+    def change(framework: dict[str, Any]) -> None:
+        for each in changes:
+            each(framework)
+
+    return change
 
 
-def drop_account(framework: dict[str, Any]) -> None:
-    del get_spec([framework])["serviceAccountName"]
+def add_env(place: str, **variables: str) -> Change:
+    """Build the change that adds variables to a container."""
+
+    def change(framework: dict[str, Any]) -> None:
+        env = get_spec([framework])["initContainers" if place == "sidecar" else "containers"][-1]
+        env.setdefault("env", []).extend({"name": k, "value": v} for k, v in variables.items())
+
+    return change
 
 
 def drop_token(framework: dict[str, Any]) -> None:
@@ -43,35 +73,6 @@ def drop_token(framework: dict[str, Any]) -> None:
     barrier["volumeMounts"] = [
         mount for mount in barrier["volumeMounts"] if mount["name"] != "frameworkbarrier-token"
     ]
-
-
-def drop_mounts(framework: dict[str, Any]) -> None:
-    del get_spec([framework])["containers"][0]["volumeMounts"]
-
-
-def read_addresses(framework: dict[str, Any]) -> None:
-    get_spec([framework])["containers"][0]["command"] = ["sh", "-c", "train $FB_WORKER_ADDRESSES"]
-
-
-def want_slots(framework: dict[str, Any]) -> None:
-    spec = get_spec([framework])
-    spec["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 4}}
-    spec["initContainers"][1]["env"].append({"name": "FB_FORMATS", "value": "openmpi,env"})
-
-
-def forbid_restarts(framework: dict[str, Any]) -> None:
-    get_spec([framework])["containers"][0]["env"] = [
-        {"name": "PET_NNODES", "value": "2:4"},
-        {"name": "PET_MAX_RESTARTS", "value": "0"},
-    ]
-
-
-def fix_run_id(framework: dict[str, Any]) -> None:
-    get_spec([framework])["containers"][0]["args"] = ["--rdzv-id=mine"]
-
-
-def unmake_native(framework: dict[str, Any]) -> None:
-    del get_spec([framework])["initContainers"][1]["restartPolicy"]
 
 
 def move_sidecar(framework: dict[str, Any]) -> None:
@@ -82,83 +83,84 @@ def move_sidecar(framework: dict[str, Any]) -> None:
     spec["containers"].append(sidecar)
 
 
-def label_as_controller(framework: dict[str, Any]) -> None:
-    get_role(framework)["task"]["pod"]["metadata"] = {
-        "labels": {"app": "train", "FC_FRAMEWORK_NAME": "other"},
-        "annotations": {"frameworkbarrier.io/on-change": "restart"},
-    }
-
-
-def misspell_annotation(framework: dict[str, Any]) -> None:
-    get_role(framework)["task"]["pod"]["metadata"] = {
-        "annotations": {"frameworkbarrier.io/on-chnage": "restart"},
-    }
-
-
-def add_drain(framework: dict[str, Any]) -> None:
-    get_role(framework)["drain"] = {"timeoutSec": 5}
+def drop_sidecar(framework: dict[str, Any]) -> None:
     get_spec([framework])["initContainers"].pop()
 
 
 def misspell_agents(framework: dict[str, Any]) -> None:
     spec = get_spec([framework])
-    spec["containers"][0]["args"] = [". /mnt/frameworkbarrier/injector.sh && train"]
     spec["initContainer"] = spec.pop("initContainers")
 
 
-def misspell_role_field(framework: dict[str, Any]) -> None:
-    get_role(framework)["tasknumber"] = 2
-
-
-def misspell_spec_field(framework: dict[str, Any]) -> None:
-    framework["spec"]["retryPolicy"] = {"maxRetries": 2}
-
-
-def misspell_image(framework: dict[str, Any]) -> None:
-    container = get_spec([framework])["containers"][0]
-    container["imagee"] = container.pop("image")
-
-
-def drop_name(framework: dict[str, Any]) -> None:
-    del get_spec([framework])["containers"][0]["name"]
-
-
-def command_a_bool(framework: dict[str, Any]) -> None:
-    get_spec([framework])["containers"][0]["command"] = ["sh", True]
-
-
-def give_args_as_text(framework: dict[str, Any]) -> None:
-    get_spec([framework])["containers"][0]["args"] = "-c train"
-
-
-FAULTS: list[tuple[str, Change, str]] = [
-    ("pod-template", misspell_image, f"{SPEC}.containers[0].image"),
-    ("pod-template", drop_name, f"{SPEC}.containers[0].name"),
-    ("pod-template", command_a_bool, f"{SPEC}.containers[0].command[1]"),
-    ("pod-template", give_args_as_text, f"{SPEC}.containers[0].args"),
-    ("missing-agent", misspell_agents, f"{SPEC}.containers[0]"),
-    ("unknown-field", misspell_role_field, "spec.taskRoles[0].tasknumber"),
-    ("unknown-field", misspell_spec_field, "spec.retryPolicy.maxRetries"),
-    ("reserved-key", label_as_controller, f"{METADATA}.labels[FC_FRAMEWORK_NAME]"),
-    ("reserved-key", misspell_annotation, f"{METADATA}.annotations[frameworkbarrier.io/on-chnage]"),
-    ("restart-policy", set_restart_policy, f"{SPEC}.restartPolicy"),
-    ("service-account", drop_account, f"{SPEC}.serviceAccountName"),
-    ("service-account", drop_token, f"{SPEC}.initContainers[0].volumeMounts"),
-    ("shared-volume", drop_mounts, f"{SPEC}.containers"),
-    ("missing-port", read_addresses, f"{SPEC}.containers[0].env"),
-    ("missing-slots", want_slots, f"{SPEC}.initContainers[1].env"),
-    ("elastic-restarts", forbid_restarts, f"{SPEC}.containers[0].env"),
-    ("fixed-rdzv-id", fix_run_id, f"{SPEC}.containers[0]"),
-    ("endless-sidecar", unmake_native, f"{SPEC}.initContainers[1].restartPolicy"),
-    ("endless-sidecar", move_sidecar, f"{SPEC}.containers[1].env"),
-    ("unheard-drain", add_drain, "spec.taskRoles[0].drain"),
+OWN_LABELS = {"app": "train", "FC_FRAMEWORK_NAME": "other"}
+read_addresses = edit("main", command=["sh", "-c", "train $FB_WORKER_ADDRESSES"])
+want_slots = chain(
+    edit("main", resources={"limits": {"nvidia.com/gpu": 4}}),
+    add_env("sidecar", FB_FORMATS="openmpi,env"),
+)
+forbid_restarts = add_env("main", PET_NNODES="2:4", PET_MAX_RESTARTS="0")
+misspell_image = edit("main", image=DROPPED, imagee="app:1")
+misspell_number = edit("role", tasknumber=2)
+set_restart_policy = edit("spec", restartPolicy="OnFailure")
+# Rule, path, change.
+FAULTS: list[tuple[str, str, Change]] = [
+    ("pod-template", f"{SPEC}.containers[0].image", misspell_image),
+    ("pod-template", f"{SPEC}.containers[0].name", edit("main", name=DROPPED)),
+    ("pod-template", f"{SPEC}.containers[0].command[1]", edit("main", command=["sh", True])),
+    ("pod-template", f"{SPEC}.containers[0].args", edit("main", args="-c train")),
+    (
+        "missing-agent",
+        f"{SPEC}.containers[0]",
+        chain(edit("main", args=[". /mnt/frameworkbarrier/injector.sh"]), misspell_agents),
+    ),
+    ("unknown-field", "spec.taskRoles[0].tasknumber", misspell_number),
+    (
+        "unknown-field",
+        "spec.retryPolicy.maxRetries",
+        edit("framework", retryPolicy={"maxRetries": 2}),
+    ),
+    (
+        "reserved-key",
+        f"{METADATA}.labels[FC_FRAMEWORK_NAME]",
+        edit(
+            "pod",
+            metadata={
+                "labels": OWN_LABELS,
+                "annotations": {"frameworkbarrier.io/on-change": "restart"},
+            },
+        ),
+    ),
+    (
+        "reserved-key",
+        f"{METADATA}.annotations[frameworkbarrier.io/on-chnage]",
+        edit("pod", metadata={"annotations": {"frameworkbarrier.io/on-chnage": "restart"}}),
+    ),
+    ("restart-policy", f"{SPEC}.restartPolicy", set_restart_policy),
+    ("service-account", f"{SPEC}.serviceAccountName", edit("spec", serviceAccountName=DROPPED)),
+    ("service-account", f"{SPEC}.initContainers[0].volumeMounts", drop_token),
+    ("shared-volume", f"{SPEC}.containers", edit("main", volumeMounts=DROPPED)),
+    ("missing-port", f"{SPEC}.containers[0].env", read_addresses),
+    ("missing-slots", f"{SPEC}.initContainers[1].env", want_slots),
+    ("elastic-restarts", f"{SPEC}.containers[0].env", forbid_restarts),
+    ("fixed-rdzv-id", f"{SPEC}.containers[0]", edit("main", args=["--rdzv-id=mine"])),
+    (
+        "endless-sidecar",
+        f"{SPEC}.initContainers[1].restartPolicy",
+        edit("sidecar", restartPolicy=DROPPED),
+    ),
+    ("endless-sidecar", f"{SPEC}.containers[1].env", move_sidecar),
+    (
+        "unheard-drain",
+        "spec.taskRoles[0].drain",
+        chain(edit("role", drain={"timeoutSec": 5}), drop_sidecar),
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("rule", "change", "path"), FAULTS, ids=[change.__name__ for _, change, _ in FAULTS]
+    ("rule", "path", "change"), FAULTS, ids=[f"{rule} {path}" for rule, path, _ in FAULTS]
 )
-def test_lint_fault_is_found_where_it_is(rule: str, change: Change, path: str) -> None:
+def test_lint_fault_is_found_where_it_is(rule: str, path: str, change: Change) -> None:
     framework = build_injected()
     assert lint(framework, Surroundings()) == []
 
@@ -289,13 +291,17 @@ def test_lint_for_the_original_finds_the_fields_it_does_not_know() -> None:
     }
 
 
-def test_lint_image_misspelt_offers_the_word_that_stands_there() -> None:
+@pytest.mark.parametrize(
+    ("change", "fix"),
+    [(misspell_image, "write `image` for `imagee`"), (misspell_number, "write `taskNumber`")],
+)
+def test_lint_field_misspelt_offers_the_nearest_one(change: Change, fix: str) -> None:
     framework = build()
-    misspell_image(framework)
+    change(framework)
 
     (found,) = lint(framework, Surroundings())
 
-    assert found.fix == "write `image` for `imagee`"
+    assert found.fix == fix
 
 
 def test_lint_command_exit_codes_and_json(tmp_path: Path) -> None:
@@ -306,9 +312,8 @@ def test_lint_command_exit_codes_and_json(tmp_path: Path) -> None:
     bad_file.write_text(yaml.safe_dump(faulty))
 
     def run(*arguments: str | Path) -> tuple[int, str]:
-        command = [sys.executable, "-m", "cli.main", "lint", *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout
+        done = CliRunner().invoke(main, ["lint", *map(str, arguments)])
+        return done.exit_code, done.stdout
 
     assert run(good_file) == (0, "nothing found\n")
     code, text = run(good_file, bad_file)
@@ -326,12 +331,3 @@ def test_docs_list_every_rule() -> None:
     assert {rule for rule, _, _ in FAULTS} <= documented
 
     assert {rule.__name__.replace("_", "-") for rule in RULES} <= documented
-
-
-def test_lint_field_misspelt_offers_the_nearest_one() -> None:
-    framework = build()
-    misspell_role_field(framework)
-
-    (found,) = lint(framework, Surroundings())
-
-    assert found.fix == "write `taskNumber`"
