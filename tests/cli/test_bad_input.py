@@ -73,48 +73,33 @@ def write_kubeconfig(server: str) -> str:
     return "kubeconfig"
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        (FRAMEWORK, "a: [", "error: f.yaml:1:5: while parsing a flow node"),
-        ("taskNumber: 1", "taskNumber: x", "error: f.yaml: spec.taskRoles[0].taskNumber: "),
-        (
-            "taskRoles:",
-            "taskRoles: &r\n",
-            "error: f.yaml: spec.taskRoles[1].name: 'worker' is also",
-        ),
-        ("name: gang", "name: Gang", "error: f.yaml: metadata.name: "),
-        ("kind: Framework", "kind: Deployment", "error: f.yaml: kind: 'Deployment' of"),
-    ],
-    ids=["yaml", "type", "duplicate-role", "name", "kind"],
-)
-def test_run_of_a_bad_file_starts_no_cluster(before: str, after: str, message: str) -> None:
-    text = FRAMEWORK.replace(before, after)
-    if "&r" in after:
-        text = FRAMEWORK + FRAMEWORK[FRAMEWORK.index("  - name: worker") :]
+def write(text: str) -> None:
     Path("f.yaml").write_text(text)
-    result = call("run", "--local", "--directory", "state", "f.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "f.yaml:1:5: while parsing a flow node"),
+        (FRAMEWORK.replace("Number: 1", "Number: x"), "f.yaml: spec.taskRoles[0].taskNumber: "),
+        (None, "f.yaml: cannot be read: No such file or directory; give a readable YAML file\n"),
+    ],
+    ids=["yaml", "type", "missing"],
+)
+@pytest.mark.parametrize("place", [["--local", "--directory", "state"], []], ids=["local", "none"])
+def test_run_of_a_bad_file_names_its_fault_and_starts_no_cluster(
+    text: str | None, message: str, place: list[str]
+) -> None:
+    if text is not None:
+        write(text)
+    result = call("run", *place, "f.yaml")
     assert result.exit_code == ExitCode.USAGE
-    assert result.stderr.startswith(message)
+    assert result.stderr.startswith(f"error: {message}")
     assert not Path("state").exists()
 
 
-def test_run_of_a_missing_file_says_so() -> None:
-    result = call("run", "--local", "absent.yaml")
-    assert result.exit_code == ExitCode.USAGE
-    assert result.stderr == (
-        "error: absent.yaml: cannot be read: No such file or directory; give a readable YAML file\n"
-    )
-
-
-def test_run_of_a_missing_file_without_a_cluster_tells_of_the_file() -> None:
-    result = call("run", "absent.yaml")
-    assert result.exit_code == ExitCode.USAGE
-    assert result.stderr.startswith("error: absent.yaml: cannot be read")
-
-
 def test_run_with_a_stale_kubeconfig_variable_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("f.yaml").write_text(FRAMEWORK)
+    write(FRAMEWORK)
     monkeypatch.setenv("KUBECONFIG", "/gone/config")
     result = call("run", "f.yaml")
     assert result.exit_code == ExitCode.USAGE
@@ -124,7 +109,7 @@ def test_run_with_a_stale_kubeconfig_variable_says_so(monkeypatch: pytest.Monkey
 def test_run_with_a_stale_kubeconfig_variable_names_the_cluster_it_takes(
     monkeypatch: pytest.MonkeyPatch, closed_port: int, home: Path
 ) -> None:
-    Path("f.yaml").write_text(FRAMEWORK)
+    write(FRAMEWORK)
     (home / ".kube").mkdir()
     Path(write_kubeconfig(f"http://127.0.0.1:{closed_port}")).rename(home / ".kube" / "config")
     monkeypatch.setenv("KUBECONFIG", "/gone/config")
@@ -133,30 +118,31 @@ def test_run_with_a_stale_kubeconfig_variable_names_the_cluster_it_takes(
     assert f"now taking http://127.0.0.1:{closed_port}\n" in result.stderr
 
 
-def test_run_without_any_cluster_points_to_local() -> None:
-    Path("f.yaml").write_text(FRAMEWORK)
-    result = call("run", "f.yaml")
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        ("run f.yaml", "without a cluster, `framework run --local FILE` makes one"),
+        (
+            "logs gang worker",
+            (
+                "logs of a local cluster stay after its end; to read them: "
+                "`framework logs gang worker --directory DIR`"
+            ),
+        ),
+    ],
+)
+def test_command_without_any_cluster_says_what_to_do(arguments: str, remedy: str) -> None:
+    write(FRAMEWORK)
+    result = call(*arguments.split())
     assert result.exit_code == ExitCode.USAGE
     assert result.stderr == (
         "error: no cluster is configured: name a kubeconfig with --kubeconfig or $KUBECONFIG, or "
-        "create ~/.kube/config\n"
-        "error: without a cluster, `framework run --local FILE` makes one\n"
-    )
-
-
-def test_logs_without_any_cluster_say_what_to_do() -> None:
-    result = call("logs", "gang")
-    assert result.exit_code == ExitCode.USAGE
-    assert result.stderr == (
-        "error: no cluster is configured: name a kubeconfig with --kubeconfig or $KUBECONFIG, or "
-        "create ~/.kube/config\n"
-        "error: logs of a local cluster stay after its end; to read them: "
-        "`framework logs gang --directory DIR`\n"
+        f"create ~/.kube/config\nerror: {remedy}\n"
     )
 
 
 def test_run_with_an_unreachable_server_names_it(closed_port: int) -> None:
-    Path("f.yaml").write_text(FRAMEWORK)
+    write(FRAMEWORK)
     server = f"http://127.0.0.1:{closed_port}"
     result = call("run", "--kubeconfig", write_kubeconfig(server), "f.yaml")
     assert result.exit_code == ExitCode.UNREACHABLE
@@ -170,7 +156,7 @@ def test_run_with_an_unreachable_server_names_it(closed_port: int) -> None:
     ids=["no-yaml", "empty", "missing"],
 )
 def test_run_with_a_bad_kubeconfig_names_it(text: str | None, message: str) -> None:
-    Path("f.yaml").write_text(FRAMEWORK)
+    write(FRAMEWORK)
     if text is not None:
         Path("kubeconfig").write_text(text)
     result = call("run", "--kubeconfig", "absent" if text is None else "kubeconfig", "f.yaml")
@@ -212,7 +198,7 @@ def test_run_whose_local_cluster_fails_is_no_failed_training(
         raise PartFailedError("the controller ended")
 
     monkeypatch.setattr(LocalCluster, "__aenter__", fail)
-    Path("f.yaml").write_text(FRAMEWORK)
+    write(FRAMEWORK)
     result = call("run", "--local", "--directory", "state", "f.yaml")
     assert (result.exit_code, result.stderr) == (
         ExitCode.UNREACHABLE,
@@ -247,60 +233,54 @@ def test_logs_with_a_directory_without_them_says_so() -> None:
 def test_file_without_a_framework_is_an_error_that_names_its_kinds(
     command: str, text: str, kinds: str
 ) -> None:
-    Path("f.yaml").write_text(text)
+    write(text)
     result = call(command, "f.yaml")
     assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
     assert result.stderr.startswith(f"error: f.yaml: no Framework in it{kinds}: give a file with")
 
 
 def test_lint_names_the_kinds_in_a_file_that_it_skips() -> None:
-    Path("f.yaml").write_text(FRAMEWORK)
+    write(FRAMEWORK)
     Path("other.yaml").write_text(CONFIGMAP)
     result = call("lint", "f.yaml", "other.yaml")
     assert (result.exit_code, result.stdout) == (ExitCode.SUCCEEDED, "nothing found\n")
     assert result.stderr == "note: other.yaml: no Framework in it, skipped: ConfigMap\n"
 
 
-@pytest.mark.parametrize("command", ["run", "lint", "inject"])
-def test_fault_in_a_later_document_names_its_line_and_path(command: str) -> None:
-    faulty = FRAMEWORK.replace("taskNumber: 1", "taskNumber: -1").replace("gang", "gang2")
-    Path("f.yaml").write_text(f"{FRAMEWORK}---\n{faulty}")
-    result = call(command, "f.yaml")
-    line = len(FRAMEWORK.splitlines()) + 2
-    assert result.stderr.splitlines()[0] == (
-        f"error: f.yaml:{line}: spec.taskRoles[0].taskNumber: must be from 0 to 10000, not -1"
-    )
+MAIN_POD = "spec.taskRoles[0].task.pod.spec"
 
 
-def test_agents_that_do_not_fit_into_a_later_document_name_its_line() -> None:
-    Path("f.yaml").write_text(f"{FRAMEWORK}---\n{FRAMEWORK.replace('gang', '2nd')}")
-    result = call("inject", "--dns", "f.yaml")
-    line = len(FRAMEWORK.splitlines()) + 2
-    assert result.stderr.startswith(f"error: f.yaml:{line}: metadata.name: 2nd begins with a digit")
-
-
-def test_note_on_a_later_document_names_its_line() -> None:
-    later = FRAMEWORK.replace("gang", "gang2").replace(
-        "restartPolicy: Never", "restartPolicy: Always"
-    )
-    Path("f.yaml").write_text(f"{FRAMEWORK}---\n{later}")
-    result = call("inject", "f.yaml")
-    notes = [each for each in result.stderr.splitlines() if each.startswith("note: ")]
-    path = "spec.taskRoles[0].task.pod.spec.restartPolicy"
-    line = len(FRAMEWORK.splitlines()) + 2
-    assert [note[: note.index(": Never")] for note in notes] == [f"note: f.yaml:{line}: {path}"]
+@pytest.mark.parametrize(
+    ("arguments", "before", "after", "message"),
+    [
+        (["run"], "Number: 1", "Number: -1", "error: {}: spec.taskRoles[0].taskNumber: must be"),
+        (["lint"], "Number: 1", "Number: -1", "error: {}: spec.taskRoles[0].taskNumber: must be"),
+        (["inject"], "Number: 1", "Number: -1", "error: {}: spec.taskRoles[0].taskNumber: must be"),
+        (["inject", "--dns"], "gang2", "2nd", "error: {}: metadata.name: 2nd begins with a digit"),
+        (["inject"], "Never", "Always", f"note: {{}}: {MAIN_POD}.restartPolicy: Never instead"),
+    ],
+    ids=["run", "lint", "inject", "inject-agents", "inject-note"],
+)
+def test_message_on_a_later_document_names_its_line_and_path(
+    arguments: list[str], before: str, after: str, message: str
+) -> None:
+    later = FRAMEWORK.replace("gang", "gang2").replace(before, after)
+    write(f"{FRAMEWORK}---\n{later}")
+    result = call(*arguments, "f.yaml")
+    expected = message.format(f"f.yaml:{len(FRAMEWORK.splitlines()) + 2}")
+    assert result.stderr.splitlines()[0].startswith(expected)
 
 
 @pytest.mark.parametrize("command", ["lint", "inject"])
 def test_framework_whose_kind_is_misspelt_is_an_error(command: str) -> None:
-    Path("f.yaml").write_text(FRAMEWORK.replace("kind: Framework", "kind: framework"))
+    write(FRAMEWORK.replace("kind: Framework", "kind: framework"))
     result = call(command, "f.yaml")
     assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
     assert result.stderr == "error: f.yaml: kind: is 'framework'; write Framework\n"
 
 
 def test_run_of_a_container_without_image_warns_before_it_applies(closed_port: int) -> None:
-    Path("f.yaml").write_text(FRAMEWORK.replace("image:", "imagee:"))
+    write(FRAMEWORK.replace("image:", "imagee:"))
     kubeconfig = write_kubeconfig(f"http://127.0.0.1:{closed_port}")
     result = call("run", "f.yaml", "--kubeconfig", kubeconfig)
     assert result.exit_code == ExitCode.UNREACHABLE
@@ -310,36 +290,56 @@ def test_run_of_a_container_without_image_warns_before_it_applies(closed_port: i
     ) in result.output
 
 
-def keep_log(root: Path, uid: str, framework_attempt: str) -> None:
-    labels = {"FC_FRAMEWORK_NAME": "gang", "FC_TASKROLE_NAME": "worker", "FC_TASK_INDEX": "0"}
+def keep_log(
+    root: Path, uid: str, *lines: tuple[str, str], attempt: str = "0", index: int = 0
+) -> Path:
+    """Keep the log of a Pod of gang with these lines, each of a container; return its directory."""
+    labels = {
+        "FC_FRAMEWORK_NAME": "gang",
+        "FC_TASKROLE_NAME": "worker",
+        "FC_TASK_INDEX": f"{index}",
+    }
+    metadata = {"namespace": "default", "name": f"p{index}", "uid": uid, "labels": labels}
+    annotations = {"FC_FRAMEWORK_ATTEMPT_ID": attempt}
     pod = {
-        "metadata": {
-            "namespace": "default",
-            "name": "p",
-            "uid": uid,
-            "labels": labels,
-            "annotations": {"FC_FRAMEWORK_ATTEMPT_ID": framework_attempt},
-        },
+        "metadata": {**metadata, "annotations": annotations},
         "spec": {"containers": [{"name": "train"}]},
     }
     store = LogStore(root / "logs", SystemClock())
     store.register_pod(pod)
-    path = store.open_log(pod, "train")
-    path.write_text(f"2026-01-01T00:00:00.0Z stdout F at {framework_attempt}\n")
+    for container, line in lines or [("train", f"at {attempt}")]:
+        store.open_log(pod, container).write_text(f"2026-01-01T00:00:00.0Z stdout F {line}\n")
+    return root / "logs" / f"default_p{index}_{uid}"
 
 
-def test_logs_of_several_framework_attempts_tell_them_apart(home: Path) -> None:
-    for attempt in ("0", "1"):
-        keep_log(home / "state", f"u{attempt}", attempt)
+@pytest.mark.parametrize(
+    ("pods", "titles"),
+    [
+        ([("u0", 10, "0"), ("u1", 11, "1")], ["framework-attempt 0", "framework-attempt 1"]),
+        ([("a", 10, "0"), ("b", 11, "0")], ["since 10:00:00 UTC", "since 11:00:00 UTC"]),
+        (
+            [("a", 10, "0"), ("b", 10, "0")],
+            [f"since 10:00:00 UTC, Pod {uid}" for uid in "ab"],
+        ),
+    ],
+    ids=["framework-attempts", "pods", "pods-of-one-second"],
+)
+def test_logs_of_several_pods_of_a_task_tell_them_apart(
+    home: Path, pods: list[tuple[str, int, str]], titles: list[str]
+) -> None:
+    for uid, hour, attempt in pods:
+        stored = keep_log(home / "state", uid, attempt=attempt) / "pod.json"
+        started = {"startedAt": f"2026-01-01T{hour}:00:00+00:00"}
+        stored.write_text(json.dumps({**json.loads(stored.read_text()), **started}))
     result = call("logs", "gang", "--directory", "state")
-    assert sorted(result.stdout.splitlines()) == [
-        "[worker/0 train framework-attempt 0] at 0",
-        "[worker/0 train framework-attempt 1] at 1",
+    assert result.stdout.splitlines() == [
+        f"[worker/0 train {title}] at {attempt}"
+        for title, (_, _, attempt) in zip(titles, pods, strict=True)
     ]
 
 
 def test_logs_of_a_cluster_that_is_down_names_its_directory(home: Path) -> None:
-    keep_log(home / "frameworkbarrier", "u", "0")
+    keep_log(home / "frameworkbarrier", "u")
     result = call("logs", "gang")
     assert result.exit_code == ExitCode.USAGE
     command = f"framework logs gang --directory {home / 'frameworkbarrier'}"
@@ -347,54 +347,12 @@ def test_logs_of_a_cluster_that_is_down_names_its_directory(home: Path) -> None:
     assert call("logs", "gang", "--directory", str(home / "frameworkbarrier")).stdout == "at 0\n"
 
 
-def test_logs_without_any_cluster_names_the_option() -> None:
-    result = call("logs", "gang", "worker")
-    assert result.exit_code == ExitCode.USAGE
-    assert "to read them: `framework logs gang worker --directory DIR`" in result.stderr
-
-
-def test_logs_of_several_pods_of_one_attempt_tell_them_apart(home: Path) -> None:
-    for uid in ("first", "second"):
-        keep_log(home / "state", uid, "0")
-        metadata = home / "state" / "logs" / f"default_p_{uid}" / "pod.json"
-        whose = json.loads(metadata.read_text())
-        hour = 10 if uid == "first" else 11
-        metadata.write_text(json.dumps({**whose, "startedAt": f"2026-01-01T{hour}:00:00+00:00"}))
-    result = call("logs", "gang", "--directory", "state")
-    assert result.stdout.splitlines() == [
-        "[worker/0 train since 10:00:00 UTC] at 0",
-        "[worker/0 train since 11:00:00 UTC] at 0",
-    ]
-
-
-def test_logs_of_several_pods_of_one_second_tell_them_apart(home: Path) -> None:
-    for uid in ("0first", "1second"):
-        keep_log(home / "state", uid, "0")
-        metadata = home / "state" / "logs" / f"default_p_{uid}" / "pod.json"
-        whose = json.loads(metadata.read_text())
-        metadata.write_text(json.dumps({**whose, "startedAt": "2026-01-01T10:00:00+00:00"}))
-    result = call("logs", "gang", "--directory", "state")
-    assert result.stdout.splitlines() == [
-        "[worker/0 train since 10:00:00 UTC, Pod 0first] at 0",
-        "[worker/0 train since 10:00:00 UTC, Pod 1second] at 0",
-    ]
-
-
 @pytest.fixture
 def kept(home: Path) -> None:
     """Logs of gang: worker/0 and worker/1, each with a barrier and a container train."""
-    store = LogStore(home / "state" / "logs", SystemClock())
     for index in range(2):
-        labels = {"FC_FRAMEWORK_NAME": "gang", "FC_TASKROLE_NAME": "worker"}
-        labels["FC_TASK_INDEX"] = str(index)
-        pod = {
-            "metadata": {"namespace": "default", "name": f"p{index}", "uid": "u", "labels": labels},
-            "spec": {"containers": [{"name": "train"}]},
-        }
-        store.register_pod(pod)
-        for container in ("barrier", "train"):
-            path = store.open_log(pod, container)
-            path.write_text(f"2026-01-01T00:00:00.0Z stdout F {container} {index}\n")
+        lines = [(name, f"{name} {index}") for name in ("barrier", "train")]
+        keep_log(home / "state", "u", *lines, index=index)
 
 
 @pytest.mark.parametrize(
@@ -447,7 +405,7 @@ def test_empty_standard_input_is_called_so(command: str) -> None:
 
 @pytest.mark.parametrize("command", ["lint", "inject"])
 def test_framework_that_is_there_twice_is_an_error(command: str) -> None:
-    Path("f.yaml").write_text(f"{FRAMEWORK}---\n{FRAMEWORK}")
+    write(f"{FRAMEWORK}---\n{FRAMEWORK}")
     result = call(command, "f.yaml")
     assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
     assert result.stderr == "error: f.yaml:10: framework/gang is also in f.yaml:1: keep one\n"
@@ -455,7 +413,7 @@ def test_framework_that_is_there_twice_is_an_error(command: str) -> None:
 
 @pytest.mark.parametrize("command", ["lint", "inject"])
 def test_output_without_room_is_told_in_one_line(command: str) -> None:
-    Path("f.yaml").write_text(FRAMEWORK)
+    write(FRAMEWORK)
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "cli.main", command, "f.yaml"],
