@@ -1,7 +1,7 @@
-"""The only place that reads clocks, draws random numbers or makes identifiers.
+"""Clocks, random numbers and identifiers. No other module uses those of the system.
 
-Every shell takes these as parameters, so tests and the simulator run in virtual time. The pure
-rooms take ``now`` as a value instead.
+Modules with I/O take them as parameters, so tests and the simulator run in virtual time. Pure
+modules take ``now`` as a value.
 """
 
 import random
@@ -13,43 +13,43 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for what is stored, monotonic time for what is measured."""
+    """Wall time for stored times, monotonic time for measured durations."""
 
     def now(self) -> datetime:
         """Return the wall time, aware and in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never go back; only differences mean anything."""
+        """Return monotonic seconds; only differences have a meaning."""
         ...
 
 
 class BootClock(Clock, Protocol):
-    """A clock that also counts while the machine sleeps: for what another machine waits for."""
+    """A clock that also counts during suspend, for durations that another machine measures."""
 
     def boottime(self) -> float:
-        """Return seconds that never go back nor stand still; only differences mean anything."""
+        """Return monotonic seconds, including suspend; only differences have a meaning."""
         ...
 
 
 class UidSource(Protocol):
-    """Gives object UIDs."""
+    """A source of object UIDs."""
 
     def new_uid(self) -> str:
-        """Return a UID never given before, in the form of a UUID."""
+        """Return a new UID in the form of a UUID."""
         ...
 
 
 class Random(Protocol):
-    """Draws for jitter: nothing that must be secret."""
+    """Random numbers for jitter, not for secrets."""
 
     def uniform(self, low: float, high: float) -> float:
-        """Return a number of [low, high]."""
+        """Return a random number of [low, high]."""
         ...
 
 
 class KeySource(Protocol):
-    """Draws keys that nobody can guess."""
+    """A source of secret keys."""
 
     def new_key(self) -> str:
         """Return 32 random bytes in hexadecimal digits."""
@@ -64,17 +64,17 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return the machine's monotonic time; it stands while the machine sleeps."""
+        """Return the monotonic time of the system; it stops during suspend."""
         return time.monotonic()
 
     def boottime(self) -> float:
-        """Return the machine's time since its start, its sleep included."""
-        # Elsewhere than on Linux the monotonic clock is the nearest there is.
+        """Return the time since boot, including suspend."""
+        # Without CLOCK_BOOTTIME (not Linux), the monotonic clock is the best replacement.
         return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class ManualClock:
-    """A clock that moves only when told to."""
+    """A clock that moves only by ``advance``."""
 
     def __init__(self, start: datetime) -> None:
         """Start at ``start`` (aware)."""
@@ -82,19 +82,19 @@ class ManualClock:
         self._monotonic = 0.0
 
     def now(self) -> datetime:
-        """Return the time it was moved to."""
+        """Return the current time of this clock."""
         return self._now
 
     def monotonic(self) -> float:
-        """Return the seconds it was moved on since its start."""
+        """Return the seconds since its start."""
         return self._monotonic
 
     def boottime(self) -> float:
-        """Return the seconds it was moved on since its start."""
+        """Return the seconds since its start."""
         return self._monotonic
 
     def advance(self, seconds: float) -> None:
-        """Move on by ``seconds``."""
+        """Move the clock by ``seconds``."""
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
 
@@ -108,10 +108,10 @@ class SystemUids:
 
 
 class SequentialUids:
-    """Equal UIDs in every run with the same seed."""
+    """UIDs that are the same in every run with the same seed."""
 
     def __init__(self, seed: int) -> None:
-        """Draw from a generator seeded with ``seed``."""
+        """Use a generator with this seed."""
         self._random = random.Random(seed)
 
     def new_uid(self) -> str:
@@ -128,12 +128,12 @@ class SystemKeys:
 
 
 class SystemRandom:
-    """Jitter from the machine's generator."""
+    """Jitter from the random generator of Python."""
 
     def __init__(self) -> None:
         """Seed from the system."""
         self._random = random.Random()
 
     def uniform(self, low: float, high: float) -> float:
-        """Return a number of [low, high]."""
+        """Return a random number of [low, high]."""
         return self._random.uniform(low, high)

@@ -1,4 +1,4 @@
-"""Bounds the open connections of a server, in all and of each source. Pure.
+"""Bounds the open connections of a server, in total and per source. Pure.
 
 A server adds every connection that it accepts and closes those that ``add`` returns. The new
 connection always stays: a server that refused new connections could be blocked by idle ones.
@@ -29,9 +29,9 @@ class ConnectionLimit:
 
 
 def limit_by_descriptors(most: int) -> ConnectionLimit:
-    """Return a limit of ``most`` connections, less where this process may open few files.
+    """Return a limit of ``most`` connections, or less if this process may open few files.
 
-    A quarter of the descriptors may be connections, and one source may have half of that.
+    A quarter of the file descriptors may be connections, and a source may have half of that.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     in_all = most if soft == resource.RLIM_INFINITY else min(most, soft // _SHARE_OF_DESCRIPTORS)
@@ -39,7 +39,7 @@ def limit_by_descriptors(most: int) -> ConnectionLimit:
 
 
 def name_source(address: str) -> str:
-    """Return what counts as one source: an IPv4 address, or the /64 network of an IPv6 address."""
+    """Return the source of a connection: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -78,12 +78,13 @@ class ConnectionTable(Generic[Connection]):
         if len(own) > self._limit.per_source:
             evicted.append(self._evict_oldest(own))
         if len(self._sources) > self._limit.in_all:
-            # Of sources with equally many, max takes the first: the new connection's is the last.
+            # If several sources have the most, max takes the first; the new connection is of the
+            # last.
             evicted.append(self._evict_oldest(max(self._by_source.values(), key=len)))
         return evicted
 
     def remove(self, connection: Connection) -> None:
-        """Forget a connection that was closed, if it is still known."""
+        """Remove a closed connection, if it is still listed."""
         source = self._sources.pop(connection, None)
         if source is None:
             return

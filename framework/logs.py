@@ -1,12 +1,11 @@
-"""Sets up logging, once, for every program.
+"""Sets up the logging of a program, once, at its start.
 
-Called by the programs' entry points. Everybody else only does ``logging.getLogger(__name__)`` and
-logs a constant message with ``extra={...}``; this module renders the extra keys, as ``key=value``
-in text and as members of the object in JSON.
+Other modules call ``logging.getLogger(__name__)`` and log a constant message with ``extra={...}``.
+This module renders the extra keys: as ``key=value`` in text, as members of the object in JSON.
 
-Nothing that goes into a line is trusted: each text is cut, then freed of what looks like a secret
-by its key or its form, then made printable. So a line takes bounded work and a bounded place,
-whatever a tenant wrote. docs/operations.md has the limits.
+Values are untrusted. Each text is cut, values that look like secrets by key or form are replaced,
+and the rest is escaped. So time and length of a line are bounded. docs/operations.md has the
+limits.
 """
 
 import json
@@ -55,12 +54,12 @@ _RECORD_ATTRIBUTES = frozenset(
 
 
 class LogFormat(StrEnum):
-    """How a line of the log is written."""
+    """The format of log lines."""
 
     TEXT = "text"
-    """For people: ``TIME LEVEL LOGGER: MESSAGE key=value ...``."""
+    """``TIME LEVEL LOGGER: MESSAGE key=value ...``."""
     JSON = "json"
-    """For collectors: one object a line."""
+    """A JSON object per line."""
 
 
 def configure_logging(
@@ -68,15 +67,15 @@ def configure_logging(
     level: str = "INFO",
     stream: TextIO | None = None,
 ) -> None:
-    """Send all logs of this program to one stream; a second call replaces the first.
+    """Write all logs of this program to a stream; a second call replaces the first.
 
     Args:
         log_format: text or json.
-        level: the least level that is written, by its name, in any case.
-        stream: where to; standard error if None.
+        level: name of the lowest level that is written, in upper or lower case.
+        stream: the stream; None for standard error.
 
     Raises:
-        ValueError: there is no such format or level.
+        ValueError: the format or the level is unknown.
     """
     formatter = JsonFormatter() if LogFormat(log_format) is LogFormat.JSON else TextFormatter()
     handler = _Handler(sys.stderr if stream is None else stream)
@@ -85,15 +84,15 @@ def configure_logging(
     root.setLevel(level.upper())
     root.handlers[:] = [handler]
     logging.captureWarnings(capture=True)
-    # One line per request is for the server's own metrics, not for the log.
+    # No log line per request: metrics count requests.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Says that a line was lost, without what was in it: Python's own report has all arguments."""
+    """Reports a lost line without its arguments, which the report of Python would print."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 the name is Python's
-        """Write which line it was and why."""
+        """Write the position of the log call and the error."""
         try:
             cause = type(sys.exc_info()[1]).__name__
             self.stream.write(f"a line of the log is lost: {record.name}: {cause}\n")
@@ -102,10 +101,10 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class TextFormatter(logging.Formatter):
-    """One line for people; only a traceback takes more."""
+    """Formats a record as one line of text; a traceback takes more lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Render the record with its extra keys; structured values are left to JSON."""
+        """Render the record with its extra keys; structured values as JSON."""
         message = make_printable(_render_message(record))
         parts = [f"{_render_time(record)} {record.levelname:<7} {record.name}: {message}"]
         parts.extend(
@@ -119,7 +118,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, whatever the values are."""
+    """Formats a record as a JSON object, with values of any type."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Render the record: fixed keys first, then the extra ones."""
@@ -138,19 +137,19 @@ class JsonFormatter(logging.Formatter):
 
 
 def collect_extra(record: logging.LogRecord) -> dict[str, Any]:
-    """Collect what was given as ``extra``, bounded, secrets replaced, in the order it was given."""
+    """Collect the ``extra`` of a record in order, bounded, with secrets replaced."""
     budget = _Budget()
     return {key: budget.render(key, value) for key, value in _walk_extra(record)}
 
 
 class _Budget:
-    """Renders the values of one record until there are too many."""
+    """Renders the values of a record up to a limit."""
 
     def __init__(self) -> None:
         self._members_left = MEMBERS_LIMIT
 
     def render(self, key: str, value: Any) -> Any:
-        """Render a value as JSON has it; what is beyond the limit is left out."""
+        """Convert a value to JSON types; values beyond the limit are left out."""
         self._members_left -= 1
         if _is_secret(key):
             return REDACTED
@@ -177,7 +176,7 @@ def _is_secret(key: str) -> bool:
 
 
 def _render_scalar(key: str, value: Any) -> Any:
-    """Render what has no members; what JSON does not know becomes text."""
+    """Convert a value without members; a type that JSON lacks becomes text."""
     if _is_secret(key):
         return REDACTED
     is_plain = value is None or isinstance(value, bool | int | float)
@@ -223,7 +222,7 @@ def _render_trace(formatter: logging.Formatter, record: logging.LogRecord) -> st
 
 
 def _cut_middle(trace: str) -> str:
-    """Cut a traceback where it says least: its last line has the error."""
+    """Cut the middle of a traceback; its last line has the error."""
     if len(trace) * 4 <= TRACE_LIMIT_BYTES:
         return trace
     head = cut_text(trace, _TRACE_HEAD_BYTES)

@@ -1,9 +1,8 @@
-"""YAML as Kubernetes tools read it, with errors that name file, line and column.
+"""YAML with the types of Kubernetes tools; errors have file, line and column.
 
-Called by the controller's config loader and the command line; ``load_document`` also by whoever
-reads YAML with a loader of its own, for the bounds. Two things differ from plain PyYAML:
-a key given twice is an error instead of a silent loss, and what Go's reader takes for text
-(timestamps, ``1:30``) stays text, so that a user's Pod template arrives as the user wrote it.
+Differences to PyYAML: a duplicate key is an error; scalars that are text for Go (timestamps,
+``1:30``) stay text, so that a Pod template keeps the values of its author; size and depth are
+bounded. ``load_document`` applies the bounds to another loader.
 """
 
 import re
@@ -23,12 +22,12 @@ _MAX_NODES_PER_CHARACTER = 20
 
 
 class YamlError(ValueError):
-    """A text is no YAML, or not YAML we can take; the message says where."""
+    """A text is not YAML, or exceeds a bound; the message has the position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document of a YAML text. ``line`` is where it begins, from 1."""
+    """A document of a YAML text; ``line`` is its first line, from 1."""
 
     line: int
     value: Any
@@ -54,7 +53,7 @@ class ShallowLoader(yaml.SafeLoader):
 
 
 class _Loader(ShallowLoader):
-    """A loader with Go's idea of a scalar; filled below."""
+    """A loader with the scalar types of Go; its resolvers are added below."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 signature of PyYAML
         _check_keys(node)
@@ -62,7 +61,7 @@ class _Loader(ShallowLoader):
 
 
 def _check_keys(node: yaml.MappingNode) -> None:
-    """Refuse a key given twice; turn number and boolean keys into text, as JSON needs them."""
+    """Refuse a duplicate key; convert number and boolean keys to text, for JSON."""
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
@@ -115,11 +114,11 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 
 
 def load_documents(text: str, source: str) -> list[Document]:
-    """Read every document of a YAML text that is not empty.
+    """Read all documents of a YAML text, except empty ones.
 
     Args:
         text: YAML, one or more documents.
-        source: what to call the text in errors, for example the file's name.
+        source: name of the text in errors, for example a file name.
 
     Raises:
         YamlError: the text cannot be read.
@@ -149,10 +148,10 @@ def load_document(text: str | bytes, loader_class: LoaderClass) -> Any:
 
     Args:
         text: YAML.
-        loader_class: what a scalar is, for the reader in question.
+        loader_class: loader with the scalar types.
 
     Raises:
-        YAMLError: the text cannot be read, has several documents, or is larger than we can take.
+        YAMLError: the text cannot be read, has several documents, or exceeds a bound.
         ValueError, RecursionError: the text cannot be read.
     """
     loader = loader_class(text)
@@ -167,11 +166,11 @@ def load_document(text: str | bytes, loader_class: LoaderClass) -> Any:
 
 
 def _check_size(root: yaml.Node, length: int) -> None:
-    """Refuse what would exhaust us: an alias inside itself, aliases of aliases.
+    """Refuse documents that need too much memory: recursive aliases, aliases of aliases.
 
     Args:
         root: a document of the text, before its values are built.
-        length: of the text.
+        length: length of the text.
 
     Raises:
         MarkedYAMLError: the document is too deep, or with its aliases replaced too large.

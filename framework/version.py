@@ -1,7 +1,6 @@
-"""The version of the distribution, written here and nowhere else.
+"""The version of the distribution, for the build (pyproject.toml) and ``--version``.
 
-Read by the build (pyproject.toml) and by every program's ``--version``. Importing it costs nothing,
-unlike asking the installed distribution's metadata.
+A constant, because a read of the metadata of the installed distribution is slow.
 """
 
 VERSION = "0.1.0"

@@ -1,8 +1,7 @@
-"""Between JSON objects and the types: the only place that knows wire names.
+"""Converts Frameworks between JSON and ``types``: the only module with the names of JSON fields.
 
-Called by the controller's store and executor, the CLI, and the barrier for framework.json. Field
-order is that of the Go structs (microsoft/frameworkcontroller ``types.go``), because
-framework.json is written in it. Unknown fields are kept.
+The order of fields is that of the Go structs (microsoft/frameworkcontroller ``types.go``). Unknown
+fields are kept.
 """
 
 import base64
@@ -304,7 +303,7 @@ def decode_metadata(wire: Mapping[str, Any]) -> ObjectMeta:
     """Decode an object's metadata.
 
     Raises:
-        FieldErrors: With every fault and its path.
+        FieldErrors: The JSON is invalid; the error has every fault and its path.
     """
     return METADATA.decode_or_raise(wire.get("metadata"), "metadata")
 
@@ -313,18 +312,18 @@ def decode_spec(wire: Any) -> FrameworkSpec:
     """Decode a Framework's spec; null or absent is the empty spec.
 
     Raises:
-        FieldErrors: With every fault and its path.
+        FieldErrors: The JSON is invalid; the error has every fault and its path.
     """
     return FrameworkSpec() if wire is None else SPEC.decode_or_raise(wire, "spec")
 
 
 def decode_status(wire: Any) -> FrameworkStatus | None:
-    """Decode a Framework's status, decompressing it where it is compressed.
+    """Decode the status of a Framework, compressed or not.
 
-    One with nothing but conditions is none yet: it says why there is none.
+    A status with conditions only decodes to None: a controller wrote why it has none.
 
     Raises:
-        FieldErrors: With every fault and its path.
+        FieldErrors: The JSON is invalid; the error has every fault and its path.
     """
     if wire is None or (isinstance(wire, Mapping) and set(wire) <= {constants.CONDITIONS_FIELD}):
         return None
@@ -341,7 +340,7 @@ def decode_framework(wire: Mapping[str, Any]) -> Framework:
     """Decode a whole Framework object.
 
     Raises:
-        FieldErrors: With every fault of metadata, spec and status, each with its path.
+        FieldErrors: The JSON is invalid; the error has every fault and its path.
     """
     errors: list[FieldError] = []
     metadata = spec = status = None
@@ -368,7 +367,7 @@ def encode_spec(spec: FrameworkSpec) -> dict[str, Any]:
 
 
 def encode_task_spec(spec: TaskSpec) -> dict[str, Any]:
-    """Encode what every Task of a role is."""
+    """Encode the Task template of a role."""
     return _TASK_SPEC.encode(spec)
 
 
@@ -403,7 +402,7 @@ def compress_status(wire: dict[str, Any], min_bytes: int) -> dict[str, Any]:
 
 
 def without_task_roles(status: FrameworkStatus) -> FrameworkStatus:
-    """Drop the Tasks: what a log line or a list needs of a status."""
+    """Return a status without its Tasks, for log lines and lists."""
     return replace(status, attempt_status=replace(status.attempt_status, task_roles=()))
 
 

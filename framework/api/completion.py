@@ -1,9 +1,7 @@
-"""Completion codes, and how a failed Pod or a refused Pod creation gets one.
+"""Completion codes, and the choice of the code for a failed Pod or a refused Pod creation. Pure.
 
-Called by the core and the config loader. Rules:
-docs/design/failure-handling.md, "Completion codes"; microsoft/frameworkcontroller
-``completion.go``. Regular expressions come in as Matchers, because their dialect (RE2) needs a
-library and this room has none.
+Regular expressions are passed as Matchers, because RE2 needs a library. Rules:
+docs/design/failure-handling.md, "Completion codes".
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,14 +33,14 @@ CONTAINER_TRANSIENT_FAILED = 200
 CONTAINER_TRANSIENT_CONFLICT_FAILED = 201
 CONTAINER_PERMANENT_FAILED = 210
 
-# Codes a config may not define: the controller's own and the contract with containers.
+# Codes that a config may not define: codes of the controller, and those of containers.
 RESERVED_RANGES = ((-999, 0), (200, 219))
 
 TRANSIENT = "Transient"
 PERMANENT = "Permanent"
 CONFLICT = "Conflict"
 
-# The API server says so in a 403 that passes by when something else goes.
+# Texts of a 403 that is temporary.
 QUOTA_WORDS = "exceeded quota"
 
 _UNRECOGNIZED_PHRASE = "ContainerUnrecognizedFailed"
@@ -58,24 +56,24 @@ class Matcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IntRange:
-    """An inclusive range; None is unbounded. Both None: the range is absent."""
+    """An inclusive range; None is unbounded. If both are None, there is no range."""
 
     low: int | None = None
     high: int | None = None
 
     @property
     def is_absent(self) -> bool:
-        """Return whether the pattern has no such range at all."""
+        """Return whether there is no range."""
         return self.low is None and self.high is None
 
     def contains(self, value: int) -> bool:
-        """Return whether ``value`` is inside."""
+        """Return whether ``value`` is in the range."""
         return (self.low is None or self.low <= value) and (self.high is None or value <= self.high)
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerPattern:
-    """Fields that must all match one container; None matches anything."""
+    """Patterns that must all match the same container; None matches every value."""
 
     name: Matcher | None = None
     reason: Matcher | None = None
@@ -86,7 +84,7 @@ class ContainerPattern:
 
 @dataclass(frozen=True, slots=True)
 class PodPattern:
-    """Fields that must all match the Pod; each container pattern needs some container."""
+    """Patterns that must all match a Pod; each container pattern must match a container."""
 
     name: Matcher | None = None
     reason: Matcher | None = None
@@ -96,7 +94,7 @@ class PodPattern:
 
 @dataclass(frozen=True, slots=True)
 class CompletionCodeRule:
-    """A code, what it means, and the Pod patterns (any of them) that give it."""
+    """A code with its meaning, and the Pod patterns; one match gives the code."""
 
     code: int
     phrase: str
@@ -133,7 +131,7 @@ PREDEFINED: dict[int, tuple[str, CompletionType]] = {
     POD_CREATION_UNKNOWN_ERROR: ("PodCreationUnknownError", _failed()),
 }
 
-# Tried before the configured rules, in this order.
+# Matched before the configured rules, in this order.
 _CONTAINER_CODES = (
     CONTAINER_TRANSIENT_FAILED,
     CONTAINER_TRANSIENT_CONFLICT_FAILED,
@@ -177,8 +175,8 @@ def complete_failed_pod(
 ) -> TaskAttemptCompletionStatus:
     """Build the completion of a Task whose Pod failed.
 
-    The first hit decides: the three container codes, then ``rules`` in order; without a hit the
-    failed container that finished last gives the code.
+    The first match gives the code: the three container codes, then ``rules`` in order. Without a
+    match, the code is that of the failed container that finished last.
     """
     matched = _match_container_codes(pod) or _match_rules(pod, rules) or _unmatched(pod)
     code, phrase, kind, diagnostics = matched
@@ -215,7 +213,7 @@ def _match_container_codes(pod: PodView) -> _Matched | None:
         for container in pod.containers:
             ended = container.terminated
             if ended is not None and ended.code == code:
-                # The predefined patterns ask for name, message and code, not for the reason.
+                # The predefined patterns have no reason.
                 message = {"message": ended.message} if ended.message else {}
                 matched = {"name": container.name, **message, "code": code}
                 phrase, kind = PREDEFINED[code]
@@ -259,7 +257,7 @@ def _match_pod(pod: PodView, pattern: PodPattern) -> dict[str, Any] | None:
 
 def _match_text(matched: dict[str, Any], key: str, matcher: Matcher, text: str) -> bool:
     found = matcher.find(text)
-    # Go's omitempty: an empty match is left out, except a name, which is a pointer there.
+    # As omitempty of Go: an empty match is not written, except a name, which is a pointer.
     if found or (found is not None and key == "name"):
         matched[key] = found
     return found is not None

@@ -1,8 +1,8 @@
-"""Every name that crosses a border: kinds, annotations, labels, env, spec extensions, files.
+"""Names of the API: kinds, annotations, labels, environment variables, spec extensions, files.
 
-Written for Python 3.7: the agents' zipapp carries this file into users' images. The names of the
-Go original come from microsoft/frameworkcontroller ``constants.go``; all others are ours.
-docs/api.md lists them for users, and a test holds the two together.
+Python 3.7 syntax, because the zipapp of the agents contains this file. Names of the original are
+those of microsoft/frameworkcontroller ``constants.go``. docs/api.md lists the names for users, and
+a test compares the two.
 """
 
 GROUP = "frameworkcontroller.microsoft.com"
@@ -16,7 +16,7 @@ CONFIGMAP_KIND = "ConfigMap"
 POD_KIND = "Pod"
 COMPONENT_NAME = "frameworkcontroller"
 
-# --- On every object the controller makes: annotations, the first three also labels -------------
+# --- On every object of the controller: annotations, the first three also labels -------------
 
 FRAMEWORK_NAMESPACE = "FC_FRAMEWORK_NAMESPACE"
 FRAMEWORK_NAME = "FC_FRAMEWORK_NAME"
@@ -31,7 +31,7 @@ CONFIGMAP_UID = "FC_CONFIGMAP_UID"
 TASKROLE_UID = "FC_TASKROLE_UID"
 TASK_UID = "FC_TASK_UID"
 TASK_ATTEMPT_ID = "FC_TASK_ATTEMPT_ID"
-# Env only: known when the container starts, through the downward API.
+# Environment only: set by the downward API when the container starts.
 POD_UID = "FC_POD_UID"
 TASK_ATTEMPT_INSTANCE_UID = "FC_TASK_ATTEMPT_INSTANCE_UID"
 POD_UID_FIELD_PATH = "metadata.uid"
@@ -46,7 +46,7 @@ TEMPLATE_PLACEHOLDERS = (
     POD_NAME,
 )
 
-# The annotations that say which Framework, attempt and Task an object belongs to.
+# Annotations with the Framework, the attempt and the Task of an object.
 IDENTITY_ANNOTATIONS = (
     *TEMPLATE_PLACEHOLDERS,
     FRAMEWORK_UID,
@@ -60,65 +60,68 @@ IDENTITY_ANNOTATIONS = (
 
 FOREGROUND_DELETION_FINALIZER = "foregroundDeletion"
 
-# --- Ours: annotations ---------------------------------------------------------------------------
+# --- Not in the original: annotations
+# ---------------------------------------------------------------------------
 
 ANNOTATION_PREFIX = "frameworkbarrier.io/"
-# On the attempt ConfigMap. The value is ROSTER_VERSION: this ConfigMap will carry a roster.
+# On the attempt ConfigMap: its controller publishes rosters. The value is ROSTER_VERSION.
 ROSTER_VERSION_ANNOTATION = ANNOTATION_PREFIX + "roster-version"
 # On the attempt ConfigMap: the generation of the roster in binaryData, a decimal number from 1.
 GENERATION_ANNOTATION = ANNOTATION_PREFIX + "generation"
 # On the attempt ConfigMap before the gang is complete: JSON {ready, total, missing}, at most 2 kB.
 PROGRESS_ANNOTATION = ANNOTATION_PREFIX + "progress"
-# In it, the reason of a Task whose Pod is about to be created.
+# Reason in the progress for a Task whose Pod is not created yet.
 POD_NOT_CREATED = "Pod is not created yet"
-# On a Pod, written by its own agent: the newest roster generation that agent has applied.
+# On a Pod, written by its own agent: the newest generation that the agent has applied.
 ACKNOWLEDGED_GENERATION_ANNOTATION = ANNOTATION_PREFIX + "acknowledged-generation"
-# On every object the controller makes: the proof that a controller made it (status.creatorKeys).
+# On every object of the controller: its creation proof (see status.creatorKeys).
 CREATION_PROOF_ANNOTATION = ANNOTATION_PREFIX + "creation-proof"
-# On a Pod template: the Pod runs our PID-1 wrapper, which ends by itself when told to complete.
+# On a Pod template: PID 1 is the wrapper, which ends when the attempt completes.
 WRAPPER_ANNOTATION = ANNOTATION_PREFIX + "wrapper"
 
 # Key in the Secret ``{framework}-gang-key``.
 GANG_KEY = "gang-key"
 
 ROSTER_VERSION = "1"
-# Key in the attempt ConfigMap's binaryData.
+# Key in binaryData of the attempt ConfigMap.
 ROSTER_KEY = "roster.json.gz"
 PROGRESS_MAX_BYTES = 2048
 PROGRESS_MAX_MISSING = 10
 
-# --- Ours: extensions of the Framework's spec and status (all optional) --------------------------
+# --- Not in the original: fields of spec and status, all optional --------------------------
 
-ABSENT_TASK_INDICES_FIELD = "absentTaskIndices"  # taskRoles[]: wanted gaps
-MIN_MEMBER_COUNT_FIELD = "minMemberCount"  # taskRoles[]: quorum with which the gang may start
+ABSENT_TASK_INDICES_FIELD = "absentTaskIndices"  # taskRoles[]: absent indexes
+MIN_MEMBER_COUNT_FIELD = "minMemberCount"  # taskRoles[]: quorum
 DRAIN_FIELD = "drain"  # taskRoles[]: {timeoutSec}
 DRAIN_TIMEOUT_FIELD = "timeoutSec"
 COMPLETED_POD_POLICY_FIELD = "completedPodPolicy"  # spec: Delete | Retain
 DRAIN_DEADLINE_FIELD = "drainDeadlineTime"  # status of a Task that drains
 CONDITIONS_FIELD = "conditions"  # status
-QUICK_END_COUNT_FIELD = "quickEndCount"  # status, retryPolicyStatus: attempts that ended at once
-BLOCKED_CONDITION = "Blocked"  # type of a condition: the controller cannot go on
-NAME_TAKEN_REASON = "NameTaken"  # of Blocked: an object of that name is somebody else's
-CREATION_REFUSED_REASON = "CreationRefused"  # of Blocked: the API server takes no such object
-RETRY_BACKOFF_REASON = "RetryBackoff"  # of Blocked: attempts end at once, so retries are paused
+QUICK_END_COUNT_FIELD = "quickEndCount"  # retryPolicyStatus: quick ends in a row
+BLOCKED_CONDITION = "Blocked"  # type of a condition: a user must act
+NAME_TAKEN_REASON = "NameTaken"  # reason of Blocked: another owner has an object of that name
+CREATION_REFUSED_REASON = "CreationRefused"  # reason of Blocked: the API server refuses the object
+RETRY_BACKOFF_REASON = "RetryBackoff"  # reason of Blocked: retries are paused after quick ends
 OBSERVED_GENERATION_FIELD = "observedGeneration"  # status
-CREATOR_KEYS_FIELD = "creatorKeys"  # status.attemptStatus: public keys of its controllers
-ACCEPTS_UNSIGNED_FIELD = "acceptsUnsigned"  # an attempt that began before there were proofs
+CREATOR_KEYS_FIELD = "creatorKeys"  # attemptStatus: public keys of its controllers
+ACCEPTS_UNSIGNED_FIELD = (
+    "acceptsUnsigned"  # attemptStatus: the attempt began before creation proofs existed
+)
 READY_TASKS_FIELD = "readyTasks"  # status: "3/5", running or succeeded of the wanted Tasks
 
 # --- Limits --------------------------------------------------------------------------------------
 
 MAX_TASK_NUMBER = 10000
-# Of one Framework: what its CRD lets in, and the controller's defaults.
+# Limits of a Framework in the CRD, and defaults of the controller.
 MAX_TASK_ROLES = 256
 MAX_TASKS = 10000
 MAX_ABSENT_TASK_INDICES = MAX_TASK_NUMBER
-# What etcd takes in one request unless it is told otherwise: 1.5 MiB.
+# Default limit of a request to etcd: 1.5 MiB.
 MAX_OBJECT_BYTES = 1536 * 1024
 UNLIMITED = -1
 EXTENDED_UNLIMITED = -2
 COMPRESSION_MIN_BYTES = 700 * 1024
-# A controller that starts adds its key; only creates of the newest ones can be on their way.
+# Each controller that starts adds its key. Only creates with the newest keys can be in flight.
 MAX_CREATOR_KEYS = 8
 
 # --- The barrier's contract with Pods ------------------------------------------------------------

@@ -1,26 +1,27 @@
 """The CustomResourceDefinition of a Framework, built from the codec's tables.
 
-Called by ``tools/manifests.py``, which writes it to deploy/base/crd.yaml, and by the local cluster.
-Shapes and nullability come from ``codec``; here are only the limits, defaults and descriptions,
-keyed by path, and what a CRD needs besides its schema.
+``tools/manifests.py`` writes it to deploy/base/crd.yaml. Types and nullability come from ``codec``.
+This module has the limits, defaults and descriptions, by path, and the other parts of a CRD.
 
-Three laws of the API server decide the form. A null where the schema does not say nullable is
-dropped without a word. Unknown keys are dropped unless *each* object that may have some says that
-it keeps them. Stored objects must pass too whenever their status is written, so the spec has no
-limit that the Go original's CRD had not, except on fields that are ours, that no two roles have one
-name, and that executionType goes forward; and nothing the controller writes is limited. A role may
-have no name, which is the name "": the key of a list map must be there, and a server does not let
-it be missing from a stored object in any later write, not even in one that takes a finalizer away.
+Four rules of the API server determine the CRD:
 
-Rules in CEL are on single values, never on the whole object: a value that a write leaves as it is
-may break them (Kubernetes >= 1.30), while the whole object changes with each status. They are there
-where a message with the remedy helps; what a number or a list may be, the plain limits say.
+1. A null is dropped silently unless its schema is nullable.
+2. Unknown keys are dropped unless the schema of *each* object that may have some keeps them.
+3. A status write validates the stored spec, too. So the spec has no limit that the CRD of the
+   original lacks, except on fields that are not in the original, on duplicate role names, and on
+   changes of executionType. Fields that the controller writes have no limit.
+4. The key of a list map must be present in every stored object, also in a write that removes a
+   finalizer. So a role without a name has the name "".
 
-That tolerance does not hold for taskRoles: a server never takes a value for unchanged that contains
-something without a schema, and each role has a Pod template. So the limits of roles and Tasks are
-rules that compare with the old value: a create must keep them, and an update must not exceed them
-further. A stored Framework beyond them accepts every status write, on every version of Kubernetes.
-What the fields mean: docs/api.md, "Framework".
+CEL rules are for single values, with a message that contains the remedy. A write that does not
+change a value may keep an invalid one (Kubernetes >= 1.30).
+
+That is not true for taskRoles: a value that contains something without a schema (a Pod template) is
+never regarded as unchanged. So the limits of roles and Tasks compare with the old value: a create
+must keep them, and an update must not exceed them further. A stored Framework beyond the limits
+accepts every status write, on every version of Kubernetes.
+
+docs/api.md, "Framework", has the meaning of the fields.
 """
 
 from copy import deepcopy
@@ -41,8 +42,8 @@ _TASK = f"{_ROLE}.task"
 _COUNTS = f"{_ROLE}.frameworkAttemptCompletionPolicy"
 _ATTEMPT = "status.attemptStatus"
 
-# Kept as it is, without a schema of its own: the API server took 230 ms to check a status write of
-# 1,100 Tasks against one, and 70 ms without.
+# Not validated: with a schema, a status write of 1,100 Tasks took 230 ms at the API server, without
+# it 70 ms.
 _OPAQUE = f"{_ATTEMPT}.{codec.TASK_ROLE_STATUSES}[]"
 
 RULES_KEY = "x-kubernetes-validations"
@@ -51,7 +52,7 @@ _LISTED_BY_TYPE = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys"
 
 
 def _build_forward_rule() -> str:
-    """Build a condition of ``oldSelf`` and ``self``; any value may follow one not known here."""
+    """Build a condition of ``oldSelf`` and ``self``; any value may follow an unknown one."""
     conditions = []
     for source, targets in EXECUTION_TRANSITIONS.items():
         allowed = [source.value, *sorted(target.value for target in targets)]
@@ -67,7 +68,7 @@ EXECUTION_TYPE_RULE = {
         "it and create it anew"
     ),
 }
-# Beside the pattern, which older API servers know too: it says in words what to do.
+# In addition to the pattern: its message contains the remedy.
 NAME_RULE = {
     "rule": f"self.matches('{FRAMEWORK_NAME_PATTERN}')",
     "message": (
@@ -112,7 +113,7 @@ TASK_LIMIT_RULES = _limit_growth(
 )
 """Of creates and of updates, in this order."""
 
-# What the codec's tables do not know. The keys of a list map must be required or defaulted.
+# Not in the tables of the codec. The keys of a list map must be required or have a default.
 _RULES: dict[str, dict[str, Any]] = {
     "spec.description": {"nullable": True},
     "spec.executionType": {"default": ExecutionType.START.value, RULES_KEY: [EXECUTION_TYPE_RULE]},
@@ -141,7 +142,7 @@ _RULES: dict[str, dict[str, Any]] = {
     f"status.{constants.CONDITIONS_FIELD}[]": {"required": ["type"]},
 }
 
-# What `kubectl explain` says. docs/api.md tells more.
+# Descriptions for `kubectl explain`. docs/api.md has more details.
 _DESCRIPTIONS = {
     "spec": "What the user asks for. The controller never writes it.",
     "spec.description": "Free text; the controller does not read it.",
@@ -210,7 +211,7 @@ _COLUMNS = (
 
 
 def build_crd() -> dict[str, Any]:
-    """Build the CustomResourceDefinition: equal in every call, a new dict in each."""
+    """Build the CustomResourceDefinition; each call returns a new dict."""
     version = {
         "name": constants.VERSION,
         "served": True,
@@ -230,7 +231,7 @@ def build_crd() -> dict[str, Any]:
         "spec": {
             "group": constants.GROUP,
             "scope": "Namespaced",
-            # Said aloud, because one that was stored as v1beta1 may say true.
+            # Explicit, because a CRD stored as v1beta1 may have true.
             "preserveUnknownFields": False,
             "names": {
                 "kind": constants.FRAMEWORK_KIND,
@@ -268,7 +269,8 @@ def build_schema() -> dict[str, Any]:
                     "name": {
                         "type": "string",
                         "pattern": FRAMEWORK_NAME_PATTERN,
-                        # Bounds the cost of the rule; the original's pattern had it too.
+                        # Bounds the cost of the rule. The pattern of the original has the same
+                        # limit.
                         "maxLength": _MAX_NAME_LENGTH,
                         RULES_KEY: [dict(NAME_RULE)],
                     }
@@ -281,13 +283,13 @@ def build_schema() -> dict[str, Any]:
 
 
 def _build(kind: Kind, path: str, *, is_kept: bool) -> dict[str, Any]:
-    """Build the schema of one value; ``is_kept``: objects keep keys they do not know."""
+    """Build the schema of a value; with ``is_kept``, objects keep unknown keys."""
     schema: dict[str, Any] = {"type": "string" if kind.name == "time" else kind.name}
     if kind.name == "time":
         schema["format"] = "date-time"
     if path in _DESCRIPTIONS:
         schema["description"] = _DESCRIPTIONS[path]
-    # An enum of status would refuse to write back what a newer controller had stored.
+    # An enum in the status would refuse values that a newer controller has stored.
     if kind.members and not is_kept:
         schema["enum"] = list(kind.members)
     fields = () if path == _OPAQUE else kind.fields
@@ -305,7 +307,7 @@ def _build(kind: Kind, path: str, *, is_kept: bool) -> dict[str, Any]:
 
 def _build_field(field: Field, path: str, *, is_kept: bool) -> dict[str, Any]:
     schema = _build(field.kind, path, is_kept=is_kept)
-    # Go writes a nil slice as null.
+    # Go encodes a nil slice as null.
     if field.nullable or (is_kept and field.kind.name == "array"):
         schema["nullable"] = True
     return schema

@@ -1,6 +1,6 @@
-"""Errors that name a field: what decoding, validation and the config loader report.
+"""Errors with the path of a field, of decoding, validation and the config loader.
 
-All errors of an input are collected and reported at once, each with its path and remedy.
+All errors of an input are reported together, each with its path and remedy.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One fault of an input. ``path`` as kubectl writes it: ``spec.taskRoles[0].name``."""
+    """A fault of an input, with a path such as ``spec.taskRoles[0].name``."""
 
     path: str
     message: str
@@ -20,7 +20,7 @@ class FieldError:
 
 
 class FieldErrors(ValueError):  # noqa: N818  # the plural says that it holds all of them
-    """All faults of one input."""
+    """All faults of an input."""
 
     def __init__(self, errors: Iterable[FieldError]) -> None:
         """Keep ``errors`` in the order they were found."""

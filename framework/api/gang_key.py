@@ -1,8 +1,8 @@
-"""Whether a Pod template refers to the gang key: the Secret that all Pods of an attempt share.
+"""Whether a Pod template refers to the gang key, the Secret that the Pods of an attempt share.
 
-Called by the controller, which makes the Secret only where a template refers to it, and by the CLI.
-Pure. The Secret is called ``{framework}-gang-key``. A template names it literally, or with the
-placeholder ``{{FC_FRAMEWORK_NAME}}``, in a volume, a projected volume, ``env`` or ``envFrom``.
+The controller creates the Secret ``{framework}-gang-key`` only if a template refers to it. A
+template names it literally or with the placeholder ``{{FC_FRAMEWORK_NAME}}``, in a volume, a
+projected volume, ``env`` or ``envFrom``.
 """
 
 from collections.abc import Iterator, Mapping

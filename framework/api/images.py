@@ -1,21 +1,19 @@
-"""The images and programs of this project, as Pod templates name them.
+"""The names of the images and programs of this project in Pod templates. Pure.
 
-Called by the CLI, which adds agents to templates and judges them, by the local cluster, which runs
-this installation in the images' stead, and by the rendezvous agent, which looks for itself in its
-own Pod. Pure. Written for Python 3.7 (agents' zipapp).
+Python 3.7 syntax, because the zipapp of the agents contains this file.
 """
 
 from typing import Iterable, Mapping, Optional
 
-# A program: its Python module, and what follows IMAGE_PREFIX in the name of its image.
+# A program: its Python module, and the part of its image name after IMAGE_PREFIX.
 BARRIER = "barrier"
 CONTROLLER = "controller"
 RENDEZVOUS = "rendezvous"
 
 IMAGE_PREFIX = "framework-"
-# Where the images are, unless the user has them elsewhere.
+# Default registry of the images.
 REGISTRY = "frameworkbarrier"
-# The Go original's images: Pod templates that were written for it run as they are.
+# Images of the original, so that Pod templates written for it run unchanged.
 _ORIGINAL_IMAGES: Mapping[str, str] = {
     "frameworkbarrier": BARRIER,
     "frameworkcontroller": CONTROLLER,
@@ -25,7 +23,7 @@ _PROGRAMS: Mapping[str, str] = {
     **_ORIGINAL_IMAGES,
 }
 
-# What `rendezvous install` puts into a volume, for images that hold no agent: its path there.
+# Path in a volume of the agent that `rendezvous install` copies, for images without an agent.
 INSTALLED_AGENT = "agent/rendezvous.pyz"
 
 
@@ -35,23 +33,23 @@ def get_image_name(image: str) -> str:
 
 
 def find_program(image: str) -> Optional[str]:
-    """Find the program that an image runs, of whatever registry and version; None: not ours."""
+    """Find the program of an image, of any registry and version; None for another image."""
     return _PROGRAMS.get(get_image_name(image))
 
 
 def is_unversioned(image: str) -> bool:
-    """Return whether an image is one of ours without a tag and a digest.
+    """Return whether an image of this project has neither a tag nor a digest.
 
-    That means `latest`, and nothing of ours is published as such; the original's is.
+    That means `latest`, which this project does not publish; the original does.
     """
     name = image.rpartition("/")[2]
     return name in _PROGRAMS and name not in _ORIGINAL_IMAGES
 
 
 def starts_installed_agent(words: Iterable[str]) -> bool:
-    """Return whether a container of any image starts the agent that a volume holds.
+    """Return whether a container starts the agent from a volume.
 
     Args:
-        words: its ``command`` and ``args``; a shell's script is one word of them.
+        words: its ``command`` and ``args``; a shell script is one word.
     """
     return any("/" + INSTALLED_AGENT in word for word in words)

@@ -1,8 +1,8 @@
-"""Names and instance UIDs, built and taken apart again.
+"""Names of objects and instance UIDs: validation, building and parsing. Pure.
 
-Called by the controller, the agents and the CLI. Written for Python 3.7 (agents' zipapp).
-Rules: microsoft/frameworkcontroller ``funcs.go``; a Framework's name may be any DNS-1123 label
-here, because a role has no dash, so ``{framework}-{role}-{index}`` parses from the right.
+The rules are those of microsoft/frameworkcontroller ``funcs.go``, with one extension: the name of a
+Framework may be any DNS-1123 label. A role has no dash, so ``{framework}-{role}-{index}`` is parsed
+from the right. Python 3.7 syntax, because the zipapp of the agents contains this file.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import NamedTuple, Optional
 
 FRAMEWORK_NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 ROLE_NAME_PATTERN = r"^[a-z0-9]{1,63}$"
-# The Go original ran a role that was given no name, so there are such.
+# The original accepts a role without a name.
 STORED_ROLE_NAME_PATTERN = r"^[a-z0-9]{0,63}$"
 
 _FRAMEWORK_NAME = re.compile(FRAMEWORK_NAME_PATTERN + r"\Z")
@@ -20,13 +20,13 @@ _POD_NAME = re.compile(r"^(?P<framework>.+)-(?P<role>[a-z0-9]{0,63})-(?P<index>0
 
 
 class TaskKey(NamedTuple):
-    """A Task within one Framework: role name and index (identity, not rank)."""
+    """The identity of a Task in its Framework: role and index, not rank."""
 
     role: str
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    index: int  # type: ignore[assignment]  # hides tuple.index
 
     def __str__(self) -> str:
-        """Render as users write it: ``worker/3``."""
+        """Render as ``worker/3``."""
         return f"{self.role}/{self.index}"
 
 
@@ -41,28 +41,28 @@ def is_role_name(name: str) -> bool:
 
 
 def build_configmap_name(framework: str) -> str:
-    """Build the name of the attempt ConfigMap, the same for every attempt."""
+    """Build the name of the attempt ConfigMap. It is the same for every attempt."""
     return framework + "-attempt"
 
 
 def parse_configmap_name(configmap: str) -> Optional[str]:
-    """Take the Framework's name out of its attempt ConfigMap's; None if it is no such name."""
+    """Parse the name of the Framework from that of an attempt ConfigMap; None if impossible."""
     match = _CONFIGMAP_NAME.match(configmap)
     return match.group("framework") if match else None
 
 
 def build_gang_key_name(framework: str) -> str:
-    """Build the name of the Secret that holds the gang key of the attempt."""
+    """Build the name of the Secret with the gang key."""
     return framework + "-gang-key"
 
 
 def build_pod_name(framework: str, role: str, index: int) -> str:
-    """Build the name of a Task's Pod, the same for every attempt of the Task."""
+    """Build the name of the Pod of a Task. It is the same for every attempt of the Task."""
     return f"{framework}-{role}-{index}"
 
 
 def parse_pod_name(pod: str) -> Optional["tuple[str, TaskKey]"]:
-    """Take ``{framework}-{role}-{index}`` apart from the right; None if it is no such name."""
+    """Parse ``{framework}-{role}-{index}`` from the right; None if impossible."""
     match = _POD_NAME.match(pod)
     if match is None:
         return None
@@ -70,5 +70,5 @@ def parse_pod_name(pod: str) -> Optional["tuple[str, TaskKey]"]:
 
 
 def build_instance_uid(attempt_id: int, object_uid: str) -> str:
-    """Build ``{attemptID}_{UID}``, which names one instance of an attempt universally."""
+    """Build the instance UID ``{attemptID}_{UID}``, which is globally unique."""
     return f"{attempt_id}_{object_uid}"

@@ -1,8 +1,7 @@
-r"""How deep JSON may be nested, and JSON cut down to that depth.
+r"""Limits the nesting depth of JSON. Pure.
 
-Called by ``framework.kube.stream`` and the codec; pure. An API server stores values nested up to
-10,000 levels deep: in a field of any type (the Pod template of a Framework), and in managedFields
-of every object. Python's recursion ends at 1,000, wherever a program happens to be, so that one
+An API server stores values with up to 10,000 levels: in fields of any type (the Pod template of a
+Framework) and in managedFields. The recursion limit of Python is 1,000. Without this module, one
 such object would stop a watch of all namespaces, or end the program.
 
 Example: with a depth of 2, ``{"a":[1,[2]],"b":3}`` becomes ``{"a":[1,null],"b":3}``.
@@ -12,18 +11,18 @@ import re
 from typing import Any
 
 MAX_DEPTH = 100
-"""Levels of objects and arrays that are read of an answer or of an event."""
+"""Maximum levels of objects and arrays in an answer or an event."""
 MAX_TEMPLATE_DEPTH = 64
 """Levels of a Pod template. A whole template is never cut: it is at most ten levels down."""
 
 _STRING_START = b'"'[0]
 _OPENING = frozenset(b"[{")
-# The end of a string is optional, so that one without an end is scanned once.
+# The end of a string is optional, so that a string without an end is scanned only once.
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]+|[\]}]+', re.DOTALL)
 
 
 def is_deeper(value: Any, depth: int) -> bool:
-    """Return whether a decoded value has more levels of objects and arrays than ``depth``."""
+    """Return whether a decoded value has more than ``depth`` levels of objects and arrays."""
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(depth):
         level = [
@@ -38,7 +37,7 @@ def is_deeper(value: Any, depth: int) -> bool:
 
 
 def cut_deep_values(raw: bytes, depth: int = MAX_DEPTH) -> bytes:
-    """Replace by null what is nested deeper; what is not JSON stays so. Takes linear time."""
+    """Replace deeper values by null, in linear time. Text that is not JSON stays invalid."""
     parts: list[bytes] = []
     level = start = 0
     for match in _TOKEN.finditer(raw):

@@ -1,12 +1,10 @@
-"""JSON of other writers, plain or as base64 of gzip, decoded within bounds.
+"""Decodes untrusted JSON within bounds: plain, gzipped, or base64 of gzip.
 
-Called by ``roster`` and ``codec``, and by the agents: the only decoder of what a ConfigMap, an
-annotation or a status carries packed. Written for Python 3.7 (agents' zipapp).
-
-What it costs is decided before anything is built: the length of the text, the length after gzip
-(decompressed no further than that) and the number of values, counted in the text. Numbers are as
-long as 64 bits need, because older Pythons take quadratic time for long ones. Nesting is bounded by
-the interpreter's recursion limit. Whoever calls this checks types and shapes.
+All packed JSON of ConfigMaps, annotations and statuses is decoded here. The cost is bounded before
+a value is built, by the length of the text, the length after gzip (decompression stops there) and
+the number of values, counted in the text. Numbers have at most the length of 64 bits, because older
+versions of Python need quadratic time for long ones. Nesting is bounded by the recursion limit. The
+caller checks types. Python 3.7 syntax, because the zipapp of the agents contains this file.
 """
 
 import base64
@@ -24,11 +22,11 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 
 class Bounds(NamedTuple):
-    """Limits of one document: bytes as stored, bytes of its JSON, and values in it.
+    """Limits of a document: stored bytes, bytes of JSON, and values.
 
-    Each comma and each opening bracket counts as a value, also within a string. ``expansion``:
-    bytes of JSON for each stored byte, so that a small text cannot cost as much as a large one; up
-    to 128 KiB of JSON are read whatever the expansion is.
+    Each comma and each opening bracket counts as a value, also in a string. ``expansion`` is the
+    maximum of bytes of JSON per stored byte, so that a small text costs little; 128 KiB of JSON are
+    always allowed.
     """
 
     stored_bytes: int
@@ -44,14 +42,14 @@ STATUS_BOUNDS = Bounds(1536 * 1024, 6400 * MAX_TASKS, 150 * MAX_TASKS)
 
 
 class PackedError(ValueError):
-    """The text is no such document, or larger than its bounds."""
+    """The text is not such a document, or exceeds its bounds."""
 
 
 def unpack_base64(stored: Any, bounds: Bounds) -> Any:
     """Decode base64 of gzipped JSON.
 
     Raises:
-        PackedError: It is anything else, or too large.
+        PackedError: The text is something else, or too large.
     """
     if not isinstance(stored, str):
         raise PackedError("is no text")
@@ -66,7 +64,7 @@ def unpack(blob: bytes, bounds: Bounds) -> Any:
     """Decode gzipped JSON.
 
     Raises:
-        PackedError: It is anything else, or too large.
+        PackedError: The text is something else, or too large.
     """
     if len(blob) > bounds.stored_bytes:
         raise PackedError(f"longer than {bounds.stored_bytes} bytes as stored")
@@ -78,7 +76,7 @@ def parse_json(raw: bytes, bounds: Bounds) -> Any:
     """Decode JSON.
 
     Raises:
-        PackedError: It is none, or too large.
+        PackedError: The text is not JSON, or too large.
     """
     if len(raw) > bounds.json_bytes:
         raise PackedError(f"longer than {bounds.json_bytes} bytes")

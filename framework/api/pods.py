@@ -1,7 +1,7 @@
-"""Trimmed views of Pods and attempt ConfigMaps: the few fields that decisions read.
+"""Views of Pods and attempt ConfigMaps: the fields that decisions read.
 
-Called by the controller's store, which keeps views instead of whole objects, and by the core.
-Parsing never fails: what another writer left out or mistyped reads as absent.
+The store of the controller keeps views instead of whole objects. Parsing never fails: a field with
+a wrong type counts as absent.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +18,8 @@ from framework.api.types import (
 )
 from framework.api.wire import parse_time
 
-# What the controller writes, and what decisions read. A template's author may write any others,
-# 256 kB on each Pod. A value beyond the bound of its key is another author's, and says no more when
-# it is whole than when it is cut.
+# The annotations that the controller writes and decisions read, with a bound for each value. Users
+# may write 256 kB of others on each Pod. A longer value is not of the controller, so it is cut.
 _KEPT_ANNOTATIONS = frozenset(
     {
         *constants.IDENTITY_ANNOTATIONS,
@@ -32,8 +31,8 @@ _KEPT_ANNOTATIONS = frozenset(
         constants.WRAPPER_ANNOTATION,
     }
 )
-# What views and the search for an object's Framework take, beside labels, annotations, owners and
-# finalizers.
+# The fields of views, and of the search for the Framework of an object, without labels,
+# annotations, owners and finalizers.
 _KEPT_METADATA = (
     "name",
     "namespace",
@@ -55,23 +54,23 @@ _KEPT_STATUS = (
     "containerStatuses",
     "conditions",
 )
-# Of a Pod, for a message.
+# Length of a message about a Pod.
 _KEPT_GATES = 10
-# The API server bounds neither the name of a scheduler nor kind, name and UID of an owner, nor how
-# many finalizers there are. No name or UID that is looked for is longer.
+# The API server does not bound the name of a scheduler, the fields of an owner, and the number of
+# finalizers. Valid names and UIDs are shorter than this.
 _KEPT_NAME_CHARS = 253
-# Twice as much as a creation proof takes; names and UIDs take less.
+# Twice the length of a creation proof; names and UIDs are shorter.
 _KEPT_VALUE_CHARS = 512
 _KEPT_FINALIZERS = frozenset({constants.FOREGROUND_DELETION_FINALIZER})
-# The largest roster that is kept of a ConfigMap that may be anybody's, in characters of base64: one
-# of about 300 Tasks.
+# The largest roster that is kept of a ConfigMap with an unknown creator, in characters of base64:
+# about 300 Tasks.
 UNPROVEN_ROSTER_CHARS = 4096
-# Go's zero time: what an absent finishedAt compares as.
+# The zero time of Go; an absent finishedAt is compared as this.
 ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class PodPhase(StrEnum):
-    """Phase of a Pod. An unknown text counts as UNKNOWN: the Task keeps its state."""
+    """Phase of a Pod. With an unknown phase, the Task keeps its state."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -93,7 +92,7 @@ class Terminated:
 
 @dataclass(frozen=True, slots=True)
 class ContainerView:
-    """One container; ``waiting`` is (reason, message) while it has not started."""
+    """A container; ``waiting`` is (reason, message) before it starts."""
 
     name: str
     terminated: Terminated | None = None
@@ -111,15 +110,22 @@ class OwnerView:
 
 @dataclass(frozen=True, slots=True)
 class ObjectView:
-    """What Pods and ConfigMaps have in common."""
+    """The common part of Pods and ConfigMaps."""
 
     name: str
+    """Name of the object."""
     uid: str
+    """UID of the object."""
     resource_version: str
+    """Version of the object."""
     owner: OwnerView | None
+    """Controlling owner; None without one."""
     annotations: Mapping[str, str]
+    """The annotations that decisions read, with bounded values."""
     creation_time: datetime | None
+    """When the object was created."""
     deletion_time: datetime | None
+    """When deletion was requested; None for an object that is not terminating."""
 
     @property
     def is_terminating(self) -> bool:
@@ -131,60 +137,68 @@ class ObjectView:
 class ConfigMapView(ObjectView):
     """An attempt ConfigMap.
 
-    ``roster`` is the stored bytes in base64, "" if none; None if there is one that was not kept,
-    because it is long, and the ConfigMap was not known to be ours.
+    ``finalizers`` has those that decisions read. ``roster`` is the stored roster in base64, "" if
+    there is none, None if it was not kept: it is long, and the creator of the ConfigMap is unknown.
     """
 
-    # Those that decisions read.
     finalizers: tuple[str, ...] = ()
     roster: str | None = ""
 
     @property
     def attempt_id(self) -> str:
-        """The attempt it says to be, as text."""
+        """The attempt in its annotations, as text."""
         return self.annotations.get(constants.FRAMEWORK_ATTEMPT_ID, "")
 
 
 @dataclass(frozen=True, slots=True)
 class PodView(ObjectView):
-    """A Pod. ``unscheduled`` is (reason, message) of PodScheduled=False.
-
-    ``scheduler_name`` is "" for the cluster's own.
-    """
+    """A Pod."""
 
     phase: PodPhase = PodPhase.PENDING
+    """Phase of the Pod."""
     reason: str = ""
+    """Reason of the phase."""
     message: str = ""
+    """Message of the phase."""
     node_name: str = ""
+    """Node of the Pod."""
     pod_ip: str = ""
+    """First address; "" before it has one."""
     more_ips: tuple[str, ...] = ()
+    """Further addresses."""
     host_ip: str = ""
+    """Address of the node."""
     deletion_grace_seconds: int = 0
+    """Grace period of the requested deletion."""
     termination_grace_seconds: int = 30
-    # Init containers first.
+    """terminationGracePeriodSeconds of the spec."""
     containers: tuple[ContainerView, ...] = ()
+    """Containers, init containers first."""
     unscheduled: tuple[str, str] | None = None
+    """Reason and message of PodScheduled=False; None if it is scheduled."""
     scheduling_gates: tuple[str, ...] = ()
+    """Names of its scheduling gates."""
     scheduler_name: str = ""
+    """Scheduler; "" for the default scheduler."""
 
     @property
     def task_uid(self) -> str:
-        """The Task instance it says to belong to."""
+        """The Task instance in its annotations."""
         return self.annotations.get(constants.TASK_UID, "")
 
     @property
     def task_attempt_id(self) -> str:
-        """The Task attempt it says to be, as text."""
+        """The Task attempt in its annotations, as text."""
         return self.annotations.get(constants.TASK_ATTEMPT_ID, "")
 
     @property
     def is_ended(self) -> bool:
-        """Return whether its containers have ended for good."""
+        """Return whether all containers have ended and none is restarted."""
         return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 def parse_owner(meta: Mapping[str, Any]) -> OwnerView | None:
-    """Parse the controlling owner that metadata name, None if they name none."""
+    """Parse the controlling owner; None without one."""
     for reference in _objects(meta.get("ownerReferences")):
         if reference.get("controller") is True:
             kind, name, uid = (_name(reference, key) for key in ("kind", "name", "uid"))
@@ -193,7 +207,7 @@ def parse_owner(meta: Mapping[str, Any]) -> OwnerView | None:
 
 
 def parse_pod(wire: Mapping[str, Any]) -> PodView:
-    """Trim a Pod to its view."""
+    """Build the view of a Pod."""
     meta, spec, status = (_object(wire, key) for key in ("metadata", "spec", "status"))
     init = _parse_containers(status.get("initContainerStatuses"))
     app = _parse_containers(status.get("containerStatuses"))
@@ -220,7 +234,7 @@ def parse_pod(wire: Mapping[str, Any]) -> PodView:
 
 
 def parse_configmap(wire: Mapping[str, Any]) -> ConfigMapView:
-    """Trim an attempt ConfigMap to its view."""
+    """Build the view of an attempt ConfigMap."""
     meta, data = _object(wire, "metadata"), _object(wire, "binaryData")
     is_left_out = data.get(constants.ROSTER_KEY) is _LEFT_OUT
     return ConfigMapView(
@@ -231,7 +245,7 @@ def parse_configmap(wire: Mapping[str, Any]) -> ConfigMapView:
 
 
 def trim_pod(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Cut a Pod down to what is read of it: much of a list is kept until the list is whole."""
+    """Keep only the fields that a view reads; a list of Pods is stored until it is complete."""
     spec, status = _object(wire, "spec"), _object(wire, "status")
     return {
         "metadata": _trim_meta(_object(wire, "metadata")),
@@ -245,7 +259,7 @@ def trim_pod(wire: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trim_configmap(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """Cut an attempt ConfigMap down to what is read of it, without a long roster."""
+    """Keep only the fields of an attempt ConfigMap that a view reads, without a long roster."""
     meta = _object(wire, "metadata")
     roster = _text(_object(wire, "binaryData"), constants.ROSTER_KEY)
     kept = roster if len(roster) <= UNPROVEN_ROSTER_CHARS else _LEFT_OUT
@@ -263,7 +277,7 @@ def drop_long_roster(configmap: ConfigMapView) -> ConfigMapView:
 
 
 def extract_completion(pod: PodView) -> PodCompletionStatus:
-    """Extract how every container of a Pod ended, init containers first."""
+    """Build the completion of each container of a Pod, init containers first."""
     return PodCompletionStatus(
         reason=pod.reason,
         message=pod.message,
@@ -272,7 +286,7 @@ def extract_completion(pod: PodView) -> PodCompletionStatus:
 
 
 def explain_waiting(pod: PodView) -> str:
-    """Say in a few words why a Pod has no address yet, or why it does not run."""
+    """Describe why a Pod has no address yet, or why it is not running."""
     if pod.scheduling_gates:
         gates = ", ".join(pod.scheduling_gates)
         return f"Pod is held by the scheduling gate{'s' * (len(pod.scheduling_gates) > 1)} {gates}"
@@ -289,9 +303,9 @@ def explain_waiting(pod: PodView) -> str:
 
 
 _DEFAULT_SCHEDULER = "default-scheduler"
-# No server can send it.
+# JSON of an API server cannot contain it.
 _LEFT_OUT = object()
-# What every Pod goes through: says nothing about a fault.
+# Reasons that every Pod has during its start; they are no fault.
 ORDINARY_WAITS = frozenset({"", "PodInitializing", "ContainerCreating"})
 
 

@@ -54,11 +54,11 @@ PHASE_COMPLETING = "Completing"
 STATE_SUCCEEDED = "Succeeded"
 STATE_FAILED = "Failed"
 
-# A ConfigMap holds no more than 1 MiB.
+# Maximum size of a ConfigMap: 1 MiB.
 _MAX_STORED_BYTES = 1024 * 1024
 # A Task with two IPv6 addresses takes up to 150 bytes and 6 values, and Frameworks that were stored
-# before there was a limit may have twice as many Tasks. A small hostile blob must not fill the
-# memory of every agent.
+# before there was a limit may have twice as many Tasks. The bound protects the memory of the agents
+# from a hostile blob.
 _MAX_DECOMPRESSED_BYTES = 400 * MAX_TASKS
 _MAX_VALUES = 16 * MAX_TASKS
 # A gang whose Tasks are all completed, without addresses, takes 9 bytes for each stored byte.
@@ -68,7 +68,7 @@ _PROGRESS_BOUNDS = Bounds(PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES, PROGRESS_MAX_B
 _MAX_WORD_LENGTH = 300
 _MAX_INT = 2**63 - 1
 _MAX_INDEX_DIGITS = 6
-# What decoding raises where the JSON is of another form than it should be.
+# Raised by decoding if the JSON has another form.
 _MALFORMED = (
     ValueError,
     KeyError,
@@ -79,78 +79,96 @@ _MALFORMED = (
 
 
 class RosterError(ValueError):
-    """The stored bytes are no roster of a version this code knows."""
+    """The stored bytes are not a roster of a known version."""
 
 
 class Member(NamedTuple):
-    """A required Task whose Pod of the current attempt has its address."""
+    """A wanted Task whose Pod of the current attempt has an address."""
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    index: int  # type: ignore[assignment]  # hides tuple.index
     addresses: Tuple[str, ...]
     fingerprint: str
     attempt_id: int
 
 
 class CompletedTask(NamedTuple):
-    """A wanted Task that is finally Completed: satisfied, never a peer.
+    """A wanted Task that is Completed: ready, but not a peer.
 
-    ``address`` is its last one, kept so that index-aligned lists stay aligned; "" if it had none.
+    ``address`` is its last address, so that lists in order of the index keep their positions; ""
+    without one.
     """
 
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    index: int  # type: ignore[assignment]  # hides tuple.index
     state: str
     address: str
 
 
 class RoleRoster(NamedTuple):
-    """One role. ``running``: every required member's Pod is Running."""
+    """A role of the roster."""
 
     name: str
+    """Name of the role."""
     wanted: int
+    """Number of wanted Tasks."""
     minimum: int
+    """Quorum of the role."""
     running: bool
+    """Whether the Pods of all members are Running."""
     members: Tuple[Member, ...]
+    """Members, in order of their index."""
     completed: Tuple[CompletedTask, ...]
+    """Completed Tasks, in order of their index."""
     absent: Tuple[int, ...]
+    """Absent indexes, ascending."""
 
     @property
     def ready(self) -> int:
-        """Count the satisfied and the addressed Tasks."""
+        """Count the members and the Completed Tasks."""
         return len(self.members) + len(self.completed)
 
 
 class Leaving(NamedTuple):
-    """A Task that drains: out of the members since generation ``since``."""
+    """A Task that drains. It is not a member since generation ``since``."""
 
     role: str
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    index: int  # type: ignore[assignment]  # hides tuple.index
     fingerprint: str
     since: int
     deadline: str
 
 
 class Roster(NamedTuple):
-    """One generation of one attempt's gang."""
+    """A generation of the gang of an attempt."""
 
     namespace: str
+    """Namespace of the Framework."""
     framework: str
+    """Name of the Framework."""
     framework_uid: str
+    """UID of the Framework; "" if unknown."""
     attempt_id: int
+    """Number of the attempt."""
     instance_uid: str
+    """Instance UID of the attempt; "" if unknown."""
     generation: int
+    """Number of this version of the roster, from 1; 0 if it was not published."""
     complete: bool
+    """Whether each role has its minimum of ready Tasks."""
     phase: str
+    """Active, or Completing while the attempt ends."""
     roles: Tuple[RoleRoster, ...]
+    """Roles in the order of the status."""
     leaving: Tuple[Leaving, ...]
+    """Tasks that drain."""
 
     @property
     def ready(self) -> int:
-        """Count the satisfied and the addressed Tasks of the whole gang."""
+        """Count the members and the Completed Tasks of all roles."""
         return sum(role.ready for role in self.roles)
 
     @property
     def wanted(self) -> int:
-        """Count the wanted Tasks of the whole gang."""
+        """Count the wanted Tasks of all roles."""
         return sum(role.wanted for role in self.roles)
 
     def find_role(self, name: str) -> Optional[RoleRoster]:
@@ -174,15 +192,15 @@ class Roster(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A Task that holds the gang up, and why, in words for a person."""
+    """A missing Task, and the reason for users."""
 
     role: str
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks for
+    index: int  # type: ignore[assignment]  # hides tuple.index
     reason: str
 
 
 class Progress(NamedTuple):
-    """How far the gang is before its first roster. Never lets a barrier pass."""
+    """The counts and missing Tasks before the first roster. A barrier does not decide by it."""
 
     ready: int
     total: int
@@ -190,14 +208,14 @@ class Progress(NamedTuple):
 
 
 def fingerprint_uid(uid: str) -> str:
-    """Shorten a Pod's UID to 8 hex digits of its SHA-256: enough to tell instances apart."""
+    """Return the first 8 hex digits of the SHA-256 of a Pod's UID, which identify the Pod."""
     return hashlib.sha256(uid.encode()).hexdigest()[:FINGERPRINT_LENGTH]
 
 
 def encode_roster(roster: Roster) -> bytes:
-    """Encode to the stored bytes: equal rosters give equal bytes."""
+    """Encode to the stored bytes. Equal rosters give equal bytes."""
     text = json.dumps(_roster_to_wire(roster), separators=(",", ":"), ensure_ascii=False)
-    # Not by gzip.compress: it takes no mtime before Python 3.8, and gives other bytes since 3.13.
+    # gzip.compress has no mtime before Python 3.8, and gives other bytes since 3.13.
     compressor = zlib.compressobj(6, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     return compressor.compress(text.encode()) + compressor.flush()
 
@@ -206,7 +224,7 @@ def decode_roster(stored: bytes) -> Roster:
     """Decode the stored bytes.
 
     Raises:
-        RosterError: The bytes are no gzip, no JSON, of another version, inconsistent or too large.
+        RosterError: The bytes are not gzip of JSON, of another version, inconsistent or too large.
     """
     return _decode(unpack, stored)
 
@@ -215,7 +233,7 @@ def decode_stored_roster(stored: Any) -> Roster:
     """Decode the stored bytes in base64, as a ConfigMap has them in JSON.
 
     Raises:
-        RosterError: As ``decode_roster``; or it is no base64.
+        RosterError: As ``decode_roster``; or the text is not base64.
     """
     return _decode(unpack_base64, stored)
 
@@ -248,7 +266,7 @@ def decode_progress(text: str) -> Progress:
     """Decode the annotation.
 
     Raises:
-        RosterError: The text is no such JSON, or larger than any that is written.
+        RosterError: The text is not such JSON, or is too large.
     """
     try:
         wire = parse_json(text.encode("utf-8"), _PROGRESS_BOUNDS)
@@ -268,20 +286,20 @@ def decode_progress(text: str) -> Progress:
 
 
 def _typed(value: Any, kind: Type[T]) -> T:
-    """Return ``value`` if it is of that type: "false" is no flag, and true no number."""
+    """Return ``value`` if it has exactly that type; true is not a number."""
     if type(value) is not kind:
         raise RosterError(f"{_show(value)} is no {kind.__name__}")
     return value
 
 
 def _show(value: Any) -> str:
-    """Show a value that is not as it should be: one with many parts by its type only."""
+    """Describe an invalid value; an array or an object by its type only."""
     is_short = value is None or isinstance(value, (bool, int, float, str))
     return f"{value!r:.40}" if is_short else f"a {type(value).__name__}"
 
 
 def _count(value: Any) -> int:
-    """Return a number that is counted: of an index, an attempt, a generation, Tasks."""
+    """Return a number that is not negative: an index, an attempt, a generation, a count."""
     number = _typed(value, int)
     if not 0 <= number <= _MAX_INT:
         raise RosterError(f"{number} is no count")
@@ -297,7 +315,7 @@ def _word(value: Any) -> str:
 
 
 def _sentence(value: Any) -> str:
-    """Return a text for people. Half a character, which JSON can say and UTF-8 cannot, is "?"."""
+    """Return a text for users; a lone surrogate, which UTF-8 cannot encode, becomes "?"."""
     return _typed(value, str).encode("utf-8", "replace").decode("utf-8")
 
 
@@ -373,12 +391,12 @@ def _leaving_from_wire(wire: Dict[str, Any]) -> Leaving:
 
 def _role_from_wire(wire: Dict[str, Any]) -> RoleRoster:
     addresses = _words(wire["addresses"])
-    # Never more than there are addresses for: a short text can name a million indexes.
+    # At most one more than there are addresses: a short text can name a million indexes.
     indexes = list(_ranges_from_text(_typed(wire["indexes"], str), len(addresses)))
     fingerprints = _typed(wire["fingerprints"], str)
     if len(addresses) != len(indexes) or len(fingerprints) != FINGERPRINT_LENGTH * len(indexes):
         raise RosterError("columns of role {!r} differ in length".format(wire["name"]))
-    # Sparse: most gangs have none of either, and all agents of a gang decode at one moment.
+    # Sparse, because most gangs have neither.
     more, attempt_ids = _typed(wire["moreAddresses"], dict), _typed(wire["attemptIDs"], dict)
     cuts = range(0, len(fingerprints), FINGERPRINT_LENGTH)
     members = tuple(
@@ -411,7 +429,7 @@ def _words(value: Any) -> List[str]:
 
 
 def _index(text: str) -> int:
-    """Read an index that is a key."""
+    """Parse an index that is a key of an object."""
     if not (text.isascii() and text.isdigit()) or len(text) > _MAX_INDEX_DIGITS:
         raise RosterError(f"{text!r:.40} is no index")
     return int(text)
@@ -428,7 +446,7 @@ def _ranges_to_text(indexes: Iterable[int]) -> str:
 
 
 def _ranges_from_text(text: str, number: int) -> Iterator[int]:
-    """Walk the indexes; of more than ``number`` only the first ``number`` and one."""
+    """Iterate over the indexes, but only over the first ``number + 1``."""
     previous = -1
     for run in text.split(",", number + 1) if text else ():
         first, _, last = run.partition("-")

@@ -1,15 +1,18 @@
-"""The two state machines as tables: nine states each, and every legal step between them.
+"""The two state machines as tables: nine states each, and every legal transition.
 
-Called by the core, which moves only along these pairs, and by the generated docs. Several steps
-may share one write, so an observer may see a state skipped. Rules:
-docs/design/state-machines.md, "Rules of both machines"; microsoft/frameworkcontroller ``types.go``.
+The core uses these transitions only. The diagrams in docs/design/state-machines.md are generated
+from the tables. Several transitions may share one write, so an observer may not see every state.
+
+Example: the Pod of a Task disappears. The Task goes from AttemptRunning to AttemptCompleted, and,
+with a retry, to AttemptCreationPending; both transitions may be in the same status write. Rules:
+docs/design/state-machines.md, "Rules of both machines".
 """
 
 from enum import StrEnum
 
 
 class FrameworkState(StrEnum):
-    """State of a Framework; its ground truth is the attempt ConfigMap by UID."""
+    """State of a Framework. It follows the attempt ConfigMap, identified by its UID."""
 
     ATTEMPT_CREATION_PENDING = "AttemptCreationPending"
     ATTEMPT_CREATION_REQUESTED = "AttemptCreationRequested"
@@ -23,7 +26,7 @@ class FrameworkState(StrEnum):
 
 
 class TaskState(StrEnum):
-    """State of a Task; its ground truth is the Pod by UID."""
+    """State of a Task. It follows the Pod, identified by its UID."""
 
     ATTEMPT_CREATION_PENDING = "AttemptCreationPending"
     ATTEMPT_CREATION_REQUESTED = "AttemptCreationRequested"
@@ -39,7 +42,7 @@ class TaskState(StrEnum):
 _F = FrameworkState
 _T = TaskState
 
-# From a state to the states it may step to.
+# From each state, the next states.
 FRAMEWORK_TRANSITIONS: dict[FrameworkState, frozenset[FrameworkState]] = {
     _F.ATTEMPT_CREATION_PENDING: frozenset(
         {_F.ATTEMPT_CREATION_REQUESTED, _F.ATTEMPT_COMPLETED},
@@ -94,31 +97,31 @@ TASK_TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
     _T.COMPLETED: frozenset(),
 }
 
-# The attempt is going away: no scaling, no policy, no Stop, no Pod creation.
+# The attempt ends: no scaling, no completion policy, no Stop, no Pod creation.
 FRAMEWORK_COMPLETING = frozenset(
     {_F.ATTEMPT_DELETION_PENDING, _F.ATTEMPT_DELETION_REQUESTED, _F.ATTEMPT_DELETING},
 )
-# The spec no longer reshapes the attempt: docs/design/scaling.md, "Scale up and down".
+# A change of the spec does not scale the attempt: docs/design/scaling.md, "Scale up and down".
 FRAMEWORK_FROZEN = FRAMEWORK_COMPLETING | {_F.ATTEMPT_COMPLETED, _F.COMPLETED}
-# The Task's Pod exists and is alive as far as is known.
+# The Pod of the Task exists and has not ended, as far as observed.
 TASK_ALIVE = frozenset(
     {_T.ATTEMPT_CREATION_REQUESTED, _T.ATTEMPT_PREPARING, _T.ATTEMPT_RUNNING},
 )
-# The Task's attempt is over; no Pod of it exists unless it is retained.
+# The attempt of the Task is over. Its Pod is deleted, unless it is retained.
 TASK_ENDED = frozenset({_T.ATTEMPT_COMPLETED, _T.COMPLETED})
 
 
 class IllegalTransitionError(AssertionError):
-    """The core tried a step that is not in its table: a bug, never a state of the world."""
+    """The core tried a transition that is not in its table: a bug of the core."""
 
 
 def check_framework_transition(source: FrameworkState, target: FrameworkState) -> None:
-    """Raise IllegalTransitionError unless the step is in the table."""
+    """Raise IllegalTransitionError unless the transition is in the table."""
     if target not in FRAMEWORK_TRANSITIONS[source]:
         raise IllegalTransitionError(f"Framework: {source} -> {target}")
 
 
 def check_task_transition(source: TaskState, target: TaskState) -> None:
-    """Raise IllegalTransitionError unless the step is in the table."""
+    """Raise IllegalTransitionError unless the transition is in the table."""
     if target not in TASK_TRANSITIONS[source]:
         raise IllegalTransitionError(f"Task: {source} -> {target}")

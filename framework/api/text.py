@@ -1,8 +1,8 @@
-"""Text that came from elsewhere: made printable, cut, and freed of values that may be secrets.
+"""Untrusted text: escaping, cutting, and hiding of values that may be secrets. Pure.
 
-Called by every program before it logs, prints or stores what a cluster, a container or a file said.
-Pure; written for Python 3.7, because the agents' zipapp carries this file. Each function takes time
-in proportion to the text.
+Every program uses it before it logs, prints or stores text of a cluster, a container or a file.
+Each function takes linear time. Python 3.7 syntax, because the zipapp of the agents contains this
+file.
 """
 
 import re
@@ -13,13 +13,13 @@ HIDDEN = "[hidden]"
 
 _MIN_SECRET_LENGTH = 8
 _SPACES = frozenset("\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
-# Printable by their category, and yet invisible: fillers, joiners and variation selectors. Two
-# selectors are left out, U+FE0E and U+FE0F: they choose between text and emoji.
+# Printable by their category, but invisible: fillers, joiners and variation selectors. The
+# selectors U+FE0E and U+FE0F are allowed: they choose between text and emoji.
 _INVISIBLE = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
     + "".join(map(chr, [*range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0)]))
 )
-# What a field error of Kubernetes puts before the value that it quotes.
+# Text before a quoted value in a field error of Kubernetes.
 _VALUE_MARK = re.compile(
     r"(?:Invalid|Unsupported|Duplicate) value: |Not found: |Too (?:many|long|few): "
     r"|parsing (?:time )?(?=[\"`])"
@@ -31,21 +31,21 @@ _VALUE_START = re.compile(
 )
 _VALUE_PART = re.compile(r"[\"`{}\[\]()]|: |, ")
 _STRING_ENDS = {'"': re.compile(r'\\.|"', re.DOTALL), "`": re.compile("`")}
-# JSON types, which the API server writes where a value of another type is wanted.
+# JSON types in errors of the API server about a wrong type.
 _TYPE_NAMES = frozenset(
     f'"{name}"' for name in ("array", "boolean", "integer", "null", "number", "object", "string")
 )
 _NAME_END = ".name: "
-# What is said of the key of a label or annotation only.
+# Text of errors about the key of a label or annotation.
 _KEY_RULES = (": name part must", ": prefix part must")
 _MAX_NAME_LENGTH = 255
-# Old API servers quote what stands round a faulty value of a body.
+# Old API servers quote the text around an invalid value of a body.
 _CONTEXT_MARK = ", error found in #"
 _HOST = re.compile(r"(?:[A-Za-z0-9._%-]{1,300}|\[[A-Za-z0-9:.%]{1,100}\])(?::[0-9]{0,5})?\Z")
 
 
 def is_printable(text: str) -> bool:
-    """Return whether a terminal shows every character of a text, and obeys none."""
+    """Return whether every character of a text is visible and none controls a terminal."""
     if text.isascii():
         return text.isprintable()
     return all(map(_is_shown, set(text)))
@@ -58,8 +58,8 @@ def make_printable(text: str, keep: str = "") -> str:
     that are invisible or change the direction of text.
 
     Args:
-        text: what is to be printed.
-        keep: characters to leave as they are, for example a line end.
+        text: the text to print.
+        keep: characters that are not escaped, for example a line end.
     """
     if is_printable(text):
         return text
@@ -68,7 +68,7 @@ def make_printable(text: str, keep: str = "") -> str:
 
 
 def cut_text(text: str, limit_bytes: int) -> str:
-    """Cut a text to a number of bytes of UTF-8, with a mark at its end that says so."""
+    """Cut a text to a number of bytes of UTF-8; a mark at its end shows the cut."""
     if len(text) * 4 <= limit_bytes:
         return text
     encoded = text[: limit_bytes + 1].encode("utf-8", "surrogatepass")
@@ -79,10 +79,10 @@ def cut_text(text: str, limit_bytes: int) -> str:
 
 
 def describe_server(address: str) -> str:
-    """Name a server for a message: scheme, host and port; ``/...`` stands for a path.
+    """Describe a server in a message by scheme, host and port; ``/...`` replaces a path.
 
-    Path, query and user are left out, because each may be a secret: a local cluster's kubeconfig
-    has its token in the path.
+    Path, query and user may be secrets: the kubeconfig of a local cluster has its token in the
+    path.
     """
     scheme, found, rest = address.partition("://")
     if not found:
@@ -90,18 +90,18 @@ def describe_server(address: str) -> str:
     end = min((i for i in map(rest.find, "/?#") if i >= 0), default=len(rest))
     authority, path = rest[:end], rest[end:]
     host = authority.rpartition("@")[2]
-    # With an @ later on, the authority may be the first part of a user's password.
+    # With a later @, the authority may be the first part of a password.
     if "@" in path or not _HOST.match(host) or (found and not scheme.isalnum()):
         return HIDDEN
     return f"{scheme}{found}{host}" + ("/..." if path.strip("/") else "")
 
 
 def hide_secrets(body: bytes, secrets: Iterable[str]) -> bytes:
-    """Take a token or a path out of the body of an error: servers repeat the path of a request.
+    """Replace a token or a path in the body of an error: servers repeat the path of a request.
 
     Args:
-        body: what the server sent.
-        secrets: texts to hide; short ones stay, because they would be found in ordinary words.
+        body: the body.
+        secrets: texts to hide; short ones are ignored, because ordinary words contain them.
     """
     for secret in secrets:
         if len(secret) >= _MIN_SECRET_LENGTH:
@@ -110,15 +110,15 @@ def hide_secrets(body: bytes, secrets: Iterable[str]) -> bytes:
 
 
 def hide_values(message: str, field: str = "") -> str:
-    """Take the quoted values out of an API server's message; field, reason and rule stay.
+    """Replace quoted values in a message of an API server; field, reason and rule stay.
 
-    A Pod that is refused may hold secrets in the very field that is wrong, and the message goes
-    into the status, Events and logs. Names stay: the value of a field ``name`` and the key of a
-    label or annotation are identities.
+    The invalid field of a refused Pod may contain a secret, and the message goes into the status,
+    Events and logs. The value of a field ``name`` and the key of a label or annotation stay: they
+    are names.
 
     Args:
         message: of a Status object, or of one of its causes.
-        field: of the cause, whose message begins behind the field.
+        field: the field of the cause, which is not in its message.
     """
     message = message.partition(_CONTEXT_MARK)[0]
     parts: List[str] = []
@@ -139,7 +139,7 @@ def hide_values(message: str, field: str = "") -> str:
 
 
 def _find_value_end(message: str, start: int) -> int:
-    """Find where a value ends that begins at ``start``; ``start`` if there is none."""
+    """Find the end of the value at ``start``; ``start`` if there is no value."""
     if not _VALUE_START.match(message, start):
         return start
     depth = 0

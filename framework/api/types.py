@@ -1,8 +1,7 @@
-"""The types of a Framework: frozen, so a decision can share what it does not change.
+"""The types of a Framework. They are frozen, so a decision can share unchanged parts.
 
-Called by everyone who reads or decides a Framework. Wire names live in ``codec``. Field meanings
-that are not ours are those of microsoft/frameworkcontroller ``types.go``. Every type keeps the
-wire fields it does not know in ``extra`` and writes them back.
+Names in JSON are in ``codec``. Fields that are "not in the original" are extensions of this
+project; the others have the meaning of microsoft/frameworkcontroller ``types.go``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,7 @@ Extra: TypeAlias = Mapping[str, Any]
 
 
 class ExecutionType(StrEnum):
-    """What the user wants now; Create -> Start -> Stop or Create -> Stop."""
+    """Whether the Framework is to run: Create -> Start -> Stop, or Create -> Stop."""
 
     CREATE = "Create"
     START = "Start"
@@ -25,7 +24,7 @@ class ExecutionType(StrEnum):
 
 
 class CompletedPodPolicy(StrEnum):
-    """Ours: what becomes of a Pod whose Task is finally Completed."""
+    """Whether the Pod of a Completed Task is deleted. Not in the original."""
 
     DELETE = "Delete"
     RETAIN = "Retain"
@@ -33,21 +32,29 @@ class CompletedPodPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """The metadata the model reads; all other keys stay in ``extra``."""
+    """The metadata that decisions read."""
 
     name: str = ""
+    """Name of the object."""
     namespace: str = ""
+    """Namespace of the object."""
     uid: str = ""
+    """UID; "" before the object is stored."""
     resource_version: str = ""
+    """Version for conflict detection; "" before the object is stored."""
     generation: int = 0
+    """Number of the spec, counted by the API server."""
     creation_time: datetime | None = None
+    """When the object was created."""
     deletion_time: datetime | None = None
+    """When deletion was requested; None for an object that is not terminating."""
     extra: Extra = field(default_factory=dict)
+    """All other keys of the metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicySpec:
-    """When to retry. ``max_retry_count``: -1 every failure, -2 every completion."""
+    """When to retry. ``max_retry_count`` -1: after every failure, -2: after every completion."""
 
     fancy_retry_policy: bool = False
     max_retry_count: int = 0
@@ -56,7 +63,7 @@ class RetryPolicySpec:
 
 @dataclass(frozen=True, slots=True)
 class CompletionPolicySpec:
-    """Counts of Tasks that complete the attempt; below 1 is inactive."""
+    """Counts of Tasks that end the attempt; a count below 1 is inactive."""
 
     min_failed_task_count: int = 0
     min_succeeded_task_count: int = 0
@@ -65,7 +72,7 @@ class CompletionPolicySpec:
 
 @dataclass(frozen=True, slots=True)
 class DrainSpec:
-    """Ours: how long agents may take to let a scaled-down Task go, in seconds."""
+    """The time that agents have before a scaled-down Task is deleted. Not in the original."""
 
     timeout_seconds: int = 0
     extra: Extra = field(default_factory=dict)
@@ -73,7 +80,7 @@ class DrainSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """What every Task of a role is. ``pod`` is the template, an untouched dict."""
+    """The template of each Task of a role. ``pod`` is the Pod template, an unchanged dict."""
 
     retry_policy: RetryPolicySpec = field(default_factory=RetryPolicySpec)
     pod_graceful_deletion_timeout_seconds: int | None = None
@@ -83,37 +90,40 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskRoleSpec:
-    """A role: ``task_number`` Tasks of one kind, indexes [0, task_number).
-
-    Ours: ``absent_task_indices`` wanted gaps; ``min_member_count`` quorum with which the gang may
-    start, None = all; ``drain`` None = no drain.
-    """
+    """A role: Tasks with the same template."""
 
     name: str = ""
+    """Name of the role, unique in the Framework."""
     task_number: int = 0
+    """Number of indexes; a Task has an index of [0, task_number)."""
     completion_policy: CompletionPolicySpec = field(default_factory=CompletionPolicySpec)
+    """Counts of Tasks that end the attempt of the Framework."""
     task: TaskSpec = field(default_factory=TaskSpec)
+    """Template of each Task of the role."""
     absent_task_indices: tuple[int, ...] = ()
+    """Indexes without a Task. Not in the original."""
     min_member_count: int | None = None
+    """Quorum of the role; None: all wanted Tasks. Not in the original."""
     drain: DrainSpec | None = None
+    """Drain of the role; None: no drain. Not in the original."""
     extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
     absent: frozenset[int] = field(init=False, compare=False, repr=False)
-    """The wanted gaps below ``task_number``; others are ignored. Computed once: the core asks for
-    it with every Task, and a user may list many."""
+    """``absent_task_indices`` below ``task_number``. Computed once, because it is read per Task."""
 
     def __post_init__(self) -> None:
-        """Compute what is derived from the fields."""
+        """Compute ``absent``."""
         absent = frozenset(i for i in self.absent_task_indices if 0 <= i < self.task_number)
         object.__setattr__(self, "absent", absent)
 
     @property
     def wanted_count(self) -> int:
-        """Count the wanted indexes: every total means these."""
+        """Count the wanted Tasks."""
         return self.task_number - len(self.absent)
 
     @property
     def quorum(self) -> int:
-        """Count the members with which the gang may start."""
+        """Return the minimum of ready Tasks with which the gang is complete."""
         if self.min_member_count is None:
             return self.wanted_count
         return min(self.min_member_count, self.wanted_count)
@@ -121,17 +131,23 @@ class TaskRoleSpec:
 
 @dataclass(frozen=True, slots=True)
 class FrameworkSpec:
-    """What the user asks for. The controller never writes it."""
+    """The desired state. Only users write it."""
 
     description: str = ""
+    """Text of the user; no code reads it."""
     execution_type: ExecutionType = ExecutionType.START
+    """Whether the Framework is to run."""
     retry_policy: RetryPolicySpec = field(default_factory=RetryPolicySpec)
+    """When an attempt of the Framework is retried."""
     task_roles: tuple[TaskRoleSpec, ...] = ()
+    """Roles, in the order of the user."""
     completed_pod_policy: CompletedPodPolicy = CompletedPodPolicy.DELETE
+    """Whether Pods of Completed Tasks are deleted. Not in the original."""
     extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
 
     def find_role(self, name: str) -> TaskRoleSpec | None:
-        """Find a role by name: the first, where an old CRD let two have one name."""
+        """Find a role by name; the first, because an old CRD allowed two with the same name."""
         for role in self.task_roles:
             if role.name == name:
                 return role
@@ -168,14 +184,20 @@ class CompletionType:
 
 @dataclass(frozen=True, slots=True)
 class ContainerCompletionStatus:
-    """How one container ended; a container that did not end has code 0 and no texts."""
+    """How a container ended. A container that did not end has code 0 and no texts."""
 
     name: str = ""
+    """Name of the container."""
     reason: str = ""
+    """Reason of the kubelet."""
     message: str = ""
+    """Message of the kubelet or of the container."""
     signal: int = 0
+    """Signal that ended it, 0 without one."""
     code: int = 0
+    """Exit code."""
     extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +212,7 @@ class PodCompletionStatus:
 
 @dataclass(frozen=True, slots=True)
 class CompletionPolicyTriggerStatus:
-    """Which Task completed the attempt."""
+    """The Task that made the completion policy end the attempt."""
 
     message: str = ""
     task_role_name: str = ""
@@ -200,34 +222,46 @@ class CompletionPolicyTriggerStatus:
 
 @dataclass(frozen=True, slots=True)
 class TaskAttemptCompletionStatus:
-    """Why a Task's attempt ended. Never changes once persisted."""
+    """Why an attempt of a Task ended. Never changes after it is persisted."""
 
     code: int = 0
+    """Completion code."""
     phrase: str = ""
+    """Name of the code."""
     type: CompletionType = field(default_factory=CompletionType)
+    """Succeeded or Failed, with attributes such as Transient."""
     diagnostics: str = ""
+    """Details for users."""
     pod: PodCompletionStatus | None = None
+    """How the Pod ended; None without a Pod."""
     extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameworkAttemptCompletionStatus:
-    """Why a Framework's attempt ended. Never changes once persisted."""
+    """Why an attempt of the Framework ended. Never changes after it is persisted."""
 
     code: int = 0
+    """Completion code."""
     phrase: str = ""
+    """Name of the code."""
     type: CompletionType = field(default_factory=CompletionType)
+    """Succeeded or Failed, with attributes such as Transient."""
     diagnostics: str = ""
+    """Details for users."""
     trigger: CompletionPolicyTriggerStatus | None = None
+    """Task that made the completion policy end the attempt."""
     extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicyStatus:
-    """Retries done so far. ``retry_delay_seconds`` is set while a retry waits for its time.
+    """The retries so far. ``retry_delay_seconds`` is set while a retry is delayed.
 
-    ``quick_end_count``: ours; so many attempts in a row, up to the last one, ended within seconds
-    of their start.
+    ``quick_end_count`` counts the latest attempts in a row that ended within seconds of their
+    start. It is not in the original.
     """
 
     total_retried_count: int = 0
@@ -239,42 +273,64 @@ class RetryPolicyStatus:
 
 @dataclass(frozen=True, slots=True)
 class TaskAttemptStatus:
-    """One attempt of a Task. Its instance is the Pod with ``pod_uid``.
-
-    Ours: ``accepts_unsigned``, set while a Pod is waited for that may carry no creation proof.
-    """
+    """An attempt of a Task: the Pod with ``pod_uid``."""
 
     id: int
+    """Number of the attempt, from 0."""
     start_time: datetime
+    """When it started."""
     run_time: datetime | None = None
+    """When it first ran; None before."""
     completion_time: datetime | None = None
+    """When it completed; None before."""
     instance_uid: str | None = None
+    """Instance UID; None before the Pod is known."""
     pod_name: str = ""
+    """Name of the Pod, the same for every attempt."""
     pod_uid: str | None = None
+    """UID of the Pod; None before it is known."""
     pod_node_name: str | None = None
+    """Node of the Pod."""
     pod_ip: str | None = None
+    """Address of the Pod."""
     pod_host_ip: str | None = None
+    """Address of the node."""
     completion_status: TaskAttemptCompletionStatus | None = None
+    """Why the attempt ended; None before."""
     accepts_unsigned: bool = False
+    """Whether a Pod without a creation proof is adopted. Not in the original."""
     extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """A Task. Ours: ``drain_deadline_time``, set while a scaled-down Task drains."""
+    """A Task."""
 
     index: int
+    """Index in the role."""
     instance_uid: str
+    """Derived UUID of the Task."""
     start_time: datetime
+    """When the Task was added."""
     state: TaskState
+    """State of the Task."""
     transition_time: datetime
+    """When the state last changed."""
     attempt_status: TaskAttemptStatus
+    """The current attempt."""
     run_time: datetime | None = None
+    """When the Task first ran; None before."""
     completion_time: datetime | None = None
+    """When the Task was Completed; None before."""
     deletion_pending: bool = False
+    """Whether the Task is scaled down."""
     retry_policy_status: RetryPolicyStatus = field(default_factory=RetryPolicyStatus)
+    """Retries of the Task."""
     drain_deadline_time: datetime | None = None
+    """When the drain of the Task ends; None without one. Not in the original."""
     extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
 
     @property
     def is_completed(self) -> bool:
@@ -296,7 +352,7 @@ class TaskStatus:
 
 @dataclass(frozen=True, slots=True)
 class TaskRoleStatus:
-    """A role's Tasks; ``tasks[i].index == i`` always."""
+    """The Tasks of a role. Invariant: ``tasks[i].index == i``."""
 
     name: str
     instance_uid: str
@@ -307,24 +363,32 @@ class TaskRoleStatus:
 
 @dataclass(frozen=True, slots=True)
 class FrameworkAttemptStatus:
-    """One attempt of the Framework. Its instance is the ConfigMap with ``configmap_uid``.
-
-    Ours: ``creator_keys``, the public keys of the controllers that create for the Framework, the
-    newest last; ``accepts_unsigned``, set when the attempt began before there were such keys.
-    """
+    """An attempt of the Framework: the ConfigMap with ``configmap_uid``."""
 
     id: int
+    """Number of the attempt, from 0."""
     start_time: datetime
+    """When it started."""
     run_time: datetime | None = None
+    """When it first ran; None before."""
     completion_time: datetime | None = None
+    """When it completed; None before."""
     instance_uid: str | None = None
+    """Instance UID; None before the ConfigMap is known."""
     configmap_name: str = ""
+    """Name of the ConfigMap, the same for every attempt."""
     configmap_uid: str | None = None
+    """UID of the ConfigMap; None before it is known."""
     completion_status: FrameworkAttemptCompletionStatus | None = None
+    """Why the attempt ended; None before."""
     task_roles: tuple[TaskRoleStatus, ...] = ()
+    """Roles with their Tasks, in the order in which they were added."""
     creator_keys: tuple[str, ...] = ()
+    """Public keys of the controllers that create objects, the newest last. Not in the original."""
     accepts_unsigned: bool = False
+    """Whether the attempt began before creation proofs existed. Not in the original."""
     extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
 
     def find_role(self, name: str) -> TaskRoleStatus | None:
         """Find a role by name."""
@@ -334,7 +398,7 @@ class FrameworkAttemptStatus:
         return None
 
     def walk_tasks(self) -> Iterator[tuple[TaskRoleStatus, TaskStatus]]:
-        """Walk every Task in status order."""
+        """Iterate over all Tasks in status order."""
         for role in self.task_roles:
             for task in role.tasks:
                 yield role, task
@@ -342,41 +406,55 @@ class FrameworkAttemptStatus:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition as Kubernetes API conventions have it. Ours."""
+    """A condition of the Kubernetes API conventions. Not in the original."""
 
     type: str = ""
+    """Type of the condition, unique in the status."""
     status: str = "Unknown"
+    """True, False or Unknown."""
     observed_generation: int | None = None
+    """Generation of the spec for which it was set."""
     transition_time: datetime | None = None
+    """When the status last changed."""
     reason: str = ""
+    """CamelCase reason."""
     message: str = ""
+    """Details for users."""
     extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameworkStatus:
-    """What the controller knows and did.
-
-    Ours: ``conditions``, ``observed_generation``, ``ready_tasks`` ("3/5": running or succeeded of
-    the wanted).
-    """
+    """The observed state. Only controllers write it."""
 
     start_time: datetime
+    """When a controller first saw the Framework."""
     state: FrameworkState
+    """State of the Framework."""
     transition_time: datetime
+    """When the state last changed."""
     attempt_status: FrameworkAttemptStatus
+    """The current attempt."""
     run_time: datetime | None = None
+    """When the Framework first ran; None before."""
     completion_time: datetime | None = None
+    """When the Framework was Completed; None before."""
     retry_policy_status: RetryPolicyStatus = field(default_factory=RetryPolicyStatus)
+    """Retries of the Framework."""
     conditions: tuple[Condition, ...] | None = None
+    """Conditions; None if never written. Not in the original."""
     observed_generation: int | None = None
+    """Generation of the spec that this status is for. Not in the original."""
     ready_tasks: str | None = None
+    """For example 3/5: running or succeeded Tasks of the wanted. Not in the original."""
     extra: Extra = field(default_factory=dict)
+    """Wire fields that this version does not know; they are written back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """A Framework object. ``status`` is None until the controller first saw it."""
+    """A Framework object. ``status`` is None until a controller has written one."""
 
     metadata: ObjectMeta
     spec: FrameworkSpec
@@ -385,5 +463,5 @@ class Framework:
 
     @property
     def key(self) -> str:
-        """``namespace/name``: what queues and logs call it."""
+        """``namespace/name``, the key of queues and logs."""
         return f"{self.metadata.namespace}/{self.metadata.name}"

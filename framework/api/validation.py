@@ -1,9 +1,8 @@
-"""What a Framework must be beyond having the right types: all faults at once, with remedies.
+"""Validates a decoded Framework; returns all faults with their remedies. Pure.
 
-Called by the CLI before it applies anything, and by the controller, which sets a condition and
-refuses nothing the Go original ran, except roles of one name. Not here: types (``codec``), and
-what only the API server can judge, such as most of a Pod template. Rules:
-docs/api.md, "spec".
+The CLI validates before it applies. The controller sets a condition for faults, but runs every
+Framework that the original runs, except those with two roles of the same name. Types are checked by
+``codec``, and most of a Pod template by the API server. Rules: docs/api.md, "spec".
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ from framework.api.types import (
 )
 from framework.api.wire import json_type
 
-# From an execution type to those a user may change it to.
+# From each execution type, the types that may follow.
 EXECUTION_TRANSITIONS: dict[ExecutionType, frozenset[ExecutionType]] = {
     ExecutionType.CREATE: frozenset({ExecutionType.START, ExecutionType.STOP}),
     ExecutionType.START: frozenset({ExecutionType.STOP}),
@@ -31,12 +30,12 @@ EXECUTION_TRANSITIONS: dict[ExecutionType, frozenset[ExecutionType]] = {
 
 
 def validate_framework(framework: Framework) -> tuple[FieldError, ...]:
-    """Find every fault of a Framework's name and spec."""
+    """Find all faults of name and spec of a Framework."""
     return (*_check_metadata(framework), *validate_spec(framework.spec))
 
 
 def validate_spec(spec: FrameworkSpec) -> tuple[FieldError, ...]:
-    """Find every fault of a spec, with paths from ``spec`` on."""
+    """Find all faults of a spec; paths start with ``spec``."""
     errors = list(_check_retry_policy(spec.retry_policy, "spec.retryPolicy"))
     errors.extend(_find_size_faults(spec))
     for i, role in enumerate(spec.task_roles):
@@ -46,7 +45,7 @@ def validate_spec(spec: FrameworkSpec) -> tuple[FieldError, ...]:
 
 
 def find_duplicate_roles(spec: FrameworkSpec) -> tuple[FieldError, ...]:
-    """Find roles named like an earlier one: no Pod name would tell their Tasks apart."""
+    """Find roles with the name of an earlier role: their Tasks would have the same Pod names."""
     first: dict[str, int] = {}
     errors = []
     for i, role in enumerate(spec.task_roles):
@@ -63,7 +62,7 @@ def find_duplicate_roles(spec: FrameworkSpec) -> tuple[FieldError, ...]:
 
 
 def _find_size_faults(spec: FrameworkSpec) -> Iterator[FieldError]:
-    """Find more roles or Tasks than the CRD lets in."""
+    """Find more roles or Tasks than the CRD accepts."""
     faults = [check_role_count(spec)]
     # A role with too many Tasks has a fault of its own.
     if check_task_numbers(spec) is None:
@@ -74,7 +73,7 @@ def _find_size_faults(spec: FrameworkSpec) -> Iterator[FieldError]:
 def check_role_count(
     spec: FrameworkSpec, limit: int = constants.MAX_TASK_ROLES
 ) -> FieldError | None:
-    """Find more roles than one Framework may have."""
+    """Find more roles than a Framework may have."""
     count = len(spec.task_roles)
     if count <= limit:
         return None
@@ -82,7 +81,7 @@ def check_role_count(
 
 
 def check_task_count(spec: FrameworkSpec, limit: int = constants.MAX_TASKS) -> FieldError | None:
-    """Find more Tasks than one Framework may have; those that are absent count too."""
+    """Find more Tasks than a Framework may have; absent Tasks count, too."""
     count = sum(max(0, role.task_number) for role in spec.task_roles)
     if count <= limit:
         return None
@@ -101,12 +100,12 @@ def check_task_numbers(spec: FrameworkSpec) -> FieldError | None:
 
 
 def describe_role_limit(limit: int) -> str:
-    """Describe the limit of roles, and what to do. Also the CRD's message."""
+    """Describe the limit of roles and the remedy. The CRD has the same message."""
     return f"at most {limit} roles are allowed: give Tasks that are alike one role"
 
 
 def describe_task_limit(limit: int) -> str:
-    """Describe the limit of Tasks, and what to do. Also the CRD's message."""
+    """Describe the limit of Tasks and the remedy. The CRD has the same message."""
     return (
         f"at most {limit} Tasks are allowed in all roles together: lower taskNumber, "
         "or split the Framework into several"
@@ -143,7 +142,7 @@ def _check_role(role: TaskRoleSpec, path: str) -> Iterator[FieldError]:
     yield from _check_completion_policy(role, f"{path}.frameworkAttemptCompletionPolicy")
     yield from _check_extensions(role, path)
     yield from _check_task(role.task, f"{path}.task")
-    # The original runs a role without Tasks whatever its template is.
+    # The original runs a role without Tasks with any template.
     if role.wanted_count > 0:
         yield from _check_template(role.task.pod, f"{path}.task.pod")
 
@@ -218,7 +217,7 @@ def _check_least(path: str, value: int, least: int, meaning: str) -> Iterator[Fi
 
 
 def _check_template(pod: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Check what every Pod template needs and what the controller itself writes into."""
+    """Check the fields of a Pod template that are required or that the controller writes."""
     spec = pod.get("spec")
     containers = spec.get("containers") if isinstance(spec, Mapping) else None
     if not isinstance(containers, (list, tuple)) or not containers:

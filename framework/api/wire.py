@@ -1,9 +1,8 @@
-"""The machinery of the codec: tables of fields, each with its wire name and conversion.
+"""Conversion between JSON and dataclasses by tables of fields, for ``codec``.
 
-Called by ``codec`` only. A Struct decodes a JSON object into a frozen dataclass and back. Decoding
-collects the errors with their paths instead of stopping at the first; an array ends at the
-hundredth. A null means the default, as in Go; a key that no field claims goes to ``extra`` and
-comes back on encoding.
+A Struct decodes a JSON object into a frozen dataclass and encodes it back. Decoding collects all
+errors with their paths; an array stops after a hundred. null means the default, as in Go. A key
+without a field is kept in ``extra`` and encoded again.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,57 +19,60 @@ T = TypeVar("T")
 Errors = list[FieldError]
 _MISSING = object()
 INT64_MAX = 2**63 - 1
-# More than anybody reads: a list of a million faults costs more than the million items.
+# Bounds the cost of an array with a million faults.
 MAX_ERRORS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A conversion: ``decode`` appends errors and then returns None.
-
-    ``fields``, ``item`` and ``members`` say what an object, an array and an enum are made of; the
-    CRD's schema is built from them.
-    """
+    """A type and its conversion."""
 
     name: str
+    """Name of the type in messages."""
     decode: Callable[[Any, str, Errors], Any]
+    """Converts a JSON value; on an error it appends to the errors and returns None."""
     encode: Callable[[Any], Any]
+    """Converts back to a JSON value."""
     fields: tuple["Field", ...] = ()
+    """Fields of an object, for the schema of the CRD."""
     item: "Kind | None" = None
+    """Type of the items of an array, for the schema of the CRD."""
     members: tuple[str, ...] = ()
+    """Values of an enum, for the schema of the CRD."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field: wire name, attribute, conversion.
-
-    ``nullable``: None is a value of its own; otherwise null means the default.
-    ``omit_empty``: left out of the wire when it has no value, as Go's ``omitempty``.
-    ``omit_value``: left out of the wire when it has this value, the default of an extension.
-    ``required``: there is no sensible default, so absence is an error.
-    """
+    """A field of a Struct."""
 
     wire: str
+    """Name in JSON."""
     attr: str
+    """Name of the attribute."""
     kind: Kind
+    """Conversion of the value."""
     nullable: bool = False
+    """Whether null is a value; otherwise null means the default."""
     omit_empty: bool = False
+    """Whether an empty value is not written, like omitempty of Go."""
     omit_value: Any = _MISSING
+    """A value that is not written: the default of an extension."""
     required: bool = False
+    """Whether absence is an error."""
 
 
 class Struct(Generic[T]):
     """Converts between JSON objects and one frozen dataclass with an ``extra`` field."""
 
     def __init__(self, cls: type[T], *fields: Field) -> None:
-        """Describe ``cls`` by ``fields`` in the order they are written."""
+        """Describe ``cls`` by ``fields``, in the order of encoding."""
         self._cls = cls
         self.fields = fields
         self._by_wire = {f.wire: f for f in fields}
         self._required = tuple(f for f in fields if f.required)
 
     def decode(self, value: Any, path: str, errors: Errors) -> T | None:
-        """Decode a JSON object; None after an error that leaves nothing to build."""
+        """Decode a JSON object; None after an error."""
         if not isinstance(value, Mapping):
             errors.append(FieldError(path, f"must be an object, not {json_type(value)}"))
             return None
@@ -106,11 +108,11 @@ class Struct(Generic[T]):
         return wire
 
     def kind(self) -> Kind:
-        """Make this struct the conversion of a field."""
+        """Return this struct as the conversion of a field."""
         return Kind("object", self.decode, self.encode, fields=self.fields)
 
     def decode_or_raise(self, value: Any, path: str = "") -> T:
-        """Decode and raise FieldErrors with every fault."""
+        """Decode; raise FieldErrors with all faults."""
         errors: Errors = []
         result = self.decode(value, path, errors)
         if errors or result is None:
@@ -119,7 +121,7 @@ class Struct(Generic[T]):
 
 
 def json_type(value: Any) -> str:
-    """Name a value's type as users of JSON and YAML know it."""
+    """Return the name of the JSON type of a value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -174,7 +176,7 @@ def parse_time(text: str) -> datetime:
     """Parse RFC 3339 to an aware UTC time of whole seconds.
 
     Raises:
-        ValueError: The text is no such time, or one that has no UTC form in years 1 to 9999.
+        ValueError: The text is not such a time, or in UTC its year is not from 1 to 9999.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -210,12 +212,12 @@ INT = Kind("integer", _decode_int, _identity)
 STR = Kind("string", _decode_str, _identity)
 BOOL = Kind("boolean", _decode_bool, _identity)
 TIME = Kind("time", _decode_time, format_time)
-# Of a Pod: an object of any fields.
+# A Pod template: an object with any fields.
 TEMPLATE = Kind("object", _decode_template, _identity)
 
 
 def enum_kind(cls: type[StrEnum]) -> Kind:
-    """Make the conversion of an enum: an unknown member is an error that lists the known ones."""
+    """Build the conversion of an enum; the error for an unknown value lists the known ones."""
     members = {member.value: member for member in cls}
 
     def decode(value: Any, path: str, errors: Errors) -> Any:
@@ -229,7 +231,7 @@ def enum_kind(cls: type[StrEnum]) -> Kind:
 
 
 def list_kind(item: Kind) -> Kind:
-    """Make the conversion of an array of ``item``; a null element is an error."""
+    """Build the conversion of an array of ``item``; a null element is an error."""
 
     def decode(value: Any, path: str, errors: Errors) -> Any:
         if not isinstance(value, (list, tuple)):
