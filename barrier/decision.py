@@ -30,8 +30,8 @@ barrier".
 
 from typing import NamedTuple, TypeAlias
 
-from barrier.addresses import find_fault
 from barrier.config import Config, Identity
+from barrier.injector import find_fault
 from barrier.requirements import find_unknown_role, find_unmet
 from framework.agent import gang
 from framework.agent.exitcodes import ExitCode

@@ -3,11 +3,16 @@
 Its bytes are those of the original (microsoft/frameworkcontroller ``barrier.go``), because scripts
 of users source it. The only difference: with a variable of more than 100 kB, every exec of a
 process would fail, so such a variable is replaced by one with the name of a file.
+
+Every account that may update Frameworks can write the status of a Framework. ``find_fault`` checks
+that a roster has valid addresses and role names only, because a shell sources the script. Rules:
+docs/design/agents.md, "Checks of a roster".
 """
 
 from typing import NamedTuple
 
-from barrier.addresses import find_fault
+from framework.agent.addresses import find_family, is_pod_address
+from framework.api.naming import is_role_name
 from framework.api.roster import RoleRoster, Roster
 
 INJECTOR_MODE = 0o755
@@ -27,6 +32,24 @@ class Injector(NamedTuple):
 
     script: bytes
     lists: dict[str, bytes]
+
+
+def find_fault(roster: Roster) -> str:
+    """Describe the first invalid role name or address; "" if all are valid."""
+    for role in roster.roles:
+        if not is_role_name(role.name):
+            return f"{role.name!r} is not a valid role name"
+        for member in role.members:
+            if not member.addresses or not all(map(is_pod_address, member.addresses)):
+                is_first_good = bool(member.addresses) and find_family(member.addresses[0])
+                fault = "which no Pod has" if is_first_good else "no IP address"
+                return f"{role.name}/{member.index} has {member.addresses!r}, {fault}"
+        for task in role.completed:
+            if task.address and not is_pod_address(task.address):
+                return (
+                    f"the address of {role.name}/{task.index}, {task.address!r}, is no IP address"
+                )
+    return ""
 
 
 def render_injector(roster: Roster, directory: str) -> Injector:

@@ -94,7 +94,7 @@ class SelectedRoster(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """A Pod as its roster knows it. The UIDs are "" where they are not known."""
+    """The identity of a Pod. A UID is "" if it is unknown."""
 
     role: str
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
@@ -103,18 +103,18 @@ class Identity(NamedTuple):
 
 
 class Assessment(NamedTuple):
-    """What a roster says of the gang, and of one Pod of it."""
+    """The facts of a roster that decisions need, about the gang and about this Pod."""
 
     other_attempt: str
-    """Why the roster is of another attempt; "" if it is of this one, or that is not known."""
+    """The attempt of the roster, as a message, if it is not that of the Pod; otherwise ""."""
     is_complete: bool
-    """Whether the controller calls the gang complete, and the numbers agree."""
+    """Whether the roster is marked complete, and its numbers agree."""
     is_completing: bool
-    """Whether the attempt comes to its end."""
+    """Whether the attempt is ending."""
     own: Optional[Member]
-    """The Pod's own entry among the members, as far as UIDs are known on both sides."""
+    """This Pod as a member; UIDs are compared if both sides have them."""
     leaving: Optional[Leaving]
-    """The Pod's own entry among those that drain."""
+    """This Pod as a Task that drains."""
     missing: Tuple[TaskKey, ...]
     """The wanted Tasks that are neither members nor completed."""
 
@@ -225,7 +225,7 @@ def build_watch_permission(gang: Gang) -> Permission:
 def assess(
     roster: Roster, identity: Optional[Identity] = None, source: str = SOURCE_CONFIGMAP
 ) -> Assessment:
-    """Assess a roster; without an ``identity``, only what it says of the gang."""
+    """Assess a roster; without an ``identity``, only the facts of the gang."""
     own = leaving = None
     other = ""
     if identity is not None:
@@ -248,7 +248,7 @@ def assess(
 
 
 def index_members(roster: Optional[Roster]) -> Dict[TaskKey, Member]:
-    """Index the members of all roles, in the roster's order; none of no roster."""
+    """Return the members of all roles by Task, in the order of the roster; none without one."""
     return {
         TaskKey(role.name, member.index): member
         for role in (roster.roles if roster else ())

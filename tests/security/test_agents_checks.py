@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barrier.addresses import find_fault
+from barrier.injector import find_fault
 from framework.agent.addresses import is_pod_address
 from framework.agent.clock import AgentClock
 from framework.agent.gang import SOURCE_CONFIGMAP, Gang, Knowledge, SelectedRoster
