@@ -32,7 +32,6 @@ from framework.api.roster import (
 CONFIGMAP_UID = "cm-uid"
 INSTANCE_UID = "0_cm-uid"
 COMPRESSED_BYTES = 128 * 1024
-CLOSE = object()
 """An event that ends the watch in the middle of a chunk."""
 
 
@@ -363,9 +362,6 @@ class _Handler(BaseHTTPRequestHandler):
             event = events.get()
             if event is None:
                 self.wfile.write(b"0\r\n\r\n")
-                return
-            if event is CLOSE:
-                self.wfile.write(b'40\r\n{"type":"MODI')
                 return
             self._send_event(event)
 

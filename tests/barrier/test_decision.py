@@ -216,7 +216,7 @@ def test_decide_quorum_gives_the_rest_time(
 
 
 def test_decide_quorum_is_enough_at_the_timeout() -> None:
-    """A gang that reaches its quorum late is there, whatever is left of the grace."""
+    """At the timeout a quorum passes, also within its grace time."""
     observation = observe(make_configmap(QUORUM), grace_start=GraceStart(1, 590.0))
     decision = decide(observation, CONFIG, 599.0)
     assert isinstance(decision, Wait)
@@ -225,21 +225,21 @@ def test_decide_quorum_is_enough_at_the_timeout() -> None:
 
 
 def test_decide_quorum_rest_arrives_in_grace_passes() -> None:
-    sight = GraceStart(1, 100.0)
-    assert decide(observe(make_configmap(FULL), grace_start=sight), CONFIG, 101.0) == Pass(
+    start = GraceStart(1, 100.0)
+    assert decide(observe(make_configmap(FULL), grace_start=start), CONFIG, 101.0) == Pass(
         FULL, SOURCE_CONFIGMAP
     )
 
 
 def test_decide_quorum_lost_in_grace_waits_on() -> None:
     lost = QUORUM._replace(complete=False)
-    sight = GraceStart(1, 0.0)
-    decision = decide(observe(make_configmap(lost), grace_start=sight), CONFIG, 99.0)
+    start = GraceStart(1, 0.0)
+    decision = decide(observe(make_configmap(lost), grace_start=start), CONFIG, 99.0)
     assert isinstance(decision, Wait)
     assert decision.reason == "GangIncomplete"
 
 
-def test_note_first_sight_counts_only_rosters_that_name_this_pod() -> None:
+def test_find_grace_start_counts_only_rosters_that_name_this_pod() -> None:
     stranger = with_role(members=(make_member(0, "10.0.0.2"),), wanted=2, minimum=1)
     assert find_grace_start(observe(make_configmap(stranger)), CONFIG, 5.0) is None
     assert find_grace_start(observe(make_configmap(QUORUM)), CONFIG, 6.0) == GraceStart(1, 6.0)

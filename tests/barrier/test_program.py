@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from tests.barrier.api_server import (
-    CLOSE,
     ApiServer,
     make_configmap,
     make_framework,
@@ -79,30 +78,6 @@ def test_barrier_old_attempts_roster_keeps_waiting(server: ApiServer, start: Sta
     assert barrier.wait() == 0
 
 
-def test_barrier_watch_expired_starts_over(server: ApiServer, start: Starter) -> None:
-    server.add(make_configmap(missing="Pending", version=5))
-    barrier = start()
-    barrier.wait_for_line("1/2 ready")
-    status = {"kind": "Status", "code": 410, "message": "too old"}
-    server.events.put({"type": "ERROR", "object": status})
-    server.events.put(None)
-    server.add(make_configmap(make_roster(), version=9))
-    assert barrier.wait() == 0
-    watches = [server.requests.get_nowait() for _ in range(2)]
-    assert all("resourceVersion=0&" in watch for watch in watches)
-
-
-def test_barrier_watch_closed_resumes(server: ApiServer, start: Starter) -> None:
-    server.add(make_configmap(missing="Pending", version=5))
-    barrier = start()
-    barrier.wait_for_line("1/2 ready")
-    server.events.put(CLOSE)
-    server.add(make_configmap(make_roster(), version=9), "MODIFIED")
-    assert barrier.wait() == 0
-    server.requests.get_nowait()
-    assert "resourceVersion=5&" in server.requests.get_nowait()
-
-
 def test_barrier_token_expired_reads_it_again(
     server: ApiServer, start: Starter, tmp_path: Path
 ) -> None:
@@ -126,28 +101,6 @@ def test_barrier_configmaps_forbidden_passes_by_framework(
     assert (tmp_path / "work" / "injector.sh").read_bytes() == INJECTOR
 
 
-def test_barrier_framework_of_another_attempt_keeps_waiting(
-    server: ApiServer, start: Starter
-) -> None:
-    server.forbidden = {"configmaps"}
-    other = make_framework()
-    other["status"]["attemptStatus"]["instanceUID"] = "1_newer"
-    server.framework = other
-    barrier = start(BARRIER_CHECK_INTERVAL_SEC="5")
-    barrier.wait_for_line("attempt 1_newer is seen, not 0_cm-uid")
-    server.framework = make_framework()
-    assert barrier.wait() == 0
-
-
-def test_barrier_original_controller_passes_by_framework(server: ApiServer, start: Starter) -> None:
-    server.framework = make_framework(make_task(0, "10.0.0.2"), make_task(1, ""))
-    server.add(make_configmap(carries_roster=False))
-    barrier = start(BARRIER_CHECK_INTERVAL_SEC="5")
-    barrier.wait_for_line(r"1/2 ready .* waiting for worker/1 \(its Pod has no address yet\)")
-    server.framework = make_framework()
-    assert barrier.wait() == 0
-
-
 def test_barrier_all_forbidden_names_both_rules(server: ApiServer, start: Starter) -> None:
     server.forbidden = {"configmaps", "frameworks"}
     barrier = start(BARRIER_CHECK_INTERVAL_SEC="5")
@@ -155,17 +108,6 @@ def test_barrier_all_forbidden_names_both_rules(server: ApiServer, start: Starte
     assert "--resource=configmaps --resource-name=f-attempt" in barrier.text
     assert "--resource=frameworks.frameworkcontroller.microsoft.com" in barrier.text
     server.forbidden = set()
-    assert barrier.wait() == 0
-
-
-def test_barrier_framework_absent_for_a_moment_keeps_waiting(
-    server: ApiServer, start: Starter
-) -> None:
-    server.forbidden = {"configmaps"}
-    framework, server.framework = server.framework, None
-    barrier = start(BARRIER_CHECK_INTERVAL_SEC="5")
-    barrier.wait_for_line("Framework f is not found")
-    server.framework = framework
     assert barrier.wait() == 0
 
 
@@ -253,20 +195,10 @@ def test_barrier_two_in_one_volume_leave_complete_files(
 
 
 def test_barrier_usage_is_printed() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "barrier", "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+    command = [sys.executable, "-m", "barrier"]
+    usage = subprocess.run(
+        [*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert done.returncode == 0
-    assert "BARRIER_CHECK_TIMEOUT_SEC" in done.stdout
-    bad = subprocess.run(
-        [sys.executable, "-m", "barrier", "now"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    assert b"BARRIER_CHECK_TIMEOUT_SEC" in usage.stdout
+    bad = subprocess.run([*command, "now"], cwd=ROOT, capture_output=True, check=False)
     assert bad.returncode == 2

@@ -17,7 +17,7 @@ from framework.agent.gang import SOURCE_CONFIGMAP
 from framework.agent.health import Health, SourceState
 from tests.barrier.api_server import make_framework, make_roster, make_task
 from tests.barrier.test_decision import ENV
-from tests.barrier.test_waiting import VirtualClock
+from tests.support.agentclock import VirtualClock
 
 LAGGING = make_framework(make_task(0, "10.0.0.2"), make_task(1, ""))
 
@@ -63,7 +63,7 @@ def run_release(
     frameworks: ScriptedFrameworks,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
-    clock = VirtualClock()
+    clock = VirtualClock(jitter=0.5)
     reporter = Reporter(0.0, 10.0, is_json=False)
     passed = Pass(make_roster(), SOURCE_CONFIGMAP)
     injector_file = prepare_injector(config.working_dir)

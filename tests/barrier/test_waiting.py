@@ -9,7 +9,6 @@ from barrier.config import load_config
 from barrier.decision import Fail, Pass
 from barrier.report import Reporter
 from barrier.waiting import Waiting
-from framework.agent.clock import AgentClock
 from framework.agent.exitcodes import ExitCode
 from framework.agent.framework_roster import FrameworkView, build_view
 from framework.agent.gang_observer import Sources
@@ -19,23 +18,9 @@ from framework.agent.sources import AttemptConfigMap, parse_configmap
 from framework.api.roster import Progress
 from tests.barrier.api_server import make_configmap, make_framework, make_roster
 from tests.barrier.test_decision import ENV, QUORUM
+from tests.support.agentclock import VirtualClock
 
 FIVE_MINUTES = 300.0
-
-
-class VirtualClock(AgentClock):
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        # Never stands still, as a real clock never does.
-        self.now += max(seconds, 0.001)
-
-    def uniform(self, low: float, high: float) -> float:
-        return (low + high) / 2
 
 
 class World:
@@ -128,7 +113,7 @@ class _Frameworks(_Watched):
 
 def wait(script: Script, **env: str) -> tuple[Pass | Fail, float, World]:
     config = load_config({**ENV, **env})
-    clock = VirtualClock()
+    clock = VirtualClock(1000.0, jitter=0.5)
     world = World(clock, script)
     reporter = Reporter(clock.now, config.interval_seconds, is_json=False)
     sources = Sources(world.configmaps, world.frameworks, world, None)
@@ -245,22 +230,19 @@ def test_wait_unauthorized_everywhere_exits_1_at_the_timeout() -> None:
     assert waited >= FIVE_MINUTES
 
 
-def test_wait_quorum_passes_when_the_grace_is_over() -> None:
+@pytest.mark.parametrize(
+    ("complete_at", "passes_at"),
+    [pytest.param(10, 40.0, id="grace-over"), pytest.param(50, 60.0, id="timeout")],
+)
+def test_wait_quorum_passes_when_its_grace_or_the_timeout_is_over(
+    complete_at: float, passes_at: float
+) -> None:
     def script(world: World, now: float) -> None:
-        world.show(make_configmap(QUORUM if now > 10 else None))
-
-    decision, waited, _ = wait(script)
-    assert isinstance(decision, Pass)
-    assert 40.0 <= waited < 42.0
-
-
-def test_wait_quorum_that_comes_late_passes_at_the_timeout() -> None:
-    def script(world: World, now: float) -> None:
-        world.show(make_configmap(QUORUM if now > 50 else None))
+        world.show(make_configmap(QUORUM if now > complete_at else None))
 
     decision, waited, _ = wait(script, BARRIER_CHECK_TIMEOUT_SEC="60")
     assert isinstance(decision, Pass)
-    assert 60.0 <= waited < 62.0
+    assert passes_at <= waited < passes_at + 2.0
 
 
 def test_wait_roster_to_come_never_reads_the_framework() -> None:

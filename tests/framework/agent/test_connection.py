@@ -25,7 +25,9 @@ from framework.agent.connection import (
     _parse_head,
 )
 
+REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+PLAIN = Access("127.0.0.1", 0, tls=False, token="secret")
 
 
 class RawServer:
@@ -69,11 +71,15 @@ class RawServer:
 
 @contextlib.contextmanager
 def serve(
-    *connections: list[bytes], timeout_seconds: float = 5.0
+    *connections: list[bytes],
+    access: Access = PLAIN,
+    context: ssl.SSLContext | None = None,
+    takes_gzip: bool = False,
 ) -> Iterator[tuple[RawServer, Connection]]:
-    server = RawServer(*connections)
-    access = Access("127.0.0.1", server.port, tls=False, token="secret")
-    connection = Connection(access, AgentClock(), 5.0)
+    """Run a server, and a connection of ``access`` to its port."""
+    server = RawServer(*connections, context=context)
+    access = access._replace(port=server.port)
+    connection = Connection(access, AgentClock(), 5.0, takes_gzip=takes_gzip)
     try:
         yield server, connection
     finally:
@@ -82,8 +88,7 @@ def serve(
 
 
 def test_fetch_counted_body_reuses_the_connection() -> None:
-    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-    with serve([reply, reply]) as (server, connection):
+    with serve([REPLY, REPLY]) as (server, connection):
         assert connection.fetch("GET", "/a").body == b"{}"
         assert connection.fetch("GET", "/b").body == b"{}"
     assert server.requests[1].startswith(b"GET /b HTTP/1.1\r\nHost: 127.0.0.1:")
@@ -91,8 +96,7 @@ def test_fetch_counted_body_reuses_the_connection() -> None:
 
 
 def test_fetch_kept_connection_was_closed_sends_again() -> None:
-    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-    with serve([reply], [reply]) as (server, connection):
+    with serve([REPLY], [REPLY]) as (server, connection):
         connection.fetch("GET", "/a")
         assert connection.fetch("GET", "/b").body == b"{}"
     assert len(server.requests) == 2
@@ -180,17 +184,16 @@ def make_certificate(directory: Path) -> Path:
     return directory
 
 
-def fetch_over_tls(certificate: Path, access: Access) -> bytes:
+def build_context(certificate: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
-    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-    server = RawServer([reply], context=context)
-    connection = Connection(access._replace(port=server.port), AgentClock(), 5.0)
-    try:
+    return context
+
+
+def fetch_over_tls(certificate: Path, access: Access) -> bytes:
+    context = build_context(certificate)
+    with serve([REPLY], access=access, context=context) as (_, connection):
         return connection.fetch("GET", "/a").body
-    finally:
-        connection.close()
-        server.close()
 
 
 def test_fetch_tls_with_the_clusters_ca_works(certificate: Path) -> None:
@@ -205,14 +208,11 @@ def test_fetch_tls_ca_rotated_loads_the_new_one(certificate: Path, tmp_path: Pat
     """The CA's file and the server's certificate are replaced; the same connection goes on."""
     other = make_certificate(tmp_path / "other")
     ca_file = tmp_path / "ca.crt"
-    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
     connection: Connection | None = None
     port = 0
     for directory in (certificate, other):
         shutil.copy(directory / "cert.pem", ca_file)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(directory / "cert.pem", directory / "key.pem")
-        server = RawServer([reply], context=context, port=port)
+        server = RawServer([REPLY], context=build_context(directory), port=port)
         if connection is None:
             port = server.port
             access = Access("127.0.0.1", server.port, tls=True, ca_file=str(ca_file))
@@ -226,11 +226,8 @@ def test_fetch_tls_ca_rotated_loads_the_new_one(certificate: Path, tmp_path: Pat
 def test_fetch_gzip_answer_is_unpacked() -> None:
     content = gzip.compress(b'{"a":1}')
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(content)}\r\n\r\n"
-    with serve([head.encode() + content]) as (server, _):
-        access = Access("127.0.0.1", server.port, tls=False)
-        connection = Connection(access, AgentClock(), 5.0, takes_gzip=True)
+    with serve([head.encode() + content], takes_gzip=True) as (server, connection):
         assert connection.fetch("GET", "/a").body == b'{"a":1}'
-        connection.close()
     assert b"\r\nAccept-Encoding: gzip\r\n" in server.requests[0]
 
 
@@ -248,8 +245,7 @@ def test_fetch_broken_gzip_is_unreachable(content: bytes) -> None:
 
 
 def test_open_ahead_makes_the_next_request_wait_for_no_connection() -> None:
-    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-    with serve([reply]) as (_, connection):
+    with serve([REPLY]) as (_, connection):
         assert connection.get_descriptor() == -1
         connection.open()
         number = connection.get_descriptor()
@@ -259,8 +255,7 @@ def test_open_ahead_makes_the_next_request_wait_for_no_connection() -> None:
 
 def test_open_after_the_server_closed_it_connects_anew() -> None:
     """A kube-apiserver closes a connection after 32 s on which no request came."""
-    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-    with serve([], [reply]) as (_, connection):
+    with serve([], [REPLY]) as (_, connection):
         connection.open()
         select.select([connection.get_descriptor()], [], [], 5.0)
         connection.open()
@@ -269,20 +264,14 @@ def test_open_after_the_server_closed_it_connects_anew() -> None:
 
 
 def test_open_again_over_tls_keeps_a_connection_with_an_unread_ticket(certificate: Path) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
-    server = RawServer([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"], context=context)
-    access = Access("127.0.0.1", server.port, tls=True, ca_file=str(certificate / "cert.pem"))
-    connection = Connection(access, AgentClock(), 5.0)
-    try:
+    access = Access("127.0.0.1", 0, tls=True, ca_file=str(certificate / "cert.pem"))
+    context = build_context(certificate)
+    with serve([REPLY], access=access, context=context) as (_, connection):
         connection.open()
         assert select.select([connection.get_descriptor()], [], [], 5.0)[0], "the ticket"
         connection.open()
-        # The server takes one connection, so a second would wait in vain.
+        # The server accepts one connection only.
         assert connection.start("GET", "/a").status == 200
-    finally:
-        connection.close()
-        server.close()
 
 
 def test_fetch_tls_stranger_is_refused(certificate: Path, tmp_path: Path) -> None:
@@ -298,19 +287,13 @@ def test_fetch_tls_stranger_is_refused(certificate: Path, tmp_path: Path) -> Non
 
 
 def test_open_without_a_readable_ca_leaves_no_connection_in_the_clear(tmp_path: Path) -> None:
-    """What connects ahead may fail unheard; the token must not follow without TLS."""
-    server = RawServer([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"])
-    missing = str(tmp_path / "ca.crt")
-    access = Access("127.0.0.1", server.port, tls=True, token="secret", ca_file=missing)
-    connection = Connection(access, AgentClock(), 5.0)
-    try:
+    """A failed ``open`` is ignored; the next request must not send the token without TLS."""
+    access = PLAIN._replace(tls=True, ca_file=str(tmp_path / "ca.crt"))
+    with serve([REPLY], access=access) as (server, connection):
         for connect in (connection.open, lambda: connection.fetch("GET", "/a")):
             with pytest.raises(UnreachableError, match=r"ca\.crt"):
                 connect()
             assert connection.get_descriptor() == -1
-    finally:
-        connection.close()
-        server.close()
     assert server.requests == []
 
 
@@ -327,16 +310,12 @@ def test_name_that_no_host_can_have_is_unreachable(
     certificate: Path, host: str, server_name: str
 ) -> None:
     ca_file = str(certificate / "cert.pem")
-    server = RawServer([], [])
-    access = Access(host, server.port, tls=True, ca_file=ca_file, server_name=server_name)
-    connection = Connection(access, AgentClock(), 5.0)
-    try:
+    access = Access(host, 0, tls=True, ca_file=ca_file, server_name=server_name)
+    with serve([], [], access=access) as (_, connection):
         for connect in (connection.open, lambda: connection.fetch("GET", "/a")):
             with pytest.raises(UnreachableError):
                 connect()
             assert connection.get_descriptor() == -1
-    finally:
-        server.close()
 
 
 def test_fetch_tls_unverified_only_when_asked_for(certificate: Path) -> None:

@@ -5,27 +5,12 @@ import json
 from typing import Any
 
 from framework.agent.access import Access
-from framework.agent.clock import AgentClock
 from framework.agent.connection import Head, UnreachableError
 from framework.agent.health import Health
 from framework.agent.watch import READ_DEADLINE_SECONDS, Change, ObjectWatch
+from tests.support.agentclock import VirtualClock
 
 OK = Head(200, {})
-
-
-class VirtualClock(AgentClock):
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-    def uniform(self, low: float, high: float) -> float:
-        assert low <= high
-        return high
 
 
 class ScriptedConnection:
