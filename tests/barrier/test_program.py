@@ -196,9 +196,7 @@ def test_barrier_two_in_one_volume_leave_complete_files(
 
 def test_barrier_usage_is_printed() -> None:
     command = [sys.executable, "-m", "barrier"]
-    usage = subprocess.run(
-        [*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    usage = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, check=True)
     assert b"BARRIER_CHECK_TIMEOUT_SEC" in usage.stdout
     bad = subprocess.run([*command, "now"], cwd=ROOT, capture_output=True, check=False)
     assert bad.returncode == 2
