@@ -86,6 +86,7 @@ class ControllerConfig:
     memory_admission_percent: int = 80
     """While more than this share of the memory limit is used or promised, no Framework starts."""
     log_object_snapshot: LogObjectSnapshot = LogObjectSnapshot()
+    """Which snapshots of objects are logged."""
     pod_failure_rules: tuple[CompletionCodeRule, ...] = ()
     """``podFailureSpec``, tried in order after the predefined container codes."""
 

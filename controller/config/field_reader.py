@@ -21,7 +21,7 @@ class Faults:
 
     errors: list[FieldError] = field(default_factory=list)
     unknown_keys: list[FieldError] = field(default_factory=list)
-    """Keys nobody reads: warnings, or errors when the caller is strict."""
+    """Keys that are not read: warnings, or errors in strict mode."""
     warnings: list[FieldError] = field(default_factory=list)
 
 

@@ -95,7 +95,7 @@ class HeldError(KubeError):
 
     @property
     def is_transient(self) -> bool:
-        """Return True: whoever holds it may let go."""
+        """Return True: its finalizers may be removed later."""
         return True
 
 

@@ -178,7 +178,7 @@ class Writer:
         if not entry.observed.lacks_roster:
             return True
         await self._reread_configmap(entry, entry.observed.configmap.name)
-        # Another one of ours may be there now, whose roster was not kept either.
+        # The live GET may have shown another ConfigMap of ours, without a roster that was kept.
         self._store.settle(entry)
         return not entry.observed.lacks_roster
 
@@ -239,7 +239,7 @@ class Writer:
                     self._store.drop_framework(entry)
                 return None
             self._record_wait(entry, e)
-            # Also while the CRD is away or being replaced, which is nobody's deletion.
+            # Also while the CRD is away or being replaced, which deletes no Framework.
             self._warn("cannot read", entry, e)
         return None
 

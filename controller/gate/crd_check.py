@@ -27,8 +27,8 @@ from framework.kube.errors import ForbiddenError, KubeError, NotFoundError
 
 logger = logging.getLogger(__name__)
 
-# Forced: whoever made the CRD that is there owns its versions, and the API server lets nobody else
-# change them by an ordinary server-side apply.
+# Forced: the client that made the stored CRD owns its versions, and no other client may change
+# them by an ordinary server-side apply.
 _REMEDY = (
     "apply deploy/base/crd.yaml of this release "
     "(kubectl apply --server-side --force-conflicts -f crd.yaml)"
@@ -80,7 +80,7 @@ async def find_problem(client: KubeClient) -> str:
     """Find why this server's Frameworks cannot be worked with; "" if they can.
 
     Raises:
-        KubeError: the server did not tell.
+        KubeError: the server did not answer.
     """
     try:
         answer = await client.get_raw(f"/apis/{GROUP}/{VERSION}")
@@ -126,7 +126,7 @@ class CrdGuard:
         try:
             problem = await find_problem(self._client)
         except KubeError as e:
-            # Who cannot be asked has not changed: the list-watches tell that it is away.
+            # An unreachable server says nothing of the CRD; the list-watches report the outage.
             logger.debug("CRD not checked", extra={"error": str(e)})
             return
         before, self.problem = self.problem, _add_remedy(problem) if problem else ""

@@ -4,8 +4,8 @@ Leader and candidates share no clock: a candidate takes the Lease over
 once it has seen it unchanged for its whole duration, the leader stops acting a while earlier,
 measured from before it sent its last renewal. Both measure on the boottime clock, which goes on
 while a process is stopped or the machine sleeps; times inside the Lease are for people. A renewal
-names the version it replaces, so one that succeeds proves that nobody held the Lease in between.
-Why ``kubernetes.aio.leaderelection`` is not used: docs/adr.
+names the version it replaces, so one that succeeds proves that no other process held the Lease in
+between. Why ``kubernetes.aio.leaderelection`` is not used: docs/adr.
 
     LeadershipLostError    the Lease is lost: send nothing more and end
 """
@@ -212,7 +212,7 @@ class LeaderElector:
                 is_again = True
 
     async def _check_holder(self) -> None:
-        """Look whose the Lease is: others may have it, or an earlier renewal has arrived."""
+        """Read the holder: another process may have the Lease, or an earlier renewal arrived."""
         await self._read()
         holder = _read_holder(self._lease)
         if self._lease is not None and holder != self._identity:
@@ -285,7 +285,7 @@ def _read_spec(lease: Object | None) -> dict[str, Any]:
 
 
 def _read_holder(lease: Object | None) -> str:
-    """Return who holds a Lease, "" for nobody."""
+    """Return the identity that holds a Lease, "" if it is free."""
     return str(_read_spec(lease).get("holderIdentity") or "")
 
 

@@ -70,7 +70,7 @@ class MemoryLedger:
         Args:
             limit_bytes: beyond this the kernel ends the process; None for no limit.
             percent: the share of it that Frameworks may fill.
-            read_used_bytes: tells what this process uses now.
+            read_used_bytes: returns what this process uses now.
         """
         self._limit_bytes = limit_bytes
         self._budget_bytes = (limit_bytes or 0) * percent // _PERCENT

@@ -71,14 +71,23 @@ class _Occurrence:
     """One Event object to be written: what is said, and how often since the last write."""
 
     name: str
+    """Of the Event object, derived from what it says."""
     namespace: str
+    """Of the Event object."""
     involved: Object
+    """Reference to the object that it is about."""
     type: EventType
+    """Normal or Warning."""
     reason: str
+    """One CamelCase word."""
     message: str
+    """The same for people."""
     first_at: datetime
+    """When it was said first since the last write."""
     last_at: datetime
+    """When it was said last."""
     count: int = field(default=1)
+    """How often it was said since the last write."""
 
 
 class EventRecorder:
@@ -189,7 +198,7 @@ class EventRecorder:
                 EVENTS, occurrence.namespace, body, timeout_seconds=_TIMEOUT_SECONDS
             )
         except AlreadyExistsError:
-            # The answer to a patch tells the count; a GET would take a right of its own.
+            # The answer to a patch contains the count; a GET would need another right.
             stored = await self._client.patch(
                 EVENTS,
                 occurrence.namespace,

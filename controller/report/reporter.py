@@ -16,7 +16,7 @@ from framework.kube.resources import Object
 
 logger = logging.getLogger(__name__)
 
-# Between these a Framework passes through states that ``status`` shows and nobody waits for.
+# Between these a Framework passes through states that only its status shows.
 _REPORTED_STATES = frozenset(
     {FrameworkState.ATTEMPT_RUNNING, FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED}
 )

@@ -62,7 +62,7 @@ class Metrics:
         self._queue_depth.set(depth)
 
     def follow_frameworks(self, count: Callable[[], int]) -> None:
-        """Say who counts the Frameworks known; asked at each scrape."""
+        """Set the function that counts the Frameworks; it is called at each scrape."""
         self._frameworks.set_function(count)
 
     def set_actions_in_flight(self, count: int) -> None:

@@ -67,7 +67,7 @@ def name_key(framework: Object) -> str:
 def owner_key(kind: ObjectKind, wire: Object) -> str:
     """Build the key of the Framework that an object is or belongs to; "/" if it names none.
 
-    What a user may change tells least: only a Pod that no attempt owns goes by its label.
+    Users may change labels, so only a Pod that no attempt owns is assigned by its label.
     """
     if kind is ObjectKind.FRAMEWORK:
         return name_key(wire)

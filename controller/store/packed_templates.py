@@ -17,7 +17,7 @@ _LEAST_BYTES = 4096
 
 
 class PackedTemplate(Mapping[str, Any]):
-    """A mapping that holds its JSON. Whoever needs several keys takes its items."""
+    """A mapping that holds its JSON. Use ``items`` to read several keys."""
 
     __slots__ = ("_packed",)
 
@@ -51,7 +51,7 @@ class PackedTemplate(Mapping[str, Any]):
 
 
 def pack_metadata(metadata: ObjectMeta) -> ObjectMeta:
-    """Leave out managedFields, which nobody reads here and which name every field of the spec."""
+    """Leave out managedFields: no part reads them, and they name every field of the spec."""
     extra = {key: metadata.extra[key] for key in metadata.extra if key != "managedFields"}
     return replace(metadata, extra=extra)
 

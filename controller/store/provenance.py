@@ -69,7 +69,7 @@ def record_seen(
     before: PodView | ConfigMapView | None,
     after: PodView | ConfigMapView,
 ) -> None:
-    """Take an object, or a new form of it, to be looked at."""
+    """Record an object, or a new version of it, whose proof is to be checked."""
     if before is not None and before.uid != after.uid:
         record_gone(entry, name, before)
         before = None
@@ -89,9 +89,9 @@ def record_gone(entry: Entry, name: Name, view: PodView | ConfigMapView) -> None
 
 
 def check_objects(entry: Entry) -> None:
-    """Look at the objects that came since, and again at all of them when the keys have changed.
+    """Check the objects that came since, and all of them again when the keys have changed.
 
-    Not while a create of that name is unanswered: the answer tells more, and costs nothing.
+    Not while a create of that name is unanswered: its answer proves the object without a check.
     """
     known = entry.observed
     keys = _read_keys(entry)
@@ -144,7 +144,7 @@ def is_proven(entry: Entry, view: PodView | ConfigMapView) -> bool:
 
 
 def _spend(entry: Entry, view: PodView | ConfigMapView) -> None:
-    """Remember whose a proof was, of an object that is gone."""
+    """Remember which object had a proof, now that it is gone."""
     known = entry.observed
     known.spent_proofs[_read_proof(view)] = view.uid
     if len(known.spent_proofs) > _MAX_SPENT:

@@ -90,7 +90,7 @@ class Store:
         if entry is not None and entry.is_empty:
             del self._entries[key]
 
-    # --- who leads ----------------------------------------------------------------------------
+    # --- leadership ----------------------------------------------------------------------------
 
     def follow(self) -> None:
         """Trust every status that is stored: another controller leads."""
@@ -217,7 +217,7 @@ class Store:
         entry.observed.framework = replace(known, status=status)
 
     def refresh_framework(self, entry: Entry, wire: Object) -> None:
-        """Take a live GET after a write whose fate is unknown: what it shows is persisted."""
+        """Take a live GET after a write of unknown result: what it shows is persisted."""
         known = entry.observed.framework
         entry.observed.needs_refresh = False
         if known is None or known.metadata.uid != read_meta(wire).get("uid"):
@@ -439,7 +439,7 @@ class Store:
             entry.observed.unconfirmed.pop(name, None)
             entry.observed.record_free_name(name)
         elif entry.outcomes.is_delete_in_flight(view.uid) and self._clock is not None:
-            # The answer to our own request tells; if it is lost, a live GET a while later.
+            # The answer to our own delete shows it; if that is lost, a live GET a while later.
             entry.observed.unconfirmed[name] = self._clock.now()
         else:
             # It may only have left the selector: it is kept until a live GET, due now, is answered.

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controller.app import Controller, Election, Options
 from controller.config.config_file import ControllerConfig
+from controller.controller import Controller, Election, Options
 from framework.clock import SequentialUids
 from framework.kube.errors import UnreachableError, build_api_error
 from framework.kube.resources import (

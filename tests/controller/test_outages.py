@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from controller.app import Controller, Options
 from controller.config.config_file import ControllerConfig
+from controller.controller import Controller, Options
 from framework.api.constants import FRAMEWORK_CRD_NAME
 from framework.clock import SystemClock, SystemRandom
 from framework.kube.client import KubeClient

@@ -35,7 +35,7 @@ from tests.support.prerequisites import MissingPrerequisiteError, report_missing
 
 SUITE_SECONDS = 600
 # The original never pauses before a retry, and replays wait for the next Pod a second or so.
-_SHIPPED_CONFIG = ROOT / "controller" / "default-config.yaml"
+_SHIPPED_CONFIG = ROOT / "controller" / "config" / "default-config.yaml"
 CONFIG = {
     **yaml.safe_load(_SHIPPED_CONFIG.read_text(encoding="utf-8")),
     "retryBackoffMaxSec": 0,

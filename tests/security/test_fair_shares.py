@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.app import MAX_WORKERS, NAMESPACE_WORKERS
+from controller.controller import MAX_WORKERS, NAMESPACE_WORKERS
 from controller.core.actions import ObjectKind
 from controller.queues.workqueue import WorkQueue
 from controller.store.store import Store

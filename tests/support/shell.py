@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from controller.app import NAMESPACE_WORKERS
+from controller.controller import NAMESPACE_WORKERS
 from controller.core.actions import ObjectKind
 from controller.core.decision import SnapshotTrigger
 from controller.core.settings import Settings

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controller.app import Controller, Options
 from controller.config.config_file import ControllerConfig
+from controller.controller import Controller, Options
 from framework.api.constants import FRAMEWORK_CRD_NAME
 from framework.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,

@@ -6,8 +6,8 @@ Several share one server; each has its own clock and its own connection.
 import asyncio
 from collections.abc import Callable, Sequence
 
-from controller.app import Controller, Election, Options
 from controller.config.config_file import ControllerConfig
+from controller.controller import Controller, Election, Options
 from controller.gate.leader import DEFAULT_LEASE_NAME, LeadershipLostError, LeaseTimes
 from framework.clock import Random
 from framework.kube.client import WatchEvent
