@@ -19,6 +19,11 @@ def completion(code: int, kind: str = "Failed", phrase: str = "Phrase") -> Objec
     return {"code": code, "phrase": phrase, "type": kind_wire, "diagnostics": f"diagnosed {code}"}
 
 
+def retries(count: int, delay_seconds: int | None) -> Object:
+    counts = dict.fromkeys(("totalRetriedCount", "accountableRetriedCount"), count)
+    return {**counts, "retryDelaySec": delay_seconds}
+
+
 def task(
     index: int,
     state: str,
@@ -29,27 +34,16 @@ def task(
     retry_delay: int | None = None,
     deletion_pending: bool = False,
 ) -> Object:
+    name = f"gang-worker-{index}"
+    status = {"id": attempt, "startTime": TIME, "podName": name}
     return {
         "index": index,
         "instanceUID": f"t{index}",
-        "startTime": TIME,
-        "runTime": None,
-        "completionTime": None,
         "state": state,
-        "transitionTime": TIME,
+        **dict.fromkeys(("startTime", "transitionTime"), TIME),
         "deletionPending": deletion_pending,
-        "retryPolicyStatus": {
-            "totalRetriedCount": attempt,
-            "accountableRetriedCount": attempt,
-            "retryDelaySec": retry_delay,
-        },
-        "attemptStatus": {
-            "id": attempt,
-            "startTime": TIME,
-            "podName": f"gang-worker-{index}",
-            "podIP": ip,
-            "completionStatus": ended,
-        },
+        "retryPolicyStatus": retries(attempt, retry_delay),
+        "attemptStatus": {**status, "podIP": ip, "completionStatus": ended},
     }
 
 
@@ -65,26 +59,16 @@ def framework(
     if blocked is not None:
         answer = {"status": "True", "reason": reason, "message": blocked}
         conditions.append({"type": "Blocked", **answer})
+    roles = [{"name": "worker", "instanceUID": "r", "taskStatuses": list(tasks)}]
+    attempt = {"id": 0, "startTime": TIME, "completionStatus": ended, "taskRoleStatuses": roles}
     return {
         "metadata": {"name": "gang", "namespace": "default", "uid": "u"},
         "status": {
             "conditions": conditions,
-            "startTime": TIME,
             "state": state,
-            "transitionTime": TIME,
-            "retryPolicyStatus": {
-                "totalRetriedCount": 0,
-                "accountableRetriedCount": 0,
-                "retryDelaySec": retry_delay,
-            },
-            "attemptStatus": {
-                "id": 0,
-                "startTime": TIME,
-                "completionStatus": ended,
-                "taskRoleStatuses": [
-                    {"name": "worker", "instanceUID": "r", "taskStatuses": list(tasks)}
-                ],
-            },
+            **dict.fromkeys(("startTime", "transitionTime"), TIME),
+            "retryPolicyStatus": retries(0, retry_delay),
+            "attemptStatus": attempt,
         },
     }
 
@@ -131,19 +115,23 @@ UNSCHEDULABLE = {
 }
 
 
-def test_view_before_the_controller_saw_it_says_so() -> None:
-    shown = view({"metadata": {"name": "gang"}, "status": None})
-    assert (shown.state, shown.note, shown.tasks) == (
-        "New",
-        "not seen by a controller yet; if this lasts, check that framework-controller runs",
-        (),
-    )
-
-
-def test_view_on_a_local_cluster_before_the_controller_saw_it_asks_for_no_check() -> None:
+@pytest.mark.parametrize(
+    ("is_local", "note"),
+    [
+        (
+            False,
+            "not seen by a controller yet; if this lasts, check that framework-controller runs",
+        ),
+        (True, ""),
+    ],
+)
+def test_view_before_the_controller_saw_it_asks_for_a_check_unless_it_is_local(
+    is_local: bool,  # noqa: FBT001 a case of the test
+    note: str,
+) -> None:
     world = World("gang", "default", {"metadata": {"name": "gang"}, "status": None})
-    shown = build_view(world, is_local=True)
-    assert (shown.state, shown.note) == ("New", "")
+    shown = build_view(world, is_local=is_local)
+    assert (shown.state, shown.note, shown.tasks) == ("New", note, ())
 
 
 def test_view_of_an_unreadable_status_says_why() -> None:
@@ -197,10 +185,18 @@ def test_view_of_a_barrier_names_who_is_missing() -> None:
     assert notes(shown)["worker/0"] == "barrier: the gang of 3 lacks worker/1"
 
 
+def build_progress(text: str) -> Object:
+    return {"metadata": {"annotations": {constants.PROGRESS_ANNOTATION: text}}}
+
+
+def build_missing(*reasons: str, start: int = 0, ready: int = 0) -> Object:
+    missing = [{"role": "worker", "index": i, "reason": r} for i, r in enumerate(reasons, start)]
+    total = ready + len(missing)
+    return build_progress(json.dumps({"ready": ready, "total": total, "missing": missing}))
+
+
 def test_view_of_a_barrier_with_progress_says_why_others_are_missing() -> None:
-    missing = [{"role": "worker", "index": i, "reason": f"reason {i}"} for i in range(1, 6)]
-    progress = json.dumps({"ready": 1, "total": 6, "missing": missing})
-    configmap = {"metadata": {"annotations": {constants.PROGRESS_ANNOTATION: progress}}}
+    configmap = build_missing(*(f"reason {i}" for i in range(1, 6)), start=1, ready=1)
     gang = framework(task(0, "AttemptPreparing", ip="127.64.0.1"))
     shown = view(gang, dict([pod(0, **IN_BARRIER)]), configmap=configmap)
     assert notes(shown)["worker/0"] == (
@@ -211,9 +207,8 @@ def test_view_of_a_barrier_with_progress_says_why_others_are_missing() -> None:
 
 @pytest.mark.parametrize("progress", ["", "[]", "{", '{"missing": [{"role": "a"}]}', "null"])
 def test_view_with_unreadable_progress_goes_on_without(progress: str) -> None:
-    configmap = {"metadata": {"annotations": {constants.PROGRESS_ANNOTATION: progress}}}
     gang = framework(task(0, "AttemptPreparing", ip="127.64.0.1"))
-    shown = view(gang, dict([pod(0, **IN_BARRIER)]), configmap=configmap)
+    shown = view(gang, dict([pod(0, **IN_BARRIER)]), configmap=build_progress(progress))
     assert notes(shown)["worker/0"] == "barrier runs"
 
 
@@ -227,16 +222,14 @@ def test_view_with_a_warning_event_adds_it_once() -> None:
     }
 
 
-def test_view_of_a_task_to_be_retried_counts_down() -> None:
+@pytest.mark.parametrize(
+    ("now", "when"), [(NOW + timedelta(seconds=18), "in 42 s"), (None, "at 03:05:05 UTC")]
+)
+def test_view_of_a_task_to_be_retried_says_when(now: datetime | None, when: str) -> None:
+    """In a pipe there is no clock: a count-down would be a line each second."""
     waiting = task(0, "AttemptCompleted", ended=completion(7), retry_delay=60)
-    shown = view(framework(waiting), now=NOW + timedelta(seconds=18))
-    assert notes(shown) == {"worker/0": "Phrase: diagnosed 7; next attempt in 42 s"}
-
-
-def test_view_without_a_clock_names_the_time_of_the_next_attempt() -> None:
-    waiting = task(0, "AttemptCompleted", ended=completion(7), retry_delay=60)
-    shown = build_view(World("gang", "default", framework(waiting)))
-    assert notes(shown) == {"worker/0": "Phrase: diagnosed 7; next attempt at 03:05:05 UTC"}
+    shown = build_view(World("gang", "default", framework(waiting)), now)
+    assert notes(shown) == {"worker/0": f"Phrase: diagnosed 7; next attempt {when}"}
 
 
 def test_view_of_retries_that_count_nothing_says_so() -> None:
@@ -327,16 +320,10 @@ def test_view_with_a_long_reason_cuts_it() -> None:
     assert "\n" not in note
 
 
-def build_progress(*reasons: str) -> Object:
-    missing = [{"role": "worker", "index": i, "reason": r} for i, r in enumerate(reasons)]
-    progress = json.dumps({"ready": 0, "total": len(missing), "missing": missing})
-    return {"metadata": {"annotations": {constants.PROGRESS_ANNOTATION: progress}}}
-
-
 def test_view_of_a_task_whose_pod_cannot_be_created_says_why() -> None:
     gang = framework(*(task(i, "AttemptCreationPending") for i in range(3)))
     refusal = 'Pod cannot be created: pods "gang-worker-0" is forbidden: exceeded quota: q'
-    configmap = build_progress(refusal, "Pod is not created yet")
+    configmap = build_missing(refusal, "Pod is not created yet")
     assert notes(view(gang, {}, configmap=configmap)) == {
         "worker/0": "Pod cannot be created: exceeded quota: q",
         "worker/1": "waits for its Pod to be created",

@@ -73,6 +73,19 @@ def test_controller_imports_what_its_lock_file_installs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_image_has_neither_the_local_cluster_nor_the_packages_it_alone_needs(name: str) -> None:
+    folder = ROOT / "images" / name
+    required = (ROOT / "localcluster" / "requirements.in").read_text(encoding="utf-8")
+    own = re.findall(r"^[a-z][\w-]*", required, re.MULTILINE)
+    locked = (folder / "requirements.txt").read_text(encoding="utf-8")
+
+    assert own
+    assert [package for package in own if f"{package}==" in locked] == []
+    assert not any(room.startswith("localcluster") for room in load_contents(name)["rooms"])
+    assert "localcluster" not in (folder / "Dockerfile").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_package_of_an_image_is_locked_by_hash(name: str) -> None:
     locked = (ROOT / "images" / name / "requirements.txt").read_text(encoding="utf-8")
     requirements = re.split(r"\n(?=\S)", locked.strip())
