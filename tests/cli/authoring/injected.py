@@ -1,6 +1,7 @@
 """The Framework that tests give to `inject` and `lint`, and what they read of the answer."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -9,6 +10,8 @@ from cli.authoring.rules import Surroundings, lint
 from cli.main import main
 
 SPEC = "spec.taskRoles[0].task.pod.spec"
+Change = Callable[[dict[str, Any]], None]
+DROPPED = object()
 
 
 def build(**role: Any) -> dict[str, Any]:
@@ -45,6 +48,28 @@ def get_spec(objects: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the spec of the first role's Pods, in the Framework that comes last."""
     spec: dict[str, Any] = objects[-1]["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
     return spec
+
+
+def edit(place: str, **fields: Any) -> Change:
+    """Build the change that sets fields of the Framework, or drops them (DROPPED)."""
+
+    def change(framework: dict[str, Any]) -> None:
+        role, spec = framework["spec"]["taskRoles"][0], get_spec([framework])
+        target = {
+            "metadata": framework["metadata"],
+            "framework": framework["spec"],
+            "role": role,
+            "pod": role["task"]["pod"],
+            "spec": spec,
+            "main": spec["containers"][0],
+            "barrier": (spec.get("initContainers") or [{}])[0],
+            "sidecar": (spec.get("initContainers") or [{}])[-1],
+        }[place]
+        target.update(fields)
+        for key in [key for key, value in fields.items() if value is DROPPED]:
+            del target[key]
+
+    return change
 
 
 def find_places(framework: dict[str, Any]) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """`framework inject`: containers, volumes and names that it adds, and what it leaves alone."""
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from framework.api.gang_key import refers_to_gang_key
 from framework.api.validation import validate_framework
 from framework.version import VERSION
 from rendezvous.site.peers.gang_key import DEFAULT_KEY_FILE
-from tests.cli.authoring.injected import build, get_spec
+from tests.cli.authoring.injected import DROPPED, SPEC, Change, build, edit, get_spec
 from tests.support.frameworkcrd import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -132,16 +133,6 @@ def test_inject_token_is_mounted_where_an_agent_runs_and_nowhere_else() -> None:
     assert list_with_token(Rendezvous.WRAPPER) == ["main"]
 
 
-def test_inject_wrapper_without_a_command_names_the_field_and_the_remedy() -> None:
-    framework = build()
-    del framework["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["containers"][0]["command"]
-
-    with pytest.raises(InjectionError) as e:
-        inject(framework, InjectionOptions(rendezvous=Rendezvous.WRAPPER))
-
-    assert "spec.taskRoles[0].task.pod.spec.containers[0].command: is missing" in str(e.value)
-
-
 @pytest.mark.parametrize(
     ("rendezvous", "holders"),
     [
@@ -189,14 +180,6 @@ def test_inject_dns_names_each_pod_as_the_barrier_asks_for_it() -> None:
     assert (spec["hostname"], spec["subdomain"]) == ("{{FC_POD_NAME}}", "job")
 
 
-def test_inject_dns_name_that_is_too_long_is_refused() -> None:
-    framework = build()
-    framework["metadata"]["name"] = "n" * 60
-
-    with pytest.raises(InjectionError, match=r"hostname: n+-worker-1 has 69 characters"):
-        inject(framework, InjectionOptions(dns=True))
-
-
 def set_nulls(spec: dict[str, Any]) -> None:
     spec |= {"volumes": None, "initContainers": None, "securityContext": None}
     spec |= {"serviceAccountName": "", "automountServiceAccountToken": None}
@@ -237,21 +220,34 @@ def test_inject_mounts_the_same_part_of_a_volume_everywhere() -> None:
         assert "frameworkbarrier-volume" not in {m["name"] for m in container["volumeMounts"]}
 
 
-@pytest.mark.parametrize("name", ["frameworkbarrier-volume", "frameworkbarrier-token", KEY_VOLUME])
-def test_inject_volume_of_another_kind_with_our_name_is_refused(name: str) -> None:
+def build_volume(name: str) -> dict[str, Any]:
+    return {"name": name, "configMap": {"name": "settings"}}
+
+
+WRAPPER, DNS = InjectionOptions(rendezvous=Rendezvous.WRAPPER), InjectionOptions(dns=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "change", "message"),
+    [
+        (WRAPPER, edit("main", command=DROPPED), rf"{SPEC}.containers[0].command: is missing"),
+        (DNS, edit("metadata", name="n" * 60), f"{'n' * 60}-worker-1 has 69 characters"),
+        (DNS, edit("metadata", name="3d"), "metadata.name: 3d begins with a digit"),
+        (DNS, edit("main", name="rendezvous"), f"{SPEC}.containers[0].name: rendezvous is the"),
+        *(
+            (DNS, edit("spec", volumes=[build_volume(name)]), f"volumes: {name} is the name")
+            for name in ("frameworkbarrier-volume", "frameworkbarrier-token", KEY_VOLUME)
+        ),
+    ],
+)
+def test_inject_into_what_takes_no_agents_names_the_field(
+    options: InjectionOptions, change: Change, message: str
+) -> None:
     framework = build()
-    get_spec([framework])["volumes"] = [{"name": name, "configMap": {"name": "settings"}}]
+    change(framework)
 
-    with pytest.raises(InjectionError, match=f"volumes: {name} is the name"):
-        inject(framework, InjectionOptions())
-
-
-def test_inject_container_of_the_users_with_an_agents_name_is_refused() -> None:
-    framework = build()
-    get_spec([framework])["containers"].append({"name": "rendezvous", "image": "etcd:3"})
-
-    with pytest.raises(InjectionError, match=r"containers\[1\]\.name: rendezvous"):
-        inject(framework, InjectionOptions())
+    with pytest.raises(InjectionError, match=re.escape(message)):
+        inject(framework, options)
 
 
 def test_inject_restricted_drops_capabilities_where_one_is_added() -> None:
@@ -273,14 +269,6 @@ def test_inject_wrapper_passes_over_a_role_without_containers() -> None:
     get_spec([framework])["containers"] = []
 
     assert inject(framework, InjectionOptions(rendezvous=Rendezvous.WRAPPER))
-
-
-def test_inject_dns_name_no_service_may_have_is_refused() -> None:
-    framework = build()
-    framework["metadata"]["name"] = "3d"
-
-    with pytest.raises(InjectionError, match=r"metadata\.name: 3d begins with a digit"):
-        inject(framework, InjectionOptions(dns=True))
 
 
 def test_inject_dns_on_the_nodes_network_asks_the_clusters_dns() -> None:

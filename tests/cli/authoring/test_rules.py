@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,39 +12,14 @@ from click.testing import CliRunner
 from cli.authoring.injection import InjectionOptions, inject
 from cli.authoring.rules import RULES, Surroundings, lint
 from cli.main import main
-from tests.cli.authoring.injected import SPEC, build, get_spec
+from tests.cli.authoring.injected import DROPPED, SPEC, Change, build, edit, get_spec
 from tests.support.frameworkcrd import ROOT
 
 METADATA = "spec.taskRoles[0].task.pod.metadata"
-Change = Callable[[dict[str, Any]], None]
-
-
-DROPPED = object()
 
 
 def build_injected() -> dict[str, Any]:
     return inject(build(), InjectionOptions())[-1]
-
-
-def edit(place: str, **fields: Any) -> Change:
-    """Build the change that sets fields of the Framework, or drops them (DROPPED)."""
-
-    def change(framework: dict[str, Any]) -> None:
-        role, spec = framework["spec"]["taskRoles"][0], get_spec([framework])
-        target = {
-            "framework": framework["spec"],
-            "role": role,
-            "pod": role["task"]["pod"],
-            "spec": spec,
-            "main": spec["containers"][0],
-            "barrier": (spec.get("initContainers") or [{}])[0],
-            "sidecar": (spec.get("initContainers") or [{}])[-1],
-        }[place]
-        target.update(fields)
-        for key in [key for key, value in fields.items() if value is DROPPED]:
-            del target[key]
-
-    return change
 
 
 def chain(*changes: Change) -> Change:
