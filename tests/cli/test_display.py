@@ -1,5 +1,6 @@
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,42 +31,61 @@ def read_frame(written: str) -> list[str]:
     return [each for each in lines[begin:] if each]
 
 
-def test_update_in_a_pipe_prints_changes_only() -> None:
+Update = tuple[Sequence[GangView], float, str | None]
+
+
+def one(task: TaskLine, state: str = "Waiting", seconds: float = 0.0) -> Update:
+    return [gang(task, state=state)], seconds, None
+
+
+@pytest.mark.parametrize(
+    ("updates", "lines"),
+    [
+        (
+            [
+                one(line(0, "Waiting", "waits"), seconds=1.0),
+                one(line(0, "Waiting", "waits"), seconds=2.0),
+                one(line(0, "Running", attempt=1), seconds=3.25),
+            ],
+            [
+                "1.0s  gang  Waiting",
+                "1.0s  worker/0  Waiting: waits",
+                "3.2s  worker/0  Running (attempt 1)",
+            ],
+        ),
+        (
+            [one(line(0, "Waiting", note), "Running") for note in ("", "starts", "")],
+            ["0.0s  gang  Running", "0.0s  worker/0  Waiting: starts"],
+        ),
+        (
+            [one(line(0, state), state) for state in ("Running", "Ending", "Stopped")],
+            [
+                "0.0s  gang  Running",
+                "0.0s  worker/0  Running",
+                "0.0s  gang  Ending",
+                "0.0s  gang  Stopped",
+                "0.0s  worker/0  Stopped",
+            ],
+        ),
+        (
+            [([gang(line(0, "A"), name="a"), gang(line(0, "B"), name="b")], 0.0, None)],
+            ["0.0s  a  Waiting", "0.0s  a worker/0  A", "0.0s  b  Waiting", "0.0s  b worker/0  B"],
+        ),
+        (
+            [([], 0.0, alert) for alert in (None, "refused", "refused", None)],
+            ["0.0s  alert  refused", "0.0s  alert  connected again"],
+        ),
+    ],
+    ids=["changes-only", "no-reason", "ends-with-its-gang", "several-frameworks", "alert"],
+)
+def test_update_in_a_pipe_prints_a_line_for_each_change(
+    updates: list[Update], lines: list[str]
+) -> None:
     stream = io.StringIO()
     with Display(stream) as display:
-        display.update([gang(line(0, "Waiting", "waits"))], 1.0, None)
-        display.update([gang(line(0, "Waiting", "waits"))], 2.0, None)
-        display.update([gang(line(0, "Running", attempt=1))], 3.25, None)
-    assert stream.getvalue().splitlines() == [
-        "    1.0s  gang  Waiting",
-        "    1.0s  worker/0  Waiting: waits",
-        "    3.2s  worker/0  Running (attempt 1)",
-    ]
-
-
-def test_update_in_a_pipe_leaves_out_tasks_that_wait_without_a_reason() -> None:
-    stream = io.StringIO()
-    display = Display(stream)
-    for task in (line(0, "Waiting"), line(0, "Waiting", "starts"), line(0, "Waiting")):
-        display.update([gang(task, state="Running")], 0.0, None)
-    assert stream.getvalue().splitlines() == [
-        "    0.0s  gang  Running",
-        "    0.0s  worker/0  Waiting: starts",
-    ]
-
-
-def test_update_in_a_pipe_leaves_out_tasks_that_end_with_their_gang() -> None:
-    stream = io.StringIO()
-    display = Display(stream)
-    for state in ("Running", "Ending", "Stopped"):
-        display.update([gang(line(0, state), state=state)], 0.0, None)
-    assert stream.getvalue().splitlines() == [
-        "    0.0s  gang  Running",
-        "    0.0s  worker/0  Running",
-        "    0.0s  gang  Ending",
-        "    0.0s  gang  Stopped",
-        "    0.0s  worker/0  Stopped",
-    ]
+        for update in updates:
+            display.update(*update)
+    assert stream.getvalue().splitlines() == [f"    {each}" for each in lines]
 
 
 def test_show_table_puts_first_what_failed_by_itself() -> None:
@@ -75,28 +95,6 @@ def test_show_table_puts_first_what_failed_by_itself() -> None:
     assert [row.split()[0] for row in stream.getvalue().splitlines()[2:]] == [
         "worker/1",
         "worker/0",
-    ]
-
-
-def test_update_with_several_frameworks_names_each() -> None:
-    stream = io.StringIO()
-    Display(stream).update([gang(line(0, "A"), name="a"), gang(line(0, "B"), name="b")], 0.0, None)
-    assert stream.getvalue().splitlines() == [
-        "    0.0s  a  Waiting",
-        "    0.0s  a worker/0  A",
-        "    0.0s  b  Waiting",
-        "    0.0s  b worker/0  B",
-    ]
-
-
-def test_update_with_an_alert_says_when_it_comes_and_goes() -> None:
-    stream = io.StringIO()
-    display = Display(stream)
-    for alert in (None, "refused", "refused", None):
-        display.update([], 0.0, alert)
-    assert stream.getvalue().splitlines() == [
-        "    0.0s  alert  refused",
-        "    0.0s  alert  connected again",
     ]
 
 
