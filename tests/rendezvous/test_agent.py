@@ -136,16 +136,6 @@ def leave(roster: Roster, generation: int) -> Roster:
     return roster._replace(generation=generation, roles=(rest,), leaving=(entry,))
 
 
-def test_role_that_the_gang_lacks_is_warned_of_once(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for number in (1, 2):
-        world.take(gang(2, number))
-        world.settle()
-    warning = "rendezvous: warning: FB_PORTS: the gang has no role 'wurker'; it has worker\n"
-    assert capsys.readouterr().err.count(warning) == 1
-
-
 def test_first_change_is_told_at_once_and_the_newest_after_the_debounce(world: World) -> None:
     world.take(gang(2, 1))
     world.settle()
@@ -372,44 +362,6 @@ def test_member_that_comes_later_is_shown_when_it_answers(careful: World, server
     assert careful.events == [("changed", 0, 1), ("changed", 1, 2)]
     assert careful.acknowledged == [1, 2]
     assert max(careful.source.waits[-3:-1]) <= 0.2
-
-
-def test_member_that_never_answers_is_shown_at_the_deadline(
-    careful: World, servers: Servers
-) -> None:
-    careful.take(servers.build(2, 1))
-    careful.publish(servers.build(3, 2))
-    careful.settle(29.0)
-    assert len(careful.told) == 1
-    careful.publish(servers.build(4, 3))
-    careful.settle(2.0)
-    assert careful.events == [("changed", 0, 1), ("changed", 1, 3)]
-
-
-def test_member_that_comes_after_one_that_gave_up_has_the_whole_time(
-    careful: World, servers: Servers
-) -> None:
-    careful.take(servers.build(2, 1))
-    careful.publish(servers.build(3, 2))
-    careful.settle(2.0)
-    careful.publish(servers.build(2, 3))
-    careful.settle(60.0)
-    careful.publish(servers.build(3, 4))
-    careful.settle(20.0)
-    assert careful.events == [("changed", 0, 1)]
-    careful.settle(15.0)
-    assert careful.events == [("changed", 0, 1), ("changed", 1, 4)]
-
-
-def test_member_that_goes_away_is_taken_out_at_once(careful: World, servers: Servers) -> None:
-    careful.take(servers.build(3, 1))
-    careful.publish(servers.build(4, 2))
-    careful.settle(1.0)
-    assert len(careful.told) == 1
-    (role,) = servers.build(4, 3).roles
-    smaller = role._replace(members=(role.members[0], *role.members[2:]), wanted=3, minimum=3)
-    careful.take(servers.build(4, 3)._replace(roles=(smaller,)))
-    assert careful.events == [("changed", 0, 1), ("changed", 1, 3)]
 
 
 def test_restarted_agent_waits_for_nobody_it_has_shown(careful: World, servers: Servers) -> None:

@@ -40,6 +40,16 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@contextlib.contextmanager
+def collect_changes(since: peers.Roster | None = None) -> Iterator[queue.Queue[peers.Change]]:
+    seen: queue.Queue[peers.Change] = queue.Queue()
+    subscription = peers.on_change(seen.put, since=since)
+    yield seen
+    subscription.stop()
+    subscription.join(HANG_SECONDS)
+    assert seen.empty()
+
+
 def write(volume: Path, roster: Roster) -> None:
     rendering = render_all(see(roster), build_options())
     generation = Generation(roster, SOURCE_CONFIGMAP, roster.generation)
@@ -79,33 +89,26 @@ def test_wait_gives_up_in_time(volume: Path) -> None:
 
 def test_on_change_calls_with_each_change_in_order(volume: Path) -> None:
     write(volume, build_gang(2))
-    seen: queue.Queue[peers.Change] = queue.Queue()
-    subscription = peers.on_change(seen.put)
-    for generation, count in ((2, 4), (3, 3)):
-        write(volume, build_gang(count)._replace(generation=generation))
-        change = seen.get(timeout=HANG_SECONDS)
-        assert change.roster.generation == generation
-        changed = change.added if generation == 2 else change.removed
-        assert [peer.index for peer in changed] == ([2, 3] if generation == 2 else [3])
-    subscription.stop()
-    subscription.join(HANG_SECONDS)
-    assert seen.empty()
+    with collect_changes() as seen:
+        for generation, count in ((2, 4), (3, 3)):
+            write(volume, build_gang(count)._replace(generation=generation))
+            change = seen.get(timeout=HANG_SECONDS)
+            assert change.roster.generation == generation
+            changed = change.added if generation == 2 else change.removed
+            assert [peer.index for peer in changed] == ([2, 3] if generation == 2 else [3])
 
 
 def test_on_change_is_not_called_where_nobody_came_went_or_moved(volume: Path) -> None:
     write(volume, build_gang(2))
-    seen: queue.Queue[peers.Change] = queue.Queue()
-    subscription = peers.on_change(seen.put)
     (role,) = build_gang(2).roles
     same = build_gang(2)._replace(generation=2, roles=(role._replace(running=not role.running),))
-    write(volume, same)
-    # The thread must have had the time to see it.
-    with pytest.raises(queue.Empty):
-        seen.get(timeout=0.3)
-    write(volume, build_gang(3)._replace(generation=3))
-    assert [peer.index for peer in seen.get(timeout=HANG_SECONDS).added] == [2]
-    subscription.stop()
-    subscription.join(HANG_SECONDS)
+    with collect_changes() as seen:
+        write(volume, same)
+        # The thread must have had the time to see it.
+        with pytest.raises(queue.Empty):
+            seen.get(timeout=0.3)
+        write(volume, build_gang(3)._replace(generation=3))
+        assert [peer.index for peer in seen.get(timeout=HANG_SECONDS).added] == [2]
 
 
 def test_on_change_goes_on_after_a_callback_that_fails(
@@ -131,11 +134,8 @@ def test_on_change_misses_nothing_since_what_was_read(volume: Path) -> None:
     write(volume, build_gang(2))
     before = peers.roster()
     write(volume, build_gang(3)._replace(generation=2))
-    seen: queue.Queue[peers.Change] = queue.Queue()
-    subscription = peers.on_change(seen.put, since=before)
-    assert [peer.index for peer in seen.get(timeout=HANG_SECONDS).added] == [2]
-    subscription.stop()
-    subscription.join(HANG_SECONDS)
+    with collect_changes(since=before) as seen:
+        assert [peer.index for peer in seen.get(timeout=HANG_SECONDS).added] == [2]
 
 
 def test_roster_says_that_one_who_computes_has_succeeded(volume: Path) -> None:

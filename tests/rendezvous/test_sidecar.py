@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -30,7 +29,6 @@ from tests.rendezvous.agents import (
 from tests.rendezvous.gangs import build_gang
 from tests.rendezvous.sidecars import NATIVE, Gang, relay, wait_for_text
 from tests.support.controlplane import Access
-from tests.support.pace import expect_within
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.local
@@ -93,54 +91,6 @@ def test_live_rescale_shows_each_generation_once_and_whole(gang: Gang) -> None:
         assert members == set(range(sizes[(change["generation"] - 1) % len(sizes)]))
 
 
-def test_change_is_told_at_once_and_the_next_after_the_debounce(gang: Gang) -> None:
-    gang.env["FB_DEBOUNCE_SEC"] = "1"
-    gang.publish(2, 1)
-    with run_agent(gang.env, *NATIVE):
-        gang.wait_until_told(1)
-        time.sleep(1.1)  # the debounce of the first generation
-        started = time.monotonic()
-        with expect_within(0.5):
-            gang.publish(3, 2)
-            gang.wait_until_told(2)
-        with expect_within(2.0, fixed_seconds=1.0):
-            for number in range(3, 8):
-                gang.publish(number, number)
-            gang.wait_until_told(3)
-        assert time.monotonic() - started >= 1.0
-    # What came within the debounce was told as one change, the newest.
-    assert read_changes(gang.told)[-1]["generation"] == 7
-
-
-def test_roster_that_goes_back_is_ignored(gang: Gang) -> None:
-    gang.publish(2, 5)
-    with run_agent(gang.env, *NATIVE):
-        gang.wait_for_generation(5)
-        gang.publish(4, 3)
-        gang.publish(3, 6)
-        gang.wait_for_generation(6)
-        gang.wait_until_told(2)
-    assert [c["generation"] for c in read_changes(gang.told)] == [5, 6]
-    assert gang.count_hosts() == 3
-
-
-def test_incomplete_roster_keeps_the_last_good_one(gang: Gang) -> None:
-    roster = gang.publish(3, 1)
-    with run_agent(gang.env, *NATIVE) as agent:
-        gang.wait_for_generation(1)
-        gang.publisher.publish(
-            roster._replace(
-                generation=2,
-                complete=False,
-                roles=(roster.roles[0]._replace(members=roster.roles[0].members[:1]),),
-            )
-        )
-        agent.wait_for(
-            "1/3 Tasks are there (ended or starting: worker/1, worker/2), the last good one is kept"
-        )
-        assert gang.count_hosts() == 3
-
-
 @pytest.mark.parametrize("what", ["another attempt", "another Pod in its place"])
 def test_roster_of_others_is_not_shown(gang: Gang, what: str) -> None:
     if what == "another attempt":
@@ -180,23 +130,6 @@ def test_process_started_after_render_is_told_of_later_changes_only(gang: Gang) 
         gang.wait_until_told(1)
     (change,) = read_changes(gang.told)
     assert (change["previousGeneration"], change["generation"]) == (1, 2)
-
-
-def test_api_away_keeps_the_last_good_and_shows_the_newest_after(gang: Gang, api: Access) -> None:
-    gang.publish(2, 1)
-    with relay(api.url) as way:
-        gang.env["KUBE_APISERVER_ADDRESS"] = way.url
-        with run_agent(gang.env, *NATIVE) as agent:
-            gang.wait_until_told(1)
-            way.cut()
-            gang.publish(3, 2)
-            gang.publish(4, 3)
-            wait_until(lambda: way.refused >= 3)
-            assert (gang.read_current(), gang.count_hosts()) == (1, 2)
-            assert agent.process.poll() is None
-            way.is_cut = False
-            gang.wait_until_told(2)
-    assert [c["generation"] for c in read_changes(gang.told)] == [1, 3]
 
 
 class SkippingClock(AgentClock):

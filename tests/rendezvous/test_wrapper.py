@@ -19,7 +19,6 @@ from framework.api.roster import (
     PHASE_COMPLETING,
     CompletedTask,
     Leaving,
-    Roster,
     fingerprint_uid,
 )
 from rendezvous.process.children import Children
@@ -28,10 +27,10 @@ from tests.rendezvous.agents import (
     AgentProcess,
     Publisher,
     list_children,
-    read_changes,
     run_agent,
 )
-from tests.rendezvous.gangs import build_gang, build_role, build_roster
+from tests.rendezvous.gangs import build_role, build_roster
+from tests.rendezvous.sidecars import Gang
 from tests.support.controlplane import Access
 from tests.support.pace import measure_slowness
 from tests.support.waiting import HANG_SECONDS, wait_until
@@ -45,22 +44,11 @@ TOLD_SECONDS = 0.1
 HOLD = f"trap 'echo got TERM; exit 7' TERM; {SHOW}; while :; do sleep 0.05; done"
 
 
-class Gang:
-    """A gang and the environment of its worker/0."""
-
-    def __init__(self, api: Access, publisher: Publisher, volume: Path) -> None:
-        self.publisher = publisher
-        self.volume = volume
-        self.env = publisher.build_env(api.url, api.token, volume, "worker", 0)
-        self.env["FB_DEBOUNCE_SEC"] = "0"
-
-    def publish(self, count: int, generation: int) -> Roster:
-        return self.publisher.publish(build_gang(count)._replace(generation=generation))
-
-
 @pytest.fixture
 def gang(api: Access, open_gang: OpenGang, tmp_path: Path) -> Gang:
-    return Gang(api, open_gang(), tmp_path / "volume")
+    gang = Gang(api, open_gang(), tmp_path / "volume")
+    del gang.env["FB_NOTIFY_COMMAND"]
+    return gang
 
 
 def run_shell(gang: Gang, script: str, *flags: str) -> "tuple[int, str]":
@@ -415,30 +403,6 @@ def test_wrapper_ends_its_command_when_the_attempt_completes(gang: Gang) -> None
         )
         assert agent.wait() == 7
         assert "got TERM" in agent.text
-
-
-def test_wrapper_of_a_leaving_pod_is_told_at_once_and_acknowledges_after(gang: Gang) -> None:
-    uid = gang.publisher.create_pod("worker", 0)
-    gang.env["FC_POD_UID"] = uid
-    role = build_role("worker", 2)
-    own = role.members[0]._replace(fingerprint=fingerprint_uid(uid))
-    both = build_roster(role._replace(members=(own, role.members[1])))
-    gang.publisher.publish(both)
-    told = gang.volume.with_name("told")
-    flags = ("--notify-command", f"cat >>{told}; echo told $FB_EVENT until $FB_DEADLINE")
-    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", HOLD) as agent:
-        agent.wait_for("generation 1 world 2")
-        acknowledged = gang.publisher.read_acknowledged
-        wait_until(lambda: acknowledged("worker", 0) == "1")
-        deadline = "2026-01-01T00:00:00Z"
-        leaving = Leaving("worker", 0, fingerprint_uid(uid), 2, deadline)
-        rest = role._replace(members=role.members[1:], wanted=1, minimum=1)
-        gang.publisher.publish(build_roster(rest, generation=2, leaving=(leaving,)))
-        wait_until(lambda: acknowledged("worker", 0) == "2")
-        assert f"told leaving until {deadline}" in agent.text
-    (change,) = read_changes(told)
-    assert (change["event"], change["generation"], change["deadline"]) == ("leaving", 2, deadline)
-    assert [(c["role"], c["index"]) for c in change["removed"]] == [("worker", 0)]
 
 
 def test_wrapper_tells_its_sidecar_of_the_end(gang: Gang) -> None:
