@@ -5,7 +5,6 @@ that of a setting are taken for misspelt.
 """
 
 import re
-from difflib import get_close_matches
 from typing import Dict, Iterable, Iterator, List, Mapping
 
 from framework.api.roster import Roster
@@ -38,6 +37,8 @@ def list_misspelt(env: Mapping[str, str], known: Iterable[str]) -> Iterator[str]
         is_read = name in settings or name in _NO_SETTINGS or _OF_ROLE.match(name)
         if is_read or not name.startswith(_PREFIX):
             continue
+        from difflib import get_close_matches
+
         # Without the prefix, which would make all of them alike.
         words = {setting[len(_PREFIX) :]: setting for setting in settings}
         close = get_close_matches(name[len(_PREFIX) :].upper(), words, n=1, cutoff=_CLOSE)

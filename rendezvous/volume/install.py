@@ -6,7 +6,6 @@ the same bytes.
 
 import io
 import os
-import zipfile
 from typing import Dict, Iterator, Tuple
 
 from framework.agent.files import write_atomically
@@ -65,6 +64,8 @@ def install(directory: str) -> None:
 
 def build_zipapp(sources: Dict[str, bytes]) -> bytes:
     """Build the zipapp of these files."""
+    import zipfile  # loads pathlib and urllib, which the other commands do not need
+
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for name, content in sorted({**sources, "__main__.py": _MAIN}.items()):
@@ -81,6 +82,8 @@ def read_sources() -> Iterator[Tuple[str, bytes]]:
     for _ in __name__.split("."):
         root = os.path.dirname(root)
     if os.path.isfile(root):
+        import zipfile
+
         with zipfile.ZipFile(root) as archive:
             for name in archive.namelist():
                 if name != "__main__.py":
