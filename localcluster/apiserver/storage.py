@@ -47,7 +47,6 @@ __all__ = [
 
 INITIAL_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 HISTORY_LIMIT = 10_000
-Objects = list[Object]
 _NOTHING_SELECTED = Selector()
 _DEFAULT_DELETE = DeleteOptions()
 
