@@ -77,10 +77,14 @@ class _CreateForAttempt:
     kind: ClassVar[ObjectKind]
 
     framework: Framework = field(compare=False)
+    """With the status from which the object is rendered."""
     name: str
     identity: str
+    """Of the owner and the attempt: see ``ActionKey``."""
     cause: str
+    """Why it is created, for the log."""
     urgency: Urgency = Urgency.NOW
+    """How soon the status that the action relies on must be written; NONE if it is persisted."""
 
     @property
     def key(self) -> ActionKey:
@@ -107,11 +111,16 @@ class CreatePod:
     """Create the Pod of a Task's current attempt, from the status of ``framework``."""
 
     framework: Framework = field(compare=False)
+    """With the status from which the Pod is rendered."""
     task: naming.TaskKey
     name: str
+    """Of the Pod."""
     identity: str
+    """Of the Task instance and the attempt: see ``ActionKey``."""
     cause: str
+    """Why it is created, for the log."""
     urgency: Urgency = Urgency.NOW
+    """How soon the status that the action relies on must be written; NONE if it is persisted."""
 
     @property
     def key(self) -> ActionKey:
@@ -121,19 +130,21 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Delete one instance, by UID. ``grace_seconds`` None leaves the grace to the object.
-
-    ``urgency`` (also on the creates): how soon the status it relies on must be written;
-    NONE if that status is persisted, so that the action may be sent before the write.
-    """
+    """Delete one instance, by UID."""
 
     kind: ObjectKind
     name: str
     uid: str
+    """The precondition: no other object of the name is deleted."""
     cause: str
+    """Why it is deleted, for the log."""
     grace_seconds: int | None = None
+    """None for the grace period of the object."""
     propagation: Propagation | None = None
+    """None for the propagation that the finalizers of the object ask for."""
     urgency: Urgency = Urgency.NOW
+    """How soon the status that the action relies on must be written; NONE if it is persisted, so
+    that the action may be sent before the write."""
 
     @property
     def key(self) -> ActionKey:

@@ -70,21 +70,21 @@ class ObjectSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A PATCH of the attempt ConfigMap: a new generation, or only the progress.
-
-    ``roster`` None leaves the roster as it is; ``progress`` "" removes the annotation.
-    """
+    """A PATCH of the attempt ConfigMap: a new generation, or only the progress."""
 
     configmap_name: str
     configmap_uid: str
     resource_version: str
+    """With the UID, the precondition of the PATCH."""
     roster: Roster | None
+    """None leaves the roster as it is."""
     progress: str
+    """Text of the annotation; "" removes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of one pass over a Framework."""
+    """The outcome of one decision about one Framework."""
 
     status: FrameworkStatus | None = None
     """To be written; None if nothing changed."""

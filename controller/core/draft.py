@@ -297,7 +297,7 @@ class Draft:
         self.events.append(Event(type_, reason, message))
 
     def raise_urgency(self, urgency: Urgency) -> None:
-        """Let the status be written at least so soon."""
+        """Raise the urgency of the status write to at least ``urgency``."""
         self.urgency = max(self.urgency, urgency)
 
     def request_wake(self, at: datetime) -> None:

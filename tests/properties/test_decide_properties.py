@@ -411,7 +411,7 @@ def _swap(wire: Any, field: str, value: Any) -> None:
 def test_decide_refuses_an_absurd_status_by_an_assertion_only(
     snapshot: Snapshot, wire: Any
 ) -> None:
-    """Nobody but a stranger writes such a status: the worker sets its Framework aside."""
+    """Only another client writes such a status; the worker then makes no decision for a while."""
     try:
         status = codec.decode_status(wire)
     except FieldErrors:

@@ -42,7 +42,7 @@ _unknown = st.dictionaries(_keys, _values, max_size=3)
 
 
 def with_unknown(fields: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    """Objects with some known fields among others that nobody knows yet."""
+    """Objects with some known fields, and some unknown ones."""
     return st.builds(lambda unknown, known: {**unknown, **known}, _unknown, fields)
 
 

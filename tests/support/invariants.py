@@ -1,4 +1,4 @@
-"""What must hold between two persisted statuses of one Framework, whoever wrote between them.
+"""What must hold between two stored statuses of one Framework, whatever was stored between them.
 
 Called by the properties and by the simulator after every step. The codes are those of
 docs/design/invariants.md: I5 (times, ids and counts, states along the tables, completions never

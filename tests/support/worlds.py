@@ -235,7 +235,7 @@ class World:
         self._change(name, deletion_time=ends_at, deletion_grace_seconds=grace_seconds)
 
     def remove_pod(self, name: str) -> None:
-        """The kubelet lets a terminating Pod go, or a stranger forces it away."""
+        """The kubelet deletes a terminating Pod, or another client deletes it by force."""
         self.terminate_pod(name, 0)
         del self.pods[name]
         self.live[ObjectKind.POD, name] = ""

@@ -206,7 +206,7 @@ class Ledger:
             self._check_trigger(framework.spec, after.attempt_status, completion)
         elif completion.code == -210:
             if framework.spec.execution_type is not ExecutionType.STOP:
-                self.fail("I13: stopped, but nobody asked for that")
+                self.fail("I13: stopped without executionType Stop")
         elif completion.code == -100:
             uid = after.attempt_status.configmap_uid
             if uid not in self.left:

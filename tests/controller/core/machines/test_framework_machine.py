@@ -153,7 +153,7 @@ def test_stop_before_creation_waits_for_a_create_that_is_under_way() -> None:
     assert (decision.status or pending()).state is S.ATTEMPT_CREATION_PENDING
 
 
-def test_configmap_of_a_stranger_is_left_alone_after_stop() -> None:
+def test_foreign_configmap_is_left_alone_after_stop() -> None:
     foreign = replace(build_configmap(), owner=OwnerView("Deployment", "x", "y"))
     decision = step(
         build_snapshot(STOP, pending(), configmap=foreign, live={(CONFIGMAP, NAME): "u"})
@@ -204,7 +204,7 @@ def test_stop_while_the_created_configmap_is_gone_counts_as_stop() -> None:
 @pytest.mark.parametrize(
     "state", [S.ATTEMPT_CREATION_REQUESTED, S.ATTEMPT_PREPARING, S.ATTEMPT_RUNNING]
 )
-def test_configmap_that_a_stranger_deletes_ends_the_attempt_but_not_yet_its_tasks(
+def test_configmap_that_another_client_deletes_ends_the_attempt_but_not_yet_its_tasks(
     state: FrameworkState,
 ) -> None:
     configmap = replace(build_configmap(), deletion_time=TERMINATING)
@@ -353,7 +353,7 @@ def test_configmap_is_deleted_only_when_the_end_of_that_very_one_is_persisted(
 
 
 def lose_configmap(*pods: PodView, **task: Any) -> Decision:
-    """A ConfigMap that somebody deleted is known to be gone; the second Task never had a Pod."""
+    """A deleted ConfigMap is known to be gone; the second Task never had a Pod."""
     pending = build_task(TaskState.ATTEMPT_CREATION_PENDING, index=1)
     role = build_role_status(tasks=(build_task(**task), pending))
     snapshot = build_snapshot(

@@ -237,7 +237,7 @@ def test_pod_known_to_be_gone_completes_the_attempt(live: str) -> None:
     assert (task.state, get_code(task)) == (T.COMPLETED, -101)
 
 
-def test_pod_that_a_stranger_deletes_is_followed_to_its_end() -> None:
+def test_pod_that_another_client_deletes_is_observed_until_it_is_gone() -> None:
     task = after(world(build_task(), build_pod(metadata=TERMINATING)))
     assert (task.state, get_code(task)) == (T.ATTEMPT_DELETING, -101)
     assert not step(world(task, build_pod(metadata=TERMINATING))).actions

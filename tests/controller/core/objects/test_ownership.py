@@ -71,7 +71,7 @@ def test_configmap_of_this_attempt_is_adopted_and_recorded() -> None:
     "changes",
     [
         pytest.param({"owner": OwnerView("Framework", "gang", "other")}, id="of_another_framework"),
-        pytest.param({"owner": None}, id="of_nobody"),
+        pytest.param({"owner": None}, id="without_an_owner"),
         pytest.param({"deletion_time": at(1)}, id="terminating"),
         pytest.param({"finalizers": ()}, id="without_the_finalizer"),
         pytest.param(
@@ -140,10 +140,8 @@ FOREIGN_OWNER = OwnerView("ConfigMap", "gang-attempt", "past")
         pytest.param(
             replace(build_pod(), owner=FOREIGN_OWNER), None, None, id="of_another_configmap"
         ),
-        pytest.param(replace(build_pod(), owner=None), None, None, id="of_nobody"),
-        pytest.param(
-            replace(build_pod(), annotations={}), None, None, id="that_says_not_what_it_is"
-        ),
+        pytest.param(replace(build_pod(), owner=None), None, None, id="without_an_owner"),
+        pytest.param(replace(build_pod(), annotations={}), None, None, id="without_annotations"),
         pytest.param(None, build_task(PENDING, instance_uid="new"), None, id="of_a_past_instance"),
         pytest.param(
             None,
@@ -182,8 +180,8 @@ def test_missing_pod_is_not_adopted() -> None:
 def test_pod_is_found_by_its_recorded_uid() -> None:
     draft = draft_of_task(build_task(), build_pod())
     assert ownership.find_pod(draft, draft.roles[0].tasks[0]) is not None
-    stranger = draft_of_task(build_task(), replace(build_pod(), uid="other"))
-    assert ownership.find_pod(stranger, stranger.roles[0].tasks[0]) is None
+    foreign = draft_of_task(build_task(), replace(build_pod(), uid="other"))
+    assert ownership.find_pod(foreign, foreign.roles[0].tasks[0]) is None
     assert ownership.find_pod(draft_of_task(build_task()), build_task()) is None
 
 
@@ -226,7 +224,7 @@ def test_unclaimed_pod_is_deleted_by_uid_in_every_state(pod: PodView, task: Task
     [
         pytest.param(build_pod(), id="the_claimed_one"),
         pytest.param(named(build_pod(), "gang-x-0", owner=FOREIGN_OWNER), id="of_a_past_attempt"),
-        pytest.param(named(build_pod(), "gang-x-0", owner=None), id="of_nobody"),
+        pytest.param(named(build_pod(), "gang-x-0", owner=None), id="without_an_owner"),
         pytest.param(named(build_pod(), "gang-x-0", deletion_time=at(1)), id="that_goes_already"),
     ],
 )
@@ -253,7 +251,7 @@ def test_without_a_recorded_configmap_no_pod_is_ours() -> None:
 # --- absence -------------------------------------------------------------------------------------
 
 
-def test_look_up_asks_once_for_a_live_get() -> None:
+def test_live_get_is_asked_for_once_for_a_live_get() -> None:
     draft = build_draft()
     ownership.request_live_get(draft, POD, "gang-worker-0", "why")
     assert list_keys(draft.actions) == [("get", "gang-worker-0")]
@@ -262,7 +260,7 @@ def test_look_up_asks_once_for_a_live_get() -> None:
     assert not asked.actions
 
 
-def test_look_up_waits_for_a_create_of_that_name() -> None:
+def test_live_get_waits_for_a_create_of_that_name() -> None:
     draft = build_draft(in_flight={ActionKey(Verb.CREATE, POD, "gang-worker-0", "x/0")})
     ownership.request_live_get(draft, POD, "gang-worker-0", "why")
     ownership.request_live_get(draft, CONFIGMAP, "gang-worker-0", "another kind")

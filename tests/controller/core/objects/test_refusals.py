@@ -82,7 +82,7 @@ def test_one_event_of_a_role_says_why_its_pods_cannot_be_created() -> None:
         pytest.param([], [1, 2], id="one_was_not_looked_after"),
     ],
 )
-def test_nobody_ends_before_all_of_the_role_are_known(
+def test_no_task_ends_before_all_creates_of_the_role_are_answered(
     in_flight: list[int], gone: list[int]
 ) -> None:
     refused = {0, 1, 2} - set(in_flight)
@@ -91,15 +91,15 @@ def test_nobody_ends_before_all_of_the_role_are_known(
     assert ("get", "gang-worker-0") in list_keys(decision.actions) or in_flight
 
 
-def test_no_more_of_a_role_are_asked_for_but_the_others_go_on() -> None:
+def test_no_more_pods_of_a_refused_role_are_created_but_of_other_roles() -> None:
     assert list_keys(ask([1]).actions) == [("get", "gang-worker-1"), ("create", "gang-other-0")]
 
 
-def test_those_never_asked_for_end_with_the_attempt() -> None:
+def test_tasks_without_a_create_end_with_the_attempt() -> None:
     assert list_codes(ask([1], gone=[1])) == [-220, -200, -220]
 
 
-def test_a_refusal_for_now_holds_up_nobody() -> None:
+def test_temporary_refusal_delays_no_other_create() -> None:
     quota = build_failure(403, "exceeded quota", seconds=9)
     decision = ask([1], failure=quota)
     creates = [("create", f"gang-{name}-{i}") for name, i in (("worker", 0), ("worker", 2))]

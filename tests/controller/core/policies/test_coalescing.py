@@ -88,7 +88,7 @@ def test_stop_is_written_at_once() -> None:
 def test_success_that_was_the_last_missing_releases_at_once() -> None:
     old = build_role_roster(number=2)
     old = old._replace(members=old.members[1:])
-    # Its Pod is gone now; as long as it was there, nobody else could be told to go.
+    # Its Pod is gone: while it is there, no gang is complete without its success.
     succeeded = complete_succeeded_pod(build_pod(phase="Succeeded"))
     first = end_task(build_task(TaskState.ATTEMPT_DELETING), succeeded)
     waiting = build_task(TaskState.ATTEMPT_PREPARING, index=1)

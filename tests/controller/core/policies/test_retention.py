@@ -191,7 +191,7 @@ def test_pod_that_was_not_recorded_before_the_attempt_ended_does_not_outlive_it(
     world.run_pod("gang-worker-0")
     world.edit(spec(execution_type=ExecutionType.STOP))
     world.settle()
-    # Nobody claims it, and with Retain no ConfigMap takes it along.
+    # It is unclaimed, and with Retain its ConfigMap is not deleted.
     assert world.pods["gang-worker-0"].is_terminating
     assert state_of(world) is S.ATTEMPT_DELETION_PENDING
     world.remove_pod("gang-worker-0")
@@ -214,9 +214,9 @@ def test_pod_that_was_created_late_does_not_outlive_a_completed_attempt() -> Non
     assert names(world) == []
 
 
-def test_pod_that_nobody_has_seen_is_looked_up_before_the_attempt_ends() -> None:
+def test_unseen_pod_is_read_live_before_the_attempt_ends() -> None:
     world = created(spec(1))
-    # A controller that has just started; of this Pod somebody has removed our label.
+    # The controller has just started, and the Pod has lost the label of its Framework.
     hidden = world.pods.pop("gang-worker-0")
     world.live.clear()
     world.edit(spec(1, execution_type=ExecutionType.STOP))

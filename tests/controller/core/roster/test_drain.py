@@ -1,4 +1,4 @@
-"""A scaled-down Task is let go when the gang has taken note, or its time is up."""
+"""The Pod of a scaled-down Task is deleted when the gang has acknowledged, or at a deadline."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -27,7 +27,7 @@ from tests.support.builders import (
 )
 from tests.support.worlds import World, build_draft, build_published, get_task
 
-LEAVER = "gang-worker-1"
+LEAVING_POD = "gang-worker-1"
 ACKNOWLEDGED = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
 
 
@@ -58,7 +58,7 @@ def acknowledge(world: World, name: str, generation: str) -> None:
 
 
 def is_leaving(world: World) -> bool:
-    return not world.pods[LEAVER].is_terminating
+    return not world.pods[LEAVING_POD].is_terminating
 
 
 def test_drain_of_more_seconds_than_a_calendar_has_lasts_to_its_end() -> None:
@@ -69,7 +69,7 @@ def test_drain_of_more_seconds_than_a_calendar_has_lasts_to_its_end() -> None:
     assert is_leaving(world)
 
 
-def test_leaver_is_out_of_the_members_and_its_deadline_is_persisted() -> None:
+def test_leaving_task_is_no_member_and_its_deadline_is_persisted() -> None:
     world = draining()
     task = get_task(world.status, 1)
     assert task.drain_deadline_time == world.now + timedelta(seconds=30)
@@ -81,18 +81,18 @@ def test_leaver_is_out_of_the_members_and_its_deadline_is_persisted() -> None:
     assert is_leaving(world)
 
 
-def test_leaver_goes_when_all_expected_have_taken_note() -> None:
+def test_leaving_pod_is_deleted_when_all_agents_have_acknowledged() -> None:
     world = draining()
     generation = str(world.published.roster.generation) if world.published.roster else ""
     acknowledge(world, "gang-worker-0", generation)
     world.settle()
     assert is_leaving(world)
-    acknowledge(world, LEAVER, generation)
+    acknowledge(world, LEAVING_POD, generation)
     world.settle()
     assert not is_leaving(world)
 
 
-def test_deadline_ends_the_wait_and_says_who_had_not_answered() -> None:
+def test_deadline_ends_the_wait_and_names_the_missing_acknowledgements() -> None:
     world = draining()
     decision = world.decide()
     assert decision.wake_at is not None
@@ -104,11 +104,11 @@ def test_deadline_ends_the_wait_and_says_who_had_not_answered() -> None:
     assert not is_leaving(world)
 
 
-@pytest.mark.parametrize("note", ["0", "x", "-1", "²", "9" * 12])
-def test_note_that_is_no_newer_generation_is_none(note: str) -> None:
+@pytest.mark.parametrize("text", ["0", "x", "-1", "²", "9" * 12])
+def test_acknowledgement_of_no_newer_generation_does_not_count(text: str) -> None:
     world = draining()
-    acknowledge(world, "gang-worker-0", note)
-    acknowledge(world, LEAVER, note)
+    acknowledge(world, "gang-worker-0", text)
+    acknowledge(world, LEAVING_POD, text)
     world.settle()
     assert is_leaving(world)
 
@@ -118,7 +118,7 @@ def test_pod_is_deleted_at_once_without_agents_or_without_drain(fields: Any) -> 
     assert not is_leaving(draining(**fields))
 
 
-def test_stop_waits_for_nobody() -> None:
+def test_stop_ends_the_drain() -> None:
     world = draining()
     world.edit(spec(1, execution_type=ExecutionType.STOP))
     world.settle()
@@ -126,7 +126,7 @@ def test_stop_waits_for_nobody() -> None:
     assert world.configmap.is_terminating
 
 
-def test_deletion_of_the_framework_waits_for_nobody() -> None:
+def test_deletion_of_the_framework_ends_the_drain() -> None:
     world = draining()
     world.delete_framework()
     world.settle()
@@ -141,9 +141,9 @@ def test_deadline_does_not_move_with_the_spec() -> None:
     assert get_task(world.status, 1).drain_deadline_time == deadline
 
 
-def test_leaver_that_ends_by_itself_goes_on_as_usual() -> None:
+def test_leaving_pod_that_ends_by_itself_goes_on_as_usual() -> None:
     world = draining()
-    world.end_pod(LEAVER)
+    world.end_pod(LEAVING_POD)
     world.settle()
     assert not is_leaving(world)
     completion = get_task(world.status, 1).attempt_status.completion_status
@@ -178,22 +178,24 @@ def test_task_that_never_ran_is_not_drained() -> None:
     world.settle()
     world.edit(spec(1))
     world.settle()
-    assert LEAVER not in world.pods or not is_leaving(world)
+    assert LEAVING_POD not in world.pods or not is_leaving(world)
 
 
-TOOK_NOTE = {ACKNOWLEDGED: "7"}
+UP_TO_DATE = {ACKNOWLEDGED: "7"}
 
 BEHIND = {ACKNOWLEDGED: "6"}
 
 
-def drain(peer: PodView | None, *, is_peer_leaving: bool = False, leaver: Any = None) -> bool:
+def drain(peer: PodView | None, *, is_peer_leaving: bool = False, leaving: Any = None) -> bool:
     """Return whether the second Task, which leaves since generation 7, must still wait."""
     leaving_task = build_task(
         index=1, deletion_pending=True, drain_deadline_time=at(1000), run_time=at(1)
     )
     peer_task = build_task(deletion_pending=is_peer_leaving, drain_deadline_time=at(1000))
     pod = build_pod(index=1)
-    pod = replace(pod, annotations={**pod.annotations, **(TOOK_NOTE if leaver is None else leaver)})
+    pod = replace(
+        pod, annotations={**pod.annotations, **(UP_TO_DATE if leaving is None else leaving)}
+    )
     entry = Leaving("worker", 1, fingerprint_uid(pod.uid), 7, "2026-01-01T00:16:40Z")
     roster = build_roster(build_role_roster("worker", 1), generation=7, leaving=[entry])
     draft = build_draft(
@@ -215,7 +217,7 @@ def peer(annotations: Any = None, phase: str = "Running", **fields: Any) -> PodV
     ("pod", "is_awaited"),
     [
         pytest.param(peer(BEHIND), True, id="behind"),
-        pytest.param(peer(TOOK_NOTE), False, id="took_note"),
+        pytest.param(peer(UP_TO_DATE), False, id="up_to_date"),
         pytest.param(peer(), False, id="without_an_agent"),
         pytest.param(peer(BEHIND, "Pending"), False, id="not_running_yet"),
         pytest.param(peer(BEHIND, "Failed"), False, id="ended"),
@@ -234,12 +236,12 @@ def test_drain_does_not_wait_for_others_that_leave() -> None:
     assert not drain(peer(BEHIND), is_peer_leaving=True)
 
 
-def test_drain_waits_for_the_leavers_own_agent() -> None:
-    assert drain(peer(TOOK_NOTE), leaver=BEHIND)
-    assert not drain(peer(TOOK_NOTE), leaver={})
+def test_drain_waits_for_the_leaving_pods_own_agent() -> None:
+    assert drain(peer(UP_TO_DATE), leaving=BEHIND)
+    assert not drain(peer(UP_TO_DATE), leaving={})
 
 
-def test_roster_of_a_gang_that_stops_shows_nobody_leaving() -> None:
+def test_roster_of_a_deleted_framework_has_no_leaving_task() -> None:
     leaving = build_task(index=1, deletion_pending=True, drain_deadline_time=at(1000))
     role = build_role_status(tasks=(build_task(), leaving))
     published = build_roster(build_role_roster("worker", 2), generation=7)

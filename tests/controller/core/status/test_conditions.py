@@ -204,7 +204,7 @@ def test_failures_of_what_is_over_cost_no_walk_through_all_tasks_each() -> None:
     assert_grows_at_most(4, judge, lambda: judge(failures=failures))
 
 
-@pytest.mark.parametrize("owners", [{}, {"ownerReferences": []}], ids=["ours", "a_strangers"])
+@pytest.mark.parametrize("owners", [{}, {"ownerReferences": []}], ids=["ours", "foreign"])
 def test_name_that_a_terminating_pod_keeps_blocks_after_a_while(owners: dict[str, Any]) -> None:
     ends = {"uid": "other", "annotations": {}, "deletionTimestamp": format_time(NOW)}
     held = build_pod(metadata={**ends, **owners})
