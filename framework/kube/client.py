@@ -1,8 +1,8 @@
-"""The client of one API server: one method a verb, raw dicts in and out.
+"""The client of an API server: a method per verb, with raw dicts.
 
-Called by the controller's shell, the local cluster's kubelet and the command line. It sends each
-request once (a token read anew after a 401 is the one exception) and retries nothing: only the
-caller knows whether a second try is right. Following a resource for ever is ``listwatch``.
+It sends each request once and does not retry, because only the caller knows whether a retry is
+correct. The exception is a 401: if the token file has a new token, the request is sent again.
+``listwatch`` watches a resource for ever.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -48,10 +48,10 @@ class PatchContent(StrEnum):
 
 
 class KubeClient:
-    """An API server, as one user sees it. Use it in ``async with``.
+    """The client. Use it in ``async with``.
 
-    Every method raises ``ApiError`` when the server says no and ``UnreachableError`` when there
-    is no answer within ``timeout_seconds``: a write may then have been carried out.
+    Every method raises ``ApiError`` if the server answers with an error, and ``UnreachableError``
+    if there is no answer within ``timeout_seconds``; the server may then have executed a write.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class KubeClient:
         *,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Object:
-        """Return one object as etcd has it."""
+        """Return an object as stored in etcd."""
         path = resource.path(namespace, name)
         return await self._exchange("GET", path, timeout_seconds, namespace=namespace)
 
@@ -116,7 +116,7 @@ class KubeClient:
         limit: int | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Object:
-        """Return the whole list, however many pages of ``limit`` it takes.
+        """Return the complete list, read in pages of ``limit``.
 
         Returns:
             The List object of the first page, with the items of all of them.
@@ -150,7 +150,7 @@ class KubeClient:
         limit: int | None = None,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> AsyncGenerator[tuple[Object, bool]]:
-        """Yield each page of a list and whether to forget the pages before it.
+        """Yield each page of a list, and whether the earlier pages are invalid.
 
         No page takes more than ``MAX_PAGE_BYTES``: see ``pages``. When the server has forgotten the
         list between two pages (410), the rest cannot be had; the list begins again, in one page if
@@ -396,7 +396,7 @@ class KubeClient:
         body: object = None,
         content_type: str = "application/json",
     ) -> Object:
-        """Send one request and decode its answer; ``namespace``: whose turn it waits for."""
+        """Send a request in the turn of ``namespace`` and decode its answer."""
         request = Request(
             method,
             path if query is None else _append_query(path, query),
@@ -407,7 +407,7 @@ class KubeClient:
         return _decode(await self._fetch(request, namespace), method, path)
 
     async def _fetch(self, request: Request, namespace: str | None = None) -> bytes:
-        """Send one request in its turn and return its answer."""
+        """Wait for the request rate, send a request and return its answer."""
         await self._wait_for_rate(namespace)
         return await self._transport.send(request)
 
@@ -434,7 +434,7 @@ def _build_page_request(path: str, query: _Query, timeout_seconds: float) -> Req
 
 
 def _build_raw_request(path: str, timeout: aiohttp.ClientTimeout) -> Request:
-    # Logs are text: an answer in JSON only would be refused with 406.
+    # Logs are text; the server would refuse a request for JSON only with 406.
     return Request("GET", path, timeout, None, {"Accept": "*/*"})
 
 

@@ -22,11 +22,11 @@ _EXPIRY_LEEWAY = timedelta(seconds=30)
 
 
 class TokenUnavailableError(Exception):
-    """There is no token to be had now; says why, never the token."""
+    """There is no token; the message has the reason, never a token."""
 
 
 class TokenSource(Protocol):
-    """Where a bearer token comes from."""
+    """A source of bearer tokens."""
 
     async def fetch(self) -> str | None:
         """Return the token to use now, None for anonymous requests."""
@@ -54,7 +54,7 @@ class StaticToken:
 
 
 class TokenFile:
-    """A token in a file that somebody replaces, for example a kubelet."""
+    """A token in a file that is replaced, for example by the kubelet."""
 
     def __init__(self, path: str) -> None:
         """Read it at the first request."""
@@ -73,7 +73,7 @@ class TokenFile:
         return self._token
 
     async def renew(self, rejected: str | None) -> str | None:  # noqa: ARG002 the file decides
-        """Read the file whatever its times say."""
+        """Read the file, also if its times have not changed."""
         try:
             self._read(_sign(self._path))
         except OSError as e:

@@ -1,12 +1,12 @@
-"""What can go wrong between us and an API server.
+"""Errors of requests to an API server, raised by ``client``.
 
-Raised by ``framework.kube.client``; caught by all who call it. No other room sees an exception of
-``aiohttp`` from a request. Configuration that cannot work is ``config.ConfigError``, not here::
+No other room sees an exception of ``aiohttp`` from a request. An invalid configuration is a
+``ConfigError`` of ``kubeconfig``::
 
     KubeError
-    |-- UnreachableError            no answer, or none that can be read
-    |   `-- AnswerTooLargeError     an answer beyond the bytes that are read
-    `-- ApiError                    the server answered, and said no
+    |-- UnreachableError            no answer, or an unreadable one
+    |   `-- AnswerTooLargeError     an answer that is too long
+    `-- ApiError                    the server answered with an error
         |-- BadRequestError         400
         |-- UnauthorizedError       401
         |-- ForbiddenError          403
@@ -38,22 +38,22 @@ _FIELD_BYTES = 1024
 
 
 class KubeError(Exception):
-    """A request to the API server came to nothing."""
+    """A request to the API server failed."""
 
     @property
     def is_transient(self) -> bool:
-        """Return whether the same request may succeed later, without anybody changing anything."""
+        """Return whether the same request may succeed later without another change."""
         return False
 
 
 class UnreachableError(KubeError):
-    """No answer: refused, reset, timed out, or an answer cut off in the middle.
+    """No answer: connection refused or reset, timeout, or an incomplete answer.
 
     Attributes:
         method: HTTP method of the request.
         path: its path, without the query.
-        maybe_applied: whether the server may have carried the request out all the same. Only a
-            connection that never came about rules that out.
+        maybe_applied: whether the server may have executed the request. False only if there was
+            no connection.
     """
 
     def __init__(self, message: str, *, method: str, path: str, maybe_applied: bool = True) -> None:
@@ -65,7 +65,7 @@ class UnreachableError(KubeError):
 
     @property
     def is_transient(self) -> bool:
-        """Return True: a server that is away comes back."""
+        """Return True: the server may be reachable later."""
         return True
 
 
@@ -110,7 +110,7 @@ class ApiError(KubeError):
 
     @property
     def is_transient(self) -> bool:
-        """Return whether the server asks for patience rather than for another request."""
+        """Return whether the same request may succeed later."""
         is_busy = self.status == HTTPStatus.TOO_MANY_REQUESTS
         return is_busy or self.status >= _FIRST_SERVER_ERROR
 
@@ -120,11 +120,11 @@ class BadRequestError(ApiError):
 
 
 class UnauthorizedError(ApiError):
-    """401: the server does not know us, and a token read anew did not change that."""
+    """401: the credentials are invalid, also after the token was read again."""
 
 
 class ForbiddenError(ApiError):
-    """403: the server knows us and says no; a right is missing, or admission refused."""
+    """403: a permission is missing, or an admission plugin refused the request."""
 
 
 class NotFoundError(ApiError):
@@ -132,17 +132,17 @@ class NotFoundError(ApiError):
 
     @property
     def is_object_missing(self) -> bool:
-        """Return whether the server looked for the object, and not only for its path in vain."""
+        """Return whether the object is missing, not its resource."""
         details = (self.body or {}).get("details")
         return isinstance(details, dict) and bool(details.get("name"))
 
 
 class AlreadyExistsError(ApiError):
-    """409 on a create: an object of that name is there."""
+    """409 on a create: an object with that name exists."""
 
 
 class ConflictError(ApiError):
-    """409: the object is not what the request's resourceVersion or UID says."""
+    """409: the object has another resourceVersion or UID than the request."""
 
 
 class GoneError(ApiError):
@@ -150,19 +150,19 @@ class GoneError(ApiError):
 
 
 class TooLargeError(ApiError):
-    """413: the object exceeds what the server takes."""
+    """413: the object is too large for the server."""
 
 
 class InvalidError(ApiError):
-    """422: the object breaks a rule of its schema."""
+    """422: the object violates its schema."""
 
 
 class TooManyRequestsError(ApiError):
-    """429: the server sheds load, or an eviction has to wait."""
+    """429: the server is overloaded, or an eviction must wait."""
 
 
 class ServerError(ApiError):
-    """500 and above: the server, or something between us and it, is in trouble."""
+    """500 and above: an error of the server, or of a proxy."""
 
 
 _CLASSES: Mapping[int, type[ApiError]] = {
@@ -219,7 +219,7 @@ def build_api_error(
 def build_event_error(status_object: Object, *, method: str, path: str) -> ApiError:
     """Build the error for the Status object that an ERROR event of a watch carries."""
     code = status_object.get("code")
-    # An ERROR event without a code is the server's own trouble, never ours.
+    # An ERROR event without a code is an error of the server.
     status = code if isinstance(code, int) and not isinstance(code, bool) else 500
     return build_api_error(status, msgspec.json.encode(status_object), method=method, path=path)
 
@@ -241,7 +241,7 @@ def _decode_status(raw: bytes) -> Object | None:
 
 
 def _hide_status_values(status: Object) -> Object:
-    """Take the values out of a Status: a refused object may hold secrets in the faulty field."""
+    """Hide the values in a Status: the invalid field of an object may contain a secret."""
     shown = dict(status)
     if "message" in status:
         shown["message"] = _shorten(status["message"])

@@ -1,8 +1,25 @@
-"""Keeps a sink equal to what the API server has: a list, then a watch from there, for ever.
+"""Keeps a sink equal to the objects of the API server: a list, then watches, for ever.
 
-Called by the controller's informers, the local cluster's kubelet and ``framework run``. It holds
-no objects; the sink does. The sink must bear to see an event twice, or one older than what it
-has: after a broken connection the watch resumes at the last event that arrived whole.
+``run`` repeats these steps:
+
+1. After a broken connection: list one object, to check that the server still knows the last
+   version. If not, the storage was restored from a backup, so forget the version.
+2. Without a version: list all objects, page by page, and replace the content of the sink.
+3. Watch from the version. Pass each event to the sink; its version is that of the next watch.
+4. After an error: wait (``Backoff``, ``Retry-After``). Forget the version after 410 and after other
+   permanent errors, because events may be missing.
+
+Invariants:
+
+- The sink sees the events of a resource in the order of the server. After a broken connection an
+  event may come twice, or be older than the known object; the sink must accept that.
+- A list that is older than a seen version is used only if a second list confirms it: one server may
+  lag behind the others.
+- ``is_connected`` is true only after a list or a watch that succeeded.
+
+Example: the list has version 100, and the watch delivers events up to 120. The connection breaks.
+After the backoff, a list of one object has version 125, so the next watch starts at 120 and
+delivers the events from 121.
 """
 
 import asyncio
@@ -19,47 +36,47 @@ from framework.kube.resources import Object, Resource
 
 logger = logging.getLogger(__name__)
 
-# The server ends each watch after this time.
+# Requested duration of a watch.
 WATCH_TIMEOUT_SECONDS = 10
-# After so much silence the server counts as lost.
+# A watch without a byte for this time counts as broken.
 READ_DEADLINE_SECONDS = 15.0
-# A watch that ends sooner and without an event is no success: again at once would be a busy loop.
+# A watch that ends sooner, without an event, is no success. This prevents a busy loop.
 _SHORT_WATCH_SECONDS = 1.0
-# No server's word makes us stand still for longer.
+# Limit of a Retry-After.
 _MAX_RETRY_AFTER_SECONDS = 60.0
 
 _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
 class Sink(Protocol):
-    """Takes what a ``ListWatch`` sees. Its methods are called in the event loop, in order."""
+    """Receives objects and changes of a ``ListWatch``, in the event loop, in order."""
 
     def replace(self, items: list[Object], resource_version: str) -> None:
-        """Take the whole list; what is not in it no longer exists.
+        """Replace all objects; an object that is not in the list no longer exists.
 
         Items of built-in resources carry neither ``kind`` nor ``apiVersion``.
         """
         ...
 
     def apply(self, event_type: str, obj: Object) -> None:
-        """Take one change; the type is ADDED, MODIFIED or DELETED."""
+        """Apply a change; the type is ADDED, MODIFIED or DELETED."""
         ...
 
     def bookmark(self, resource_version: str) -> None:
-        """Learn that everything up to this version has been seen."""
+        """Record that all changes up to this version were delivered."""
         ...
 
 
 class ListWatch:
-    """Follows one resource in one namespace, or in all, through one selector.
+    """Lists and watches a resource in one or all namespaces, with selectors.
 
     Attributes:
-        synced: set once the sink has had its first list.
-        is_connected: whether the last list or watch went well.
-        last_error: what went wrong since then, None if nothing.
+        synced: set after the sink has received its first list.
+        is_connected: whether the last list or watch succeeded.
+        last_error: the last error since then, None without one.
     """
 
-    def __init__(  # noqa: PLR0913 what to follow: all by keyword
+    def __init__(  # noqa: PLR0913 all by keyword
         self,
         client: KubeClient,
         resource: Resource,
@@ -77,17 +94,16 @@ class ListWatch:
 
         Args:
             client: an open client.
-            resource: what to follow.
-            sink: who takes it.
-            clock: tells a short watch from a long one.
-            random: draws the waits between tries.
+            resource: the resource to watch.
+            sink: receives the objects.
+            clock: measures the duration of a watch.
+            random: random numbers for the waits.
             namespace: None for all namespaces.
             label_selector: as in a list.
             field_selector: as in a list.
-            trim: cuts down each object of a list before it is kept, page by page, so that a large
-                list never stands whole in memory. The objects of a watch come one at a time, and
-                are passed on whole.
-            on_connection: told each change of ``is_connected``.
+            trim: removes parts of each object of a list, page by page, so that memory never holds
+                a large list of complete objects. Objects of a watch are not trimmed.
+            on_connection: called with each new value of ``is_connected``.
         """
         self.synced = asyncio.Event()
         self.is_connected = False
@@ -104,15 +120,15 @@ class ListWatch:
         self._on_connection = on_connection
         self._backoff = Backoff()
         self._hurry = asyncio.Event()
-        # Where the next watch begins; None: list first.
+        # The version of the next watch; None: list first.
         self._version: str | None = None
-        # The newest version the server ever showed, and whether a list contradicted it.
+        # The newest version seen, and whether a list contradicted it.
         self._seen_version: str | None = None
         self._is_contradicted = False
         self._is_watch_refused = False
 
     async def run(self) -> NoReturn:
-        """List and watch until cancelled; errors of the API are waited out."""
+        """List and watch until cancelled; after an error of the API, wait and continue."""
         while True:
             try:
                 if self._version is not None and not self.is_connected:
@@ -124,12 +140,12 @@ class ListWatch:
                 await self._recover(e)
 
     def hurry(self) -> None:
-        """Try again now: another request has just found the server."""
+        """End the backoff, because another request reached the server."""
         self._backoff.reset()
         self._hurry.set()
 
     async def _list(self) -> str:
-        """Give the sink a whole list and return its version."""
+        """List all objects for the sink; return the version of the list."""
         items: list[Object] = []
         version: str | None = None
         pages = self._list_pages(PAGE_SIZE)
@@ -137,9 +153,9 @@ class ListWatch:
             async for page, is_restart in pages:
                 if is_restart:
                     items.clear()
-                # All pages carry the version of the first; that of the last is as good.
+                # All pages have the same version.
                 version = _read_version(page)
-                # Taken out, so that no whole objects are kept while the next page is read.
+                # Removed, so that complete objects are not kept while the next page is read.
                 listed = page.pop("items")
                 items.extend(map(self._trim, listed) if self._trim else listed)
                 del listed
@@ -151,13 +167,13 @@ class ListWatch:
         self._seen_version = version
         self._is_contradicted = False
         self.synced.set()
-        # After a refused watch a list alone proves nothing: the next watch may be refused again.
+        # After a refused watch, a list is no success: the next watch may be refused again.
         if not self._is_watch_refused:
             self._succeed()
         return version
 
     async def _watch(self, version: str) -> None:
-        """Pass events on until the server ends the watch."""
+        """Pass events to the sink until the server ends the watch."""
         started = self._clock.monotonic()
         has_event = False
         events = self._client.watch(
@@ -181,7 +197,7 @@ class ListWatch:
             await self._wait(0.0)
 
     def _pass_on(self, event_type: str, obj: Object) -> None:
-        """Give one event to the sink; from then on a new watch begins after it."""
+        """Pass an event to the sink; the next watch starts after it."""
         version = _read_version(obj)
         if version is None:
             raise self._build_broken("an event has no resourceVersion")
@@ -196,9 +212,9 @@ class ListWatch:
             self._seen_version = version
 
     def _confirm_restore(self, version: str) -> None:
-        """Believe in a restored storage when a second list says the same as the first.
+        """Accept an older version when a second list confirms it: the storage was restored.
 
-        One alone may come from a server that is behind the others.
+        A single list may come from a server that lags behind the others.
         """
         if not self._is_contradicted:
             self._is_contradicted = True
@@ -209,10 +225,10 @@ class ListWatch:
         )
 
     async def _check_version(self, version: str) -> None:
-        """After a broken connection, make sure that the server still knows our version.
+        """Forget the version if the server has not reached it.
 
-        A server whose storage was restored from a backup accepts a version of its future and
-        then says nothing until it gets there. One object's list tells.
+        A server whose storage was restored from a backup accepts a watch from a future version and
+        sends no event until it reaches that version. A list of one object shows its version.
         """
         pages = self._list_pages(1)
         async with aclosing(pages):
@@ -224,14 +240,14 @@ class ListWatch:
         self._set_connected(is_connected=True)
 
     async def _recover(self, error: KubeError) -> None:
-        """Decide from what to go on, and wait before it."""
+        """Decide whether to keep the version, and wait."""
         is_first_gone = isinstance(error, GoneError) and self.last_error is None
         if isinstance(error, ApiError) and isinstance(self.last_error, UnreachableError):
-            # The server is back, though not all of it: no time for what an outage taught.
+            # The server answers again, so the backoff of the outage ends.
             self._backoff.reset()
         self._report(error)
         if isinstance(error, ApiError) and not error.is_transient:
-            # Versions of a resource that was away, or hidden from us, may have a gap.
+            # Events may be missing after a time without the resource or the permission.
             self._is_watch_refused |= self._version is not None
             self._version = None
         if is_first_gone:
@@ -265,7 +281,7 @@ class ListWatch:
             self._on_connection(is_connected)
 
     def _report(self, error: KubeError) -> None:
-        """Log the first of a row of errors loudly, the others softly."""
+        """Log the first error of a type as a warning, the following ones at debug level."""
         is_new = self.last_error is None or type(error) is not type(self.last_error)
         self.last_error = error
         level = logging.WARNING if is_new and not isinstance(error, GoneError) else logging.DEBUG
@@ -293,14 +309,14 @@ class ListWatch:
 
 
 def _read_version(obj: Object) -> str | None:
-    """Return an object's or a list's resourceVersion, None if it carries none."""
+    """Return the resourceVersion of an object or a list; None without one."""
     metadata = obj.get("metadata")
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     return version if isinstance(version, str) and version else None
 
 
 def _is_older(version: str | None, than: str | None) -> bool:
-    """Compare versions of one resource; those that are no numbers compare as equal."""
+    """Return whether a version is older; versions that are not numbers never are."""
     if version is None or than is None or not (version.isdecimal() and than.isdecimal()):
         return False
     return int(version) < int(than)

@@ -20,11 +20,11 @@ _DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 class BrokenStreamError(Exception):
-    """The bytes are no sequence of events; says why."""
+    """The bytes are not a sequence of events."""
 
 
 class LineSplitter:
-    """Collects chunks and gives out whole lines, each byte looked at once."""
+    """Collects chunks and yields complete lines, in linear time."""
 
     def __init__(self) -> None:
         """Start at the beginning of a line."""
@@ -33,7 +33,7 @@ class LineSplitter:
 
     @property
     def has_rest(self) -> bool:
-        """Return whether the stream stands in the middle of a line."""
+        """Return whether a line is incomplete."""
         return self._pending_bytes > 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:

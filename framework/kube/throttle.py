@@ -1,7 +1,18 @@
-"""Client-side request rate: how many requests a second, and whose is next.
+"""Client-side request rate: a token bucket, shared fairly between namespaces.
 
-Called by ``client``. ``TokenBucket`` is pure but for the clock and says how long to wait;
-``Throttle`` waits, fairly between namespaces.
+1. Each request reserves the next token of the bucket and learns when that token is due.
+2. A request whose token is due at once is sent.
+3. Any other request waits in the queue of its namespace.
+4. When a token is due, the first namespace in the order of turns gets it for its oldest request,
+   and moves to the end if it has more.
+
+Invariants: at most ``burst`` requests at once and ``qps`` per second after that; requests of a
+namespace keep their order; a request waits for at most one request of each other namespace per
+turn.
+
+Example: 2 requests per second, burst 1. Namespace a starts 4 requests at second 0 and b starts one
+just after. The first of a is sent at once. Tokens are due at 0.5, 1.0, 1.5 and 2.0 s: they go to a,
+b, a, a.
 """
 
 import asyncio
@@ -17,19 +28,19 @@ class TokenBucket:
         """Start full.
 
         Raises:
-            ValueError: a rate of nothing would stop all requests for ever.
+            ValueError: the rate is not above 0.
         """
         if qps <= 0:
             raise ValueError(f"qps must be above 0, not {qps}")
         self._qps = qps
-        # With less than one token in the bucket no request could ever pass.
+        # A bucket for less than one token would stop all requests.
         self._burst = max(burst, 1)
         self._clock = clock
         self._tokens = float(self._burst)
         self._filled_at = clock.monotonic()
 
     def reserve(self) -> float:
-        """Take one token, in advance if there is none; return the seconds to wait for it."""
+        """Reserve the next token; return the seconds until it is due."""
         now = self._clock.monotonic()
         gained = (now - self._filled_at) * self._qps
         self._tokens = min(float(self._burst), self._tokens + gained)
@@ -39,21 +50,16 @@ class TokenBucket:
 
 
 class Throttle:
-    """Makes requests wait for their token: those of one namespace in order, namespaces in turns.
-
-    Each request reserves the next token. When a token is due, the namespace whose turn it is gets
-    it. So a request waits for one request of each other namespace that waits, and not for all
-    that came before it.
-    """
+    """Makes requests wait for tokens: in order within a namespace, namespaces in turns."""
 
     def __init__(self, bucket: TokenBucket) -> None:
-        """Give out the tokens of ``bucket``."""
+        """Use the tokens of ``bucket``."""
         self._bucket = bucket
-        # Namespaces without a waiting request are not kept.
+        # Only namespaces with waiting requests, in the order of their turns.
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     async def wait(self, namespace: str) -> None:
-        """Wait until a request of ``namespace`` may be sent; "" is a namespace like others."""
+        """Wait until a request may be sent; ``namespace`` is "" for requests without one."""
         seconds = self._bucket.reserve()
         if seconds <= 0:
             return
@@ -64,7 +70,7 @@ class Throttle:
         await turn
 
     def _grant(self) -> None:
-        """Give a token that is due to the next request that was not cancelled."""
+        """Give a due token to the next request that is not cancelled."""
         while self._waiting:
             namespace, waiting = self._waiting.popitem(last=False)
             turn = waiting.popleft()

@@ -1,7 +1,4 @@
-"""One HTTP exchange with the API server: TLS, credentials, deadlines, and what went wrong.
-
-Called by ``client`` only; knows no resource and no JSON.
-"""
+"""HTTP requests to the API server for ``client``: TLS, credentials, deadlines, errors."""
 
 import io
 import ssl
@@ -28,7 +25,7 @@ _READ_BUFFER_BYTES = 2**21
 
 
 class Request(NamedTuple):
-    """What to send."""
+    """A request."""
 
     method: str
     path: str
