@@ -85,10 +85,11 @@ test-consumers: $(STAMP) ## the stacks' own parsers, and examples that train (ST
 		$(PYTEST) -m consumers tests/consumers $(ARGS)'
 
 .PHONY: test-hostile
-test-hostile: $(STAMP) ## ten times as many hostile names, addresses and values as `make test`
+test-hostile: $(STAMP) ## many more hostile values, and examples of properties, than `make test`
 	@$(TIMED) env FRAMEWORKBARRIER_HOSTILE_CASES=100000 FRAMEWORKBARRIER_DISCOVERY_CALLS=1000 \
 		$(PYTEST) -n $(JOBS) --maxprocesses 4 --dist worksteal tests/rendezvous/test_hostile.py \
-		tests/rendezvous/test_discover_hosts.py tests/security/test_hostile_text.py $(ARGS)
+		tests/rendezvous/test_discover_hosts.py tests/security/test_hostile_text.py \
+		tests/properties --hypothesis-profile nightly $(ARGS)
 
 # Seconds of all targets together. Atheris guides by coverage; where it cannot be installed, a seeded
 # mutator takes its place.

@@ -24,7 +24,9 @@ KINDS = ("kube", "node", "release", "consumers")
 settings.register_profile(
     "base", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("ci", settings.get_profile("base"), derandomize=True, database=None)
+settings.register_profile(
+    "ci", settings.get_profile("base"), max_examples=60, derandomize=True, database=None
+)
 settings.register_profile("nightly", settings.get_profile("base"), max_examples=2000)
 settings.load_profile("ci")
 

@@ -56,7 +56,7 @@ def read_all():
         if len(texts[name].splitlines()) != size:
             write("fault", what=name, answer=texts[name])
 
-start = peers.wait(timeout=30)
+start = peers.wait()
 write("told", generation=start.generation, size=start.size, changed=[start.size, 0, 0])
 peers.on_change(tell, since=start)
 calls, last = 0, None

@@ -8,6 +8,7 @@ from framework.kube.resources import CONFIGMAPS, SERVICES, Object
 from tests.examples.commandline import call, read_outcome
 from tests.examples.rescaling import walk_through
 from tests.examples.stage import Stage, list_tasks, read_documents
+from tests.support.builders import build_role_wire, build_submission
 from tests.support.pace import stretch
 from tests.support.waiting import HANG_SECONDS
 
@@ -34,18 +35,8 @@ def build_client(addresses: list[str]) -> Object:
     container = {"name": "main", "image": "python:3.12-slim", "command": command}
     pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     policy = {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
-    role = {
-        "name": "client",
-        "taskNumber": 1,
-        "frameworkAttemptCompletionPolicy": policy,
-        "task": {"pod": pod},
-    }
-    return {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "metadata": {"name": "client"},
-        "spec": {"executionType": "Start", "taskRoles": [role]},
-    }
+    role = build_role_wire("client", task={"pod": pod}, frameworkAttemptCompletionPolicy=policy)
+    return build_submission("client", role)
 
 
 def is_task_1_replaced(tasks: list[Object]) -> bool:

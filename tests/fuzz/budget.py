@@ -104,7 +104,7 @@ def judge(target: Target, data: bytes, *, slack: float = 1.0, with_memory: bool 
                 limit = target.budget.mib(len(data))
                 return f"{mib:.1f} MiB for {len(data)} bytes; the budget is {limit:.1f} MiB"
     except HangError:
-        return f"no end after {HANG_SECONDS} s"
+        return f"no end after {HANG_SECONDS} s of CPU"
     except Exception as e:  # noqa: BLE001 the finding
         return f"raised {type(e).__name__} in {_find_place(e)}"
     return ""
@@ -140,13 +140,13 @@ def _call(target: Target, argument: object) -> None:
 
 @contextmanager
 def _alarm() -> Iterator[None]:
-    before = signal.signal(signal.SIGALRM, _raise_hang)
-    signal.alarm(HANG_SECONDS)
+    before = signal.signal(signal.SIGVTALRM, _raise_hang)
+    signal.setitimer(signal.ITIMER_VIRTUAL, HANG_SECONDS)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _raise_hang(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from framework.api import constants
 from framework.api.states import FrameworkState
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
-from framework.kube.resources import FRAMEWORKS, Object
-from tests.support.builders import build_role_wire
+from framework.kube.resources import FRAMEWORKS
+from tests.support.builders import build_role_wire, build_submission
 from tests.support.childprocess import ChildProcess, find_free_ports
 from tests.support.controlplane import Access
 from tests.support.fakekubelet import FakeKubelet, run_for
@@ -47,7 +46,8 @@ def metrics(framework_crd: None, control_plane: Access, tmp_path: Path) -> Itera
 
 async def live(kube: KubeClient, namespace: str, name: str, tasks: int) -> int:
     """Let a gang come up, run and succeed; return how often its status was written."""
-    created = await kube.create(FRAMEWORKS, namespace, build_gang(name, tasks))
+    gang = build_submission(name, build_role_wire("worker", tasks))
+    created = await kube.create(FRAMEWORKS, namespace, gang)
     writes = 0
     version = created["metadata"]["resourceVersion"]
     async with asyncio.timeout(HANG_SECONDS):
@@ -65,16 +65,6 @@ async def live(kube: KubeClient, namespace: str, name: str, tasks: int) -> int:
                     writes += 1
                     if wire["status"]["state"] == FrameworkState.COMPLETED:
                         return writes
-
-
-def build_gang(name: str, tasks: int) -> Object:
-    spec = {"executionType": "Start", "taskRoles": [build_role_wire("worker", tasks)]}
-    return {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "metadata": {"name": name},
-        "spec": spec,
-    }
 
 
 def read_conflicts(metrics: JsonHttp) -> list[str]:

@@ -21,6 +21,7 @@ from framework.kube.errors import ConflictError, NotFoundError
 from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, LEASES, PODS, Object
 from tests.kube.test_deploy import write_account_folder
 from tests.kube.test_gang import Barriers, pass_barrier_and_succeed
+from tests.support.builders import FAIL_FAST, build_role_wire, build_submission, build_template_wire
 from tests.support.controlplane import Access
 from tests.support.deployed import ACCOUNT, ROLES, Deployed, apply_role
 from tests.support.fakekubelet import FakeKubelet, FakePod, Script, run_for, run_until_deleted
@@ -60,36 +61,12 @@ def deployed(
     return Deployed(control_plane, objects, tmp_path, CONFIG)
 
 
-def build_framework(namespace: str, *, task_number: int = 1) -> Object:
-    return {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "metadata": {"name": next(_names), "namespace": namespace},
-        "spec": {
-            "executionType": "Start",
-            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
-            "taskRoles": [
-                {
-                    "name": "worker",
-                    "taskNumber": task_number,
-                    "frameworkAttemptCompletionPolicy": {
-                        "minFailedTaskCount": 1,
-                        "minSucceededTaskCount": -1,
-                    },
-                    "task": {
-                        "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
-                        "podGracefulDeletionTimeoutSec": 600,
-                        "pod": {
-                            "spec": {
-                                "restartPolicy": "Never",
-                                "containers": [{"name": "main", "image": "local/none:1"}],
-                            }
-                        },
-                    },
-                }
-            ],
-        },
-    }
+def build_framework(task_number: int = 1) -> Object:
+    task = {"podGracefulDeletionTimeoutSec": 600, "pod": build_template_wire()}
+    role = build_role_wire(
+        number=task_number, task=task, frameworkAttemptCompletionPolicy=FAIL_FAST
+    )
+    return build_submission(next(_names), role)
 
 
 class World:
@@ -101,7 +78,7 @@ class World:
         self.audit = audit
 
     async def create(self, *, task_number: int = 1, is_keyed: bool = False) -> str:
-        body = build_framework(self.namespace, task_number=task_number)
+        body = build_framework(task_number)
         if is_keyed:
             spec = body["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
             spec["volumes"] = [{"name": "key", "secret": {"secretName": GANG_KEY}}]
@@ -188,7 +165,7 @@ async def take_labels_away(world: World) -> None:
 
 async def create_waiting(world: World) -> str:
     """Create a Framework that rests, with a status."""
-    body = build_framework(world.namespace)
+    body = build_framework()
     body["spec"]["executionType"] = "Create"
     await world.kube.create(FRAMEWORKS, world.namespace, body)
     name = str(body["metadata"]["name"])

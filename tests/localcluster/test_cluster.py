@@ -31,6 +31,7 @@ from localcluster.cluster import (
 )
 from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.network.choice import NetworkChoice
+from tests.support.builders import build_submission
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local
@@ -226,13 +227,7 @@ def list_names(directory: Path) -> list[str]:
 
 
 async def create_framework(client: KubeClient, name: str) -> None:
-    body: Object = {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "metadata": {"name": name},
-        "spec": {"taskRoles": []},
-    }
-    await client.create(FRAMEWORKS, "default", body)
+    await client.create(FRAMEWORKS, "default", build_submission(name, taskRoles=[]))
 
 
 async def wait_for_status(client: KubeClient, name: str) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import yaml
 
-from framework.api import constants
 from tests.node.cluster import Cluster
+from tests.support.builders import build_submission
 
 # Exit code of a command that was killed.
 KILLED = 137
@@ -46,16 +46,8 @@ def build_gang(name: str, workers: int, **role_fields: Any) -> dict[str, Any]:
         },
         **role_fields,
     }
-    return {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "metadata": {"name": name},
-        "spec": {
-            "executionType": "Start",
-            "retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0},
-            "taskRoles": [role],
-        },
-    }
+    retry = {"fancyRetryPolicy": True, "maxRetryCount": 0}
+    return build_submission(name, role, retryPolicy=retry)
 
 
 def apply_gang(cluster: Cluster, namespace: str, framework: dict[str, Any], *options: str) -> None:

@@ -175,9 +175,7 @@ def live(life: tuple[FrameworkSpec, list[Step]], check: Any) -> World:
     return world
 
 
-quick = settings(
-    max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+quick = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @quick
@@ -355,7 +353,7 @@ def _nasty_snapshots(draw: Any) -> Snapshot:
     )
 
 
-@settings(quick, max_examples=100)
+@quick
 @given(_nasty_snapshots())
 def test_decide_raises_for_no_status_that_could_have_been_written(snapshot: Snapshot) -> None:
     decision = decide(snapshot, SETTINGS)
@@ -406,7 +404,7 @@ def _swap(wire: Any, field: str, value: Any) -> None:
             _swap(item, field, value)
 
 
-@settings(quick, max_examples=100)
+@quick
 @given(_nasty_snapshots(), _absurd_statuses())
 def test_decide_refuses_an_absurd_status_by_an_assertion_only(
     snapshot: Snapshot, wire: Any

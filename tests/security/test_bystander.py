@@ -27,7 +27,8 @@ HOT_ENV = "FRAMEWORKBARRIER_HOT_FRAMEWORKS"
 DEFAULT_HOT = 300
 HOT = int(os.environ.get(HOT_ENV) or DEFAULT_HOT)
 # A busy machine creates ten of them in a second.
-pytestmark = [pytest.mark.kube, pytest.mark.timeout(900 + HOT / 10)]
+# More Frameworks take longer.
+pytestmark = [pytest.mark.kube, pytest.mark.timeout(max(900, HOT / 5))]
 
 CREATORS = 16
 # Edits a second of each editor: each makes the controller decide and write a status.

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.security.canaries import Canaries, build_valid
+from tests.support.builders import build_role_wire, build_submission
 from tests.support.childprocess import ChildProcess, find_free_ports
 from tests.support.controlplane import Access
 from tests.support.frameworkcrd import ROOT
@@ -116,19 +117,11 @@ class World:
 
 
 def build_framework(name: str, template: Any, count: int = 1, retries: int = 0) -> Object:
-    role = {
-        "name": "worker",
-        "taskNumber": count,
-        "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1},
-        "task": {"retryPolicy": {"maxRetryCount": retries}, "pod": template},
-    }
-    spec = {"executionType": "Start", "retryPolicy": {"maxRetryCount": retries}}
-    return {
-        "apiVersion": "frameworkcontroller.microsoft.com/v1",
-        "kind": "Framework",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {**spec, "taskRoles": [role]},
-    }
+    retry = {"maxRetryCount": retries}
+    policy = {"minFailedTaskCount": 1}
+    task = {"retryPolicy": retry, "pod": template}
+    role = build_role_wire("worker", count, task=task, frameworkAttemptCompletionPolicy=policy)
+    return build_submission(name, role, retryPolicy=retry)
 
 
 def list_faults(http: JsonHttp, template: Object) -> list[str]:

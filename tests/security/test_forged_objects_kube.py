@@ -12,6 +12,7 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import Object
+from tests.support.builders import build_role_wire, build_submission
 from tests.support.childprocess import ChildProcess
 from tests.support.controlplane import Access
 from tests.support.forger import forge_configmap, forge_pod
@@ -52,13 +53,7 @@ class Site:
 
     def create_gang(self) -> Object:
         """Create a Framework of two Tasks as the administrator."""
-        pod = {"spec": {"containers": [{"name": "main", "image": "local/none:1"}]}}
-        body = {
-            "apiVersion": constants.API_VERSION,
-            "kind": constants.FRAMEWORK_KIND,
-            "metadata": {"name": "gang"},
-            "spec": {"taskRoles": [{"name": "worker", "taskNumber": 2, "task": {"pod": pod}}]},
-        }
+        body = build_submission("gang", build_role_wire("worker", 2))
         return create(self.cluster.admin, self._frameworks, body)
 
     def read_framework(self) -> Object:

@@ -13,7 +13,7 @@ from framework.api.naming import build_gang_key_name
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, PODS, SECRETS, Object
-from tests.support.builders import build_role_wire, build_submission, build_template_wire
+from tests.support.builders import FAIL_FAST, build_role_wire, build_submission, build_template_wire
 from tests.support.controlplane import Access
 from tests.support.deployed import Deployed, apply_role
 from tests.support.fakekubelet import FakeKubelet, FakePod, Script
@@ -29,10 +29,9 @@ REFERENCE = "{{FC_FRAMEWORK_NAME}}-gang-key"
 
 def build_framework(retries: int = 0) -> Object:
     volume = {"name": "key", "secret": {"secretName": REFERENCE}}
-    policy = {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
     role = build_role_wire(
         number=2,
-        frameworkAttemptCompletionPolicy=policy,
+        frameworkAttemptCompletionPolicy=FAIL_FAST,
         task={"pod": build_template_wire(volumes=[volume])},
     )
     return build_submission(NAME, role, retryPolicy={"maxRetryCount": retries})

@@ -8,6 +8,7 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import Object
+from tests.support.builders import build_submission
 from tests.support.jsonhttp import JsonHttp
 from tests.support.policed import (
     FC,
@@ -227,16 +228,7 @@ def test_controller_creates_a_gang_key(policed: Policed) -> None:
 
 def test_tenant_writes_no_status_of_a_framework(policed: Policed, tenant: JsonHttp) -> None:
     frameworks = f"/apis/{constants.API_VERSION}/namespaces/{policed.namespace}/frameworks"
-    body = {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "metadata": {"name": "gang"},
-        "spec": {
-            "executionType": "Create",
-            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
-            "taskRoles": [],
-        },
-    }
+    body = build_submission("gang", executionType="Create")
     status, created = tenant.request("POST", frameworks, body)
     assert status == 201, created
     content = "application/merge-patch+json"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from framework.api import constants, crd
-from tests.support.builders import build_template_wire
+from tests.support.builders import build_role_wire, build_submission
 from tests.support.childprocess import ChildProcess
 from tests.support.frameworkcrd import CRDS, wait_ready
 from tests.support.frameworkserver import launch_controller, open_local_server
@@ -38,12 +38,7 @@ class Cluster:
 
     def create(self, name: str, *roles: dict[str, Any], **spec: Any) -> None:
         """Create a Framework."""
-        body = {
-            "apiVersion": constants.API_VERSION,
-            "kind": constants.FRAMEWORK_KIND,
-            "metadata": {"name": name},
-            "spec": {"taskRoles": list(roles), **spec},
-        }
+        body = build_submission(name, *roles, **spec)
         status, answer = self.http.request("POST", FRAMEWORKS, body)
         assert status == 201, answer
 
@@ -131,20 +126,11 @@ def small_cluster(tmp_path: Path) -> Iterator[Cluster]:
     yield from open_cluster(tmp_path, "--config", str(config))
 
 
-def build_role(name: str, number: int, **fields: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "taskNumber": number,
-        "task": {"pod": build_template_wire()},
-        **fields,
-    }
-
-
 def test_framework_of_600_000_tasks_is_blocked_and_costs_next_to_nothing(cluster: Cluster) -> None:
-    cluster.create("attack", *(build_role(f"a{n}", 10_000) for n in range(60)))
+    cluster.create("attack", *(build_role_wire(f"a{n}", 10_000) for n in range(60)))
     blocked = cluster.await_blocked("attack", "True")
     version = cluster.get("attack")["metadata"]["resourceVersion"]
-    cluster.create("bystander", build_role("worker", 2))
+    cluster.create("bystander", build_role_wire("worker", 2))
     cluster.await_pod("bystander-worker-1")
 
     assert blocked["reason"] == "TooManyTasks"
@@ -167,7 +153,7 @@ def test_one_role_of_more_tasks_than_fit_into_any_memory_is_blocked(cluster: Clu
     manifest["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
     assert cluster.http.request("PUT", path, manifest)[0] == 200
 
-    cluster.create("attack", build_role("a", 10**12))
+    cluster.create("attack", build_role_wire("a", 10**12))
     assert cluster.await_blocked("attack", "True")["reason"] == "TooManyTasks"
     assert cluster.read_peak_bytes() < IDLE_BYTES
 
@@ -184,8 +170,8 @@ def test_350_kb_of_wanted_gaps_delay_nobody(cluster: Cluster) -> None:
     """60,000 indexes, of which one Task of 10,000 is left."""
     gaps = [index for index in range(60_001) if index != 5_000]
     before = cluster.read_cpu_seconds()
-    cluster.create("attack", build_role("a", 10_000, absentTaskIndices=gaps))
-    cluster.create("bystander", build_role("worker", 1))
+    cluster.create("attack", build_role_wire("a", 10_000, absentTaskIndices=gaps))
+    cluster.create("bystander", build_role_wire("worker", 1))
     cluster.await_pod("bystander-worker-0")
     cluster.await_pod("attack-a-5000")
     # 16.8 s of them, and for each decision anew, when the gaps were computed for each Task.
@@ -195,11 +181,11 @@ def test_350_kb_of_wanted_gaps_delay_nobody(cluster: Cluster) -> None:
 @pytest.mark.slow
 def test_pod_templates_take_no_more_memory_than_their_text(cluster: Cluster) -> None:
     """30 of 0.4 MB each, nothing but empty objects: 10 MB of Python's objects each."""
-    role = build_role("a", 0)
+    role = build_role_wire("a", 0)
     role["task"]["pod"]["spec"]["future"] = [{}] * 130_000
     for number in range(30):
         cluster.create(f"attack-{number}", role)
-    cluster.create("bystander", build_role("worker", 1))
+    cluster.create("bystander", build_role_wire("worker", 1))
     cluster.await_pod("bystander-worker-0")
     assert cluster.read_peak_bytes() < IDLE_BYTES
 
@@ -208,7 +194,7 @@ def test_many_large_frameworks_do_not_fill_the_memory(small_cluster: Cluster) ->
     cluster = small_cluster
     names = [f"large-{number}" for number in range(24)]
     for name in names:
-        cluster.create(name, build_role("a", 5_000), executionType="Create")
+        cluster.create(name, build_role_wire("a", 5_000), executionType="Create")
     reasons = [cluster.await_blocked(names[-1], "True")["reason"]]
     for name in names:
         cluster.wait_until(partial(cluster.list_conditions, name))

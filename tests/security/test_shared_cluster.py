@@ -9,7 +9,7 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
-from tests.support.builders import build_role_wire
+from tests.support.builders import build_submission
 from tests.support.controlplane import Access
 from tests.support.deployed import ACCOUNT, BASE
 from tests.support.frameworkcrd import ROOT
@@ -130,10 +130,5 @@ def test_quota_of_a_tenant_refuses_one_framework_too_many(
 
 
 def create(http: JsonHttp, namespace: str, name: str) -> tuple[int, Object]:
-    body = {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "metadata": {"name": name},
-        "spec": {"executionType": "Create", "taskRoles": [build_role_wire("worker", 1)]},
-    }
+    body = build_submission(name, executionType="Create")
     return http.request("POST", FRAMEWORKS.path(namespace), body)

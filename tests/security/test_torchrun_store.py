@@ -9,7 +9,7 @@ from rendezvous.site import peers
 from rendezvous.site.peers.torchrun import FrameworkRendezvous, name_member
 from rendezvous.site.peers.torchrun_store import Control, ForgedError
 from tests.rendezvous.test_peers_torchrun import MemoryStore, World, world
-from tests.support.waiting import wait_until
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 __all__ = ["world"]
 
@@ -81,7 +81,7 @@ def test_member_without_the_key_is_given_no_place(keyed: KeyedWorld, key: bytes 
     joined = world.join("0", "1")
     for pod in ("0", "1"):
         with pytest.raises(TimeoutError):
-            joined[pod].result(10)
+            joined[pod].result(HANG_SECONDS)
     assert not any("assigned/" in name for name in keyed.find_store().entries)
 
 
@@ -99,7 +99,7 @@ def test_member_believes_no_place_that_was_forged(keyed: KeyedWorld) -> None:
         store.set(f"{PREFIX}assigned/{token}", forged)
         store.await_change(arrived, old)  # the member arrives anew, under another token
     joined.update(world.join("2"))
-    assert {each.result(10).info[0] for each in joined.values()} == {"10.0.0.0"}
+    assert {each.result(HANG_SECONDS).info[0] for each in joined.values()} == {"10.0.0.0"}
 
 
 def test_forged_wish_ends_no_round_and_a_true_one_does(keyed: KeyedWorld) -> None:

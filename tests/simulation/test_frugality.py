@@ -11,10 +11,9 @@ from functools import partial
 
 import pytest
 
-from framework.api import constants
 from framework.api.states import FrameworkState
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
-from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire
+from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire, build_submission
 from tests.support.simulator.simulation import Simulation
 from tests.support.storageclient import Fate, Request
 
@@ -75,15 +74,7 @@ class PlainLife(Simulation):
             await asyncio.sleep(self.pace)
 
     def _create_gang(self) -> None:
-        body: Object = {
-            "apiVersion": constants.API_VERSION,
-            "kind": constants.FRAMEWORK_KIND,
-            "metadata": {"name": FRAMEWORK},
-            "spec": {
-                "executionType": "Start",
-                "taskRoles": [build_role_wire("worker", self.tasks)],
-            },
-        }
+        body = build_submission(FRAMEWORK, build_role_wire("worker", self.tasks))
         self.storage.create(self._type(FRAMEWORKS), NAMESPACE, body)
 
     def _draw_fate(self, request: Request) -> Fate:

@@ -108,6 +108,10 @@ def build_framework_wire(*roles: Wire, name: str = FRAMEWORK, **spec: Any) -> Wi
     }
 
 
+# Of a task role whose first failure ends the attempt.
+FAIL_FAST = {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
+
+
 def build_submission(name: str, *roles: Wire, **spec: Any) -> Wire:
     """A Framework as a user submits it, to any namespace."""
     return {**build_framework_wire(*roles, **spec), "metadata": {"name": name}}

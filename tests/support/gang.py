@@ -23,6 +23,7 @@ from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resou
 from localcluster.cluster import NODE_NAME, ClusterOptions, LocalCluster
 from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.kubelet.logs import KeptLog
+from tests.support.builders import FAIL_FAST, build_submission
 from tests.support.waiting import HANG_SECONDS, wait_until_async
 
 NAMESPACE = "default"
@@ -82,9 +83,9 @@ def build_role(
     return {
         "name": name,
         "taskNumber": count,
-        "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
+        "frameworkAttemptCompletionPolicy": FAIL_FAST,
         "task": {
-            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": max_retries},
+            "retryPolicy": {"maxRetryCount": max_retries},
             "pod": {"spec": spec},
         },
     }
@@ -92,16 +93,7 @@ def build_role(
 
 def build_gang(*roles: Object, name: str = "gang", max_retries: int = 0) -> Object:
     """Build a Framework of these roles."""
-    return {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "executionType": "Start",
-            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": max_retries},
-            "taskRoles": list(roles),
-        },
-    }
+    return build_submission(name, *roles, retryPolicy={"maxRetryCount": max_retries})
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from controller.store.store import Store
 from framework.kube.resources import FRAMEWORKS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.storage import Storage
-from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire
+from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire, build_submission
 from tests.support.storageclient import (
     Fate,
     LoopClock,
@@ -142,12 +142,7 @@ class Shell:
         **spec: Any,
     ) -> Object:
         """Create a Framework at the server and let the store see it."""
-        body: Object = {
-            "apiVersion": "frameworkcontroller.microsoft.com/v1",
-            "kind": "Framework",
-            "metadata": {"name": name},
-            "spec": {"taskRoles": [build_role_wire("worker", number)], **spec},
-        }
+        body = build_submission(name, build_role_wire("worker", number), **spec)
         created = self.storage.create(self.type(FRAMEWORKS), namespace, body)
         self.store.apply(ObjectKind.FRAMEWORK, created)
         return created

@@ -1,6 +1,7 @@
 """Facts about the project's own files that no tool checks."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -80,3 +81,21 @@ def test_framework_package_when_imported_loads_no_library() -> None:
         check=True,
     )
     assert not {"logging", "asyncio", "json", "typing", "email"} & set(done.stdout.split())
+
+
+# Limits belong into tests/support: waiting, pace and cost. In virtual time a limit is exact.
+OWN_LIMIT = re.compile(
+    r"asyncio\.timeout\([1-9]|\.(wait|join|result|communicate)\((timeout=)?[1-9][0-9.]*\)"
+    r"|process_time\(|thread_time\(|mark\.timeout\([1-9]"
+)
+MEASURES = {"cost.py", "budget.py", "worker.py", "regexcost.py"}
+
+
+def test_tests_have_no_time_limits_of_their_own() -> None:
+    texts = {p: p.read_text() for p in (ROOT / "tests").rglob("*.py") if p.name not in MEASURES}
+    found = {
+        path.relative_to(ROOT).as_posix(): [m.group() for m in OWN_LIMIT.finditer(text)]
+        for path, text in texts.items()
+        if "looptime" not in text and OWN_LIMIT.search(text)
+    }
+    assert found == {}

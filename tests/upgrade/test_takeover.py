@@ -39,6 +39,7 @@ async def test_situations_are_taken_over_and_completed(
     assert await count_configmaps(kube, "default") == 0
 
 
+@pytest.mark.slow
 async def test_recorded_situations_are_taken_over_and_completed(
     server: Access, kube: KubeClient, tmp_path: Path
 ) -> None:
