@@ -184,7 +184,7 @@ def _sort_tasks(tasks: Iterable[TaskLine]) -> list[TaskLine]:
 
 
 def _build_text(text: str, style: str = "") -> Text:
-    """Build a text that a terminal shows and does not obey; rich finds no markup in it either."""
+    """Build a text with control characters escaped, in which rich finds no markup."""
     return Text(make_printable(text, keep="\t"), style=style)
 
 

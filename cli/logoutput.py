@@ -30,7 +30,7 @@ class LogOptions:
     kubeconfig: str | None = None
     directory: str | None = None
     raw: bool = False
-    """Write the bytes as the container did, for a terminal to obey."""
+    """Write the bytes unchanged, with control characters."""
 
     def split_task(self) -> tuple[str | None, str | None]:
         """Return role and index of the requested Task; None stands for all.

@@ -118,7 +118,7 @@ _network_option = click.option(
 
 @main.command(epilog=EPILOG, short_help="Apply Frameworks and follow them to their end.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--local", is_flag=True, help="Run on a cluster of its own on this machine.")
+@click.option("--local", is_flag=True, help="Run on a new local cluster.")
 @_namespace_option
 @_kubeconfig_option
 @click.option(
@@ -153,7 +153,7 @@ def run(  # noqa: PLR0913 one argument for each option
     from cli.run import RunOptions, run_frameworks
 
     if local and kubeconfig:
-        raise click.UsageError("--local makes a cluster of its own: leave out --kubeconfig")
+        raise click.UsageError("--local starts a new cluster: leave out --kubeconfig")
     if directory and not local:
         raise click.UsageError("--directory is for --local: leave it out, or add --local")
     options = RunOptions(
@@ -177,7 +177,7 @@ def run(  # noqa: PLR0913 one argument for each option
 @click.option("-f", "--follow", is_flag=True, help="Go on until the containers have ended.")
 @click.option("--previous", is_flag=True, help="The run before the container's last restart.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
-@click.option("--raw", is_flag=True, help="Print the bytes as they are, for the terminal to obey.")
+@click.option("--raw", is_flag=True, help="Print the bytes unchanged, with control characters.")
 @_namespace_option
 @_kubeconfig_option
 @click.option(
@@ -258,7 +258,9 @@ def inject_command(
 @main.command("lint", short_help="Find what would not work in Frameworks.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
-    "--for-original", is_flag=True, help="microsoft/frameworkcontroller will run them, not we."
+    "--for-original",
+    is_flag=True,
+    help="Check them for microsoft/frameworkcontroller, which drops some fields.",
 )
 @click.option(
     "--quota",
@@ -270,11 +272,11 @@ def inject_command(
 def lint_command(files: tuple[str, ...], *, for_original: bool, quota: str, as_json: bool) -> None:
     """Find what is valid in the Frameworks of each FILE and would not work; exit code 1 if any."""
     from cli.authoring.commands import lint_files
-    from cli.authoring.rules import Surroundings
+    from cli.authoring.rules import LintOptions
 
     names = [name.strip() for name in quota.split(",") if name.strip()]
-    around = Surroundings(for_original=for_original, quota=names)
-    raise SystemExit(int(lint_files(files, around, as_json=as_json)))
+    options = LintOptions(for_original=for_original, quota=names)
+    raise SystemExit(int(lint_files(files, options, as_json=as_json)))
 
 
 @main.group(short_help="A Kubernetes on this machine.")

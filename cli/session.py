@@ -105,7 +105,7 @@ def explained(config: KubeConfig, *, refused: ExitCode = ExitCode.FAILED) -> Ite
     """Turn errors of the API into those of the command line.
 
     Args:
-        config: the server's address is told.
+        config: its server is named in the messages.
         refused: exit code if the server answers, lets us in, and says no to what was asked for.
     """
     try:

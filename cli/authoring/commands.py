@@ -13,7 +13,7 @@ from cli.authoring.injection import (
     inject_all,
     is_account_of_agents,
 )
-from cli.authoring.rules import Surroundings, find_what_injection_leaves, lint
+from cli.authoring.rules import LintOptions, find_what_injection_leaves, lint
 from cli.authoring.yamltext import render_yaml
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import explain_no_framework, name_source, read_objects
@@ -62,7 +62,7 @@ def inject_file(file: str, options: InjectionOptions, output: str | None) -> Exi
     return ExitCode.SUCCEEDED
 
 
-def lint_files(files: Sequence[str], around: Surroundings, *, as_json: bool) -> ExitCode:
+def lint_files(files: Sequence[str], options: LintOptions, *, as_json: bool) -> ExitCode:
     """Print what would not work in the files' Frameworks; FAILED if there is anything.
 
     Raises:
@@ -80,7 +80,7 @@ def lint_files(files: Sequence[str], around: Surroundings, *, as_json: bool) -> 
     found = [
         _Place(source, str(document["metadata"]["name"]), finding)
         for source, document in frameworks
-        for finding in lint(document, around)
+        for finding in lint(document, options)
     ]
     if as_json:
         items = [

@@ -32,8 +32,8 @@ _ENDING_SETTING = "FB_SIDECAR_END"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The cluster and the namespace in which the Framework will run."""
+class LintOptions:
+    """Where the Framework will run."""
 
     for_original: bool = False
     """The Go original's controller runs it."""
@@ -41,10 +41,10 @@ class Surroundings:
     """Resources a quota counts: cpu, memory, ..."""
 
 
-Rule = Callable[[Object, RoleTemplate, Surroundings], Iterator[Finding]]
+Rule = Callable[[Object, RoleTemplate, LintOptions], Iterator[Finding]]
 
 
-def service_account(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+def service_account(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
     """Find agents that may not look at their gang."""
     agents = [c for c in role.list_containers() if c.is_agent and not _asks_dns_only(c)]
     if not agents:
@@ -72,7 +72,7 @@ def service_account(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator
         )
 
 
-def shared_volume(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+def shared_volume(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
     """Find files that an agent writes and no container reads."""
     containers = role.list_containers()
     if not any(c.is_agent for c in containers):
@@ -97,7 +97,7 @@ def shared_volume(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[F
         )
 
 
-def missing_port(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+def missing_port(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
     """Find addresses that are read without a port being set."""
     for container in role.list_containers():
         text, env = " ".join(container.list_words()), container.get_env()
@@ -116,7 +116,7 @@ def missing_port(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Fi
                 )
 
 
-def elastic_restarts(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+def elastic_restarts(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
     """Find elastic torchrun that gives up at the first departure."""
     containers = role.list_containers()
     environments = [container.get_env() for container in containers]
@@ -141,7 +141,7 @@ def elastic_restarts(_: Object, role: RoleTemplate, __: Surroundings) -> Iterato
                 )
 
 
-def fixed_rdzv_id(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+def fixed_rdzv_id(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
     """Find attempts of a Framework that would join the last one's rendezvous."""
     for container in role.list_containers():
         given = container.get_env().get("PET_RDZV_ID", "")
@@ -158,7 +158,7 @@ def fixed_rdzv_id(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[F
             )
 
 
-def uncounted_failures(framework: Object, role: RoleTemplate, _: Surroundings) -> Iterator[Finding]:
+def uncounted_failures(framework: Object, role: RoleTemplate, _: LintOptions) -> Iterator[Finding]:
     """Find gangs that succeed although all of their Tasks fail."""
     name = "minFailedTaskCount"
     counted = [r for r in list_roles(framework) if r.get_counts().get(name, 0) > 0]
@@ -177,13 +177,13 @@ def uncounted_failures(framework: Object, role: RoleTemplate, _: Surroundings) -
         )
 
 
-def dropped_field(_: Object, role: RoleTemplate, around: Surroundings) -> Iterator[Finding]:
+def dropped_field(_: Object, role: RoleTemplate, options: LintOptions) -> Iterator[Finding]:
     """Find what the Go original would drop without a word."""
-    if around.for_original:
+    if options.for_original:
         yield from (_report_dropped(path, lost) for path, lost in list_role_fields(role))
 
 
-def endless_sidecar(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+def endless_sidecar(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
     """Find a sidecar that would keep its Pod from completing."""
     containers = role.list_containers()
     for container in containers:
@@ -209,12 +209,12 @@ def endless_sidecar(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator
             )
 
 
-def missing_requests(_: Object, role: RoleTemplate, around: Surroundings) -> Iterator[Finding]:
+def missing_requests(_: Object, role: RoleTemplate, options: LintOptions) -> Iterator[Finding]:
     """Find Pods that a quota refuses."""
     for container in role.list_containers():
         resources = container.body.get("resources") or {}
         given = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-        missing = sorted(name for name in around.quota if name not in given)
+        missing = sorted(name for name in options.quota if name not in given)
         if missing:
             yield error(
                 "missing-requests",
@@ -225,15 +225,15 @@ def missing_requests(_: Object, role: RoleTemplate, around: Surroundings) -> Ite
             )
 
 
-def unheard_drain(_: Object, role: RoleTemplate, __: Surroundings) -> Iterator[Finding]:
+def unheard_drain(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
     """Find a drain without an agent in the Pod that reports it."""
     has_agent = any(c.is_wrapped or _is_watch(c) for c in role.list_containers())
     if role.body.get(constants.DRAIN_FIELD) and not has_agent:
         yield warning(
             "unheard-drain",
             f"{role.path}.{constants.DRAIN_FIELD}",
-            "no container runs `rendezvous watch` or `run`: nobody is told that it leaves, and a "
-            "scale-in does not wait",
+            "no container runs `rendezvous watch` or `run`: no process is notified that it leaves, "
+            "and a scale-in does not wait",
             "add the sidecar (`framework inject --rendezvous sidecar`), or leave out `drain`",
         )
 
@@ -259,31 +259,31 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def lint(framework: Object, around: Surroundings) -> list[Finding]:
+def lint(framework: Object, options: LintOptions) -> list[Finding]:
     """Find what would not work: in the Framework, then role by role."""
     found = list(_find_unknown_fields(framework))
-    if around.for_original:
+    if options.for_original:
         dropped = list_spec_fields(framework.get("spec"), "spec")
         found += [_report_dropped(path, lost) for path, lost in dropped]
     for role in list_roles(framework):
         for rule in RULES:
-            found += rule(framework, role, around)
+            found += rule(framework, role, options)
     return found
 
 
 def find_refused_templates(framework: Object) -> list[Finding]:
     """Find the parts of Pod templates that every API server refuses."""
     roles = list_roles(framework)
-    return [found for role in roles for found in pod_template(framework, role, Surroundings())]
+    return [found for role in roles for found in pod_template(framework, role, LintOptions())]
 
 
 def find_what_injection_leaves(framework: Object) -> list[Finding]:
     """Find the faults that remain after the injection of the agents."""
-    around = Surroundings()
+    options = LintOptions()
     found = list(_find_unknown_fields(framework))
     for role in list_roles(framework):
         for rule in (missing_agent, agent_token, uncounted_failures):
-            found += rule(framework, role, around)
+            found += rule(framework, role, options)
     return found
 
 

@@ -1,6 +1,6 @@
 """What the command line decodes: YAML and manifests."""
 
-from cli.authoring.rules import Surroundings, lint
+from cli.authoring.rules import LintOptions, lint
 from cli.exitcodes import CliError
 from cli.manifests import load_manifests, read_objects
 from framework.strictyaml import YamlError, load_documents
@@ -30,7 +30,7 @@ def _load_manifests(path: str) -> object:
 
 
 def _lint(path: str) -> object:
-    return [lint(document, Surroundings()) for _, document in read_objects([path])[path]]
+    return [lint(document, LintOptions()) for _, document in read_objects([path])[path]]
 
 
 USER_TARGETS = (

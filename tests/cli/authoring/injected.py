@@ -6,7 +6,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from cli.authoring.rules import Surroundings, lint
+from cli.authoring.rules import LintOptions, lint
 from cli.main import main
 
 SPEC = "spec.taskRoles[0].task.pod.spec"
@@ -75,7 +75,7 @@ def edit(place: str, **fields: Any) -> Change:
 def find_places(framework: dict[str, Any]) -> list[tuple[str, str]]:
     """Lint the Framework; return rule and path of each finding."""
     before = copy.deepcopy(framework)
-    found = lint(framework, Surroundings())
+    found = lint(framework, LintOptions())
     assert framework == before
     return [(finding.rule, finding.path) for finding in found]
 

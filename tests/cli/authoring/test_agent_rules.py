@@ -7,7 +7,7 @@ import pytest
 
 from cli.authoring.findings import Finding
 from cli.authoring.injection import InjectionOptions, Rendezvous, inject
-from cli.authoring.rules import Surroundings, lint
+from cli.authoring.rules import LintOptions, lint
 from tests.cli.authoring.injected import SPEC, build, find_places, get_spec
 
 INJECTOR = ". /mnt/frameworkbarrier/injector.sh && train"
@@ -21,7 +21,7 @@ def build_with(rendezvous: Rendezvous, *words: str, **container: Any) -> dict[st
 
 
 def find(framework: dict[str, Any]) -> list[Finding]:
-    return lint(framework, Surroundings())
+    return lint(framework, LintOptions())
 
 
 def set_env(framework: dict[str, Any], place: str, **env: Any) -> None:

@@ -15,7 +15,7 @@ from cli.authoring.injection import (
     Rendezvous,
     inject,
 )
-from cli.authoring.rules import Surroundings, lint
+from cli.authoring.rules import LintOptions, lint
 from framework.api.codec import decode_framework
 from framework.api.gang_key import refers_to_gang_key
 from framework.api.validation import validate_framework
@@ -46,7 +46,7 @@ def test_inject_every_example_is_valid_lints_clean_and_is_stable(
         twice = inject(once, options)[-1]
 
         assert not validate_framework(decode_framework(once))
-        assert lint(once, Surroundings(quota=[])) == []
+        assert lint(once, LintOptions(quota=[])) == []
         assert twice == once
 
 
@@ -196,7 +196,7 @@ def test_inject_nulls_are_as_good_as_nothing(rendezvous: Rendezvous) -> None:
     found, expected = inject(framework, options), inject(plain, options)
 
     assert found[:-1] == expected[:-1]
-    assert lint(found[-1], Surroundings()) == []
+    assert lint(found[-1], LintOptions()) == []
     spec, wanted = get_spec(found), get_spec(expected)
     # A variable list of null is one too.
     spec["containers"][0] = {k: v for k, v in spec["containers"][0].items() if v is not None}

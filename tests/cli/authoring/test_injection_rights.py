@@ -12,7 +12,7 @@ from cli.authoring.injection import (
     inject,
     inject_all,
 )
-from cli.authoring.rules import Surroundings, lint
+from cli.authoring.rules import LintOptions, lint
 from tests.cli.authoring.injected import build, get_spec
 from tests.support.frameworkcrd import ROOT
 
@@ -144,7 +144,7 @@ def test_inject_account_by_its_old_field_stays() -> None:
     assert get_spec(objects)["serviceAccountName"] == "mine"
     assert "ServiceAccount" not in [body["kind"] for body in objects]
     del get_spec(objects)["serviceAccountName"]
-    assert lint(objects[-1], Surroundings()) == []
+    assert lint(objects[-1], LintOptions()) == []
 
 
 def test_inject_all_of_its_own_output_changes_nothing() -> None:

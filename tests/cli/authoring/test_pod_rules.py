@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.authoring import podrules
-from cli.authoring.rules import Surroundings, find_refused_templates, lint
+from cli.authoring.rules import LintOptions, find_refused_templates, lint
 from localcluster.apiserver.model.quantities import parse_quantity
 from tests.cli.authoring.injected import SPEC, build, find_places, get_spec
 
@@ -45,7 +45,7 @@ def test_lint_container_that_the_api_server_refuses_is_found(
     spec["volumes"] = [{"name": "scratch", "emptyDir": {}}]
     spec["containers"][0] |= container
 
-    (found,) = lint(framework, Surroundings())
+    (found,) = lint(framework, LintOptions())
 
     assert (found.rule, found.path) == ("pod-template", f"{MAIN}.{path}")
     assert found.fix.startswith(fix)
@@ -127,7 +127,7 @@ def test_lint_restart_policy_that_the_api_server_refuses_is_found(policy: Any, f
     framework = build()
     get_spec([framework])["restartPolicy"] = policy
 
-    (found,) = lint(framework, Surroundings())
+    (found,) = lint(framework, LintOptions())
 
     assert (found.rule, found.path) == ("pod-template", f"{SPEC}.restartPolicy")
     assert found.fix.startswith(fix)
@@ -138,7 +138,7 @@ def test_lint_restart_policy_misspelt_offers_the_word_that_stands_there() -> Non
     spec = get_spec([framework])
     spec["restartpolicy"] = spec.pop("restartPolicy")
 
-    (found,) = lint(framework, Surroundings())
+    (found,) = lint(framework, LintOptions())
 
     assert found.fix.startswith("write `restartPolicy: Never` for `restartpolicy`; ")
 
@@ -148,7 +148,7 @@ def test_lint_quantity_that_the_api_server_refuses_is_found(quantity: Any) -> No
     framework = build()
     get_spec([framework])["containers"][0]["resources"] = {"limits": {"memory": quantity}}
 
-    (found,) = lint(framework, Surroundings())
+    (found,) = lint(framework, LintOptions())
 
     assert (found.rule, found.path) == ("pod-template", f"{MAIN}.resources.limits[memory]")
 

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from cli.authoring.injection import InjectionOptions, inject
-from cli.authoring.rules import RULES, Surroundings, lint
+from cli.authoring.rules import RULES, LintOptions, lint
 from cli.main import main
 from tests.cli.authoring.injected import DROPPED, SPEC, Change, build, edit, get_spec
 from tests.support.frameworkcrd import ROOT
@@ -136,10 +136,10 @@ FAULTS: list[tuple[str, str, Change]] = [
 )
 def test_lint_fault_is_found_where_it_is(rule: str, path: str, change: Change) -> None:
     framework = build_injected()
-    assert lint(framework, Surroundings()) == []
+    assert lint(framework, LintOptions()) == []
 
     change(framework)
-    found = lint(framework, Surroundings())
+    found = lint(framework, LintOptions())
 
     assert [(finding.rule, finding.path) for finding in found] == [(rule, path)]
     assert found[0].message
@@ -162,7 +162,7 @@ def test_lint_fault_is_gone_with_the_fix_it_names(change: Change, setting: dict[
         others = [v for v in container.get("env", []) if v["name"] != setting["name"]]
         container["env"] = [*others, setting]
 
-    assert lint(framework, Surroundings()) == []
+    assert lint(framework, LintOptions()) == []
 
 
 @pytest.mark.parametrize(
@@ -186,14 +186,14 @@ def test_lint_for_the_original_names_what_it_drops(field: str, value: Any, path:
     framework = build()
     get_spec([framework])[field] = value
 
-    found = lint(framework, Surroundings(for_original=True))
+    found = lint(framework, LintOptions(for_original=True))
 
     assert [(finding.rule, finding.path) for finding in found] == [("dropped-field", path)]
-    assert lint(framework, Surroundings()) == []
+    assert lint(framework, LintOptions()) == []
 
 
 def test_lint_native_sidecar_for_the_original_is_an_error() -> None:
-    paths = [f.path for f in lint(build_injected(), Surroundings(for_original=True))]
+    paths = [f.path for f in lint(build_injected(), LintOptions(for_original=True))]
 
     assert f"{SPEC}.initContainers[1].restartPolicy" in paths
 
@@ -201,21 +201,21 @@ def test_lint_native_sidecar_for_the_original_is_an_error() -> None:
 def test_lint_under_a_quota_every_container_needs_its_requests() -> None:
     framework = build_injected()
 
-    found = lint(framework, Surroundings(quota=["cpu", "memory"]))
+    found = lint(framework, LintOptions(quota=["cpu", "memory"]))
 
     # The agents bring theirs.
     assert [(finding.rule, finding.path) for finding in found] == [
         ("missing-requests", f"{SPEC}.containers[0].resources.requests")
     ]
     get_spec([framework])["containers"][0]["resources"] = {"limits": {"cpu": 1, "memory": "1Gi"}}
-    assert lint(framework, Surroundings(quota=["cpu", "memory"])) == []
+    assert lint(framework, LintOptions(quota=["cpu", "memory"])) == []
 
 
 def test_lint_shapes_that_validation_judges_do_not_stop_it() -> None:
     framework = build()
     get_spec([framework]).update(containers="none", initContainers=[None], volumes={})
 
-    assert lint(framework, Surroundings(for_original=True, quota=["cpu"])) == []
+    assert lint(framework, LintOptions(for_original=True, quota=["cpu"])) == []
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_lint_port_that_comes_from_elsewhere_is_not_missed(container: dict[str, 
     framework = build_injected()
     get_spec([framework])["containers"][0] |= container
 
-    assert "missing-port" not in {found.rule for found in lint(framework, Surroundings())}
+    assert "missing-port" not in {found.rule for found in lint(framework, LintOptions())}
 
 
 def test_lint_elastic_settings_in_two_containers_are_seen_together() -> None:
@@ -246,7 +246,7 @@ def test_lint_elastic_settings_in_two_containers_are_seen_together() -> None:
     spec["initContainers"][1]["env"].append({"name": "FB_TORCH_MODE", "value": "elastic"})
     spec["initContainers"][1]["env"].append({"name": "FB_TORCH_MAX_RESTARTS", "value": "0"})
 
-    (found,) = lint(framework, Surroundings())
+    (found,) = lint(framework, LintOptions())
 
     assert (found.rule, found.path) == ("elastic-restarts", f"{SPEC}.initContainers[1].env")
 
@@ -255,7 +255,7 @@ def test_lint_for_the_original_finds_the_fields_it_does_not_know() -> None:
     framework = build(minMemberCount=1, drain={"timeoutSec": 1}, absentTaskIndices=[1])
     framework["spec"]["completedPodPolicy"] = "Retain"
 
-    found = lint(framework, Surroundings(for_original=True))
+    found = lint(framework, LintOptions(for_original=True))
 
     assert {item.path for item in found if item.rule == "dropped-field"} == {
         "spec.completedPodPolicy",
@@ -273,7 +273,7 @@ def test_lint_field_misspelt_offers_the_nearest_one(change: Change, fix: str) ->
     framework = build()
     change(framework)
 
-    (found,) = lint(framework, Surroundings())
+    (found,) = lint(framework, LintOptions())
 
     assert found.fix == fix
 

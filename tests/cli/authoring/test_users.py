@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cli.authoring.injection import InjectionOptions, Rendezvous, inject
-from cli.authoring.rules import Surroundings, lint
+from cli.authoring.rules import LintOptions, lint
 from tests.cli.authoring.injected import build, get_spec
 
 
@@ -94,7 +94,7 @@ def test_inject_agent_that_sends_signals_has_the_same_user_and_another_group() -
 
 
 def find_token_rule(framework: dict[str, Any]) -> list[tuple[str, str]]:
-    found = lint(framework, Surroundings())
+    found = lint(framework, LintOptions())
     return [(f.severity, f.path) for f in found if f.rule == "agent-token"]
 
 
