@@ -97,14 +97,21 @@ class Memory(NamedTuple):
     is_applied: bool = False
     """Whether this agent has shown ``current``: one that starts has not."""
     notified: Notified = Notified()
+    """What processes were notified of last."""
     notified_roster: Optional[Roster] = None
+    """The roster of ``notified.generation``, for the next difference."""
     next_show_at: float = 0.0
+    """Before this time no generation is shown: the debounce."""
     held_since: Optional[float] = None
     """When the agent began to wait for new members to answer."""
     is_held: bool = False
+    """Whether the generation is held back for them now."""
     has_completed: bool = False
+    """Whether the end of the attempt was handled."""
     last_wait: str = ""
+    """What was waited for last."""
     next_wait_line_at: float = 0.0
+    """Before this time the same wait is not reported again."""
 
 
 class RecordNotified(NamedTuple):

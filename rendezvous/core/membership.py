@@ -44,16 +44,27 @@ class Peer(NamedTuple):
     """A member. ``rank`` is its position among the members of its role."""
 
     role: str
+    """The name of its task role."""
     kind: RoleKind
+    """What the role is to training."""
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
+    """The index of its Task."""
     rank: int
+    """The position among the members of its role."""
     addresses: Tuple[str, ...]
+    """Its addresses, the preferred one first."""
     port: int
+    """The port it serves on."""
     slots: int
+    """How many processes a launcher starts on it."""
     pod_name: str
+    """The name of its Pod."""
     host_name: str
+    """A name of one label for it; "" if none is short enough."""
     fingerprint: str
+    """The fingerprint of its Pod's UID; "" if it is not known."""
     attempt_id: int
+    """The Task attempt."""
 
     def __str__(self) -> str:
         """Render as users write it: ``worker/3``."""
@@ -73,33 +84,55 @@ class RoleView(NamedTuple):
     """One role and its members in order of their index."""
 
     name: str
+    """The name of the task role."""
     kind: RoleKind
+    """What the role is to training."""
     wanted: int
+    """How many Tasks it shall have."""
     minimum: int
+    """How many Tasks are enough."""
     running: bool
+    """Whether the Pods of all members are Running."""
     peers: Tuple[Peer, ...]
+    """Its members, by index."""
     completed: Tuple[CompletedTask, ...]
+    """Its Tasks that are finally Completed."""
     absent: Tuple[int, ...]
+    """Indexes that the user wants to be absent."""
 
 
 class View(NamedTuple):
     """One generation for one Pod. ``own`` is None where its Task is no member (it leaves)."""
 
     namespace: str
+    """The namespace of the Framework."""
     framework: str
+    """The name of the Framework."""
     framework_uid: str
+    """Its UID; "" if it is not known."""
     attempt_id: int
+    """The Framework attempt."""
     instance_uid: str
+    """The instance of that attempt."""
     generation: int
+    """The number of the generation."""
     complete: bool
+    """Whether the controller calls the gang complete."""
     phase: str
+    """Active or Completing."""
     roles: Tuple[RoleView, ...]
+    """All task roles, in the order of the Framework."""
     leaving: Tuple[Leaving, ...]
+    """The Tasks that drain."""
     identity: Identity
+    """The own Task and Pod."""
     own_kind: RoleKind
+    """The kind of the own role."""
     own: Optional[Peer]
     ranked: Tuple[Peer, ...]
+    """The members that compute together, by rank."""
     directory: str
+    """The volume, as the training container finds it."""
 
     @property
     def peers(self) -> Iterator[Peer]:

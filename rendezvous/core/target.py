@@ -17,11 +17,17 @@ class Target(NamedTuple):
     """Which gang, and which Pod of it."""
 
     namespace: str
+    """The namespace of the Framework."""
     framework: str
+    """The name of the Framework."""
     configmap: str
+    """The name of its attempt ConfigMap."""
     configmap_uid: str
+    """The UID of that ConfigMap; "": any."""
     pod: str
+    """The name of the own Pod; "" if it is not known."""
     identity: Identity
+    """The own Task, Pod and attempt."""
 
 
 def parse_identity(env: Mapping[str, str]) -> Identity:

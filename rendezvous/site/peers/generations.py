@@ -27,33 +27,46 @@ class Peer(NamedTuple):
     """A member. ``rank`` is -1 for one that does not compute (a parameter server)."""
 
     role: str
+    """The name of its task role."""
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
+    """The index of its Task."""
     rank: int
+    """Its rank among the members that compute."""
     address: str
+    """The address its peers use."""
     port: int
+    """The port it serves on."""
     fingerprint: str
+    """Tells its Pod from another one of the same Task."""
     addresses: Tuple[str, ...] = ()
+    """All its addresses."""
 
 
 class Roster(NamedTuple):
-    """One generation. ``ranked`` are those that compute together, in the order of their ranks.
-
-    ``rank`` is the own one, -1 for a process that is no member (it leaves) or has none.
-    ``has_succeeded``: a member that computed with the others has ended its work. ``leaving``: role,
-    index and fingerprint of the Pods that leave.
-    """
+    """One generation. ``ranked`` are those that compute together, in the order of their ranks."""
 
     generation: int
+    """The number of the generation."""
     attempt: str
+    """The instance of the Framework attempt."""
     role: str
+    """The own task role."""
     index: int  # type: ignore[assignment]  # hides tuple.index, which is not used
+    """The index of the own Task."""
     rank: int
+    """The own rank; -1 for a process that is no member or has none."""
     is_member: bool
+    """Whether the own Pod is a member."""
     is_leaving: bool
+    """Whether the own Pod drains."""
     is_completing: bool
+    """Whether the attempt comes to its end."""
     peers: Tuple[Peer, ...]
+    """All members."""
     has_succeeded: bool = False
+    """Whether a member that computed with the others has ended its work."""
     leaving: Tuple[Tuple[str, int, str], ...] = ()
+    """Role, index and fingerprint of the Pods that leave."""
 
     @property
     def ranked(self) -> Tuple[Peer, ...]:

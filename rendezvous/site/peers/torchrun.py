@@ -59,17 +59,26 @@ _log = logging.getLogger(__name__)
 
 
 class Round(NamedTuple):
-    """A round this Pod takes part in. ``gangs`` are those it was made for: no news."""
+    """A round in which this Pod takes part."""
 
     number: int
+    """Its number, which counts up."""
     rank: int
+    """The own rank."""
     size: int
+    """How many Pods take part."""
     gangs: Tuple[str, ...]
+    """The gangs for which it was made: they end no round."""
     members: FrozenSet[str]
+    """The names of its members."""
     address: str
+    """Where the workers' store is served."""
     port: int
+    """The port of that store."""
     control: Control
+    """The store of rank 0."""
     store: Any
+    """The part of it that torchrun uses."""
 
 
 class FrameworkRendezvous:
