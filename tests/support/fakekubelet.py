@@ -21,6 +21,8 @@ NODE_ADDRESS = "10.0.0.1"
 DEFAULT_SCHEDULER = "default-scheduler"
 ENDED_PHASES = ("Succeeded", "Failed")
 RETRY_SECONDS = 0.2
+# A thousand Pods at once would each wait for a thousand requests, beyond the timeout of a request.
+REQUESTS_AT_ONCE = 50
 
 Script: TypeAlias = "Callable[[FakePod], Awaitable[None]]"
 
@@ -28,8 +30,16 @@ Script: TypeAlias = "Callable[[FakePod], Awaitable[None]]"
 class FakePod:
     """One Pod on the node, for its script: each method writes one step of its status."""
 
-    def __init__(self, client: KubeClient, clock: Clock, body: Object, address: str) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        clock: Clock,
+        body: Object,
+        address: str,
+        turn: asyncio.Semaphore,
+    ) -> None:
         self._client = client
+        self._turn = turn
         self._clock = clock
         self._started_at: str | None = None
         self.body = body
@@ -138,9 +148,10 @@ class FakePod:
     async def _patch_status(self, status: Object) -> None:
         # The UID keeps a late write off the next Pod of this name.
         body: Object = {"metadata": {"uid": self.uid}, "status": status}
-        self.body = await self._client.patch(
-            PODS, self.namespace, self.name, body, subresource="status"
-        )
+        async with self._turn:
+            self.body = await self._client.patch(
+                PODS, self.namespace, self.name, body, subresource="status"
+            )
 
 
 def run_for(seconds: float, exit_code: int = 0) -> Script:
@@ -192,6 +203,7 @@ class FakeKubelet:
         self._termination_seconds = termination_seconds
         self._scripts: dict[str, asyncio.Task[None]] = {}
         self._removals: dict[str, asyncio.Task[None]] = {}
+        self._turn = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._addresses = 0
         self._watcher: asyncio.Task[None] | None = None
 
@@ -247,7 +259,8 @@ class FakeKubelet:
     async def _run(self, body: Object) -> None:
         self._addresses += 1
         high, low = divmod(self._addresses, 256)
-        pod = FakePod(self._client, self._clock, body, f"10.{1 + high // 256}.{high % 256}.{low}")
+        address = f"10.{1 + high // 256}.{high % 256}.{low}"
+        pod = FakePod(self._client, self._clock, body, address, self._turn)
         try:
             if not body["spec"].get("nodeName"):
                 await self._bind(body["metadata"])
@@ -266,7 +279,8 @@ class FakeKubelet:
             "metadata": {key: metadata[key] for key in ("name", "namespace", "uid")},
             "target": {"kind": "Node", "name": NODE_NAME},
         }
-        await self._client.create(binding, self._namespace, body)
+        async with self._turn:
+            await self._client.create(binding, self._namespace, body)
 
     async def _remove(self, body: Object) -> None:
         """Do what a kubelet does at the end of the grace period: delete with none."""
