@@ -314,6 +314,7 @@ def test_run_in_a_namespace_that_is_missing_is_no_failed_training(
     assert "kubectl create namespace absent" in output
 
 
+@pytest.mark.slow
 def test_run_of_a_framework_that_exists_refuses_until_replace(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:
@@ -339,6 +340,7 @@ def test_run_of_a_task_with_a_stack_trace_names_its_cause_and_shows_the_end(
     assert last.split() == [*map(str, range(1087, 1101)), "KeyError:", "7"]
 
 
+@pytest.mark.slow
 def test_logs_of_a_running_task_follows_to_its_end(cluster: dict[str, str], tmp_path: Path) -> None:
     script = f"echo first; while ! test -e {tmp_path}/go; do sleep 0.05; done; echo last"
     file = write(tmp_path / "f.yaml", build_role("w", 2, script))

@@ -79,7 +79,7 @@ async def wait_until_started_again(world: GangCluster) -> None:
     await wait_until_async(lambda: supervisor.starts == 2)
 
 
-@pytest.mark.parametrize("moment", keep_first(MOMENTS))
+@pytest.mark.parametrize("moment", keep_first(MOMENTS, 0))
 async def test_demo_with_controller_killed_completes_and_runs_nothing_twice(
     world: GangCluster, moment: str
 ) -> None:

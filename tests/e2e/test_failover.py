@@ -96,6 +96,7 @@ def test_leader_killed_is_followed_within_8_seconds(pair: Pair) -> None:
     assert len(pair.list_pods("before")) == 3
 
 
+@pytest.mark.slow
 def test_leader_asked_to_stop_is_followed_within_a_second(pair: Pair) -> None:
     leader, standby = pair.open()
     with expect_within(ASKED_SECONDS):

@@ -125,6 +125,7 @@ def count_members(generation: int) -> int:
     return 2 + generation % 3
 
 
+@pytest.mark.slow
 def test_sidecar_killed_again_and_again_shows_only_whole_and_newer_generations(gang: Gang) -> None:
     gang.publish(count_members(1), 1)
     with run_agent(gang.env, *NATIVE):

@@ -10,7 +10,6 @@ recorded. A copy of a Pod that was deleted before its UID was recorded is left o
 """
 
 import base64
-import os
 import random
 from functools import partial
 
@@ -20,7 +19,7 @@ from framework.api import constants
 from framework.api.roster import decode_roster
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
 from localcluster.apiserver.model.options import DeleteOptions
-from tests.simulation.test_simulation import STEPS, parse_seeds
+from tests.simulation.test_simulation import STEPS, list_seeds
 from tests.support.builders import FRAMEWORK, NAMESPACE
 from tests.support.forger import forge_configmap, forge_pod, is_forged
 from tests.support.simulator.simulation import Simulation
@@ -131,7 +130,7 @@ class AttackedLife(Simulation):
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("seed", parse_seeds(os.environ.get("SEEDS", "12")))
+@pytest.mark.parametrize("seed", list_seeds(12, 4))
 async def test_no_forged_object_is_taken_for_the_controllers_own(seed: int) -> None:
     await AttackedLife(seed).run(STEPS)
 

@@ -193,7 +193,6 @@ def run_all(folder: Path, address: str, *, in_file: bool) -> dict[str, str]:
     keep_first(
         [("401", True), ("refused", False), ("403", True)]
         + [(mode, False) for mode in ("garbage", "tls", "302", "401", "403", "502")],
-        2,
     ),
 )
 def test_program_that_fails_does_not_show_the_token_in_the_path(

@@ -190,6 +190,7 @@ def test_pod_templates_take_no_more_memory_than_their_text(cluster: Cluster) -> 
     assert cluster.read_peak_bytes() < IDLE_BYTES
 
 
+@pytest.mark.slow
 def test_many_large_frameworks_do_not_fill_the_memory(small_cluster: Cluster) -> None:
     cluster = small_cluster
     names = [f"large-{number}" for number in range(24)]

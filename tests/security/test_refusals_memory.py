@@ -74,6 +74,7 @@ def test_path_of_a_field_is_cut() -> None:
     assert len(json.dumps(error.body)) < 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.looptime
 async def test_texts_of_all_failures_are_bounded_together() -> None:
     shell = Shell()
