@@ -18,7 +18,7 @@ from localcluster.apiserver.engine.binding import bind_pod
 from localcluster.apiserver.engine.collection import Collector
 from localcluster.apiserver.engine.deletion import Deleter
 from localcluster.apiserver.engine.history import Watch, WatchEvent
-from localcluster.apiserver.engine.patching import Patcher
+from localcluster.apiserver.engine.patching import apply_patch
 from localcluster.apiserver.engine.root_certificate import RootCertificate
 from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.engine.state import State
@@ -82,7 +82,6 @@ class Storage:
         self._writer = writes.Writer(self._state)
         self._deleter = Deleter(self._state)
         self._strategies = Strategies(self._state)
-        self._patcher = Patcher(self._state, self._writer)
         self._collector = Collector(self._state, self._deleter, self._strategies.of)
         self._root_certificate: RootCertificate | None = None
         if root_certificate is not None:
@@ -226,8 +225,8 @@ class Storage:
         options: WriteOptions | None = None,
         *,
         subresource: str | None = None,
-    ) -> tuple[Object, bool]:
-        """Patch an object; the second value tells whether an apply created it.
+    ) -> Object:
+        """Patch an object.
 
         Raises:
             StatusError: 400, 404, 409, 413, 415 or 422.
@@ -235,10 +234,9 @@ class Storage:
         options = options or WriteOptions()
         strategy = self._strategies.of(rt)
         key = writes.key_of(rt, namespace, name)
-        patched, is_new = self._patcher.patch(
-            strategy, key, patch, content_type, options, subresource
-        )
-        return self._answer(rt, patched), is_new
+        old = self._writer.find(rt, key)
+        patched = apply_patch(rt, old, patch, content_type)
+        return self._answer(rt, self._writer.revise(strategy, old, patched, options, subresource))
 
     def delete(
         self,

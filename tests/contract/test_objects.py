@@ -251,6 +251,14 @@ async def test_replace_without_a_version_overwrites(api: Api) -> None:
     assert replaced["data"] == {"a": "2"}
 
 
+async def test_replace_of_a_missing_lease_creates_it(api: Api) -> None:
+    body = {"metadata": {"name": "one"}, "spec": {"holderIdentity": "a"}}
+
+    created = await api.replace("leases", body)
+
+    assert created.ok()["spec"] == {"holderIdentity": "a"}
+
+
 async def test_replace_of_a_lease_without_a_version_is_refused(api: Api) -> None:
     body = {"metadata": {"name": "lease"}, "spec": {"holderIdentity": "me"}}
     (await api.create("leases", body)).ok()

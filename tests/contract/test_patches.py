@@ -269,27 +269,6 @@ async def test_strategic_patch_of_a_custom_resource_is_unsupported(api: Api) -> 
     answer.refused(415, "UnsupportedMediaType")
 
 
-async def test_apply_creates_and_then_changes(api: Api) -> None:
-    manifest = config_map("one", {"a": "1"})
-    content = "application/apply-patch+yaml"
-
-    created = await api.patch("configmaps", "one", manifest, content, fieldManager="me")
-    changed = await api.patch(
-        "configmaps", "one", config_map("one", {"a": "2"}), content, fieldManager="me"
-    )
-
-    assert (created.status, changed.status) == (201, 200)
-    assert changed.ok()["data"] == {"a": "2"}
-
-
-async def test_apply_without_a_field_manager_is_invalid(api: Api) -> None:
-    content = "application/apply-patch+yaml"
-
-    answer = await api.patch("configmaps", "one", config_map("one"), content)
-
-    assert answer.refused(422, "Invalid").fields == ["fieldManager"]
-
-
 async def test_force_without_apply_is_invalid(api: Api) -> None:
     (await api.create("configmaps", config_map("one"))).ok()
 

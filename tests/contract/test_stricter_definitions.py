@@ -1,11 +1,11 @@
-"""What an update may leave unchanged when a definition became stricter, and bad definitions."""
+"""What an update may leave unchanged when a definition became stricter."""
 
 from typing import Any
 
 import pytest
 
 from tests.contract.apiclient import Api, Object
-from tests.contract.definitions import DEFINITIONS, define, defined, rename
+from tests.contract.definitions import define, defined
 
 TEXT: Object = {"type": "string", "maxLength": 30}
 NUMBER: Object = {"type": "integer"}
@@ -108,36 +108,3 @@ async def test_list_that_had_duplicates_may_go_on(api: Api) -> None:
         again = await gauge.patch({"spec": {"parts": twice}})
 
     assert [a.status for a in (more, status, mended, again)] == [200, 200, 200, 422]
-
-
-BAD_DEFAULTS: list[Any] = [
-    pytest.param(NUMBER, "x", "default", id="text for a number"),
-    pytest.param({"type": "string"}, 1, "default", id="number for a text"),
-    pytest.param({"type": "string", "enum": ["a"]}, "z", "default", id="enum"),
-    pytest.param({"type": "integer", "minimum": 0}, -1, "default", id="minimum"),
-    pytest.param(fields(b=NUMBER), {"b": "x"}, "default.b", id="nested"),
-    pytest.param(fields(b=NUMBER), {"c": 1}, "default", id="unknown field"),
-    pytest.param({**fields(b=NUMBER), "required": ["b"]}, {}, "default.b", id="required"),
-]
-
-
-@pytest.mark.parametrize(("schema", "default", "field"), BAD_DEFAULTS)
-async def test_definition_with_a_bad_default_is_refused(
-    api: Api, schema: Object, default: Any, field: str
-) -> None:
-    definition = rename(define(fields(code={**schema, "default": default})))
-
-    answer = await api.create(DEFINITIONS, definition, dryRun="All")
-
-    path = f"spec.validation.openAPIV3Schema.properties[spec].properties[code].{field}"
-    assert answer.refused(422, "Invalid").fields == [path]
-
-
-async def test_definition_of_a_list_by_optional_keys_is_refused(api: Api) -> None:
-    schema = listed("map", "")
-    del schema["properties"]["parts"]["items"]["required"]
-
-    answer = await api.create(DEFINITIONS, rename(define(schema)), dryRun="All")
-
-    [field] = answer.refused(422, "Invalid").fields
-    assert field.endswith("properties[parts].items.properties[name].default")

@@ -251,10 +251,9 @@ class StorageClient(KubeClient):
         request = Request("patch", resource, name, subresource, body)
 
         def apply() -> Object:
-            patched, _ = self.storage.patch(
+            return self.storage.patch(
                 rt, namespace, name, body, content.value, subresource=subresource
             )
-            return patched
 
         return await self._send(request, apply, timeout_seconds)
 

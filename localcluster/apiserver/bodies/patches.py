@@ -12,7 +12,6 @@ from localcluster.apiserver.model.objects import copy_json
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 MAX_OPERATIONS = 10_000
 

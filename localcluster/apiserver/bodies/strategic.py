@@ -1,8 +1,9 @@
 """Strategic merge patch for the built-in kinds.
 
-Lists whose field has a merge key in ``wire_types`` are joined by that key, lists of primitives with
-a merge strategy as sets, all others are replaced. Directives: ``$patch``, ``$retainKeys``,
-``$setElementOrder/FIELD`` and ``$deleteFromPrimitiveList/FIELD``, which kubectl sends.
+Lists whose field has a merge key in ``wire_types.txt`` are joined by that key, lists of primitives
+with a merge strategy as sets, all others are replaced. Directives: ``$patch`` and
+``$deleteFromPrimitiveList/FIELD``. Other directives of kubectl, which order lists, have no effect:
+new items come last.
 """
 
 from typing import Any
@@ -13,10 +14,7 @@ from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.model.objects import copy_json
 
 _PATCH = "$patch"
-_RETAIN = "$retainKeys"
-_ORDER = "$setElementOrder/"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
-_DIRECTIVES = (_PATCH, _RETAIN)
 
 
 def apply_strategic_patch(type_name: str, target: Object, patch: Object) -> Object:
@@ -38,38 +36,21 @@ def _merge_struct(type_name: str | None, target: Object, patch: Object) -> Objec
     if directive not in (None, "merge"):
         raise errors.bad_request(f"unknown patch type: {directive}")
     fields = struct_types().get(type_name or "", {})
-    merged = _retained(target, patch)
+    merged = dict(target)
     for key, value in patch.items():
-        if key in _DIRECTIVES or key.startswith("$"):
+        if key.startswith("$"):
             continue
         if value is None:
             merged.pop(key, None)
         else:
-            merged[key] = _merge_field(fields.get(key), key, merged.get(key), value, patch)
-    _apply_list_directives(fields, merged, patch)
-    return merged
-
-
-def _apply_list_directives(fields: dict[str, FieldType], merged: Object, patch: Object) -> None:
+            merged[key] = _merge_field(fields.get(key), merged.get(key), value)
     for key, value in patch.items():
         if key.startswith(_DELETE_PRIMITIVES):
             _delete_primitives(merged, key.removeprefix(_DELETE_PRIMITIVES), value)
-        elif key.startswith(_ORDER):
-            name = key.removeprefix(_ORDER)
-            if isinstance(merged.get(name), list) and name not in patch:
-                merged[name] = _ordered(fields.get(name), merged[name], merged[name], value)
+    return merged
 
 
-def _retained(target: Object, patch: Object) -> Object:
-    retained = patch.get(_RETAIN)
-    if retained is None:
-        return dict(target)
-    return {key: value for key, value in target.items() if key in retained}
-
-
-def _merge_field(
-    field: FieldType | None, name: str, current: Any, value: Any, patch: Object
-) -> Any:
+def _merge_field(field: FieldType | None, current: Any, value: Any) -> Any:
     if isinstance(value, dict):
         base = current if isinstance(current, dict) else {}
         inner = field.name if field is not None and field.code == "struct" else None
@@ -80,10 +61,8 @@ def _merge_field(
         return _plain(value)
     present = current if isinstance(current, list) else []
     if field.merge_key:
-        merged = _merge_items(field, present, value)
-    else:
-        merged = [*present, *(item for item in value if item not in present)]
-    return _ordered(field, merged, present, patch.get(_ORDER + name, value))
+        return _merge_items(field, present, value)
+    return [*present, *(item for item in value if item not in present)]
 
 
 def _merge_map(item: FieldType, target: Object, patch: Object) -> Object:
@@ -131,35 +110,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return copy_json(value)
-
-
-def _ordered(
-    field: FieldType | None, merged: list[Any], before: list[Any], order: Any
-) -> list[Any]:
-    """Sort merged items: those of the patch by its order, among the others by the order before.
-
-    An item of the patch comes first unless an other one stood before it.
-    """
-    key = field.merge_key if field is not None else None
-
-    def ranks_of(items: list[Any]) -> dict[str, int]:
-        return {_identity(item, key): rank for rank, item in enumerate(items)}
-
-    wanted, stood = ranks_of(order if isinstance(order, list) else []), ranks_of(before)
-    named = [item for item in merged if _identity(item, key) in wanted]
-    named.sort(key=lambda item: wanted[_identity(item, key)])
-    others = [item for item in merged if _identity(item, key) not in wanted]
-    result: list[Any] = []
-    for item in named:
-        rank = stood.get(_identity(item, key), -1)
-        while others and stood[_identity(others[0], key)] < rank:
-            result.append(others.pop(0))
-        result.append(item)
-    return result + others
-
-
-def _identity(item: Any, key: str | None) -> str:
-    return errors.render_value(item.get(key) if key and isinstance(item, dict) else item)
 
 
 def _delete_primitives(merged: Object, name: str, unwanted: Any) -> None:

@@ -40,13 +40,9 @@ class FieldType:
     item: "FieldType | None" = None
     merge_key: str | None = None
     """Strategic merge: None replaces a list, "" joins primitives, else the key of the items."""
-    retains_keys: bool = False
 
 
 def _parse_code(code: str) -> FieldType:
-    if code.endswith("~"):
-        inner = _parse_code(code[:-1])
-        return FieldType(inner.code, inner.name, inner.item, inner.merge_key, retains_keys=True)
     if code.startswith("["):
         listed, _, key = code.rpartition("]")
         item = _parse_code(listed[1:])

@@ -11,7 +11,6 @@ import yaml
 
 from framework.strictyaml import load_document
 from localcluster.apiserver.bodies.patches import (
-    APPLY_PATCH,
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
@@ -30,7 +29,7 @@ _JSON = "application/json"
 _YAML = "application/yaml"
 # Of `kubectl create KIND` and `kubectl auth can-i`; all other commands send JSON.
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
-_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 
 
 class _Loader(yaml.CSafeLoader):
@@ -86,7 +85,7 @@ def decode_patch(body: bytes, content_type: str) -> tuple[Any, str]:
             + ", ".join(_PATCHES)
         )
     try:
-        patch = _decode(body, is_yaml=media == APPLY_PATCH)
+        patch = _decode(body, is_yaml=False)
     except ValueError as error:
         raise bad_request(f"error decoding patch: {error}") from error
     if media != JSON_PATCH and not isinstance(patch, dict):

@@ -153,11 +153,6 @@ def forbidden_option(kind: str, field: str, why: str) -> StatusError:
     return _invalid_options(kind, field, "FieldValueForbidden", f"Forbidden: {why}")
 
 
-def missing_option(kind: str, field: str, why: str) -> StatusError:
-    """Return 422 for an option that must be set."""
-    return _invalid_options(kind, field, "FieldValueRequired", f"Required value: {why}")
-
-
 def _invalid_options(kind: str, field: str, cause: str, text: str) -> StatusError:
     details: Object = {
         "group": "meta.k8s.io",

@@ -11,7 +11,6 @@ from typing import Any
 from aiohttp import web
 
 from framework.clock import Clock
-from localcluster.apiserver.bodies.patches import APPLY_PATCH
 from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.front.payloads import decode_object, decode_patch
 from localcluster.apiserver.front.pod_logs import PodLogSource, open_log
@@ -22,7 +21,6 @@ from localcluster.apiserver.front.targets import (
     check_version_match,
     forbidden_option,
     invalid_option,
-    missing_option,
     read_dry_run,
     read_flag,
     read_number,
@@ -217,12 +215,10 @@ class ResourceVerbs:
         renderer = self._renderer(request, rt)
         options = _read_write_options(request, "PatchOptions")
         patch, kind = decode_patch(await request.read(), _content_type(request))
-        if kind == APPLY_PATCH and not options.field_manager:
-            raise missing_option("PatchOptions", "fieldManager", "is required for apply patch")
-        if kind != APPLY_PATCH and "force" in request.query:
+        if "force" in request.query:
             why = "may not be specified for non-apply patch"
             raise forbidden_option("PatchOptions", "force", why)
-        item, created = self._storage.patch(
+        item = self._storage.patch(
             rt,
             target.namespace,
             target.name or "",
@@ -231,8 +227,7 @@ class ResourceVerbs:
             options,
             subresource=target.subresource,
         )
-        code = 201 if created else 200
-        return json_answer(renderer.render_object(item), code, options.warnings)
+        return json_answer(renderer.render_object(item), 200, options.warnings)
 
     async def _delete(self, request: web.Request, rt: ResourceType, target: Target) -> Answer:
         renderer = self._renderer(request, rt)
@@ -321,7 +316,6 @@ def _read_write_options(request: web.Request, kind: str) -> WriteOptions:
     return WriteOptions(
         dry_run=read_dry_run(query.getall("dryRun", []), kind),
         field_validation=check_field_validation(query.get("fieldValidation", ""), kind),
-        field_manager=query.get("fieldManager", ""),
     )
 
 

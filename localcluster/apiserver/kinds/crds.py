@@ -20,7 +20,6 @@ from localcluster.apiserver.model.errors import (
     required,
 )
 from localcluster.apiserver.model.registry import PrinterColumn, ResourceType
-from localcluster.apiserver.schemas.definitions import schema_faults
 
 _AGE = PrinterColumn("Age", "date", ".metadata.creationTimestamp")
 _SCOPES = ("Cluster", "Namespaced")
@@ -196,8 +195,7 @@ class DefinitionStrategy(Strategy):
             detail = "must have exactly one version marked as storage version"
             found.append(invalid_value("spec.versions", _brief(versions), detail))
         for index, version in enumerate(versions):
-            is_only = len(versions) == 1
-            found += _version_faults(version, f"spec.versions[{index}]", is_only=is_only)
+            found += _version_faults(version, f"spec.versions[{index}]")
         return found
 
     def update_faults(self, new: Object, old: Object) -> list[Cause]:
@@ -243,7 +241,7 @@ def _name_faults(obj: Object) -> list[Cause]:
     return found
 
 
-def _version_faults(version: Object, path: str, *, is_only: bool) -> list[Cause]:
+def _version_faults(version: Object, path: str) -> list[Cause]:
     found = [
         invalid_value(f"{path}.name", version.get("name", ""), fault)
         for fault in names.label_1035_faults(version.get("name", ""))
@@ -261,4 +259,4 @@ def _version_faults(version: Object, path: str, *, is_only: bool) -> list[Cause]
             if schema.get("type")
             else required(f"{where}.type", detail)
         )
-    return found + schema_faults(schema, "spec.validation.openAPIV3Schema" if is_only else where)
+    return found

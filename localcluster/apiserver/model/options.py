@@ -22,8 +22,6 @@ class WriteOptions:
     dry_run: bool = False
     field_validation: str = WARN
     """What becomes of unknown fields: Ignore, Warn or Strict."""
-    field_manager: str = ""
-    """Server-side apply: take fields over from other managers."""
     warnings: list[str] = field(default_factory=list)
     """Filled during the call; the front sends them as Warning headers."""
 

@@ -1,9 +1,7 @@
-"""OpenAPI v3 documents: the index, and one for each group and version.
+"""OpenAPI v3 documents: the index, and one for each group and version. Pure.
 
-Called by ``routes``. Clients read three things out of them: whether PATCH takes ``fieldValidation``
-(apply), the merge keys of built-in lists (apply), and the schemas (explain). Descriptions of
-built-in fields are not here; those of CRDs come from their schemas. Pure, and cached by the types
-described.
+kubectl reads two things from them: whether PATCH takes ``fieldValidation`` (apply), and the schemas
+of CRDs (explain). Built-in kinds have no schema here. Documents are cached by the types described.
 """
 
 import hashlib
@@ -12,7 +10,6 @@ from functools import lru_cache
 
 import msgspec
 
-from localcluster.apiserver.bodies.wire import FieldType, struct_types
 from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.views.discovery import SUBRESOURCES, subresources_of
@@ -36,19 +33,6 @@ _LIST_OPTIONS = (
     "timeoutSeconds",
     "watch",
 )
-_SCALARS: dict[str, Object] = {
-    "s": {"type": "string"},
-    "i": {"type": "integer", "format": "int32"},
-    "l": {"type": "integer", "format": "int64"},
-    "f": {"type": "number", "format": "double"},
-    "b": {"type": "boolean"},
-    "q": {"type": "string"},
-    "t": {"type": "string", "format": "date-time"},
-    "m": {"type": "string", "format": "date-time"},
-    "B": {"type": "string", "format": "byte"},
-    "x": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
-    "*": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-}
 
 
 def build_index(types: Iterable[ResourceType]) -> Object:
@@ -87,8 +71,7 @@ def encode_document(types: tuple[ResourceType, ...]) -> bytes:
     schemas: Object = {}
     for rt in types:
         paths |= dict(_paths(rt))
-        schemas |= _type_schemas(rt)
-    schemas |= _struct_schemas("ObjectMeta")
+        schemas[_type_name(rt)] = _schema(rt)
     document = {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": KUBERNETES_VERSION},
@@ -162,72 +145,17 @@ def _operation(rt: ResourceType, action: str, options: Iterable[str]) -> Object:
 
 
 def _type_name(rt: ResourceType) -> str:
-    if not rt.is_custom and rt.wire_type:
-        return _struct_name(rt.wire_type)
     return ".".join((*reversed(rt.group.split(".")), rt.version, rt.kind))
 
 
-def _struct_name(struct: str) -> str:
-    return f"io.k8s.{struct}"
-
-
-def _type_schemas(rt: ResourceType) -> Object:
-    kinds = [{"group": rt.group, "version": rt.version, "kind": rt.kind}]
-    if not rt.is_custom and rt.wire_type:
-        schemas = _struct_schemas(rt.wire_type)
-        name = _struct_name(rt.wire_type)
-        return {**schemas, name: {**schemas[name], "x-kubernetes-group-version-kind": kinds}}
-    schema = dict(rt.schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+def _schema(rt: ResourceType) -> Object:
+    any_object: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = dict(rt.schema or any_object)
     schema["properties"] = {
-        "apiVersion": {"type": "string", "description": "The version of this object's schema."},
-        "kind": {"type": "string", "description": "The kind of this object."},
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
         **(schema.get("properties") or {}),
-        "metadata": {"allOf": [{"$ref": _REFERENCE + _struct_name("ObjectMeta")}]},
+        "metadata": {"type": "object"},
     }
-    return {_type_name(rt): {**schema, "x-kubernetes-group-version-kind": kinds}}
-
-
-@lru_cache(maxsize=256)
-def _struct_schemas(struct: str) -> dict[str, Object]:
-    """Return the schemas of a struct and of all it refers to."""
-    found: dict[str, Object] = {}
-    wanted = [struct]
-    while wanted:
-        current = wanted.pop()
-        if _struct_name(current) in found:
-            continue
-        fields = struct_types()[current]
-        found[_struct_name(current)] = {
-            "type": "object",
-            "properties": {name: _field_schema(field) for name, field in fields.items()},
-        }
-        wanted += [name for field in fields.values() for name in _referred(field)]
-    return found
-
-
-def _referred(field: FieldType) -> Iterator[str]:
-    if field.code == "struct" and field.name in struct_types():
-        yield field.name
-    if field.item is not None:
-        yield from _referred(field.item)
-
-
-def _field_schema(field: FieldType) -> Object:
-    if field.code == "struct":
-        schema: Object = {"allOf": [{"$ref": _REFERENCE + _struct_name(field.name)}]}
-    elif field.item is not None and field.code == "map":
-        schema = {"type": "object", "additionalProperties": _field_schema(field.item)}
-    elif field.item is not None:
-        schema = {"type": "array", "items": _field_schema(field.item)}
-    else:
-        schema = dict(_SCALARS[field.code])
-    strategies = []
-    if field.merge_key is not None:
-        strategies.append("merge")
-        if field.merge_key:
-            schema["x-kubernetes-patch-merge-key"] = field.merge_key
-    if field.retains_keys:
-        strategies.append("retainKeys")
-    if strategies:
-        schema["x-kubernetes-patch-strategy"] = ",".join(strategies)
-    return schema
+    described = {"group": rt.group, "version": rt.version, "kind": rt.kind}
+    return {**schema, "x-kubernetes-group-version-kind": [described]}

@@ -156,23 +156,11 @@ def _service(item: Object, now: datetime) -> list[Any]:
     return [
         spec.get("type", "ClusterIP"),
         spec.get("clusterIP") or NONE,
-        _external_address(spec, item.get("status") or {}),
+        spec.get("externalName") or NONE,
         ports or NONE,
         _age(item, now),
         selector or NONE,
     ]
-
-
-def _external_address(spec: Object, status: Object) -> str:
-    if spec.get("type") == "ExternalName":
-        return str(spec.get("externalName", NONE))
-    addresses = [
-        str(entry.get("ip") or entry.get("hostname"))
-        for entry in _dict(status, "loadBalancer").get("ingress") or ()
-    ] + [str(address) for address in spec.get("externalIPs") or ()]
-    if spec.get("type") == "LoadBalancer" and not addresses:
-        return "<pending>"
-    return ",".join(addresses) or NONE
 
 
 def _dict(item: Object, key: str) -> Object:

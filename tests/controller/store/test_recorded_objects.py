@@ -39,7 +39,7 @@ async def start_bare(resource: Resource, name: str) -> Shell:
     patch_pod(shell, phase="Running", podIP="10.0.0.1", podIPs=[{"ip": "10.0.0.1"}])
     shell.show()
     await shell.run(1.0)
-    bare, _ = shell.storage.patch(shell.type(resource), NAMESPACE, name, {"metadata": BARE}, MERGE)
+    bare = shell.storage.patch(shell.type(resource), NAMESPACE, name, {"metadata": BARE}, MERGE)
     kind = ObjectKind.POD if resource == PODS else ObjectKind.CONFIGMAP
     shell.store.remove(kind, bare)
     shell.client.sent.clear()
@@ -84,7 +84,7 @@ async def test_pod_that_lost_its_label_while_its_deletion_was_lost_is_deleted() 
 
     def strip() -> None:
         change = {"metadata": {"labels": BARE["labels"]}}
-        bare, _ = shell.storage.patch(shell.type(PODS), NAMESPACE, name, change, MERGE)
+        bare = shell.storage.patch(shell.type(PODS), NAMESPACE, name, change, MERGE)
         shell.store.remove(ObjectKind.POD, bare)
 
     asyncio.get_running_loop().call_later(1.0, strip)

