@@ -1,5 +1,4 @@
-"""The embedded one-machine Kubernetes: an API server and a kubelet that runs Pods as processes.
+"""A Kubernetes of one machine: an API server, and a kubelet that runs Pods as processes.
 
-Called by the ``framework`` program and by tests. Nothing here is imported by the controller or by
-the agents.
+The ``framework`` program and tests use it. The controller and the agents never import it.
 """

@@ -1,10 +1,9 @@
 """A Kubernetes of one machine: API server, garbage collector, kubelet and controller.
 
-Called by the command line (``framework local``, ``framework run --local``) and by tests. Everything
-but the controller runs in the caller's event loop; the controller is a child process, as it would
-be a Pod of its own, and is started again when it dies. A development and test engine, not more.
+Everything but the controller runs in the caller's event loop. The controller is a child process, as
+it would be a Pod of its own, and is started again when it ends. For development and tests.
 
-    LocalClusterError   it cannot start here; the message has the remedy
+    LocalClusterError   it cannot start; the message has the remedy
     PartFailedError     it started, and then a part of it failed for good
 """
 
@@ -129,7 +128,7 @@ class LocalCluster:
         """
         async with contextlib.AsyncExitStack() as stack:
             self._open_directory()
-            stack.enter_context(self._claimed_directory())
+            stack.enter_context(self._locked_directory())
             stack.callback(self._close_directory)
             await self._start_parts(stack)
             self._stack = stack.pop_all()
@@ -160,7 +159,7 @@ class LocalCluster:
         if self.kubelet is None:
             return ""
         await self.kubelet.synced.wait()
-        return self.kubelet.network_note
+        return self.kubelet.network_limits
 
     async def _start_parts(self, stack: contextlib.AsyncExitStack) -> None:
         # Plain HTTP has no certificate, but manifests made for a cluster mount it.
@@ -246,7 +245,7 @@ class LocalCluster:
             ) from e
 
     @contextlib.contextmanager
-    def _claimed_directory(self) -> Iterator[None]:
+    def _locked_directory(self) -> Iterator[None]:
         """Keep other clusters out of the directory; the claim ends with this process."""
         # The lock is on the directory itself, so that no file of it is left behind.
         claim = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -296,7 +295,7 @@ class LocalCluster:
             ) from e
 
 
-def is_claimed(directory: Path) -> bool:
+def is_in_use(directory: Path) -> bool:
     """Return whether a cluster runs in a directory, whoever started it."""
     try:
         claim = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

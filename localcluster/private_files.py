@@ -1,11 +1,10 @@
-"""Directories and files of the local cluster that no other user of this machine may change.
+"""Directories and files that no other user of this machine may change.
 
-Used by ``localcluster.cluster`` and ``cli.local`` for everything that they write. The kubeconfig
-holds the token; the state file names a process that ``framework local down`` ends; logs and
-volumes are written by the cluster for as long as it runs. Whoever else may change the directory
-could have them written elsewhere, so such a directory is refused.
+The kubeconfig holds the token; the state file names a process that ``framework local down`` ends;
+logs and volumes are written as long as the cluster runs. A user who may change the directory could
+redirect these writes, so such a directory is refused.
 
-    ExposedError    other users may change what would be written; the message has the remedy
+    ExposedError    other users may change the path; the message has the remedy
 """
 
 import contextlib

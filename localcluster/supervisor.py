@@ -1,6 +1,6 @@
-"""Keeps one child process running: started again, with growing pauses, whenever it ends.
+"""Keeps one child process running: starts it again, with growing pauses, whenever it ends.
 
-Called by ``localcluster.cluster`` for the controller. The child dies with this process.
+The child ends with this process.
 
     ChildFailedError    the child ends again and again
 """
@@ -61,8 +61,8 @@ class Supervisor:
         self.pid: int | None = None
         self.starts = 0
         self._name = name
-        tether = (sys.executable, "-P", "-m", "localcluster.tether", str(os.getpid()))
-        self._command = (*tether, *command)
+        wrapper = (sys.executable, "-P", "-m", "localcluster.parent_death", str(os.getpid()))
+        self._command = (*wrapper, *command)
         self._log_path = log_path
         self._env = dict(env)
         self._clock = clock

@@ -1,7 +1,6 @@
-"""The system calls behind a container and its network that Python 3.11 does not offer.
+"""System calls for containers and their network that Python 3.11 does not offer. Linux.
 
-Called by ``kubelet.rootfs`` and ``kubelet.launcher`` in the container's own processes, and by
-``network.hub`` in its own. Linux; errors are OSError with what was tried.
+An OSError names what was tried.
 """
 
 import ctypes

@@ -14,7 +14,7 @@ from cli.local.cluster import LOG_FILE, UpOptions, open_local_cluster
 from cli.local.state import ClusterState, find_state_directory, published, read_state
 from cli.terminal import print_line
 from cli.waiting import Interrupt
-from localcluster.cluster import is_claimed
+from localcluster.cluster import is_in_use
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0
@@ -55,7 +55,7 @@ def stop_cluster(directory: str | None) -> ExitCode:
     """Run ``framework local down``."""
     place = find_state_directory(directory)
     state = read_state(place)
-    if state is None and is_claimed(place):
+    if state is None and is_in_use(place):
         raise CliError(ExitCode.FAILED, f"{_explain_claim(place)}: Ctrl-C there ends it")
     if state is None:
         print_line("no local cluster runs")
@@ -63,7 +63,7 @@ def stop_cluster(directory: str | None) -> ExitCode:
     os.kill(state.pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_SECONDS
     # It removes its state file first, and ends its Pods after that.
-    while read_state(place) is not None or is_claimed(place):
+    while read_state(place) is not None or is_in_use(place):
         if time.monotonic() > deadline:
             raise CliError(
                 ExitCode.FAILED,
@@ -79,7 +79,7 @@ def show_cluster(directory: str | None) -> ExitCode:
     """Run ``framework local status``."""
     place = find_state_directory(directory)
     state = read_state(place)
-    if state is None and is_claimed(place):
+    if state is None and is_in_use(place):
         print_line(_explain_claim(place))
         kubeconfig = place / "kubeconfig"
         if not kubeconfig.exists():

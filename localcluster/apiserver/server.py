@@ -1,11 +1,10 @@
-"""The HTTP front of the local API server.
+"""The HTTP server of the local API server.
 
-Started by ``localcluster.cluster`` and by tests. It owns the socket, asks for the token, and runs
-the garbage collector behind every write; what a request means is in ``routes``. Plain HTTP: it
-listens on this machine only.
+It owns the socket, checks the token, and runs the garbage collector after every write. Plain HTTP:
+it listens on this machine only.
 
     ServerError
-    `-- PortInUseError    another program listens there
+    `-- PortInUseError    another program listens on the port
 """
 
 import asyncio
@@ -25,7 +24,7 @@ from localcluster.apiserver.front.auth import OPEN_PATHS, BearerTokens
 from localcluster.apiserver.front.payloads import MAX_BODY_BYTES
 from localcluster.apiserver.front.pod_logs import PodLogSource
 from localcluster.apiserver.front.routes import Routes, status_answer
-from localcluster.apiserver.front.strangers import GuardedServer
+from localcluster.apiserver.front.unauthenticated import GuardedServer
 from localcluster.apiserver.front.watches import WatchStream
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.storage import Storage

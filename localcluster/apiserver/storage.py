@@ -1,9 +1,9 @@
-"""The storage engine: the laws of the Kubernetes API, without sockets.
+"""The storage engine: the rules of the Kubernetes API, without sockets.
 
-Called by the HTTP front, by the simulator and by tests; one call is one request, done when it
-returns. Synchronous and deterministic: time and UIDs come from the ``Clock`` and the ``UidSource``
-given. Objects that go in are copied, objects that come out are copies: the caller may change them.
-Not here: HTTP, authentication, persistence.
+One call is one request, and is done when it returns. The engine is synchronous and deterministic:
+time and UIDs come from the ``Clock`` and the ``UidSource``. Objects that go in and objects that
+come out are copied, so the caller may change them. HTTP, authentication and persistence are not
+here.
 """
 
 import base64
@@ -293,7 +293,7 @@ class Storage:
     @property
     def has_garbage(self) -> bool:
         """Whether a step of collection has anything to look at."""
-        if self._state.attention:
+        if self._state.collection_queue:
             return True
         return self._root_certificate is not None and self._root_certificate.is_due
 

@@ -1,8 +1,7 @@
-"""The environment of a container.
+"""The environment of a container. Pure.
 
-Called by ``container``. Pure: the ConfigMaps and Secrets it refers to are read before, by
-``objects``; this module says which. Later wins: the machine's base, the cluster's variables,
-``envFrom``, ``env``.
+``list_env_references`` names the ConfigMaps and Secrets to read first. Later sources win: the
+machine's base, the cluster's variables, ``envFrom``, ``env``.
 """
 
 import base64

@@ -1,7 +1,6 @@
-"""Tells users through Events what the kubelet does with a Pod.
+"""Writes Events about what the kubelet does with a Pod.
 
-Called by ``kubelet``, ``pod_worker`` and ``container``. Best effort: an Event that cannot be
-written is dropped, and no container ever waits for one.
+Best effort: an Event that cannot be written is dropped, and no container waits for one.
 """
 
 import asyncio

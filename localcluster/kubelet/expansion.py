@@ -1,7 +1,6 @@
-"""``$(VAR)`` in commands, arguments and env values, by the kubelet's rules.
+"""``$(VAR)`` in commands, arguments and env values, by the kubelet's rules. Pure.
 
-Called by ``environment`` and ``container``. Pure. ``$$`` is an escaped dollar sign, and a reference
-to a variable nobody defined is kept as it stands.
+``$$`` is an escaped dollar sign, and a reference to an undefined variable is kept.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""What the downward API tells a Pod about itself.
-
-Called by ``environment`` and ``volumes``. Pure.
-"""
+"""The values of the downward API. Pure."""
 
 import json
 import math

@@ -1,7 +1,7 @@
 """The node: takes Pods from the API server, runs them, and finishes their deletion.
 
-Called by ``localcluster.cluster``. It is scheduler and kubelet in one for the only node there is,
-and a client like any other of whatever API server it is given.
+It is the scheduler and the kubelet of the only node, and a client like any other of the API server
+that it is given.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class Kubelet:
         self._network_choice = NetworkChoice(network)
         self._serve_api = serve_api
         self._names = ClusterNames()
-        self.network_note = ""
+        self.network_limits = ""
         """Once synced: what will not work on the Pods' network, if that was not asked for."""
         self._capacity = capacity or Capacity(extended={})
         self._backoff = backoff or BackoffBounds()
@@ -163,7 +163,7 @@ class Kubelet:
             in_user_namespace=namespaces.user,
             names=self._names,
         )
-        network, self.network_note = await open_network(self._network_choice, needs)
+        network, self.network_limits = await open_network(self._network_choice, needs)
         return network
 
     def _build_machine(

@@ -1,8 +1,8 @@
-"""The containers' logs, kept after their Pods are gone.
+"""The containers' logs, kept after their Pods are removed.
 
-Written by ``launcher``, read here for ``GET pods/NAME/log`` and for ``framework logs``. One
-directory a Pod, ``ROOT/logs/NAMESPACE_POD_UID/``, with ``CONTAINER.log`` (lines of the form
-``TIME STREAM F|P TEXT``), ``CONTAINER.previous.log`` and ``pod.json`` (whose it was).
+``launcher`` writes them; ``GET pods/NAME/log`` and ``framework logs`` read them. Each Pod has a
+directory ``ROOT/logs/NAMESPACE_POD_UID/`` with ``CONTAINER.log`` (lines of the form
+``TIME STREAM F|P TEXT``), ``CONTAINER.previous.log`` and ``pod.json`` (the Pod's identity).
 """
 
 import asyncio

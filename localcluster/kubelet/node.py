@@ -1,7 +1,7 @@
 """The Node object of this machine.
 
-Called by ``kubelet`` at its start. There is no heartbeat: nobody in the local cluster declares a
-node lost, and when the kubelet goes its Pods go with it.
+There is no heartbeat: no controller of the local cluster declares a node lost, and when the kubelet
+ends its Pods end.
 """
 
 import os

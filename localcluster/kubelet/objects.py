@@ -1,7 +1,4 @@
-"""Reads the ConfigMaps and Secrets a Pod refers to.
-
-Called by ``pod_worker`` (volumes) and ``container`` (env).
-"""
+"""Reads the ConfigMaps and Secrets that a Pod refers to."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,7 +1,6 @@
-"""A Pod's status, computed from what its containers do.
+"""A Pod's status, computed from the state of its containers. Pure.
 
-Called by ``pod_worker`` after every change. Pure. Field for field what a kubelet with containerd
-writes, because completion policies match on it.
+The fields are those that a kubelet with containerd writes, because completion policies match them.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,5 @@
 """The network of the local cluster's Pods: addresses, names, and the way to the API server.
 
-Called by ``localcluster.kubelet`` and ``localcluster.cluster``. ``pod_network`` is what they see;
-behind it are ``loopback`` and ``namespaces``. ``hub`` and ``netlink`` run in a process of their
-own. This module imports nothing, for that process's sake.
+``pod_network`` is the interface; ``loopback`` and ``namespaces`` implement it, and ``choice`` takes
+one of them. ``hub`` and ``netlink`` run in a process of their own, so this module imports nothing.
 """

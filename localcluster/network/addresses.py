@@ -1,7 +1,4 @@
-"""Which addresses a network of Pods has, and which Pod has which.
-
-Called by ``namespaces``. Pure.
-"""
+"""The block of addresses of a network of Pods, and the address of each Pod. Pure."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator

@@ -1,8 +1,4 @@
-"""Which network Pods get on this host.
-
-Called by ``kubelet.kubelet`` at its start. Containers often forbid namespaces; the only reliable
-question is to try.
-"""
+"""Chooses the network of Pods on this host, by trying network namespaces."""
 
 import logging
 import socket

@@ -1,8 +1,7 @@
-"""What the names of the cluster stand for: Services, their Pods, and Pods by address.
+"""The DNS names of the cluster: Services, their Pods, and Pods by address. Pure.
 
-Filled by ``kubelet`` from its watches, asked by ``name_server``. Pure. It follows the DNS
-specification of Kubernetes, with one difference: there are no cluster addresses, so the name of a
-Service is that of its Pods, as if it were headless.
+It follows the DNS specification of Kubernetes, with one difference: there are no cluster addresses,
+so the name of a Service resolves to its Pods, as if it were headless.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

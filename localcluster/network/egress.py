@@ -1,9 +1,9 @@
-"""The way out of the Pods' network: connections to other machines are made here for them.
+"""Connections of Pods to other machines.
 
-Opened by ``namespaces``. Nothing of this machine's own network is changed for it, so it needs no
-rights: the Pods' network takes every address outside of it for its own, this program listens there
-on the usual ports, and makes the same connection from this machine. UDP and other ports are not
-passed on: they are refused at once. This machine's loopback addresses are out of reach.
+The Pods' network routes every address outside of it to this program, which listens there on the
+usual ports and makes the same connection from this machine. Nothing of this machine's own network
+is changed, so this needs no rights. UDP and other ports are refused at once, and this machine's
+loopback addresses are out of reach.
 """
 
 import asyncio

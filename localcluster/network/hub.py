@@ -1,14 +1,14 @@
-"""The network of all Pods: a router between them, in a network namespace of its own.
+"""The program that owns the network of all Pods: a router in a network namespace of its own.
 
-Started by ``hub_process`` as a program of its own, which answers its requests one by one. Nothing
-is pinned anywhere: when this process, the Pods' processes and the sockets handed out are gone, so
-is all of the network. The host's own network is never touched.
+``hub_process`` starts it and sends requests, which it answers one by one. Nothing is pinned: when
+this process, the Pods' processes and the sockets handed out are closed, the network is removed. The
+host's own network is never changed.
 
 A pair of devices leads to each Pod, and each device knows its peer: there is no bridge, which takes
-a thousand ports and has every two Pods ask for each other, more than the kernel likes to remember.
+a thousand ports at most and has every two Pods ask for each other's addresses.
 
 Single-threaded and standard library only, because it makes namespaces and must start fast. The
-kubelet gets sockets made here: a socket works in the namespace it was made in, whoever uses it.
+kubelet gets sockets that are made here: a socket belongs to the namespace in which it was made.
 """
 
 import marshal
@@ -34,7 +34,7 @@ def main() -> None:
                 syscalls.make_user_namespace(syscalls.CLONE_NEWNET)
             else:
                 syscalls.unshare(syscalls.CLONE_NEWNET)
-            _tether(int(parent))
+            _end_with_parent(int(parent))
             hub = Hub(gateway)
         except OSError as error:
             _answer(connection, 0, str(error.strerror or error), [])
@@ -43,7 +43,7 @@ def main() -> None:
         _serve(connection, hub)
 
 
-def _tether(parent: int) -> None:
+def _end_with_parent(parent: int) -> None:
     """Die with whoever started us. Only now: becoming privileged in a user namespace undoes it."""
     syscalls.set_parent_death_signal(signal.SIGKILL)
     if os.getppid() != parent:

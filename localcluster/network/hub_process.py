@@ -1,7 +1,4 @@
-"""The process with the Pods' network, seen from the kubelet.
-
-Called by ``namespaces``. What it does is in ``hub``; it dies with us.
-"""
+"""Starts ``hub`` and sends it requests. It ends with this process."""
 
 import asyncio
 import itertools

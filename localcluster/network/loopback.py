@@ -1,7 +1,7 @@
 """Loopback addresses for Pods, where they cannot have network namespaces.
 
-Made by ``choice``. All Pods share this machine's network: all of its processes reach them, and what
-binds a port on every address collides with what other Pods bind.
+All Pods share this machine's network: all processes of the machine reach them, and a Pod that binds
+a port on every address collides with other Pods that do.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _FIRST_BLOCK, _LAST_BLOCK = 64 * 256, 127 * 256 + 255
 _HOSTS = range(1, 255)
 
 
-class BlockClaim(Protocol):
+class BlockLock(Protocol):
     """A block of addresses that is ours until closed."""
 
     def close(self) -> None:
@@ -27,7 +27,7 @@ class BlockClaim(Protocol):
         ...
 
 
-def claim_block(prefix: str) -> BlockClaim | None:
+def lock_block(prefix: str) -> BlockLock | None:
     """Claim a block for this process, for example ``127.64.0``; None if another one has it.
 
     Two local clusters on one machine must not give out the same address: a worker of the one would
@@ -49,7 +49,7 @@ class LoopbackNetwork:
     """Addresses from 127.64.0.1 upwards; nothing has to be set up for them on Linux."""
 
     def __init__(
-        self, api_address: str, claim: Callable[[str], BlockClaim | None] = claim_block
+        self, api_address: str, claim: Callable[[str], BlockLock | None] = lock_block
     ) -> None:
         """Take blocks of 254 addresses, one after another, as they are needed."""
         self.api_address = api_address
@@ -70,7 +70,7 @@ class LoopbackNetwork:
         """
         if uid not in self._taken:
             if not self._free:
-                self._claim_block()
+                self._lock_block()
             self._taken[uid] = self._free.popleft()
         return (self._taken[uid],)
 
@@ -94,7 +94,7 @@ class LoopbackNetwork:
         self._claims.close()
         self._free.clear()
 
-    def _claim_block(self) -> None:
+    def _lock_block(self) -> None:
         while self._next_block <= _LAST_BLOCK:
             prefix = f"127.{self._next_block // 256}.{self._next_block % 256}"
             self._next_block += 1

@@ -1,7 +1,6 @@
-"""The files by which a Pod's programs find names.
+"""The hosts and resolv.conf of a Pod, as a kubelet would write them.
 
-Called by ``kubelet.pod_worker``. Pure but for reading this machine's own files. They are laid over
-the machine's in each container's private root, as a kubelet would write them.
+They are mounted over the machine's in each container's private root.
 """
 
 import re

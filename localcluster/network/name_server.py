@@ -1,7 +1,6 @@
 """The cluster's name server, on sockets of the Pods' network.
 
-Opened by ``namespaces``. What a name of the cluster stands for is in ``cluster_names``; every other
-name is asked of this machine's own name servers.
+``cluster_names`` answers for names of the cluster; the machine's own name servers for all others.
 """
 
 import asyncio

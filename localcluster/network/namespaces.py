@@ -1,8 +1,7 @@
-"""A network namespace for each Pod, and a router between them that is in a namespace too.
+"""A network namespace for each Pod, and a router between them in a namespace of its own.
 
-Made by ``choice``. Every Pod has all ports and an own loopback interface; nothing of it is to be
-seen in this machine's network. The kubelet and the API server take part through sockets that were
-made there.
+Every Pod has all ports and its own loopback interface; nothing of it is visible in this machine's
+network. The kubelet and the API server take part through sockets that were made there.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""The few requests to the kernel's network configuration that a network of Pods takes.
+"""The requests to the kernel's network configuration that a network of Pods needs (IPv4).
 
-Called by ``hub``. Rtnetlink (rtnetlink(7)), as ``ip link|address|route|neighbour`` speak it; the
-``ip`` program itself is missing on many machines, and would lose our rights in a user namespace.
-Errors are OSError with what was tried. IPv4.
+It speaks rtnetlink(7), as ``ip link|address|route|neighbour`` do: the ``ip`` program is missing on
+many machines, and would lose the rights of this process in a user namespace. An OSError names what
+was tried.
 """
 
 import os

@@ -1,8 +1,6 @@
-"""What the kubelet needs of a network of Pods.
+"""The interface of a network of Pods.
 
-``loopback`` and ``namespaces`` are the two there are; ``choice`` takes one of them.
-
-    NetworkError    an address, a namespace or the network asked for is not to be had
+NetworkError    an address, a namespace or the network asked for cannot be had
 """
 
 import asyncio

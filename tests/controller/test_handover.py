@@ -402,7 +402,7 @@ def copy_storage(storage: Storage) -> Storage:
     """Copy what etcd would restore: the objects and their versions, without the log of writes."""
     copied = Storage(LoopClock(), SequentialUids(7))
     kept, restored = storage._state, copied._state
-    for name in ("_objects", "_dependents", "_written", "attention", "absent_owners"):
+    for name in ("_objects", "_dependents", "_written", "collection_queue", "absent_owners"):
         setattr(restored, name, copy.deepcopy(getattr(kept, name)))
     restored.resource_version = restored.history._floor = kept.resource_version
     for rt in kept.registry.all():

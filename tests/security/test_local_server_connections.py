@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from framework.clock import SequentialUids, SystemClock
-from localcluster.apiserver.front import strangers
+from localcluster.apiserver.front import unauthenticated
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 
@@ -77,7 +77,7 @@ async def test_half_requests_of_strangers_are_closed_and_tokens_are_served(
 async def test_silent_stranger_is_closed_at_its_deadline(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strangers, "STRANGER_SECONDS", 0.05)
+    monkeypatch.setattr(unauthenticated, "TOKEN_DEADLINE_SECONDS", 0.05)
     reader, writer = await open_half(url, HALF_REQUEST)
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""
@@ -87,7 +87,7 @@ async def test_silent_stranger_is_closed_at_its_deadline(
 async def test_request_with_a_wrong_token_does_not_lift_the_deadline(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strangers, "STRANGER_SECONDS", 0.2)
+    monkeypatch.setattr(unauthenticated, "TOKEN_DEADLINE_SECONDS", 0.2)
     request = b"GET /api/v1/pods HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer no\r\n\r\n"
     reader, writer = await open_half(url, request)
     with contextlib.suppress(ConnectionError):
@@ -99,7 +99,7 @@ async def test_request_with_a_wrong_token_does_not_lift_the_deadline(
 async def test_watch_goes_on_beyond_the_deadline_of_strangers(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strangers, "STRANGER_SECONDS", 0.05)
+    monkeypatch.setattr(unauthenticated, "TOKEN_DEADLINE_SECONDS", 0.05)
     async with (
         aiohttp.ClientSession(headers=HEADERS) as session,
         session.get(f"{url}{LIST}", params={"watch": "true"}) as watch,

@@ -1,1 +1,1 @@
-"""From the body of a request to an object: decoding as Go types do it, and the patches. Pure."""
+"""From the body of a request to an object: decoding, patches. Pure."""

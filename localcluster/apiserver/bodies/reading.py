@@ -1,8 +1,6 @@
-"""From the body of a request to an object of its type: what is read, dropped and defaulted.
+"""Reads a body as an object of its type: checks the kind, drops unknown fields, sets defaults.
 
-``writes`` calls ``read_body`` for every create, update and patched object, ``crds`` calls
-``read_stored`` for custom objects that are stored when their definition changes. Unknown fields are
-dropped; the options say whether that is silent, a warning or an error.
+The options say whether an unknown field is dropped silently, with a warning, or is an error.
 """
 
 from typing import Any

@@ -1,9 +1,8 @@
 """Strategic merge patch for the built-in kinds.
 
 Lists whose field has a merge key in ``wire_types.txt`` are joined by that key, lists of primitives
-with a merge strategy as sets, all others are replaced. Directives: ``$patch`` and
-``$deleteFromPrimitiveList/FIELD``. Other directives of kubectl, which order lists, have no effect:
-new items come last.
+with a merge strategy as sets, all others are replaced. Directives: ``$patch``, ``$retainKeys``,
+``$setElementOrder/FIELD`` and ``$deleteFromPrimitiveList/FIELD``, which kubectl sends.
 """
 
 from typing import Any

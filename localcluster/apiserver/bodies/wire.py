@@ -1,8 +1,7 @@
-"""Decoding of built-in kinds as the API server's Go types do it.
+"""Decodes bodies of built-in kinds as the API server's Go types do.
 
-``storage`` passes every body of a built-in kind through ``decode``: a value of the wrong JSON type
-is an error, an unknown field is dropped and reported, a null is the same as an absent field. The
-table of fields is in ``wire_types.txt``.
+A value of the wrong JSON type is an error, an unknown field is dropped and reported, and a null is
+the same as an absent field. The table of fields is in ``wire_types.txt``.
 """
 
 import base64

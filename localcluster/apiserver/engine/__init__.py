@@ -1,1 +1,1 @@
-"""The laws of the store, whatever the kind: versions, watches, writes, deletion, collection."""
+"""Rules of every kind: versions, watches, writes, deletion, collection."""

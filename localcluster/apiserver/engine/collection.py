@@ -1,6 +1,6 @@
-"""What a cluster's controllers collect: garbage of owners, contents of namespaces and of CRDs.
+"""Collects garbage of owners, contents of namespaces and of CRDs, as cluster controllers do.
 
-``storage`` runs it step by step; one step writes the least that one decision needs.
+One step writes the least that one decision needs.
 """
 
 from collections.abc import Callable
@@ -33,12 +33,12 @@ class Collector:
 
     def step(self) -> bool:
         """Do the first step that is due; False when none is."""
-        while self._state.attention:
-            reference = next(iter(self._state.attention))
+        while self._state.collection_queue:
+            reference = next(iter(self._state.collection_queue))
             if self._look_at(reference):
                 return True
             # Only an object that needed nothing is forgotten: what was written is looked at again.
-            self._state.attention.pop(reference, None)
+            self._state.collection_queue.pop(reference, None)
         return False
 
     def _look_at(self, reference: Reference) -> bool:

@@ -1,8 +1,7 @@
-"""Deletion of one object: preconditions, grace, finalizers, and only then removal.
+"""Deletes one object: preconditions, grace, finalizers, then removal.
 
-Called by ``storage`` for DELETE and by the collectors (``garbage``, ``namespaces``). The order of
-decisions is the one of the generic registry of kube-apiserver, including the write that precedes
-the removal of a Pod (watchers see it MODIFIED, then DELETED).
+The order of decisions is that of kube-apiserver's generic registry, including the write that
+precedes the removal of a Pod (watchers see it MODIFIED, then DELETED).
 """
 
 from datetime import timedelta

@@ -1,8 +1,7 @@
-"""The owner garbage collector, as single steps without a clock of its own.
+"""The garbage collector of owners, in single steps.
 
-``storage`` runs it: one step for the simulator, to a fixpoint for the local cluster. It looks only
-at objects that ``state`` marked since they or their owners or dependents changed; each decision is
-the one of kube-controller-manager's collector.
+It looks only at objects that ``state`` queued because they, their owners or their dependents
+changed. Each decision is that of kube-controller-manager's collector.
 """
 
 from collections.abc import Callable, Iterable

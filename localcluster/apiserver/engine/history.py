@@ -1,7 +1,7 @@
-"""The log of writes and the watches that read it.
+"""The log of writes, and the watches that read it.
 
-``storage`` appends every write; each open watch sees those of its type at once and keeps what its
-client has not taken yet. The log is bounded: who asks for an older version is told to list anew.
+Each open watch takes the changes of its type at once and keeps them until its client reads them.
+The log is bounded: a watch from a version that it no longer has gets 410 and must list again.
 """
 
 from collections import deque

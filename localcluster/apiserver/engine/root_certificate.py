@@ -1,7 +1,6 @@
-"""The certificate of the API server for Pods: one ConfigMap in every namespace.
+"""Writes the ConfigMap ``kube-root-ca.crt`` in every namespace, as a controller manager does.
 
-What the controller manager of a cluster does beside its garbage collection, and so ``storage`` runs
-it behind every write too, step by step. Projected service account volumes read the ConfigMap.
+Projected service account volumes read it.
 """
 
 from localcluster.apiserver.engine.history import Change

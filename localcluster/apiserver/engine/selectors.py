@@ -1,7 +1,4 @@
-"""Label and field selectors: parsed once per request or watch, then matched against objects.
-
-Used by ``storage`` for LIST, DELETE of collections and WATCH.
-"""
+"""Label and field selectors: parsed once per request or watch, then matched against objects."""
 
 import re
 from collections.abc import Callable, Mapping

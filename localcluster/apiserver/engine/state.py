@@ -1,8 +1,7 @@
-"""The objects themselves, the version counter and the log: every write goes through it.
+"""The stored objects, the version counter and the log of writes.
 
-The rooms of the engine (writes, deletion, garbage collection) share one ``State``. It knows no
-rules of kinds; it keeps the index of owners and remembers which objects the garbage collector has
-to look at again.
+Every write goes through ``State``. It has no rules of kinds. It keeps an index of owners, and a
+queue of the objects that the garbage collector has to look at.
 """
 
 from collections.abc import Callable
@@ -32,7 +31,7 @@ class State:
         self.registry = registry
         self.resource_version = 0
         self.history = History(history_limit)
-        self.attention: dict[Reference, None] = {}
+        self.collection_queue: dict[Reference, None] = {}
         """Objects whose collection has to be decided anew, in order of the causes."""
         self.absent_owners: set[str] = set()
         """UIDs of owners seen to vanish while something still named them."""
@@ -84,7 +83,7 @@ class State:
         else:
             held[key] = after
         self._index(reference, before, after)
-        self._note(reference, before, after)
+        self._queue_for_collection(reference, before, after)
         change = Change(type_key, key, before, after, self.resource_version)
         for observer in self.observers:
             observer(change)
@@ -126,32 +125,36 @@ class State:
         for uid in now:
             self._dependents.setdefault(uid, {})[reference] = None
 
-    def _note(self, reference: Reference, before: Object | None, after: Object | None) -> None:
+    def _queue_for_collection(
+        self, reference: Reference, before: Object | None, after: Object | None
+    ) -> None:
         latest = after if after is not None else before
         if latest is None:
             return
         namespace = reference[1][0]
         metadata = latest["metadata"]
         if after is None:
-            self._note_removal(metadata, namespace)
+            self._queue_after_removal(metadata, namespace)
         elif metadata.get("ownerReferences") or metadata.get("deletionTimestamp"):
-            self.attention[reference] = None
+            self.collection_queue[reference] = None
             if metadata.get("deletionTimestamp"):
-                self.attention.update(dict.fromkeys(self._dependents.get(metadata["uid"], ())))
+                self.collection_queue.update(
+                    dict.fromkeys(self._dependents.get(metadata["uid"], ()))
+                )
         if before is not None:
-            self._note_owners(before, namespace)
+            self._queue_owners(before, namespace)
 
-    def _note_removal(self, metadata: Object, namespace: str) -> None:
+    def _queue_after_removal(self, metadata: Object, namespace: str) -> None:
         dependents = self._dependents.get(metadata["uid"])
         if dependents:
             self.absent_owners.add(metadata["uid"])
-            self.attention.update(dict.fromkeys(dependents))
+            self.collection_queue.update(dict.fromkeys(dependents))
         if namespace:
             owner = self.find(NAMESPACES_KEY, ("", namespace))
             if owner is not None and objects.is_terminating(owner):
-                self.attention[NAMESPACES_KEY, ("", namespace)] = None
+                self.collection_queue[NAMESPACES_KEY, ("", namespace)] = None
 
-    def _note_owners(self, before: Object, namespace: str) -> None:
+    def _queue_owners(self, before: Object, namespace: str) -> None:
         for owner in objects.owners_of(before):
             group, _, version = owner["apiVersion"].rpartition("/")
             rt = self.registry.find_kind(owner["apiVersion"], owner["kind"])
@@ -159,7 +162,7 @@ class State:
                 rt = self.registry.find_group_kind(group if version else "", owner["kind"])
             if rt is not None:
                 key = (namespace if rt.namespaced else "", owner["name"])
-                self.attention[rt.key, key] = None
+                self.collection_queue[rt.key, key] = None
 
 
 def _owner_uids(obj: Object | None) -> tuple[str, ...]:

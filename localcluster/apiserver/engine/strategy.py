@@ -1,7 +1,7 @@
-"""What is particular to a kind: defaults, preparation and validation of its objects.
+"""The rules of one kind: defaults, preparation and validation of its objects.
 
-``writes`` calls one strategy per object; ``Strategy`` is the one of kinds without own rules. The
-methods change the object they are given in place: it is not stored yet.
+``Strategy`` is for kinds without rules of their own. Its methods change the object that they get in
+place, because it is not stored yet.
 """
 
 from localcluster.apiserver.model.errors import Cause, Object

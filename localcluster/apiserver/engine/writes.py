@@ -1,7 +1,7 @@
-"""The way of a create, an update or a patched object into the store.
+"""Stores the object of a create, an update or a patch.
 
-``storage`` calls it with a resolved resource type. The order of the checks is kube-apiserver's:
-decode, defaults, namespace, preparation by the kind, metadata rules, validation, then the write.
+The order of the checks is kube-apiserver's: decode, defaults, namespace, preparation by the kind,
+metadata rules, validation, then the write.
 """
 
 import json

@@ -1,1 +1,1 @@
-"""HTTP: who may ask, what is asked, which verb answers it, and streams of watch events."""
+"""HTTP: authentication, paths, verbs, streams of watch events."""

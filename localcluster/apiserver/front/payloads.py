@@ -1,7 +1,4 @@
-"""What clients send: JSON and YAML into values, with errors that name what is wrong.
-
-Called by ``verbs``. Whether the object is a good one is the storage's to say.
-"""
+"""Decodes JSON and YAML bodies; errors name what is wrong."""
 
 import re
 from typing import Any

@@ -1,6 +1,6 @@
-"""Where ``GET pods/NAME/log`` gets its bytes: a seam that the kubelet fills.
+"""``GET pods/NAME/log``: reads the options and asks a ``PodLogSource``, which the kubelet provides.
 
-Called by ``routes``. Files and processes are the kubelet's; without one the answer is an error.
+A server without a kubelet answers 501.
 """
 
 from collections.abc import AsyncIterator, Mapping

@@ -1,7 +1,6 @@
-"""From a path to what answers it.
+"""Finds what answers a path.
 
-Called by ``server`` for every request that passed ``auth``. The fixed documents (health, version,
-discovery, OpenAPI) are answered here, resources by ``verbs``.
+Health, version, discovery and OpenAPI are answered here, resources by ``verbs``.
 """
 
 import logging

@@ -1,7 +1,4 @@
-"""What a request is about: its path and its query options.
-
-Called by ``routes``. Pure text work; whether the object exists is the storage's to say.
-"""
+"""Parses the path and the query options of a request. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
-"""The verbs on resources: from a request to the storage and back to an answer.
+"""The verbs on resources: from a request to a call of the storage, and back to an answer.
 
-Called by ``routes`` once it knows the resource a request is about. What an object may look like and
-what a write does is the storage's; here are only the wire's rules.
+Here are only the rules of HTTP and of query options; the rules of objects are the storage's.
 """
 
 from collections.abc import Awaitable, Callable, Iterable

@@ -1,8 +1,4 @@
-"""Streams of watch events to one client.
-
-Called by ``routes`` for each watch request. Which events there are is the storage's; here they are
-written as lines, with bookmarks in between, until the time is up or the client is gone.
-"""
+"""Streams watch events to one client, with bookmarks, until its timeout or its disconnection."""
 
 import asyncio
 from dataclasses import dataclass

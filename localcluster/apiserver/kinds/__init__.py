@@ -1,1 +1,1 @@
-"""What is particular to a kind: its defaults, its validation, what may change in it."""
+"""Rules of one kind: defaults, validation, and which fields may change."""

@@ -1,7 +1,7 @@
 """CustomResourceDefinitions: their validation, their status, and the types they register.
 
-``strategies`` makes the strategy; ``Definitions`` sees every write and keeps the registry in step,
-so a type is served as soon as its definition is stored and until it is gone.
+``Definitions`` observes every write and updates the registry: a type is served from the moment its
+definition is stored until it is removed.
 """
 
 from functools import partial

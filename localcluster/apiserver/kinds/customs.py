@@ -1,7 +1,7 @@
-"""Custom objects: validated by their CRD's schema, with an optional status subresource.
+"""Custom objects: validated by the schema of their CRD, with an optional status subresource.
 
-``strategies`` makes one per served version. Pruning and defaults come before (``bodies``). What an
-update leaves as it is may break the schema: definitions become stricter while objects are stored.
+A value that an update leaves unchanged may break the schema, because a CRD may become stricter
+while objects are stored.
 """
 
 from functools import cached_property

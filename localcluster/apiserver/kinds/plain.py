@@ -1,6 +1,6 @@
 """The small built-in kinds: ConfigMap, Secret, Service, Namespace, Event, Lease, PriorityClass.
 
-Made by ``strategies``. Only the rules that clients of this project can run into are here.
+Only the rules that clients of this project meet are here.
 """
 
 import base64

@@ -1,7 +1,4 @@
-"""What a write to the status of a Pod may not say.
-
-Called by ``pods``. A kubelet that breaks one of these rules is wrong on a real cluster too.
-"""
+"""Rules of writes to the status of a Pod. A kubelet that breaks one is wrong on a cluster too."""
 
 import ipaddress
 

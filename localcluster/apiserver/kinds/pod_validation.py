@@ -1,7 +1,4 @@
-"""What makes a Pod spec valid: the part of the API server's rules users run into.
-
-Called by ``pods`` for new Pods and for changed specs, after defaults.
-"""
+"""Validation of a Pod spec after defaults: the part of the API server's rules that users meet."""
 
 from localcluster.apiserver.kinds.plain import port_faults
 from localcluster.apiserver.model import errors, names

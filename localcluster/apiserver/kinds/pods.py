@@ -1,7 +1,4 @@
-"""Pods: defaults, quality of service, graceful deletion, and which changes are allowed.
-
-``strategies`` makes the strategy; what makes a Pod valid is in ``pod_validation``.
-"""
+"""Pods: defaults, quality of service, graceful deletion, and which fields may change."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,4 @@
-"""Which strategy serves a resource type.
-
-``storage`` asks once per request; a strategy is made when its type is first seen.
-"""
+"""The strategy of each resource type, made when the type is first used."""
 
 from localcluster.apiserver.engine.state import State
 from localcluster.apiserver.engine.strategy import Strategy

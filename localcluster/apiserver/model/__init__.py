@@ -1,1 +1,1 @@
-"""What the whole server speaks of: errors, names, quantities, resource types, metadata. Pure."""
+"""Errors, names, quantities, resource types and metadata of the API server. Pure."""

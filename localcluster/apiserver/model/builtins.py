@@ -1,7 +1,4 @@
-"""The built-in resource types: the part of Kubernetes this project touches.
-
-Read once by ``storage``. A type that is not here is answered with 404.
-"""
+"""The built-in resource types that this server has. Another type is answered with 404."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""The one error of the API server: a Kubernetes ``Status`` with a code and a reason.
+"""The error of the API server: a Kubernetes ``Status`` with a code and a reason.
 
-Raised by every room of the storage engine, turned into an answer by the HTTP front. The messages
-are those of kube-apiserver, because clients and people read them.
+The HTTP front turns it into an answer. The messages are those of kube-apiserver, because clients
+and people read them.
 
     Exception
     `-- StatusError     code, reason, message, details

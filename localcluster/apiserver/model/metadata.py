@@ -1,7 +1,4 @@
-"""What holds for the metadata of every object, whatever its kind.
-
-``storage`` calls these on create and update, before the kind's own strategy.
-"""
+"""Rules of the metadata of every object, whatever its kind."""
 
 import re
 from collections.abc import Callable

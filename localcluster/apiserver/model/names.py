@@ -1,7 +1,6 @@
 """Rules for names, labels and other strings of Kubernetes, with the API server's messages.
 
-Each function returns what is wrong with one string, nothing where it is fine. Used by all
-validation rooms.
+Each function returns the faults of one string, an empty list for a valid one.
 """
 
 import re

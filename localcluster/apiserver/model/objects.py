@@ -1,7 +1,7 @@
-"""Small pure operations on JSON objects that every room of the storage engine needs.
+"""Small pure operations on JSON objects.
 
-Stored objects are never changed in place: writers build new ones and share the parts that stay
-equal, readers get deep copies.
+Stored objects are never changed in place: a write builds a new object and shares the unchanged
+parts, and readers get deep copies.
 """
 
 import json

@@ -1,8 +1,4 @@
-"""What a request may ask besides its object: options of writes and of deletes.
-
-Filled by the HTTP front from query parameters and bodies, and by the simulator; read by
-``storage``.
-"""
+"""Options of writes and of deletes. The HTTP front reads them from query parameters and bodies."""
 
 from dataclasses import dataclass, field
 

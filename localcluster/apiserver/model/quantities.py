@@ -1,7 +1,4 @@
-"""Resource quantities: ``500m``, ``1Gi``, ``2e3``; read, and written in canonical form.
-
-Used by ``wire`` (decoding) and ``pod_validation`` (comparing requests with limits).
-"""
+"""Resource quantities (``500m``, ``1Gi``, ``2e3``): parsing, and the canonical form."""
 
 import re
 from decimal import ROUND_CEILING, Decimal

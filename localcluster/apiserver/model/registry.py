@@ -1,8 +1,4 @@
-"""Which resource types the API server serves: the built-in ones and those of CRDs.
-
-The storage registers types as CustomResourceDefinitions come and go; the HTTP front asks for the
-type of each request and builds discovery from all of them.
-"""
+"""The resource types that the API server serves: built-in ones and those of CRDs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

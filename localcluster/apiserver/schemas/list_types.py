@@ -1,7 +1,6 @@
-"""Lists that are sets, or maps by keys: nothing may occur in them twice.
+"""Lists that are sets, or maps by keys: no item may occur twice.
 
-``customs`` calls it besides ``schema``, because an update is excused here as a whole: an object
-that already broke the rule may go on breaking it.
+An update is excused as a whole: an object that already has duplicates may keep them.
 """
 
 from collections.abc import Iterator, Sequence

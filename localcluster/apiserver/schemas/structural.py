@@ -1,7 +1,6 @@
-"""Structural schemas of CRDs: dropping unknown fields, defaults, and nulls that may not be.
+"""Structural schemas of CRDs: dropping unknown fields and forbidden nulls, setting defaults.
 
-``bodies`` applies these to custom objects before they are validated (``schema``). Objects are
-changed in place: they are fresh copies of a request's body.
+Objects are changed in place: they are fresh copies of a request's body.
 """
 
 from typing import Any

@@ -1,7 +1,6 @@
-"""Discovery documents: which groups, versions and resources the server has.
+"""Discovery documents: the groups, versions and resources that the server has. Pure.
 
-Called by ``routes`` for /api, /apis and below, each time anew, as CRDs come and go. Both forms are
-here: the aggregated one that current clients ask for, and the plain lists of old ones. Pure.
+They are built for each request, because CRDs come and go.
 """
 
 from collections.abc import Iterable, Iterator

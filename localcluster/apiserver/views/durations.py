@@ -1,8 +1,4 @@
-"""Ages as kubectl prints them.
-
-Called by ``tables``. The steps (seconds below two minutes, then minutes and seconds, ...) are those
-users know from every cluster.
-"""
+"""Ages as kubectl prints them: seconds below two minutes, then minutes and seconds, and so on."""
 
 from datetime import UTC, datetime
 

@@ -1,7 +1,6 @@
-"""How objects, lists and watch events leave the server: whole, as metadata, as a table.
+"""The forms of objects, lists and watch events: whole, metadata only, table. Pure.
 
-Called by ``routes`` and ``watches`` with the form that ``negotiation`` found. Pure; the time for
-ages comes in. Encoded events are kept for the other watches that send the same form.
+Encoded events are kept for the other watches that send the same form.
 """
 
 from collections import OrderedDict

@@ -1,8 +1,7 @@
-r"""The part of JSONPath that printer columns and the scale subresource use.
+r"""The part of JSONPath that printer columns use.
 
-Called by ``tables`` and ``openapi``'s neighbours with paths out of CustomResourceDefinitions. Known
-are field names (``\.`` is a dot that belongs to the name), ``['name']``, ``[0]``, ``[*]`` and the
-filter ``[?(@.a.b=="value")]``. Slices, unions, recursion and arithmetic are not here.
+Known are field names (``\.`` is a dot that belongs to the name), ``['name']``, ``[0]``, ``[*]`` and
+the filter ``[?(@.a.b=="value")]``. Slices, unions, recursion and arithmetic are errors.
 """
 
 import re

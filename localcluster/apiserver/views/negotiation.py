@@ -1,7 +1,6 @@
-"""Which form a client wants: Accept and Content-Type.
+"""The form that a client asks for: Accept and Content-Type.
 
-Called by ``routes`` and ``discovery``'s callers before anything is read. Forms are rendered in
-``tables`` and ``forms``. Protobuf is not spoken: clients that prefer it also accept JSON.
+Protobuf is not spoken: clients that prefer it also accept JSON.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""The Pod's line in a table: READY, STATUS, RESTARTS as kubectl users know them.
+"""The row of a Pod in a table: READY, STATUS, RESTARTS. Pure.
 
-Called by ``tables``. Pure; the STATUS word folds the Pod's phase, its init containers' progress and
-its containers' reasons into one, in the order in which they matter to a reader.
+The STATUS word folds the Pod's phase, the progress of its init containers and the reasons of its
+containers into one, by importance.
 """
 
 from datetime import datetime

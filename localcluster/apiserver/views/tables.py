@@ -1,7 +1,7 @@
-"""The Table form: what ``kubectl get`` prints.
+"""The Table form, which ``kubectl get`` prints. Pure.
 
-Called by ``forms``. The built-in kinds have their columns here; custom resources bring theirs in
-``additionalPrinterColumns``; every other kind has NAME and AGE. Pure: the time comes in.
+Built-in kinds have their columns here; custom resources declare theirs in
+``additionalPrinterColumns``; every other kind has NAME and AGE.
 """
 
 from collections.abc import Callable, Iterable, Sequence

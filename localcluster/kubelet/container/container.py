@@ -1,7 +1,6 @@
 """One container of a Pod: its starts, its end, its restarts, its probes.
 
-Called by ``pod_worker``, which decides when it runs and when it stops. What it looks like at any
-moment is ``view``; every change is announced through ``on_change``.
+``view`` is its present state; every change is announced through ``on_change``.
 """
 
 import asyncio
@@ -220,29 +219,29 @@ class ContainerRunner:
 
     # --- Stopping -------------------------------------------------------------------------------
 
-    async def stop(self, grace_seconds: float, hurry: asyncio.Event) -> None:
+    async def stop(self, grace_seconds: float, kill_now: asyncio.Event) -> None:
         """End it, politely if there is time; nothing may be running it any more.
 
         Args:
             grace_seconds: until it is killed.
-            hurry: set when the rest of the time is taken back.
+            kill_now: set when the rest of the time is taken back.
         """
         process = self._process
         if process is not None:
             if not process.has_ended:
                 self._record(EventReason.KILLING, f"Stopping container {self.view.name}")
-            self._end(await self._stop_process(process, grace_seconds, hurry))
+            self._end(await self._stop_process(process, grace_seconds, kill_now))
         elif isinstance(self.view.state, Waiting) and self.view.last is not None:
             # Between two runs: it ended as it ended last.
             self.view = replace(self.view, state=self.view.last)
 
     async def _stop_process(
-        self, process: ContainerProcess, grace_seconds: float, hurry: asyncio.Event
+        self, process: ContainerProcess, grace_seconds: float, kill_now: asyncio.Event
     ) -> int:
-        if grace_seconds > 0 and not hurry.is_set():
+        if grace_seconds > 0 and not kill_now.is_set():
             polite = asyncio.create_task(self._ask_to_end(process), name=f"stop {self.view.name}")
-            hurried = asyncio.create_task(hurry.wait(), name=f"hurry {self.view.name}")
-            tasks = {polite, hurried}
+            killing = asyncio.create_task(kill_now.wait(), name=f"kill {self.view.name}")
+            tasks = {polite, killing}
             try:
                 await asyncio.wait(
                     tasks, timeout=grace_seconds, return_when=asyncio.FIRST_COMPLETED
@@ -332,13 +331,13 @@ class ContainerRunner:
         }
         startup = probes.get("startup")
         if startup is not None:
-            await follow_probe(startup, self, self._heed_startup)
+            await follow_probe(startup, self, self._handle_startup)
         async with asyncio.TaskGroup() as group:
             if "readiness" in probes:
-                readiness = follow_probe(probes["readiness"], self, self._heed_readiness)
+                readiness = follow_probe(probes["readiness"], self, self._handle_readiness)
                 group.create_task(readiness, name=f"readiness {self.view.name}")
             if "liveness" in probes:
-                liveness = follow_probe(probes["liveness"], self, self._heed_liveness)
+                liveness = follow_probe(probes["liveness"], self, self._handle_liveness)
                 group.create_task(liveness, name=f"liveness {self.view.name}")
 
     async def _run_post_start(self, hook: Object) -> bool:
@@ -352,7 +351,7 @@ class ContainerRunner:
             await self._end_process()
         return result.ok
 
-    async def _heed_startup(self, result: ProbeResult, *, counts: bool) -> bool:
+    async def _handle_startup(self, result: ProbeResult, *, counts: bool) -> bool:
         if not counts:
             return False
         if not result.ok:
@@ -362,14 +361,14 @@ class ContainerRunner:
         self._set_state(self.view.state, is_started=True, is_ready=not has_readiness)
         return True
 
-    async def _heed_readiness(self, result: ProbeResult, *, counts: bool) -> bool:
+    async def _handle_readiness(self, result: ProbeResult, *, counts: bool) -> bool:
         if not result.ok:
             self._record(EventReason.UNHEALTHY, f"Readiness probe failed: {result.message}")
         if counts and result.ok is not self.view.is_ready:
             self._set_state(self.view.state, is_started=True, is_ready=result.ok)
         return False
 
-    async def _heed_liveness(self, result: ProbeResult, *, counts: bool) -> bool:
+    async def _handle_liveness(self, result: ProbeResult, *, counts: bool) -> bool:
         if not result.ok and counts:
             await self._restart_for("Liveness", result)
         return False

@@ -1,7 +1,7 @@
-"""What a container of an image runs here.
+"""The command of a container by its image. Pure.
 
-Called by ``launch``. Pure. No image is pulled: a container runs its ``command`` on the host. Our
-own images are the exception; this installation stands for them, so they need none.
+No image is pulled: a container runs its ``command`` on the host. Our own images need none, because
+this installation has their programs.
 """
 
 import sys

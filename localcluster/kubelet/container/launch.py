@@ -1,7 +1,4 @@
-"""What exactly to run for a container: command, environment, mounts.
-
-Called by ``container`` before each start. Decides nothing over time and starts nothing.
-"""
+"""Builds the launch of a container: command, environment, mounts. It starts nothing."""
 
 import posixpath
 from dataclasses import dataclass, replace

@@ -187,14 +187,14 @@ def _attend(child: int, log: "str | None", output: int, errors: int) -> int:
                 if streams is not None and not streams.copy(descriptor):
                     poll.unregister(descriptor)
                 continue
-            code = _heed_signals(child, os.read(wake_read, 4096))
+            code = _handle_signals(child, os.read(wake_read, 4096))
             if code is not None:
                 if streams is not None:
                     streams.drain()
                 return code
 
 
-def _heed_signals(child: int, numbers: bytes) -> "int | None":
+def _handle_signals(child: int, numbers: bytes) -> "int | None":
     """Pass signals on; return the exit code once the container has ended."""
     for number in {STOP_SIGNAL, KILL_SIGNAL} & {signal.Signals(n) for n in numbers}:
         os.kill(child, number)

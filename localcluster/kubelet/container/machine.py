@@ -1,7 +1,4 @@
-"""What all Pods of this node share.
-
-Made by ``kubelet``, read by ``pod_worker`` and ``container``.
-"""
+"""What all Pods of this node share."""
 
 import os
 import sys

@@ -1,7 +1,7 @@
-"""The way out where the host forbids mount namespaces: other paths instead of mounts.
+"""Replaces paths where the host forbids mount namespaces. Pure.
 
-Called by ``container``. Pure. A mountPath in command, arguments and env values is replaced by the
-directory that would have been mounted there, longest first and only where a path begins and ends.
+A mountPath in command, arguments and env values is replaced by the directory that would be mounted
+there, the longest path first, and only where a path begins and ends.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""What a container's processes may do. Pure.
-
-Decided by ``security``, carried out by ``launcher``.
-"""
+"""The users, groups and capabilities of a container's processes. Pure."""
 
 from dataclasses import dataclass
 

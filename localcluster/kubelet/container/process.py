@@ -1,8 +1,7 @@
 """One container's process tree, seen from the kubelet.
 
-Called by ``container`` and by ``sandbox`` (which tries out what the host allows). Starts
-``launcher`` and waits for it without threads and without the loop's child watcher, whose default
-in Python 3.11 is a thread per child.
+It starts ``launcher`` and waits for it without threads and without the loop's child watcher, whose
+default in Python 3.11 is a thread per child.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from localcluster.kubelet.container.launcher import main; main()"
 )
-_KILL_PATIENCE_SECONDS = 5.0
+_KILL_TIMEOUT_SECONDS = 5.0
 
 
 class StartError(Exception):
@@ -191,7 +190,7 @@ class ContainerProcess:
         """Kill the whole tree and wait for its end."""
         self._send(launcher.KILL_SIGNAL)
         try:
-            async with asyncio.timeout(_KILL_PATIENCE_SECONDS):
+            async with asyncio.timeout(_KILL_TIMEOUT_SECONDS):
                 return await self.wait()
         except TimeoutError:
             logger.warning("launcher does not end, killing it", extra={"pid": self._popen.pid})

@@ -1,7 +1,4 @@
-"""When a container is started again, and how long that waits.
-
-Called by ``container``. Pure.
-"""
+"""Whether a container is started again, and after which back-off. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,9 +1,9 @@
 """The private root of a container: the host's entries, and the Pod's volumes at their mountPath.
 
-Called by ``launcher`` in a fresh mount namespace. The way is bubblewrap's: a tmpfs becomes the
-root, the host's top-level entries are bound into it, and every directory that lacks a mount point
-becomes a tmpfs directory with the host's entries bound into it, so nothing is made on the host.
-No pathlib and no ``typing`` here: start-up time is a target.
+It works in a fresh mount namespace, as bubblewrap does: a tmpfs becomes the root, the host's
+top-level entries are bound into it, and every directory that lacks a mount point becomes a tmpfs
+directory with the host's entries bound into it, so nothing is made on the host. No pathlib and no
+``typing`` here: start-up time is a target.
 """
 # pathlib would double the start-up time:
 # ruff: noqa: PTH101, PTH102, PTH103, PTH112, PTH115, PTH116, PTH120, PTH211

@@ -1,7 +1,6 @@
-"""Finds out, once, what of its own a container can have on this host.
+"""Finds out once which namespaces a container can have on this host, by trying them.
 
-Called by ``kubelet`` at its start. Some hosts forbid user namespaces (a sysctl, AppArmor), some
-containers forbid mounts; the only reliable question is to try.
+Some hosts forbid user namespaces (a sysctl, AppArmor), some containers forbid mounts.
 """
 
 import asyncio

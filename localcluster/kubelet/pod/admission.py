@@ -1,8 +1,8 @@
-"""Which Pods this node takes.
+"""Decides which Pods this node takes. Pure.
 
-Called by ``kubelet``. Pure. This is the whole scheduler: cpu and memory are not counted, because
-the machine is the user's and a gang that fits tightly should start all the same; extended resources
-(``nvidia.com/gpu``) are, and so is the number of Pods if a maximum is set.
+cpu and memory are not counted, because the machine is the user's and a gang that fits tightly
+should start; extended resources (``nvidia.com/gpu``) are, and so is the number of Pods if a maximum
+is set.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""Brings one Pod's status to the API server, newest first.
+"""Writes one Pod's status to the API server, the newest only.
 
-Called by ``pod_worker``. Changes that come while a write is under way are written together after
-it; a write that fails is tried again with whatever is newest then.
+Changes that come during a write are written together after it; a failed write is repeated with the
+newest status.
 """
 
 import asyncio

@@ -1,8 +1,13 @@
 """The life of one Pod, from its address to its last status.
 
-Called by ``kubelet``, one worker a Pod. The order is the kubelet's: address, volumes, init
-containers one by one with sidecars among them, main containers together, sidecars stopped in
-reverse. Deleting the Pod in the API is ``kubelet``'s.
+1. The Pod gets its address, which is published, then its directory and volumes.
+2. Init containers run one by one; a sidecar among them is started and stays.
+3. The main containers run together, each by the restart policy.
+4. Containers stop: all but the sidecars first, then the sidecars in reverse order.
+5. The last status is written, then the Pod's directory is removed.
+
+A deletion, a deadline or the end of the node leads to step 4 from any earlier step. Deleting the
+Pod in the API is ``kubelet``'s.
 """
 
 import asyncio
@@ -78,7 +83,7 @@ class PodWorker:
         self._cause: StopCause | None = None
         self._grace_seconds: float = self._read_grace()
         self._stopping = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._kill_now = asyncio.Event()
         self._conditions: Sequence[Object] = ()
         self._status: Object | None = None
         spec = pod["spec"]
@@ -106,7 +111,7 @@ class PodWorker:
             self._grace_seconds = grace_seconds
         self._stopping.set()
         if grace_seconds <= 0:
-            self._hurry.set()
+            self._kill_now.set()
 
     @property
     def is_deleted(self) -> bool:
@@ -132,7 +137,7 @@ class PodWorker:
             await self._flush()
         finally:
             # Only a cancelled worker still has processes here.
-            self._hurry.set()
+            self._kill_now.set()
             await self._stop_containers()
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
@@ -257,9 +262,9 @@ class PodWorker:
         others = [r for r in self._runners if not r.view.is_sidecar]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._grace_seconds
-        await asyncio.gather(*(r.stop(self._grace_seconds, self._hurry) for r in others))
+        await asyncio.gather(*(r.stop(self._grace_seconds, self._kill_now) for r in others))
         for runner in reversed(sidecars):
-            await runner.stop(max(0.0, deadline - loop.time()), self._hurry)
+            await runner.stop(max(0.0, deadline - loop.time()), self._kill_now)
 
     # --- Status ---------------------------------------------------------------------------------
 

@@ -1,7 +1,6 @@
-"""What the node writes about a Pod besides its running status.
+"""Writes about a Pod besides its running status: binding, refusal, end, deletion.
 
-Called by ``kubelet``. Each write is sent until the API server has carried it out, or until it is
-clear that it never will.
+Each write is repeated until the API server has carried it out, or has refused it for good.
 """
 
 import asyncio

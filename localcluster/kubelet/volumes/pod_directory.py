@@ -1,7 +1,6 @@
-"""A Pod's files on the host: volumes, termination logs, files that say names.
+"""A Pod's files on the host: volumes, termination logs, hosts and resolv.conf.
 
-Called by ``pod_worker`` and ``container``. All of it is below ``ROOT/pods/UID`` and goes with the
-Pod. Logs are elsewhere, because they stay.
+All are below ``ROOT/pods/UID`` and are removed with the Pod. Logs are elsewhere, because they stay.
 """
 
 import os

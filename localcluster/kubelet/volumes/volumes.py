@@ -1,7 +1,6 @@
-"""What a Pod's volumes hold and where they appear.
+"""The contents of a Pod's volumes, and where they are mounted. Pure.
 
-Called by ``pod_directory`` (which writes them) and ``container`` (which mounts them). Pure: the
-ConfigMaps and Secrets are read before; this module says which.
+``list_volume_references`` names the ConfigMaps and Secrets to read first.
 """
 
 import posixpath

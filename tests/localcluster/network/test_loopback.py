@@ -1,6 +1,6 @@
 import pytest
 
-from localcluster.network.loopback import BlockClaim, LoopbackNetwork
+from localcluster.network.loopback import BlockLock, LoopbackNetwork
 from localcluster.network.pod_network import NetworkError
 
 
@@ -11,7 +11,7 @@ class Claims:
         self.foreign = foreign
         self.held: list[str] = []
 
-    def __call__(self, prefix: str) -> BlockClaim | None:
+    def __call__(self, prefix: str) -> BlockLock | None:
         if prefix in self.foreign:
             return None
         self.held.append(prefix)

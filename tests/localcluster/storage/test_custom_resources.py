@@ -66,8 +66,6 @@ def test_bad_definition_is_invalid_and_registers_nothing(
     assert world.storage.registry.find(GROUP, "v1", "widgets") is None
 
 
-
-
 @pytest.mark.parametrize(
     ("properties", "given", "stored"),
     [

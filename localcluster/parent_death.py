@@ -1,7 +1,7 @@
-"""Runs a command that dies with whoever started it: ``python -m localcluster.tether PPID CMD...``.
+"""Runs a command that ends with its parent: ``python -m localcluster.parent_death PPID CMD...``.
 
-Called by ``localcluster.supervisor``. The kernel keeps the order across ``exec``, so the command
-itself needs to know nothing of it. A parent killed by -9 leaves no children behind. Linux only.
+The kernel keeps the parent-death signal across ``exec``, so the command needs no change. A parent
+that is killed with SIGKILL leaves no children. Linux only.
 """
 
 import ctypes

@@ -1,10 +1,9 @@
-"""Bounds the connections of clients that have shown no token yet.
+"""Limits the connections of clients that have not shown a token yet.
 
-Used by ``server``. Every user of this machine reaches a loopback port, so a connection without an
-admitted request is closed at a deadline, and their number is bounded; of too many the oldest is
-closed. A connection whose token was good has no bound: watches are long. All clients have the same
-source, so no source has a bound of its own, and a gang of a thousand Pods that connects at one
-moment must pass.
+Every user of this machine can connect to a loopback port. A connection without an admitted request
+is closed at a deadline, and their number is limited; beyond the limit the oldest is closed. A
+connection with a valid token has no limit, because watches are long. All clients have the same
+source address, so there is no limit per source, and a gang of a thousand Pods may connect at once.
 """
 
 import asyncio
@@ -19,8 +18,8 @@ from framework.connectionlimit import (
     name_source,
 )
 
-STRANGER_SECONDS = 10.0
-_MOST_STRANGERS = 4096
+TOKEN_DEADLINE_SECONDS = 10.0
+_MAX_UNAUTHENTICATED = 4096
 
 
 class GuardedServer(web.Server):
@@ -29,17 +28,19 @@ class GuardedServer(web.Server):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take what aiohttp's server takes."""
         super().__init__(*args, **kwargs)
-        self._strangers: ConnectionTable[web.RequestHandler] = ConnectionTable(_limit_strangers())
+        self._unauthenticated: ConnectionTable[web.RequestHandler] = ConnectionTable(
+            _limit_unauthenticated()
+        )
         self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """Take a new connection, and close what there are too many of."""
         super().connection_made(handler, transport)
         address = (transport.get_extra_info("peername") or ("",))[0]
-        for evicted in self._strangers.add(handler, name_source(address)):
+        for evicted in self._unauthenticated.add(handler, name_source(address)):
             self._abort(evicted)
         self._deadlines[handler] = asyncio.get_running_loop().call_later(
-            STRANGER_SECONDS, self._abort, handler
+            TOKEN_DEADLINE_SECONDS, self._abort, handler
         )
 
     def connection_lost(
@@ -51,7 +52,7 @@ class GuardedServer(web.Server):
 
     def admit(self, handler: web.RequestHandler) -> None:
         """Leave a connection alone from now on: its client has a token."""
-        self._strangers.remove(handler)
+        self._unauthenticated.remove(handler)
         deadline = self._deadlines.pop(handler, None)
         if deadline is not None:
             deadline.cancel()
@@ -62,6 +63,6 @@ class GuardedServer(web.Server):
             handler.transport.abort()
 
 
-def _limit_strangers() -> ConnectionLimit:
-    in_all = limit_by_descriptors(_MOST_STRANGERS).in_all
+def _limit_unauthenticated() -> ConnectionLimit:
+    in_all = limit_by_descriptors(_MAX_UNAUTHENTICATED).in_all
     return ConnectionLimit(in_all=in_all, per_source=in_all)
