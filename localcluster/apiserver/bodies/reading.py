@@ -12,9 +12,6 @@ from localcluster.apiserver.model.options import IGNORE, STRICT, WriteOptions
 from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.schemas import structural
 
-_FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
-_OPTIONS = ResourceType("meta.k8s.io", "v1", "options", "CreateOptions")
-
 
 def read_body(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
     """Return a body as a fresh object of the type; the body is not changed.
@@ -22,7 +19,6 @@ def read_body(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
     Raises:
         StatusError: 400 where the body cannot be read as this type.
     """
-    _check_options(options)
     try:
         return _read(rt, body, options)
     except DecodeError as error:
@@ -35,7 +31,6 @@ def read_patched(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
     Raises:
         StatusError: 422 where it cannot be read as this type: the patch is at fault, not the body.
     """
-    _check_options(options)
     fault = _patched_kind_fault(rt, body)
     if fault:
         raise _unreadable_patch(body, fault)
@@ -93,13 +88,6 @@ def _read(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
     metadata.drop_empty(meta)
     head = {"apiVersion": rt.api_version, "kind": rt.kind, "metadata": meta}
     return {**head, **{name: value for name, value in obj.items() if name not in head}}
-
-
-def _check_options(options: WriteOptions) -> None:
-    if options.field_validation not in _FIELD_VALIDATIONS:
-        known = _FIELD_VALIDATIONS
-        cause = errors.not_supported("fieldValidation", options.field_validation, known)
-        raise errors.invalid(_OPTIONS, "", [cause])
 
 
 def _check_kind(rt: ResourceType, body: Object) -> None:

@@ -13,13 +13,11 @@ from localcluster.apiserver.model import errors, objects
 from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.model.metadata import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from localcluster.apiserver.model.objects import ObjectKey
-from localcluster.apiserver.model.options import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
+from localcluster.apiserver.model.options import FOREGROUND, ORPHAN, DeleteOptions
 from localcluster.apiserver.model.registry import ResourceType
 
 CRD_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
-_POLICIES = (BACKGROUND, FOREGROUND, ORPHAN)
-_OPTIONS = ResourceType("meta.k8s.io", "v1", "options", "DeleteOptions")
 
 
 class Deleter:
@@ -40,7 +38,6 @@ class Deleter:
         if stored is None:
             raise errors.not_found(rt, key[1])
         obj = present(rt, stored)
-        _check_options(options)
         _check_preconditions(rt, obj, options)
         if get_namespace_finalizers(obj):
             return self._begin_namespace(rt, key, obj, options)
@@ -178,13 +175,6 @@ def wanted_finalizers(rt: ResourceType, obj: Object, policy: str | None) -> list
     else:
         wanted = kept
     return current if set(wanted) == set(current) else wanted
-
-
-def _check_options(options: DeleteOptions) -> None:
-    if options.propagation is not None and options.propagation not in _POLICIES:
-        known = (FOREGROUND, BACKGROUND, ORPHAN, "nil")
-        cause = errors.not_supported("propagationPolicy", options.propagation, known)
-        raise errors.invalid(_OPTIONS, "", [cause])
 
 
 def _check_preconditions(rt: ResourceType, obj: Object, options: DeleteOptions) -> None:

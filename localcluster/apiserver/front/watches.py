@@ -6,6 +6,7 @@ from typing import Protocol
 
 from localcluster.apiserver.engine.history import Watch
 from localcluster.apiserver.model.errors import StatusError
+from localcluster.apiserver.storage import Storage
 from localcluster.apiserver.views.forms import EventEncoder, Renderer, event_line
 
 DEFAULT_TIMEOUT_SECONDS = 1800
@@ -22,15 +23,6 @@ class LineWriter(Protocol):
 
     async def write(self, data: bytes) -> None:
         """Send ``data``; returns when the client has taken most of it."""
-        ...
-
-
-class Versioned(Protocol):
-    """What a bookmark tells: how far the storage is."""
-
-    @property
-    def resource_version(self) -> int:
-        """The version of the last write."""
         ...
 
 
@@ -52,7 +44,7 @@ class WatchStream:
         watch: Watch,
         renderer: Renderer,
         encoder: EventEncoder,
-        storage: Versioned,
+        storage: Storage,
         options: WatchOptions,
     ) -> None:
         """Send what ``watch`` brings; it is closed when the stream ends."""

@@ -11,7 +11,7 @@ from localcluster.apiserver.engine.collection import DEFINITIONS_KEY
 from localcluster.apiserver.engine.history import Change
 from localcluster.apiserver.engine.state import State
 from localcluster.apiserver.engine.strategy import Strategy
-from localcluster.apiserver.model import names, objects
+from localcluster.apiserver.model import objects
 from localcluster.apiserver.model.errors import (
     Cause,
     Object,
@@ -103,7 +103,7 @@ class DefinitionStrategy(Strategy):
     """Rules of CustomResourceDefinition."""
 
     def __init__(self, rt: ResourceType, state: State) -> None:
-        """Accept names that no other definition of ``state`` has taken."""
+        """Take times from the clock of ``state``."""
         super().__init__(rt)
         self._state = state
 
@@ -130,72 +130,62 @@ class DefinitionStrategy(Strategy):
         new["status"] = self._status(new, old.get("status") or {})
 
     def _status(self, obj: Object, before: Object) -> Object:
-        spec = obj["spec"]
-        taken = self._taken_by(obj)
-        is_accepted = taken is None
         stored = list(before.get("storedVersions") or ())
         stored += [
             version.get("name", "")
-            for version in spec.get("versions") or ()
+            for version in obj["spec"].get("versions") or ()
             if version["storage"] and version.get("name") not in stored
         ]
-        names_condition = (
-            ("NamesAccepted", "True", "NoConflicts", "no conflicts found")
-            if is_accepted
-            else ("NamesAccepted", "False", "KindConflict", f"already in use by {taken}")
-        )
-        established = (
-            ("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
-            if is_accepted
-            else ("Established", "False", "NotAccepted", "not all names are accepted")
-        )
         return {
             **before,
-            "conditions": self._conditions(before, [names_condition, established]),
-            "acceptedNames": objects.copy_json(spec["names"]) if is_accepted else {},
+            "conditions": before.get("conditions") or self._conditions(),
+            "acceptedNames": objects.copy_json(obj["spec"]["names"]),
             "storedVersions": stored,
         }
 
-    def _conditions(self, before: Object, wanted: list[tuple[str, str, str, str]]) -> list[Object]:
-        held = {item["type"]: item for item in before.get("conditions") or ()}
-        now = objects.format_time(self._state.clock.now())
-        for kind, status, reason, message in wanted:
-            since = now
-            if kind in held and held[kind]["status"] == status:
-                since = held[kind]["lastTransitionTime"]
-            held[kind] = {
+    def _conditions(self) -> list[Object]:
+        since = objects.format_time(self._state.clock.now())
+        return [
+            {
                 "type": kind,
-                "status": status,
+                "status": "True",
                 "lastTransitionTime": since,
                 "reason": reason,
                 "message": message,
             }
-        return list(held.values())
-
-    def _taken_by(self, obj: Object) -> str | None:
-        group, kind = obj["spec"].get("group"), obj["spec"]["names"].get("kind")
-        for key, other in self._state.all_of(DEFINITIONS_KEY).items():
-            if key[1] != obj["metadata"].get("name") and (
-                (other["spec"]["group"], other["spec"]["names"]["kind"]) == (group, kind)
-            ):
-                return key[1]
-        return None
+            for kind, reason, message in (
+                ("NamesAccepted", "NoConflicts", "no conflicts found"),
+                (
+                    "Established",
+                    "InitialNamesAccepted",
+                    "the initial names have been accepted",
+                ),
+            )
+        ]
 
     def object_faults(self, obj: Object) -> list[Cause]:
-        """Check names, scope, versions and schemas."""
+        """Check what the registry needs: names, scope, one stored version, schemas."""
         spec = obj["spec"]
-        found = _name_faults(obj)
-        scope = spec.get("scope", "")
-        if not scope:
-            found.append(required("spec.scope"))
-        elif scope not in _SCOPES:
-            found.append(not_supported("spec.scope", scope, _SCOPES))
+        found = [
+            required(f"spec.{'.'.join(path)}")
+            for path in (("group",), ("names", "plural"), ("names", "kind"), ("scope",))
+            if not objects.get_path(spec, *path)
+        ]
+        wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
+        if obj["metadata"].get("name") != wanted:
+            detail = 'must be spec.names.plural+"."+spec.group'
+            found.append(invalid_value("metadata.name", obj["metadata"].get("name"), detail))
+        if spec.get("scope") and spec["scope"] not in _SCOPES:
+            found.append(not_supported("spec.scope", spec["scope"], _SCOPES))
         versions = spec.get("versions") or []
         if sum(bool(version["storage"]) for version in versions) != 1:
             detail = "must have exactly one version marked as storage version"
-            found.append(invalid_value("spec.versions", _brief(versions), detail))
+            names = [version.get("name") for version in versions]
+            found.append(invalid_value("spec.versions", names, detail))
         for index, version in enumerate(versions):
-            found += _version_faults(version, f"spec.versions[{index}]")
+            if objects.get_path(version, "schema", "openAPIV3Schema") is None:
+                path = f"spec.versions[{index}].schema.openAPIV3Schema"
+                found.append(required(path))
         return found
 
     def update_faults(self, new: Object, old: Object) -> list[Cause]:
@@ -208,55 +198,3 @@ class DefinitionStrategy(Strategy):
                 where = "spec." + ".".join(path)
                 found.append(invalid_value(where, now, "field is immutable"))
         return found
-
-
-def _brief(versions: list[Object]) -> list[Object]:
-    return [{"name": version.get("name"), "storage": version["storage"]} for version in versions]
-
-
-def _name_faults(obj: Object) -> list[Cause]:
-    spec = obj["spec"]
-    given, group = spec["names"], spec.get("group", "")
-    found: list[Cause] = []
-    if not group:
-        found.append(required("spec.group"))
-    else:
-        found += [invalid_value("spec.group", group, f) for f in names.subdomain_faults(group)]
-    for field, is_kind in (
-        ("plural", False),
-        ("singular", False),
-        ("kind", True),
-        ("listKind", True),
-    ):
-        path, value = f"spec.names.{field}", given.get(field, "")
-        if not value:
-            found.append(required(path))
-            continue
-        faults = names.label_1035_faults(value.lower() if is_kind else value)
-        found += [invalid_value(path, value, fault) for fault in faults]
-    wanted = f"{given.get('plural', '')}.{group}"
-    if obj["metadata"].get("name") != wanted:
-        detail = 'must be spec.names.plural+"."+spec.group'
-        found.append(invalid_value("metadata.name", obj["metadata"].get("name"), detail))
-    return found
-
-
-def _version_faults(version: Object, path: str) -> list[Cause]:
-    found = [
-        invalid_value(f"{path}.name", version.get("name", ""), fault)
-        for fault in names.label_1035_faults(version.get("name", ""))
-    ]
-    schema = objects.get_path(version, "schema", "openAPIV3Schema")
-    where = f"{path}.schema.openAPIV3Schema"
-    if schema is None:
-        return [*found, required(where)]
-    if schema.get("type") != "object":
-        detail = (
-            "must be object at the root" if schema.get("type") else "must not be empty at the root"
-        )
-        found.append(
-            invalid_value(f"{where}.type", schema["type"], detail)
-            if schema.get("type")
-            else required(f"{where}.type", detail)
-        )
-    return found

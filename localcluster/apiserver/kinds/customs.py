@@ -13,7 +13,6 @@ from localcluster.apiserver.model import errors, objects
 from localcluster.apiserver.model.errors import Cause, Object
 from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.schemas import rules, validation
-from localcluster.apiserver.schemas.list_types import duplicate_faults
 
 
 class CustomStrategy(Strategy):
@@ -52,7 +51,7 @@ class CustomStrategy(Strategy):
         if self.rt.schema is None:
             return []
         found = validation.object_faults(obj, self.rt.schema)
-        return self._with_rules(found + duplicate_faults(obj, self.rt.schema), obj, None)
+        return self._with_rules(found + validation.duplicate_faults(obj, self.rt.schema), obj, None)
 
     def update_faults(self, new: Object, old: Object) -> list[Cause]:
         """Check what changed."""
@@ -70,8 +69,8 @@ class CustomStrategy(Strategy):
         return found
 
     def _new_duplicates(self, new: Object, old: Object) -> list[Cause]:
-        found = duplicate_faults(new, self.rt.schema or {})
-        return [] if found and duplicate_faults(old, self.rt.schema or {}) else found
+        found = validation.duplicate_faults(new, self.rt.schema or {})
+        return [] if found and validation.duplicate_faults(old, self.rt.schema or {}) else found
 
     def _with_rules(self, found: list[Cause], new: Object, old: Object | None) -> list[Cause]:
         if rules.is_blocking(found):

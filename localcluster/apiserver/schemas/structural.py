@@ -19,13 +19,6 @@ def prune_root(obj: Object, schema: Object) -> list[str]:
     return unknown
 
 
-def find_unknown(value: Any, schema: Object) -> list[str]:
-    """Drop what a schema does not know from one value; return the paths."""
-    unknown: list[str] = []
-    _prune(value, schema, "", unknown)
-    return unknown
-
-
 def _prune(
     value: Any, schema: Object, path: str, unknown: list[str], kept: tuple[str, ...] = ()
 ) -> None:

@@ -1,9 +1,7 @@
-"""Validation of custom objects by the structural schema of their CRD.
+"""Validation of custom objects by the structural schema of their CRD, with the server's messages.
 
-``customs`` calls it after pruning and defaults, ``definitions`` for the defaults themselves.
-The messages are those of the API server, which names the JSON path twice. Not here: duplicates in
-lists (``list_types``) and rules (``rules``). Limits that the CRD of a Framework has no use for
-(``anyOf``, ``multipleOf``, ``uniqueItems`` and the like) are stored and not checked.
+Rules in CEL are in ``rules``. Limits that the CRD of a Framework has no use for (``anyOf``,
+``multipleOf``, ``uniqueItems`` and the like) are stored and not checked.
 
 A value that an update leaves unchanged is tolerated even if the schema forbids it, because a CRD
 may become stricter while old objects stay writable.
@@ -11,7 +9,7 @@ may become stricter while old objects stay writable.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +18,8 @@ from localcluster.apiserver.model.errors import Cause, Object
 from localcluster.apiserver.schemas.structural import PRESERVE_UNKNOWN
 
 INT_OR_STRING = "x-kubernetes-int-or-string"
+LIST_TYPE = "x-kubernetes-list-type"
+LIST_MAP_KEYS = "x-kubernetes-list-map-keys"
 _INT32 = 31
 _INT64 = 63
 
@@ -202,3 +202,50 @@ def _format_faults(value: float, schema: Object, path: str) -> Iterator[Cause]:
     if bits is not None and not -(1 << bits) <= value < 1 << bits:
         rule = f"must be of type {schema['format']}: {errors.quote(str(value))}"
         yield _invalid(path, value, rule)
+
+
+# --- Lists that are sets, or maps by keys ---------------------------------------------------------
+
+
+def duplicate_faults(value: Any, schema: Object, path: str = "") -> list[Cause]:
+    """Find what occurs twice in the lists of a value.
+
+    An update of an object that already has duplicates is excused as a whole by the caller.
+    """
+    return list(_find_in(value, schema, path))
+
+
+def _find_in(value: Any, schema: Object, path: str) -> Iterator[Cause]:
+    if isinstance(value, list):
+        yield from _find_in_list(value, schema, path)
+    elif isinstance(value, dict):
+        properties = schema.get("properties") or {}
+        additional = schema.get("additionalProperties")
+        for name, item in value.items():
+            below = properties.get(name, additional)
+            if isinstance(below, dict):
+                where = f"{path}.{name}" if path else name
+                yield from _find_in(item, below, where)
+
+
+def _find_in_list(value: list[Any], schema: Object, path: str) -> Iterator[Cause]:
+    kind = schema.get(LIST_TYPE)
+    if kind in ("map", "set") and len(value) > 1:
+        keys = (schema.get(LIST_MAP_KEYS) or ()) if kind == "map" else None
+        seen: set[str] = set()
+        for index, item in enumerate(value):
+            shown = item if keys is None else _pick(item, keys)
+            identity = errors.render_value(shown)
+            if identity in seen:
+                yield errors.duplicate(f"{path}[{index}]", shown)
+            seen.add(identity)
+    items = schema.get("items")
+    if isinstance(items, dict):
+        for index, item in enumerate(value):
+            yield from _find_in(item, items, f"{path}[{index}]")
+
+
+def _pick(item: Any, keys: Sequence[str]) -> Object:
+    if not isinstance(item, dict):
+        return {}
+    return {key: item[key] for key in keys if key in item}

@@ -20,7 +20,6 @@ from localcluster.apiserver.views.pod_row import pod_cells
 Cells = Callable[[Object, datetime], list[Any]]
 
 NONE = "<none>"
-UNKNOWN = "<unknown>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,20 +167,8 @@ def _dict(item: Object, key: str) -> Object:
 
 
 def _node(item: Object, now: datetime) -> list[Any]:
-    status = item.get("status") or {}
-    addresses = {entry.get("type"): entry.get("address") for entry in status.get("addresses") or ()}
-    machine = status.get("nodeInfo") or {}
-    return [
-        _node_status(item),
-        _node_roles(item),
-        _age(item, now),
-        machine.get("kubeletVersion", ""),
-        addresses.get("InternalIP") or NONE,
-        addresses.get("ExternalIP") or NONE,
-        machine.get("osImage") or UNKNOWN,
-        machine.get("kernelVersion") or UNKNOWN,
-        machine.get("containerRuntimeVersion") or UNKNOWN,
-    ]
+    machine = _dict(_dict(item, "status"), "nodeInfo")
+    return [_node_status(item), _age(item, now), machine.get("kubeletVersion", "")]
 
 
 def _node_status(item: Object) -> str:
@@ -193,14 +180,6 @@ def _node_status(item: Object) -> str:
     if (item.get("spec") or {}).get("unschedulable"):
         words.append("SchedulingDisabled")
     return ",".join(words)
-
-
-def _node_roles(item: Object) -> str:
-    prefix = "node-role.kubernetes.io/"
-    labels = (item.get("metadata") or {}).get("labels") or {}
-    roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix)}
-    roles |= {value for key, value in labels.items() if key == "kubernetes.io/role"}
-    return ",".join(sorted(role for role in roles if role)) or NONE
 
 
 def _event(item: Object, now: datetime) -> list[Any]:
@@ -267,11 +246,7 @@ BUILTIN_PRINTERS = {
         *_wide("Selector"),
         cells=_service,
     ),
-    ("", "nodes"): _named(
-        *_narrow("Status", "Roles", "Age", "Version"),
-        *_wide("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
-        cells=_node,
-    ),
+    ("", "nodes"): _named(*_narrow("Status", "Age", "Version"), cells=_node),
     ("", "events"): _EVENT_PRINTER,
     ("coordination.k8s.io", "leases"): _named(*_narrow("Holder", "Age"), cells=_lease),
     ("apiextensions.k8s.io", "customresourcedefinitions"): _named(

@@ -279,26 +279,15 @@ def test_node_row() -> None:
         "spec": {"unschedulable": True},
         "status": {
             "conditions": [READY],
-            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
             "nodeInfo": {"kubeletVersion": "v1.34", "osImage": "D", "kernelVersion": "6"},
         },
     }
 
-    assert _cells(builtins.NODES, node)[1:] == [
-        "Ready,SchedulingDisabled",
-        "worker,x",
-        "1s",
-        "v1.34",
-        "127.0.0.1",
-        "<none>",
-        "D",
-        "6",
-        "<unknown>",
-    ]
+    assert _cells(builtins.NODES, node)[1:] == ["Ready,SchedulingDisabled", "1s", "v1.34"]
 
 
 def test_node_row_without_status_is_unknown() -> None:
-    assert _cells(builtins.NODES, {})[1:4] == ["Unknown", "<none>", "1s"]
+    assert _cells(builtins.NODES, {})[1:3] == ["Unknown", "1s"]
 
 
 @pytest.mark.parametrize(
