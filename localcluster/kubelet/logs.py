@@ -29,11 +29,17 @@ class KeptLog:
     """The log of one container of one Pod, live or gone."""
 
     namespace: str
+    """Of the Pod."""
     pod: str
+    """Name of the Pod."""
     uid: str
+    """Of the Pod."""
     container: str
+    """Name of the container."""
     labels: Mapping[str, str]
+    """Of the Pod."""
     annotations: Mapping[str, str]
+    """Of the Pod."""
     started_at: datetime
     """When the Pod was begun."""
     is_first: bool

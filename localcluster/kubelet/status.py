@@ -41,11 +41,17 @@ class Terminated:
     """Ended, by itself or by us."""
 
     exit_code: int
+    """128 plus the signal if a signal ended it."""
     reason: str
+    """``Completed``, ``Error`` or ``StartError``."""
     message: str
+    """The termination message."""
     started_at: datetime | None
+    """None if it never ran."""
     finished_at: datetime
+    """The end of its last process."""
     container_id: str
+    """Of this run."""
 
 
 ContainerState: TypeAlias = Waiting | Running | Terminated
@@ -56,18 +62,25 @@ class ContainerView:
     """One container at one moment."""
 
     name: str
+    """Name of the container."""
     image: str
+    """As the spec says."""
     state: ContainerState
+    """The present state."""
     last: Terminated | None = None
     """How the run before this one ended."""
     restart_count: int = 0
+    """Runs after the first."""
     is_ready: bool = False
     """As the readiness probe says; only counts while running."""
     is_started: bool = False
     """As the startup probe says; only counts while running."""
     container_id: str = ""
+    """Of the last run; empty before the first."""
     is_init: bool = False
+    """Whether it is an init container."""
     is_sidecar: bool = False
+    """Whether it is an init container that keeps running."""
 
     @property
     def has_succeeded(self) -> bool:
@@ -101,18 +114,25 @@ class PodView:
     containers: tuple[ContainerView, ...]
     """Init containers first, in their order."""
     host_ip: str
+    """The address of the node."""
     pod_ips: tuple[str, ...]
+    """Empty before the Pod has an address."""
     started_at: datetime
+    """When the kubelet took the Pod."""
     has_stopped: bool = False
     """Nothing of it runs any more, nor ever will."""
     is_failed: bool = False
     """Failed, once it has stopped, whatever its containers say: out of time, its node gone."""
     reason: str = ""
+    """Of the Pod, if it failed as a whole."""
     message: str = ""
+    """Of the Pod, if it failed as a whole."""
     init_over: bool = False
     """Main containers have been started once; init containers no longer count."""
     readiness_gates: tuple[str, ...] = ()
+    """Types of further conditions of readiness."""
     former_conditions: Sequence[Object] = field(default_factory=tuple)
+    """Conditions as written last, for their transition times."""
 
     @property
     def inits(self) -> list[ContainerView]:

@@ -18,11 +18,17 @@ class Target:
     """The resource, object and subresource a path names."""
 
     group: str
+    """The API group; empty for the core group."""
     version: str
+    """Its version."""
     plural: str
+    """The resource, for example ``pods``."""
     namespace: str | None = None
+    """None in a path without a namespace."""
     name: str | None = None
+    """None in the path of a collection."""
     subresource: str | None = None
+    """For example ``status``; None in the path of an object."""
 
 
 def parse_target(path: str) -> Target | None:

@@ -55,11 +55,17 @@ class StatusError(Exception):
     """A request refused, in the form of a Kubernetes Status."""
 
     code: int
+    """The HTTP status."""
     reason: str
+    """The machine-readable reason, for example ``NotFound``."""
     message: str
+    """The text for people."""
     details: Object | None = None
+    """``details`` of the Status, without the causes."""
     retry_after: int | None = None
+    """Seconds of the header Retry-After."""
     causes: list[Cause] = field(default_factory=list)
+    """Faults of fields, for ``details.causes``."""
 
     def __str__(self) -> str:
         """Return the message alone."""

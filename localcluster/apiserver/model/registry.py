@@ -14,11 +14,17 @@ class PrinterColumn:
     """One column of the table form of a list."""
 
     name: str
+    """The heading."""
     type: str
+    """The JSON type of a cell, or ``date``."""
     json_path: str
+    """Where the value is in the object."""
     description: str = ""
+    """The help text."""
     format: str = ""
+    """A modifier of the type."""
     priority: int = 0
+    """Above 0: shown with ``-o wide`` only."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,18 +32,29 @@ class ResourceType:
     """One resource in one version; compared by identity."""
 
     group: str
+    """Empty for the core group."""
     version: str
+    """For example ``v1``."""
     plural: str
+    """The name in paths."""
     kind: str
+    """``kind`` of its objects."""
     singular: str = ""
+    """The name of one object in commands."""
     list_kind: str = ""
+    """``kind`` of its lists."""
     namespaced: bool = True
+    """Whether objects are in namespaces."""
     short_names: tuple[str, ...] = ()
+    """Further names in commands."""
     categories: tuple[str, ...] = ()
+    """Groups of types in commands, for example ``all``."""
     subresources: tuple[str, ...] = ()
     """Names such as ``status``; the front adds its own (``log``)."""
     is_custom: bool = False
+    """Whether a CRD defines it."""
     printer_columns: tuple[PrinterColumn, ...] = ()
+    """Columns of a custom kind; empty for a built-in kind."""
     wire_type: str | None = None
     """Name in ``wire_types`` of a built-in kind."""
     schema: Object | None = None

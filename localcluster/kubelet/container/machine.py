@@ -28,21 +28,31 @@ class Machine:
     """The node, as its Pods' workers need it."""
 
     client: KubeClient
+    """Of the API server."""
     clock: Clock
+    """Wall and monotonic time."""
     node_name: str
+    """The name of the Node."""
     root: Path
+    """The directory of the kubelet."""
     namespaces: Namespaces
+    """What containers get of their own on this host."""
     api_address: str
     """Where programs of this machine find the API server; Pods may have another way."""
     account: Mapping[str, bytes]
     """Files of the service account but ``namespace``."""
     logs: LogStore
+    """Where containers write."""
     events: EventRecorder
+    """Writes Events."""
     network: PodNetwork
+    """The network of the Pods."""
     backoff: BackoffBounds
+    """The pauses between restarts."""
     host_env: Mapping[str, str]
     """The kubelet's own environment."""
     allocatable: Mapping[str, str] = field(default_factory=dict)
+    """``status.allocatable`` of the Node, for the downward API."""
 
     def build_base_environment(self, hostname: str) -> dict[str, str]:
         """Build what every process needs: nothing else of the host's environment gets in."""

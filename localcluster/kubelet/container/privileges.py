@@ -11,12 +11,17 @@ class Privileges:
     """What a container's processes get."""
 
     user: int = UNCHANGED
+    """The user id; -1 keeps the kubelet's."""
     group: int = UNCHANGED
+    """The group id; -1 keeps the kubelet's."""
     groups: tuple[int, ...] | None = None
     """The supplementary groups; None for the kubelet's."""
     dropped_capabilities: tuple[int, ...] = ()
+    """Numbers of the capabilities to drop."""
     no_new_privileges: bool = False
+    """Whether exec may not add privileges."""
     read_only_root: bool = False
+    """Whether the private root is read-only."""
 
     @property
     def changes_user(self) -> bool:

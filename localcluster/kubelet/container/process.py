@@ -47,20 +47,27 @@ class LaunchSpec:
     """All the launcher has to know."""
 
     argv: list[str]
+    """The command with its arguments."""
     env: dict[str, str]
+    """The whole environment."""
     cwd: str
+    """The working directory."""
     namespaces: Namespaces
+    """Which namespaces to make."""
     log: Path | None = None
     """None: the output goes to the descriptor given to ``ContainerProcess``."""
     root: Path = Path("/nonexistent")
     """Empty directory on which the private root is built."""
     hostname: str = "localhost"
+    """Of the UTS namespace."""
     mounts: list[tuple[str, str, bool]] = field(default_factory=list)
+    """Source, target, and whether it is read-only."""
     paths: dict[str, str] = field(default_factory=dict)
     """Container path -> host path where there is no private root; already replaced in the spec."""
     network: tuple[tuple[int, int], ...] = ()
     """Open namespaces that make the Pod's network, and what each is (CLONE_NEWNET, ...)."""
     privileges: Privileges = field(default_factory=Privileges)
+    """Users, groups and capabilities."""
     passages: tuple[str, ...] = ()
     """Host paths that the container's user must reach."""
     join: int = 0
