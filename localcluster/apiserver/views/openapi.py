@@ -5,34 +5,19 @@ of CRDs (explain). Built-in kinds have no schema here. Documents are cached by t
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
 
 from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.model.registry import ResourceType
-from localcluster.apiserver.views.discovery import SUBRESOURCES, subresources_of
 
 KUBERNETES_VERSION = "v1.34.0"
 """The version this server stands for."""
 EMPTY_OPENAPI_V2 = b"\n\x032.0\x12\x15\n\nKubernetes\x12\x07v1.34.0B\x00"
 """A v2 document without content, in protobuf. kubectl asks for it where v3 had no answer, and takes
 an empty one for "unknown kind"."""
-_REFERENCE = "#/components/schemas/"
-_WRITE_OPTIONS = ("dryRun", "fieldManager", "fieldValidation")
-_LIST_OPTIONS = (
-    "allowWatchBookmarks",
-    "continue",
-    "fieldSelector",
-    "labelSelector",
-    "limit",
-    "resourceVersion",
-    "resourceVersionMatch",
-    "sendInitialEvents",
-    "timeoutSeconds",
-    "watch",
-)
 
 
 def build_index(types: Iterable[ResourceType]) -> Object:
@@ -70,7 +55,8 @@ def encode_document(types: tuple[ResourceType, ...]) -> bytes:
     paths: Object = {}
     schemas: Object = {}
     for rt in types:
-        paths |= dict(_paths(rt))
+        path, operations = _patch_path(rt)
+        paths[path] = operations
         schemas[_type_name(rt)] = _schema(rt)
     document = {
         "openapi": "3.0.0",
@@ -81,67 +67,25 @@ def encode_document(types: tuple[ResourceType, ...]) -> bytes:
     return msgspec.json.encode(document)
 
 
-# --- paths ---------------------------------------------------------------------------------------
-
-
-def _paths(rt: ResourceType) -> Iterator[tuple[str, Object]]:
+def _patch_path(rt: ResourceType) -> tuple[str, Object]:
+    """Return the path of one object with its PATCH, which is what kubectl looks for."""
     base = f"/apis/{rt.group}/{rt.version}" if rt.group else f"/api/{rt.version}"
-    inside = f"{base}/namespaces/{{namespace}}/{rt.plural}"
-    collection = inside if rt.namespaced else f"{base}/{rt.plural}"
-    parameters = [_parameter("namespace", "path")] if rt.namespaced else []
-    if rt.namespaced:
-        yield f"{base}/{rt.plural}", {"get": _operation(rt, "list", _LIST_OPTIONS)}
-    yield (
-        collection,
-        {
-            "get": _operation(rt, "list", _LIST_OPTIONS),
-            "post": _operation(rt, "post", _WRITE_OPTIONS),
-            "parameters": parameters,
-        },
-    )
-    parameters = [_parameter("name", "path"), *parameters]
-    yield (
-        f"{collection}/{{name}}",
-        {
-            "get": _operation(rt, "get", ("resourceVersion",)),
-            "put": _operation(rt, "put", _WRITE_OPTIONS),
-            "patch": _operation(rt, "patch", (*_WRITE_OPTIONS, "force")),
-            "delete": _operation(rt, "delete", ("dryRun", "gracePeriodSeconds")),
-            "parameters": parameters,
-        },
-    )
-    for name in subresources_of(rt):
-        verbs = SUBRESOURCES[name].verbs
-        methods = {"create": "post", "update": "put"}
-        operations = {
-            methods.get(verb, verb): _operation(rt, methods.get(verb, verb), _WRITE_OPTIONS)
-            for verb in verbs
-        }
-        yield f"{collection}/{{name}}/{name}", {**operations, "parameters": parameters}
-
-
-def _parameter(name: str, place: str) -> Object:
-    parameter: Object = {"name": name, "in": place, "schema": {"type": "string"}}
-    if place == "path":
-        parameter["required"] = True
-    return parameter
-
-
-def _operation(rt: ResourceType, action: str, options: Iterable[str]) -> Object:
-    content = {"application/json": {"schema": {"$ref": _REFERENCE + _type_name(rt)}}}
-    return {
-        "parameters": [_parameter(option, "query") for option in options],
-        "responses": {"200": {"description": "OK", "content": content}},
-        "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": {
-            "group": rt.group,
-            "version": rt.version,
-            "kind": rt.kind,
-        },
+    inside = f"{base}/namespaces/{{namespace}}" if rt.namespaced else base
+    options = [
+        {"name": option, "in": "query", "schema": {"type": "string"}}
+        for option in ("dryRun", "fieldManager", "fieldValidation", "force")
+    ]
+    patch = {
+        "parameters": options,
+        "responses": {"200": {"description": "OK"}},
+        "x-kubernetes-action": "patch",
+        "x-kubernetes-group-version-kind": _describe(rt),
     }
+    return f"{inside}/{rt.plural}/{{name}}", {"patch": patch}
 
 
-# --- schemas -------------------------------------------------------------------------------------
+def _describe(rt: ResourceType) -> Object:
+    return {"group": rt.group, "version": rt.version, "kind": rt.kind}
 
 
 def _type_name(rt: ResourceType) -> str:
@@ -157,5 +101,4 @@ def _schema(rt: ResourceType) -> Object:
         **(schema.get("properties") or {}),
         "metadata": {"type": "object"},
     }
-    described = {"group": rt.group, "version": rt.version, "kind": rt.kind}
-    return {**schema, "x-kubernetes-group-version-kind": [described]}
+    return {**schema, "x-kubernetes-group-version-kind": [_describe(rt)]}
