@@ -1,5 +1,5 @@
-"""What a Framework is: pure, standard library only.
+"""The model of a Framework: pure, standard library only.
 
-Called by every room. Nothing here reads a clock, does I/O or logs. This module imports
-nothing, because the agents' zipapp carries few of its modules.
+No module reads a clock, does I/O or logs. This file imports nothing, because the zipapp of the
+agents contains only some of the modules.
 """

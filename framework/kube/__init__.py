@@ -1,8 +1,8 @@
-"""The way to a Kubernetes API server: on aiohttp.
+"""The client of the API server for the controller, the local cluster and the command line.
 
-Called by the controller, the local cluster's kubelet and the command line. The agents inside Pods
-do not come here: ``framework.agent`` is theirs, on the standard library alone.
+It uses aiohttp. The agents in Pods use ``framework.agent`` instead, which needs only the standard
+library.
 
-``resources`` what can be asked for · ``config`` where the server is and who we are ·
-``client`` one request · ``listwatch`` a list followed for ever · ``errors`` what can go wrong.
+``resources``: kinds and their paths · ``config``: server and credentials · ``client``: requests ·
+``listwatch``: a list and its changes, for ever · ``errors``: the errors of requests.
 """

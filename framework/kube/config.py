@@ -1,6 +1,6 @@
-"""Where the API server is and who we are, from flags, environment, kubeconfig or the Pod.
+"""Server and credentials of a ``KubeClient``, from flags, environment, kubeconfig or the Pod.
 
-Called by every program before it opens a ``KubeClient``. Reads files, opens no connection.
+This module reads files and opens no connection.
 """
 
 from collections.abc import Mapping
@@ -20,33 +20,41 @@ _SERVICE_PORT_ENV = "KUBERNETES_SERVICE_PORT"
 
 
 class NoServerError(ConfigError):
-    """Nothing names an API server: no address, no kubeconfig, and this is no Pod."""
+    """There is no API server: no address, no kubeconfig, and the process is not in a Pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeConfig:
-    """How to reach one API server. Its repr shows no secret."""
+    """Server and credentials. The repr shows no secret."""
 
     server: str
     """``http[s]://HOST[:PORT][/PREFIX]``, without a slash at the end."""
     token: str | None = field(default=None, repr=False)
+    """Bearer token."""
     token_file: str | None = None
     """Wins over ``token``; read again when it changes."""
     ca_file: str | None = None
-    """None with ``ca_pem`` None: the certificates the system trusts."""
+    """File with CA certificates; without it and ``ca_pem``, those of the system are trusted."""
     ca_pem: str | None = field(default=None, repr=False)
+    """CA certificates as PEM, trusted in addition to ``ca_file``."""
     client_cert_file: str | None = None
+    """File with the client certificate."""
     client_key_file: str | None = None
+    """File with the key of the client certificate."""
     client_cert_pem: str | None = field(default=None, repr=False)
+    """Client certificate as PEM, if ``client_cert_file`` is None."""
     client_key_pem: str | None = field(default=None, repr=False)
+    """Key of the client certificate as PEM, if ``client_key_file`` is None."""
     verify: bool = True
+    """Whether the certificate of the server is verified."""
     tls_server_name: str | None = None
     """Name to expect in the server's certificate, None for the host of ``server``."""
     proxy_url: str | None = field(default=None, repr=False)
+    """URL of a proxy; None for a direct connection."""
     exec_plugin: ExecPlugin | None = None
-    """Program that prints a token; asked when there is none yet or it has expired."""
+    """Program that prints a token; it runs without a token and after its expiry."""
     namespace: str = "default"
-    """Namespace for what names none."""
+    """Default namespace."""
 
 
 def load_kube_config(

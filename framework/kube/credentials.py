@@ -1,7 +1,7 @@
 """Bearer tokens: given, read from a file that rotates, or printed by a plugin.
 
-Called by ``transport`` before each request and after a 401. Knows no HTTP. A token is never
-logged and never part of a message.
+``transport`` asks for a token before each request and after a 401. A token is never logged and
+never part of a message.
 """
 
 import asyncio

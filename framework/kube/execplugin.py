@@ -1,6 +1,6 @@
 """Runs a credential plugin of client-go: a program that prints an ExecCredential.
 
-Called by ``credentials``. The protocol is described in
+The protocol is described in
 kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins.
 """
 

@@ -1,8 +1,8 @@
 """Reads kubeconfig files: merge, current context, cluster, user.
 
-Called by ``config`` only. Knows nothing of precedence between flags, environment and Pod, and
-opens no connection. Follows what kubectl does: of several files the first to name a thing wins,
-relative paths are relative to the file they stand in, inline bytes win over files.
+The rules are those of kubectl: of several files, the first one with an entry wins; relative paths
+are relative to their file; inline data wins over files. ``config`` decides the precedence between
+flags, environment and Pod.
 """
 
 import base64
@@ -23,10 +23,10 @@ _SECTIONS = (("clusters", "cluster"), ("users", "user"), ("contexts", "context")
 
 
 class ConfigError(Exception):
-    """The configuration cannot work.
+    """The configuration is invalid.
 
     Attributes:
-        field: the file or the field at fault.
+        field: the file or the field.
         problem: what is wrong with it.
         remedy: what to do about it.
     """
@@ -78,26 +78,39 @@ class Context(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """The cluster's fields we use."""
+    """The used fields of a cluster."""
 
     server: str
+    """URL of the API server."""
     ca_file: str | None
+    """File with CA certificates."""
     ca_pem: str | None
+    """CA certificates as PEM."""
     verify: bool
+    """Whether the certificate of the server is verified."""
     tls_server_name: str | None
+    """Name in the certificate of the server, if it is not the host of the URL."""
     proxy_url: str | None
+    """URL of a proxy."""
 
 
 class User(NamedTuple):
-    """The user's fields we use."""
+    """The used fields of a user."""
 
     token: str | None = None
+    """Bearer token."""
     token_file: str | None = None
+    """File with the bearer token."""
     client_cert_file: str | None = None
+    """File with the client certificate."""
     client_key_file: str | None = None
+    """File with the key of the client certificate."""
     client_cert_pem: str | None = None
+    """Client certificate as PEM."""
     client_key_pem: str | None = None
+    """Key of the client certificate as PEM."""
     exec_plugin: ExecPlugin | None = None
+    """Program that prints a token."""
 
 
 def find_paths(argument: str | None, env: Mapping[str, str]) -> list[Path]:

@@ -1,16 +1,17 @@
-"""How many objects the next page of a list shall have, so that no page takes much memory.
+"""The number of objects of the next page of a list, so that no page needs much memory. Pure.
 
-Called by ``client``; pure. The server bounds a page by the number of objects only, and one object
-may take 1.5 MiB in etcd, so that 500 of them take 750 MB. The algorithm:
+The server limits a page by the number of objects only. An object may have 1.5 MiB in etcd, so 500
+objects may have 750 MB. The algorithm:
 
-1. The first page has at most 50 objects: nothing is known of their size.
+1. The first page has at most 50 objects: their size is unknown.
 2. Each further page has as many as fill 8 MiB at the mean size of the last page, but at most twice
    as many as the last page was asked for, and at most as many as the caller allows.
 3. The client stops reading an answer at 16 MiB. It asks for the same page again, for a quarter of
    the objects, until it asked for a single object.
 
 For example, 100,000 Pods of 4 kB come in pages of 50, 100, 200, 400, 500, 500, ...: 203 pages. Pods
-of 1.4 MB come in pages of 12 or 3 objects, after one or two answers that were given up.
+of 1.4 MB come in pages of 12 or 3 objects, after one or two answers that were not read to their
+end.
 """
 
 from framework.kube.errors import UnreachableError

@@ -1,7 +1,7 @@
 """The API resources this project talks about, and their paths.
 
-Called by every user of the client. Pure: no client, no I/O. Objects are raw dicts all the way,
-because a Framework carries users' Pod templates with fields this release may not know.
+Pure. Objects are raw dicts, because the Pod templates of a Framework may have fields that this
+release does not know.
 """
 
 from dataclasses import dataclass

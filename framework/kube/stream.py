@@ -1,7 +1,6 @@
 """Cuts a stream of bytes into lines and lines into watch events.
 
-Called by ``client.KubeClient.watch``. Pure: no connection, no time. Works on bytes, so a chunk
-may end inside a character.
+Pure. It works on bytes, so a chunk may end inside a character.
 """
 
 from collections.abc import Iterator

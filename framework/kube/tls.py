@@ -1,6 +1,6 @@
 """Builds the TLS context: which servers are trusted, and the client certificate.
 
-Called by ``transport``. Reads the files that the configuration names; opens no connection.
+It reads the files of the configuration and opens no connection.
 """
 
 import ssl

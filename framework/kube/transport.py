@@ -28,11 +28,15 @@ class Request(NamedTuple):
     """A request."""
 
     method: str
+    """HTTP method."""
     path: str
     """Path and query, quoted."""
     timeout: aiohttp.ClientTimeout
+    """Limits of the whole exchange and of its parts."""
     body: bytes | None = None
+    """Body as bytes; None without one."""
     headers: Mapping[str, str] = {}
+    """Headers in addition to those of every request."""
     max_answer_bytes: int | None = None
     """A longer answer of a 2xx is not read to its end; None for any length."""
 
