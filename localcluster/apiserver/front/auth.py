@@ -1,7 +1,7 @@
-"""Who may talk to the server: whoever holds one of its tokens.
+"""Authentication: a request needs one of the server's tokens.
 
-Called by ``server`` for every request. There are no users and no rights here: a token opens
-everything, as the machine's owner runs both sides.
+There are no users and no rights: a token allows everything, because the machine's owner runs both
+sides.
 
 A token comes as a bearer token or in the path of the URL (``framework.kube.tokenurl``).
 """

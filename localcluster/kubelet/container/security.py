@@ -1,7 +1,7 @@
 """What a container's securityContext means on this host. Pure.
 
-Called by ``launch`` for each container and by ``pod_worker`` for the whole Pod. A field is honoured
-where the host allows it; ``list_ignored`` names the others, for an Event. Rules:
+A field is honoured where the host allows it; ``list_ignored`` names the others, for an Event.
+Rules:
 
 1. ``runAsUser``, ``runAsGroup``, ``supplementalGroups`` and ``fsGroup`` are honoured where the
    kubelet is root and containers have a private root, through which they reach their volumes. The
