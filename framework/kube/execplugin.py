@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 _NEVER_INTERACTIVE = "Never"
+_END_SECONDS = 1.0
 
 
 class PluginError(Exception):
@@ -41,14 +42,24 @@ async def run_plugin(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     )
     try:
         output, complaint = await process.communicate()
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
+    except asyncio.CancelledError:
+        await _end(process)
+        raise
     if process.returncode != 0:
         reason = complaint.decode("utf-8", "replace").strip()
         raise PluginError(f"it returned {process.returncode}{reason and f': {reason}'}")
     return _parse_status(output, spec["apiVersion"])
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill a plugin whose request was cancelled, and close its pipes.
+
+    A child of the plugin may hold the pipes: they are waited for only a moment.
+    """
+    with suppress(ProcessLookupError):
+        process.kill()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(process.communicate(), _END_SECONDS)
 
 
 def _is_interactive(spec: Mapping[str, Any]) -> bool:
