@@ -19,7 +19,6 @@ _LEAST_SECONDS = 0.005
 
 def measure(operation: Operation) -> float:
     """Return the CPU seconds of an operation, without Python's search for cycles."""
-    gc.collect()
     gc.disable()
     try:
         started = time.thread_time()
