@@ -19,7 +19,7 @@ from rendezvous.settings.option import BY_ANNOTATION
 _REFUSED = "the API server refuses the Pod"
 _QUOTES = "put it into quotes"
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
-_QUANTITY = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+_QUANTITY = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 _NOTHING = (None, "")  # Kubernetes puts the default there.
 _COUNTS = ("minFailedTaskCount", "minSucceededTaskCount")
 _RESERVED_PREFIXES = ("FC_", constants.ANNOTATION_PREFIX)
