@@ -43,7 +43,6 @@ BUILT_LATER = {
     # From constants; they are tried below.
     "framework/strictyaml.py compile",
     # From a CRD that the owner of a local cluster adds to it; only the owner waits for it.
-    "localcluster/apiserver/schemas/definitions.py compile",
     "localcluster/apiserver/schemas/validation.py compile",
 }
 
