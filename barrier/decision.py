@@ -143,7 +143,7 @@ def _decide_without_failures(observation: Observation, config: Config, now: floa
         return Wait("OtherAttempt", assessment.other_attempt)
     if identity is not None and assessment.is_completing:
         return Wait("AttemptEnding", "this attempt is ending; its Pods will be deleted")
-    progress = _measure(selected, assessment, knowledge, config)
+    progress = _measure(selected, knowledge, config)
     if not assessment.is_complete:
         return Wait("GangIncomplete", "", progress)
     if identity is not None and not _is_own(selected, assessment, identity):
@@ -216,15 +216,13 @@ def _assess(selected: SelectedRoster, config: Config) -> Assessment:
     return gang.assess(selected.roster, identity, selected.source)
 
 
-def _measure(
-    selected: SelectedRoster, assessment: Assessment, knowledge: Knowledge, config: Config
-) -> Progress:
+def _measure(selected: SelectedRoster, knowledge: Knowledge, config: Config) -> Progress:
     """Count who is there, and list who is missing with the reasons known."""
     listed = list_reasons(knowledge, config.gang, selected.source)
     reasons = {(missing.role, missing.index): missing.reason for missing in listed}
     missing = tuple(
         Missing(key.role, key.index, reasons.get((key.role, key.index), "it has no address yet"))
-        for key in assessment.missing
+        for key in gang.walk_missing(selected.roster)
     )
     return Progress(selected.roster.ready, selected.roster.wanted, missing)
 

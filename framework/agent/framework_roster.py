@@ -7,7 +7,8 @@
 4. The roster is complete if each role has at least its minimum of members and completed Tasks.
 
 Invariants: each wanted Task is in exactly one of members, completed and ``missing``; an object that
-cannot be read raises ``FrameworkError`` and nothing else; the cost is bounded by ``_MAX_TASKS``.
+cannot be read raises ``FrameworkError`` and nothing else; the cost is bounded by the number of
+Tasks in a roster.
 
 Example: role ``worker`` has ``taskNumber`` 3. Task 0 is AttemptRunning with podIP 10.0.0.1, Task 1
 is Completed (Succeeded), Task 2 is AttemptCreationRequested. The role has one member (index 0), one
@@ -22,6 +23,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from framework.api.constants import MAX_TASK_NUMBER
 from framework.api.packed import STATUS_BOUNDS, PackedError, unpack_base64
 from framework.api.roster import (
+    MAX_ROSTER_TASKS,
     PHASE_ACTIVE,
     PHASE_COMPLETING,
     STATE_FAILED,
@@ -49,9 +51,6 @@ _REASONS = {
     "AttemptCreationRequested": "its Pod is not seen yet",
     "AttemptCompleted": "its last attempt ended, a retry may follow",
 }
-
-# More than a controller accepts. Bounds the time that a hostile object costs each agent.
-_MAX_TASKS = 10 * MAX_TASK_NUMBER
 
 
 class FrameworkError(ValueError):
@@ -105,8 +104,8 @@ def build_view(framework: Dict[str, Any], *, is_attempt_aware: bool) -> Framewor
         attempt = status.get("attemptStatus") or {}
         statuses = {role["name"]: role for role in attempt.get("taskRoleStatuses") or ()}
         specs = {role["name"]: role for role in framework["spec"].get("taskRoles") or ()}
-        if sum(_count_tasks(spec) for spec in specs.values()) > _MAX_TASKS:
-            raise ValueError(f"more than {_MAX_TASKS} Tasks")
+        if sum(_count_tasks(spec) for spec in specs.values()) > MAX_ROSTER_TASKS:
+            raise ValueError(f"more than {MAX_ROSTER_TASKS} Tasks")
         missing: List[Missing] = []
         roles = [
             _build_role(specs[name], statuses.get(name), missing, is_attempt_aware=is_attempt_aware)

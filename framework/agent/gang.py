@@ -115,8 +115,6 @@ class Assessment(NamedTuple):
     """This Pod as a member; UIDs are compared if both sides have them."""
     leaving: Optional[Leaving]
     """This Pod as a Task that drains."""
-    missing: Tuple[TaskKey, ...]
-    """The wanted Tasks that are neither members nor completed."""
 
 
 def get_own_configmap(knowledge: Knowledge, gang: Gang) -> Optional[AttemptConfigMap]:
@@ -243,7 +241,6 @@ def assess(
         is_completing=roster.phase == PHASE_COMPLETING,
         own=own,
         leaving=leaving,
-        missing=tuple(_walk_missing(roster)),
     )
 
 
@@ -256,7 +253,8 @@ def index_members(roster: Optional[Roster]) -> Dict[TaskKey, Member]:
     }
 
 
-def _walk_missing(roster: Roster) -> Iterator[TaskKey]:
+def walk_missing(roster: Roster) -> Iterator[TaskKey]:
+    """Walk the wanted Tasks that are neither members nor completed."""
     for role in roster.roles:
         if role.ready >= role.wanted:
             continue

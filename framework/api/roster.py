@@ -67,6 +67,8 @@ _PROGRESS_BOUNDS = Bounds(PROGRESS_MAX_BYTES, PROGRESS_MAX_BYTES, PROGRESS_MAX_B
 # Names of objects are at most 253 characters long; an attempt's and a UID's text is shorter.
 _MAX_WORD_LENGTH = 300
 _MAX_INT = 2**63 - 1
+# More than a controller accepts. Bounds the time and memory that hostile numbers cost each agent.
+MAX_ROSTER_TASKS = 10 * MAX_TASK_NUMBER
 _MAX_INDEX_DIGITS = 6
 # Raised by decoding if the JSON has another form.
 _MALFORMED = (
@@ -365,6 +367,9 @@ def _role_to_wire(role: RoleRoster) -> Dict[str, Any]:
 
 
 def _roster_from_wire(wire: Dict[str, Any]) -> Roster:
+    roles = tuple(_role_from_wire(role) for role in _typed(wire["roles"], list))
+    if sum(role.wanted + len(role.absent) for role in roles) > MAX_ROSTER_TASKS:
+        raise RosterError(f"more than {MAX_ROSTER_TASKS} Tasks")
     return Roster(
         namespace=_word(wire["namespace"]),
         framework=_word(wire["framework"]),
@@ -374,7 +379,7 @@ def _roster_from_wire(wire: Dict[str, Any]) -> Roster:
         generation=_count(wire["generation"]),
         complete=_typed(wire["complete"], bool),
         phase=_word(wire["phase"]),
-        roles=tuple(_role_from_wire(role) for role in _typed(wire["roles"], list)),
+        roles=roles,
         leaving=tuple(_leaving_from_wire(leaving) for leaving in _typed(wire["leaving"], list)),
     )
 

@@ -6,6 +6,7 @@ none and is numbered here, so a change of source counts up, too. Rules: docs/des
 "Choice of a generation".
 """
 
+from itertools import islice
 from typing import NamedTuple, Optional, Union
 
 from framework.agent.gang import (
@@ -20,6 +21,7 @@ from framework.agent.gang import (
     get_own_configmap,
     is_framework_trusted,
     select_roster,
+    walk_missing,
 )
 from framework.agent.health import Health
 from framework.agent.report import render_missing
@@ -83,7 +85,7 @@ def find_obstacle(
     go on without it.
     """
     if not assessment.is_complete:
-        return _describe_incomplete(roster, assessment, was_member=was_member)
+        return _describe_incomplete(roster, was_member=was_member)
     if was_member or assessment.own is not None or assessment.leaving is not None:
         return ""
     return f"{identity.role}/{identity.index} is not in it with this Pod yet"
@@ -140,14 +142,14 @@ def number_roster(
     return Generation(roster, selected.source, selected.roster.generation)
 
 
-def _describe_incomplete(roster: Roster, assessment: Assessment, *, was_member: bool) -> str:
+def _describe_incomplete(roster: Roster, *, was_member: bool) -> str:
     """Describe who is missing.
 
     Of a gang that was complete before, a Task may have succeeded and not be concluded yet: the
     roster cannot tell it from a Task whose next Pod is on its way.
     """
     text = f"{roster.ready}/{roster.wanted} Tasks are there"
-    listed = assessment.missing[:PROGRESS_MAX_MISSING]
+    listed = tuple(islice(walk_missing(roster), PROGRESS_MAX_MISSING))
     if not listed:
         return f"{text}, and the controller does not call the gang complete yet"
     names = ", ".join(map(str, listed))

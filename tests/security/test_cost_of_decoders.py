@@ -178,6 +178,9 @@ def test_roster_followed_by_more_is_refused() -> None:
         {"roles": [build_role(addresses=["\x1b[2J"], indexes="0", fingerprints="0" * 8)]},
         {"roles": [build_role(completed={"1" * 5_000: ["Succeeded", ""]})]},
         {"roles": [build_role(completed={"0": ["\x07", ""]})]},
+        {"roles": [build_role(wanted=2**62)]},
+        {"roles": [build_role(name=f"role{i}", wanted=10_000) for i in range(11)]},
+        {"roles": [build_role(absent=list(range(100_001)))]},
     ],
     ids=str,
 )
