@@ -30,11 +30,11 @@ from rendezvous.notify.notifiers import (
 )
 from rendezvous.process import signalling
 from rendezvous.process.children import Children, StartError
-from rendezvous.process.processes import find_processes
+from rendezvous.process.processes import find_processes, read_stat
 from rendezvous.process.signalling import Signaller
 from rendezvous.report import Reporter
 from tests.rendezvous.gangs import build_gang
-from tests.support.waiting import HANG_SECONDS
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 
 def build_notification(before: int = 2, after: int = 3) -> Notify:
@@ -217,6 +217,8 @@ def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) 
     assert child.stdout is not None
     with child.stdout:
         assert child.stdout.readline() == b"ready\n"
+    # On its way into sigwait it seems to have no handler.
+    wait_until(lambda: read_stat(child.pid)[0] == b"S")
     find = partial(find_processes, script.name)
     notify = SignalNotifier(signal.SIGUSR1, find, script.name, log, AgentClock())
     first = build_notification()
