@@ -153,7 +153,7 @@ def read_objects(files: Sequence[str]) -> dict[str, list[tuple[str, Object]]]:
         CliError: with every fault of every file.
     """
     problems: list[str] = []
-    objects = {file: list(_read_objects(file, problems)) for file in files}
+    objects = {file: list(_read_objects(file, problems)) for file in dict.fromkeys(files)}
     if problems:
         raise CliError(ExitCode.USAGE, *problems)
     return objects

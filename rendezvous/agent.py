@@ -24,6 +24,7 @@ from rendezvous.core.decision import (
     assert_never,
     compute_poll_seconds,
     decide,
+    start_debounce,
 )
 from rendezvous.core.membership import build_view
 from rendezvous.core.notification import Notify
@@ -134,6 +135,9 @@ class Agent:
         finally:
             steps = plan.then if is_shown or plan.show is None else plan.otherwise
             self._memory = steps.memory
+            if is_shown and plan.show is not None:
+                now = self._setup.clock.monotonic()
+                self._memory = start_debounce(steps.memory, self._context, now)
             for action in steps.actions:
                 self._apply(action)
         if is_shown and plan.show is not None and plan.show.is_new:
@@ -180,8 +184,7 @@ class Agent:
     def _apply(self, action: Action) -> None:
         reporter = self._setup.reporter
         if isinstance(action, Notify):
-            for notify in self.notifiers:
-                notify(action, self.env)
+            self._notify(action)
         elif isinstance(action, RecordNotified):
             try:
                 self._writer.write_notified(action.notified)
@@ -199,6 +202,14 @@ class Agent:
             reporter.say_once(action.text, "warning")
         else:
             assert_never(action)
+
+    def _notify(self, notification: Notify) -> None:
+        for notify in self.notifiers:
+            try:
+                notify(notification, self.env)
+            except RuntimeError as e:
+                # At the Pod's limit of processes no thread starts. The other notifiers go on.
+                self._setup.reporter.say(f"a notification failed: {e}", "warning")
 
     def _report_shown(self, generation: Generation, rendering: Rendering) -> None:
         reporter = self._setup.reporter

@@ -6,6 +6,7 @@ kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-creden
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -39,11 +40,13 @@ async def run_plugin(spec: Mapping[str, Any]) -> Mapping[str, Any]:
         stdin=None if is_interactive else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        # So that the children of the plugin end with it; one that asks its user needs the terminal.
+        start_new_session=not is_interactive,
     )
     try:
         output, complaint = await process.communicate()
     except asyncio.CancelledError:
-        await _end(process)
+        await _end(process, is_group=not is_interactive)
         raise
     if process.returncode != 0:
         reason = complaint.decode("utf-8", "replace").strip()
@@ -51,13 +54,16 @@ async def run_plugin(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return _parse_status(output, spec["apiVersion"])
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: asyncio.subprocess.Process, *, is_group: bool) -> None:
     """Kill a plugin whose request was cancelled, and close its pipes.
 
-    A child of the plugin may hold the pipes: they are waited for only a moment.
+    A process that left the plugin's group may hold the pipes: they are waited for only a moment.
     """
     with suppress(ProcessLookupError):
-        process.kill()
+        if is_group:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
     with suppress(TimeoutError):
         await asyncio.wait_for(process.communicate(), _END_SECONDS)
 

@@ -192,6 +192,11 @@ def decide(observation: Observation, memory: Memory, context: Context, now: floa
     )
 
 
+def start_debounce(memory: Memory, context: Context, now: float) -> Memory:
+    """Remember that a generation was put in force at ``now``: writing it may take seconds."""
+    return memory._replace(next_show_at=now + context.debounce_seconds)
+
+
 def compute_poll_seconds(memory: Memory, longest_seconds: float, now: float) -> float:
     """Compute how long to wait for news before time alone may change the decision."""
     seconds = min(longest_seconds, _HELD_POLL_SECONDS) if memory.is_held else longest_seconds
@@ -221,11 +226,12 @@ def _decide_generation(
         held = _hold(current.roster, roster, observation.reached, memory, context, now)
         if held is not None:
             return held._replace(then=_add(so_far, held.then), otherwise=so_far)
+        # Also where showing fails: the wait was for this generation, not for the next one.
+        so_far = so_far._replace(memory=memory._replace(held_since=None))
     show = _choose_generation(observation, selected, memory)
     if show is None:
         return _plan(so_far)
-    then = _follow_show(show, assessment, so_far, now + context.debounce_seconds)
-    return Plan(then, so_far, show)
+    return Plan(_follow_show(show, assessment, so_far), so_far, show)
 
 
 def _is_settled(observation: Observation, selected: SelectedRoster, memory: Memory) -> bool:
@@ -300,9 +306,7 @@ def _choose_generation(
     return ShowGeneration(number_roster(selected, current, observation.last_number), is_new=True)
 
 
-def _follow_show(
-    show: ShowGeneration, assessment: Assessment, so_far: Steps, next_show_at: float
-) -> Steps:
+def _follow_show(show: ShowGeneration, assessment: Assessment, so_far: Steps) -> Steps:
     """Notify of a generation and acknowledge it: in this order."""
     memory, roster = so_far.memory, show.generation.roster
     diff = compute_diff(memory.notified_roster, roster)
@@ -322,8 +326,6 @@ def _follow_show(
         is_applied=True,
         notified=notified,
         notified_roster=roster,
-        next_show_at=next_show_at,
-        held_since=None,
     )
     return _add(so_far, Steps(tuple(actions), memory))
 

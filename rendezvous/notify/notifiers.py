@@ -1,6 +1,7 @@
 """Ways to notify processes: signal, command, HTTP POST; long-polls are in ``longpoll``.
 
-A notification that fails is logged and not repeated: the files hold the same. Nothing here raises.
+A notification that fails is logged and not repeated: the files hold the same. A notifier raises
+nothing but RuntimeError: no thread can be started.
 """
 
 import contextlib
@@ -84,6 +85,9 @@ class PostNotifier:
             timer = threading.Timer(_POST_TIMEOUT_SECONDS, _cut_off, [connection, is_late])
             timer.start()
             try:
+                connection.connect()
+                if is_late.is_set():  # it was not connected yet when the time was over
+                    raise OSError("no answer in time")
                 connection.request("POST", "/" + path, body, {"Content-Type": "application/json"})
                 status = connection.getresponse().status
             finally:

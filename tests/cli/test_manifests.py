@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from cli.exitcodes import CliError, ExitCode
-from cli.manifests import Manifests, load_manifests, suggest_field
+from cli.manifests import Manifests, load_manifests, read_objects, suggest_field
 from framework.api.constants import API_VERSION
 from framework.kube.resources import FRAMEWORKS
 
@@ -165,6 +165,14 @@ def test_load_manifests_from_standard_input_reads_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sys.stdin", io.StringIO(FRAMEWORK))
     manifests = load_manifests(["-"], namespace=None, default_namespace="x")
     assert manifests.frameworks[0].source == "standard input"
+
+
+def test_read_objects_reads_a_file_that_is_named_twice_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(FRAMEWORK))
+    ((_, (_, framework)),) = [(f, *found) for f, found in read_objects(["-", "-"]).items()]
+    assert framework["kind"] == "Framework"
 
 
 def test_load_manifests_for_a_local_cluster_refuses_volume_claims(load: Load) -> None:

@@ -149,6 +149,39 @@ def test_first_change_is_told_at_once_and_the_newest_after_the_debounce(world: W
     assert world.acknowledged == [1, 2, 6]
 
 
+def test_debounce_begins_when_a_slow_volume_has_the_generation(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.take(gang(2, 1))
+    world.settle()
+    write, in_force_at = Writer.write, list[float]()
+
+    def write_first_slowly(*args: Any) -> None:
+        write(*args)
+        if not in_force_at:
+            world.clock.sleep(1.9)
+        in_force_at.append(world.clock.now)
+
+    monkeypatch.setattr(Writer, "write", write_first_slowly)
+    world.take(gang(3, 2))
+    world.publish(gang(4, 3))
+    world.settle()
+    first, second = in_force_at
+    assert second - first >= world.settings.debounce_seconds
+
+
+def test_notifier_that_fails_keeps_no_other_from_its_notification(world: World) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    world.agent.notifiers = [fail, *world.agent.notifiers]
+    world.take(gang(2, 1))
+    world.take(leave(gang(3, 1), 2))
+    world.settle()
+    assert [event for event, _, _ in world.events] == ["changed", "leaving", "changed"]
+    assert world.acknowledged == [1, 2]
+
+
 def test_leaving_pod_is_told_within_the_debounce_and_acknowledges_after_it(world: World) -> None:
     world.take(gang(3, 1))
     before = world.clock.now

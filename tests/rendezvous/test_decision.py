@@ -263,6 +263,17 @@ def test_decide_warns_of_roles_that_the_gang_lacks() -> None:
     assert warning == Warn("FB_PORTS: the gang has no role 'wurker'; it has worker")
 
 
+def test_wait_for_new_members_is_for_one_generation_though_it_cannot_be_rendered() -> None:
+    held = look(gang(3, 2), context=CAREFUL, now=100.0)
+    reached = frozenset(held.probes)
+    refused = look(gang(3, 2), held.then.memory, context=CAREFUL, reached=reached, now=105.0)
+    assert refused.show is not None
+    next_one = refused.otherwise.memory
+    plan = look(gang(4, 3), next_one, context=CAREFUL, reached=reached, now=200.0)
+    assert plan.show is None
+    assert plan.probes
+
+
 def test_compute_poll_seconds_ends_when_time_alone_may_change_the_decision() -> None:
     assert compute_poll_seconds(Memory(), 1.0, 100.0) == 1.0
     assert compute_poll_seconds(Memory(next_show_at=100.25), 1.0, 100.0) == 0.25

@@ -1,6 +1,7 @@
 """Notifys: what a command, a URL and a process are given, and what a failing one costs."""
 
 import contextlib
+import http.client
 import http.server
 import json
 import os
@@ -150,6 +151,24 @@ def test_post_to_one_that_drips_ends_in_time(log: Log, monkeypatch: pytest.Monke
     PostNotifier(f"http://{dripper.address}/", log)(build_notification(), {})
     (line,) = log.lines
     assert "timed out" in line or "no answer in time" in line
+
+
+def test_post_that_connects_late_ends_then(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rendezvous.notify.notifiers._POST_TIMEOUT_SECONDS", 0.5)
+    connect = http.client.HTTPConnection.connect
+
+    def connect_late(connection: http.client.HTTPConnection) -> None:
+        for timer in threading.enumerate():
+            if isinstance(timer, threading.Timer):
+                timer.join(HANG_SECONDS)
+        connect(connection)
+
+    monkeypatch.setattr(http.client.HTTPConnection, "connect", connect_late)
+    dripper = Dripper()
+    dripper.start()
+    PostNotifier(f"http://{dripper.address}/", log)(build_notification(), {})
+    (line,) = log.lines
+    assert "no answer in time" in line
 
 
 def tell(changes: Changes, generation: int) -> None:

@@ -180,8 +180,9 @@ async def test_plugin_ends_with_the_request_that_waits_for_it(tmp_path: Path) ->
     os.mkfifo(path)
     code = (
         "import os, time\n"
+        "child = os.fork()\n"
         f"opened = open({str(path)!r}, 'wb', buffering=0)\n"
-        "opened.write(b'%d\\n' % os.getpid())\n"
+        "opened.write(b'%d\\n' % os.getpid()) if child else None\n"
         "time.sleep(600)"
     )
     plugin = Plugin(tmp_path, {}, code)
@@ -191,6 +192,8 @@ async def test_plugin_ends_with_the_request_that_waits_for_it(tmp_path: Path) ->
         request.cancel()
         with pytest.raises(asyncio.CancelledError):
             await request
+        # The child of the plugin has ended, too: it held the other end.
+        assert await asyncio.to_thread(pipe.read) == b""
     # Neither a process nor a zombie is left, whose open pipes Python would warn of later.
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
