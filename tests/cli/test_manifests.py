@@ -171,7 +171,7 @@ def test_read_objects_reads_a_file_that_is_named_twice_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(FRAMEWORK))
-    ((_, (_, framework)),) = [(f, *found) for f, found in read_objects(["-", "-"]).items()]
+    ((_, framework),) = read_objects(["-", "-"])["-"]
     assert framework["kind"] == "Framework"
 
 
