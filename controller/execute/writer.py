@@ -112,10 +112,12 @@ class Writer:
         except KubeError as e:
             self._count(_STATUS, "update", e, started)
             self._store.require_refresh(entry)
-            self._record_wait(entry, e)
             if _is_refusal(e):
+                # Its pauses are those of a refusal: an edit of the spec ends them at once.
                 meta = framework.metadata
                 entry.outcomes.refusal = Refusal(meta.uid, meta.generation, str(e))
+            else:
+                self._record_wait(entry, e)
             self._warn("status not written", entry, e)
             return False
         self._count(_STATUS, "update", None, started)

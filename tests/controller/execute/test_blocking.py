@@ -77,10 +77,20 @@ async def test_refused_status_is_told_and_tried_seldom(fate: Fate) -> None:
     assert shell.names(CONFIGMAPS) == []
 
 
+async def test_refused_status_is_tried_again_after_its_own_pauses_whatever_the_server_asks() -> (
+    None
+):
+    shell = Shell()
+    shell.create_framework()
+    shell.network.expect("replace", FRAMEWORKS, refuse(422, "Invalid", retry_after=200))
+    await shell.run(20)
+    assert shell.names(PODS) == [f"{FRAMEWORK}-worker-0"]
+
+
 async def test_first_status_refused_is_written_when_the_spec_was_mended() -> None:
     shell = Shell()
     shell.create_framework()
-    shell.network.expect("replace", FRAMEWORKS, refuse(413))
+    shell.network.expect("replace", FRAMEWORKS, refuse(413, retry_after=200))
     await run(shell, 0.5)
     assert find_blocked(shell)["reason"] == "StatusRefused"
     edit = {"spec": {"description": "smaller"}}
