@@ -22,6 +22,8 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
+_PAUSE_SECONDS = 0.05
+
 _BASES = {
     "leases": "/apis/coordination.k8s.io/v1",
     "widgets": f"/apis/{GROUP}/v1",
@@ -124,9 +126,26 @@ class Api:
         body: object = None,
         **params: str | int,
     ) -> Answer:
-        """Send a request; ``accept`` and ``content`` name media types, the rest is the query."""
+        """Send a request; ``accept`` and ``content`` name media types, the rest is the query.
+
+        It is sent again while a real server prepares the storage of a definition that has changed.
+        """
         content = str(params.pop("content", "application/json"))
-        return await self._send(method, path, body, content, params)
+        async with asyncio.timeout(HANG_SECONDS):
+            while True:
+                answer = await self._send(method, path, body, content, dict(params))
+                if answer.status != 429 or "initializing" not in answer.body["message"]:
+                    return answer
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def wait_until_served(self, path: str) -> None:
+        """Wait for a new kind: a real server serves it a moment after it took its definition."""
+        async with asyncio.timeout(HANG_SECONDS):
+            while True:
+                answer = await self.send("GET", path)
+                if answer.status == 200:
+                    return
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _send(
         self, method: str, path: str, body: object, content: str, params: dict[str, str | int]

@@ -176,10 +176,4 @@ async def _open(url: str, token: str) -> AsyncIterator[Api]:
 async def _install_widgets(api: Api) -> None:
     answer = await api.create("customresourcedefinitions", WIDGET_CRD)
     assert answer.status in {201, 409}, answer.body
-    # A real server serves a new kind a moment after it has accepted its definition.
-    for _ in range(200):
-        served = await api.send("GET", api.path("widgets", everywhere=True))
-        if served.status == 200:
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail("the CustomResourceDefinition is not served after 10 s")
+    await api.wait_until_served(api.path("widgets", everywhere=True))

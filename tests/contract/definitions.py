@@ -7,13 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
 from framework.clock import SystemUids
 from tests.contract.apiclient import MERGE, Answer, Api, Object
+from tests.support.waiting import HANG_SECONDS
 
-TRIES = 200
-TRY_SECONDS = 0.05
+PAUSE_SECONDS = 0.05
 DEFINITIONS = "customresourcedefinitions"
 
 
@@ -59,12 +57,12 @@ class Kind:
         body = {**copy.deepcopy(definition), "metadata": held["metadata"]}
         (await self._api.replace(DEFINITIONS, body)).ok()
         self._definition = definition
-        for _ in range(TRIES):
-            answer = await self.create({**refused, **self._head}, dryRun="All")
-            if answer.status == 422:
-                return
-            await asyncio.sleep(TRY_SECONDS)
-        pytest.fail("the changed definition is not obeyed after 10 s")
+        async with asyncio.timeout(HANG_SECONDS):
+            while True:
+                answer = await self.create({**refused, **self._head}, dryRun="All")
+                if answer.status == 422:
+                    return
+                await asyncio.sleep(PAUSE_SECONDS)
 
     async def tighten(self, schema: Object, *, refused: Object) -> None:
         """Give the definition another schema of the spec."""
@@ -74,11 +72,7 @@ class Kind:
         await self.redefine(definition, refused=self.build("refused", spec=refused))
 
     async def wait_served(self) -> None:
-        for _ in range(TRIES):
-            if (await self._api.send("GET", self._base)).status == 200:
-                return
-            await asyncio.sleep(TRY_SECONDS)
-        pytest.fail("the definition is not served after 10 s")
+        await self._api.wait_until_served(self._base)
 
 
 def rename(definition: Object) -> Object:
