@@ -16,6 +16,7 @@ from tests.localcluster.kubelet.nodes import (
     run_node,
     serve,
 )
+from tests.support.pace import expect_within
 
 pytestmark = pytest.mark.local
 
@@ -168,16 +169,12 @@ async def test_kubelet_logs_outlive_their_pod(node: Node) -> None:
 
 
 async def test_kubelet_many_pods_start_within_a_second(node: Node) -> None:
-    loop = asyncio.get_running_loop()
     inits = (build_container("true", "init"),)
-    begun = loop.time()
-
     pods = [build_pod(f"p-{i}", build_container("true"), inits=inits) for i in range(5)]
-    ended = await asyncio.gather(*map(node.finish, pods))
+    with expect_within(1):
+        ended = await asyncio.gather(*map(node.finish, pods))
 
     assert {pod["status"]["phase"] for pod in ended} == {"Succeeded"}
-    # 0.2 s on two idle cores; the rest is for a busy machine.
-    assert loop.time() - begun < 3
 
 
 async def test_detect_namespaces_forbidden_root_names_the_remedy(
