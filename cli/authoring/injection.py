@@ -1,19 +1,26 @@
 """Adds the agents to a Framework: containers, volumes, token, and the rights they need. Pure.
 
 Fields that the user wrote stay, except ``restartPolicy``. An agent that is already there stays in
-its place and gets only the fields that it lacks, so a second injection changes nothing. The rights
-are those of deploy/agents/one-framework (a test compares the two). Only an account that the agents
-alone use gets the right to acknowledge a drain. An account of the user's own is refused it, because
-all containers of a Pod share one account.
+its place and gets only the fields that it lacks, so a second injection changes nothing. Only an
+account that the agents alone use gets the right to acknowledge a drain. An account of the user's
+own is refused it, because all containers of a Pod share one account.
 """
 
 import copy
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from cli.authoring.supporting_objects import (
+    ACCOUNT,
+    ACCOUNT_PREFIX,
+    build_past_rights,
+    build_rights,
+    build_service,
+    is_added,
+)
 from cli.authoring.users import USER_ID, choose_agent_user
 from cli.templates import (
     ContainerTemplate,
@@ -32,16 +39,7 @@ TOKEN_VOLUME = "frameworkbarrier-token"
 KEY_VOLUME = "frameworkbarrier-gang-key"
 # Where `peers` and `watch` look for it; a test compares the two.
 KEY_DIR = "/var/run/frameworkbarrier"
-ACCOUNT = "frameworkbarrier"
-ACCOUNT_PREFIX = f"{ACCOUNT}-"
-# The ClusterRole of deploy/admission; a policy limits the accounts that have it.
-_ACKNOWLEDGE_ROLE = "frameworkbarrier-acknowledge"
-_RBAC = "rbac.authorization.k8s.io"
 _TOKEN_SECONDS = 600
-_LABELS = {
-    "app.kubernetes.io/name": "frameworkbarrier",
-    "app.kubernetes.io/part-of": "frameworkbarrier",
-}
 _AGENTS = frozenset({images.BARRIER, images.RENDEZVOUS})
 # An agent's own: 20 MB of memory; little else but waiting.
 _RESOURCES = {
@@ -98,12 +96,12 @@ def inject_all(documents: Sequence[Object], options: InjectionOptions) -> list[O
     for document, is_framework in zip(documents, frameworks, strict=True):
         if is_framework:
             # Also the right to acknowledge, of a Framework that drains no more.
-            ours |= {_identify(body) for body in _build_rights(document, [], drains=True)}
-            ours |= {_identify(body) for body in _build_past_rights(document)}
+            ours |= {_identify(body) for body in build_rights(document, [], drains=True)}
+            ours |= {_identify(body) for body in build_past_rights(document)}
     theirs = {
         _identify(document)
         for document, is_framework in zip(documents, frameworks, strict=True)
-        if not is_framework and not _is_ours(document)
+        if not is_framework and not is_added(document)
     }
     objects: list[Object] = []
     for bodies, is_framework in zip(built, frameworks, strict=True):
@@ -132,11 +130,6 @@ def _identify(body: Object) -> tuple[object, ...]:
     )
 
 
-def _is_ours(body: Object) -> bool:
-    labels = (body.get("metadata") or {}).get("labels") or {}
-    return _LABELS.items() <= labels.items()
-
-
 def inject(framework: Object, options: InjectionOptions) -> list[Object]:
     """Build the objects to apply: account, rights, Service if asked for, then the Framework.
 
@@ -154,9 +147,9 @@ def inject(framework: Object, options: InjectionOptions) -> list[Object]:
         _inject_role(injected, role, options)
         if not drains:
             _silence(role)
-    supporting = list(_build_rights(injected, sorted(accounts), drains=drains))
+    supporting = list(build_rights(injected, sorted(accounts), drains=drains))
     if options.dns:
-        supporting.append(_build_service(injected))
+        supporting.append(build_service(injected))
     return [*supporting, injected]
 
 
@@ -430,79 +423,3 @@ def _build_image(program: str, options: InjectionOptions) -> str:
 
 def _get_account(framework: Object, role: RoleTemplate) -> str:
     return get_account(role) or ACCOUNT_PREFIX + str(framework["metadata"]["name"])
-
-
-def _build_rights(framework: Object, accounts: list[str], *, drains: bool) -> Iterator[Object]:
-    """Build account, Role and RoleBinding; an account of the user's own is only bound."""
-    name = ACCOUNT_PREFIX + framework["metadata"]["name"]
-    if name in accounts:
-        yield _build_object(framework, "v1", "ServiceAccount", name)
-    yield from _build_role(framework, name, _build_rules(framework), accounts)
-    if drains:
-        # No Framework's name holds a colon: with a dash this would be the RoleBinding of the
-        # Framework `NAME-acknowledge`.
-        role = ("ClusterRole", _ACKNOWLEDGE_ROLE)
-        yield _build_binding(framework, f"{name}:acknowledge", role, accounts)
-
-
-def _build_past_rights(framework: Object) -> Iterator[Object]:
-    """Build the rights that earlier releases gave to a role that drains, to remove them."""
-    for kind in ("Role", "RoleBinding"):
-        name = f"{ACCOUNT_PREFIX}{framework['metadata']['name']}:drain"
-        yield _build_object(framework, f"{_RBAC}/v1", kind, name)
-
-
-def _build_rules(framework: Object) -> list[Object]:
-    name = framework["metadata"]["name"]
-    return [
-        {
-            "apiGroups": [""],
-            "resources": ["configmaps"],
-            "resourceNames": [f"{name}-attempt"],
-            "verbs": ["get", "list", "watch"],
-        },
-        {
-            "apiGroups": [constants.GROUP],
-            "resources": [constants.FRAMEWORK_PLURAL],
-            "resourceNames": [name],
-            "verbs": ["get"],
-        },
-    ]
-
-
-def _build_role(
-    framework: Object, name: str, rules: list[Object], accounts: list[str]
-) -> Iterator[Object]:
-    yield {**_build_object(framework, f"{_RBAC}/v1", "Role", name), "rules": rules}
-    yield _build_binding(framework, name, ("Role", name), accounts)
-
-
-def _build_binding(
-    framework: Object, name: str, role: tuple[str, str], accounts: list[str]
-) -> Object:
-    kind, role_name = role
-    return {
-        **_build_object(framework, f"{_RBAC}/v1", "RoleBinding", name),
-        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role_name},
-        "subjects": [{"kind": "ServiceAccount", "name": account} for account in accounts],
-    }
-
-
-def _build_service(framework: Object) -> Object:
-    """Build the headless Service; unready Pods too, since a barrier waits while its Pod is not."""
-    name = framework["metadata"]["name"]
-    return {
-        **_build_object(framework, "v1", "Service", name),
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": {constants.FRAMEWORK_NAME: name},
-        },
-    }
-
-
-def _build_object(framework: Object, api_version: str, kind: str, name: str) -> Object:
-    metadata: dict[str, Any] = {"name": name, "labels": dict(_LABELS)}
-    if framework["metadata"].get("namespace"):
-        metadata["namespace"] = framework["metadata"]["namespace"]
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
