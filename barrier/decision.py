@@ -28,6 +28,7 @@ All times are monotonic seconds of the agent. Rules: docs/design/agents.md, "Dec
 barrier".
 """
 
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from barrier.config import Config, Identity
@@ -51,6 +52,7 @@ from framework.agent.gang import (
 from framework.agent.health import Health
 from framework.agent.probes import Probe
 from framework.api import constants
+from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.roster import Missing, Progress, Roster
 
 # Generation 1 is the first complete roster; a roster built from the Framework has generation 0.
@@ -217,12 +219,12 @@ def _assess(selected: SelectedRoster, config: Config) -> Assessment:
 
 
 def _measure(selected: SelectedRoster, knowledge: Knowledge, config: Config) -> Progress:
-    """Count who is there, and list who is missing with the reasons known."""
+    """Count the Tasks, and list the first missing ones with the reasons known."""
     listed = list_reasons(knowledge, config.gang, selected.source)
     reasons = {(missing.role, missing.index): missing.reason for missing in listed}
     missing = tuple(
         Missing(key.role, key.index, reasons.get((key.role, key.index), "it has no address yet"))
-        for key in gang.walk_missing(selected.roster)
+        for key in islice(gang.walk_missing(selected.roster), PROGRESS_MAX_MISSING)
     )
     return Progress(selected.roster.ready, selected.roster.wanted, missing)
 

@@ -14,6 +14,7 @@ from framework.agent.clock import AgentClock
 from framework.agent.framework_roster import FrameworkView
 from framework.agent.health import Health, SourceState, update_state
 from framework.api import constants
+from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.naming import is_role_name
 from framework.api.roster import PHASE_ACTIVE, Member, Missing, RoleRoster, Roster
 
@@ -228,13 +229,13 @@ class DnsSource:
         missing: List[Missing] = []
         roles = []
         for role, count in self._expected.roles:
-            members = []
+            members: List[Member] = []
             for number in range(count):
                 name = self._names[role, number]
                 addresses = self._get_fresh(name)
                 if addresses:
                     members.append(Member(number, addresses, "", 0))
-                else:
+                elif len(missing) < PROGRESS_MAX_MISSING:
                     missing.append(Missing(role, number, f"DNS has no address of {name}"))
             roles.append(_build_role(role, count, tuple(members)))
         roster = Roster(

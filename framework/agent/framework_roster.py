@@ -20,7 +20,7 @@ docs/design/roster.md, "Roster of a Framework".
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from framework.api.constants import MAX_TASK_NUMBER
+from framework.api.constants import MAX_TASK_NUMBER, PROGRESS_MAX_MISSING
 from framework.api.packed import STATUS_BOUNDS, PackedError, unpack_base64
 from framework.api.roster import (
     MAX_ROSTER_TASKS,
@@ -60,7 +60,8 @@ class FrameworkError(ValueError):
 class FrameworkView(NamedTuple):
     """The roster of a Framework, with generation 0, and the missing Tasks with reasons.
 
-    ``missing`` lists each wanted Task that is neither a member nor completed.
+    ``missing`` lists the first ``PROGRESS_MAX_MISSING`` wanted Tasks, in the order of the roster,
+    that are neither members nor completed: no message names more.
     """
 
     roster: Roster
@@ -153,7 +154,7 @@ def _build_role(
             continue
         task = tasks[index] if index < len(tasks) else None
         reason = _classify_task(index, task, members, completed, is_attempt_aware=is_attempt_aware)
-        if reason:
+        if reason and len(missing) < PROGRESS_MAX_MISSING:
             missing.append(Missing(str(spec["name"]), index, reason))
     return RoleRoster(
         name=str(spec["name"]),

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from controller.store import published
-from framework.agent.framework_roster import FrameworkError, decompress_framework
+from framework.agent.framework_roster import FrameworkError, build_view, decompress_framework
 from framework.agent.sources import parse_configmap
 from framework.api import codec, constants
+from framework.api.constants import PROGRESS_MAX_MISSING
 from framework.api.fielderrors import FieldErrors
 from framework.api.roster import (
+    MAX_ROSTER_TASKS,
     RosterError,
     decode_progress,
     decode_stored_roster,
@@ -255,6 +257,22 @@ def test_agent_refuses_a_hostile_compressed_status(name: str) -> None:
     framework = {"status": build_packed_status(pack(STATUSES[name]))}
     with pytest.raises(FrameworkError, match="undecodable taskRoleStatusesCompressed"):
         decompress_framework(framework)
+
+
+@pytest.mark.parametrize("is_attempt_aware", [True, False])
+def test_view_of_many_tasks_without_a_status_is_built_within_the_budget(
+    *,
+    is_attempt_aware: bool,
+) -> None:
+    roles = [{"name": f"r{number}", "taskNumber": 10_000} for number in range(10)]
+    framework = {"metadata": {"name": "gang"}, "spec": {"taskRoles": roles}}
+
+    def build() -> None:
+        view = build_view(framework, is_attempt_aware=is_attempt_aware)
+        assert view.roster.wanted == MAX_ROSTER_TASKS
+        assert [missing.index for missing in view.missing] == list(range(PROGRESS_MAX_MISSING))
+
+    check_budget(MEGABYTE, build)
 
 
 # --- kept files ----------------------------------------------------------------------------------
