@@ -56,6 +56,7 @@ from controller.queues.action_queue import ActionQueue
 from controller.report.repeat_filter import RepeatFilter
 from controller.serve.metrics import Metrics
 from controller.store.entry import Entry
+from controller.store.frameworks import decode_status
 from controller.store.object_identity import RESOURCES, find_recorded_uid, parse_object
 from controller.store.provenance import Signer, is_proven
 from controller.store.store import Store
@@ -379,6 +380,7 @@ class Executor:
             if entry.observed.name_revisions[kind, name] == revision:
                 self._store.record_absent(entry, kind, name, None)
             return False
+        decode_status(entry)
         if _is_ours(entry, kind, parse_object(kind, wire)):
             return self._store.record_own(entry, kind, wire, self._clock.now())
         if entry.observed.name_revisions[kind, name] == revision:

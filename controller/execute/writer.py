@@ -224,7 +224,7 @@ class Writer:
         """
         wire = await self._read(entry)
         if wire is None:
-            if entry.observed.framework is not None:
+            if entry.observed.version is not None:
                 self._store.require_refresh(entry)
             return False
         self._store.rebase_framework(entry, wire)
@@ -314,7 +314,7 @@ class Writer:
 
 
 def _read_uid(entry: Entry) -> str | None:
-    return entry.observed.framework.metadata.uid if entry.observed.framework else None
+    return entry.observed.version.uid if entry.observed.version else None
 
 
 def _build_patch(publication: Publication) -> Object:

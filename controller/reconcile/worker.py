@@ -2,6 +2,7 @@
 
 1. Take a key. While the write gate is closed, mark its entry as paused and take the next key.
 2. If the key must pause (``Pacing``, or the server asked us to wait), set a timer for it.
+   Otherwise decode the newest version of the Framework.
 3. If the fate of our last status write is unknown, learn by a live GET what is stored.
 4. Let the store check what came since, then observe and decide.
 5. Write the status, unless the change only informs and may share a write with later changes: then
@@ -43,6 +44,7 @@ from controller.report.repeat_filter import RepeatFilter
 from controller.report.reporter import Reporter
 from controller.serve.metrics import Metrics
 from controller.store.entry import Entry
+from controller.store.frameworks import decode_framework
 from controller.store.outcomes import Refusal
 from controller.store.store import Store
 from framework.api.types import FrameworkStatus
@@ -205,6 +207,7 @@ class Worker:
         if pause > 0:
             self._queue.add_after(key, pause)
             return
+        self._decode(entry)
         if entry.observed.needs_refresh and not await self._writer.refresh(entry):
             self._retry_later(key)
             return
@@ -262,15 +265,22 @@ class Worker:
 
     def _find_pause(self, entry: Entry) -> float:
         """Find for how long nothing is to be decided yet."""
-        framework, refusal = entry.observed.framework, entry.outcomes.refusal
-        if framework is None and entry.observed.fault is None:
+        version, refusal = entry.observed.version, entry.outcomes.refusal
+        if version is None and entry.observed.fault is None:
             # It is gone: there is nothing to wait for, and one of its name may come.
             return 0.0
-        if framework and refusal and not refusal.is_of(framework):
+        if version and refusal and not refusal.is_of(version):
             return 0.0
         return max(entry.pacing.next_decision_at, entry.outcomes.retry_at) - self._clock.monotonic()
 
+    def _decode(self, entry: Entry) -> None:
+        started = self._clock.monotonic()
+        decode_framework(entry)
+        spent = self._clock.monotonic() - started
+        self._pause_after(entry, started + spent, spent * DECISION_SHARE)
+
     def _decide(self, entry: Entry) -> Decision | None:
+        self._decode(entry)
         entry.pacing.follow(entry.observed.incarnation)
         self._executor.begin_decision(entry)
         if entry.observed.framework is not None:
@@ -286,10 +296,12 @@ class Worker:
         entry.pacing.decision_seconds = spent
         self._metrics.observe_decision(spent)
         slowness = min(self._writer.write_seconds * SLOWNESS_SHARE, _MAX_PAUSE_SECONDS)
-        pause = max(spent * DECISION_SHARE, slowness)
-        if pause > _MIN_PAUSE_SECONDS:
-            entry.pacing.next_decision_at = started + spent + pause
+        self._pause_after(entry, started + spent, max(spent * DECISION_SHARE, slowness))
         return decision
+
+    def _pause_after(self, entry: Entry, at: float, pause: float) -> None:
+        if pause > _MIN_PAUSE_SECONDS:
+            entry.pacing.next_decision_at = max(entry.pacing.next_decision_at, at + pause)
 
     async def _carry_out(self, entry: Entry, decision: Decision) -> None:
         before = entry.observed.framework

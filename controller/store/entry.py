@@ -41,5 +41,5 @@ class Entry:
     def is_empty(self) -> bool:
         """Return whether nothing at all is known any more."""
         known = self.observed
-        is_known = known.framework or known.fault or known.configmap or known.pods
+        is_known = known.version or known.fault or known.configmap or known.pods
         return not (is_known or self.outcomes.in_flight)

@@ -3,7 +3,7 @@
 The store sees the same objects through lists, watches and answers, in any order.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,15 @@ RESOURCES: dict[ObjectKind, Resource] = {
     ObjectKind.POD: PODS,
     ObjectKind.SECRET: SECRETS,
 }
+
+
+class Version(NamedTuple):
+    """Which Framework of a name it is, and which version of it."""
+
+    uid: str
+    resource_version: int
+    generation: int
+    """Version of the spec."""
 
 
 def find_recorded_uid(framework: Framework | None, kind: ObjectKind, name: str) -> str | None:
@@ -126,10 +135,13 @@ def is_older(view: ObjectView, than: ObjectView) -> bool:
     return parse_version(view.resource_version) < parse_version(than.resource_version)
 
 
-def is_newer_framework(wire: Object, known: Framework | None) -> bool:
+def read_version(wire: Object) -> Version:
+    """Read the version of a Framework."""
+    meta = read_meta(wire)
+    version, generation = parse_version(meta.get("resourceVersion")), meta.get("generation") or 0
+    return Version(str(meta.get("uid") or ""), version, parse_version(generation))
+
+
+def is_newer_framework(wire: Object, known: Version | None) -> bool:
     """Return whether a Framework is of a later version than the known one, or the first one."""
-    if known is None:
-        return True
-    return parse_version(read_meta(wire).get("resourceVersion")) > parse_version(
-        known.metadata.resource_version
-    )
+    return known is None or read_version(wire).resource_version > known.resource_version

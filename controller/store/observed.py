@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 
 from controller.core.actions import ActionKey, ObjectKind
 from controller.core.snapshot import PublishedRoster
-from controller.store.object_identity import parse_version
+from controller.store.object_identity import Version, parse_version, read_version
 from framework.api import constants
 from framework.api.fielderrors import FieldErrors
 from framework.api.pods import ConfigMapView, PodView
 from framework.api.types import Framework
+from framework.kube.deferred import DeferredObject
 
 Name: TypeAlias = tuple[ObjectKind, str]
 # Of objects that came and went, beside those that are in use.
@@ -33,6 +34,11 @@ class Observed:
     last write, or what was stored when it was first seen."""
     fault: FieldErrors | None = None
     """Why the stored Framework cannot be read."""
+    undecoded: DeferredObject | None = None
+    """The newest version of the Framework that a watch or a list has shown, until it is decoded.
+    Until then ``framework`` is an older version of the same Framework, or None."""
+    is_status_undecoded: bool = False
+    """Whether the status of ``undecoded`` is to be taken too."""
     wire_status: Any = None
     """The stored status, in its wire form."""
     is_status_ours: bool = False
@@ -77,6 +83,16 @@ class Observed:
     """Public keys with which all other objects were checked."""
     spent_proofs: dict[str, str] = field(default_factory=dict)
     """UID of the object that had a creation proof first, of objects that are gone."""
+
+    @property
+    def version(self) -> Version | None:
+        """The newest version of the Framework; None if there is none that can be read."""
+        if self.undecoded is not None:
+            return read_version(self.undecoded)
+        if self.framework is None:
+            return None
+        meta = self.framework.metadata
+        return Version(meta.uid, parse_version(meta.resource_version), meta.generation)
 
     def find_object(self, kind: ObjectKind, name: str) -> PodView | ConfigMapView | None:
         """Find the Pod of a name, or the ConfigMap whatever its name."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.snapshot import Failure
-from framework.api.types import Framework
+from controller.store.object_identity import Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,9 @@ class Refusal:
     generation: int
     message: str
 
-    def is_of(self, framework: Framework) -> bool:
-        """Return whether a status decided from this Framework's spec would be refused again."""
-        meta = framework.metadata
-        return (meta.uid, meta.generation) == (self.uid, self.generation)
+    def is_of(self, version: Version) -> bool:
+        """Return whether a status decided from this version's spec would be refused again."""
+        return (version.uid, version.generation) == (self.uid, self.generation)
 
 
 @dataclass(slots=True)

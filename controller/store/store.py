@@ -6,7 +6,13 @@
 3. Each change of an entry calls ``on_change`` with its key.
 4. Before a decision, ``settle`` checks the creation proofs of new objects and reads the roster.
 
+5. A Framework that a watch or a list shows is kept undecoded (``Observed.undecoded``). The worker
+   decodes it in the turn of its namespace. So several versions that come between two turns cost
+   one decode.
+
 Invariants:
+- A status that is not decoded yet is decoded before an object of its Framework ends, because it
+  may prove whose the object was.
 - The resourceVersion of an object never goes back.
 - An object that left a watch without being seen terminating stays until a live GET has shown that
   it is absent. An object that was seen deleted does not come back by a late answer.
@@ -30,12 +36,12 @@ from datetime import UTC, datetime
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.store import provenance
 from controller.store.entry import Entry
+from controller.store.frameworks import decode_framework, decode_status, take
 from controller.store.object_identity import (
     is_newer_framework,
     is_older,
     is_overtaken,
     is_same_version,
-    measure_object,
     name_key,
     owner_key,
     parse_object,
@@ -52,10 +58,10 @@ from controller.store.objects import (
 from controller.store.packed_templates import pack_metadata, pack_templates
 from controller.store.published import refresh_published
 from framework.api import codec
-from framework.api.fielderrors import FieldErrors
 from framework.api.pods import ConfigMapView, ObjectView, PodView
 from framework.api.types import FrameworkStatus
 from framework.clock import Clock
+from framework.kube.deferred import DeferredObject
 from framework.kube.resources import Object
 
 _REMEMBERED_UIDS = 100_000
@@ -78,7 +84,7 @@ class Store:
 
     def __len__(self) -> int:
         """Count the Frameworks."""
-        return sum(1 for entry in self._entries.values() if entry.observed.framework is not None)
+        return sum(1 for entry in self._entries.values() if entry.observed.version is not None)
 
     def find(self, key: str) -> Entry | None:
         """Find an entry by ``namespace/name``."""
@@ -110,13 +116,13 @@ class Store:
         confirmed = set()
         for wire in items:
             entry = self._entries.get(name_key(wire))
-            known = entry.observed.framework if entry else None
-            if entry is None or known is None or known.metadata.uid != read_meta(wire).get("uid"):
+            known = entry.observed.version if entry else None
+            if entry is None or known is None or known.uid != read_meta(wire).get("uid"):
                 continue
             confirmed.add(entry.key)
             self.apply_framework(wire)
         for entry in self._entries.values():
-            if entry.observed.framework is not None and entry.key not in confirmed:
+            if entry.observed.version is not None and entry.key not in confirmed:
                 entry.observed.needs_refresh = True
 
     def _is_stored_trusted(self, entry: Entry) -> bool:
@@ -179,12 +185,30 @@ class Store:
     def apply_framework(self, wire: Object) -> None:
         """Take a Framework that a watch, a list or the answer to a delete shows."""
         entry = self._open(name_key(wire))
-        if entry is None or not is_newer_framework(wire, entry.observed.framework):
+        if entry is None or not is_newer_framework(wire, entry.observed.version):
             return
         if read_meta(wire).get("uid") in self._gone:
             return
-        self._take_framework(entry, wire)
+        if isinstance(wire, DeferredObject):
+            self._keep_undecoded(entry, wire)
+        else:
+            self._take_framework(entry, wire)
         self._on_change(entry.key)
+
+    def _keep_undecoded(self, entry: Entry, wire: DeferredObject) -> None:
+        known = entry.observed
+        version = known.version
+        if version is None or version.uid != read_meta(wire).get("uid"):
+            self._start_incarnation(entry)
+            known.framework = known.fault = None
+            known.is_status_ours = False
+        is_stored = known.framework is None or self._is_stored_trusted(entry)
+        if known.undecoded is not None and is_stored != known.is_status_undecoded:
+            # The status of one of the two versions is taken, and that of the other one is not.
+            decode_framework(entry)
+            self._keep_undecoded(entry, wire)
+            return
+        known.undecoded, known.is_status_undecoded = wire, is_stored
 
     def _remove_framework(self, wire: Object) -> None:
         """Take a Framework's end; garbage collection does the rest."""
@@ -192,8 +216,8 @@ class Store:
         self._remember_gone(str(read_meta(wire).get("uid")))
         if entry is None:
             return
-        known = entry.observed.framework
-        if known is None or known.metadata.uid == read_meta(wire).get("uid"):
+        known = entry.observed.version
+        if known is None or known.uid == read_meta(wire).get("uid"):
             self.drop_framework(entry)
 
     def record_status(self, entry: Entry, wire: Object, status: FrameworkStatus) -> None:
@@ -201,14 +225,16 @@ class Store:
 
         A watch may have shown a later edit of the user meanwhile: its spec stays.
         """
+        decode_framework(entry)
         known = entry.observed.framework
         if known is None or known.metadata.uid != read_meta(wire).get("uid"):
             return
+        is_newer = is_newer_framework(wire, entry.observed.version)
         entry.observed.wire_status = wire.get("status")
         entry.observed.is_status_ours = True
         entry.observed.is_diverged = False
         entry.observed.needs_refresh = False
-        if is_newer_framework(wire, known):
+        if is_newer:
             metadata = pack_metadata(codec.decode_metadata(wire))
             spec = known.spec
             if metadata.generation != known.metadata.generation:
@@ -218,12 +244,13 @@ class Store:
 
     def refresh_framework(self, entry: Entry, wire: Object) -> None:
         """Take a live GET after a write of unknown result: what it shows is persisted."""
+        decode_framework(entry)
         known = entry.observed.framework
         entry.observed.needs_refresh = False
         if known is None or known.metadata.uid != read_meta(wire).get("uid"):
             self._take_framework(entry, wire)
         else:
-            self._take(entry, wire, self._take_stored)
+            take(entry, wire, is_stored=True)
         self._on_change(entry.key)
 
     def rebase_framework(self, entry: Entry, wire: Object) -> None:
@@ -233,12 +260,12 @@ class Store:
 
     def drop_framework(self, entry: Entry) -> None:
         """Take certainty that the Framework is gone; a watch that is behind brings none back."""
-        if entry.observed.framework is not None:
-            self._remember_gone(entry.observed.framework.metadata.uid)
+        if entry.observed.version is not None:
+            self._remember_gone(entry.observed.version.uid)
         self._drop(entry)
 
     def _drop(self, entry: Entry) -> None:
-        entry.observed.framework = None
+        entry.observed.framework = entry.observed.undecoded = None
         entry.observed.fault = None
         entry.observed.wire_status = None
         entry.observed.needs_refresh = False
@@ -246,53 +273,26 @@ class Store:
         self._on_change(entry.key)
 
     def _take_framework(self, entry: Entry, wire: Object) -> None:
+        decode_framework(entry)
         known = entry.observed.framework
         if known is None or known.metadata.uid != read_meta(wire).get("uid"):
             self._start_incarnation(entry)
             entry.observed.is_status_ours = False
-            self._take(entry, wire, self._take_stored)
-        elif self._is_stored_trusted(entry):
-            self._take(entry, wire, self._take_stored)
+            take(entry, wire, is_stored=True)
         else:
-            self._take(entry, wire, self._take_edit)
-
-    def _take(self, entry: Entry, wire: Object, take: Callable[[Entry, Object], None]) -> None:
-        try:
-            take(entry, wire)
-            entry.observed.fault = None
-        except FieldErrors as e:
-            entry.observed.framework = None
-            entry.observed.fault = e
-
-    def _take_edit(self, entry: Entry, wire: Object) -> None:
-        known = entry.observed.framework
-        if known is None:
-            return
-        metadata = pack_metadata(codec.decode_metadata(wire))
-        spec = pack_templates(codec.decode_spec(wire.get("spec")))
-        entry.observed.framework = replace(known, metadata=metadata, spec=spec)
-        entry.observed.object_bytes = measure_object(wire)
-        entry.observed.is_diverged = wire.get("status") != entry.observed.wire_status
+            take(entry, wire, is_stored=self._is_stored_trusted(entry))
 
     def _start_incarnation(self, entry: Entry) -> None:
         """Forget what requests for another Framework of this name have shown."""
+        if entry.observed.unconfirmed:
+            decode_status(entry)
+        entry.observed.undecoded = None
         entry.observed.incarnation += 1
         for kind, name in entry.observed.unconfirmed:
             # No watch has shown these objects, so no watch would report their end.
             discard_object(entry, kind, name)
         entry.observed.live.clear()
         entry.observed.unconfirmed.clear()
-
-    def _take_stored(self, entry: Entry, wire: Object) -> None:
-        framework = codec.decode_framework(wire)
-        entry.observed.framework = replace(
-            framework,
-            metadata=pack_metadata(framework.metadata),
-            spec=pack_templates(framework.spec),
-        )
-        entry.observed.object_bytes = measure_object(wire)
-        entry.observed.wire_status = wire.get("status")
-        entry.observed.is_diverged = False
 
     # --- answers to our own requests ----------------------------------------------------------
 
@@ -354,6 +354,7 @@ class Store:
     ) -> bool:
         if view.uid in self._gone:
             return False
+        decode_status(entry)
         entry.observed.live[kind, view.name] = view.uid
         if (kind, view.name) in entry.observed.unconfirmed or not is_watched(entry, kind, view):
             entry.observed.unconfirmed[kind, view.name] = now
@@ -364,6 +365,7 @@ class Store:
         """Take what the server returned for our own delete of an object that still exists."""
         view = parse_object(kind, wire)
         if view.uid not in self._gone:
+            decode_status(entry)
             put_newer(entry, kind, view, self._read_clock())
 
     def record_absent(self, entry: Entry, kind: ObjectKind, name: str, uid: str | None) -> None:
@@ -373,6 +375,7 @@ class Store:
         """
         known = entry.observed.find_object(kind, name)
         if known is not None and (uid is None or known.uid == uid):
+            decode_status(entry)
             discard_object(entry, kind, name)
             known = None
         entry.observed.live[kind, name] = known.uid if known else ""
@@ -380,6 +383,7 @@ class Store:
 
     def record_foreign(self, entry: Entry, kind: ObjectKind, name: str, uid: str) -> None:
         """Take certainty that the name belongs to an object that is not ours."""
+        decode_status(entry)
         discard_object(entry, kind, name)
         entry.observed.live[kind, name] = uid
         entry.observed.unconfirmed.pop((kind, name), None)
@@ -403,6 +407,8 @@ class Store:
         entry.observed.unconfirmed.pop((kind, view.name), None)
         if known is not None and known.resource_version == view.resource_version:
             return
+        if known is not None and known.uid != view.uid:
+            decode_status(entry)
         put_object(entry, kind, view, self._read_clock())
         self._on_change(entry.key)
 
@@ -435,6 +441,7 @@ class Store:
         name = kind, view.name
         entry.observed.live.pop(name, None)
         if is_believed:
+            decode_status(entry)
             discard_object(entry, kind, view.name)
             entry.observed.unconfirmed.pop(name, None)
             entry.observed.record_free_name(name)
@@ -451,7 +458,7 @@ class Store:
         self._gone.clear()
         for entry in self._entries.values():
             if kind is ObjectKind.FRAMEWORK:
-                entry.observed.framework = None
+                entry.observed.framework = entry.observed.undecoded = None
                 entry.observed.is_status_ours = False
                 continue
             forget_objects(entry, kind)

@@ -109,7 +109,7 @@ class Informers:
             self._follow(
                 ObjectKind.CONFIGMAP, selector=constants.FRAMEWORK_NAME, trim=trim_configmap
             ),
-            self._follow(ObjectKind.FRAMEWORK),
+            self._follow(ObjectKind.FRAMEWORK, is_deferred=True),
         ]
 
     def _follow(
@@ -117,6 +117,8 @@ class Informers:
         kind: ObjectKind,
         selector: str | None = None,
         trim: Callable[[Object], Object] | None = None,
+        *,
+        is_deferred: bool = False,
     ) -> tuple[str, ListWatch]:
         resource = RESOURCES[kind]
         sink = StoreSink(
@@ -135,6 +137,7 @@ class Informers:
             label_selector=selector,
             trim=trim,
             on_connection=self._hurry,
+            is_deferred=is_deferred,
         )
         return resource.plural, watch
 

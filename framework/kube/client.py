@@ -17,6 +17,7 @@ import msgspec
 
 from framework.clock import Clock
 from framework.kube.config import KubeConfig
+from framework.kube.deferred import decode_deferred_event
 from framework.kube.errors import (
     AnswerTooLargeError,
     GoneError,
@@ -325,7 +326,7 @@ class KubeClient:
             async for chunk in chunks:
                 yield chunk
 
-    async def watch(
+    async def watch(  # noqa: PLR0913 all by keyword
         self,
         resource: Resource,
         namespace: str | None = None,
@@ -336,6 +337,7 @@ class KubeClient:
         timeout_seconds: int = 10,
         read_deadline_seconds: float = 15.0,
         bookmarks: bool = True,
+        is_deferred: bool = False,
     ) -> AsyncGenerator[WatchEvent]:
         """Yield (type, object) of each change after ``resource_version``.
 
@@ -351,6 +353,7 @@ class KubeClient:
             timeout_seconds: when the server shall end the watch.
             read_deadline_seconds: without a byte for so long the server counts as lost.
             bookmarks: whether events of type BOOKMARK are wanted.
+            is_deferred: whether the object of a change is a ``DeferredObject``.
 
         Raises:
             GoneError: the resourceVersion is too old: list again.
@@ -372,11 +375,12 @@ class KubeClient:
         await self._wait_for_rate()
         chunks = self._transport.read_chunks(Request("GET", _append_query(path, query), timeout))
         splitter = LineSplitter()
+        decode = decode_deferred_event if is_deferred else decode_event
         try:
             async with aclosing(chunks):
                 async for chunk in chunks:
                     for line in splitter.feed(chunk):
-                        event_type, obj = decode_event(line)
+                        event_type, obj = decode(line)
                         if event_type == _ERROR_EVENT:
                             raise build_event_error(obj, method="WATCH", path=path)
                         yield event_type, obj

@@ -31,6 +31,7 @@ from typing import NoReturn, Protocol
 from framework.clock import Clock, Random
 from framework.kube.backoff import Backoff
 from framework.kube.client import PAGE_SIZE, KubeClient
+from framework.kube.deferred import defer_object
 from framework.kube.errors import ApiError, GoneError, KubeError, UnreachableError
 from framework.kube.resources import Object, Resource
 
@@ -89,6 +90,7 @@ class ListWatch:
         field_selector: str | None = None,
         trim: Callable[[Object], Object] | None = None,
         on_connection: Callable[[bool], None] | None = None,
+        is_deferred: bool = False,
     ) -> None:
         """Prepare; ``run`` does the work.
 
@@ -104,6 +106,7 @@ class ListWatch:
             trim: removes parts of each object of a list, page by page, so that memory never holds
                 a large list of complete objects. Objects of a watch are not trimmed.
             on_connection: called with each new value of ``is_connected``.
+            is_deferred: whether the sink receives each object as a ``DeferredObject``.
         """
         self.synced = asyncio.Event()
         self.is_connected = False
@@ -116,7 +119,8 @@ class ListWatch:
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
-        self._trim = trim
+        self._trim = defer_object if is_deferred else trim
+        self._is_deferred = is_deferred
         self._on_connection = on_connection
         self._backoff = Backoff()
         self._hurry = asyncio.Event()
@@ -184,6 +188,7 @@ class ListWatch:
             field_selector=self._field_selector,
             timeout_seconds=WATCH_TIMEOUT_SECONDS,
             read_deadline_seconds=READ_DEADLINE_SECONDS,
+            is_deferred=self._is_deferred,
         )
         async with aclosing(events):
             async for event_type, obj in events:

@@ -19,6 +19,7 @@ import yaml
 
 from framework.clock import Clock, SequentialUids
 from framework.kube.client import KubeClient, PatchContent, WatchEvent
+from framework.kube.deferred import defer_object
 from framework.kube.errors import UnreachableError, build_api_error
 from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS as CUSTOM_RESOURCE
 from framework.kube.resources import Object, Resource
@@ -286,6 +287,7 @@ class StorageClient(KubeClient):
         timeout_seconds: int = 10,
         read_deadline_seconds: float = 15.0,
         bookmarks: bool = True,
+        is_deferred: bool = False,
     ) -> AsyncGenerator[WatchEvent]:
         rt = find_type(self.storage, resource)
         loop = asyncio.get_running_loop()
@@ -315,8 +317,9 @@ class StorageClient(KubeClient):
                 await self._delay(self.network.draw_watch_delay(resource))
                 self.network.check_watch(resource)
                 for event in self._call("WATCH", resource, watch.pop):
-                    yield event.type, event.object
-                    told.append((event.type, event.object))
+                    obj = defer_object(event.object) if is_deferred else event.object
+                    yield event.type, obj
+                    told.append((event.type, obj))
                     late = self.network.draw_repetition(told)
                     if late is not None:
                         yield late
