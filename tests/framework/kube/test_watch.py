@@ -6,6 +6,7 @@ import pytest
 
 from framework.kube import errors
 from framework.kube.client import KubeClient
+from framework.kube.deferred import DeferredObject
 from framework.kube.errors import UnreachableError
 from framework.kube.resources import PODS
 from tests.framework.kube.conftest import Bench
@@ -155,3 +156,21 @@ async def test_watch_left_early_closes_its_connection(bench: Bench) -> None:
     with pytest.raises(errors.NotFoundError):
         await client.get(PODS, "a", "b")
     assert server.connections == 2
+
+
+async def test_deferred_watch_gives_the_objects_of_a_watch(bench: Bench) -> None:
+    lines = event_line("ADDED", pod("größe", 4)) + event_line("DELETED", pod("b", 5))
+    _, client = await bench.start(stream(lines))
+    events = client.watch(PODS, "a", resource_version="3", is_deferred=True)
+    got = [(event_type, obj) async for event_type, obj in events]
+    assert [event_type for event_type, _ in got] == ["ADDED", "DELETED"]
+    deferred = [obj for _, obj in got if isinstance(obj, DeferredObject)]
+    assert [obj.decode() for obj in deferred] == [pod("größe", 4), pod("b", 5)]
+
+
+async def test_deferred_watch_that_is_expired_asks_for_a_new_list(bench: Bench) -> None:
+    expired = event_line("ERROR", status_object(410, "Expired"))
+    _, client = await bench.start(stream(expired))
+    with pytest.raises(errors.GoneError):
+        async for _ in client.watch(PODS, "a", resource_version="3", is_deferred=True):
+            pass
