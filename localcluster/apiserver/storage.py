@@ -112,7 +112,7 @@ class Storage:
         options = options or WriteOptions()
         strategy = self._strategies.of(rt)
         created = self._writer.create(strategy, namespace, body, options)
-        return self._answer(rt, created)
+        return _copy(created)
 
     def create_subresource(
         self,
@@ -144,7 +144,7 @@ class Storage:
         Raises:
             StatusError: 404.
         """
-        return self._answer(rt, self._writer.find(rt, writes.key_of(rt, namespace, name)))
+        return _copy(self._writer.find(rt, writes.key_of(rt, namespace, name)))
 
     def list(
         self,
@@ -183,7 +183,7 @@ class Storage:
         left = len(keys) - len(page)
         token = _write_token(version, page[-1]) if left and page else None
         remaining = left if left and not selectors.is_selective(selector) else None
-        items = [self._answer(rt, held[key]) for key in page]
+        items = [_copy(held[key]) for key in page]
         return ListResult(items, str(version), token, remaining)
 
     def _check_reached(self, version: int) -> None:
@@ -213,7 +213,7 @@ class Storage:
         strategy = self._strategies.of(rt)
         key = writes.key_of(rt, namespace, name)
         updated = self._writer.update(strategy, key, body, options, subresource)
-        return self._answer(rt, updated)
+        return _copy(updated)
 
     def patch(
         self,
@@ -236,7 +236,7 @@ class Storage:
         key = writes.key_of(rt, namespace, name)
         old = self._writer.find(rt, key)
         patched = apply_patch(rt, old, patch, content_type)
-        return self._answer(rt, self._writer.revise(strategy, old, patched, options, subresource))
+        return _copy(self._writer.revise(strategy, old, patched, options, subresource))
 
     def delete(
         self,
@@ -251,7 +251,7 @@ class Storage:
             StatusError: 404, 409 or 422.
         """
         key = writes.key_of(rt, namespace, name)
-        return self._answer(rt, self._deleter.delete(self._strategies.of(rt), key, options))
+        return _copy(self._deleter.delete(self._strategies.of(rt), key, options))
 
     def watch_from(
         self,
@@ -297,11 +297,10 @@ class Storage:
             return True
         return self._root_certificate is not None and self._root_certificate.is_due
 
-    @staticmethod
-    def _answer(rt: ResourceType, obj: Object) -> Object:
-        copied: Object = objects.copy_json(obj)
-        copied["apiVersion"] = rt.api_version
-        return copied
+
+def _copy(obj: Object) -> Object:
+    copied: Object = objects.copy_json(obj)
+    return copied
 
 
 def _write_token(version: int, last: objects.ObjectKey) -> str:

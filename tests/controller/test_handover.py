@@ -407,7 +407,7 @@ def copy_storage(storage: Storage) -> Storage:
     restored.resource_version = restored.history._floor = kept.resource_version
     for rt in kept.registry.all():
         if rt.is_custom:
-            restored.registry.replace_custom(rt.group, rt.plural, [rt])
+            restored.registry.replace_custom(rt.key, rt)
     return copied
 
 

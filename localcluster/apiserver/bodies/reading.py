@@ -40,11 +40,10 @@ def read_patched(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
         raise _unreadable_patch(body, str(error)) from error
 
 
-def read_stored(obj: Object, schema: Object, *, preserves_unknown: bool) -> Object:
+def read_stored(schema: Object, obj: Object) -> Object:
     """Return a stored custom object as a schema that is newer than it shows it."""
     shown: Object = objects.copy_json(obj)
-    if not preserves_unknown:
-        structural.prune_root(shown, schema)
+    structural.prune_root(shown, schema)
     structural.apply_root_defaults(shown, schema)
     return shown
 
@@ -130,9 +129,8 @@ def _read_custom(rt: ResourceType, body: Object, decoder: Decoder) -> Object:
     if given is not None:
         obj["metadata"] = decoder.decode("ObjectMeta", given, (None, "metadata"))
     schema = rt.schema
-    if schema is not None and not rt.preserves_unknown:
-        decoder.unknown += structural.prune_root(obj, schema)
     if schema is not None:
+        decoder.unknown += structural.prune_root(obj, schema)
         structural.apply_root_defaults(obj, schema)
     return obj
 

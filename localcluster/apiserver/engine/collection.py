@@ -43,7 +43,7 @@ class Collector:
 
     def _look_at(self, reference: Reference) -> bool:
         type_key, key = reference
-        rt = self._state.registry.stored().get(type_key)
+        rt = self._state.registry.find_key(type_key)
         obj = self._state.find(type_key, key)
         if rt is None or obj is None:
             return False
@@ -87,7 +87,7 @@ class Collector:
         return True
 
     def _delete(self, type_key: TypeKey, key: ObjectKey) -> bool:
-        rt = self._state.registry.stored().get(type_key)
+        rt = self._state.registry.find_key(type_key)
         held = self._state.find(type_key, key)
         if rt is None or held is None or objects.is_terminating(held):
             return False

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from localcluster.apiserver.engine.state import State
 from localcluster.apiserver.engine.strategy import Strategy
-from localcluster.apiserver.engine.writes import get_namespace_finalizers, present
+from localcluster.apiserver.engine.writes import get_namespace_finalizers
 from localcluster.apiserver.model import errors, objects
 from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.model.metadata import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
@@ -34,10 +34,9 @@ class Deleter:
             StatusError: 404, or 409 where a precondition does not hold.
         """
         rt = strategy.rt
-        stored = self._state.find(rt.key, key)
-        if stored is None:
+        obj = self._state.find(rt.key, key)
+        if obj is None:
             raise errors.not_found(rt, key[1])
-        obj = present(rt, stored)
         _check_preconditions(rt, obj, options)
         if get_namespace_finalizers(obj):
             return self._begin_namespace(rt, key, obj, options)

@@ -68,16 +68,24 @@ class Watch:
         """Take all events since the last call; the caller owns their objects.
 
         Raises:
+            StatusError: As ``pop_shared``.
+        """
+        return [
+            WatchEvent(event.type, copy_json(event.object), event.resource_version)
+            for event in self.pop_shared()
+        ]
+
+    def pop_shared(self) -> list[WatchEvent]:
+        """Take all events since the last call; their objects must not be changed.
+
+        Raises:
             StatusError: 410 when the client was so slow that events were dropped.
         """
         if self._overflowed:
             message = "too old resource version: the watch fell too far behind"
             raise errors.expired(message)
         taken, self._pending = self._pending, []
-        return [
-            WatchEvent(event.type, self._present(event.object), event.resource_version)
-            for event in taken
-        ]
+        return taken
 
     def close(self) -> None:
         """End the watch; nothing more is collected."""
@@ -118,11 +126,6 @@ class Watch:
         gone = {**before, "metadata": {**before["metadata"], "resourceVersion": str(version)}}
         return WatchEvent(DELETED, gone, version)
 
-    def _present(self, obj: Object) -> Object:
-        copied: Object = copy_json(obj)
-        copied["apiVersion"] = self.rt.api_version
-        return copied
-
 
 class History:
     """The bounded log of writes and all open watches."""
@@ -133,11 +136,6 @@ class History:
         self._limit = limit
         self._floor = 0
         self._watches: dict[TypeKey, list[Watch]] = {}
-
-    @property
-    def floor(self) -> int:
-        """The oldest resource version from which the log is whole."""
-        return self._floor
 
     def append(self, change: Change) -> None:
         """Log a write and offer it to the watches of its type."""

@@ -14,7 +14,7 @@ from localcluster.apiserver.model.objects import ObjectKey
 from localcluster.apiserver.model.registry import Registry, TypeKey
 
 Reference = tuple[TypeKey, ObjectKey]
-"""One stored object, whatever version its type is served in."""
+"""One stored object."""
 
 NAMESPACES_KEY: TypeKey = ("", "namespaces")
 
@@ -156,10 +156,7 @@ class State:
 
     def _queue_owners(self, before: Object, namespace: str) -> None:
         for owner in objects.owners_of(before):
-            group, _, version = owner["apiVersion"].rpartition("/")
             rt = self.registry.find_kind(owner["apiVersion"], owner["kind"])
-            if rt is None:
-                rt = self.registry.find_group_kind(group if version else "", owner["kind"])
             if rt is not None:
                 key = (namespace if rt.namespaced else "", owner["name"])
                 self.collection_queue[rt.key, key] = None

@@ -140,7 +140,7 @@ class Writer:
         found = self._state.find(rt.key, key)
         if found is None:
             raise errors.not_found(rt, key[1])
-        return present(rt, found)
+        return found
 
     def revise(
         self,
@@ -231,13 +231,6 @@ def get_namespace_finalizers(obj: Object) -> list[str]:
     if obj.get("kind") != "Namespace" or obj.get("apiVersion") != "v1":
         return []
     return list(objects.get_path(obj, "spec", "finalizers") or ())
-
-
-def present(rt: ResourceType, obj: Object) -> Object:
-    """Return a stored object in the version of the type it is asked for; parts are shared."""
-    if obj["apiVersion"] == rt.api_version:
-        return obj
-    return {**obj, "apiVersion": rt.api_version}
 
 
 def uid_conflict(rt: ResourceType, key: ObjectKey, given: str, actual: str) -> errors.StatusError:

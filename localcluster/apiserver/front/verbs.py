@@ -37,7 +37,6 @@ from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.storage import Storage
 from localcluster.apiserver.views.discovery import ACCESS_REVIEW, SUBRESOURCES
 from localcluster.apiserver.views.forms import (
-    EventEncoder,
     FormOptions,
     Renderer,
     encode_json,
@@ -61,7 +60,6 @@ class ResourceVerbs:
         self._clock = clock
         self._streams = streams
         self._logs = logs
-        self._encoder = EventEncoder()
 
     def choose(self, method: str, rt: ResourceType, target: Target) -> Verb:
         """Return the verb of a request.
@@ -155,7 +153,7 @@ class ResourceVerbs:
             await answer.prepare(request)
             await answer.write(event_line("ERROR", error.to_status()))
             return answer
-        stream = WatchStream(watch, renderer, self._encoder, self._storage, options)
+        stream = WatchStream(watch, renderer, self._storage, options)
         self._streams.add(stream)
         try:
             await answer.prepare(request)

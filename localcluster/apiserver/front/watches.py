@@ -7,7 +7,7 @@ from typing import Protocol
 from localcluster.apiserver.engine.history import Watch
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.storage import Storage
-from localcluster.apiserver.views.forms import EventEncoder, Renderer, event_line
+from localcluster.apiserver.views.forms import Renderer, event_line
 
 DEFAULT_TIMEOUT_SECONDS = 1800
 """How long a watch without timeoutSeconds stays open."""
@@ -43,14 +43,12 @@ class WatchStream:
         self,
         watch: Watch,
         renderer: Renderer,
-        encoder: EventEncoder,
         storage: Storage,
         options: WatchOptions,
     ) -> None:
         """Send what ``watch`` brings; it is closed when the stream ends."""
         self._watch = watch
         self._renderer = renderer
-        self._encoder = encoder
         self._storage = storage
         self._options = options
         self._ready = asyncio.Event()
@@ -98,10 +96,11 @@ class WatchStream:
     def _take_lines(self) -> tuple[list[bytes], bool]:
         """Return what is pending, and whether it ends with the error that closes the watch."""
         try:
-            events = self._watch.pop()
+            events = self._watch.pop_shared()
         except StatusError as error:
             return [event_line("ERROR", error.to_status())], True
-        return [self._encoder.encode(self._renderer, event) for event in events], False
+        lines = [event_line(e.type, self._renderer.render_object(e.object)) for e in events]
+        return lines, False
 
     async def _wait_until(self, moment: float) -> None:
         try:

@@ -1,7 +1,7 @@
 """CustomResourceDefinitions: their validation, their status, and the types they register.
 
 ``Definitions`` observes every write and updates the registry: a type is served from the moment its
-definition is stored until it is removed.
+definition is stored until it is removed. A definition has one version.
 """
 
 from functools import partial
@@ -42,28 +42,16 @@ class Definitions:
         if change.before and change.after and change.before["spec"] == change.after["spec"]:
             return
         spec = latest["spec"]
-        types = [] if change.after is None else resource_types(change.after)
-        self._state.registry.replace_custom(spec["group"], spec["names"]["plural"], types)
-        if change.before and types:
-            self._state.read_anew(types[0].key, partial(_read_stored, types))
+        key = (spec["group"], spec["names"]["plural"])
+        rt = None if change.after is None else resource_type(spec)
+        self._state.registry.replace_custom(key, rt)
+        if change.before and rt is not None:
+            self._state.read_anew(key, partial(read_stored, rt.schema or {}))
 
 
-def _read_stored(types: list[ResourceType], obj: Object) -> Object:
-    """Prune and default an object that was stored under an earlier definition, as a read does."""
-    stored = next((rt for rt in types if rt.storage_version), types[0])
-    if stored.schema is None:
-        return obj
-    return read_stored(obj, stored.schema, preserves_unknown=stored.preserves_unknown)
-
-
-def resource_types(definition: Object) -> list[ResourceType]:
-    """Return one type for each served version of a definition."""
-    spec = definition["spec"]
-    return [_resource_type(spec, version) for version in spec["versions"] if version["served"]]
-
-
-def _resource_type(spec: Object, version: Object) -> ResourceType:
-    given = spec["names"]
+def resource_type(spec: Object) -> ResourceType:
+    """Return the type that the spec of a definition describes."""
+    version, given = spec["versions"][0], spec["names"]
     declared = version.get("subresources") or {}
     columns = version.get("additionalPrinterColumns")
     schema = objects.get_path(version, "schema", "openAPIV3Schema")
@@ -83,8 +71,6 @@ def _resource_type(spec: Object, version: Object) -> ResourceType:
         schema=schema,
         has_generation=True,
         allows_unconditional_update=False,
-        storage_version=bool(version.get("storage")),
-        preserves_unknown=bool(spec.get("preserveUnknownFields")),
     )
 
 
@@ -130,17 +116,11 @@ class DefinitionStrategy(Strategy):
         new["status"] = self._status(new, old.get("status") or {})
 
     def _status(self, obj: Object, before: Object) -> Object:
-        stored = list(before.get("storedVersions") or ())
-        stored += [
-            version.get("name", "")
-            for version in obj["spec"].get("versions") or ()
-            if version["storage"] and version.get("name") not in stored
-        ]
         return {
             **before,
             "conditions": before.get("conditions") or self._conditions(),
             "acceptedNames": objects.copy_json(obj["spec"]["names"]),
-            "storedVersions": stored,
+            "storedVersions": _version_names(obj["spec"]),
         }
 
     def _conditions(self) -> list[Object]:
@@ -164,7 +144,7 @@ class DefinitionStrategy(Strategy):
         ]
 
     def object_faults(self, obj: Object) -> list[Cause]:
-        """Check what the registry needs: names, scope, one stored version, schemas."""
+        """Check what the registry needs: names, scope, one version, its schema."""
         spec = obj["spec"]
         found = [
             required(f"spec.{'.'.join(path)}")
@@ -178,10 +158,9 @@ class DefinitionStrategy(Strategy):
         if spec.get("scope") and spec["scope"] not in _SCOPES:
             found.append(not_supported("spec.scope", spec["scope"], _SCOPES))
         versions = spec.get("versions") or []
-        if sum(bool(version["storage"]) for version in versions) != 1:
-            detail = "must have exactly one version marked as storage version"
-            names = [version.get("name") for version in versions]
-            found.append(invalid_value("spec.versions", names, detail))
+        if [(version["served"], version["storage"]) for version in versions] != [(True, True)]:
+            detail = "must be one version, served and stored: the local cluster has no conversion"
+            found.append(invalid_value("spec.versions", _version_names(spec), detail))
         for index, version in enumerate(versions):
             if objects.get_path(version, "schema", "openAPIV3Schema") is None:
                 path = f"spec.versions[{index}].schema.openAPIV3Schema"
@@ -197,4 +176,11 @@ class DefinitionStrategy(Strategy):
             if was != now:
                 where = "spec." + ".".join(path)
                 found.append(invalid_value(where, now, "field is immutable"))
+        if _version_names(new["spec"]) != _version_names(old["spec"]):
+            detail = "the name of the version may not change in the local cluster"
+            found.append(invalid_value("spec.versions", _version_names(new["spec"]), detail))
         return found
+
+
+def _version_names(spec: Object) -> list[str]:
+    return [version.get("name", "") for version in spec.get("versions") or ()]

@@ -1,12 +1,12 @@
 """The resource types that the API server serves: built-in ones and those of CRDs."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from localcluster.apiserver.model.errors import Object
 
 TypeKey = tuple[str, str]
-"""(group, plural): all versions of a type share one set of objects."""
+"""(group, plural): a type is served in one version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +69,12 @@ class ResourceType:
     """PUT of an absent object creates it."""
     returns_deleted: bool = False
     """DELETE at once answers with the object, not with a Status."""
-    storage_version: bool = True
-    """Of a CRD's versions this is the one listed as stored."""
     collects_garbage: bool = True
     """Deletion honours propagation policies (events do not)."""
-    preserves_unknown: bool = field(default=False)
-    """A CRD without pruning."""
 
     @property
     def key(self) -> TypeKey:
-        """Return what names the type whatever its version."""
+        """Return what names the type."""
         return self.group, self.plural
 
     @property
@@ -97,46 +93,36 @@ class Registry:
 
     def __init__(self, types: Iterable[ResourceType]) -> None:
         """Start with built-in types, which are never taken away."""
-        self._types: dict[tuple[str, str, str], ResourceType] = {}
+        self._types: dict[TypeKey, ResourceType] = {}
         self._by_kind: dict[tuple[str, str], ResourceType] = {}
         for rt in types:
             self._add(rt)
 
     def _add(self, rt: ResourceType) -> None:
-        self._types[rt.group, rt.version, rt.plural] = rt
+        self._types[rt.key] = rt
         self._by_kind[rt.api_version, rt.kind] = rt
 
     def find(self, group: str, version: str, plural: str) -> ResourceType | None:
         """Return the type served at a path, None when there is none."""
-        return self._types.get((group, version, plural))
+        found = self._types.get((group, plural))
+        return found if found is not None and found.version == version else None
 
     def find_kind(self, api_version: str, kind: str) -> ResourceType | None:
         """Return the type of an object's apiVersion and kind, None when there is none."""
         return self._by_kind.get((api_version, kind))
 
-    def find_group_kind(self, group: str, kind: str) -> ResourceType | None:
-        """Return any served version of a kind, None when there is none."""
-        for rt in self._types.values():
-            if rt.group == group and rt.kind == kind:
-                return rt
-        return None
+    def find_key(self, key: TypeKey) -> ResourceType | None:
+        """Return the type of a key, None when there is none."""
+        return self._types.get(key)
 
     def all(self) -> list[ResourceType]:
         """Return all types in the order in which they were registered."""
         return list(self._types.values())
 
-    def stored(self) -> Mapping[TypeKey, ResourceType]:
-        """Return one version of each type: the one in which its objects are stored."""
-        found: dict[TypeKey, ResourceType] = {}
-        for rt in self._types.values():
-            if rt.key not in found or rt.storage_version:
-                found[rt.key] = rt
-        return found
-
-    def replace_custom(self, group: str, plural: str, types: Iterable[ResourceType]) -> None:
-        """Serve exactly these versions of one custom type; none takes it away."""
-        for rt in [item for item in self._types.values() if item.key == (group, plural)]:
-            del self._types[rt.group, rt.version, rt.plural]
-            self._by_kind.pop((rt.api_version, rt.kind), None)
-        for rt in types:
+    def replace_custom(self, key: TypeKey, rt: ResourceType | None) -> None:
+        """Serve a custom type by its new definition; None takes it away."""
+        former = self._types.pop(key, None)
+        if former is not None:
+            self._by_kind.pop((former.api_version, former.kind), None)
+        if rt is not None:
             self._add(rt)

@@ -1,24 +1,17 @@
-"""The forms of objects, lists and watch events: whole, metadata only, table. Pure.
+"""The forms of objects, lists and watch events: whole, metadata only, table. Pure."""
 
-Encoded events are kept for the other watches that send the same form.
-"""
-
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from framework.clock import Clock
-from localcluster.apiserver.engine.history import WatchEvent
 from localcluster.apiserver.model.errors import Object, StatusError
 from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.views.negotiation import Form
 from localcluster.apiserver.views.tables import find_printer, partial_metadata, render_table
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-_CACHED_EVENTS = 256
 
 encode_json = msgspec.json.Encoder().encode
 
@@ -117,34 +110,6 @@ class Renderer:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         item = {"kind": self.rt.kind, "apiVersion": self.rt.api_version, "metadata": metadata}
         return event_line("BOOKMARK", self.render_object(item))
-
-
-class EventEncoder:
-    """Encodes each event once for all watches that send it in the same form."""
-
-    def __init__(self) -> None:
-        """Start with nothing encoded."""
-        self._lines: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
-
-    def encode(self, renderer: Renderer, event: WatchEvent) -> bytes:
-        """Return the line of ``event``."""
-        if renderer.options.form is Form.TABLE:
-            # A table holds ages, which differ from one moment to the next.
-            return event_line(event.type, renderer.render_object(event.object))
-        key = (
-            renderer.rt.api_version,
-            event.resource_version,
-            event.type,
-            renderer.options.form,
-            (event.object.get("metadata") or {}).get("uid"),
-        )
-        line = self._lines.get(key)
-        if line is None:
-            line = event_line(event.type, renderer.render_object(event.object))
-            self._lines[key] = line
-            if len(self._lines) > _CACHED_EVENTS:
-                self._lines.popitem(last=False)
-        return line
 
 
 def event_line(kind: str, item: Object) -> bytes:

@@ -12,10 +12,10 @@ import pytest
 
 from framework.clock import SequentialUids, SystemClock
 from framework.kube.tokenurl import url_with_token
+from localcluster.apiserver.engine import history
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.server import ApiServer, PortInUseError
 from localcluster.apiserver.storage import Storage, Watch
-from localcluster.apiserver.views import forms
 from tests.contract.apiclient import TABLE, Api, Object, config_map, owned_by, pod
 from tests.localcluster.server.conftest import TOKEN, Running
 from tests.support.waiting import HANG_SECONDS
@@ -90,18 +90,12 @@ async def test_garbage_is_collected_behind_a_write(running: Running) -> None:
     (await api.get("pods", "dependent")).refused(404, "NotFound")
 
 
-async def test_hundred_watches_get_an_event_that_is_encoded_once(
+async def test_hundred_watches_get_an_event_that_is_copied_for_none(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = running.api
-    encoded: list[str] = []
-    original = forms.event_line
-
-    def count(kind: str, item: Object) -> bytes:
-        encoded.append(kind)
-        return original(kind, item)
-
-    monkeypatch.setattr(forms, "event_line", count)
+    copied: list[Object] = []
+    monkeypatch.setattr(history, "copy_json", copied.append)
     body = config_map("roster", {"a": "0"})
     version = (await api.create("configmaps", body)).ok()["metadata"]["resourceVersion"]
     async with AsyncExitStack() as stack:
@@ -117,7 +111,7 @@ async def test_hundred_watches_get_an_event_that_is_encoded_once(
         events = [await watch.next() for watch in watches]
 
     assert {(kind, item["data"]["a"]) for kind, item in events} == {("MODIFIED", "1")}
-    assert encoded == ["MODIFIED"]
+    assert copied == []
 
 
 async def test_left_watch_is_closed_in_the_storage(

@@ -11,7 +11,7 @@ from framework.clock import ManualClock, SequentialUids
 from localcluster.apiserver.front.watches import WatchOptions, WatchStream
 from localcluster.apiserver.model import builtins
 from localcluster.apiserver.storage import Selector, Storage
-from localcluster.apiserver.views.forms import EventEncoder, FormOptions, Renderer
+from localcluster.apiserver.views.forms import FormOptions, Renderer
 
 pytestmark = pytest.mark.looptime
 
@@ -44,7 +44,7 @@ def _stream(storage: Storage, options: WatchOptions) -> WatchStream:
     clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
     watch = storage.watch_from(rt, None, Selector(), storage.resource_version)
     renderer = Renderer(rt, FormOptions(), clock)
-    return WatchStream(watch, renderer, EventEncoder(), storage, options)
+    return WatchStream(watch, renderer, storage, options)
 
 
 def _write(storage: Storage, name: str) -> dict[str, Any]:

@@ -51,6 +51,8 @@ def test_definition_goes_after_its_objects(world: World) -> None:
         (lambda body: body["spec"].update(scope="World"), "spec.scope"),
         (lambda body: body["spec"]["versions"][0].pop("schema"), "openAPIV3Schema"),
         (lambda body: body["spec"]["versions"][0].update(storage=False), "spec.versions"),
+        (lambda body: body["spec"]["versions"][0].update(served=False), "spec.versions"),
+        (lambda body: body["spec"].update(versions=body["spec"]["versions"] * 2), "spec.versions"),
         (lambda body: body["spec"]["names"].pop("plural"), "spec.names.plural"),
     ],
 )
