@@ -143,14 +143,6 @@ async def test_wrong_content_type_is_unsupported(api: Api) -> None:
     answer.refused(415, "UnsupportedMediaType")
 
 
-async def test_yaml_body_is_accepted(api: Api) -> None:
-    body = b"metadata: {name: one}\ndata: {day: '2026-01-01'}\n"
-
-    answer = await api.send("POST", api.path("configmaps"), body, content="application/yaml")
-
-    assert answer.ok()["data"] == {"day": "2026-01-01"}
-
-
 async def test_huge_body_is_too_large(api: Api) -> None:
     body = config_map("one", {"a": "x" * (3 * 1024 * 1024 + 1)})
 

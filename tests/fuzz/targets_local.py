@@ -9,7 +9,7 @@ from localcluster.apiserver.front.payloads import decode_object, decode_patch
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.name_server import NameServer
-from tests.fuzz.budget import Budget, Target
+from tests.fuzz.budget import Target
 from tests.fuzz.forms import to_bytes, to_text
 from tests.fuzz.targets_controller import CONFIGMAP, PODS
 
@@ -21,10 +21,6 @@ PATCH = {"spec": {"containers": [{"name": "main", "$patch": "delete"}]}, "metada
 
 def _decode_json(body: bytes) -> object:
     return Decoder().decode("Pod", decode_object(body, "application/json", "Pod"))
-
-
-def _decode_yaml(body: bytes) -> object:
-    return decode_object(body, "application/yaml", "Pod")
 
 
 def _patch(body: bytes) -> object:
@@ -46,14 +42,6 @@ LOCAL_TARGETS = (
         run=_decode_json,
         expected=(StatusError, DecodeError),
         seeds=tuple(to_bytes(body) for body in (*PODS, CONFIGMAP)),
-    ),
-    Target(
-        name="body-yaml",
-        run=_decode_yaml,
-        expected=(StatusError,),
-        seeds=(b"a: &a [1, *b]\nb: {c: d}\n", to_bytes(PODS[0])),
-        max_bytes=262144,
-        budget=Budget(base_seconds=0.5, seconds_per_mib=60.0, base_mib=16.0, mib_per_mib=400.0),
     ),
     Target(
         name="body-patch",

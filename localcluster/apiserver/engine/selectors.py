@@ -24,7 +24,7 @@ class Requirement:
 
     key: str
     operator: str
-    """One of in, notin, exists, absent, gt, lt; equality is ``in`` with one value."""
+    """One of in, notin, exists, absent; equality is ``in`` with one value."""
     values: frozenset[str]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -36,16 +36,7 @@ class Requirement:
             return value is None or value not in self.values
         if self.operator == "exists":
             return value is not None
-        if self.operator == "absent":
-            return value is None
-        return value is not None and self._compares(value)
-
-    def _compares(self, value: str) -> bool:
-        try:
-            number, bound = int(value), int(next(iter(self.values)))
-        except ValueError:
-            return False
-        return number > bound if self.operator == "gt" else number < bound
+        return value is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +50,7 @@ class FieldTerm:
 
 _TOKEN = re.compile(r"\s*(==|!=|=|<|>|!|\(|\)|,|[^\s=!<>(),]+)")
 _WORD = re.compile(r"[^\s=!<>(),]+")
-_SINGLE = {"=": "in", "==": "in", "!=": "notin", ">": "gt", "<": "lt"}
+_SINGLE = {"=": "in", "==": "in", "!=": "notin"}
 
 
 class _LabelParser:
@@ -111,11 +102,6 @@ class _LabelParser:
     def _single(self, key: str, operator: str) -> Requirement:
         token = self._peek()
         value = self._value() if token not in ("", ",") else ""
-        if operator in ("gt", "lt") and not re.fullmatch(r"-?\d+", value):
-            raise _unparsable(
-                f"values[0]: Invalid value: {errors.quote(value)}: for 'Gt', 'Lt' operators, the "
-                "value must be an integer"
-            )
         return Requirement(key, operator, frozenset((value,)))
 
     def _key(self) -> str:

@@ -1,12 +1,9 @@
-"""Decodes JSON and YAML bodies; errors name what is wrong."""
+"""Decodes JSON bodies; errors name what is wrong."""
 
-import re
 from typing import Any
 
 import msgspec
-import yaml
 
-from framework.strictyaml import load_document
 from localcluster.apiserver.bodies.patches import (
     JSON_PATCH,
     MERGE_PATCH,
@@ -23,24 +20,13 @@ from localcluster.apiserver.views.negotiation import media_name
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _JSON = "application/json"
-_YAML = "application/yaml"
 # Of `kubectl create KIND` and `kubectl auth can-i`; all other commands send JSON.
 _PROTOBUF = "application/vnd.kubernetes.protobuf"
 _PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
 
 
-class _Loader(yaml.CSafeLoader):
-    """YAML as the API server reads it: times stay text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 def decode_object(body: bytes, content_type: str, kind: str) -> Object:
-    """Return the object of a body in JSON or YAML.
+    """Return the object of a body in JSON.
 
     Args:
         body: What the client sent.
@@ -51,15 +37,15 @@ def decode_object(body: bytes, content_type: str, kind: str) -> Object:
         StatusError: 400, it cannot be read or is no object; 415, it is of another type.
     """
     media = media_name(content_type) or _JSON
-    if media not in {_JSON, _YAML}:
+    if media != _JSON:
         raise unsupported_media_type(
             "the body of the request was in an unknown format"
-            f" - accepted media types include: {_JSON}, {_YAML}"
+            f" - accepted media types include: {_JSON}"
             + ("; with kubectl, give the object in a file (-f)" if media == _PROTOBUF else "")
         )
     problem = f"the object provided is unrecognized (must be of type {kind}): "
     try:
-        decoded = _decode(body, is_yaml=media == _YAML)
+        decoded = _decode(body)
     except ValueError as error:
         raise bad_request(f"{problem}couldn't get version/kind; {error}") from error
     if not isinstance(decoded, dict):
@@ -82,7 +68,7 @@ def decode_patch(body: bytes, content_type: str) -> tuple[Any, str]:
             + ", ".join(_PATCHES)
         )
     try:
-        patch = _decode(body, is_yaml=False)
+        patch = _decode(body)
     except ValueError as error:
         raise bad_request(f"error decoding patch: {error}") from error
     if media != JSON_PATCH and not isinstance(patch, dict):
@@ -95,14 +81,12 @@ def body_too_large() -> StatusError:
     return too_large(f"Request entity too large: limit is {MAX_BODY_BYTES}")
 
 
-def _decode(body: bytes, *, is_yaml: bool) -> Any:
+def _decode(body: bytes) -> Any:
     """Return the value of a body.
 
     Raises:
         ValueError: It is malformed; the message says where.
     """
-    if is_yaml:
-        return _decode_yaml(body)
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -110,27 +94,3 @@ def _decode(body: bytes, *, is_yaml: bool) -> Any:
         raise ValueError(f"json parse error: {error} ({shown})") from error
     except RecursionError as error:
         raise ValueError("json parse error: nested too deeply") from error
-
-
-def _decode_yaml(body: bytes) -> Any:
-    try:
-        return _with_text_keys(load_document(body, _Loader))
-    except yaml.YAMLError as error:
-        text = re.sub(r"\s+", " ", str(error))
-        raise ValueError(f"yaml parse error: {text}") from error
-    except RecursionError as error:
-        raise ValueError("yaml parse error: nested too deeply") from error
-
-
-def _with_text_keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_key_text(key): _with_text_keys(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_text_keys(item) for item in value]
-    return value
-
-
-def _key_text(key: object) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return str(key)

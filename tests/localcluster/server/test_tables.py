@@ -347,7 +347,7 @@ def test_plain_row(rt: ResourceType, item: dict[str, Any], expected: list[Any]) 
     [
         ("integer", ".spec.n", 3),
         ("string", ".spec.n", "3"),
-        ("string", ".spec.list[*].a", "x"),
+        ("string", ".spec.list[*].a", None),
         ("string", '.spec.conditions[?(@.type=="Ready")].status', "True"),
         ("string", r".metadata.annotations.a\.b/c", "anno"),
         ("string", ".spec.object", '{"k":1,"l":["m"]}'),

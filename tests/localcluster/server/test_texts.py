@@ -63,21 +63,11 @@ DOCUMENT = {
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        (".a.d[0]", [10]),
-        (".a.d[-1].e", ["x"]),
-        (".a.d[7]", []),
-        (".a.d[*].e", ["x"]),
+        (".a.f.h", [2]),
         (r".a.b\.c", [1]),
-        (".a['b.c']", [1]),
-        ('.a["b.c"]', [1]),
-        ("{.a.f.g}", [1]),
-        ("a.f.h", [2]),
-        ("$.a.f.h", [2]),
-        (".a.f.*", [1, 2]),
         ('.conditions[?(@.type=="B")].status', ["yes"]),
-        (".conditions[?(@.type=='B')].status", ["yes"]),
-        (".a.d[?(@.on==true)].e", ["x"]),
-        (".conditions[*].type", ["A", "B"]),
+        ('.conditions[?( @.type == "C" )].status', []),
+        ('.a.f[?(@.type=="B")]', []),
         (".none.deep", []),
         (".a.f.g.deep", []),
     ],
@@ -86,7 +76,7 @@ def test_find_values_follows_the_path(path: str, expected: list[object]) -> None
     assert find_values(DOCUMENT, path) == expected
 
 
-@pytest.mark.parametrize("path", [".a[", ".a[1:2]", "..a", ".a[?(@.b>1)]"])
+@pytest.mark.parametrize("path", [".a[", ".a[0]", ".a[*]", ".a[1:2]", "a", "..a", ".a[?(@.b>1)]"])
 def test_find_values_of_an_unknown_path_raises(path: str) -> None:
     with pytest.raises(JsonPathError, match="jsonPath"):
         find_values(DOCUMENT, path)
@@ -220,15 +210,9 @@ def test_url_with_token_is_admitted() -> None:
     assert TOKENS.admit(url.removeprefix("http://127.0.0.1:1") + "/api", None) == "/api"
 
 
-def test_decode_object_reads_json_and_yaml() -> None:
+def test_decode_object_reads_json() -> None:
     assert decode_object(b'{"a": 1}', "application/json; charset=utf-8", "K") == {"a": 1}
     assert decode_object(b'{"a": 1}', "", "K") == {"a": 1}
-    yaml = b"day: 2026-01-01\n7: x\ntrue: [{2: y}]\n"
-    assert decode_object(yaml, "application/yaml", "K") == {
-        "day": "2026-01-01",
-        "7": "x",
-        "true": [{"2": "y"}],
-    }
 
 
 @pytest.mark.parametrize(
@@ -238,9 +222,8 @@ def test_decode_object_reads_json_and_yaml() -> None:
         (b"", "application/json", 400, "<empty>"),
         (b"\xff\xfe", "application/json", 400, "json parse error"),
         (b"[]", "application/json", 400, "must be of type K.*no object"),
-        (b"a: [", "application/yaml", 400, "yaml parse error"),
-        (b"a: !!python/object:os.system x", "application/yaml", 400, "yaml parse error"),
-        (b"{}", "text/plain", 415, "application/yaml"),
+        (b"{}", "text/plain", 415, "application/json"),
+        (b"a: 1", "application/yaml", 415, "application/json"),
         (b"[" * 100_000, "application/json", 400, "json parse error"),
     ],
 )
