@@ -92,7 +92,7 @@ class ApiServer:
     async def serve(self, listener: socket.socket) -> None:
         """Listen on a bound socket too, for example one of another network namespace."""
         runner = await self._open_runner()
-        # asyncio accepts as many connections in one turn of its loop as the backlog it is told.
+        # asyncio accepts as many connections in one turn of its loop as its backlog argument.
         await web.SockSite(runner, listener, backlog=_ACCEPTS_PER_TURN).start()
         listener.listen(_BACKLOG)
 

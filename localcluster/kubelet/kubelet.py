@@ -76,7 +76,7 @@ class Kubelet:
             capacity: extended resources and number of Pods; by default none and any number.
             backoff: the crash back-off; by default the real kubelet's.
             random: for the waits of the list-watch.
-            on_event: told each change of a Pod as it is seen, for progress displays and tests.
+            on_event: called with each change of a Pod, for progress displays and tests.
         """
         self.node_name = node_name
         self.logs = logs or LogStore(root / "logs", clock)

@@ -16,7 +16,7 @@ from localcluster.kubelet.pod.admission import Capacity
 from localcluster.kubelet.pod.writes import persist
 from localcluster.kubelet.status import format_time
 
-# What a Node says when there is no maximum: room for the largest gang.
+# What a Node states when no maximum is given: enough for the largest gang.
 _MAX_PODS = 10000
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 

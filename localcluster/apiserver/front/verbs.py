@@ -149,7 +149,7 @@ class ResourceVerbs:
         except StatusError as error:
             if error.code != HTTPStatus.GONE:
                 raise
-            # The stream has its own way to say so: kube-apiserver answers 200 and one event.
+            # As kube-apiserver: status 200 and one event of type ERROR.
             await answer.prepare(request)
             await answer.write(event_line("ERROR", error.to_status()))
             return answer
@@ -159,7 +159,7 @@ class ResourceVerbs:
             await answer.prepare(request)
             await stream.send(answer)
         except TimeoutError:
-            # A client that does not read: cutting it off is all that is left to tell it.
+            # The client does not read: only the end of the connection reaches it.
             if request.transport is not None:
                 request.transport.abort()
         finally:

@@ -65,7 +65,7 @@ class WatchStream:
         try:
             await self._send(writer)
         except ConnectionError:
-            # Killed clients are daily business: there is nobody left to tell, and nothing to log.
+            # A client that ends without closing its watch is usual and is not logged.
             return
         finally:
             self._watch.close()

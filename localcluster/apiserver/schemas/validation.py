@@ -165,7 +165,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _string_faults(value: str, schema: Object, path: str) -> Iterator[Cause]:
-    # The first of these that fails is the only one told.
+    # Only the first of these that fails is reported.
     least, most = schema.get("minLength"), schema.get("maxLength")
     pattern = schema.get("pattern")
     if most is not None and len(value) > most:

@@ -306,15 +306,15 @@ class ContainerRunner:
         words = [PathReplacement(spec.paths).apply(word) for word in argv]
         command = replace(spec, argv=words, log=None, mounts=[], join=process.init_pid)
         try:
-            guest = ContainerProcess(command, output=output)
+            joined = ContainerProcess(command, output=output)
             try:
-                await guest.started()
-                code = await guest.wait()
+                await joined.started()
+                code = await joined.wait()
             except StartError as e:
                 return launcher.START_FAILED, str(e)
             finally:
-                if not guest.has_ended:
-                    await guest.kill()
+                if not joined.has_ended:
+                    await joined.kill()
             return code, os.pread(output, _OUTPUT_LIMIT, 0).decode("utf-8", "replace")
         finally:
             os.close(output)
