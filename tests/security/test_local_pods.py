@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from framework.kube.resources import EVENTS, Object
+from framework.kube.resources import Object
 from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.syscalls import has_mount_attributes
 from tests.localcluster.kubelet.nodes import Node, build_container, build_pod, run_node, serve
@@ -49,15 +49,6 @@ def read_status(log: str) -> dict[str, str]:
     return dict(line.split(":", 1) for line in log.replace("\t", " ").splitlines() if ":" in line)
 
 
-async def list_events(node: Node, reason: str) -> list[str]:
-    """Return the messages of Events, once there are any."""
-    while True:
-        events = (await node.client.list(EVENTS, "default"))["items"]
-        found = [event["message"] for event in events if event["reason"] == reason]
-        if found:
-            return found
-
-
 async def test_container_without_a_context_runs_as_before(node: Node) -> None:
     _, log = await run(node, STATUS, {})
     status = read_status(log)
@@ -96,8 +87,8 @@ async def test_root_that_drops_all_has_no_capabilities(node: Node) -> None:
 async def test_non_root_without_a_user_runs_as_one_without_rights_and_says_so(node: Node) -> None:
     _, log = await run(node, STATUS, RESTRICTED)
     assert read_status(log)["Uid"].split() == ["65532"] * 4
-    (message,) = await list_events(node, "SecurityContextIgnored")
-    assert "spec.containers{main}.securityContext.runAsNonRoot" in message
+    (event,) = await node.wait_for_events("SecurityContextIgnored")
+    assert "spec.containers{main}.securityContext.runAsNonRoot" in event["message"]
 
 
 async def test_non_root_that_is_root_is_refused_as_by_a_kubelet(node: Node) -> None:
@@ -181,8 +172,11 @@ async def test_read_only_root_lets_only_volumes_and_shared_memory_be_written(
 
 async def test_fields_that_no_host_honours_are_told(node: Node) -> None:
     await run(node, "true", {"seccompProfile": {"type": "RuntimeDefault"}})
-    (message,) = await list_events(node, "SecurityContextIgnored")
-    assert "spec.containers{main}.securityContext.seccompProfile: the local cluster has" in message
+    (event,) = await node.wait_for_events("SecurityContextIgnored")
+    assert (
+        "spec.containers{main}.securityContext.seccompProfile: the local cluster has"
+        in event["message"]
+    )
 
 
 async def test_non_root_without_a_private_root_is_refused(tmp_path: Path) -> None:
@@ -192,6 +186,6 @@ async def test_non_root_without_a_private_root_is_refused(tmp_path: Path) -> Non
     ):
         context = {"runAsNonRoot": True}
         await node.create(build_pod("pod", build_container("true"), securityContext=context))
-        messages = await list_events(node, "Failed")
-        assert "container has runAsNonRoot and image will run as root" in messages[0]
-        assert "run the local cluster as an ordinary user" in messages[0]
+        events = await node.wait_for_events("Failed")
+        assert "container has runAsNonRoot and image will run as root" in events[0]["message"]
+        assert "run the local cluster as an ordinary user" in events[0]["message"]

@@ -9,7 +9,7 @@ from typing import Any
 from framework.clock import SystemClock, SystemUids
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
-from framework.kube.resources import PODS, Object
+from framework.kube.resources import EVENTS, PODS, Object
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from localcluster.kubelet.kubelet import Kubelet
@@ -128,6 +128,15 @@ class Node:
                 if text.encode() in output:
                     return
         raise AssertionError(f"{text!r} not in {output!r}")
+
+    async def wait_for_events(self, reason: str) -> list[Object]:
+        """Return the Events with this reason: they are written behind everything else."""
+        while True:
+            events = (await self.client.list(EVENTS, "default"))["items"]
+            found = [event for event in events if event["reason"] == reason]
+            if found:
+                return found
+            await asyncio.sleep(0.02)
 
     async def read_log(self, pod: str, container: str = "main", **options: Any) -> str:
         stream = self.kubelet.logs.stream("default", pod, container, **options)

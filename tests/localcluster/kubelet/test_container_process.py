@@ -21,7 +21,7 @@ from localcluster.kubelet.container.sandbox import NO_NAMESPACES, Isolation, det
 from tests.localcluster.kubelet.nodes import is_alive
 
 pytestmark = pytest.mark.local
-ROOM = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture(params=["private root", "none"])
@@ -107,40 +107,6 @@ async def test_container_process_much_output_is_logged_whole(
     assert [line.rsplit(" ", 1)[1] for line in lines] == [str(i) for i in range(1, 50001)]
 
 
-async def test_container_process_missing_command_says_so(
-    tmp_path: Path, namespaces: Namespaces
-) -> None:
-    spec = build_spec("", tmp_path, namespaces)
-    spec.argv[:] = ["no-such-program"]
-
-    async with start(spec) as container:
-        with pytest.raises(StartError, match=r'exec: "no-such-program": .*not found'):
-            await container.started()
-        assert await container.wait() == 128
-
-
-async def test_container_process_terminate_reaches_the_command_only(
-    tmp_path: Path, namespaces: Namespaces
-) -> None:
-    script = "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.01; done"
-
-    async with start(build_spec(script, tmp_path, namespaces)) as container:
-        await wait_for_line(tmp_path / "log", "up")
-        container.terminate()
-        assert await container.wait() == 3
-
-    assert "bye" in (tmp_path / "log").read_text()
-
-
-async def test_container_process_without_handler_ends_on_terminate(
-    tmp_path: Path, namespaces: Namespaces
-) -> None:
-    async with start(build_spec("echo up; exec sleep 600", tmp_path, namespaces)) as container:
-        await wait_for_line(tmp_path / "log", "up")
-        container.terminate()
-        assert await container.wait() == 143
-
-
 async def test_container_process_end_leaves_no_orphan(
     tmp_path: Path, namespaces: Namespaces
 ) -> None:
@@ -185,7 +151,7 @@ async def test_container_process_kubelet_killed_takes_the_container_along(
         "asyncio.run(main())\n"
     )
     kubelet = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", driver, stdout=subprocess.PIPE, cwd=ROOM
+        sys.executable, "-c", driver, stdout=subprocess.PIPE, cwd=REPOSITORY
     )
     assert kubelet.stdout is not None
     init = os.pidfd_open(int(await kubelet.stdout.readline()))
@@ -286,7 +252,7 @@ async def test_private_root_joined_command_sees_the_containers_root(
     async with start(spec) as container:
         await container.started()
         await wait_for_line(tmp_path / "log", "up")
-        guest = ContainerProcess(
+        joined = ContainerProcess(
             LaunchSpec(
                 ["sh", "-c", "ls -d /only-here; hostname"],
                 spec.env,
@@ -296,8 +262,8 @@ async def test_private_root_joined_command_sees_the_containers_root(
             ),
             output=output,
         )
-        await guest.started()
-        assert await guest.wait() == 0
+        await joined.started()
+        assert await joined.wait() == 0
 
     assert os.pread(output, 100, 0) == b"/only-here\npod-0\n"
     os.close(output)
@@ -308,12 +274,12 @@ async def test_private_root_joined_command_sees_the_containers_root(
 
 @pytest.fixture
 def public_copy() -> Iterator[Path]:
-    """A copy of the room that every user may read, below a directory every user may enter."""
+    """A copy of the package that every user may read, in a directory that every user may enter."""
     directory = Path(tempfile.mkdtemp())
     directory.chmod(0o777)
     try:
         ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOM / "localcluster", directory / "localcluster", ignore=ignore)
+        shutil.copytree(REPOSITORY / "localcluster", directory / "localcluster", ignore=ignore)
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)

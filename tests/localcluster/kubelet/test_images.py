@@ -2,7 +2,9 @@ import sys
 
 import pytest
 
-from localcluster.kubelet.container.images import build_argv, explain_unknown_image, find_entrypoint
+from localcluster.kubelet.container.images import build_argv, find_entrypoint
+
+BARRIER = [sys.executable, "-P", "-m", "barrier"]
 
 
 @pytest.mark.parametrize(
@@ -30,17 +32,16 @@ def test_find_entrypoint_other_image_has_none(image: str) -> None:
     assert find_entrypoint(image) is None
 
 
-def test_build_argv_command_replaces_the_entry_point() -> None:
-    assert build_argv("frameworkbarrier", ["sh"], ["-c"]) == ["sh", "-c"]
-
-
-def test_build_argv_args_follow_the_entry_point() -> None:
-    argv = build_argv("frameworkbarrier", [], ["--help"])
-
-    assert argv is not None
-    assert argv[-2:] == ["barrier", "--help"]
-
-
-def test_build_argv_unknown_image_without_command_is_nothing_to_run() -> None:
-    assert build_argv("python:3", [], ["x"]) is None
-    assert "give the container a `command`" in explain_unknown_image("python:3")
+@pytest.mark.parametrize(
+    ("image", "command", "args", "expected"),
+    [
+        ("frameworkbarrier", ["sh"], ["-c"], ["sh", "-c"]),
+        ("python:3", ["sh"], [], ["sh"]),
+        ("frameworkbarrier", [], ["--help"], [*BARRIER, "--help"]),
+        ("python:3", [], ["x"], None),
+    ],
+)
+def test_build_argv_follows_the_rules_of_the_api(
+    image: str, command: list[str], args: list[str], expected: list[str] | None
+) -> None:
+    assert build_argv(image, command, args) == expected

@@ -2,6 +2,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from framework.kube.resources import CONFIGMAPS, EVENTS, SECRETS, Object
+from framework.kube.resources import CONFIGMAPS, SECRETS, Object
 from localcluster.kubelet.container import container as container_module
 from localcluster.kubelet.container.restarts import BackoffBounds
 from localcluster.kubelet.container.sandbox import Isolation
@@ -44,16 +45,6 @@ def is_running(name: str = "main") -> Callable[[Object], bool]:
         return "running" in find_container(pod, name)["state"]
 
     return check
-
-
-async def list_events(node: Node, reason: str) -> list[Object]:
-    """Wait for events with this reason: they are written behind everything else."""
-    while True:
-        events = (await node.client.list(EVENTS, "default"))["items"]
-        found = [event for event in events if event["reason"] == reason]
-        if found:
-            return found
-        await asyncio.sleep(0.02)
 
 
 # --- The common way -------------------------------------------------------------------------------
@@ -148,14 +139,14 @@ async def test_pod_failed_init_container_fails_the_pod(node: Node) -> None:
     assert "waiting" in find_container(pod)["state"]
 
 
-async def test_pod_missing_command_is_a_start_error(node: Node) -> None:
+async def test_pod_missing_command_is_a_start_error(either_node: Node) -> None:
     container = {"name": "main", "image": "any", "command": ["no-such-program"]}
 
-    pod = await node.finish(build_pod("p", container))
+    pod = await either_node.finish(build_pod("p", container))
 
     ended = get_ended(pod)
     assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
-    assert 'exec: "no-such-program"' in ended["message"]
+    assert re.search(r'exec: "no-such-program": .*not found', ended["message"])
 
 
 async def test_pod_unknown_image_without_command_waits_and_says_why(node: Node) -> None:
@@ -195,8 +186,10 @@ async def test_pod_on_failure_restarts_with_back_off(tmp_path: Path) -> None:
     assert crashed["status"]["phase"] == "Running"
 
 
-async def test_pod_over_its_deadline_fails(node: Node) -> None:
-    pod = await node.finish(build_pod("p", build_container("sleep 600"), activeDeadlineSeconds=1))
+async def test_pod_over_its_deadline_fails(either_node: Node) -> None:
+    pod = await either_node.finish(
+        build_pod("p", build_container("sleep 600"), activeDeadlineSeconds=1)
+    )
 
     assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
     assert get_ended(pod)["exitCode"] == 143
@@ -387,7 +380,7 @@ async def test_pod_with_replaced_paths_says_so_once(tmp_path: Path) -> None:
         pod = build_pod("p", build_container(script, workingDir="/srv/dir/that/is/not"))
         await node.finish(pod)
 
-        events = await list_events(node, "PathsReplaced")
+        events = await node.wait_for_events("PathsReplaced")
         log = await node.read_log("p")
 
     assert [event["type"] for event in events] == ["Warning"]
@@ -401,7 +394,7 @@ async def test_pod_missing_volume_source_waits_and_says_so(node: Node) -> None:
     await node.create(
         build_pod("p", build_container("cat /conf/k", volumeMounts=mounts), volumes=volumes)
     )
-    events = await list_events(node, "FailedMount")
+    events = await node.wait_for_events("FailedMount")
 
     late = {"metadata": {"name": "late", "namespace": "default"}, "data": {"k": "v"}}
     await node.client.create(CONFIGMAPS, "default", late)
@@ -466,4 +459,4 @@ async def test_pod_failed_liveness_restarts_the_container(node: Node) -> None:
     pod = await node.wait_for("p", lambda pod: find_container(pod)["restartCount"] == 1)
 
     assert find_container(pod)["lastState"]["terminated"]["exitCode"] == 143
-    assert "Liveness probe failed" in (await list_events(node, "Unhealthy"))[0]["message"]
+    assert "Liveness probe failed" in (await node.wait_for_events("Unhealthy"))[0]["message"]

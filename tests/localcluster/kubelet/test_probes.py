@@ -96,11 +96,11 @@ async def test_follow_probe_waits_as_told_and_ends_when_told() -> None:
     loop = asyncio.get_running_loop()
     seen: list[Any] = []
 
-    async def heed(result: ProbeResult, *, counts: bool) -> bool:
+    async def handle(result: ProbeResult, *, counts: bool) -> bool:
         seen.append((round(loop.time()), result.ok, counts))
         return result.ok
 
     spec = ProbeSpec({"exec": {"command": ["x"]}}, 3, 5, 1, 1, 2)
-    await follow_probe(spec, Target(1, 1, 0), heed)
+    await follow_probe(spec, Target(1, 1, 0), handle)
 
     assert seen == [(3, False, False), (8, False, True), (13, True, True)]

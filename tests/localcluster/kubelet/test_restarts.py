@@ -4,34 +4,23 @@ from localcluster.kubelet.container.restarts import BackoffBounds, CrashBackoff,
 
 
 @pytest.mark.parametrize(
-    ("policy", "exit_code", "expected"),
+    ("policy", "restarts_after_0", "restarts_after_1", "of_init_containers"),
     [
-        (RestartPolicy.ALWAYS, 0, True),
-        (RestartPolicy.ALWAYS, 1, True),
-        (RestartPolicy.ON_FAILURE, 0, False),
-        (RestartPolicy.ON_FAILURE, 1, True),
-        (RestartPolicy.NEVER, 0, False),
-        (RestartPolicy.NEVER, 1, False),
+        (RestartPolicy.ALWAYS, True, True, RestartPolicy.ON_FAILURE),
+        (RestartPolicy.ON_FAILURE, False, True, RestartPolicy.ON_FAILURE),
+        (RestartPolicy.NEVER, False, False, RestartPolicy.NEVER),
     ],
 )
-def test_restart_policy_exit_code_decides(
-    policy: RestartPolicy, exit_code: int, *, expected: bool
+def test_restart_policy_decides_by_exit_code_and_ends_init_containers_once_they_succeed(
+    policy: RestartPolicy,
+    *,
+    restarts_after_0: bool,
+    restarts_after_1: bool,
+    of_init_containers: RestartPolicy,
 ) -> None:
-    assert policy.should_restart(exit_code) is expected
-
-
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        (RestartPolicy.ALWAYS, RestartPolicy.ON_FAILURE),
-        (RestartPolicy.ON_FAILURE, RestartPolicy.ON_FAILURE),
-        (RestartPolicy.NEVER, RestartPolicy.NEVER),
-    ],
-)
-def test_restart_policy_init_container_is_over_once_it_succeeded(
-    policy: RestartPolicy, expected: RestartPolicy
-) -> None:
-    assert policy.of_init_containers is expected
+    assert policy.should_restart(0) is restarts_after_0
+    assert policy.should_restart(1) is restarts_after_1
+    assert policy.of_init_containers is of_init_containers
 
 
 def test_crash_backoff_quick_crashes_double_up_to_the_maximum() -> None:

@@ -129,8 +129,8 @@ def test_what_is_not_honoured_is_listed_with_field_and_reason() -> None:
 
 
 def test_user_that_is_chosen_for_a_container_is_told() -> None:
-    (told,) = list_ignored(build_pod(runAsNonRoot=True), ROOT)
-    assert f"runs as user {DEFAULT_USER}; set runAsUser" in told
+    (ignored,) = list_ignored(build_pod(runAsNonRoot=True), ROOT)
+    assert f"runs as user {DEFAULT_USER}; set runAsUser" in ignored
     assert list_ignored(build_pod(runAsNonRoot=True), ORDINARY) == []
 
 

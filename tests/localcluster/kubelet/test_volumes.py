@@ -46,36 +46,30 @@ def read_files(volume: Volume) -> dict[str, tuple[bytes, int]]:
     return {file.path: (file.content, file.mode) for file in volume.files}
 
 
-def test_plan_volumes_empty_dir_is_writable() -> None:
-    assert plan({"emptyDir": {}}) == DirectoryVolume()
+LABELS = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
+ITEMS = [{"key": "b", "path": "deep/x", "mode": 0o755}]
 
 
-def test_plan_volumes_host_path_is_taken_as_it_is() -> None:
-    volume = plan({"hostPath": {"path": "/data", "type": "Directory"}})
+@pytest.mark.parametrize(
+    ("volume", "files"),
+    [
+        (
+            {"configMap": {"name": "conf", "defaultMode": 0o400}},
+            {"a": (b"1", 0o400), "b": (b"2", 0o400)},
+        ),
+        ({"configMap": {"name": "conf", "items": ITEMS}}, {"deep/x": (b"2", 0o755)}),
+        ({"secret": {"secretName": "key"}}, {"k": (b"pw", 0o644)}),
+        ({"downwardAPI": {"items": LABELS}}, {"labels": (b'x="y"', 0o644)}),
+    ],
+)
+def test_plan_volumes_source_has_read_only_files(
+    volume: Object, files: dict[str, tuple[bytes, int]]
+) -> None:
+    planned = plan(volume)
 
-    assert volume == HostVolume("/data", "Directory")
-
-
-def test_plan_volumes_configmap_has_a_file_for_each_key() -> None:
-    volume = plan({"configMap": {"name": "conf", "defaultMode": 0o400}})
-
-    assert read_files(volume) == {"a": (b"1", 0o400), "b": (b"2", 0o400)}
-
-
-def test_plan_volumes_items_choose_keys_paths_and_modes() -> None:
-    items = [{"key": "b", "path": "deep/x", "mode": 0o755}]
-
-    volume = plan({"configMap": {"name": "conf", "items": items}})
-
-    assert read_files(volume) == {"deep/x": (b"2", 0o755)}
-
-
-def test_plan_volumes_secret_is_decoded_and_read_only() -> None:
-    volume = plan({"secret": {"secretName": "key"}})
-
-    assert read_files(volume) == {"k": (b"pw", 0o644)}
-    assert isinstance(volume, DirectoryVolume)
-    assert volume.is_read_only
+    assert read_files(planned) == files
+    assert isinstance(planned, DirectoryVolume)
+    assert planned.is_read_only
 
 
 def test_plan_volumes_projected_merges_its_sources() -> None:
@@ -106,12 +100,6 @@ def test_plan_volumes_projected_merges_its_sources() -> None:
         "ns": b"ns",
         "cpu": b"0",
     }
-
-
-def test_plan_volumes_downward_api_shows_labels() -> None:
-    items = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
-
-    assert read_files(plan({"downwardAPI": {"items": items}}))["labels"][0] == b'x="y"'
 
 
 @pytest.mark.parametrize(
