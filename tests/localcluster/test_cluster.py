@@ -1,7 +1,6 @@
 import asyncio
 import os
 import shutil
-import signal
 import socket
 import stat
 from pathlib import Path
@@ -19,7 +18,6 @@ from framework.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     FRAMEWORKS,
     NAMESPACES,
-    NODES,
     Object,
 )
 from localcluster.cluster import (
@@ -31,7 +29,6 @@ from localcluster.cluster import (
 )
 from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.network.choice import NetworkChoice
-from tests.support.builders import build_submission
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local
@@ -137,23 +134,26 @@ async def test_cluster_in_a_directory_it_may_not_write_names_flag_and_remedy(
         await build(tmp_path / "file").__aenter__()
 
 
-async def test_cluster_does_not_overwrite_a_foreign_kubeconfig(tmp_path: Path) -> None:
-    mine = tmp_path / "config"
-    mine.write_text("clusters: [{name: production}]")
+NAMES = [{"name": "prod"}, {"name": NAME}]
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"clusters": [{"name": "production"}]},
+        {"clusters": NAMES, "users": NAMES, "contexts": NAMES},
+    ],
+    ids=["foreign", "merged"],
+)
+async def test_cluster_neither_overwrites_nor_removes_a_kubeconfig_with_other_clusters(
+    tmp_path: Path, foreign: Object
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(foreign))
     with pytest.raises(LocalClusterError, match=r"--kubeconfig: .* name another file"):
-        await build(tmp_path / "state", kubeconfig_path=mine).__aenter__()
-    assert mine.read_text() == "clusters: [{name: production}]"
-
-
-async def test_cluster_with_kubelet_has_a_ready_node(tmp_path: Path) -> None:
-    async with build(tmp_path, with_kubelet=True) as cluster, open_client(cluster) as client:
-        nodes: list[Object] = []
-        async with asyncio.timeout(HANG_SECONDS):
-            while not (nodes and nodes[0].get("status")):
-                nodes = (await client.list(NODES))["items"]
-        conditions = {c["type"]: c["status"] for c in nodes[0]["status"]["conditions"]}
-        assert nodes[0]["metadata"]["name"] == "local"
-        assert conditions["Ready"] == "True"
+        async with build(tmp_path / "state", kubeconfig_path=path):
+            pass
+    assert path.read_text() == yaml.safe_dump(foreign)
 
 
 async def test_cluster_ready_tells_what_will_not_work(tmp_path: Path) -> None:
@@ -186,18 +186,6 @@ async def test_cluster_whose_kubelet_never_registers_ends_all_the_same(
     assert list_names(tmp_path) == ["logs"]
 
 
-async def test_cluster_whose_controller_is_killed_goes_on_with_a_new_one(tmp_path: Path) -> None:
-    async with build(tmp_path, with_controller=True) as cluster, open_client(cluster) as client:
-        await create_framework(client, "first")
-        await wait_for_status(client, "first")
-        assert cluster.controller is not None
-        assert cluster.controller.pid is not None
-        os.kill(cluster.controller.pid, signal.SIGKILL)
-        await create_framework(client, "second")
-        await wait_for_status(client, "second")
-        assert cluster.controller.starts == 2
-
-
 async def test_cluster_whose_controller_cannot_start_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,28 +212,6 @@ async def fail_in(cluster: LocalCluster) -> None:
 
 def list_names(directory: Path) -> list[str]:
     return sorted(entry.name for entry in directory.iterdir())
-
-
-async def create_framework(client: KubeClient, name: str) -> None:
-    await client.create(FRAMEWORKS, "default", build_submission(name, taskRoles=[]))
-
-
-async def wait_for_status(client: KubeClient, name: str) -> None:
-    """Wait until a controller has seen the Framework."""
-    async with asyncio.timeout(HANG_SECONDS):
-        while not (await client.get(FRAMEWORKS, "default", name)).get("status"):  # noqa: ASYNC110 another process
-            await asyncio.sleep(0.05)
-
-
-async def test_cluster_neither_overwrites_nor_removes_a_merged_kubeconfig(tmp_path: Path) -> None:
-    path = tmp_path / "merged"
-    names = [{"name": "prod"}, {"name": NAME}]
-    merged = yaml.safe_dump({"clusters": names, "users": names, "contexts": names})
-    path.write_text(merged)
-    with pytest.raises(LocalClusterError, match="name another file"):
-        async with build(tmp_path / "c", kubeconfig_path=path):
-            pass
-    assert path.read_text() == merged
 
 
 async def test_cluster_in_a_directory_of_a_running_one_is_refused(tmp_path: Path) -> None:

@@ -107,11 +107,6 @@ def test_port_names_each_pod_with_the_port_it_listens_on() -> None:
     assert names.find("_sctp.train.default.svc") is None
 
 
-def test_external_name_is_an_alias() -> None:
-    names = build_names(build_service(type="ExternalName", externalName="data.example.com"))
-    assert names.find("train.default.svc") == Records(alias="data.example.com")
-
-
 @pytest.mark.parametrize("name", ["", "svc", "pod", "default.svc", "default.pod"])
 def test_names_that_others_end_with_exist(name: str) -> None:
     assert build_names(build_service()).find(name) == Records()
