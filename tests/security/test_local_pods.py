@@ -11,7 +11,7 @@ import pytest
 from framework.kube.resources import Object
 from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.syscalls import has_mount_attributes
-from tests.localcluster.kubelet.nodes import Node, build_container, build_pod, run_node, serve
+from tests.localcluster.kubelet.nodes import Node, build_container, build_pod, open_node
 
 pytestmark = [
     pytest.mark.local,
@@ -29,10 +29,7 @@ STATUS = "grep -E '^(Uid|Gid|Groups|CapEff|CapBnd|CapInh|NoNewPrivs)' /proc/self
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncGenerator[Node]:
     """A kubelet of root with private roots, or none."""
-    async with (
-        serve() as (client, address),
-        run_node(client, address, tmp_path, isolation=Isolation.ROOT) as node,
-    ):
+    async with open_node(tmp_path, isolation=Isolation.ROOT) as node:
         yield node
 
 
@@ -180,10 +177,7 @@ async def test_fields_that_no_host_honours_are_told(node: Node) -> None:
 
 
 async def test_non_root_without_a_private_root_is_refused(tmp_path: Path) -> None:
-    async with (
-        serve() as (client, address),
-        run_node(client, address, tmp_path, isolation=Isolation.PATHS) as node,
-    ):
+    async with open_node(tmp_path, isolation=Isolation.PATHS) as node:
         context = {"runAsNonRoot": True}
         await node.create(build_pod("pod", build_container("true"), securityContext=context))
         events = await node.wait_for_events("Failed")

@@ -6,21 +6,18 @@ from pathlib import Path
 import pytest
 
 from localcluster.kubelet.container.sandbox import Isolation
-from tests.localcluster.kubelet.nodes import Node, run_node, serve
+from tests.localcluster.kubelet.nodes import Node, open_node
 
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncGenerator[Node]:
     """A kubelet with whatever isolation this host allows."""
-    async with serve() as (client, address), run_node(client, address, tmp_path) as node:
+    async with open_node(tmp_path) as node:
         yield node
 
 
 @pytest.fixture(params=[Isolation.ROOT, Isolation.PATHS])
 async def either_node(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Node]:
     """A kubelet with each isolation in turn."""
-    async with (
-        serve() as (client, address),
-        run_node(client, address, tmp_path, isolation=request.param) as node,
-    ):
+    async with open_node(tmp_path, isolation=request.param) as node:
         yield node

@@ -151,6 +151,13 @@ async def serve() -> AsyncGenerator[tuple[KubeClient, str]]:
 
 
 @contextlib.asynccontextmanager
+async def open_node(root: Path, **options: Any) -> AsyncGenerator[Node]:
+    """Run a kubelet on an API server of its own."""
+    async with serve() as (client, address), run_node(client, address, root, **options) as node:
+        yield node
+
+
+@contextlib.asynccontextmanager
 async def run_networked_node(root: Path, **options: Any) -> AsyncGenerator[Node]:
     """Run a kubelet whose Pods have network namespaces, where the host allows it."""
     async with (

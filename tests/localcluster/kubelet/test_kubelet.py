@@ -13,6 +13,7 @@ from tests.localcluster.kubelet.nodes import (
     build_pod,
     find_condition,
     find_container,
+    open_node,
     run_node,
     serve,
 )
@@ -82,7 +83,7 @@ async def test_kubelet_pod_already_bound_here_runs(node: Node) -> None:
 async def test_kubelet_pod_that_does_not_fit_says_why_and_runs_when_it_does(tmp_path: Path) -> None:
     limits: dict[str, Any] = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
     capacity = Capacity(extended={"nvidia.com/gpu": 1})
-    async with serve() as (client, url), run_node(client, url, tmp_path, capacity=capacity) as node:
+    async with open_node(tmp_path, capacity=capacity) as node:
         await node.create(build_pod("first", build_container("sleep 600", **limits)))
         await node.wait_for_phase("first", "Running")
         await node.create(build_pod("second", build_container("true", **limits)))

@@ -23,8 +23,7 @@ from tests.localcluster.kubelet.nodes import (
     find_condition,
     find_container,
     is_alive,
-    run_node,
-    serve,
+    open_node,
 )
 
 pytestmark = pytest.mark.local
@@ -167,7 +166,7 @@ async def test_pod_unknown_image_without_command_waits_and_says_why(node: Node) 
 async def test_pod_on_failure_restarts_with_back_off(tmp_path: Path) -> None:
     bounds = BackoffBounds(initial_seconds=0.05)
     script = "cd /mnt/frameworkbarrier; n=$(cat n || echo 0); echo $((n+1)) >n; exit $((n<2))"
-    async with serve() as (client, url), run_node(client, url, tmp_path, backoff=bounds) as node:
+    async with open_node(tmp_path, backoff=bounds) as node:
         pod = await node.finish(
             build_pod("p", build_container(script, **MOUNTS), restartPolicy="OnFailure", **VOLUME)
         )
@@ -362,20 +361,14 @@ async def test_pod_volumes_of_every_kind_are_mounted(either_node: Node, tmp_path
 
 async def test_pod_in_private_root_knows_its_own_name(tmp_path: Path) -> None:
     script = "python3 -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'"
-    async with (
-        serve() as (client, url),
-        run_node(client, url, tmp_path, isolation=Isolation.ROOT) as node,
-    ):
+    async with open_node(tmp_path, isolation=Isolation.ROOT) as node:
         pod = await node.finish(build_pod("p", build_container(script)))
 
         assert await node.read_log("p") == pod["status"]["podIP"] + "\n"
 
 
 async def test_pod_with_replaced_paths_says_so_once(tmp_path: Path) -> None:
-    async with (
-        serve() as (client, url),
-        run_node(client, url, tmp_path, isolation=Isolation.PATHS) as node,
-    ):
+    async with open_node(tmp_path, isolation=Isolation.PATHS) as node:
         script = "pwd; touch here; cd /srv/dir/that/is/not && echo never"
         pod = build_pod("p", build_container(script, workingDir="/srv/dir/that/is/not"))
         await node.finish(pod)

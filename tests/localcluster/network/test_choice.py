@@ -1,20 +1,14 @@
-import socket
-
 import pytest
 
 from localcluster.network.choice import NetworkChoice, NetworkNeeds, open_network
 from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.loopback import LoopbackNetwork
 from localcluster.network.pod_network import NetworkError
-
-
-async def serve_api(listener: socket.socket) -> None:
-    listener.close()
-
+from tests.localcluster.network.builders import close_listener
 
 NEEDS = NetworkNeeds(
     api_address="http://127.0.0.1:1",
-    serve_api=serve_api,
+    serve_api=close_listener,
     has_private_root=False,
     in_user_namespace=False,
     names=ClusterNames(),

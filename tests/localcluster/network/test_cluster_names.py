@@ -1,30 +1,8 @@
-from typing import Any
-
 import pytest
 
 from framework.kube.resources import Object
 from localcluster.network.cluster_names import ClusterNames, Records, Target
-
-
-def build_pod(name: str, address: str, *, is_ready: bool = True, **fields: Any) -> Object:
-    ready = {"type": "Ready", "status": "True" if is_ready else "False"}
-    status: Object = {"phase": "Running", "podIP": address, "conditions": [ready]}
-    status |= fields.pop("status", {})
-    metadata = {"namespace": "default", "name": name, "uid": name, "labels": {"app": "train"}}
-    metadata |= fields.pop("metadata", {})
-    return {"metadata": metadata, "spec": fields, "status": status}
-
-
-def build_service(name: str = "train", **spec: Any) -> Object:
-    body: Object = {"clusterIP": "None", "selector": {"app": "train"}, **spec}
-    return {"metadata": {"namespace": "default", "name": name}, "spec": body}
-
-
-def build_names(service: Object, *pods: Object) -> ClusterNames:
-    names = ClusterNames()
-    names.replace([service], "1")
-    names.replace_pods(pods)
-    return names
+from tests.localcluster.network.builders import build_names, build_pod, build_service
 
 
 def find_addresses(names: ClusterNames, name: str) -> tuple[str, ...] | None:

@@ -1,6 +1,5 @@
 import os
 import signal
-import socket
 import subprocess
 import sys
 from ipaddress import IPv4Network
@@ -11,6 +10,7 @@ from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.hub_process import HubProcess
 from localcluster.network.namespaces import NamespaceNetwork
 from localcluster.network.pod_network import NetworkError
+from tests.localcluster.network.builders import close_listener
 from tests.support.frameworkcrd import ROOT
 from tests.support.waiting import HANG_SECONDS
 
@@ -22,10 +22,6 @@ async def start() -> HubProcess:
     hub = HubProcess("10.244.0.1", in_user_namespace=os.geteuid() != 0)
     await hub.ready()
     return hub
-
-
-async def serve_api(listener: socket.socket) -> None:
-    listener.close()
 
 
 def test_hub_more_pairs_of_pods_than_the_kernel_remembers_neighbours_meet() -> None:
@@ -82,5 +78,5 @@ async def test_network_that_the_kernel_does_not_make_is_an_error(
     monkeypatch.setattr("localcluster.network.hub_process._BOOT", boot)
     with pytest.raises(NetworkError, match="not here"):
         await NamespaceNetwork.open(
-            IPv4Network("10.244.0.0/16"), serve_api, ClusterNames(), in_user_namespace=False
+            IPv4Network("10.244.0.0/16"), close_listener, ClusterNames(), in_user_namespace=False
         )

@@ -16,7 +16,7 @@ import pytest
 
 from localcluster.network.cluster_names import ClusterNames
 from localcluster.network.name_server import NameServer, read_upstreams
-from tests.localcluster.network.test_cluster_names import build_names, build_pod, build_service
+from tests.localcluster.network.builders import build_names, build_pod, build_service
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = [pytest.mark.local, pytest.mark.looptime(False)]  # noqa: FBT003 the marker's

@@ -16,6 +16,7 @@ from tests.localcluster.kubelet.nodes import (
     find_condition,
     run_networked_node,
 )
+from tests.localcluster.network.builders import build_service
 
 pytestmark = pytest.mark.local
 
@@ -55,20 +56,7 @@ def build_server(name: str, *, is_ready: bool = True, **spec: Any) -> Object:
     return pod
 
 
-def build_service(name: str, *, cluster_ip: str | None = "None", **spec: Any) -> Object:
-    body: Object = {
-        "selector": {"app": "train"},
-        "ports": [{"name": "grpc", "port": 80, "targetPort": 2222}],
-        **spec,
-    }
-    if cluster_ip:
-        body["clusterIP"] = cluster_ip
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": body,
-    }
+PORTS = [{"name": "grpc", "port": 80, "targetPort": 2222}]
 
 
 async def start_server(node: Node, name: str, *, is_ready: bool = True, **spec: Any) -> str:
@@ -119,9 +107,9 @@ async def test_pods_on_the_same_port_reach_one_another_by_address(node: Node) ->
 
 async def test_service_name_is_that_of_its_ready_pods(node: Node) -> None:
     for service in (
-        build_service("train"),
-        build_service("everybody", publishNotReadyAddresses=True),
-        build_service("balanced", cluster_ip=None),
+        build_service(ports=PORTS),
+        build_service("everybody", ports=PORTS, publishNotReadyAddresses=True),
+        build_service("balanced", ports=PORTS, clusterIP=""),
     ):
         await node.client.create(SERVICES, "default", service)
     ready = sorted([await start_server(node, f"w-{i}") for i in range(2)])
@@ -144,7 +132,7 @@ async def test_service_name_is_that_of_its_ready_pods(node: Node) -> None:
 
 
 async def test_pod_with_hostname_and_subdomain_has_a_name_and_knows_it(node: Node) -> None:
-    await node.client.create(SERVICES, "default", build_service("train"))
+    await node.client.create(SERVICES, "default", build_service(ports=PORTS))
     address = await start_server(node, "w-0", hostname="zero", subdomain="train")
     found = await resolve(node, "zero.train", "zero.train.default.svc.cluster.local", "zero")
     assert found["zero.train"] == [address]
