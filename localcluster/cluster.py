@@ -219,7 +219,7 @@ class LocalCluster:
         command += ["--kubeconfig", str(self.kubeconfig_path)]
         # It sends its token in a header, so that no log has it.
         command += ["--address", self.kube_config.server, *CONTROLLER_ARGUMENTS]
-        # The kubeconfig decides, not what this user's shell says about some other cluster.
+        # The kubeconfig decides, not variables of this user's shell for another cluster.
         env = {k: v for k, v in os.environ.items() if not k.startswith(("KUBE", "FRAMEWORKC"))}
         return Supervisor(
             "controller",
@@ -266,7 +266,7 @@ class LocalCluster:
             ) from e
 
     def _close_directory(self) -> None:
-        """Remove what only a running cluster needs, and nothing that may be somebody else's."""
+        """Remove what only a running cluster needs, and no other file."""
         if not self.options.keeps_directory:
             shutil.rmtree(self._kubelet_path, ignore_errors=True)
 
@@ -296,7 +296,7 @@ class LocalCluster:
 
 
 def is_in_use(directory: Path) -> bool:
-    """Return whether a cluster runs in a directory, whoever started it."""
+    """Return whether a cluster of any user runs in a directory."""
     try:
         claim = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:

@@ -18,7 +18,7 @@ def main(argv: list[str]) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    # The parent may have died before the order was given: then nobody would carry it out.
+    # A parent that died before prctl sends no signal.
     if os.getppid() != parent:
         sys.exit(1)
     os.execv(command[0], command)  # noqa: S606 no shell is wanted

@@ -38,7 +38,7 @@ def make_private_directory(path: Path) -> None:
 
 
 def check_private_directory(path: Path) -> None:
-    """Check that nobody else may make, remove or replace files in a directory.
+    """Check that no other user may make, remove or replace files in a directory.
 
     A group may write only if it is this user's own, as the usual umask 002 has it.
 

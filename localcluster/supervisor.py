@@ -117,7 +117,7 @@ class Supervisor:
                 await self._end(child)
 
     async def _end(self, child: asyncio.subprocess.Process) -> None:
-        """Ask the child to end, then insist."""
+        """End the child by SIGTERM, and by SIGKILL if it does not end."""
         child.send_signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(_STOP_SECONDS):

@@ -65,7 +65,7 @@ class ApiServer:
         tokens: Iterable[str],
         pod_logs: PodLogSource | None = None,
     ) -> None:
-        """Serve ``storage`` to whoever holds one of ``tokens``."""
+        """Serve ``storage`` to clients with one of ``tokens``."""
         self._storage = storage
         self._tokens = BearerTokens(tokens)
         self._streams: set[WatchStream] = set()

@@ -85,7 +85,7 @@ class LogStore:
         return path
 
     def close_log(self, path: Path) -> None:
-        """Note that nothing more will be written; who follows it comes to an end."""
+        """Mark a log as complete; streams that follow it end."""
         self._open.discard(path)
 
     def read_tail(self, path: Path) -> str:

@@ -13,12 +13,12 @@ def list_candidates() -> Iterator[IPv4Network]:
         yield IPv4Network(f"10.{second}.0.0/16")
     for second in range(16, 32):
         yield IPv4Network(f"172.{second}.0.0/16")
-    # Set aside for tests of networks: nobody's own.
+    # Reserved for benchmarks of networks.
     yield IPv4Network("198.18.0.0/16")
 
 
 def choose_block(routes: Iterable[IPv4Network]) -> IPv4Network:
-    """Choose a block that this machine reaches nobody in: a Pod could not reach them either."""
+    """Choose a block that this machine has no route to: Pods could not reach hosts there."""
     taken = [route for route in routes if route.prefixlen > 0]
     *candidates, last = list_candidates()
     return next((c for c in candidates if not any(c.overlaps(r) for r in taken)), last)

@@ -41,7 +41,7 @@ class NetworkNeeds:
     api_address: str
     """The API server as this machine's programs reach it."""
     serve_api: Callable[[socket.socket], Awaitable[None]] | None
-    """Has it listen on one more socket; None if it is not ours."""
+    """Makes the API server listen on one more socket; None for a server of another program."""
     has_private_root: bool
     """Whether containers can have files of their own."""
     in_user_namespace: bool

@@ -55,7 +55,7 @@ class ClusterNames:
         self._services: dict[_NamespacedName, Object] = {}
         self._pods: dict[str, dict[str, Object]] = {}
 
-    # --- What the API says ----------------------------------------------------------------------
+    # --- Changes of objects ---------------------------------------------------------------------
 
     def replace_pods(self, pods: Iterable[Object]) -> None:
         """Take all Pods there are."""

@@ -55,7 +55,7 @@ class Egress:
         task.add_done_callback(self._tasks.discard)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # To whom the Pod meant to connect.
+        # The address that the Pod connected to.
         host, port = writer.get_extra_info("sockname")[:2]
         try:
             if ipaddress.ip_address(host) in self._block:

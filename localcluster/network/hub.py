@@ -26,7 +26,7 @@ _OWN_NAMESPACES = "/proc/self/ns/"
 
 
 def main() -> None:
-    """Set the network up and serve whoever started us until they are gone."""
+    """Set the network up and serve the parent process until it ends."""
     parent, control, is_user, gateway = sys.argv[-4:]
     with socket.socket(fileno=int(control)) as connection:
         try:
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """Die with whoever started us. Only now: becoming privileged in a user namespace undoes it."""
+    """End with the parent process; called late, as entering a user namespace clears the signal."""
     syscalls.set_parent_death_signal(signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)
@@ -88,7 +88,7 @@ class Hub:
         loopback = _find("lo")
         self._netlink.set_up(loopback)
         self._netlink.add_address(loopback, gateway)
-        # What a Pod sends elsewhere ends here: refused at once, unless somebody listens for it.
+        # What a Pod sends elsewhere ends here: refused at once, unless a socket listens for it.
         self._netlink.take_rest(loopback)
 
     def attach(self, address: str) -> "list[int]":
@@ -143,5 +143,5 @@ def _name_device(address: str) -> str:
 
 
 def _build_mac(address: str) -> bytes:
-    """Return a MAC of the kind that everybody may give out."""
+    """Return a locally administered MAC."""
     return b"\x02\xfb" + socket.inet_aton(address)

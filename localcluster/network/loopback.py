@@ -14,13 +14,13 @@ from typing import Protocol
 
 from localcluster.network.pod_network import NetworkError, OpenNamespace, Streams
 
-# Blocks 127.64.0 to 127.127.255: whoever runs servers on loopback addresses by hand stays below.
+# Blocks 127.64.0 to 127.127.255: servers started by hand on loopback addresses are usually below.
 _FIRST_BLOCK, _LAST_BLOCK = 64 * 256, 127 * 256 + 255
 _HOSTS = range(1, 255)
 
 
 class BlockLock(Protocol):
-    """A block of addresses that is ours until closed."""
+    """A block of addresses that this process holds until it is closed."""
 
     def close(self) -> None:
         """Give it back."""

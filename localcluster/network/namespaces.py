@@ -22,7 +22,7 @@ from localcluster.network.pod_network import NetworkError, OpenNamespace, Stream
 
 API_PORT = 6443
 DNS_PORT = 53
-ANYWHERE = "0.0.0.0"  # noqa: S104 of the Pods' network, which nobody else can reach
+ANYWHERE = "0.0.0.0"  # noqa: S104 of the Pods' network, which is not reachable from outside
 
 
 class NamespaceNetwork:

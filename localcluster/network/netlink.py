@@ -115,7 +115,7 @@ class Netlink:
         self._request("add a route", _RTM_NEWROUTE, _NEW, body)
 
     def add_neighbour(self, index: int, address: str, mac: bytes) -> None:
-        """State whose MAC an address has, so that nobody need ask."""
+        """State the MAC of an address, so that ARP is not needed."""
         body = _NEIGHBOUR.pack(socket.AF_INET, index, _NUD_PERMANENT, 0, 0)
         body += _attribute(_NDA_DST, socket.inet_aton(address)) + _attribute(_NDA_LLADDR, mac)
         self._request(f"add neighbour {address}", _RTM_NEWNEIGH, _NEW, body)

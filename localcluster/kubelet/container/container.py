@@ -220,7 +220,7 @@ class ContainerRunner:
     # --- Stopping -------------------------------------------------------------------------------
 
     async def stop(self, grace_seconds: float, kill_now: asyncio.Event) -> None:
-        """End it, politely if there is time; nothing may be running it any more.
+        """End it, by SIGTERM first if there is time; its task of ``run`` must have ended.
 
         Args:
             grace_seconds: until it is killed.
@@ -265,7 +265,7 @@ class ContainerRunner:
         if "sleep" in hook:
             await asyncio.sleep(hook["sleep"]["seconds"])
             return
-        # Its time is the grace period's; whoever waits for us ends it.
+        # No timeout of its own: the caller ends it with the grace period.
         result = await probe_once(hook, self, timeout_seconds=None)
         if not result.ok:
             self._record(EventReason.FAILED_PRE_STOP_HOOK, f"PreStopHook failed: {result.message}")

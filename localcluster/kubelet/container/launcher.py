@@ -33,7 +33,7 @@ _WAITED = {signal.SIGCHLD, STOP_SIGNAL, KILL_SIGNAL}
 _KILLED = 128 + signal.SIGKILL
 _LINE_LIMIT = 16 * 1024
 _CHUNK = 64 * 1024
-# The exit code of whatever fails before the command runs; the report says what.
+# The exit code of a failure before the command runs; the report has its text.
 START_FAILED = 128
 
 

@@ -103,7 +103,7 @@ class Machine:
         }
 
     def build_access_environment(self, api_address: str) -> dict[str, str]:
-        """Build what an agent needs to reach the API server, in an image of ours or any other."""
+        """Build what an agent needs to reach the API server, in any image."""
         return {
             constants.KUBE_APISERVER_ADDRESS_ENV: api_address,
             constants.SERVICE_ACCOUNT_DIR_ENV: constants.SERVICE_ACCOUNT_DIR,

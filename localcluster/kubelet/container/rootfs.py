@@ -234,7 +234,7 @@ def _bind(source: str, target: str) -> None:
 
 def _leave_host() -> None:
     """Drop the host's root from view; the assembled one stays."""
-    # pivot_root wants a mount point.
+    # pivot_root needs a mount point.
     _bind(_NEW, _NEW)
     os.chdir(_NEW)
     syscalls.unmount_lazily(_OLD)

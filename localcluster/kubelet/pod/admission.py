@@ -26,7 +26,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """The Pod is nobody's yet, and fits."""
+    """The Pod is bound to no node, and fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The Pod is ours to schedule, but does not fit."""
+    """The Pod is for this scheduler, but does not fit."""
 
     message: str
 

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class StatusChannel:
-    """The newest status not yet written, and who writes it."""
+    """The newest status not yet written, and the task that writes it."""
 
     def __init__(self, client: KubeClient, pod: Object) -> None:
         """Write for this Pod, and never for a later one of its name."""

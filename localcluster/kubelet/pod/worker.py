@@ -51,7 +51,7 @@ class StopCause(Enum):
     NODE_SHUTDOWN = auto()
     """The kubelet stops."""
     BROKEN = auto()
-    """A bug of ours."""
+    """A bug of the local cluster."""
 
 
 _FAILURES = {
@@ -94,7 +94,7 @@ class PodWorker:
             for container in spec.get(field) or ()
         ]
 
-    # --- What the API says ----------------------------------------------------------------------
+    # --- Changes of the Pod ----------------------------------------------------------------------
 
     def update(self, pod: Object) -> None:
         """Take a newer object of this Pod."""
@@ -301,7 +301,7 @@ class PodWorker:
         )
 
     async def _flush(self) -> None:
-        """Wait for the last status, for ever unless there is nobody to tell."""
+        """Wait for the last status: not of a Pod that is gone, for a limited time at shutdown."""
         if self._cause is StopCause.GONE:
             return
         limit = _LAST_STATUS_SECONDS if self._cause is StopCause.NODE_SHUTDOWN else None

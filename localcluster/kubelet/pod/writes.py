@@ -49,7 +49,7 @@ class PodWrites:
         self._node_name = node_name
 
     async def bind(self, pod: Object) -> bool:
-        """Make the Pod ours; False if it is no longer to be had."""
+        """Bind the Pod to this node; return False if that is refused."""
         metadata = pod["metadata"]
         binding = {
             "apiVersion": "v1",

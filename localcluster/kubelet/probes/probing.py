@@ -117,7 +117,7 @@ async def _get_http(action: Object, target: ProbeTarget) -> ProbeResult:
     reader, writer = await target.connect(host, port)
     try:
         if action.get("scheme") == "HTTPS":
-            # As the kubelet: a probe asks whether it answers, not who.
+            # As the kubelet: a probe checks no certificate.
             context = ssl.create_default_context()
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
