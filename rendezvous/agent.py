@@ -8,6 +8,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 from framework.agent.clock import AgentClock
 from framework.agent.gang import SelectedRoster
 from framework.agent.probes import Probe, Prober
+from framework.agent.report import LineReporter
 from framework.api.roster import Roster
 from rendezvous.core.decision import (
     Acknowledge,
@@ -36,8 +37,6 @@ from rendezvous.notify.notifiers import Notifier
 from rendezvous.observer import AttemptObserver
 from rendezvous.renderers.plugins import Renderer
 from rendezvous.renderers.registry import Rendering, render_all
-from rendezvous.report import Reporter
-from rendezvous.settings.behaviour import Settings
 from rendezvous.settings.options import Options
 from rendezvous.volume.writer import Writer
 
@@ -48,15 +47,13 @@ _PROBE_SECONDS = 1.0
 class Setup(NamedTuple):
     """What every agent is made of."""
 
-    settings: Settings
-    """How it behaves."""
     options: Options
-    """What it renders."""
+    """How it behaves, and what it renders."""
     target: Target
     """Which gang and Pod it is for."""
     plugins: Mapping[str, Renderer]
     """The user's own renderers, by format."""
-    reporter: Reporter
+    reporter: LineReporter
     clock: AgentClock
     named_roles: Mapping[str, List[str]] = {}
     """The roles that each setting names."""
@@ -80,7 +77,7 @@ class Agent:
         end_command: Callable[[], None] = lambda: None,
     ) -> None:
         """Go on where an agent before this one left the volume."""
-        settings = setup.settings
+        options = setup.options
         self._setup = setup
         self._observer = observer
         self._writer = writer
@@ -89,9 +86,9 @@ class Agent:
         self._prober = Prober(setup.clock)
         self._context = Context(
             setup.target.identity,
-            settings.debounce_seconds,
-            settings.reach,
-            settings.reach_seconds,
+            options.debounce_seconds,
+            options.reach,
+            options.reach_seconds,
             setup.named_roles,
         )
         self._memory = self._restore_memory()

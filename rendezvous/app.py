@@ -10,6 +10,7 @@ from framework.agent.clock import AgentClock
 from framework.agent.discovery import load_access
 from framework.agent.dns_source import ExpectedGangError, read_expected
 from framework.agent.exitcodes import ExitCode
+from framework.agent.report import LineReporter
 from framework.agent.signals import SIGNAL_EXIT_BASE, SignalledError, raise_on_signals
 from framework.agent.termination import write_termination_message
 from framework.api import constants
@@ -29,10 +30,9 @@ from rendezvous.observer import AttemptObserver
 from rendezvous.process.children import Children
 from rendezvous.process.ending import Ending, EndingChoice, EndingError
 from rendezvous.process.processes import find_processes
-from rendezvous.process.sidecar import Sidecar
+from rendezvous.process.sidecar import run_sidecar
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.renderers.plugins import load_plugins
-from rendezvous.report import Reporter
 from rendezvous.settings.addresses import join_port
 from rendezvous.settings.annotations import list_refused, list_unknown, read_annotations
 from rendezvous.settings.arguments import (
@@ -45,8 +45,7 @@ from rendezvous.settings.arguments import (
     parse_arguments,
     render_help,
 )
-from rendezvous.settings.behaviour import SETTINGS, Settings, parse_settings
-from rendezvous.settings.option import OptionsError, Problem
+from rendezvous.settings.option import OptionsError
 from rendezvous.settings.options import OPTIONS, Options, parse_options
 from rendezvous.settings.unused_settings import list_misspelt, list_named_roles
 from rendezvous.volume.install import find_directory, install
@@ -70,7 +69,9 @@ class Program:
         self._arguments = arguments
         self._env = env
         self._clock = clock
-        self._reporter = Reporter(env)
+        self._reporter = LineReporter(
+            "rendezvous", is_json=env.get(constants.BARRIER_LOG_ENV) == "json"
+        )
         self._children = Children(clock)
 
     def run(self) -> int:
@@ -107,17 +108,16 @@ class Program:
 
     def _render(self, setup: Setup, access: Access, writer: Writer) -> int:
         observer = self._observe(access, setup.target)
-        self._await_first(Agent(setup, observer, writer), observer, setup.settings)
+        self._await_first(Agent(setup, observer, writer), observer, setup.options)
         observer.close()
         return ExitCode.PASSED.value
 
     def _watch(self, setup: Setup, access: Access, writer: Writer) -> int:
-        settings, target = setup.settings, setup.target
-        choice = EndingChoice(settings, target, setup.options.directory, access, self._clock)
-        ending = choice.choose()
+        options = setup.options
+        ending = EndingChoice(options, setup.target, access, self._clock).choose()
         notifiers = self._build_notifiers(setup, writer)
-        if settings.signal:
-            name = settings.process
+        if options.signal:
+            name = options.process
             if not name:
                 raise EndError(
                     ExitCode.PERMANENT,
@@ -126,22 +126,21 @@ class Program:
                 )
             find = partial(find_processes, name)
             notifiers.append(
-                SignalNotifier(settings.signal, find, name, self._reporter, self._clock)
+                SignalNotifier(options.signal, find, name, self._reporter, self._clock)
             )
         agent = self._build_agent(setup, access, writer)[0]
         agent.notifiers = notifiers
         self._reporter.say(f"sidecar; what ends it: {ending.name}")
-        Sidecar(agent, ending, self._reporter, self._clock).run()
+        run_sidecar(agent, ending, self._reporter, self._clock)
         self._reporter.say(ending.farewell)
         return ExitCode.PASSED.value
 
     def _wrap(self, setup: Setup, access: Access, writer: Writer) -> int:
-        settings = setup.settings
+        options = setup.options
         wrapper = Wrapper(
             self._arguments.argv,
-            settings,
+            options,
             TaskKey(setup.target.identity.role, setup.target.identity.index),
-            setup.options.directory,
             self._children,
             self._reporter,
             self._clock,
@@ -151,7 +150,7 @@ class Program:
 
         def live() -> None:
             try:
-                self._await_first(agent, observer, settings)
+                self._await_first(agent, observer, options)
             except EndError as e:
                 wrapper.give_up(self._fail(e))
                 return
@@ -162,7 +161,7 @@ class Program:
             wrapper.start(agent.env)
             agent.notifiers = notifiers
             # Its thread ends with the program.
-            Sidecar(agent, Ending(), self._reporter, self._clock).run()
+            run_sidecar(agent, Ending(), self._reporter, self._clock)
 
         return wrapper.run(live)
 
@@ -177,23 +176,23 @@ class Program:
         end_command: Callable[[], None] = lambda: None,
     ) -> Tuple[Agent, AttemptObserver]:
         acknowledger = None
-        if setup.settings.acknowledge:
+        if setup.options.acknowledge:
             acknowledger = Acknowledger(access, self._clock, setup.target, self._reporter)
         observer = self._observe(access, setup.target)
         return Agent(setup, observer, writer, acknowledger, end_command=end_command), observer
 
     def _build_notifiers(self, setup: Setup, writer: Writer) -> List[Notifier]:
-        settings = setup.settings
+        options = setup.options
         notifiers: List[Notifier] = []
-        if settings.command:
-            seconds = settings.command_timeout_seconds
+        if options.command:
+            seconds = options.command_timeout_seconds
             notifiers.append(
-                CommandNotifier(settings.command, seconds, self._children, self._reporter)
+                CommandNotifier(options.command, seconds, self._children, self._reporter)
             )
-        if settings.url:
-            notifiers.append(PostNotifier(settings.url, self._reporter))
-        if settings.listen is not None:
-            notifiers.append(self._serve_polls(settings.listen, setup.target, writer))
+        if options.url:
+            notifiers.append(PostNotifier(options.url, self._reporter))
+        if options.listen is not None:
+            notifiers.append(self._serve_polls(options.listen, setup.target, writer))
         return notifiers
 
     def _serve_polls(self, address: Tuple[str, int], target: Target, writer: Writer) -> Notifier:
@@ -217,7 +216,7 @@ class Program:
         self._reporter.say(f"long-polls: http://{join_port(host, port)}/changes{how}")
         return changes
 
-    def _await_first(self, agent: Agent, observer: AttemptObserver, settings: Settings) -> None:
+    def _await_first(self, agent: Agent, observer: AttemptObserver, options: Options) -> None:
         """Wait until a generation is in force."""
         started_at = self._clock.monotonic()
         while True:
@@ -230,12 +229,12 @@ class Program:
             if fault:
                 raise EndError(ExitCode.PERMANENT, "NoSource", fault)
             waited = self._clock.monotonic() - started_at
-            if 0 < settings.timeout_seconds <= waited:
+            if 0 < options.timeout_seconds <= waited:
                 is_answered = observer.is_answered()
                 raise EndError(
                     ExitCode.TRANSIENT_CONFLICT if is_answered else ExitCode.UNKNOWN,
                     "GangIncomplete" if is_answered else "NoAnswer",
-                    f"no complete generation in {settings.timeout_seconds:g} s: {agent.last_wait}",
+                    f"no complete generation in {options.timeout_seconds:g} s: {agent.last_wait}",
                 )
 
     def _build_setup(self, directory: str) -> Setup:
@@ -245,46 +244,22 @@ class Program:
         except OSError as e:
             text = f"the Pod's annotations cannot be read: {e}"
             raise EndError(ExitCode.PERMANENT, "BadSettings", text) from e
-        known = [setting.annotation for setting in (*OPTIONS, *SETTINGS)]
+        known = [setting.annotation for setting in OPTIONS]
         for name in list_unknown(annotations, known):
             self._reporter.say(f"annotation {name}: there is no such setting", "warning")
-        for line in list_refused(annotations, (*OPTIONS, *SETTINGS)):
+        for line in list_refused(annotations, OPTIONS):
             self._reporter.say(line, "warning")
-        for line in list_misspelt(env, [setting.env_name for setting in (*OPTIONS, *SETTINGS)]):
+        for line in list_misspelt(env, [setting.env_name for setting in OPTIONS]):
             self._reporter.say(line, "warning")
-        options, settings, target = self._parse(env, flags, annotations, directory)
+        options = parse_options(env, {"directory": directory, **flags}, annotations)
         return Setup(
-            settings,
             options,
-            target,
+            parse_target(env),
             load_plugins(options.plugins),
             self._reporter,
             self._clock,
             list_named_roles(options, env),
         )
-
-    @staticmethod
-    def _parse(
-        env: Mapping[str, str],
-        flags: Mapping[str, str],
-        annotations: Mapping[str, str],
-        directory: str,
-    ) -> Tuple[Options, Settings, Target]:
-        names = {option.name for option in OPTIONS}
-        problems: List[Problem] = []
-        options, settings = Options(), Settings()
-        try:
-            given = {name: text for name, text in flags.items() if name in names}
-            options = parse_options(env, {"directory": directory, **given}, annotations)
-        except OptionsError as e:
-            problems += e.problems
-        try:
-            settings = parse_settings(env, flags, annotations)
-        except OptionsError as e:
-            problems += e.problems
-        if problems:
-            raise OptionsError(tuple(problems))
-        return options, settings, parse_target(env)
 
     def _find_directory(self) -> str:
         """Flag, variable, the volume the zipapp lies in, or the default."""

@@ -11,10 +11,10 @@ from barrier.config import Config, ConfigError, load_config
 from cli.templates import ContainerTemplate, RoleTemplate, is_open
 from framework.api import constants, images
 from rendezvous.settings.arguments import Arguments, UsageError, parse_arguments
-from rendezvous.settings.behaviour import parse_settings
 from rendezvous.settings.option import OptionsError, Problem
-from rendezvous.settings.options import Options, parse_options
+from rendezvous.settings.options import BEHAVIOUR, Options, parse_options
 
+_BEHAVIOUR = {name for setting in BEHAVIOUR for name in (setting.flag, setting.env_name)}
 _PROGRAM_NAME = images.IMAGE_PREFIX + images.RENDEZVOUS
 
 
@@ -54,16 +54,21 @@ def read_call(container: ContainerTemplate) -> Call:
     flags = arguments.flags if arguments else {}
     flags = {name: text for name, text in flags.items() if not is_open(text)}
     options: Options | None = None
-    problems: list[Problem] = []
+    problems: tuple[Problem, ...] = ()
     try:
         options = parse_options(env, flags)
     except OptionsError as e:
-        problems += e.problems
-    try:
-        parse_settings(env, flags)
-    except OptionsError as e:
-        problems += e.problems
-    return Call(arguments, fault, env, options, tuple(problems))
+        problems = e.problems
+        if all(problem.name in _BEHAVIOUR for problem in problems):
+            options = _parse_rendering(env, flags)
+    return Call(arguments, fault, env, options, problems)
+
+
+def _parse_rendering(env: dict[str, str], flags: dict[str, str]) -> Options:
+    """Parse without the settings of behaviour: their faults hide nothing of what is rendered."""
+    hidden = {name for setting in BEHAVIOUR for name in (setting.name, setting.env_name)}
+    env = {name: text for name, text in env.items() if name not in hidden}
+    return parse_options(env, {name: text for name, text in flags.items() if name not in hidden})
 
 
 def read_settings(container: ContainerTemplate) -> dict[str, str]:

@@ -25,12 +25,11 @@ from framework.api import constants, images
 from framework.kube.resources import Object
 from rendezvous.renderers.registry import BUILT_IN
 from rendezvous.settings.arguments import INSTALL, RENDER, RUN, WATCH
-from rendezvous.settings.behaviour import SETTINGS
 from rendezvous.settings.option import BY_ANNOTATION
 from rendezvous.settings.options import OPTIONS
 from rendezvous.settings.unused_settings import list_misspelt, list_named_roles
 
-_SETTING_NAMES = [setting.env_name for setting in (*OPTIONS, *SETTINGS)]
+_SETTING_NAMES = [setting.env_name for setting in OPTIONS]
 _COMMANDS = (RENDER, WATCH, RUN, INSTALL)
 _SLOTTED_FORMATS = frozenset({"openmpi", "hydra", "deepspeed", "horovod", "horovodrun"})
 _GPU = re.compile(r"(^|[./])gpu$")

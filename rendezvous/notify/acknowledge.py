@@ -10,9 +10,9 @@ from typing import Any, Dict, Optional
 from framework.agent.access import Access
 from framework.agent.clock import AgentClock
 from framework.agent.connection import Answer, Connection, UnreachableError
+from framework.agent.report import LineReporter
 from framework.api import constants
 from rendezvous.core.target import Target
-from rendezvous.report import Reporter
 
 _OK = (200, 201)
 _UNAUTHORIZED = 401
@@ -24,7 +24,7 @@ class Acknowledger:
     """Writes the annotation; if that fails, the newest generation is sent again later."""
 
     def __init__(
-        self, access: Access, clock: AgentClock, target: Target, reporter: Reporter
+        self, access: Access, clock: AgentClock, target: Target, reporter: LineReporter
     ) -> None:
         """Acknowledge for the Pod of ``target``."""
         self._connection = Connection(access, clock)

@@ -12,11 +12,11 @@ import threading
 from typing import Any, Callable, List, Mapping
 
 from framework.agent.clock import AgentClock
+from framework.agent.report import LineReporter
 from framework.api.text import describe_server
 from rendezvous.core.notification import CHANGED, Notify
 from rendezvous.process.children import Children, StartError
 from rendezvous.process.signalling import Signaller
-from rendezvous.report import Reporter
 from rendezvous.settings.addresses import MAX_PORT
 
 _POST_TIMEOUT_SECONDS = 5.0
@@ -29,7 +29,7 @@ class CommandNotifier:
     """Runs a command of the shell, with the change in variables and as JSON on its input."""
 
     def __init__(
-        self, command: str, timeout_seconds: float, children: Children, reporter: Reporter
+        self, command: str, timeout_seconds: float, children: Children, reporter: LineReporter
     ) -> None:
         """Run ``command``, and kill it after the timeout."""
         self._command = command
@@ -59,7 +59,7 @@ class CommandNotifier:
 class PostNotifier:
     """POSTs the change to a URL."""
 
-    def __init__(self, url: str, reporter: Reporter) -> None:
+    def __init__(self, url: str, reporter: LineReporter) -> None:
         """POST to ``url``: http, as it is for processes of the same Pod."""
         self._url = url
         self._reporter = reporter
@@ -110,7 +110,7 @@ class SignalNotifier:
         number: int,
         find: Callable[[], List[int]],
         name: str,
-        reporter: Reporter,
+        reporter: LineReporter,
         clock: AgentClock,
     ) -> None:
         """Send signal ``number`` to what ``find`` finds; ``name`` is for the log."""

@@ -16,13 +16,13 @@ from framework.agent.watch import ObjectWatch
 from framework.api import constants, images
 from rendezvous.core.target import Target
 from rendezvous.process.processes import find_processes, list_processes, read_stat
-from rendezvous.settings.behaviour import (
+from rendezvous.settings.options import (
     END_AUTO,
     END_NATIVE,
     END_POD,
     END_SHARED,
     END_WRAPPER,
-    Settings,
+    Options,
 )
 
 ENDED_FILE = ".ended"
@@ -187,13 +187,10 @@ def is_pod_done(pod: Mapping[str, Any], container: str) -> bool:
 class EndingChoice:
     """Chooses the ending, if need be by looking at the own Pod."""
 
-    def __init__(
-        self, settings: Settings, target: Target, directory: str, access: Access, clock: AgentClock
-    ) -> None:
+    def __init__(self, options: Options, target: Target, access: Access, clock: AgentClock) -> None:
         """Choose for the Pod of ``target``."""
-        self._settings = settings
+        self._options = options
         self._target = target
-        self._directory = directory
         self._clock = clock
         path = f"/api/v1/namespaces/{target.namespace}/pods"
         self._watch = ObjectWatch(access, clock, path, target.pod)
@@ -204,7 +201,7 @@ class EndingChoice:
         Raises:
             EndingError: No ending applies.
         """
-        end = self._settings.end
+        end = self._options.end
         if end in {END_NATIVE, END_WRAPPER}:
             return self._build(end, "", {})
         if end == END_SHARED:
@@ -217,7 +214,7 @@ class EndingChoice:
         pod = self._fetch_pod()
         if pod is None:
             return self._choose_without_pod(end)
-        container = find_own_container(pod, self._settings.container)
+        container = find_own_container(pod, self._options.container)
         if end == END_AUTO:
             end = choose_by_pod(pod, container)
         return self._build(end, container, pod)
@@ -225,11 +222,11 @@ class EndingChoice:
     def _build(self, end: str, container: str, pod: Dict[str, Any]) -> Ending:
         if end != END_POD:
             self._watch.close()
-        seconds = self._settings.timeout_seconds
+        seconds = self._options.timeout_seconds
         if end == END_WRAPPER:
-            return TimedEnding(WrapperEnding(self._directory), seconds, self._clock)
+            return TimedEnding(WrapperEnding(self._options.directory), seconds, self._clock)
         if end == END_SHARED:
-            return TimedEnding(SharedEnding(self._settings.process), seconds, self._clock)
+            return TimedEnding(SharedEnding(self._options.process), seconds, self._clock)
         return PodEnding(self._watch, container, pod) if end == END_POD else Ending()
 
     def _choose_without_pod(self, end: str) -> Ending:

@@ -16,8 +16,8 @@ import threading
 from typing import Callable, Dict, Set, Tuple
 
 from framework.agent.clock import AgentClock
+from framework.agent.report import LineReporter
 from rendezvous.process.processes import read_stat
-from rendezvous.report import Reporter
 
 _LOOK_SECONDS = 0.05
 # Without a handler they end a process, which is not what they are sent for.
@@ -33,7 +33,7 @@ class Signaller:
     """Sends one signal to processes."""
 
     def __init__(
-        self, number: int, send: Callable[[int], None], reporter: Reporter, clock: AgentClock
+        self, number: int, send: Callable[[int], None], reporter: LineReporter, clock: AgentClock
     ) -> None:
         """Send signal ``number`` by ``send``, which takes the id and does not raise."""
         self._number = number

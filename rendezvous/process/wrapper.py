@@ -33,14 +33,14 @@ from types import FrameType
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from framework.agent.clock import AgentClock
+from framework.agent.report import LineReporter
 from framework.api.naming import TaskKey
 from rendezvous.core.diff import Diff
 from rendezvous.core.notification import CHANGED, LEAVING, Notify
 from rendezvous.process.children import SIGNAL_CODE_BASE, Children, StartError, become_subreaper
 from rendezvous.process.ending import ENDED_FILE, RUNNING_FILE
 from rendezvous.process.signalling import Signaller
-from rendezvous.report import Reporter
-from rendezvous.settings.behaviour import RESTART, Settings
+from rendezvous.settings.options import RESTART, Options
 
 FORWARDED = (
     signal.SIGHUP,
@@ -76,23 +76,21 @@ class Wrapper:
     def __init__(
         self,
         argv: List[str],
-        settings: Settings,
+        options: Options,
         own: TaskKey,
-        directory: str,
         children: Children,
-        reporter: Reporter,
+        reporter: LineReporter,
         clock: AgentClock,
     ) -> None:
-        """Run ``argv`` for the Task ``own``; ``directory`` is the volume."""
+        """Run ``argv`` for the Task ``own``."""
         self._argv = argv
-        self._settings = settings
+        self._options = options
         self._own = own
-        self._directory = directory
         self._children = children
         self._reporter = reporter
         self._clock = clock
         self._signaller = Signaller(
-            settings.signal, lambda pid: children.kill(pid, settings.signal), reporter, clock
+            options.signal, lambda pid: children.kill(pid, options.signal), reporter, clock
         )
         self._orders: queue.Queue[_Order] = queue.Queue()
         self._wakeup_read, self._wakeup_write = os.pipe()
@@ -111,8 +109,8 @@ class Wrapper:
 
     def notify(self, notification: Notify, env: Mapping[str, str]) -> None:
         """Notify the command: this is a notifier."""
-        if self._settings.on_change != RESTART:
-            if self._settings.signal and self._pid:
+        if self._options.on_change != RESTART:
+            if self._options.signal and self._pid:
                 self._signaller.signal(self._pid)
         elif notification.event == LEAVING or self._is_removed_by(notification):
             self._is_leaving = True  # it may write its checkpoint, and has no gang to return to
@@ -142,7 +140,7 @@ class Wrapper:
         order = _Order(word, threading.Event(), env, exit_code)
         self._orders.put(order)
         self._wake()
-        order.done.wait(self._settings.stop_grace_seconds + _ORDER_SECONDS)
+        order.done.wait(self._options.stop_grace_seconds + _ORDER_SECONDS)
 
     # --- The main thread --------------------------------------------------------------------------
 
@@ -209,7 +207,7 @@ class Wrapper:
 
     def _end_command(self) -> None:
         if self._kill_at is None and not self._is_terminated:
-            self._kill_at = self._clock.monotonic() + self._settings.stop_grace_seconds
+            self._kill_at = self._clock.monotonic() + self._options.stop_grace_seconds
             self._children.kill(self._pid, signal.SIGTERM)
 
     def _start(self, env: Mapping[str, str]) -> None:
@@ -240,7 +238,7 @@ class Wrapper:
 
     def _build_env(self, env: Mapping[str, str]) -> Dict[str, str]:
         variables = {**os.environ, **env}
-        site = os.path.join(self._directory, "agent", "site")
+        site = os.path.join(self._options.directory, "agent", "site")
         if os.path.isdir(site):
             paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
             if site not in paths:
@@ -257,13 +255,13 @@ class Wrapper:
         """Write the file by which a sidecar of this Pod learns of the end."""
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            os.close(os.open(os.path.join(self._directory, ENDED_FILE), flags, 0o444))
+            os.close(os.open(os.path.join(self._options.directory, ENDED_FILE), flags, 0o444))
         except OSError as e:
             self._reporter.say_once(f"a sidecar does not learn of the end: {e}", "warning")
 
     def _mark_running(self) -> None:
         """Hold a lock as long as this process lives, however it ends; a sidecar looks at it."""
-        path = os.path.join(self._directory, RUNNING_FILE)
+        path = os.path.join(self._options.directory, RUNNING_FILE)
         temporary = f"{path}.{os.urandom(6).hex()}.tmp"
         with contextlib.suppress(OSError):
             flags = os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -272,7 +270,7 @@ class Wrapper:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             os.rename(temporary, path)
         with contextlib.suppress(OSError):
-            os.unlink(os.path.join(self._directory, ENDED_FILE))
+            os.unlink(os.path.join(self._options.directory, ENDED_FILE))
 
 
 def _note_signal(_number: int, _frame: Optional[FrameType]) -> None:

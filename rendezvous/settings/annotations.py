@@ -1,7 +1,7 @@
 """The own Pod's annotations, as the kubelet writes them into a downward API volume.
 
 A line is ``key="value"``, the value quoted as Go quotes strings. Which settings those are is listed
-in ``option.BY_ANNOTATION``; what they mean is decided in ``settings`` and ``options``.
+in ``option.BY_ANNOTATION``; what they mean is decided in ``options``.
 """
 
 import os

@@ -1,13 +1,12 @@
 """The rendezvous agent's command line: its words, taken apart, and its help. Pure.
 
-The flags are those of ``options`` and ``settings``.
+The flags are those of ``options``.
 """
 
 from typing import Dict, List, NamedTuple
 
-from rendezvous.settings.behaviour import SETTINGS
 from rendezvous.settings.option import BY_ANNOTATION
-from rendezvous.settings.options import OPTIONS
+from rendezvous.settings.options import BEHAVIOUR, OPTIONS, RENDERING
 
 RENDER, WATCH, RUN, INSTALL = "render", "watch", "run", "install"
 USAGE = """\
@@ -35,7 +34,7 @@ class UsageError(Exception):
 
 
 class Arguments(NamedTuple):
-    """The command line, taken apart. Flags are keyed by the names of options and settings."""
+    """The command line, taken apart. Flags are keyed by the names of options."""
 
     command: str
     flags: Dict[str, str]
@@ -51,7 +50,6 @@ def parse_arguments(words: List[str]) -> Arguments:
     if not words or words[0] not in {RENDER, WATCH, RUN, INSTALL}:
         raise UsageError(f"unknown command {words[0]!r}" if words else "no command")
     names = {option.flag: option.name for option in OPTIONS}
-    names.update({setting.flag: setting.name for setting in SETTINGS})
     flags: Dict[str, str] = {}
     rest, argv = words[1:], []  # type: List[str], List[str]
     if "--" in rest:
@@ -73,7 +71,10 @@ def parse_arguments(words: List[str]) -> Arguments:
 def render_help() -> str:
     """Render what ``--help`` shows."""
     lines = [USAGE]
-    for title, settings in (("How the agent behaves:", SETTINGS), ("What is rendered:", OPTIONS)):
+    for title, settings in (
+        ("How the agent behaves:", BEHAVIOUR),
+        ("What is rendered:", RENDERING),
+    ):
         lines.append(title)
         for setting in settings:
             default = f" [{setting.default}]" if setting.default else ""

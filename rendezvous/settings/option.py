@@ -1,6 +1,6 @@
 """One setting of the agent, and how it is given: flag, variable or annotation. Pure.
 
-Used by ``options`` and ``settings``, which list them. A value is found so:
+Used by ``options``, which lists them. A value is found so:
 
 1. The flag, if it is given.
 2. The variable, if it is set and not empty.
@@ -53,7 +53,7 @@ BY_ANNOTATION = frozenset(
 
 
 class Option(NamedTuple):
-    """One setting. ``name`` is its field of ``Options`` or ``Settings``."""
+    """One setting. ``name`` is its field of ``Options``."""
 
     name: str
     default: str

@@ -1,6 +1,7 @@
-"""Settings of the renderers: each defined once, from flag, env or annotation. Pure.
+"""What users may choose: each setting defined once, from flag, env or annotation. Pure.
 
-``option`` says how one is given.
+``option`` says how a setting is given. ``BEHAVIOUR`` lists how the agent behaves,
+``RENDERING`` what it renders.
 """
 
 import re
@@ -11,6 +12,14 @@ from rendezvous.settings import values
 from rendezvous.settings.kinds import RoleKind
 from rendezvous.settings.option import Option, OptionsError, Problem, parse_each
 from rendezvous.settings.values import RolePort
+
+NOTIFY = "notify"
+RESTART = "restart"
+END_AUTO = "auto"
+END_NATIVE = "native"
+END_WRAPPER = "wrapper"
+END_SHARED = "shared"
+END_POD = "pod"
 
 _SERVICE_LINK = re.compile(r"(tcp|udp|sctp)://")
 _ROLE_PORT_ENV = re.compile(r"FB_([A-Z0-9]{1,63})_PORT\Z")
@@ -45,9 +54,64 @@ class Options(NamedTuple):
     ssh_server_port: int = 22
     ssh_user: str = ""
     ssh_identity_file: str = ""
+    timeout_seconds: float = 600.0
+    debounce_seconds: float = 2.0
+    on_change: str = NOTIFY
+    signal: int = 0
+    process: str = ""
+    command: str = ""
+    command_timeout_seconds: float = 60.0
+    url: str = ""
+    listen: Optional[Tuple[str, int]] = None
+    stop_grace_seconds: float = 30.0
+    end: str = END_AUTO
+    container: str = ""
+    acknowledge: bool = True
+    reach: Mapping[str, RolePort] = {}
+    reach_seconds: float = 60.0
 
 
-OPTIONS = (
+BEHAVIOUR = (
+    Option("timeout_seconds", "600", values.parse_seconds, "SECONDS",
+           "how long render and run wait for the gang, and watch for those it serves; 0: no end",
+           "FB_TIMEOUT_SEC"),
+    Option("debounce_seconds", "2", values.parse_seconds, "SECONDS",
+           "the shortest time between two generations; the first change is shown at once",
+           "FB_DEBOUNCE_SEC"),
+    Option("on_change", NOTIFY, values.build_choice(NOTIFY, RESTART),
+           "notify or restart", "what run does to its command when the gang changes",
+           "FB_ON_CHANGE"),
+    Option("signal", "", values.parse_signal, "HUP, USR1, ...",
+           "send this signal: run to its command, watch to FB_NOTIFY_PROCESS", "FB_NOTIFY_SIGNAL"),
+    Option("process", "", values.parse_process, "NAME",
+           "the program that gets the signal (shareProcessNamespace)", "FB_NOTIFY_PROCESS"),
+    Option("command", "", values.parse_command, "SHELL COMMAND",
+           "run this with the new variables, and the change as JSON on its input",
+           "FB_NOTIFY_COMMAND"),
+    Option("command_timeout_seconds", "60", values.parse_seconds,
+           "SECONDS", "after this the command is killed", "FB_NOTIFY_COMMAND_TIMEOUT_SEC"),
+    Option("url", "", values.parse_url, "http://HOST:PORT/PATH",
+           "POST the change as JSON to this URL", "FB_NOTIFY_URL"),
+    Option("listen", "", values.parse_listen, "PORT or 127.0.0.1:PORT",
+           "serve long-polls: GET /changes?after=NUMBER", "FB_LISTEN"),
+    Option("stop_grace_seconds", "30", values.parse_seconds, "SECONDS",
+           "from SIGTERM to SIGKILL when run restarts or ends its command", "FB_STOP_GRACE_SEC"),
+    Option("end", END_AUTO,
+           values.build_choice(END_AUTO, END_NATIVE, END_WRAPPER, END_SHARED, END_POD),
+           "auto, native, wrapper, shared or pod", "how watch learns that it is no longer needed",
+           "FB_SIDECAR_END"),
+    Option("container", "", values.parse_container, "NAME",
+           "the name of the container that watch runs in", "FB_CONTAINER_NAME"),
+    Option("acknowledge", "auto", values.parse_flag, "auto or off",
+           "tell the controller which generation was applied, where that is permitted",
+           "FB_ACKNOWLEDGE"),
+    Option("reach", "", values.parse_ports, "2222 or worker=2222,ps=2223",
+           "show a member that comes later only when it answers on this port", "FB_REACH"),
+    Option("reach_seconds", "60", values.parse_seconds, "SECONDS",
+           "after this it is shown all the same", "FB_REACH_TIMEOUT_SEC"),
+)  # fmt: skip
+
+RENDERING = (
     Option("formats", "auto", values.parse_formats, "auto, or tf_config,pytorch,...",
            "what to render; auto: whatever fits this gang, the rest is left out with the reason"),
     Option("plugins", "", values.parse_plugins, "MODULE:FUNCTION,...",
@@ -101,6 +165,8 @@ OPTIONS = (
     Option("ssh_identity_file", "", values.parse_path, "/ABSOLUTE/PATH",
            "the private key, as the container finds it"),
 )  # fmt: skip
+
+OPTIONS = (*RENDERING, *BEHAVIOUR)
 
 
 def parse_options(

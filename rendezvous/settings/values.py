@@ -5,9 +5,10 @@ what it should look like.
 """
 
 import re
+import signal
 from typing import Callable, Dict, NamedTuple, Optional, Tuple
 
-from framework.api.naming import is_role_name
+from framework.api.naming import is_framework_name, is_role_name
 from rendezvous.settings.addresses import MAX_PORT, is_endpoint
 from rendezvous.settings.kinds import RoleKind
 
@@ -20,6 +21,10 @@ _CONF = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[A-Za-z0-9._:/-]+\Z")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}\Z")
 _SSH_SPECIAL = re.compile(r"[\"%$\\]")
 _PORT = re.compile(r"([0-9]{1,5})(\+index)?\Z")
+_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?\Z")
+_URL = re.compile(r"http://[A-Za-z0-9.:\[\]_-]{1,260}(/[!-~]*)?\Z")
+_LISTEN = re.compile(r"(127\.0\.0\.1|\[::1\]|localhost):([0-9]{1,5})\Z")
+_PROCESS = re.compile(r"[!-.0-~]{1,200}\Z")
 # Control characters, the other line ends of Unicode, and halves of surrogate pairs (no UTF-8).
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -58,20 +63,6 @@ def parse_plugins(text: str) -> Tuple[str, ...]:
         if not _PLUGIN.match(name):
             raise ValueError(f"{name!r:.80} is not MODULE:FUNCTION")
     return tuple(names)
-
-
-def parse_directory(text: str) -> str:
-    """Parse an absolute path."""
-    if not text.startswith("/") or not is_printable(text):
-        raise ValueError("it is no absolute path")
-    return text.rstrip("/") or "/"
-
-
-def parse_path(text: str) -> str:
-    """Parse an absolute path for ssh's configuration, which expands what is within; "" is none."""
-    if text and (not text.startswith("/") or not is_printable(text) or _SSH_SPECIAL.search(text)):
-        raise ValueError('it is no absolute path without any of " % $ and backslash')
-    return text
 
 
 def parse_roles(text: str) -> Dict[str, RoleKind]:
@@ -113,13 +104,6 @@ def parse_slots(text: str) -> Dict[str, int]:
     return {role: _parse_number(value, 0, MAX_SLOTS) for role, value in _parse_pairs(text).items()}
 
 
-def parse_role(text: str) -> str:
-    """Parse a role's name; "" is none."""
-    if text and not is_role_name(text):
-        raise ValueError("it is no name of a task role")
-    return text
-
-
 def parse_nodes(text: str) -> Optional[Tuple[int, int]]:
     """Parse ``MIN:MAX`` or ``N``; "" (None) takes them from the roster."""
     if not text:
@@ -151,18 +135,46 @@ def parse_conf(text: str) -> str:
     return text
 
 
-def parse_endpoint(text: str) -> str:
-    """Parse ``HOST:PORT``; "" is none."""
-    if text and not is_endpoint(text):
-        raise ValueError("it is not HOST:PORT (IPv6: [ADDRESS]:PORT)")
-    return text
+def parse_directory(text: str) -> str:
+    """Parse an absolute path."""
+    if not _is_path(text):
+        raise ValueError("it is no absolute path")
+    return text.rstrip("/") or "/"
 
 
-def parse_user(text: str) -> str:
-    """Parse a login name; "" is none."""
-    if text and not _USER.match(text):
-        raise ValueError("it is no login name")
-    return text
+def parse_seconds(text: str) -> float:
+    """Parse a number of seconds."""
+    if not _SECONDS.match(text):
+        raise ValueError("it is no number of seconds")
+    return float(text)
+
+
+def parse_signal(text: str) -> int:
+    """Parse the name of a signal; "" (0) is none."""
+    if not text:
+        return 0
+    name = text if text.startswith("SIG") else "SIG" + text
+    number = getattr(signal, name, None) if name.isalnum() else None
+    if not isinstance(number, signal.Signals):
+        raise ValueError("it is no signal's name")  # noqa: TRY004  (of what a user wrote)
+    return int(number)
+
+
+def parse_listen(text: str) -> Optional[Tuple[str, int]]:
+    """Parse ``PORT`` or ``HOST:PORT`` of the loopback; "" (None) is none."""
+    if not text:
+        return None
+    match = _LISTEN.match(text if ":" in text else "127.0.0.1:" + text)
+    if match is None or not 0 <= int(match.group(2)) <= MAX_PORT:
+        raise ValueError("it is no port of this host's loopback")
+    return match.group(1).strip("[]"), int(match.group(2))
+
+
+def parse_flag(text: str) -> bool:
+    """Parse ``auto`` or ``off``."""
+    if text not in {"auto", "off"}:
+        raise ValueError("it is neither auto nor off")
+    return text == "auto"
 
 
 def build_choice(*choices: str) -> Callable[[str], str]:
@@ -171,6 +183,17 @@ def build_choice(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in choices:
             raise ValueError("it is none of " + ", ".join(c or "(empty)" for c in choices))
+        return text
+
+    return parse
+
+
+def build_text(is_good: Callable[[str], object], fault: str) -> Callable[[str], str]:
+    """Build the parser of a text of one form; "" is none."""
+
+    def parse(text: str) -> str:
+        if text and not is_good(text):
+            raise ValueError(fault)
         return text
 
     return parse
@@ -207,3 +230,22 @@ def _parse_pairs(text: str) -> Dict[str, str]:
             raise ValueError(f"{role or 'the default'} is given twice")
         pairs[role] = value
     return pairs
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith("/") and is_printable(text)
+
+
+def _is_ssh_path(text: str) -> bool:
+    """Return whether ssh, which expands what is within a path, takes it for this path."""
+    return _is_path(text) and _SSH_SPECIAL.search(text) is None
+
+
+parse_path = build_text(_is_ssh_path, 'it is no absolute path without any of " % $ and backslash')
+parse_role = build_text(is_role_name, "it is no name of a task role")
+parse_endpoint = build_text(is_endpoint, "it is not HOST:PORT (IPv6: [ADDRESS]:PORT)")
+parse_user = build_text(_USER.match, "it is no login name")
+parse_process = build_text(_PROCESS.match, "it is no name of a program")
+parse_command = build_text(is_printable, "it is not one line")
+parse_url = build_text(_URL.match, "it is no http:// URL")
+parse_container = build_text(is_framework_name, "it is no name of a container")

@@ -21,7 +21,6 @@ from rendezvous.core import membership
 from rendezvous.core.refusal import RefusedError
 from rendezvous.renderers import registry
 from rendezvous.settings.annotations import parse_annotations
-from rendezvous.settings.behaviour import parse_settings
 from rendezvous.settings.option import OptionsError
 from rendezvous.settings.options import parse_options
 from rendezvous.site.peers import generations
@@ -131,7 +130,7 @@ def _read_settings(texts: dict[str, str]) -> object:
     annotations = {
         name[len(prefix) :]: text for name, text in texts.items() if name.startswith(prefix)
     }
-    return parse_settings(texts, {}, annotations), parse_options(texts, {}, annotations)
+    return parse_options(texts, {}, annotations)
 
 
 def _read_barrier(texts: dict[str, str]) -> object:

@@ -17,13 +17,12 @@ from framework.agent.gang import (
     Identity,
     SelectedRoster,
 )
+from framework.agent.report import LineReporter
 from framework.api.roster import PHASE_COMPLETING, Leaving, Roster, fingerprint_uid
 from rendezvous.agent import Agent, Setup
 from rendezvous.core.notification import Notify
 from rendezvous.core.selection import NoRoster
 from rendezvous.core.target import Target
-from rendezvous.report import Reporter
-from rendezvous.settings.behaviour import Settings
 from rendezvous.settings.options import Options
 from rendezvous.settings.values import RolePort
 from rendezvous.volume.writer import Writer
@@ -76,14 +75,14 @@ class Acknowledgements(list[int]):
 class World:
     """A volume and the agents that live in it, one after the other."""
 
-    def __init__(self, volume: Path, settings: Settings) -> None:
+    def __init__(self, volume: Path, options: Options) -> None:
         self.volume = volume
         self.clock = Clock()
         self.source = Source(self.clock)
         self.acknowledged = Acknowledgements()
         self.told: list[Notify] = []
         self.ended: list[bool] = []
-        self.settings = settings
+        self.options = options
         self.start()
 
     def start(self) -> None:
@@ -91,7 +90,9 @@ class World:
         identity = Identity("worker", 0, get_uid("worker", 0), INSTANCE)
         target = Target("default", "job", "job-attempt", "", "job-worker-0", identity)
         named = {"FB_PORTS": ["worker", "wurker"]}
-        setup = Setup(self.settings, Options(), target, {}, Reporter({}), self.clock, named)
+        setup = Setup(
+            self.options, target, {}, LineReporter("rendezvous", is_json=False), self.clock, named
+        )
         self.agent = Agent(
             setup,
             self.source,  # type: ignore[arg-type]  # scripted
@@ -121,7 +122,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return World(tmp_path, Settings())
+    return World(tmp_path, Options())
 
 
 def gang(count: int, generation: int) -> Roster:
@@ -167,7 +168,7 @@ def test_debounce_begins_when_a_slow_volume_has_the_generation(
     world.publish(gang(4, 3))
     world.settle()
     first, second = in_force_at
-    assert second - first >= world.settings.debounce_seconds
+    assert second - first >= world.options.debounce_seconds
 
 
 def test_notifier_that_fails_keeps_no_other_from_its_notification(world: World) -> None:
@@ -237,7 +238,7 @@ def test_restarted_agent_of_a_source_without_attempts_tells_nothing_twice(world:
 
 
 def test_second_agent_of_a_volume_shows_no_generation_twice(world: World, tmp_path: Path) -> None:
-    beside = World(tmp_path, Settings())
+    beside = World(tmp_path, Options())
     for generation in (1, 2):
         for agent in (world, beside):
             agent.take(gang(generation + 1, generation))
@@ -248,7 +249,7 @@ def test_second_agent_of_a_volume_shows_no_generation_twice(world: World, tmp_pa
 
 
 def test_second_agent_that_lags_behind_shows_nothing_older(world: World, tmp_path: Path) -> None:
-    beside = World(tmp_path, Settings())
+    beside = World(tmp_path, Options())
     world.take(gang(2, 1))
     world.settle()
     world.take(gang(4, 3))
@@ -263,7 +264,7 @@ def test_agent_that_lagged_behind_the_other_catches_up_with_the_same_gang(
     world: World, tmp_path: Path
 ) -> None:
     """The gang is again what this agent showed last, but the volume has moved on since."""
-    beside = World(tmp_path, Settings(debounce_seconds=0.0))
+    beside = World(tmp_path, Options(debounce_seconds=0.0))
     world.take(gang(2, 1))
     beside.take(gang(3, 2))
     beside.take(gang(2, 3))
@@ -289,7 +290,7 @@ def test_generation_that_no_agent_wrote_is_nothing_to_catch_up_with(
 
 
 def test_two_agents_at_once_leave_no_reader_without_a_generation(tmp_path: Path) -> None:
-    worlds = [World(tmp_path, Settings(debounce_seconds=0.0)) for _ in range(2)]
+    worlds = [World(tmp_path, Options(debounce_seconds=0.0)) for _ in range(2)]
     worlds[0].take(gang(2, 1))
 
     def follow(world: World) -> None:
@@ -378,7 +379,7 @@ def servers() -> Iterator[Servers]:
 def careful(tmp_path: Path, servers: Servers) -> World:
     """An agent that shows members which come later only when they answer."""
     reach = {"": RolePort(servers.port)}
-    return World(tmp_path, Settings(reach=reach, reach_seconds=30.0, debounce_seconds=0.0))
+    return World(tmp_path, Options(reach=reach, reach_seconds=30.0, debounce_seconds=0.0))
 
 
 def test_member_that_comes_later_is_shown_when_it_answers(careful: World, servers: Servers) -> None:
@@ -428,7 +429,7 @@ def stir(world: World, choose: random.Random, generation: int) -> int:
 def test_whatever_happens_the_told_changes_add_up(tmp_path: Path, seed: int) -> None:
     """Rescaled, incomplete, gone back, killed, debounced: who follows what he is told is right."""
     choose = random.Random(seed)
-    world = World(tmp_path, Settings(debounce_seconds=choose.choice((0.0, 2.0))))
+    world = World(tmp_path, Options(debounce_seconds=choose.choice((0.0, 2.0))))
     generation = 1
     world.take(gang(4, generation))
     for _ in range(40):

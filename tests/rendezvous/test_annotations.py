@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from rendezvous.settings.annotations import list_unknown, parse_annotations, read_annotations
-from rendezvous.settings.behaviour import SETTINGS, parse_settings
 from rendezvous.settings.option import OptionsError
 from rendezvous.settings.options import OPTIONS, parse_options
 
@@ -50,7 +49,7 @@ def test_flag_comes_before_variable_before_annotation_before_default() -> None:
         PREFIX + "stop-grace-sec": "7",
     }
     env = {"FB_DEBOUNCE_SEC": "4", "FB_ON_CHANGE": "notify", "FB_LISTEN": ""}
-    settings = parse_settings(env, {"debounce_seconds": "5"}, annotations)
+    settings = parse_options(env, {"debounce_seconds": "5"}, annotations)
     assert settings.debounce_seconds == 5
     assert settings.on_change == "notify"
     assert settings.stop_grace_seconds == 7
@@ -58,13 +57,13 @@ def test_flag_comes_before_variable_before_annotation_before_default() -> None:
 
 
 def test_bad_value_of_an_annotation_is_told_by_its_name() -> None:
-    for parse, name in ((parse_settings, "debounce-sec"), (parse_options, "ports")):
+    for name in ("debounce-sec", "ports"):
         with pytest.raises(OptionsError, match=PREFIX + name):
-            parse({}, {}, {PREFIX + name: "soon"})
+            parse_options({}, {}, {PREFIX + name: "soon"})
 
 
 def test_annotation_names_are_told_apart() -> None:
-    names = [setting.annotation for setting in (*SETTINGS, *OPTIONS)]
+    names = [setting.annotation for setting in OPTIONS]
     assert len(set(names)) == len(names)
     known = dict.fromkeys([*names, PREFIX + "wrapper", PREFIX + "acknowledged-generation"], "")
     assert list_unknown({**known, PREFIX + "prots": ""}, names) == [PREFIX + "prots"]

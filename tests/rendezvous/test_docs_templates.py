@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import yaml
 
-from rendezvous.settings.behaviour import SETTINGS
 from rendezvous.settings.options import OPTIONS
 from tests.support.frameworkcrd import ROOT
 
@@ -34,7 +33,7 @@ def list_pods(document: Any) -> "list[dict[str, Any]]":
 
 
 PODS = [(name, pod) for name, document in list_documents() for pod in list_pods(document)]
-SETTING_NAMES = {setting.env_name for setting in (*SETTINGS, *OPTIONS)}
+SETTING_NAMES = {setting.env_name for setting in OPTIONS}
 
 
 @pytest.mark.parametrize(("name", "pod"), PODS, ids=[name for name, _ in PODS])

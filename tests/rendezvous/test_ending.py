@@ -23,7 +23,7 @@ from rendezvous.process.ending import (
     find_own_container,
     is_pod_done,
 )
-from rendezvous.settings.behaviour import Settings
+from rendezvous.settings.options import Options
 
 MAIN = {"name": "main", "image": "torch"}
 AGENT = {"name": "agent", "image": "r.example/framework-rendezvous:1", "args": ["watch"]}
@@ -223,5 +223,5 @@ def test_ending_does_not_give_up_those_it_has_seen(tmp_path: Path) -> None:
 def test_choice_of_the_user_needs_no_api(end: str, tmp_path: Path) -> None:
     target = Target("default", "f", "f-attempt", "", "f-worker-0", Identity("worker", 0))
     nowhere = Access("127.0.0.1", 1, tls=False)
-    choice = EndingChoice(Settings(end=end), target, str(tmp_path), nowhere, AgentClock())
+    choice = EndingChoice(Options(end=end), target, nowhere, AgentClock())
     assert choice.choose().name == end

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import pytest
 
 from framework.agent.clock import AgentClock
+from framework.agent.report import LineReporter
 from rendezvous.core.diff import Diff, compute_diff
 from rendezvous.core.notification import CHANGED, COMPLETING, LEAVING, Notify
 from rendezvous.notify.longpoll import Changes, serve
@@ -33,7 +34,6 @@ from rendezvous.process import signalling
 from rendezvous.process.children import Children, StartError
 from rendezvous.process.processes import find_processes, read_stat
 from rendezvous.process.signalling import Signaller
-from rendezvous.report import Reporter
 from tests.rendezvous.gangs import build_gang
 from tests.support.waiting import HANG_SECONDS, wait_until
 
@@ -43,9 +43,9 @@ def build_notification(before: int = 2, after: int = 3) -> Notify:
     return Notify(CHANGED, compute_diff(old, build_gang(after)._replace(generation=2)))
 
 
-class Log(Reporter):
+class Log(LineReporter):
     def __init__(self) -> None:
-        super().__init__({})
+        super().__init__("rendezvous", is_json=False)
         self.lines: list[str] = []
 
     def say(self, message: str, level: str = "info", **_fields: Any) -> None:

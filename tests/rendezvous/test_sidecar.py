@@ -13,12 +13,11 @@ import pytest
 
 from framework.agent.clock import AgentClock
 from framework.agent.discovery import load_access
+from framework.agent.report import LineReporter
 from rendezvous.agent import Agent, Setup
 from rendezvous.core.notification import Notify
 from rendezvous.core.target import parse_target
 from rendezvous.observer import AttemptObserver
-from rendezvous.report import Reporter
-from rendezvous.settings.behaviour import Settings
 from rendezvous.settings.options import parse_options
 from rendezvous.volume.writer import Writer
 from tests.rendezvous.agents import (
@@ -150,8 +149,8 @@ def test_api_away_for_a_minute_keeps_the_last_good(gang: Gang, api: Access) -> N
     with relay(api.url) as way:
         gang.env["KUBE_APISERVER_ADDRESS"] = way.url
         clock, target = SkippingClock(), parse_target(gang.env)
-        options = parse_options({}, {"directory": str(gang.volume)})
-        setup = Setup(Settings(debounce_seconds=0.0), options, target, {}, Reporter({}), clock)
+        options = parse_options({}, {"directory": str(gang.volume), "debounce_seconds": "0"})
+        setup = Setup(options, target, {}, LineReporter("rendezvous", is_json=False), clock)
         observer = AttemptObserver(load_access(gang.env), clock, target)
         told: list[Notify] = []
         writer = Writer(str(gang.volume))

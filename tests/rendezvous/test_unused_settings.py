@@ -2,12 +2,11 @@
 
 import pytest
 
-from rendezvous.settings.behaviour import SETTINGS
 from rendezvous.settings.options import OPTIONS, parse_options
 from rendezvous.settings.unused_settings import list_foreign_roles, list_misspelt, list_named_roles
 from tests.rendezvous.gangs import build_gang
 
-KNOWN = [setting.env_name for setting in (*OPTIONS, *SETTINGS)]
+KNOWN = [setting.env_name for setting in OPTIONS]
 
 
 @pytest.mark.parametrize(

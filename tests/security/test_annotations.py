@@ -6,7 +6,6 @@ from pathlib import Path
 
 from framework.api import constants
 from rendezvous.settings.annotations import list_refused
-from rendezvous.settings.behaviour import SETTINGS, Settings, parse_settings
 from rendezvous.settings.option import BY_ANNOTATION
 from rendezvous.settings.options import OPTIONS, parse_options
 from tests.rendezvous.agents import run_agent
@@ -36,22 +35,21 @@ def annotate(values: dict[str, str]) -> dict[str, str]:
 
 def test_hostile_annotations_change_no_setting() -> None:
     annotations = annotate(HOSTILE)
-    assert parse_settings({}, {}, annotations) == Settings()
     assert parse_options({}, {}, annotations) == parse_options({})
 
 
 def test_refused_annotation_is_told_with_the_variable_to_set() -> None:
-    lines = list(list_refused(annotate(HOSTILE), (*OPTIONS, *SETTINGS)))
+    lines = list(list_refused(annotate(HOSTILE), OPTIONS))
     assert len(lines) == len(HOSTILE)
     (line,) = [line for line in lines if "notify-command" in line]
     assert "is ignored" in line
     assert "set FB_NOTIFY_COMMAND in the env of the agent's container" in line
-    assert list(list_refused(annotate({"slots": "2"}), (*OPTIONS, *SETTINGS))) == []
+    assert list(list_refused(annotate({"slots": "2"}), OPTIONS)) == []
 
 
 def test_every_setting_is_either_harmless_or_refused() -> None:
     """A new setting is refused until it is in the list."""
-    words = {setting.word for setting in (*OPTIONS, *SETTINGS)}
+    words = {setting.word for setting in OPTIONS}
     assert words == BY_ANNOTATION | HOSTILE.keys()
 
 
