@@ -77,20 +77,13 @@ class Agent:
         end_command: Callable[[], None] = lambda: None,
     ) -> None:
         """Go on where an agent before this one left the volume."""
-        options = setup.options
         self._setup = setup
         self._observer = observer
         self._writer = writer
         self._acknowledger = acknowledger
         self._end_command = end_command
         self._prober = Prober(setup.clock)
-        self._context = Context(
-            setup.target.identity,
-            options.debounce_seconds,
-            options.reach,
-            options.reach_seconds,
-            setup.named_roles,
-        )
+        self._context = Context(setup.target.identity, setup.options, setup.named_roles)
         self._memory = self._restore_memory()
         self.notifiers = notifiers
         self.env: Dict[str, str] = {}

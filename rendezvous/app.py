@@ -28,13 +28,13 @@ from rendezvous.notify.notifiers import (
 )
 from rendezvous.observer import AttemptObserver
 from rendezvous.process.children import Children
-from rendezvous.process.ending import Ending, EndingChoice, EndingError
+from rendezvous.process.ending import Ending, EndingError, choose_ending
 from rendezvous.process.processes import find_processes
 from rendezvous.process.sidecar import run_sidecar
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.renderers.plugins import load_plugins
 from rendezvous.settings.addresses import join_port
-from rendezvous.settings.annotations import list_refused, list_unknown, read_annotations
+from rendezvous.settings.annotations import list_ignored, read_annotations
 from rendezvous.settings.arguments import (
     INSTALL,
     RENDER,
@@ -46,7 +46,7 @@ from rendezvous.settings.arguments import (
     render_help,
 )
 from rendezvous.settings.option import OptionsError
-from rendezvous.settings.options import OPTIONS, Options, parse_options
+from rendezvous.settings.options import Options, parse_options
 from rendezvous.settings.unused_settings import list_misspelt, list_named_roles
 from rendezvous.volume.install import find_directory, install
 from rendezvous.volume.writer import Writer
@@ -114,7 +114,7 @@ class Program:
 
     def _watch(self, setup: Setup, access: Access, writer: Writer) -> int:
         options = setup.options
-        ending = EndingChoice(options, setup.target, access, self._clock).choose()
+        ending = choose_ending(options, setup.target, access, self._clock)
         notifiers = self._build_notifiers(setup, writer)
         if options.signal:
             name = options.process
@@ -244,12 +244,7 @@ class Program:
         except OSError as e:
             text = f"the Pod's annotations cannot be read: {e}"
             raise EndError(ExitCode.PERMANENT, "BadSettings", text) from e
-        known = [setting.annotation for setting in OPTIONS]
-        for name in list_unknown(annotations, known):
-            self._reporter.say(f"annotation {name}: there is no such setting", "warning")
-        for line in list_refused(annotations, OPTIONS):
-            self._reporter.say(line, "warning")
-        for line in list_misspelt(env, [setting.env_name for setting in OPTIONS]):
+        for line in (*list_ignored(annotations), *list_misspelt(env)):
             self._reporter.say(line, "warning")
         options = parse_options(env, {"directory": directory, **flags}, annotations)
         return Setup(

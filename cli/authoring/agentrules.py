@@ -29,7 +29,6 @@ from rendezvous.settings.option import BY_ANNOTATION
 from rendezvous.settings.options import OPTIONS
 from rendezvous.settings.unused_settings import list_misspelt, list_named_roles
 
-_SETTING_NAMES = [setting.env_name for setting in OPTIONS]
 _COMMANDS = (RENDER, WATCH, RUN, INSTALL)
 _SLOTTED_FORMATS = frozenset({"openmpi", "hydra", "deepspeed", "horovod", "horovodrun"})
 _GPU = re.compile(r"(^|[./])gpu$")
@@ -215,7 +214,7 @@ def _judge_rendezvous(container: ContainerTemplate, names: list[str]) -> Iterato
             f"{problem.name}={problem.value!r:.100}: {problem.reason}: the agent ends with 210",
             problem.remedy,
         )
-    for line in list_misspelt(call.env, _SETTING_NAMES):
+    for line in list_misspelt(call.env):
         message, _, question = line.partition("; ")
         yield warning("agent-settings", path, message, question)
     yield from _judge_names(call, path, names)

@@ -51,8 +51,8 @@ from rendezvous.core.selection import (
     number_roster,
 )
 from rendezvous.settings.addresses import MAX_PORT
+from rendezvous.settings.options import Options
 from rendezvous.settings.unused_settings import list_foreign_roles
-from rendezvous.settings.values import RolePort
 
 _WAIT_LINE_SECONDS = 10.0
 _HELD_POLL_SECONDS = 0.2
@@ -63,9 +63,7 @@ class Context(NamedTuple):
     """What does not change while an agent runs."""
 
     identity: Identity
-    debounce_seconds: float = 2.0
-    reach: Mapping[str, RolePort] = {}
-    reach_seconds: float = 60.0
+    options: Options = Options()
     named_roles: Mapping[str, List[str]] = {}
     """The roles that each setting names."""
 
@@ -194,7 +192,7 @@ def decide(observation: Observation, memory: Memory, context: Context, now: floa
 
 def start_debounce(memory: Memory, context: Context, now: float) -> Memory:
     """Remember that a generation was put in force at ``now``: writing it may take seconds."""
-    return memory._replace(next_show_at=now + context.debounce_seconds)
+    return memory._replace(next_show_at=now + context.options.debounce_seconds)
 
 
 def compute_poll_seconds(memory: Memory, longest_seconds: float, now: float) -> float:
@@ -263,7 +261,7 @@ def _hold(
     missing = [probe for probe in probes if probe not in reached]
     is_shrinking = bool(index_members(before).keys() - index_members(after).keys())
     since = now if memory.held_since is None else memory.held_since
-    if not missing or is_shrinking or now - since >= context.reach_seconds:
+    if not missing or is_shrinking or now - since >= context.options.reach_seconds:
         return None
     named = ", ".join(probe.describe() for probe in missing[:_NAMED_PROBES])
     message = f"{len(missing)} new members do not answer yet: {named}"
@@ -273,11 +271,11 @@ def _hold(
 
 def list_probes(before: Roster, after: Roster, context: Context) -> Tuple[Probe, ...]:
     """List the connections by which the new members of a generation are known to answer."""
-    known = index_members(before)
+    known, reach = index_members(before), context.options.reach
     own = TaskKey(context.identity.role, context.identity.index)
     probes = []
     for key, member in index_members(after).items():
-        port = context.reach.get(key.role, context.reach.get(""))
+        port = reach.get(key.role, reach.get(""))
         was = known.get(key)
         is_known = was is not None and (was.addresses[:1], was.fingerprint) == (
             member.addresses[:1],

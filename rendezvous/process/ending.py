@@ -184,81 +184,69 @@ def is_pod_done(pod: Mapping[str, Any], container: str) -> bool:
     return True
 
 
-class EndingChoice:
-    """Chooses the ending, if need be by looking at the own Pod."""
+def choose_ending(options: Options, target: Target, access: Access, clock: AgentClock) -> Ending:
+    """Choose; waits while the API server is away and the Pod must be looked at.
 
-    def __init__(self, options: Options, target: Target, access: Access, clock: AgentClock) -> None:
-        """Choose for the Pod of ``target``."""
-        self._options = options
-        self._target = target
-        self._clock = clock
-        path = f"/api/v1/namespaces/{target.namespace}/pods"
-        self._watch = ObjectWatch(access, clock, path, target.pod)
+    Raises:
+        EndingError: No ending applies.
+    """
+    if options.end not in {END_AUTO, END_POD}:
+        if options.end == END_SHARED and os.getpid() == 1:
+            raise EndingError(
+                "FB_SIDECAR_END=shared, but this container shares its processes with no other: "
+                "set shareProcessNamespace: true"
+            )
+        return _build_ending(options.end, options, clock)
+    path = f"/api/v1/namespaces/{target.namespace}/pods"
+    watch = ObjectWatch(access, clock, path, target.pod)
+    pod = _fetch_pod(watch, clock) if target.pod else None
+    if pod is None:
+        watch.close()
+        return _choose_without_pod(options, target, clock)
+    container = find_own_container(pod, options.container)
+    end = choose_by_pod(pod, container) if options.end == END_AUTO else options.end
+    if end == END_POD:
+        return PodEnding(watch, container, pod)
+    watch.close()
+    return _build_ending(end, options, clock)
 
-    def choose(self) -> Ending:
-        """Choose; waits while the API server is away and the Pod must be looked at.
 
-        Raises:
-            EndingError: No ending applies.
-        """
-        end = self._options.end
-        if end in {END_NATIVE, END_WRAPPER}:
-            return self._build(end, "", {})
-        if end == END_SHARED:
-            if os.getpid() == 1:
-                raise EndingError(
-                    "FB_SIDECAR_END=shared, but this container shares its processes with no other: "
-                    "set shareProcessNamespace: true"
-                )
-            return self._build(end, "", {})
-        pod = self._fetch_pod()
-        if pod is None:
-            return self._choose_without_pod(end)
-        container = find_own_container(pod, self._options.container)
-        if end == END_AUTO:
-            end = choose_by_pod(pod, container)
-        return self._build(end, container, pod)
+def _build_ending(end: str, options: Options, clock: AgentClock) -> Ending:
+    if end == END_NATIVE:
+        return Ending()
+    is_wrapper = end == END_WRAPPER
+    ending = WrapperEnding(options.directory) if is_wrapper else SharedEnding(options.process)
+    return TimedEnding(ending, options.timeout_seconds, clock)
 
-    def _build(self, end: str, container: str, pod: Dict[str, Any]) -> Ending:
-        if end != END_POD:
-            self._watch.close()
-        seconds = self._options.timeout_seconds
-        if end == END_WRAPPER:
-            return TimedEnding(WrapperEnding(self._options.directory), seconds, self._clock)
-        if end == END_SHARED:
-            return TimedEnding(SharedEnding(self._options.process), seconds, self._clock)
-        return PodEnding(self._watch, container, pod) if end == END_POD else Ending()
 
-    def _choose_without_pod(self, end: str) -> Ending:
-        """Choose where the Pod cannot be read."""
-        if end == END_AUTO and os.getpid() != 1 and _read_name(1) == "pause":
-            return self._build(END_SHARED, "", {})
-        target = self._target
-        right = Permission("watch", "", "pods", target.namespace, target.pod)
-        raise EndingError(
-            "as an ordinary container this sidecar would keep its Pod from ever completing, and it "
-            "cannot see whether it is one: set FB_SIDECAR_END=native if it is a native sidecar (an "
-            "init container with restartPolicy: Always), =wrapper if the main container runs its "
-            "command by `run`, =shared with shareProcessNamespace: true; or give it the "
-            + right.describe_rule()
-        )
+def _choose_without_pod(options: Options, target: Target, clock: AgentClock) -> Ending:
+    """Choose where the Pod cannot be read."""
+    if options.end == END_AUTO and os.getpid() != 1 and _read_name(1) == "pause":
+        return _build_ending(END_SHARED, options, clock)
+    right = Permission("watch", "", "pods", target.namespace, target.pod)
+    raise EndingError(
+        "as an ordinary container this sidecar would keep its Pod from ever completing, and it "
+        "cannot see whether it is one: set FB_SIDECAR_END=native if it is a native sidecar (an "
+        "init container with restartPolicy: Always), =wrapper if the main container runs its "
+        "command by `run`, =shared with shareProcessNamespace: true; or give it the "
+        + right.describe_rule()
+    )
 
-    def _fetch_pod(self) -> Optional[Dict[str, Any]]:
-        """Fetch the own Pod; None if that is denied."""
-        denied_at = None
-        while self._target.pod:
-            for change in self._watch.poll(_LOOK_SECONDS):
-                if change.body is not None:
-                    return change.body
-            now = self._clock.monotonic()
-            if self._watch.health in {Health.FORBIDDEN, Health.UNAUTHORIZED, Health.NOT_FOUND}:
-                denied_at = denied_at or now
-                if now - denied_at >= _SETTLED_SECONDS:
-                    break
-            elif self._watch.health is Health.HEALTHY:
-                denied_at = None
-        self._watch.close()
-        return None
+
+def _fetch_pod(watch: ObjectWatch, clock: AgentClock) -> Optional[Dict[str, Any]]:
+    """Fetch the own Pod; None if that is denied."""
+    denied_at = None
+    while True:
+        for change in watch.poll(_LOOK_SECONDS):
+            if change.body is not None:
+                return change.body
+        now = clock.monotonic()
+        if watch.health in {Health.FORBIDDEN, Health.UNAUTHORIZED, Health.NOT_FOUND}:
+            denied_at = denied_at or now
+            if now - denied_at >= _SETTLED_SECONDS:
+                return None
+        elif watch.health is Health.HEALTHY:
+            denied_at = None
 
 
 def find_own_container(pod: Mapping[str, Any], name: str) -> str:

@@ -1,7 +1,5 @@
 """A block for /etc/hosts: every member's names, for consumers that want names without DNS. Pure."""
 
-from typing import List
-
 from rendezvous.core.membership import View
 from rendezvous.renderers.rendered import Rendered, build_lines_file
 from rendezvous.settings.options import Options
@@ -16,12 +14,7 @@ def render(view: View, _options: Options) -> Rendered:
     lines = [BEGIN]
     for peer in view.peers:
         if peer.host_name:
-            names = _join_names(peer.host_name, view.framework)
+            names = f"{peer.host_name} {peer.host_name}.{view.framework}"
             lines.extend(f"{address}\t{names}" for address in peer.addresses)
     lines.append(END)
     return Rendered({FILE_NAME: build_lines_file(lines)})
-
-
-def _join_names(host_name: str, framework: str) -> str:
-    names: List[str] = [host_name, f"{host_name}.{framework}"]
-    return " ".join(names)

@@ -31,7 +31,7 @@ def render(view: View, options: Options) -> Rendered:
     env = {
         "PET_NPROC_PER_NODE": options.torch_nproc or str(max(own.slots, 1)),
         "PET_LOCAL_ADDR": own.address,
-        "PET_RDZV_ID": build_run_id(view),
+        "PET_RDZV_ID": f"{view.framework}-{view.instance_uid or view.attempt_id}",
         "PYTHONUNBUFFERED": "1",
     }
     if options.torch_mode == ELASTIC:
@@ -39,11 +39,6 @@ def render(view: View, options: Options) -> Rendered:
     else:
         env.update(_render_static(view, options, coordinator))
     return Rendered({}, env)
-
-
-def build_run_id(view: View) -> str:
-    """Name the run: the Framework and the instance of its attempt."""
-    return f"{view.framework}-{view.instance_uid or view.attempt_id}"
 
 
 def _render_static(view: View, options: Options, coordinator: Peer) -> Dict[str, str]:

@@ -11,11 +11,6 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./-]*\Z")
 
 
-def is_variable(name: str) -> bool:
-    """Return whether a shell takes this name for a variable."""
-    return _VARIABLE.match(name) is not None
-
-
 def is_file_name(name: str) -> bool:
     """Return whether this is a plain name of a file, never a path out of its directory."""
     return _FILE_NAME.match(name) is not None and name not in {".", ".."}
@@ -27,7 +22,7 @@ def check_value(name: str, value: str) -> None:
     Raises:
         RefusedError: The name is invalid, or the value would not stay on its line.
     """
-    if not is_variable(name):
+    if not _VARIABLE.match(name):
         raise RefusedError(f"{name!r:.80} is no name of a variable", "use letters, digits and _")
     if not is_printable(value):
         raise RefusedError(

@@ -6,10 +6,11 @@ in ``option.BY_ANNOTATION``; what they mean is decided in ``options``.
 
 import os
 import re
-from typing import Dict, Iterable, Iterator, List, Mapping
+from typing import Dict, Iterator, Mapping
 
 from framework.api import constants
-from rendezvous.settings.option import BY_ANNOTATION, Option
+from rendezvous.settings.option import BY_ANNOTATION
+from rendezvous.settings.options import OPTIONS
 
 FILE_ENV = "FB_ANNOTATIONS_FILE"
 DEFAULT_FILE = "/etc/podinfo/annotations"
@@ -45,22 +46,18 @@ def parse_annotations(text: str) -> Dict[str, str]:
     return found
 
 
-def list_unknown(annotations: Mapping[str, str], known: Iterable[str]) -> List[str]:
-    """List the annotations of our prefix that are no settings: most are misspelt."""
-    ours = {constants.ACKNOWLEDGED_GENERATION_ANNOTATION, constants.WRAPPER_ANNOTATION, *known}
-    return sorted(
-        name
-        for name in annotations
-        if name.startswith(constants.ANNOTATION_PREFIX) and name not in ours
-    )
-
-
-def list_refused(annotations: Mapping[str, str], settings: Iterable[Option]) -> Iterator[str]:
-    """Walk the annotations that are ignored because only the Pod's spec may give the setting."""
-    for setting in settings:
-        if setting.annotation in annotations and setting.word not in BY_ANNOTATION:
+def list_ignored(annotations: Mapping[str, str]) -> Iterator[str]:
+    """Say which annotations of our prefix give no setting: most are misspelt."""
+    settings = {setting.annotation: setting for setting in OPTIONS}
+    known = {constants.ACKNOWLEDGED_GENERATION_ANNOTATION, constants.WRAPPER_ANNOTATION, *settings}
+    for name in sorted(annotations):
+        if name.startswith(constants.ANNOTATION_PREFIX) and name not in known:
+            yield f"annotation {name}: there is no such setting"
+    for name, setting in settings.items():
+        if name in annotations and setting.word not in BY_ANNOTATION:
+            # Only the Pod's spec may give it.
             yield (
-                f"annotation {setting.annotation} is ignored: it is no setting that an annotation "
+                f"annotation {name} is ignored: it is no setting that an annotation "
                 f"may give; set {setting.env_name} in the env of the agent's container"
             )
 

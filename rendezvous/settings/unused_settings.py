@@ -5,10 +5,10 @@ that of a setting are taken for misspelt.
 """
 
 import re
-from typing import Dict, Iterable, Iterator, List, Mapping
+from typing import Dict, Iterator, List, Mapping
 
 from framework.api.roster import Roster
-from rendezvous.settings.options import Options
+from rendezvous.settings.options import OPTIONS, Options
 
 _PREFIX = "FB_"
 _CLOSE = 0.75
@@ -30,9 +30,10 @@ _NO_SETTINGS = frozenset(
 _OF_ROLE = re.compile(r"FB_[A-Z0-9]+_(PORT|COUNT|IPS|ADDRESSES)\Z")
 
 
-def list_misspelt(env: Mapping[str, str], known: Iterable[str]) -> Iterator[str]:
+def list_misspelt(env: Mapping[str, str]) -> Iterator[str]:
     """Say of each variable that is nearly a setting which one."""
-    settings = sorted(name for name in known if name.startswith(_PREFIX))
+    names = (option.env_name for option in OPTIONS)
+    settings = sorted(name for name in names if name.startswith(_PREFIX))
     for name in sorted(env):
         is_read = name in settings or name in _NO_SETTINGS or _OF_ROLE.match(name)
         if is_read or not name.startswith(_PREFIX):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rendezvous.settings.annotations import list_unknown, parse_annotations, read_annotations
-from rendezvous.settings.option import OptionsError
+from rendezvous.settings.annotations import list_ignored, parse_annotations, read_annotations
+from rendezvous.settings.option import BY_ANNOTATION, OptionsError
 from rendezvous.settings.options import OPTIONS, parse_options
 
 PREFIX = "frameworkbarrier.io/"
@@ -65,5 +65,7 @@ def test_bad_value_of_an_annotation_is_told_by_its_name() -> None:
 def test_annotation_names_are_told_apart() -> None:
     names = [setting.annotation for setting in OPTIONS]
     assert len(set(names)) == len(names)
-    known = dict.fromkeys([*names, PREFIX + "wrapper", PREFIX + "acknowledged-generation"], "")
-    assert list_unknown({**known, PREFIX + "prots": ""}, names) == [PREFIX + "prots"]
+    given = [setting.annotation for setting in OPTIONS if setting.word in BY_ANNOTATION]
+    known = dict.fromkeys([*given, PREFIX + "wrapper", PREFIX + "acknowledged-generation"], "")
+    (line,) = list_ignored({**known, PREFIX + "prots": ""})
+    assert line == f"annotation {PREFIX}prots: there is no such setting"

@@ -25,12 +25,13 @@ from rendezvous.core.decision import (
 )
 from rendezvous.core.notification import Notify
 from rendezvous.core.selection import Generation, NoRoster
+from rendezvous.settings.options import Options
 from rendezvous.settings.values import RolePort
 from tests.rendezvous.gangs import INSTANCE, build_gang, build_role, build_roster, get_uid
 
 OWN = Identity("worker", 0, get_uid("worker", 0), INSTANCE)
 CONTEXT = Context(OWN)
-CAREFUL = Context(OWN, reach={"": RolePort(2222)}, reach_seconds=30.0)
+CAREFUL = Context(OWN, Options(reach={"": RolePort(2222)}, reach_seconds=30.0))
 DEADLINE = "2026-01-02T03:04:05Z"
 LEAVING = Leaving("worker", 0, fingerprint_uid(OWN.pod_uid), 2, DEADLINE)
 
@@ -237,7 +238,7 @@ def test_list_probes_asks_new_members_on_the_port_of_their_role(
     ports: dict[str, RolePort], expected: list[tuple[str, int, int]]
 ) -> None:
     after = build_roster(build_role("ps", 1), build_role("worker", 3))
-    probes = list_probes(gang(2, 1), after, CONTEXT._replace(reach=ports))
+    probes = list_probes(gang(2, 1), after, Context(OWN, Options(reach=ports)))
     assert [(p.role, p.number, p.port) for p in probes] == expected
     moved = build_roster(build_role("worker", 2, first=9))
     assert [p.number for p in list_probes(gang(2, 1), moved, CAREFUL)] == [1], "not the own one"

@@ -14,12 +14,12 @@ from framework.agent.gang import Identity
 from framework.api import constants
 from rendezvous.core.target import Target
 from rendezvous.process.ending import (
-    EndingChoice,
     EndingError,
     SharedEnding,
     TimedEnding,
     WrapperEnding,
     choose_by_pod,
+    choose_ending,
     find_own_container,
     is_pod_done,
 )
@@ -223,5 +223,4 @@ def test_ending_does_not_give_up_those_it_has_seen(tmp_path: Path) -> None:
 def test_choice_of_the_user_needs_no_api(end: str, tmp_path: Path) -> None:
     target = Target("default", "f", "f-attempt", "", "f-worker-0", Identity("worker", 0))
     nowhere = Access("127.0.0.1", 1, tls=False)
-    choice = EndingChoice(Options(end=end), target, nowhere, AgentClock())
-    assert choice.choose().name == end
+    assert choose_ending(Options(end=end), target, nowhere, AgentClock()).name == end

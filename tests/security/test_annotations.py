@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from framework.api import constants
-from rendezvous.settings.annotations import list_refused
+from rendezvous.settings.annotations import list_ignored
 from rendezvous.settings.option import BY_ANNOTATION
 from rendezvous.settings.options import OPTIONS, parse_options
 from tests.rendezvous.agents import run_agent
@@ -39,12 +39,12 @@ def test_hostile_annotations_change_no_setting() -> None:
 
 
 def test_refused_annotation_is_told_with_the_variable_to_set() -> None:
-    lines = list(list_refused(annotate(HOSTILE), OPTIONS))
+    lines = list(list_ignored(annotate(HOSTILE)))
     assert len(lines) == len(HOSTILE)
     (line,) = [line for line in lines if "notify-command" in line]
     assert "is ignored" in line
     assert "set FB_NOTIFY_COMMAND in the env of the agent's container" in line
-    assert list(list_refused(annotate({"slots": "2"}), OPTIONS)) == []
+    assert list(list_ignored(annotate({"slots": "2"}))) == []
 
 
 def test_every_setting_is_either_harmless_or_refused() -> None:
