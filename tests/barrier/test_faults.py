@@ -3,15 +3,11 @@
 By a faster clock where a fault lasts for long. Rows of the fault matrix are named in brackets.
 """
 
-import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,57 +20,7 @@ from tests.barrier.api_server import (
 )
 from tests.barrier.conftest import ROOT, Starter
 from tests.barrier.fast import IDENTITY, build_env, run_after, run_barrier
-
-
-class Proxy:
-    """Forwards connections to the API server; ``stall`` makes those open now black holes."""
-
-    def __init__(self, server: ApiServer) -> None:
-        self._target = int(server.address.rpartition(":")[2])
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._sockets: list[socket.socket] = []
-        self._stalled: set[socket.socket] = set()
-        self.is_deaf = False
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                self._sockets.append(client)
-                if self.is_deaf:
-                    continue
-                server = socket.create_connection(("127.0.0.1", self._target))
-                self._sockets.append(server)
-                for source, sink in ((client, server), (server, client)):
-                    threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
-
-    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while received := source.recv(65536):
-                if source not in self._stalled:
-                    sink.sendall(received)
-            if source not in self._stalled:
-                sink.shutdown(socket.SHUT_WR)
-
-    def stall(self) -> None:
-        self._stalled.update(self._sockets)
-
-    def close(self) -> None:
-        for each in (self._listener, *self._sockets):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-
-
-@contextlib.contextmanager
-def run_proxy(server: ApiServer) -> Iterator[Proxy]:
-    proxy = Proxy(server)
-    try:
-        yield proxy
-    finally:
-        proxy.close()
+from tests.support.threadproxy import run_proxy
 
 
 def build_long_env(address: str, tmp_path: Path, **more: str) -> dict[str, str]:
@@ -86,7 +32,7 @@ def test_watch_becomes_a_black_hole_is_noticed_within_90_seconds(
 ) -> None:
     """No FIN, no bytes: the roster that comes then is told by the next watch."""
     server.add(make_configmap(missing="Pending"))
-    with run_proxy(server) as proxy:
+    with run_proxy(server.address) as proxy:
 
         def publish() -> None:
             # Watches that begin from now on have their own events.
@@ -106,7 +52,7 @@ def test_server_that_accepts_and_says_nothing_is_left_after_10_seconds(
 ) -> None:
     """A black hole at the start."""
     server.add(make_configmap(make_roster()))
-    with run_proxy(server) as proxy:
+    with run_proxy(server.address) as proxy:
         proxy.is_deaf = True
 
         def listen() -> None:

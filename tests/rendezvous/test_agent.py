@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from framework.agent.clock import AgentClock
 from framework.agent.gang import (
     SOURCE_CONFIGMAP,
     SOURCE_DNS,
@@ -27,28 +26,16 @@ from rendezvous.settings.options import Options
 from rendezvous.settings.values import RolePort
 from rendezvous.volume.writer import Writer
 from tests.rendezvous.gangs import build_gang, get_uid
+from tests.support.agentclock import VirtualClock
 
 INSTANCE = "0_attempt"
 DEADLINE = "2026-01-02T03:04:05Z"
 
 
-class Clock(AgentClock):
-    """Time that passes when somebody waits."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 class Source:
     """What the agent follows."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self.candidate: SelectedRoster | NoRoster = NoRoster("nothing yet")
         self.waits: list[float] = []
@@ -77,7 +64,7 @@ class World:
 
     def __init__(self, volume: Path, options: Options) -> None:
         self.volume = volume
-        self.clock = Clock()
+        self.clock = VirtualClock(1000.0)
         self.source = Source(self.clock)
         self.acknowledged = Acknowledgements()
         self.told: list[Notify] = []

@@ -24,6 +24,7 @@ from rendezvous.process.ending import (
     is_pod_done,
 )
 from rendezvous.settings.options import Options
+from tests.support.agentclock import VirtualClock
 
 MAIN = {"name": "main", "image": "torch"}
 AGENT = {"name": "agent", "image": "r.example/framework-rendezvous:1", "args": ["watch"]}
@@ -185,18 +186,8 @@ def test_wrapper_ending_sees_a_wrapper_that_was_killed(tmp_path: Path) -> None:
     assert ending.is_over()
 
 
-class Now(AgentClock):
-    """Time set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 def test_ending_gives_up_where_nobody_was_ever_seen(tmp_path: Path) -> None:
-    clock = Now()
+    clock = VirtualClock()
     ending = TimedEnding(SharedEnding("train.py", str(tmp_path)), 600.0, clock)
     endless = TimedEnding(WrapperEnding(str(tmp_path)), 0.0, clock)
     clock.now = 599.0
@@ -208,7 +199,7 @@ def test_ending_gives_up_where_nobody_was_ever_seen(tmp_path: Path) -> None:
 
 
 def test_ending_does_not_give_up_those_it_has_seen(tmp_path: Path) -> None:
-    clock, proc = Now(), Proc(tmp_path)
+    clock, proc = VirtualClock(), Proc(tmp_path)
     ending = TimedEnding(SharedEnding("train.py", str(tmp_path)), 600.0, clock)
     proc.add(999_999, "/usr/bin/python3", "train.py", parent=0)
     assert not ending.is_over()

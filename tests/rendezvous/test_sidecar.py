@@ -26,8 +26,9 @@ from tests.rendezvous.agents import (
     run_agent,
 )
 from tests.rendezvous.gangs import build_gang
-from tests.rendezvous.sidecars import NATIVE, Gang, relay, wait_for_text
+from tests.rendezvous.sidecars import NATIVE, Gang, wait_for_text
 from tests.support.controlplane import Access
+from tests.support.threadproxy import run_proxy
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.local
@@ -146,8 +147,8 @@ class SkippingClock(AgentClock):
 
 def test_api_away_for_a_minute_keeps_the_last_good(gang: Gang, api: Access) -> None:
     gang.publish(2, 1)
-    with relay(api.url) as way:
-        gang.env["KUBE_APISERVER_ADDRESS"] = way.url
+    with run_proxy(api.url) as way:
+        gang.env["KUBE_APISERVER_ADDRESS"] = way.address
         clock, target = SkippingClock(), parse_target(gang.env)
         options = parse_options({}, {"directory": str(gang.volume), "debounce_seconds": "0"})
         setup = Setup(options, target, {}, LineReporter("rendezvous", is_json=False), clock)

@@ -1,0 +1,88 @@
+"""A TCP proxy in threads that a test can cut, stall or make deaf."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+
+class ThreadProxy:
+    """Forwards connections to a server.
+
+    While it ``is_cut``, it hangs up on new connections and counts them in ``refused``. While it
+    ``is_deaf``, it accepts new connections and forwards nothing.
+    """
+
+    def __init__(self, address: str) -> None:
+        """Forward to the server of a URL; ``address`` is the URL of the same path here."""
+        url = urlsplit(address)
+        assert url.hostname is not None
+        assert url.port is not None
+        self._target = (url.hostname, url.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}{url.path}"
+        self._sockets: list[socket.socket] = []
+        self._stalled: set[socket.socket] = set()
+        self.is_cut = False
+        self.is_deaf = False
+        self.refused = 0
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def cut(self) -> None:
+        """Break all connections, and refuse new ones."""
+        self.is_cut = True
+        for each in self._sockets:
+            _shut(each, socket.SHUT_RDWR)
+
+    def stall(self) -> None:
+        """Turn all open connections into black holes."""
+        self._stalled.update(self._sockets)
+
+    def close(self) -> None:
+        """End it, and all connections."""
+        self.cut()
+        _shut(self._listener, socket.SHUT_RDWR)
+        self._thread.join()
+        for each in (self._listener, *self._sockets):
+            each.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                if self.is_cut:
+                    self.refused += 1
+                    near.close()
+                    continue
+                self._sockets.append(near)
+                if self.is_deaf:
+                    continue
+                far = socket.create_connection(self._target)
+                self._sockets.append(far)
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._forward, args=ends, daemon=True).start()
+
+    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while received := source.recv(65536):
+                if source not in self._stalled:
+                    sink.sendall(received)
+        if source not in self._stalled:
+            _shut(sink, socket.SHUT_WR)
+
+
+def _shut(end: socket.socket, how: int) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(how)
+
+
+@contextlib.contextmanager
+def run_proxy(address: str) -> Iterator[ThreadProxy]:
+    """Forward to a server until the block ends."""
+    proxy = ThreadProxy(address)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
