@@ -2,7 +2,6 @@
 
 import os
 import sys
-from functools import partial
 from typing import Callable, List, Mapping, NoReturn, Tuple
 
 from framework.agent.access import Access, AccessError
@@ -21,15 +20,14 @@ from rendezvous.core.refusal import RefusedError
 from rendezvous.core.target import Target, parse_target
 from rendezvous.notify.acknowledge import Acknowledger
 from rendezvous.notify.notifiers import (
-    CommandNotifier,
     Notifier,
-    PostNotifier,
-    SignalNotifier,
+    build_command_notifier,
+    build_post_notifier,
+    build_signal_notifier,
 )
 from rendezvous.observer import AttemptObserver
 from rendezvous.process.children import Children
 from rendezvous.process.ending import Ending, EndingError, choose_ending
-from rendezvous.process.processes import find_processes
 from rendezvous.process.sidecar import run_sidecar
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.renderers.plugins import load_plugins
@@ -124,9 +122,8 @@ class Program:
                     "BadSettings",
                     "FB_NOTIFY_SIGNAL needs FB_NOTIFY_PROCESS, the name of the program to signal",
                 )
-            find = partial(find_processes, name)
             notifiers.append(
-                SignalNotifier(options.signal, find, name, self._reporter, self._clock)
+                build_signal_notifier(options.signal, name, self._reporter, self._clock)
             )
         agent = self._build_agent(setup, access, writer)[0]
         agent.notifiers = notifiers
@@ -187,10 +184,10 @@ class Program:
         if options.command:
             seconds = options.command_timeout_seconds
             notifiers.append(
-                CommandNotifier(options.command, seconds, self._children, self._reporter)
+                build_command_notifier(options.command, seconds, self._children, self._reporter)
             )
         if options.url:
-            notifiers.append(PostNotifier(options.url, self._reporter))
+            notifiers.append(build_post_notifier(options.url, self._reporter))
         if options.listen is not None:
             notifiers.append(self._serve_polls(options.listen, setup.target, writer))
         return notifiers

@@ -5,7 +5,7 @@ to start any program with one of 128 KiB: a file holds it, and <NAME>_FILE (with
 it is not there) its path.
 """
 
-from typing import Dict, List, Mapping, NamedTuple
+from typing import Dict, Mapping, NamedTuple
 
 from rendezvous.core.refusal import RefusedError
 from rendezvous.renderers.quoting import check_value, quote_dotenv, quote_shell
@@ -19,67 +19,57 @@ MAX_TOTAL_BYTES = 1000 * 1000
 
 
 class Environment(NamedTuple):
-    """The variables as they can be exported, and the files of those that cannot.
+    """The variables as they can be exported, their files, and those of variables too long for it.
 
-    ``moved`` maps the names of variables that became files to the variables that name the files.
+    ``moved`` maps the names of variables that became files to the variables that name the files;
+    ``refusals`` says why a file is missing.
     """
 
     env: Dict[str, str]
     files: Dict[str, RenderedFile]
     moved: Dict[str, str]
-
-
-class EnvFiles(NamedTuple):
-    """The files, and why one of them is missing."""
-
-    files: Dict[str, RenderedFile]
     refusals: Dict[str, RefusedError]
 
 
-def fit_environment(env: Mapping[str, str], directory: str) -> Environment:
-    """Move what is too long to export into files, which lie in ``directory``.
+def render_environment(env: Mapping[str, str], directory: str) -> Environment:
+    """Render both files; what is too long to export goes into files, which lie in ``directory``.
+
+    A shell may source env.sh again, so it forgets what an earlier generation could still export.
 
     Raises:
-        RefusedError: A name is invalid, or a value would not stay on its line.
+        RefusedError: A name is invalid, or a value would not stay on its line. Where only readers
+            of .env would disagree, that file alone is refused.
     """
     for name, value in env.items():
         check_value(name, value)
+    moved = _choose_moved(env)
+    fitting: Dict[str, str] = {}
+    files: Dict[str, RenderedFile] = {}
+    for name, value in env.items():
+        if name in moved:
+            files[f"{name}.txt"] = build_lines_file([value])
+            fitting[moved[name]] = f"{directory}/{name}.txt"
+        else:
+            fitting[name] = value
+    shell = [f"unset {name}" for name in moved]
+    shell += [f"export {name}={quote_shell(value)}" for name, value in fitting.items()]
+    files[SHELL_FILE_NAME] = build_lines_file(shell)
+    refusals: Dict[str, RefusedError] = {}
+    try:
+        dotenv = [f"{name}={quote_dotenv(name, value)}" for name, value in fitting.items()]
+        files[DOTENV_FILE_NAME] = build_lines_file(dotenv)
+    except RefusedError as e:
+        refusals[DOTENV_FILE_NAME] = e
+    return Environment(fitting, files, moved, refusals)
+
+
+def _choose_moved(env: Mapping[str, str]) -> Dict[str, str]:
+    """Choose what is not exported: what is too long alone, then the longest."""
     sizes = {name: len(name) + len(value.encode()) + 2 for name, value in env.items()}
     total = sum(sizes.values())
     moved: Dict[str, str] = {}
     for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
         if sizes[name] > MAX_VALUE_BYTES or total > MAX_TOTAL_BYTES:
-            moved[name] = _name_variable(name)
+            moved[name] = (name if name.startswith("FB_") else "FB_" + name) + "_FILE"
             total -= sizes[name]
-    fitting: Dict[str, str] = {}
-    files: Dict[str, RenderedFile] = {}
-    for name, value in env.items():
-        if name in moved:
-            file_name = name + ".txt"
-            files[file_name] = build_lines_file([value])
-            fitting[moved[name]] = f"{directory}/{file_name}"
-        else:
-            fitting[name] = value
-    return Environment(fitting, files, moved)
-
-
-def render_env_files(environment: Environment) -> EnvFiles:
-    """Render both files; .env is refused alone where its readers would disagree.
-
-    A shell may source env.sh again, so it forgets what an earlier generation could still export.
-    """
-    env = environment.env
-    shell = [f"unset {name}" for name in environment.moved]
-    shell += [f"export {name}={quote_shell(value)}" for name, value in env.items()]
-    files = {SHELL_FILE_NAME: build_lines_file(shell)}
-    refusals: Dict[str, RefusedError] = {}
-    try:
-        dotenv: List[str] = [f"{name}={quote_dotenv(name, value)}" for name, value in env.items()]
-        files[DOTENV_FILE_NAME] = build_lines_file(dotenv)
-    except RefusedError as e:
-        refusals[DOTENV_FILE_NAME] = e
-    return EnvFiles(files, refusals)
-
-
-def _name_variable(name: str) -> str:
-    return (name if name.startswith("FB_") else "FB_" + name) + "_FILE"
+    return moved

@@ -79,11 +79,9 @@ def render_all(view: View, options: Options, plugins: Mapping[str, Renderer] = {
         files.update(part.files)
         fixed_files.update(part.fixed_files)
         env.update(part.env)
-    environment = env_files.fit_environment(env, view.get_path("").rstrip("/"))
-    written = env_files.render_env_files(environment)
+    environment = env_files.render_environment(env, view.get_path("").rstrip("/"))
     files.update(environment.files)
-    files.update(written.files)
-    refusals.update(written.refusals)
+    refusals.update(environment.refusals)
     return Rendering(files, fixed_files, environment.env, refusals, environment.moved)
 
 

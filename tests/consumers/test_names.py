@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rendezvous.core.refusal import RefusedError
-from rendezvous.renderers.env_files import fit_environment, render_env_files
+from rendezvous.renderers.env_files import render_environment
 from tests.consumers.stacks import (
     COUNTS,
     FAMILIES,
@@ -62,12 +62,12 @@ def test_dotenv_gives_back_hostile_values(seed: int, tmp_path: Path) -> None:
     kept: dict[str, str] = {}
     for number, text in enumerate(draw_texts(seed, 3000)):
         try:
-            files = render_env_files(fit_environment({f"V{number}": text}, "/d")).files
+            files = render_environment({f"V{number}": text}, "/d").files
         except RefusedError:
             continue
         if ".env" in files:
             kept[f"V{number}"] = text
-    written = render_env_files(fit_environment(kept, "/d"))
+    written = render_environment(kept, "/d")
     (tmp_path / ".env").write_bytes(written.files[".env"].content)
     script = 'from dotenv import dotenv_values\nanswer(dotenv_values(".env"))'
     assert len(kept) > 300

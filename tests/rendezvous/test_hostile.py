@@ -10,7 +10,7 @@ from framework.agent.gang import Identity
 from framework.api.roster import CompletedTask, Leaving, Member, RoleRoster, Roster
 from rendezvous.core.membership import build_view
 from rendezvous.core.refusal import RefusedError
-from rendezvous.renderers.env_files import fit_environment, render_env_files
+from rendezvous.renderers.env_files import render_environment
 from rendezvous.renderers.registry import Rendering, render_all
 from rendezvous.settings.option import OptionsError
 from rendezvous.settings.options import OPTIONS, parse_options
@@ -79,7 +79,7 @@ def check_in_shell(shell: list[str], variables: list[tuple[str, str]], directory
     """The shell sees every value as it is, runs nothing and breaks no line."""
     for batch in batches(variables):
         env = dict(batch)
-        script = render_env_files(fit_environment(env, "/d")).files["env.sh"].content
+        script = render_environment(env, "/d").files["env.sh"].content
         assert script.count(b"\n") == len(batch)
         script += "".join(f'printf "%s\\n" "${name}"\n' for name in env).encode()
         expected = "".join(value + "\n" for value in env.values()).encode()
@@ -105,7 +105,7 @@ def test_dotenv_with_hostile_values_gives_them_back_or_is_refused(
     expected: list[str] = []
     for text in draw_texts(seed, CASES):
         try:
-            files = render_env_files(fit_environment({f"V{len(lines)}": text}, "/d")).files
+            files = render_environment({f"V{len(lines)}": text}, "/d").files
         except RefusedError:
             continue
         if ".env" in files:
@@ -122,14 +122,14 @@ def test_values_with_line_ends_or_control_characters_are_refused(seed: int) -> N
     for text in draw_texts(seed, CASES):
         if any(ord(c) < 0x20 or c in "\x7f\x85\u2028\u2029\ud800" for c in text):
             with pytest.raises(RefusedError):
-                fit_environment({"V": text}, "/d")
+                render_environment({"V": text}, "/d")
 
 
 def test_variable_names_that_are_none_are_refused(seed: int) -> None:
     for text in draw_texts(seed, CASES // 10):
         if not (text.isascii() and text.isidentifier()):
             with pytest.raises(RefusedError):
-                fit_environment({text: "v"}, "/d")
+                render_environment({text: "v"}, "/d")
 
 
 def check_rendering(rendering: Rendering) -> None:

@@ -8,7 +8,7 @@ from framework.agent.gang import Identity
 from framework.api.roster import CompletedTask, Member, RoleRoster, fingerprint_uid
 from rendezvous.core.membership import build_view
 from rendezvous.core.refusal import MembershipError, RefusedError
-from rendezvous.core.target import parse_identity
+from rendezvous.core.target import parse_target
 from rendezvous.settings.kinds import RoleKind
 from tests.rendezvous.gangs import (
     INSTANCE,
@@ -162,7 +162,7 @@ def test_host_name_too_long_for_a_label_falls_back_then_ends() -> None:
 )
 def test_identity_of_broken_variables_is_refused(env: dict[str, str], message: str) -> None:
     with pytest.raises(MembershipError, match=message):
-        parse_identity(env)
+        parse_target(env)
 
 
 def test_identity_comes_from_the_controllers_variables() -> None:
@@ -172,7 +172,8 @@ def test_identity_comes_from_the_controllers_variables() -> None:
         "FC_POD_UID": "u",
         "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": INSTANCE,
     }
-    assert parse_identity(env) == Identity("worker", 12, "u", INSTANCE)
+    env.update(FC_FRAMEWORK_NAMESPACE="default", FC_FRAMEWORK_NAME="job")
+    assert parse_target(env).identity == Identity("worker", 12, "u", INSTANCE)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,13 +25,13 @@ from rendezvous.core.diff import Diff, compute_diff
 from rendezvous.core.notification import CHANGED, COMPLETING, LEAVING, Notify
 from rendezvous.notify.longpoll import Changes, serve
 from rendezvous.notify.notifiers import (
-    CommandNotifier,
-    PostNotifier,
-    SignalNotifier,
+    build_command_notifier,
+    build_post_notifier,
+    build_signal_notifier,
 )
 from rendezvous.process import signalling
 from rendezvous.process.children import Children, StartError
-from rendezvous.process.processes import find_processes, read_stat
+from rendezvous.process.processes import read_stat
 from rendezvous.process.signalling import Signaller
 from tests.rendezvous.gangs import build_gang
 from tests.support.waiting import HANG_SECONDS, wait_until
@@ -61,7 +60,9 @@ def test_command_gets_variables_and_json(tmp_path: Path, log: Log) -> None:
     file = tmp_path / "told"
     words = "$FB_EVENT $FB_PREVIOUS_GENERATION $FB_GENERATION $FB_ADDED $OWN"
     script = f'{{ echo "{words}"; cat; }} >{file}'
-    CommandNotifier(script, 10, Children(AgentClock()), log)(build_notification(), {"OWN": "x y"})
+    build_command_notifier(script, 10, Children(AgentClock()), log)(
+        build_notification(), {"OWN": "x y"}
+    )
     line, wire = file.read_text().splitlines()
     assert line == "changed 1 2 worker/2=10.0.0.4 x y"
     assert json.loads(wire)["added"] == [{"role": "worker", "index": 2, "address": "10.0.0.4"}]
@@ -71,15 +72,15 @@ def test_command_gets_variables_and_json(tmp_path: Path, log: Log) -> None:
 def test_command_that_reads_nothing_blocks_nobody(log: Log) -> None:
     notification = build_notification(0, 10000)
     assert len(notification.to_json()) > 65536, "it would fit into a pipe"
-    CommandNotifier("exec true", HANG_SECONDS, Children(AgentClock()), log)(notification, {})
+    build_command_notifier("exec true", HANG_SECONDS, Children(AgentClock()), log)(notification, {})
     assert log.lines == []
     assert "FB_ADDED" not in notification.to_env()
 
 
 def test_command_that_fails_or_hangs_is_said(log: Log) -> None:
     children = Children(AgentClock())
-    CommandNotifier("exit 3", 10, children, log)(build_notification(), {})
-    CommandNotifier("sleep 1000", 0.1, children, log)(build_notification(), {})
+    build_command_notifier("exit 3", 10, children, log)(build_notification(), {})
+    build_command_notifier("sleep 1000", 0.1, children, log)(build_notification(), {})
     assert "exit 3" in log.lines[0]
     assert "killed after 0.1 s" in log.lines[1]
 
@@ -111,7 +112,7 @@ def receiver() -> Iterator[str]:
 
 
 def test_post_sends_the_change(receiver: str, log: Log) -> None:
-    PostNotifier(f"http://{receiver}/change?x=1", log)(build_notification(), {})
+    build_post_notifier(f"http://{receiver}/change?x=1", log)(build_notification(), {})
     ((path, wire),) = Receiver.received
     assert path == "/change?x=1"
     assert (wire["event"], wire["generation"]) == ("changed", 2)
@@ -120,9 +121,9 @@ def test_post_sends_the_change(receiver: str, log: Log) -> None:
 
 def test_post_that_fails_is_said(receiver: str, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Receiver, "status", 503)
-    PostNotifier(f"http://{receiver}", log)(build_notification(), {})
-    PostNotifier("http://127.0.0.1:1/", log)(build_notification(), {})
-    PostNotifier("http://127.0.0.1:99999/", log)(build_notification(), {})
+    build_post_notifier(f"http://{receiver}", log)(build_notification(), {})
+    build_post_notifier("http://127.0.0.1:1/", log)(build_notification(), {})
+    build_post_notifier("http://127.0.0.1:99999/", log)(build_notification(), {})
     assert "HTTP 503" in log.lines[0]
     assert "refused" in log.lines[1]
     assert "no port" in log.lines[2]
@@ -148,7 +149,7 @@ def test_post_to_one_that_drips_ends_in_time(log: Log, monkeypatch: pytest.Monke
     monkeypatch.setattr("rendezvous.notify.notifiers._POST_TIMEOUT_SECONDS", 0.5)
     dripper = Dripper()
     dripper.start()
-    PostNotifier(f"http://{dripper.address}/", log)(build_notification(), {})
+    build_post_notifier(f"http://{dripper.address}/", log)(build_notification(), {})
     (line,) = log.lines
     assert "timed out" in line or "no answer in time" in line
 
@@ -166,7 +167,7 @@ def test_post_that_connects_late_ends_then(log: Log, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(http.client.HTTPConnection, "connect", connect_late)
     dripper = Dripper()
     dripper.start()
-    PostNotifier(f"http://{dripper.address}/", log)(build_notification(), {})
+    build_post_notifier(f"http://{dripper.address}/", log)(build_notification(), {})
     (line,) = log.lines
     assert "no answer in time" in line
 
@@ -238,8 +239,7 @@ def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) 
         assert child.stdout.readline() == b"ready\n"
     # On its way into sigwait it seems to have no handler.
     wait_until(lambda: read_stat(child.pid)[0] == b"S")
-    find = partial(find_processes, script.name)
-    notify = SignalNotifier(signal.SIGUSR1, find, script.name, log, AgentClock())
+    notify = build_signal_notifier(signal.SIGUSR1, script.name, log, AgentClock())
     first = build_notification()
     # It reads the files at its start; a signal before it listens would end it.
     notify(first._replace(diff=first.diff._replace(previous_generation=0)), {})
@@ -265,8 +265,7 @@ def test_signal_waits_until_the_process_has_a_handler(tmp_path: Path, log: Log) 
         assert child.stdout is not None
         assert child.stdin is not None
         assert child.stdout.readline() == b"up\n"
-        find = partial(find_processes, script.name)
-        notify = SignalNotifier(signal.SIGHUP, find, script.name, log, AgentClock())
+        notify = build_signal_notifier(signal.SIGHUP, script.name, log, AgentClock())
         for _ in range(2):
             notify(build_notification(), {})
         child.stdin.write(b"\n")

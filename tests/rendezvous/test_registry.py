@@ -14,7 +14,7 @@ from framework.api.roster import encode_roster
 from rendezvous.core.membership import View
 from rendezvous.core.refusal import NotConcernedError, PluginError, RefusedError
 from rendezvous.renderers import plugins
-from rendezvous.renderers.env_files import MAX_TOTAL_BYTES, MAX_VALUE_BYTES, fit_environment
+from rendezvous.renderers.env_files import MAX_TOTAL_BYTES, MAX_VALUE_BYTES, render_environment
 from rendezvous.renderers.plugins import guard, load_plugins
 from rendezvous.renderers.registry import BUILT_IN, render_all
 from rendezvous.renderers.rendered import Rendered, RenderedFile
@@ -88,7 +88,9 @@ def test_same_gang_renders_the_same_bytes_in_every_member_but_its_own_part() -> 
 
 
 def test_value_too_long_to_export_becomes_a_file_that_a_variable_names() -> None:
-    fitted = fit_environment({"FB_A_IPS": "x" * MAX_VALUE_BYTES, "TF_CONFIG": "y" * 200_000}, "/v")
+    fitted = render_environment(
+        {"FB_A_IPS": "x" * MAX_VALUE_BYTES, "TF_CONFIG": "y" * 200_000}, "/v"
+    )
     assert fitted.env == {
         "FB_A_IPS_FILE": "/v/FB_A_IPS.txt",
         "FB_TF_CONFIG_FILE": "/v/TF_CONFIG.txt",
@@ -98,7 +100,7 @@ def test_value_too_long_to_export_becomes_a_file_that_a_variable_names() -> None
 
 def test_values_too_long_together_become_files_longest_first() -> None:
     env = {f"V{i}": "x" * (50_000 + i) for i in range(30)}
-    fitted = fit_environment(env, "/v")
+    fitted = render_environment(env, "/v")
     assert list(fitted.moved) == [f"V{i}" for i in range(29, 29 - len(fitted.moved), -1)]
     kept = sum(len(name) + len(value) + 2 for name, value in fitted.env.items())
     assert kept <= MAX_TOTAL_BYTES + 100 * len(fitted.moved)
