@@ -13,7 +13,6 @@ from framework.agent.report import LineReporter
 from framework.agent.signals import SIGNAL_EXIT_BASE, SignalledError, raise_on_signals
 from framework.agent.termination import write_termination_message
 from framework.api import constants
-from framework.api.naming import TaskKey
 from framework.version import VERSION
 from rendezvous.agent import Agent, Setup
 from rendezvous.core.refusal import RefusedError
@@ -115,15 +114,13 @@ class Program:
         ending = choose_ending(options, setup.target, access, self._clock)
         notifiers = self._build_notifiers(setup, writer)
         if options.signal:
-            name = options.process
-            if not name:
-                raise EndError(
-                    ExitCode.PERMANENT,
-                    "BadSettings",
-                    "FB_NOTIFY_SIGNAL needs FB_NOTIFY_PROCESS, the name of the program to signal",
+            if not options.process:
+                raise RefusedError(
+                    "FB_NOTIFY_SIGNAL needs FB_NOTIFY_PROCESS, the name of the program to signal"
                 )
+            reporter, clock = self._reporter, self._clock
             notifiers.append(
-                build_signal_notifier(options.signal, name, self._reporter, self._clock)
+                build_signal_notifier(options.signal, options.process, reporter, clock)
             )
         agent = self._build_agent(setup, access, writer)[0]
         agent.notifiers = notifiers
@@ -133,21 +130,13 @@ class Program:
         return ExitCode.PASSED.value
 
     def _wrap(self, setup: Setup, access: Access, writer: Writer) -> int:
-        options = setup.options
-        wrapper = Wrapper(
-            self._arguments.argv,
-            options,
-            TaskKey(setup.target.identity.role, setup.target.identity.index),
-            self._children,
-            self._reporter,
-            self._clock,
-        )
+        wrapper = Wrapper(self._arguments.argv, setup, self._children)
         notifiers = [*self._build_notifiers(setup, writer), wrapper.notify]
         agent, observer = self._build_agent(setup, access, writer, wrapper.stop)
 
         def live() -> None:
             try:
-                self._await_first(agent, observer, options)
+                self._await_first(agent, observer, setup.options)
             except EndError as e:
                 wrapper.give_up(self._fail(e))
                 return
@@ -200,7 +189,7 @@ class Program:
         try:
             secret = read_gang_key(attempt, self._env)
         except GangKeyError as e:
-            raise EndError(ExitCode.PERMANENT, "BadSettings", str(e)) from e
+            raise RefusedError(str(e)) from e
         changes = Changes(writer.read_notified().generation)
         host, port = address
         try:
@@ -239,8 +228,7 @@ class Program:
         try:
             annotations = read_annotations(env)
         except OSError as e:
-            text = f"the Pod's annotations cannot be read: {e}"
-            raise EndError(ExitCode.PERMANENT, "BadSettings", text) from e
+            raise RefusedError(f"the Pod's annotations cannot be read: {e}") from e
         for line in (*list_ignored(annotations), *list_misspelt(env)):
             self._reporter.say(line, "warning")
         options = parse_options(env, {"directory": directory, **flags}, annotations)
@@ -268,11 +256,9 @@ class Program:
         try:
             writer.prepare()
         except OSError as e:
-            raise EndError(
-                ExitCode.UNKNOWN,
-                "NotWritable",
+            raise OSError(
                 f"cannot write into the volume: {e}; mount an emptyDir there, or set "
-                f"${constants.WORKING_DIR_ENV} to where it is mounted",
+                f"${constants.WORKING_DIR_ENV} to where it is mounted"
             ) from e
 
     def _fail(self, end: EndError) -> int:

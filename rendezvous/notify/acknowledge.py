@@ -60,10 +60,6 @@ class Acknowledger:
                 self._connection.close()  # the next one reads the token anew
             self._try_again(answer.head.retry_after_seconds or 0.0)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
     def _try_again(self, after_seconds: float) -> None:
         # Spread: all agents of the gang failed at the same time.
         wait = self._clock.uniform(_RETRY_SECONDS / 2, _RETRY_SECONDS) + after_seconds

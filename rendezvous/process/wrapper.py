@@ -32,15 +32,13 @@ import threading
 from types import FrameType
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional
 
-from framework.agent.clock import AgentClock
-from framework.agent.report import LineReporter
-from framework.api.naming import TaskKey
+from rendezvous.agent import Setup
 from rendezvous.core.diff import Diff
 from rendezvous.core.notification import CHANGED, LEAVING, Notify
 from rendezvous.process.children import SIGNAL_CODE_BASE, Children, StartError, become_subreaper
 from rendezvous.process.ending import ENDED_FILE, RUNNING_FILE
 from rendezvous.process.signalling import Signaller
-from rendezvous.settings.options import RESTART, Options
+from rendezvous.settings.options import RESTART
 
 FORWARDED = (
     signal.SIGHUP,
@@ -73,24 +71,19 @@ class _Order(NamedTuple):
 class Wrapper:
     """The main thread: the command, signals, orphans."""
 
-    def __init__(
-        self,
-        argv: List[str],
-        options: Options,
-        own: TaskKey,
-        children: Children,
-        reporter: LineReporter,
-        clock: AgentClock,
-    ) -> None:
-        """Run ``argv`` for the Task ``own``."""
+    def __init__(self, argv: List[str], setup: Setup, children: Children) -> None:
+        """Run ``argv`` for the Task of ``setup``."""
         self._argv = argv
-        self._options = options
-        self._own = own
+        self._options = options = setup.options
+        self._identity = setup.target.identity
         self._children = children
-        self._reporter = reporter
-        self._clock = clock
+        self._reporter = setup.reporter
+        self._clock = setup.clock
         self._signaller = Signaller(
-            options.signal, lambda pid: children.kill(pid, options.signal), reporter, clock
+            options.signal,
+            lambda pid: children.kill(pid, options.signal),
+            setup.reporter,
+            setup.clock,
         )
         self._orders: queue.Queue[_Order] = queue.Queue()
         self._wakeup_read, self._wakeup_write = os.pipe()
@@ -122,7 +115,8 @@ class Wrapper:
         return not (self._is_leaving or diff.is_empty or diff.is_only_success)
 
     def _is_removed_by(self, notification: Notify) -> bool:
-        return any((peer.role, peer.index) == self._own for peer in notification.diff.removed)
+        own = (self._identity.role, self._identity.index)
+        return any((peer.role, peer.index) == own for peer in notification.diff.removed)
 
     def start(self, env: Mapping[str, str]) -> None:
         """Have the command started."""
