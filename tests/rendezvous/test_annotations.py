@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rendezvous.settings.annotations import list_ignored, parse_annotations, read_annotations
-from rendezvous.settings.option import BY_ANNOTATION, OptionsError
-from rendezvous.settings.options import OPTIONS, parse_options
+from rendezvous.settings.option import BY_ANNOTATION
+from rendezvous.settings.options import OPTIONS
 
 PREFIX = "frameworkbarrier.io/"
 
@@ -40,26 +40,6 @@ def test_file_need_not_be_there_unless_it_is_named(tmp_path: Path) -> None:
         read_annotations({"FB_ANNOTATIONS_FILE": str(file)})
     file.write_text('a="b"')
     assert read_annotations({"FB_ANNOTATIONS_FILE": str(file)}) == {"a": "b"}
-
-
-def test_flag_comes_before_variable_before_annotation_before_default() -> None:
-    annotations = {
-        PREFIX + "debounce-sec": "3",
-        PREFIX + "on-change": "restart",
-        PREFIX + "stop-grace-sec": "7",
-    }
-    env = {"FB_DEBOUNCE_SEC": "4", "FB_ON_CHANGE": "notify", "FB_LISTEN": ""}
-    settings = parse_options(env, {"debounce_seconds": "5"}, annotations)
-    assert settings.debounce_seconds == 5
-    assert settings.on_change == "notify"
-    assert settings.stop_grace_seconds == 7
-    assert settings.timeout_seconds == 600
-
-
-def test_bad_value_of_an_annotation_is_told_by_its_name() -> None:
-    for name in ("debounce-sec", "ports"):
-        with pytest.raises(OptionsError, match=PREFIX + name):
-            parse_options({}, {}, {PREFIX + name: "soon"})
 
 
 def test_annotation_names_are_told_apart() -> None:

@@ -11,7 +11,6 @@ from rendezvous.core.decision import (
     Acknowledge,
     Action,
     Context,
-    EndCommand,
     Memory,
     Notified,
     Observation,
@@ -165,14 +164,6 @@ def test_decide_of_a_published_roster(
     assert (name(plan.then.actions), name(plan.otherwise.actions)) == (then, otherwise)
 
 
-def test_decide_ends_the_command_once_and_also_after_a_restart() -> None:
-    completing = gang(2, 1, phase=PHASE_COMPLETING)
-    notified = Notified(1, "", completing=True)
-    restarted = remember(completing, notified=notified)
-    assert look(completing, restarted).then.actions == (EndCommand(),)
-    assert look(completing, look(completing, restarted).then.memory).then.actions == ()
-
-
 def test_decide_counts_up_from_a_roster_of_the_framework() -> None:
     plan = look(gang(2, 0), Memory(), source=SOURCE_FRAMEWORK)
     assert plan.show is not None
@@ -180,24 +171,6 @@ def test_decide_counts_up_from_a_roster_of_the_framework() -> None:
     assert name(plan.then.actions) == ["changed 0->1", "record 1"]
     # Nothing says whether a Framework is older than a published roster.
     assert name(look(gang(3, 0), source=SOURCE_FRAMEWORK).then.actions) == ["Report"]
-
-
-def test_decide_takes_over_what_another_agent_has_shown() -> None:
-    other = in_force(gang(3, 2))
-    plan = look(gang(3, 2), in_volume=other)
-    assert plan.show is not None
-    assert (plan.show.generation, plan.show.is_new) == (other, False)
-    lagging = look(gang(4, 2), in_volume=in_force(gang(3, 3)))
-    assert (lagging.show, lagging.then.actions) == (None, ())
-
-
-def test_decide_shows_again_what_another_agent_has_left_behind() -> None:
-    """The gang is the one that this agent showed, and the volume has moved on."""
-    plan = look(gang(2, 3), in_volume=in_force(gang(2, 3)))
-    assert plan.show is not None
-    assert (plan.show.generation.number, plan.show.is_new) == (3, False)
-    by_a_stranger = Observation(SelectedRoster(gang(2, 1), SOURCE_CONFIGMAP), 9, None)
-    assert decide(by_a_stranger, SHOWN, CONTEXT, 100.0).show is None
 
 
 def test_decide_holds_new_members_until_they_answer_or_for_so_long() -> None:
