@@ -165,7 +165,7 @@ class Writer:
         try:
             paths = [os.path.join(new, file_name) for file_name in files]
             for path, file in zip(paths, files.values()):
-                write_atomically(path, file.content, file.mode)
+                _write_new(path, file)
             os.chmod(new, 0o755)  # noqa: S103  (whatever the umask is)
             _sync_all([*paths, new])
             self._remove(name)  # of an agent that was killed before it was in force
@@ -287,6 +287,18 @@ def _encode_state(generation: Generation) -> RenderedFile:
         "roster": base64.b64encode(encode_roster(generation.roster)).decode(),
     }
     return RenderedFile(json.dumps(state).encode())
+
+
+def _write_new(path: str, file: RenderedFile) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        left = memoryview(file.content)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        os.fchmod(descriptor, file.mode)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_all(paths: List[str]) -> None:
