@@ -64,7 +64,7 @@ test-slow: $(STAMP) ## further situations of whole programs, some seconds each
 
 .PHONY: test-kube
 test-kube: $(STAMP) ## contract suite and gang on etcd + kube-apiserver + kube-controller-manager
-	@$(TIMED) $(BIN)/python -m tests.support.controlplane run -- \
+	@$(TIMED) $(BIN)/python -m tests.support.servers.controlplane run -- \
 		$(PYTEST) -m kube tests/kube tests/contract tests/security $(ARGS)
 
 # The small ones by default, about 1 GB; `python -m tests.consumers.install` lists all, with sizes.
@@ -72,11 +72,11 @@ STACKS ?= dotenv horovod jax openmpi5 mpich5
 
 .PHONY: test-node
 test-node: $(STAMP) ## build the images and run a gang on a real node: kubelet, containerd, DNS (root)
-	@$(TIMED) $(BIN)/python -m tests.support.realnode run -- $(PYTEST) -m node tests/node $(ARGS)
+	@$(TIMED) $(BIN)/python -m tests.support.machine.realnode run -- $(PYTEST) -m node tests/node $(ARGS)
 
 .PHONY: test-release
 test-release: $(STAMP) ## build the images, sign them with cosign into a registry on loopback, verify
-	@$(TIMED) $(BIN)/python -m tests.support.releasetools run -- \
+	@$(TIMED) $(BIN)/python -m tests.support.machine.releasetools run -- \
 		$(PYTEST) -m release tests/release $(ARGS)
 
 .PHONY: test-consumers

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from benchmarks.gang import Bench
 from benchmarks.measuring import describe_machine
-from tests.support.kubebinaries import find_binaries
+from tests.support.servers.binaries import find_binaries
 
 # A child's peak begins with what it was forked from: this small one, not the benchmark.
 _SPAWNER = """

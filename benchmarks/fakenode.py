@@ -1,6 +1,6 @@
 """A node and its kubelet for thousands of Pods: no processes, two status patches a Pod.
 
-Called by the benchmarks. Unlike ``tests.support.fakekubelet`` it decodes only what it needs, so
+Called by the benchmarks. Unlike ``tests.support.fakes.kubelet`` it decodes only what it needs, so
 that it takes little of the CPU that is measured.
 """
 

@@ -40,11 +40,11 @@ from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.errors import AlreadyExistsError, NotFoundError, ServerError
 from framework.kube.resources import FRAMEWORKS, Object
-from tests.support.childprocess import ChildProcess, find_free_ports
-from tests.support.controlplane import Access, ControlPlane
-from tests.support.frameworkserver import build_env
-from tests.support.jsonhttp import JsonHttp
-from tests.support.kubebinaries import Binaries, find_binaries
+from tests.support.servers.binaries import Binaries, find_binaries
+from tests.support.servers.childprocess import ChildProcess, find_free_ports
+from tests.support.servers.controlplane import Access, ControlPlane
+from tests.support.servers.frameworkserver import build_env
+from tests.support.servers.jsonhttp import JsonHttp
 
 OURS = "ours"
 FLOOR = "floor"

@@ -18,9 +18,9 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import FRAMEWORKS
-from tests.support.controlplane import Access, ControlPlane
-from tests.support.frameworkserver import build_env, start_controller
-from tests.support.kubebinaries import Binaries
+from tests.support.servers.binaries import Binaries
+from tests.support.servers.controlplane import Access, ControlPlane
+from tests.support.servers.frameworkserver import build_env, start_controller
 
 _NAMESPACE = "default"
 _READY_SECONDS = 120.0

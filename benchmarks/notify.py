@@ -23,8 +23,8 @@ from pathlib import Path
 from benchmarks.measuring import describe_machine
 from tests.rendezvous.agents import Publisher
 from tests.rendezvous.gangs import build_gang
-from tests.support.controlplane import Access
-from tests.support.frameworkserver import open_local_server
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkserver import open_local_server
 
 SITE = Path(__file__).parent.parent / "rendezvous"
 _PAUSE_SECONDS = 0.3

@@ -27,7 +27,7 @@ from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.clock import SystemClock
 from framework.kube.resources import CONFIGMAPS
-from tests.support.kubebinaries import find_binaries
+from tests.support.servers.binaries import find_binaries
 
 _WAIT_SECONDS = 180.0
 _POLL_SECONDS = 0.2

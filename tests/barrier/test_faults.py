@@ -20,7 +20,7 @@ from tests.barrier.api_server import (
 )
 from tests.barrier.conftest import ROOT, Starter
 from tests.barrier.fast import IDENTITY, build_env, run_after, run_barrier
-from tests.support.threadproxy import run_proxy
+from tests.support.fakes.proxy import run_proxy
 
 
 def build_long_env(address: str, tmp_path: Path, **more: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from framework.agent.addresses import find_family
 from framework.agent.framework_roster import build_view
 from framework.api.roster import CompletedTask, RoleRoster, Roster
 from tests.barrier.api_server import make_framework, make_member, make_role, make_roster, make_task
-from tests.support.prerequisites import skip_test
+from tests.support.machine.prerequisites import skip_test
 
 TWO_ROLES = """\
 #!/bin/bash

@@ -15,7 +15,7 @@ from tests.barrier.api_server import (
     make_task,
 )
 from tests.barrier.conftest import ROOT, Starter
-from tests.support.pace import expect_within
+from tests.support.measuring.pace import expect_within
 
 INJECTOR = b"""#!/bin/bash
 

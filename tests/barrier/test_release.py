@@ -17,7 +17,7 @@ from framework.agent.gang import SOURCE_CONFIGMAP
 from framework.agent.health import Health, SourceState
 from tests.barrier.api_server import make_framework, make_roster, make_task
 from tests.barrier.test_decision import ENV
-from tests.support.agentclock import VirtualClock
+from tests.support.fakes.agentclock import VirtualClock
 
 LAGGING = make_framework(make_task(0, "10.0.0.2"), make_task(1, ""))
 

@@ -18,7 +18,7 @@ from framework.agent.sources import AttemptConfigMap, parse_configmap
 from framework.api.roster import Progress
 from tests.barrier.api_server import make_configmap, make_framework, make_roster
 from tests.barrier.test_decision import ENV, QUORUM
-from tests.support.agentclock import VirtualClock
+from tests.support.fakes.agentclock import VirtualClock
 
 FIVE_MINUTES = 300.0
 

@@ -19,7 +19,7 @@ from framework.kube.resources import (
     Resource,
 )
 from localcluster.cluster import ClusterOptions, LocalCluster
-from tests.support.gang import MADE_BY_TESTS
+from tests.support.servers.gang import MADE_BY_TESTS
 
 pytestmark = pytest.mark.local
 

@@ -17,7 +17,7 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import load_kube_config
 from framework.kube.resources import FRAMEWORKS, Object
-from tests.support.pace import stretch
+from tests.support.measuring.pace import stretch
 from tests.support.slow import keep_first
 from tests.support.waiting import HANG_SECONDS
 

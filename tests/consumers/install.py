@@ -15,7 +15,7 @@ import venv
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.prerequisites import MissingPrerequisiteError, install_packages, is_ci
+from tests.support.machine.prerequisites import MissingPrerequisiteError, install_packages, is_ci
 
 CACHE_ENV = "FRAMEWORKBARRIER_CACHE"
 _STAMP = "recipe.sha256"

@@ -15,7 +15,7 @@ from framework.clock import SystemClock, SystemUids
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from tests.contract.apiclient import GROUP, Api, Object
-from tests.support.prerequisites import skip_test
+from tests.support.machine.prerequisites import skip_test
 
 SERVER_ENV = "FRAMEWORKBARRIER_CONTRACT_SERVER"
 TOKEN_ENV = "FRAMEWORKBARRIER_CONTRACT_TOKEN"

@@ -20,7 +20,7 @@ from framework.kube.resources import (
 )
 from localcluster.apiserver.storage import Storage
 from tests.support.builders import build_framework_wire, build_role_wire
-from tests.support.storageclient import (
+from tests.support.fakes.storageclient import (
     Fate,
     LoopClock,
     Network,

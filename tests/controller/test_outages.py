@@ -22,8 +22,8 @@ from framework.kube.resources import (
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from tests.support.builders import build_framework_wire, build_role_wire
-from tests.support.pace import expect_within
-from tests.support.storageclient import StorageClient, open_storage
+from tests.support.fakes.storageclient import StorageClient, open_storage
+from tests.support.measuring.pace import expect_within
 from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.local

@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 FOLDER = ROOT / "deploy" / "agents" / "network"
 PAGES = ("docs/security.md", "deploy/agents/README.md")

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gang import GangCluster, open_gang_cluster
+from tests.support.servers.gang import GangCluster, open_gang_cluster
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import yaml
 
 from framework.api import constants
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
-from tests.support.gang import (
+from tests.support.measuring.pace import measure_slowness
+from tests.support.servers.gang import (
     BARRIER,
     MAIN,
     NAMESPACE,
@@ -25,7 +26,6 @@ from tests.support.gang import (
     find_container,
     list_tasks,
 )
-from tests.support.pace import measure_slowness
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local

@@ -8,8 +8,8 @@ import yaml
 from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
-from tests.support.frameworkcrd import ROOT
-from tests.support.gang import NAMESPACE, Change, GangCluster, list_tasks
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.gang import NAMESPACE, Change, GangCluster, list_tasks
 from tests.support.slow import keep_first
 from tests.support.waiting import wait_until_async
 

@@ -12,11 +12,11 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.support.frameworkcrd import ROOT
-from tests.support.frameworkserver import build_env
-from tests.support.gang import find_processes
-from tests.support.ordinaryuser import NOBODY, find_obstacle, wrap, wrap_with_namespaces
-from tests.support.pace import expect_within
+from tests.support.machine.ordinaryuser import NOBODY, find_obstacle, wrap, wrap_with_namespaces
+from tests.support.measuring.pace import expect_within
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.frameworkserver import build_env
+from tests.support.servers.gang import find_processes
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local

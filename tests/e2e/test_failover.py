@@ -12,11 +12,11 @@ import pytest
 from controller.gate.leader import DEFAULT_LEASE_NAME, LeaseTimes
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
 from tests.support.builders import build_framework_wire, build_role_wire
-from tests.support.childprocess import ChildProcess
-from tests.support.controlplane import Access
-from tests.support.frameworkserver import build_env, open_local_server
-from tests.support.jsonhttp import JsonHttp
-from tests.support.pace import expect_within
+from tests.support.measuring.pace import expect_within
+from tests.support.servers.childprocess import ChildProcess
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkserver import build_env, open_local_server
+from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.local

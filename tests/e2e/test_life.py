@@ -6,7 +6,7 @@ import pytest
 
 from framework.kube.errors import NotFoundError
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
-from tests.support.gang import (
+from tests.support.servers.gang import (
     BARRIER,
     MADE_BY_TESTS,
     MAIN,

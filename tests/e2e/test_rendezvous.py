@@ -12,7 +12,8 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import EVENTS, FRAMEWORKS, PODS, Object
-from tests.support.gang import (
+from tests.support.measuring.pace import stretch
+from tests.support.servers.gang import (
     MAIN,
     MEMBER_SCRIPT,
     NAMESPACE,
@@ -24,7 +25,6 @@ from tests.support.gang import (
     find_processes,
     list_tasks,
 )
-from tests.support.pace import stretch
 from tests.support.slow import keep_first
 from tests.support.waiting import HANG_SECONDS
 

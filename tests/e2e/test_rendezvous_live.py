@@ -10,7 +10,7 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import PODS, Object
-from tests.support.gang import Change, GangCluster, build_gang, build_role
+from tests.support.servers.gang import Change, GangCluster, build_gang, build_role
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local

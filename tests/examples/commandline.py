@@ -9,7 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import HANG_SECONDS
 
 EXAMPLES = ROOT / "examples"

@@ -9,7 +9,7 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from tests.examples.commandline import call
-from tests.support.frameworkserver import read_kubeconfig
+from tests.support.servers.frameworkserver import read_kubeconfig
 
 
 @pytest.fixture(scope="module")

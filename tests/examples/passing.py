@@ -16,8 +16,8 @@ from framework.kube.errors import AlreadyExistsError
 from framework.kube.resources import FRAMEWORKS, PODS, SERVICE_ACCOUNTS, Object
 from tests.examples.commandline import EXAMPLES
 from tests.examples.templates import check_pod, walk_templates
-from tests.support.frameworkcrd import ROOT
-from tests.support.jsonhttp import JsonHttp
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import HANG_SECONDS
 
 ORIGINAL_ENV = "FRAMEWORKBARRIER_ORIGINAL_EXAMPLES"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples.commandline import EXAMPLES, call
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 FILES = sorted(EXAMPLES.glob("**/*.yaml"))
 _RUN = re.compile(r"framework run --local --directory (?P<directory>\S+) (?P<file>\S+)")

@@ -9,7 +9,7 @@ from tests.examples.commandline import call, read_outcome
 from tests.examples.rescaling import walk_through
 from tests.examples.stage import Stage, list_tasks, read_documents
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.pace import stretch
+from tests.support.measuring.pace import stretch
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local

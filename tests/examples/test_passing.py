@@ -16,8 +16,8 @@ from tests.examples.passing import (
     read_all,
     read_frameworks,
 )
-from tests.support.controlplane import Access
-from tests.support.frameworkserver import open_local_server, start_controller
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkserver import open_local_server, start_controller
 
 pytestmark = pytest.mark.local
 

@@ -14,7 +14,7 @@ from framework.logs import (
     LogFormat,
     configure_logging,
 )
-from tests.support.cost import assert_costs_at_most
+from tests.support.measuring.cost import assert_costs_at_most
 
 logger = logging.getLogger("framework.test")
 HOSTILE = "\x1b]52;c;aGk=\x07\x9b31m\u202e\u200b\ud800\u2028\r\n\x00\x7f"

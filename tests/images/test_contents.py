@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 NAMES = ("barrier", "controller", "rendezvous")
 IMPORT_ALL = """

@@ -25,13 +25,13 @@ from pathlib import Path
 
 import yaml
 
-from tests.support.childprocess import ChildError, ChildProcess
-from tests.support.controlplane import Access, open_control_plane
-from tests.support.deployed import ROLES, Deployed, apply_role
-from tests.support.frameworkcrd import ROOT, install_crd
-from tests.support.frameworkserver import open_local_server, start_controller
-from tests.support.kubebinaries import BuildError
-from tests.support.prerequisites import MissingPrerequisiteError, report_missing
+from tests.support.machine.prerequisites import MissingPrerequisiteError, report_missing
+from tests.support.servers.binaries import BuildError
+from tests.support.servers.childprocess import ChildError, ChildProcess
+from tests.support.servers.controlplane import Access, open_control_plane
+from tests.support.servers.deployed import ROLES, Deployed, apply_role
+from tests.support.servers.frameworkcrd import ROOT, install_crd
+from tests.support.servers.frameworkserver import open_local_server, start_controller
 
 SUITE_SECONDS = 600
 # The original never pauses before a retry, and replays wait for the next Pod a second or so.

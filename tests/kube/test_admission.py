@@ -11,11 +11,11 @@ from framework.api import constants
 from framework.kube.client import KubeClient
 from framework.kube.resources import Object
 from tests.kube.test_rbac import CONFIG, open_world, run_to_retention
-from tests.support.controlplane import Access
-from tests.support.deployed import Deployed, apply_role
-from tests.support.fakekubelet import run_for
-from tests.support.jsonhttp import JsonHttp
-from tests.support.policed import (
+from tests.support.fakes.kubelet import run_for
+from tests.support.servers.controlplane import Access
+from tests.support.servers.deployed import Deployed, apply_role
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.policed import (
     ACCOUNT,
     ACKNOWLEDGED,
     FC,

@@ -7,8 +7,8 @@ import pytest
 
 from tests.barrier.api_server import make_framework, make_task
 from tests.barrier.fast import IDENTITY, build_env, run_after, run_barrier
-from tests.support.controlplane import Access
-from tests.support.jsonhttp import JsonHttp
+from tests.support.servers.controlplane import Access
+from tests.support.servers.jsonhttp import JsonHttp
 
 pytestmark = [pytest.mark.kube, pytest.mark.usefixtures("framework_crd")]
 TASKS = 300

@@ -3,9 +3,9 @@
 import subprocess
 from typing import Any
 
-from tests.support.controlplane import Access
-from tests.support.jsonhttp import JsonHttp
-from tests.support.prerequisites import skip_test
+from tests.support.machine.prerequisites import skip_test
+from tests.support.servers.controlplane import Access
+from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import wait_until
 
 

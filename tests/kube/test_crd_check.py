@@ -10,10 +10,10 @@ import yaml
 from controller.gate.crd_check import CrdError, check_crd, find_problem
 from framework.kube.client import KubeClient
 from tests.kube.test_deploy import build_original_crd
-from tests.support.controlplane import Access
-from tests.support.frameworkcrd import CRD_FILE
-from tests.support.prerequisites import skip_test
-from tests.support.rights import run_kubectl
+from tests.support.machine.prerequisites import skip_test
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import CRD_FILE
+from tests.support.servers.rights import run_kubectl
 
 
 async def test_remedy_for_a_crd_of_another_field_manager_makes_it_fit(

@@ -14,13 +14,13 @@ from framework.api import constants
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.kube.test_gang import Barriers, open_kubelet, pass_barrier_and_succeed, wait_for_state
-from tests.support.controlplane import Access
-from tests.support.fakekubelet import FakePod
-from tests.support.frameworkcrd import CRD_FILE, ROOT, wait_ready
-from tests.support.frameworkserver import start_controller
-from tests.support.jsonhttp import JsonHttp
-from tests.support.prerequisites import skip_test
-from tests.support.rights import (
+from tests.support.fakes.kubelet import FakePod
+from tests.support.machine.prerequisites import skip_test
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import CRD_FILE, ROOT, wait_ready
+from tests.support.servers.frameworkserver import start_controller
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.rights import (
     AuditLog,
     Right,
     apply_kustomization,

@@ -18,10 +18,10 @@ from tests.examples.passing import (
 )
 from tests.examples.rescaling import walk_through
 from tests.examples.stage import Stage, read_documents
-from tests.support.controlplane import Access
-from tests.support.fakekubelet import FakeKubelet, Script, run_until_deleted
-from tests.support.frameworkserver import start_controller
-from tests.support.jsonhttp import JsonHttp
+from tests.support.fakes.kubelet import FakeKubelet, Script, run_until_deleted
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkserver import start_controller
+from tests.support.servers.jsonhttp import JsonHttp
 
 
 @pytest.fixture(autouse=True)

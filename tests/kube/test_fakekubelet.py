@@ -10,7 +10,7 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.errors import NotFoundError
 from framework.kube.resources import PODS, Object
-from tests.support.fakekubelet import (
+from tests.support.fakes.kubelet import (
     DEFAULT_SCHEDULER,
     FakeKubelet,
     Script,

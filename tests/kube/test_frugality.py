@@ -18,11 +18,11 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.childprocess import ChildProcess, find_free_ports
-from tests.support.controlplane import Access
-from tests.support.fakekubelet import FakeKubelet, run_for
-from tests.support.frameworkserver import build_env
-from tests.support.jsonhttp import JsonHttp
+from tests.support.fakes.kubelet import FakeKubelet, run_for
+from tests.support.servers.childprocess import ChildProcess, find_free_ports
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkserver import build_env
+from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import HANG_SECONDS
 
 LIVES = 4

@@ -20,11 +20,11 @@ from framework.api import constants
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
-from tests.support.controlplane import Access
-from tests.support.fakekubelet import FakeKubelet, FakePod, Script
-from tests.support.frameworkcrd import ROOT
-from tests.support.frameworkserver import build_env, launch_controller, start_controller
-from tests.support.jsonhttp import JsonHttp
+from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.frameworkserver import build_env, launch_controller, start_controller
+from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import HANG_SECONDS
 
 GANG_FILE = ROOT / "examples" / "gang.yaml"

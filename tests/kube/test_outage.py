@@ -19,14 +19,14 @@ from framework.api.states import FrameworkState, TaskState
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
-from tests.support.breakableproxy import BreakableProxy, open_proxy
 from tests.support.builders import build_framework_wire, build_role_wire
-from tests.support.childprocess import ChildProcess
-from tests.support.controlplane import Access
-from tests.support.fakekubelet import FakeKubelet, FakePod, Script
-from tests.support.frameworkserver import build_env, launch_controller
-from tests.support.invariants import check_step
-from tests.support.pace import expect_within
+from tests.support.fakes.breakableproxy import BreakableProxy, open_proxy
+from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script
+from tests.support.measuring.pace import expect_within
+from tests.support.servers.childprocess import ChildProcess
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkserver import build_env, launch_controller
+from tests.support.simulator.invariants import check_step
 from tests.support.waiting import HANG_SECONDS, wait_until_async
 from tests.upgrade.takeover import Ledger, open_ledger
 

@@ -22,12 +22,12 @@ from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, LEASES, POD
 from tests.kube.test_deploy import write_account_folder
 from tests.kube.test_gang import Barriers, pass_barrier_and_succeed
 from tests.support.builders import FAIL_FAST, build_role_wire, build_submission, build_template_wire
-from tests.support.controlplane import Access
-from tests.support.deployed import ACCOUNT, ROLES, Deployed, apply_role
-from tests.support.fakekubelet import FakeKubelet, FakePod, Script, run_for, run_until_deleted
-from tests.support.frameworkcrd import ROOT
-from tests.support.prerequisites import skip_test
-from tests.support.rights import AuditLog, Right, apply_kustomization, write_overlay
+from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script, run_for, run_until_deleted
+from tests.support.machine.prerequisites import skip_test
+from tests.support.servers.controlplane import Access
+from tests.support.servers.deployed import ACCOUNT, ROLES, Deployed, apply_role
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.rights import AuditLog, Right, apply_kustomization, write_overlay
 from tests.support.waiting import HANG_SECONDS
 
 AGENTS = ROOT / "deploy" / "agents" / "namespace"

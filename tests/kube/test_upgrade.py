@@ -10,12 +10,12 @@ import yaml
 
 from framework.kube.client import KubeClient
 from tests.kube.test_deploy import build_original_crd
-from tests.support.controlplane import Access
-from tests.support.frameworkcrd import CRD_FILE, CRDS, ROOT
-from tests.support.frameworkserver import start_controller
-from tests.support.jsonhttp import JsonHttp
-from tests.support.prerequisites import skip_test
-from tests.support.rights import run_kubectl
+from tests.support.machine.prerequisites import skip_test
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import CRD_FILE, CRDS, ROOT
+from tests.support.servers.frameworkserver import start_controller
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.rights import run_kubectl
 from tests.upgrade.recorded import RECORDED_ENV, find_recorded, read_recorded
 from tests.upgrade.situations import SITUATIONS
 from tests.upgrade.takeover import TakeOver, count_configmaps

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.support.controlplane import Access
-from tests.support.frameworkcrd import ROOT
-from tests.support.realnode import FOLDER_ENV
+from tests.support.machine.realnode import FOLDER_ENV
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 SYSTEM_NAMESPACE = "frameworkbarrier-system"

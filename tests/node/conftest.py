@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.node.cluster import Cluster, open_cluster
-from tests.support.prerequisites import skip_test
+from tests.support.machine.prerequisites import skip_test
 
 _numbers = itertools.count(1)
 # Looks at what all the others have done.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from tests.node.cluster import Cluster
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import HANG_SECONDS
 
 EXAMPLES = ROOT / "examples"

@@ -17,7 +17,7 @@ from tests.node.gangs import (
     read_status,
     wait_until_training,
 )
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.node

@@ -8,7 +8,7 @@ import pytest
 
 from tests.node.cluster import SYSTEM_NAMESPACE, Cluster
 from tests.node.gangs import apply_gang, build_gang, end_task, wait_until_training
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 pytestmark = pytest.mark.node
 

@@ -12,8 +12,8 @@ from cli.authoring.injection import InjectionOptions, inject
 from framework.api import constants
 from tests.node.cluster import SYSTEM_NAMESPACE, Cluster
 from tests.node.gangs import build_gang
-from tests.support.frameworkcrd import ROOT
-from tests.support.rights import AuditLog, Right, expand_rules
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.rights import AuditLog, Right, expand_rules
 
 pytestmark = pytest.mark.node
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.node.cluster import Cluster
 from tests.node.examples import EXAMPLES, inject_example, run_example
-from tests.support.nodeimages import STACK_IMAGE
-from tests.support.realnode import IMAGES_ENV
+from tests.support.machine.nodeimages import STACK_IMAGE
+from tests.support.machine.realnode import IMAGES_ENV
 
 pytestmark = pytest.mark.node
 

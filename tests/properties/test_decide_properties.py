@@ -34,16 +34,16 @@ from framework.api.types import (
     TaskRoleSpec,
     TaskSpec,
 )
-from tests.support import strategies
 from tests.support.builders import (
     build_configmap_wire,
     build_pod,
     build_role_status,
     build_status,
     build_template_wire,
+    strategies,
 )
-from tests.support.invariants import check_step
-from tests.support.worlds import World, build_snapshot
+from tests.support.builders.worlds import World, build_snapshot
+from tests.support.simulator.invariants import check_step
 
 SETTINGS = Settings(
     min_conflict_delay_seconds=5, max_conflict_delay_seconds=20, completed_retain_seconds=500

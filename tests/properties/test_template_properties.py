@@ -25,7 +25,7 @@ from tests.support.builders import (
     build_spec,
     build_status,
 )
-from tests.support.storageclient import find_type, open_storage
+from tests.support.fakes.storageclient import find_type, open_storage
 
 KEY = TaskKey("worker", 1)
 

@@ -10,9 +10,9 @@ import pytest
 
 from framework.api.images import IMAGE_PREFIX
 from framework.version import VERSION
-from tests.support.childprocess import ChildProcess, find_free_ports
-from tests.support.prerequisites import skip_test
-from tests.support.releasetools import IMAGES_ENV
+from tests.support.machine.prerequisites import skip_test
+from tests.support.machine.releasetools import IMAGES_ENV
+from tests.support.servers.childprocess import ChildProcess, find_free_ports
 from tests.support.waiting import wait_until
 from tools import sign
 from tools.distributions import list_file_names

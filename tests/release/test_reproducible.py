@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.prerequisites import skip_test
-from tests.support.releasetools import IMAGES_ENV
+from tests.support.machine.prerequisites import skip_test
+from tests.support.machine.releasetools import IMAGES_ENV
 from tools import releasecheck
 from tools.imagearchive import ImageArchive
 from tools.images import build_images, choose_tool

@@ -19,8 +19,8 @@ from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.api.roster import Roster, encode_roster
 from tests.rendezvous.gangs import get_uid
-from tests.support.frameworkcrd import ROOT
-from tests.support.jsonhttp import JsonHttp
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 NAMESPACE = "default"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.rendezvous.agents import Publisher
-from tests.support.controlplane import Access
-from tests.support.frameworkserver import open_local_server
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkserver import open_local_server
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.support.prerequisites import skip_test
+from tests.support.machine.prerequisites import skip_test
 from tests.support.waiting import HANG_SECONDS
 
 CASES = int(os.environ.get("FRAMEWORKBARRIER_HOSTILE_CASES", "10000"))

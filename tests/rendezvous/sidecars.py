@@ -10,7 +10,7 @@ from tests.rendezvous.agents import (
     read_changes,
 )
 from tests.rendezvous.gangs import build_gang
-from tests.support.controlplane import Access
+from tests.support.servers.controlplane import Access
 from tests.support.waiting import wait_until
 
 NATIVE = ("watch", "--sidecar-end", "native")

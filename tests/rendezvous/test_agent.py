@@ -26,7 +26,7 @@ from rendezvous.settings.options import Options
 from rendezvous.settings.values import RolePort
 from rendezvous.volume.writer import Writer
 from tests.rendezvous.gangs import build_gang, get_uid
-from tests.support.agentclock import VirtualClock
+from tests.support.fakes.agentclock import VirtualClock
 
 INSTANCE = "0_attempt"
 DEADLINE = "2026-01-02T03:04:05Z"

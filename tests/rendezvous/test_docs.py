@@ -3,7 +3,7 @@
 from rendezvous.renderers.registry import render_all
 from rendezvous.settings.options import BEHAVIOUR, OPTIONS
 from tests.rendezvous.gangs import build_gang, build_options, see
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 DOC = (ROOT / "docs" / "rendezvous.md").read_text()
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from rendezvous.settings.options import OPTIONS
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 STACKS = ROOT / "examples" / "stacks"
 DOC = (ROOT / "docs" / "rendezvous.md").read_text()

@@ -22,7 +22,7 @@ from rendezvous.process.ending import (
     is_pod_done,
 )
 from rendezvous.settings.options import Options
-from tests.support.agentclock import VirtualClock
+from tests.support.fakes.agentclock import VirtualClock
 
 MAIN = {"name": "main", "image": "torch"}
 AGENT = {"name": "agent", "image": "r.example/framework-rendezvous:1", "args": ["watch"]}

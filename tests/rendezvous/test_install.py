@@ -19,8 +19,8 @@ from rendezvous.volume.install import (
 )
 from tests.rendezvous.agents import Publisher, run_agent
 from tests.rendezvous.gangs import build_gang
-from tests.support.controlplane import Access
-from tests.support.oldpython import find_old_python
+from tests.support.machine.oldpython import find_old_python
+from tests.support.servers.controlplane import Access
 
 TOO_NEW = {"Protocol", "Literal", "Final", "TypedDict", "TypeAlias", "Self"}
 ALLOWED = ("framework.agent.", "framework.api.constants", "framework.api.images",

@@ -7,7 +7,7 @@ import pytest
 
 from tests.rendezvous.agents import Publisher, read_changes, run_agent
 from tests.rendezvous.gangs import build_gang
-from tests.support.controlplane import Access
+from tests.support.servers.controlplane import Access
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.local

@@ -17,7 +17,7 @@ from tests.barrier.api_server import (
     run_api_server,
 )
 from tests.rendezvous.agents import read_changes, run_agent
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import wait_until
 
 

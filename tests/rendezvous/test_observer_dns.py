@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.barrier.api_server import run_api_server
 from tests.barrier.dns_server import build_prefix, run_dns_server
 from tests.rendezvous.test_observer import build_env
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 
 def test_render_by_dns_where_every_right_is_missing(tmp_path: Path) -> None:

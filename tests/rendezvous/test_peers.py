@@ -30,7 +30,7 @@ from tests.rendezvous.gangs import (
     get_uid,
     see,
 )
-from tests.support.childprocess import find_free_ports
+from tests.support.servers.childprocess import find_free_ports
 from tests.support.waiting import HANG_SECONDS
 
 

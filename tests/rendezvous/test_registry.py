@@ -20,8 +20,8 @@ from rendezvous.renderers.registry import BUILT_IN, render_all
 from rendezvous.renderers.rendered import Rendered, RenderedFile
 from rendezvous.settings.options import Options
 from tests.rendezvous.gangs import IPV6, build_gang, build_options, build_role, build_roster, see
-from tests.support.cost import assert_costs_at_most
-from tests.support.oldpython import find_old_python
+from tests.support.machine.oldpython import find_old_python
+from tests.support.measuring.cost import assert_costs_at_most
 
 ROOT = Path(__file__).parents[2]
 

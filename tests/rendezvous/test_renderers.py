@@ -10,7 +10,7 @@ from rendezvous.core.refusal import NotConcernedError, RefusedError
 from rendezvous.renderers.registry import BUILT_IN
 from rendezvous.renderers.rendered import Rendered
 from tests.rendezvous.gangs import IPV6, build_gang, build_options, build_role, build_roster, see
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 
 def render(

@@ -27,8 +27,8 @@ from tests.rendezvous.agents import (
 )
 from tests.rendezvous.gangs import build_gang
 from tests.rendezvous.sidecars import NATIVE, Gang, wait_for_text
-from tests.support.controlplane import Access
-from tests.support.threadproxy import run_proxy
+from tests.support.fakes.proxy import run_proxy
+from tests.support.servers.controlplane import Access
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.local

@@ -19,7 +19,7 @@ from tests.rendezvous.agents import (
     run_agent,
 )
 from tests.rendezvous.sidecars import NATIVE, Gang, wait_for_text
-from tests.support.controlplane import Access
+from tests.support.servers.controlplane import Access
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.local

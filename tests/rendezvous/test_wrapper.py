@@ -31,8 +31,8 @@ from tests.rendezvous.agents import (
 )
 from tests.rendezvous.gangs import build_role, build_roster
 from tests.rendezvous.sidecars import Gang
-from tests.support.controlplane import Access
-from tests.support.pace import measure_slowness
+from tests.support.measuring.pace import measure_slowness
+from tests.support.servers.controlplane import Access
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.local

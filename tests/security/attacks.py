@@ -24,9 +24,9 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.controlplane import Access
-from tests.support.fakekubelet import FakeKubelet, run_for
-from tests.support.jsonhttp import JsonHttp
+from tests.support.fakes.kubelet import FakeKubelet, run_for
+from tests.support.servers.controlplane import Access
+from tests.support.servers.jsonhttp import JsonHttp
 
 TENANT_TOKEN_ENV = "ATTACK_TOKEN"
 NAMESPACE_ENV = "ATTACK_NAMESPACE"
@@ -194,7 +194,7 @@ def main() -> None:
     """Run the attack that the first argument names."""
     access = Access.from_env(os.environ)
     if access is None:
-        raise SystemExit("no API server: run this beside tests.support.controlplane")
+        raise SystemExit("no API server: run this beside tests.support.servers.controlplane")
     http = JsonHttp(access.url, os.environ[TENANT_TOKEN_ENV], access.ca_file)
     asyncio.run(run_attack(sys.argv[1], access, Tenant(http, os.environ[NAMESPACE_ENV])))
 

@@ -1,6 +1,6 @@
 """Tests of what tenants can do to one another; those marked ``kube`` use a real API server."""
 
-from tests.support.policed import policed, policies
-from tests.support.realserver import control_plane, framework_crd, http, kube, namespace
+from tests.support.servers.policed import policed, policies
+from tests.support.servers.realserver import control_plane, framework_crd, http, kube, namespace
 
 __all__ = ["control_plane", "framework_crd", "http", "kube", "namespace", "policed", "policies"]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from framework.kube.resources import Object
-from tests.support.jsonhttp import JsonHttp
-from tests.support.policed import (
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.policed import (
     OTHER,
     Policed,
     acknowledge,
@@ -15,7 +15,7 @@ from tests.support.policed import (
     build_pod,
     create,
 )
-from tests.support.rights import run_kubectl
+from tests.support.servers.rights import run_kubectl
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kube

@@ -9,7 +9,7 @@ from rendezvous.settings.annotations import list_ignored
 from rendezvous.settings.option import BY_ANNOTATION
 from rendezvous.settings.options import OPTIONS, parse_options
 from tests.rendezvous.agents import run_agent
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 # What an attacker would write, for every setting that is no harmless choice.
 HOSTILE = {

@@ -25,13 +25,13 @@ from framework.kube.errors import KubeError
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.security import attacks
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.childprocess import ChildProcess, find_free_ports
-from tests.support.controlplane import Access
-from tests.support.fakekubelet import FakeKubelet, run_for
-from tests.support.frameworkcrd import ROOT
-from tests.support.frameworkserver import build_env
-from tests.support.jsonhttp import JsonHttp
-from tests.support.rights import create_account_access
+from tests.support.fakes.kubelet import FakeKubelet, run_for
+from tests.support.servers.childprocess import ChildProcess, find_free_ports
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.frameworkserver import build_env
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.rights import create_account_access
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.kube

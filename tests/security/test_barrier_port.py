@@ -25,7 +25,7 @@ from tests.rendezvous.test_peers import (
     build_local_gang,
     open_members,
 )
-from tests.support.oldpython import find_old_python
+from tests.support.machine.oldpython import find_old_python
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 ATTACKERS = 1500

@@ -18,9 +18,9 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, NAMESPACES, Object
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.controlplane import Access
-from tests.support.fakekubelet import FakeKubelet, run_for
-from tests.support.frameworkserver import start_controller
+from tests.support.fakes.kubelet import FakeKubelet, run_for
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkserver import start_controller
 from tests.support.waiting import HANG_SECONDS
 
 HOT_ENV = "FRAMEWORKBARRIER_HOT_FRAMEWORKS"

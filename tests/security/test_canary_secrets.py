@@ -17,11 +17,11 @@ import pytest
 
 from tests.security.canaries import Canaries, build_valid
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.childprocess import ChildProcess, find_free_ports
-from tests.support.controlplane import Access
-from tests.support.frameworkcrd import ROOT
-from tests.support.frameworkserver import build_env, open_local_server
-from tests.support.jsonhttp import JsonHttp
+from tests.support.servers.childprocess import ChildProcess, find_free_ports
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.frameworkserver import build_env, open_local_server
+from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.slow import keep_first
 from tests.support.waiting import HANG_SECONDS, wait_until
 

@@ -6,10 +6,10 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import Object
-from tests.support.controlplane import Access
-from tests.support.deployed import ACCOUNT, apply_role
-from tests.support.jsonhttp import JsonHttp
-from tests.support.policed import (
+from tests.support.servers.controlplane import Access
+from tests.support.servers.deployed import ACCOUNT, apply_role
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.policed import (
     FC,
     MERGE,
     Policed,
@@ -17,7 +17,7 @@ from tests.support.policed import (
     build_pod,
     create,
 )
-from tests.support.rights import create_account_access
+from tests.support.servers.rights import create_account_access
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kube

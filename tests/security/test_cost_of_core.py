@@ -30,14 +30,14 @@ from tests.support.builders import (
     end_task,
     pod_uid,
 )
-from tests.support.cost import Operation, assert_costs_at_most, assert_grows_at_most
-from tests.support.largegangs import (
+from tests.support.builders.largegangs import (
     LargeGang,
     build_failures,
     build_snapshot,
     change_tasks,
     mark_gone,
 )
+from tests.support.measuring.cost import Operation, assert_costs_at_most, assert_grows_at_most
 
 SMALL, LARGE = 1_000, 4_000
 # 1 s for the 10,000 Tasks that there may be.

@@ -36,9 +36,9 @@ from tests.support.builders import (
     build_roster,
     build_status,
 )
-from tests.support.cost import Operation, assert_costs_at_most
-from tests.support.forger import forge_configmap
-from tests.support.shell import Shell
+from tests.support.builders.forger import forge_configmap
+from tests.support.measuring.cost import Operation, assert_costs_at_most
+from tests.support.simulator.shell import Shell
 
 MEGABYTE = 1_000_000
 # Generous: a document costs at most 0.2 s on an idle core, measured under tracemalloc 1 s.

@@ -9,7 +9,7 @@ import pytest
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, PODS, Object, Resource
 from tests.support.builders import build_framework_wire, build_role_wire
-from tests.support.jsonhttp import JsonHttp
+from tests.support.servers.jsonhttp import JsonHttp
 
 pytestmark = pytest.mark.kube
 DEEP = b'{"f:a":' * 5000 + b"{}" + b"}" * 5000

@@ -15,8 +15,8 @@ from controller.queues.workqueue import WorkQueue
 from controller.store.store import Store
 from framework.kube.resources import NAMESPACES, PODS
 from tests.support.builders import build_pod_wire
-from tests.support.shell import Shell
-from tests.support.storageclient import Fate, Network, Request
+from tests.support.fakes.storageclient import Fate, Network, Request
+from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
 

@@ -10,7 +10,7 @@ from framework.api import constants, pods
 from framework.api.roster import decode_stored_roster
 from framework.kube.resources import CONFIGMAPS, PODS, Object
 from tests.support.builders import FRAMEWORK, FRAMEWORK_UID, NAMESPACE
-from tests.support.shell import Shell, refuse
+from tests.support.simulator.shell import Shell, refuse
 
 MERGE = "application/merge-patch+json"
 MIB = 2**20

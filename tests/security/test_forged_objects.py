@@ -23,9 +23,9 @@ from tests.support.builders import (
     build_roster,
     build_submission,
 )
-from tests.support.forger import forge_configmap, forge_pod
-from tests.support.shell import Shell, refuse
-from tests.support.storageclient import Fate
+from tests.support.builders.forger import forge_configmap, forge_pod
+from tests.support.fakes.storageclient import Fate
+from tests.support.simulator.shell import Shell, refuse
 
 pytestmark = pytest.mark.looptime
 

@@ -13,12 +13,12 @@ import pytest
 from framework.api import constants
 from framework.kube.resources import Object
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.childprocess import ChildProcess
-from tests.support.controlplane import Access
-from tests.support.forger import forge_configmap, forge_pod
-from tests.support.frameworkserver import launch_controller
-from tests.support.jsonhttp import JsonHttp
-from tests.support.policed import Policed, allow, create
+from tests.support.builders.forger import forge_configmap, forge_pod
+from tests.support.servers.childprocess import ChildProcess
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkserver import launch_controller
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.policed import Policed, allow, create
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kube

@@ -21,9 +21,9 @@ from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resou
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.simulation.test_simulation import STEPS, list_seeds
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.forger import forge_configmap, forge_pod, is_forged
+from tests.support.builders.forger import forge_configmap, forge_pod, is_forged
+from tests.support.fakes.storageclient import Request
 from tests.support.simulator.simulation import Simulation
-from tests.support.storageclient import Request
 
 ATTACKER = "10.66.66.66"
 FORGE_SHARE, CLEAR_SHARE = 0.6, 0.25

@@ -14,11 +14,11 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, PODS, SECRETS, Object
 from tests.support.builders import FAIL_FAST, build_role_wire, build_submission, build_template_wire
-from tests.support.controlplane import Access
-from tests.support.deployed import Deployed, apply_role
-from tests.support.fakekubelet import FakeKubelet, FakePod, Script
-from tests.support.jsonhttp import JsonHttp
-from tests.support.prerequisites import skip_test
+from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script
+from tests.support.machine.prerequisites import skip_test
+from tests.support.servers.controlplane import Access
+from tests.support.servers.deployed import Deployed, apply_role
+from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.kube

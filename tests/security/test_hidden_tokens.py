@@ -27,7 +27,7 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.errors import KubeError
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.slow import keep_first
 from tests.support.waiting import HANG_SECONDS
 

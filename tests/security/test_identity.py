@@ -9,8 +9,8 @@ import pytest
 from framework.api import constants
 from framework.kube.resources import Object
 from tests.support.builders import build_submission
-from tests.support.jsonhttp import JsonHttp
-from tests.support.policed import (
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.policed import (
     FC,
     OWN,
     WORKLOADS,

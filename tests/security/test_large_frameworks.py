@@ -15,10 +15,10 @@ import pytest
 
 from framework.api import constants, crd
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.childprocess import ChildProcess
-from tests.support.frameworkcrd import CRDS, wait_ready
-from tests.support.frameworkserver import launch_controller, open_local_server
-from tests.support.jsonhttp import JsonHttp
+from tests.support.servers.childprocess import ChildProcess
+from tests.support.servers.frameworkcrd import CRDS, wait_ready
+from tests.support.servers.frameworkserver import launch_controller, open_local_server
+from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import wait_until
 
 FRAMEWORKS = f"/apis/{constants.API_VERSION}/namespaces/default/frameworks"

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from framework.kube.resources import Object
-from tests.support.controlplane import Access, ControlPlane, Profile
-from tests.support.frameworkcrd import ROOT
-from tests.support.jsonhttp import JsonHttp
-from tests.support.kubebinaries import find_binaries
-from tests.support.policed import (
+from tests.support.machine.prerequisites import MissingPrerequisiteError, skip_test
+from tests.support.servers.binaries import find_binaries
+from tests.support.servers.controlplane import Access, ControlPlane, Profile
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.policed import (
     ADMISSION,
     FC,
     Policed,
@@ -23,8 +24,7 @@ from tests.support.policed import (
     apply_policies,
     build_pod,
 )
-from tests.support.prerequisites import MissingPrerequisiteError, skip_test
-from tests.support.rights import apply_kustomization
+from tests.support.servers.rights import apply_kustomization
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kube

@@ -7,9 +7,9 @@ import pytest
 
 from framework.api import constants
 from tests.support.builders import build_role_wire, build_submission, build_template_wire
-from tests.support.controlplane import Access
-from tests.support.frameworkserver import start_controller
-from tests.support.jsonhttp import JsonHttp
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkserver import start_controller
+from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kube

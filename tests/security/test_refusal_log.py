@@ -9,7 +9,7 @@ import pytest
 from framework.kube.resources import EVENTS, FRAMEWORKS, PODS
 from localcluster.apiserver.model.errors import StatusError
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire
-from tests.support.shell import Shell, refuse
+from tests.support.simulator.shell import Shell, refuse
 
 pytestmark = pytest.mark.looptime
 

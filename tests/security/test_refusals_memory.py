@@ -11,8 +11,8 @@ from controller.store.entry import Entry
 from framework.api.naming import TaskKey
 from framework.kube.errors import ApiError, build_api_error
 from tests.support.builders import at, build_framework
-from tests.support.cost import assert_costs_at_most, assert_grows_at_most
-from tests.support.shell import Shell
+from tests.support.measuring.cost import assert_costs_at_most, assert_grows_at_most
+from tests.support.simulator.shell import Shell
 
 TASKS = 10_000
 

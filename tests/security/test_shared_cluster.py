@@ -10,11 +10,11 @@ import pytest
 from framework.api import constants
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
 from tests.support.builders import build_submission
-from tests.support.controlplane import Access
-from tests.support.deployed import ACCOUNT, BASE
-from tests.support.frameworkcrd import ROOT
-from tests.support.jsonhttp import JsonHttp
-from tests.support.rights import apply_kustomization, create_account_access, write_overlay
+from tests.support.servers.controlplane import Access
+from tests.support.servers.deployed import ACCOUNT, BASE
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.rights import apply_kustomization, create_account_access, write_overlay
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.kube

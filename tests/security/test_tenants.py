@@ -24,11 +24,11 @@ from tests.support.builders import (
     build_role_wire,
     build_status,
 )
-from tests.support.controlplane import Access
-from tests.support.frameworkcrd import ROOT
-from tests.support.jsonhttp import JsonHttp
-from tests.support.policed import Policed, allow, apply_policies, create
-from tests.support.rights import apply_kustomization
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.policed import Policed, allow, apply_policies, create
+from tests.support.servers.rights import apply_kustomization
 from tests.support.waiting import wait_until
 
 TENANTS = ROOT / "deploy" / "tenants"

@@ -9,10 +9,10 @@ import pytest
 
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.builders import build_role_wire, build_submission
+from tests.support.fakes.storageclient import Fate, Request
 from tests.support.simulator.simulation import Simulation
 from tests.support.simulator.specs import GANG_KEY
 from tests.support.slow import keep_first
-from tests.support.storageclient import Fate, Request
 
 # At least as many as the life has; a test says so.
 WRITES = 54

@@ -14,8 +14,8 @@ import pytest
 from framework.api.states import FrameworkState
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire, build_submission
+from tests.support.fakes.storageclient import Fate, Request
 from tests.support.simulator.simulation import Simulation
-from tests.support.storageclient import Fate, Request
 
 # From one Pod's news to the next one's.
 PACES = (0.0, 0.003, 0.02, 0.05)

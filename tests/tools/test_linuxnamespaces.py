@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.linuxnamespaces import find_cgroups, run_inside
-from tests.support.prerequisites import MissingPrerequisiteError
+from tests.support.machine.linuxnamespaces import find_cgroups, run_inside
+from tests.support.machine.prerequisites import MissingPrerequisiteError
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.local
@@ -29,7 +29,8 @@ touch "$TMPDIR/ready"
 wait
 """.replace("CGROUP", CGROUP)
 HARNESS = (
-    "import sys; from pathlib import Path; from tests.support.linuxnamespaces import run_inside; "
+    "import sys; from pathlib import Path; "
+    "from tests.support.machine.linuxnamespaces import run_inside; "
     "sys.exit(run_inside(sys.argv[3:], Path(sys.argv[1]), sys.argv[2]))"
 )
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import nodeimages, realnode
-from tests.support.prerequisites import MissingPrerequisiteError
-from tests.support.realnode import CNI_PACKAGE, PACKAGES, install_node_programs
+from tests.support.machine import nodeimages, realnode
+from tests.support.machine.prerequisites import MissingPrerequisiteError
+from tests.support.machine.realnode import CNI_PACKAGE, PACKAGES, install_node_programs
 from tools.images import Tool
 
 

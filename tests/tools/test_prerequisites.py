@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.consumers import install as consumers
-from tests.support import prerequisites
-from tests.support.prerequisites import (
+from tests.support.machine import prerequisites
+from tests.support.machine.prerequisites import (
     MissingPrerequisiteError,
     install_packages,
     install_programs,

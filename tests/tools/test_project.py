@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from framework.api import crd
-from tests.support.oldpython import find_old_python
+from tests.support.machine.oldpython import find_old_python
 from tools import manifests
 
 ROOT = Path(__file__).parent.parent.parent

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from framework.kube.resources import Object
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 RECORDED_ENV = "FRAMEWORKBARRIER_UPGRADE_FIXTURES"
 BESIDE = ROOT.parent / "shared" / "upgrade-fixtures"

@@ -16,9 +16,9 @@ from framework.api.types import Framework, FrameworkStatus, TaskStatus
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
-from tests.support.childprocess import ChildProcess
-from tests.support.fakekubelet import DEFAULT_SCHEDULER, FakeKubelet, FakePod, Script
-from tests.support.invariants import check_step
+from tests.support.fakes.kubelet import DEFAULT_SCHEDULER, FakeKubelet, FakePod, Script
+from tests.support.servers.childprocess import ChildProcess
+from tests.support.simulator.invariants import check_step
 from tests.upgrade.originals import HOLD
 from tests.upgrade.stored import Loader, complete_pods, move_times, open_status
 

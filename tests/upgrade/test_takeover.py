@@ -9,8 +9,8 @@ import pytest
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
-from tests.support.controlplane import Access
-from tests.support.frameworkserver import open_local_server, start_controller
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkserver import open_local_server, start_controller
 from tests.upgrade.recorded import RECORDED_ENV, find_recorded, read_recorded
 from tests.upgrade.situations import SITUATIONS
 from tests.upgrade.takeover import TakeOver, count_configmaps

@@ -22,7 +22,7 @@ from framework.api.validation import validate_framework
 from framework.version import VERSION
 from rendezvous.site.peers.gang_key import DEFAULT_KEY_FILE
 from tests.cli.authoring.injected import DROPPED, SPEC, Change, build, edit, get_spec
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 

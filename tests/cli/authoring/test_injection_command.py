@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.cli.authoring.injected import build, get_spec, run_inject
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 
 def test_inject_says_that_an_account_of_the_users_own_gets_rights() -> None:

@@ -14,7 +14,7 @@ from cli.authoring.injection import (
 )
 from cli.authoring.rules import LintOptions, lint
 from tests.cli.authoring.injected import build, get_spec
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 AGENT_RIGHTS = ROOT / "deploy" / "agents"
 

@@ -13,7 +13,7 @@ from cli.authoring.injection import InjectionOptions, inject
 from cli.authoring.rules import RULES, LintOptions, lint
 from cli.main import main
 from tests.cli.authoring.injected import DROPPED, SPEC, Change, build, edit, get_spec
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 
 METADATA = "spec.taskRoles[0].task.pod.metadata"
 

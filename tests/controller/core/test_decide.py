@@ -15,7 +15,7 @@ from tests.support.builders import (
     build_spec,
     build_status,
 )
-from tests.support.worlds import (
+from tests.support.builders.worlds import (
     SETTINGS,
     World,
     answer_conditions,

@@ -11,8 +11,8 @@ from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Objec
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.shell import KEY, Shell, refuse
-from tests.support.storageclient import Fate, Request
+from tests.support.fakes.storageclient import Fate, Request
+from tests.support.simulator.shell import KEY, Shell, refuse
 
 pytestmark = pytest.mark.looptime
 

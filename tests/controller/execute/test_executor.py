@@ -21,8 +21,8 @@ from framework.api.naming import TaskKey
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_template_wire
-from tests.support.shell import KEY, Shell, refuse
-from tests.support.storageclient import Fate
+from tests.support.fakes.storageclient import Fate
+from tests.support.simulator.shell import KEY, Shell, refuse
 
 pytestmark = pytest.mark.looptime
 

@@ -8,7 +8,7 @@ from controller.core.settings import Settings
 from framework.api.types import FrameworkStatus
 from framework.kube.resources import PODS
 from tests.support.builders import NAMESPACE, build_role_wire
-from tests.support.shell import Shell, refuse
+from tests.support.simulator.shell import Shell, refuse
 
 pytestmark = pytest.mark.looptime
 

@@ -6,7 +6,7 @@ from controller.core.settings import Settings
 from framework.kube.resources import FRAMEWORKS
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.shell import Shell
+from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
 

@@ -7,8 +7,7 @@ import pytest
 from controller.gate.leader import LeaderElector, LeadershipLostError, LeaseTimes
 from framework.kube.resources import LEASES, Object
 from localcluster.apiserver.model.errors import StatusError
-from tests.support.slow import keep_first
-from tests.support.storageclient import (
+from tests.support.fakes.storageclient import (
     Fate,
     LoopClock,
     Network,
@@ -16,6 +15,7 @@ from tests.support.storageclient import (
     StorageClient,
     open_storage,
 )
+from tests.support.slow import keep_first
 
 pytestmark = pytest.mark.looptime
 

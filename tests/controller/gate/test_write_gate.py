@@ -14,7 +14,7 @@ from controller.serve.metrics import Metrics
 from controller.store.entry import Entry
 from controller.store.store import Store
 from tests.support.builders import build_framework_wire, build_roster, build_status
-from tests.support.storageclient import LoopClock, StorageClient, open_storage
+from tests.support.fakes.storageclient import LoopClock, StorageClient, open_storage
 
 pytestmark = pytest.mark.looptime
 

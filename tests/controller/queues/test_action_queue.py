@@ -2,7 +2,7 @@
 
 from controller.core.actions import DeleteObject, ObjectKind
 from controller.queues.action_queue import MAX_WINDOW, ActionQueue
-from tests.support.cost import assert_costs_at_most
+from tests.support.measuring.cost import assert_costs_at_most
 
 
 def actions(count: int, prefix: str = "p") -> list[DeleteObject]:

@@ -7,7 +7,7 @@ import pytest
 from controller.core.actions import ObjectKind
 from framework.kube.resources import CONFIGMAPS, PODS
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.shell import Shell, refuse
+from tests.support.simulator.shell import Shell, refuse
 
 pytestmark = pytest.mark.looptime
 

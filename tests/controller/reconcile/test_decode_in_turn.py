@@ -9,7 +9,7 @@ from controller.core.actions import ObjectKind
 from framework.kube.deferred import DeferredObject, defer_object
 from framework.kube.resources import FRAMEWORKS, PODS, Object
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire, build_submission
-from tests.support.shell import Shell
+from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
 

@@ -7,7 +7,7 @@ from controller.core.snapshot import Failure
 from framework.kube.resources import FRAMEWORKS
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.shell import Shell
+from tests.support.simulator.shell import Shell
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 CREATE = ActionKey(Verb.CREATE, ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt", "former/0")

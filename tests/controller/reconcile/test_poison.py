@@ -19,8 +19,7 @@ from framework.kube.resources import (
 )
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import build_framework_wire, build_role_wire
-from tests.support.shell import refuse
-from tests.support.storageclient import (
+from tests.support.fakes.storageclient import (
     Fate,
     LoopClock,
     Network,
@@ -29,6 +28,7 @@ from tests.support.storageclient import (
     find_type,
     open_storage,
 )
+from tests.support.simulator.shell import refuse
 
 pytestmark = pytest.mark.looptime
 

@@ -9,7 +9,7 @@ import pytest
 from controller.core.settings import Settings
 from framework.kube.resources import EVENTS, FRAMEWORKS, PODS, Object
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire
-from tests.support.shell import Shell
+from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
 

@@ -14,8 +14,8 @@ from controller.core.snapshot import Snapshot
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.shell import KEY, Shell, refuse
-from tests.support.storageclient import Fate
+from tests.support.fakes.storageclient import Fate
+from tests.support.simulator.shell import KEY, Shell, refuse
 
 pytestmark = pytest.mark.looptime
 

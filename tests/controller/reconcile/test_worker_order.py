@@ -11,8 +11,8 @@ from controller.core.decision import Decision, Publication
 from controller.core.snapshot import Snapshot
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Resource
 from tests.support.builders import NAMESPACE, build_roster, build_status
-from tests.support.shell import KEY, Shell, refuse
-from tests.support.storageclient import Fate
+from tests.support.fakes.storageclient import Fate
+from tests.support.simulator.shell import KEY, Shell, refuse
 
 pytestmark = pytest.mark.looptime
 

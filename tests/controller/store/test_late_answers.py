@@ -18,8 +18,8 @@ from tests.support.builders import (
     build_pod_wire,
     build_status,
 )
-from tests.support.shell import Shell
-from tests.support.storageclient import Fate, Request, find_type
+from tests.support.fakes.storageclient import Fate, Request, find_type
+from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
 

@@ -6,7 +6,7 @@ from controller.core.actions import ObjectKind
 from framework.api import constants, pods
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.shell import Shell
+from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
 

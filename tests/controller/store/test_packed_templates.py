@@ -25,7 +25,7 @@ from tests.support.builders import (
     build_status,
     build_template_wire,
 )
-from tests.support.worlds import build_snapshot
+from tests.support.builders.worlds import build_snapshot
 
 JSON = st.recursive(
     st.none()

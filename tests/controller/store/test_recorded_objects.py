@@ -8,8 +8,8 @@ import pytest
 from controller.core.actions import ObjectKind
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Resource
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.shell import Shell
-from tests.support.storageclient import Fate
+from tests.support.fakes.storageclient import Fate
+from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
 

@@ -8,7 +8,7 @@ import pytest
 from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.shell import Shell
+from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
 

@@ -10,7 +10,7 @@ from controller.store.store import Store
 from framework.api.states import FrameworkState
 from framework.kube.resources import Object
 from tests.support.builders import build_framework_wire, build_status, build_status_wire
-from tests.support.storageclient import LoopClock
+from tests.support.fakes.storageclient import LoopClock
 
 pytestmark = pytest.mark.looptime
 

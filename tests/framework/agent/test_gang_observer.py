@@ -8,7 +8,7 @@ from framework.agent.gang import Gang
 from framework.agent.gang_observer import GangObserver, Sources
 from framework.agent.health import Health, SourceState
 from tests.barrier.api_server import make_framework
-from tests.support.agentclock import VirtualClock
+from tests.support.fakes.agentclock import VirtualClock
 
 GANG = Gang("default", "f", "", "")
 

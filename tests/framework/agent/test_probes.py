@@ -6,7 +6,7 @@ import pytest
 
 from framework.agent.clock import AgentClock
 from framework.agent.probes import Probe, Prober
-from tests.support.pace import expect_within
+from tests.support.measuring.pace import expect_within
 
 
 def make_probe(port: int, address: str = "127.0.0.1") -> Probe:

@@ -14,7 +14,7 @@ from framework.agent.sources import ConfigMapSource, FrameworkSource, parse_conf
 from framework.agent.watch import Change
 from framework.api.codec import compress_status
 from tests.barrier.api_server import make_configmap, make_framework, make_roster, make_task
-from tests.support.agentclock import VirtualClock
+from tests.support.fakes.agentclock import VirtualClock
 
 ACCESS = Access("x", 1, tls=False)
 RIGHT = Permission("get", "g", "things", "default", "x")

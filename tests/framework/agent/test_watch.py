@@ -8,7 +8,7 @@ from framework.agent.access import Access
 from framework.agent.connection import Head, UnreachableError
 from framework.agent.health import Health
 from framework.agent.watch import READ_DEADLINE_SECONDS, Change, ObjectWatch
-from tests.support.agentclock import VirtualClock
+from tests.support.fakes.agentclock import VirtualClock
 
 OK = Head(200, {})
 

@@ -27,7 +27,6 @@ from framework.api.types import (
     ObjectMeta,
 )
 from framework.api.wire import INT64_MAX, json_type
-from tests.support import strategies
 from tests.support.builders import (
     Wire,
     build_framework_wire,
@@ -35,6 +34,7 @@ from tests.support.builders import (
     build_role_wire,
     build_status,
     build_status_wire,
+    strategies,
 )
 
 BLOB = codec.TASK_ROLE_STATUSES_COMPRESSED

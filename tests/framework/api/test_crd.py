@@ -11,8 +11,13 @@ from hypothesis import given
 
 from framework.api import codec, crd
 from framework.api.types import Framework
-from tests.support import strategies
-from tests.support.builders import Wire, build_framework_wire, build_role_wire, build_status_wire
+from tests.support.builders import (
+    Wire,
+    build_framework_wire,
+    build_role_wire,
+    build_status_wire,
+    strategies,
+)
 
 MANIFEST = Path(__file__).parents[3] / "deploy" / "base" / "crd.yaml"
 KEEPS = "x-kubernetes-preserve-unknown-fields"

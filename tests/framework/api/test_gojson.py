@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from framework.api import gojson
-from tests.support.strategies import json_values
+from tests.support.builders.strategies import json_values
 
 
 @pytest.mark.parametrize(

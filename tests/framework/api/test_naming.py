@@ -13,7 +13,7 @@ from framework.api.naming import (
     is_role_name,
     parse_pod_name,
 )
-from tests.support.strategies import framework_names, role_names
+from tests.support.builders.strategies import framework_names, role_names
 
 
 @given(framework_names, role_names, st.integers(0, 9999))

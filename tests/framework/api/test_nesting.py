@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from framework.api.nesting import cut_deep_values, is_deeper
-from tests.support.cost import assert_costs_at_most
+from tests.support.measuring.cost import assert_costs_at_most
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(alphabet='a"\\[]{}é', max_size=8)
 VALUES = st.recursive(

@@ -35,7 +35,7 @@ from tests.support.builders import (
     build_waiting,
     task_uid,
 )
-from tests.support.strategies import json_values
+from tests.support.builders.strategies import json_values
 
 # --- Views ---------------------------------------------------------------------------------------
 

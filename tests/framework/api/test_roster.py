@@ -27,7 +27,7 @@ from framework.api.roster import (
     fingerprint_uid,
 )
 from tests.support.builders import Wire, build_member, build_role_roster, build_roster
-from tests.support.strategies import json_values, rosters
+from tests.support.builders.strategies import json_values, rosters
 
 # --- Round trip, size ----------------------------------------------------------------------------
 

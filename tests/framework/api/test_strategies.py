@@ -1,4 +1,4 @@
-"""tests.support: what the strategies draw and the builders build is legal."""
+"""tests.support.builders: what the strategies draw and the builders build is legal."""
 
 from collections import Counter
 from typing import Any
@@ -12,7 +12,6 @@ from framework.api.roster import Roster
 from framework.api.states import TaskState
 from framework.api.types import Framework, FrameworkStatus
 from framework.api.validation import validate_framework
-from tests.support import strategies
 from tests.support.builders import (
     build_configmap_wire,
     build_framework,
@@ -23,6 +22,7 @@ from tests.support.builders import (
     build_status,
     build_task,
     pod_uid,
+    strategies,
 )
 
 

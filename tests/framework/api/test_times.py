@@ -8,8 +8,7 @@ from hypothesis import given
 from framework.api import codec
 from framework.api.wire import format_time, parse_time
 from tests.framework.api.test_codec import faults
-from tests.support import strategies
-from tests.support.builders import AT, build_status_wire
+from tests.support.builders import AT, build_status_wire, strategies
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from framework.kube.errors import GoneError, build_api_error
 from framework.kube.listwatch import ListWatch
 from framework.kube.resources import PODS, Object, Resource
 from tests.framework.kube.following import LongestWait
-from tests.support.storageclient import LoopClock, Network, StorageClient, open_storage
+from tests.support.fakes.storageclient import LoopClock, Network, StorageClient, open_storage
 
 pytestmark = pytest.mark.looptime
 

@@ -17,7 +17,7 @@ from tests.localcluster.kubelet.nodes import (
     run_node,
     serve,
 )
-from tests.support.pace import expect_within
+from tests.support.measuring.pace import expect_within
 
 pytestmark = pytest.mark.local
 

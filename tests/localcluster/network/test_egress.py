@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local

@@ -11,7 +11,7 @@ from localcluster.network.hub_process import HubProcess
 from localcluster.network.namespaces import NamespaceNetwork
 from localcluster.network.pod_network import NetworkError
 from tests.localcluster.network.builders import close_listener
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local

@@ -16,11 +16,11 @@ from framework.api.types import CompletedPodPolicy, Framework, FrameworkStatus, 
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object
 from localcluster.apiserver.engine.history import WatchEvent
 from localcluster.apiserver.storage import Storage
-from tests.support.forger import is_forged
-from tests.support.invariants import check_step
+from tests.support.builders.forger import is_forged
+from tests.support.fakes.storageclient import LoopClock, Request, find_type
+from tests.support.simulator.invariants import check_step
 from tests.support.simulator.ledger import Ledger
 from tests.support.simulator.rosters import Rosters
-from tests.support.storageclient import LoopClock, Request, find_type
 
 _TASK_ENDING = (TaskState.ATTEMPT_DELETION_PENDING, TaskState.ATTEMPT_DELETION_REQUESTED)
 _ENDING = (FrameworkState.ATTEMPT_DELETION_PENDING, FrameworkState.ATTEMPT_DELETION_REQUESTED)

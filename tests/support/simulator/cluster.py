@@ -16,8 +16,8 @@ from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.model.options import DeleteOptions
 from localcluster.apiserver.model.registry import ResourceType
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_template_wire
+from tests.support.fakes.storageclient import LoopClock, find_type, open_storage
 from tests.support.simulator.specs import draw_framework_spec, edit_spec
-from tests.support.storageclient import LoopClock, find_type, open_storage
 
 EXIT_CODES = (0, 0, 0, 1, 137, 200, 201, 210)
 CLOCK_STEPS_SECONDS = (-3600.0, -20.0, 20.0, 3600.0)

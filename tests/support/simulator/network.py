@@ -10,7 +10,7 @@ from framework.api.pods import PodView, parse_pod
 from framework.kube.client import WatchEvent
 from framework.kube.resources import PODS, Resource
 from localcluster.apiserver.model.errors import StatusError
-from tests.support.storageclient import Fate, Network, Request
+from tests.support.fakes.storageclient import Fate, Network, Request
 
 _REASONS = {
     400: "BadRequest",

@@ -14,7 +14,7 @@ from framework.kube.client import WatchEvent
 from framework.kube.resources import LEASES, Resource
 from localcluster.apiserver.storage import Storage
 from tests.support.builders import NAMESPACE
-from tests.support.storageclient import (
+from tests.support.fakes.storageclient import (
     Fate,
     LoopClock,
     Network,

@@ -9,7 +9,7 @@ from framework.api import codec
 from framework.api.states import TaskState
 from framework.api.types import TaskStatus
 from tests.support.builders import AT, build_framework, build_role, build_spec, build_task
-from tests.support.worlds import build_draft
+from tests.support.builders.worlds import build_draft
 
 
 def test_framework_is_recorded_as_it_is_persisted() -> None:

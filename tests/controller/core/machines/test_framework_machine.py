@@ -36,7 +36,7 @@ from tests.support.builders import (
     end_attempt,
     end_task,
 )
-from tests.support.worlds import (
+from tests.support.builders.worlds import (
     NOW,
     SETTINGS,
     build_draft,

@@ -21,7 +21,7 @@ from tests.support.builders import (
     build_task,
     end_task,
 )
-from tests.support.worlds import NOW, build_draft
+from tests.support.builders.worlds import NOW, build_draft
 
 
 def draft_of(spec: FrameworkSpec, *roles: TaskRoleStatus, **fields: Any) -> Draft:

@@ -32,7 +32,7 @@ from tests.support.builders import (
     build_task_attempt,
     end_task,
 )
-from tests.support.worlds import (
+from tests.support.builders.worlds import (
     SETTINGS,
     build_draft,
     build_failure,

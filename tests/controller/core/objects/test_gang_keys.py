@@ -31,7 +31,7 @@ from tests.support.builders import (
     build_status,
     build_template_wire,
 )
-from tests.support.worlds import SETTINGS, World, build_failure, build_snapshot
+from tests.support.builders.worlds import SETTINGS, World, build_failure, build_snapshot
 
 NAME = "gang-gang-key"
 KEY = ActionKey(Verb.CREATE, ObjectKind.SECRET, NAME, CONFIGMAP_UID)

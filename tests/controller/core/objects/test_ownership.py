@@ -29,7 +29,7 @@ from tests.support.builders import (
     build_status,
     build_task,
 )
-from tests.support.worlds import (
+from tests.support.builders.worlds import (
     NOW,
     SETTINGS,
     build_draft,

@@ -36,7 +36,14 @@ from tests.support.builders import (
     end_attempt,
     end_task,
 )
-from tests.support.worlds import SETTINGS, World, build_draft, build_snapshot, get_status, get_task
+from tests.support.builders.worlds import (
+    SETTINGS,
+    World,
+    build_draft,
+    build_snapshot,
+    get_status,
+    get_task,
+)
 
 RETAIN = CompletedPodPolicy.RETAIN
 S = FrameworkState

@@ -25,7 +25,7 @@ from tests.support.builders import (
     build_status,
     build_task,
 )
-from tests.support.worlds import World, build_draft, build_published, get_task
+from tests.support.builders.worlds import World, build_draft, build_published, get_task
 
 LEAVING_POD = "gang-worker-1"
 ACKNOWLEDGED = constants.ACKNOWLEDGED_GENERATION_ANNOTATION

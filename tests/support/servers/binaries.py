@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.prerequisites import MissingPrerequisiteError
+from tests.support.machine.prerequisites import MissingPrerequisiteError
 
 KUBERNETES_VERSION = "1.34.4"
 ETCD_VERSION = "3.6.16"

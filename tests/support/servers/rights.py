@@ -1,7 +1,7 @@
 """Service accounts of deploy/ on a real API server: what they may do, and what they did.
 
 Called by tests of the shipped roles. What an account did is read from the server's audit log, which
-``tests.support.controlplane`` keeps for service accounts only.
+``tests.support.servers.controlplane`` keeps for service accounts only.
 """
 
 import base64
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from framework.kube.resources import Object
-from tests.support.controlplane import Access
+from tests.support.servers.controlplane import Access
 from tests.support.waiting import HANG_SECONDS
 
 

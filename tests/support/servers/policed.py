@@ -16,11 +16,11 @@ import pytest
 from framework.api import constants
 from framework.kube.resources import Object
 from tests.support.builders import build_framework_wire, build_role_wire
-from tests.support.controlplane import Access
-from tests.support.frameworkcrd import ROOT
-from tests.support.jsonhttp import JsonHttp
-from tests.support.prerequisites import skip_test
-from tests.support.rights import apply_kustomization, run_kubectl, write_overlay
+from tests.support.machine.prerequisites import skip_test
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.rights import apply_kustomization, run_kubectl, write_overlay
 from tests.support.waiting import wait_until
 
 ADMISSION = ROOT / "deploy" / "admission"

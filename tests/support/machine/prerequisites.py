@@ -3,7 +3,7 @@
 Called by the suites that need more than Python (``controlplane``, ``realnode``), by
 ``tests.consumers.install``, and by ``.ci/run``::
 
-    python -m tests.support.prerequisites
+    python -m tests.support.machine.prerequisites
 
 which installs the programs that the tests of ``make test`` run. Packages are installed only by
 root, where apt-get exists. With CI=true, a suite whose prerequisites are missing fails; elsewhere

@@ -1,17 +1,17 @@
 """Puts the Framework CRD of deploy/ into an API server, and waits for what a server needs time for.
 
-Called by ``tests.support.controlplane``, before its garbage collector starts, and by tests.
+Called by ``tests.support.servers.controlplane``, before its garbage collector starts, and by tests.
 """
 
 from pathlib import Path
 
 import yaml
 
-from tests.support.childprocess import ChildError, ChildProcess
-from tests.support.jsonhttp import JsonHttp
+from tests.support.servers.childprocess import ChildError, ChildProcess
+from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 CRD_FILE = ROOT / "deploy" / "base" / "crd.yaml"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/frameworks"

@@ -13,10 +13,10 @@ import pytest
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
-from tests.support.controlplane import Access, open_control_plane
-from tests.support.frameworkcrd import install_crd, wait_ready
-from tests.support.jsonhttp import JsonHttp
-from tests.support.prerequisites import MissingPrerequisiteError, skip_test
+from tests.support.machine.prerequisites import MissingPrerequisiteError, skip_test
+from tests.support.servers.controlplane import Access, open_control_plane
+from tests.support.servers.frameworkcrd import install_crd, wait_ready
+from tests.support.servers.jsonhttp import JsonHttp
 
 _numbers = itertools.count(1)
 

@@ -2,20 +2,20 @@
 
 Called by ``make test-release``::
 
-    python -m tests.support.releasetools run -- COMMAND ...
+    python -m tests.support.machine.releasetools run -- COMMAND ...
 
-which finds or builds cosign and crane (in the cache of ``tests.support.kubebinaries``), builds the
-images (in the cache of ``tests.support.nodeimages``), and runs the command with both programs on
+which finds or builds cosign and crane (in the cache of ``servers.binaries``), builds the
+images (in the cache of ``nodeimages``), and runs the command with both programs on
 its PATH and the images' folder in its environment.
 """
 
 import os
 import sys
 
-from tests.support.controlplane import run_to_end
-from tests.support.kubebinaries import BuildError, find_programs
-from tests.support.nodeimages import find_cache, install_image_tools, prepare_our_images
-from tests.support.prerequisites import MissingPrerequisiteError, report_missing
+from tests.support.machine.nodeimages import find_cache, install_image_tools, prepare_our_images
+from tests.support.machine.prerequisites import MissingPrerequisiteError, report_missing
+from tests.support.servers.binaries import BuildError, find_programs
+from tests.support.servers.controlplane import run_to_end
 
 PROGRAMS = ("cosign", "crane")
 IMAGES_ENV = "FRAMEWORKBARRIER_RELEASE_IMAGES"
@@ -39,5 +39,5 @@ def run(command: list[str]) -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) < 4 or sys.argv[1:3] != ["run", "--"]:
-        sys.exit("usage: python -m tests.support.releasetools run -- COMMAND ...")
+        sys.exit("usage: python -m tests.support.machine.releasetools run -- COMMAND ...")
     sys.exit(run(sys.argv[3:]))

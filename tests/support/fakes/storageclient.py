@@ -31,7 +31,7 @@ from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.storage import Storage
 from localcluster.apiserver.views.discovery import Discovery
 from tests.support.builders import AT
-from tests.support.frameworkcrd import CRD_FILE
+from tests.support.servers.frameworkcrd import CRD_FILE
 
 T = TypeVar("T")
 _CRD: Object = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """The images that the node of tests gets: ours, Kubernetes' pause, and training images.
 
-Called by ``tests.support.realnode``, outside its namespaces: building needs the network. What was
+Called by ``realnode``, outside its namespaces: building needs the network. What was
 built from the same sources is taken again.
 """
 
@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.consumers.install import STACKS, PythonStack, explain_missing, find_python
-from tests.support.frameworkcrd import ROOT
-from tests.support.prerequisites import (
+from tests.support.machine.prerequisites import (
     MissingPrerequisiteError,
     install_packages,
     install_programs,
     is_ci,
 )
+from tests.support.servers.frameworkcrd import ROOT
 from tools.imagearchive import ImageArchive
 from tools.images import ImageError, Tool, build_images, choose_tool
 

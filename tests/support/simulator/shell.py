@@ -29,7 +29,7 @@ from framework.kube.resources import FRAMEWORKS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.storage import Storage
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire, build_submission
-from tests.support.storageclient import (
+from tests.support.fakes.storageclient import (
     Fate,
     LoopClock,
     Network,

@@ -2,10 +2,10 @@
 
 Called by tests/kube (a session fixture) and by ``make test-kube``::
 
-    python -m tests.support.controlplane run -- COMMAND ...
+    python -m tests.support.servers.controlplane run -- COMMAND ...
 
 which starts one, runs the command with the variables of ``Access.to_env`` and stops it. There is
-no scheduler and no kubelet: ``tests.support.fakekubelet`` moves the Pods. Instead of starting one,
+no scheduler and no kubelet: ``fakes.kubelet`` moves the Pods. Instead of starting one,
 an existing cluster is used with FRAMEWORKBARRIER_USE_KUBECONFIG=1 and KUBECONFIG.
 """
 
@@ -27,16 +27,16 @@ from types import FrameType
 import yaml
 
 from framework.kube.config import load_kube_config
-from tests.support.childprocess import ChildError, ChildProcess, find_free_ports
-from tests.support.frameworkcrd import install_crd, wait_ready
-from tests.support.jsonhttp import JsonHttp
-from tests.support.kubebinaries import Binaries, BuildError, find_binaries
-from tests.support.kubepki import create_pki
-from tests.support.prerequisites import (
+from tests.support.machine.prerequisites import (
     MissingPrerequisiteError,
     install_programs,
     report_missing,
 )
+from tests.support.servers.binaries import Binaries, BuildError, find_binaries
+from tests.support.servers.childprocess import ChildError, ChildProcess, find_free_ports
+from tests.support.servers.frameworkcrd import install_crd, wait_ready
+from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.pki import create_pki
 
 SERVER_ENV = "FRAMEWORKBARRIER_KUBE_SERVER"
 TOKEN_ENV = "FRAMEWORKBARRIER_KUBE_TOKEN"
@@ -367,5 +367,5 @@ def run_to_end(command: list[str], env: Mapping[str, str]) -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) < 4 or sys.argv[1:3] != ["run", "--"]:
-        sys.exit("usage: python -m tests.support.controlplane run -- COMMAND ...")
+        sys.exit("usage: python -m tests.support.servers.controlplane run -- COMMAND ...")
     sys.exit(run(sys.argv[3:]))

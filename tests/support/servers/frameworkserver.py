@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from tests.support.childprocess import ChildProcess
-from tests.support.controlplane import Access
-from tests.support.frameworkcrd import FRAMEWORKS, ROOT, wait_ready
+from tests.support.servers.childprocess import ChildProcess
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import FRAMEWORKS, ROOT, wait_ready
 from tests.support.waiting import wait_until
 
 

@@ -1,6 +1,6 @@
 """Keys and certificates of one control plane, and of a node.
 
-Called by ``tests.support.controlplane`` and ``tests.support.realnode``. Made by the openssl
+Called by ``controlplane`` and ``realnode``. Made by the openssl
 program, because the standard library makes none.
 """
 
@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.prerequisites import MissingPrerequisiteError
+from tests.support.machine.prerequisites import MissingPrerequisiteError
 
 CURVE = "prime256v1"
 DAYS = "7"

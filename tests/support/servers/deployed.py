@@ -11,11 +11,11 @@ from typing import Any
 import yaml
 
 from framework.kube.resources import Object
-from tests.support.childprocess import ChildProcess
-from tests.support.controlplane import Access
-from tests.support.frameworkcrd import ROOT
-from tests.support.frameworkserver import build_env
-from tests.support.rights import (
+from tests.support.servers.childprocess import ChildProcess
+from tests.support.servers.controlplane import Access
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.frameworkserver import build_env
+from tests.support.servers.rights import (
     AuditLog,
     apply_kustomization,
     create_account_access,

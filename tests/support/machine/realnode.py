@@ -2,10 +2,10 @@
 
 Called by ``make test-node``::
 
-    python -m tests.support.realnode run -- COMMAND ...
+    python -m tests.support.machine.realnode run -- COMMAND ...
 
 which builds the images and what else is missing, then runs the command beside the node in
-its own namespaces (``tests.support.linuxnamespaces``): the machine's network, firewall and mounts
+its own namespaces (``linuxnamespaces``): the machine's network, firewall and mounts
 stay as they are, and nothing outlives the command.
 """
 
@@ -24,29 +24,35 @@ from typing import Any
 
 import yaml
 
-from tests.support.childprocess import ChildError, ChildProcess
-from tests.support.controlplane import Access, ControlPlane, Profile, run_to_end, write_kubeconfig
-from tests.support.frameworkcrd import wait_ready
-from tests.support.kubebinaries import (
+from tests.support.machine.linuxnamespaces import CGROUP, is_inside, run_inside
+from tests.support.machine.nodeimages import (
+    PAUSE_IMAGE,
+    find_cache,
+    install_image_tools,
+    prepare_images,
+)
+from tests.support.machine.prerequisites import (
+    MissingPrerequisiteError,
+    install_programs,
+    report_missing,
+)
+from tests.support.servers.binaries import (
     CONTROL_PLANE,
     NODE,
     BuildError,
     find_binaries,
     find_programs,
 )
-from tests.support.kubepki import issue_certificate
-from tests.support.linuxnamespaces import CGROUP, is_inside, run_inside
-from tests.support.nodeimages import (
-    PAUSE_IMAGE,
-    find_cache,
-    install_image_tools,
-    prepare_images,
+from tests.support.servers.childprocess import ChildError, ChildProcess
+from tests.support.servers.controlplane import (
+    Access,
+    ControlPlane,
+    Profile,
+    run_to_end,
+    write_kubeconfig,
 )
-from tests.support.prerequisites import (
-    MissingPrerequisiteError,
-    install_programs,
-    report_missing,
-)
+from tests.support.servers.frameworkcrd import wait_ready
+from tests.support.servers.pki import issue_certificate
 from tests.support.waiting import wait_until
 
 NODE_NAME = "node1"
@@ -392,5 +398,5 @@ _COREFILE = """\
 
 if __name__ == "__main__":
     if len(sys.argv) < 4 or sys.argv[1:3] != ["run", "--"]:
-        sys.exit("usage: python -m tests.support.realnode run -- COMMAND ...")
+        sys.exit("usage: python -m tests.support.machine.realnode run -- COMMAND ...")
     sys.exit(run(sys.argv[3:]))

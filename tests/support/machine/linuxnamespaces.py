@@ -1,6 +1,6 @@
 """Runs a command in network, mount and process namespaces of its own.
 
-Called by ``tests.support.realnode``. Whatever the command leaves behind (containers, shims, mounts,
+Called by ``realnode``. Whatever the command leaves behind (containers, shims, mounts,
 bridges, firewall rules) ends with it, however it ends: the kernel takes a namespace down with its
 first process. What it writes under /run, /var and /etc goes to a memory file system. Its own folder
 and control groups are removed at the end, or by the next one if this one was killed: both have
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.prerequisites import MissingPrerequisiteError
+from tests.support.machine.prerequisites import MissingPrerequisiteError
 
 # Below the top, so that a node this machine may be itself is never meant.
 CGROUP = "frameworkbarrier-node"
@@ -53,7 +53,7 @@ def run_inside(command: Sequence[str], home: Path, cgroup: str = CGROUP) -> int:
     probe = subprocess.run([*_UNSHARE, "true"], capture_output=True, text=True, check=False)
     if probe.returncode != 0:
         raise MissingPrerequisiteError(f"no namespaces can be made here: {probe.stderr.strip()}")
-    init = [sys.executable, "-m", "tests.support.linuxnamespaces", *command]
+    init = [sys.executable, "-m", "tests.support.machine.linuxnamespaces", *command]
     with _claim(home, cgroup) as folder:
         # Ends with us, however we end; and the namespaces with it.
         return subprocess.run(
