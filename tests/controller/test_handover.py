@@ -3,13 +3,13 @@
 import asyncio
 import copy
 from collections.abc import AsyncGenerator, Callable, Iterator
-from typing import Any
 
 import pytest
 
 from controller.config.config_file import ControllerConfig
 from controller.controller import Controller, Election, Options
 from framework.clock import SequentialUids
+from framework.kube import transport
 from framework.kube.errors import UnreachableError, build_api_error
 from framework.kube.resources import (
     FRAMEWORKS,
@@ -446,16 +446,16 @@ async def test_paths_that_are_not_found_for_a_while_are_no_deletion(
     await world.create()
     await world.wait_for("two Pods", lambda: len(world.list_pods()) == 2, seconds=1)
 
-    original = program.client._send
+    original = program.client._transport.send
 
-    async def refuse(request: Request, call: Callable[[], Any], timeout_seconds: float) -> Any:
-        if request.resource == FRAMEWORKS:
+    async def refuse(request: transport.Request) -> bytes:
+        if request.path.startswith(f"/apis/{FRAMEWORKS.api_version}/"):
             # What a server answers whose CRD is being established: no Status object.
-            raise build_api_error(404, b"404 page not found", method="GET", path=str(request))
-        return await original(request, call, timeout_seconds)
+            raise build_api_error(404, b"404 page not found", method="GET", path=request.path)
+        return await original(request)
 
     with monkeypatch.context() as patch:
-        patch.setattr(program.client, "_send", refuse)
+        patch.setattr(program.client._transport, "send", refuse)
         await world.set_pods("Succeeded")
         await asyncio.sleep(5)
     await world.wait_for("end", lambda: world.read_status()["state"] == "Completed", seconds=15)

@@ -4,6 +4,7 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -23,9 +24,11 @@ class BehindClient(StorageClient):
         super().__init__(open_storage(LoopClock()), BrokenOnce())
         self._versions = list(versions)
 
-    async def list(self, resource: Resource, *args: object, **kwargs: object) -> Object:
+    async def list_pages(
+        self, *args: object, **kwargs: object
+    ) -> AsyncGenerator[tuple[Object, bool]]:
         version = self._versions.pop(0) if len(self._versions) > 1 else self._versions[0]
-        return {"metadata": {"resourceVersion": str(version)}, "items": []}
+        yield {"metadata": {"resourceVersion": str(version)}, "items": []}, True
 
 
 class BrokenOnce(Network):

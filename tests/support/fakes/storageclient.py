@@ -1,8 +1,8 @@
-"""A KubeClient without sockets: every request goes straight to the storage engine.
+"""A KubeClient without sockets: the real client on a transport that asks the storage engine.
 
-Called by the simulator and by tests of the controller's shell. A request takes the time and the
-fate its ``Network`` draws: it may be lost before it is applied, its answer may be lost, the server
-may refuse it. Without a Network everything is answered at once.
+Called by the simulator and by tests of the controller's parts. A request takes the time and the
+fate that its ``Network`` draws: it may be lost before it is applied, its answer may be lost, the
+server may refuse it. Without a Network everything is answered at once.
 """
 
 # ruff: noqa: ARG002
@@ -12,29 +12,40 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 import yaml
 
 from framework.clock import Clock, SequentialUids
-from framework.kube.client import KubeClient, PatchContent, WatchEvent
-from framework.kube.deferred import defer_object
-from framework.kube.errors import UnreachableError, build_api_error
-from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS as CUSTOM_RESOURCE
+from framework.kube import resources, transport
+from framework.kube.client import KubeClient
+from framework.kube.config import KubeConfig
+from framework.kube.errors import KubeError, UnreachableError, build_api_error
 from framework.kube.resources import Object, Resource
+from localcluster.apiserver.engine.history import Watch
 from localcluster.apiserver.engine.selectors import Selector
+from localcluster.apiserver.front.targets import Target, parse_target
 from localcluster.apiserver.model.builtins import CUSTOM_RESOURCE_DEFINITIONS
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.model.options import DeleteOptions, WriteOptions
 from localcluster.apiserver.model.registry import ResourceType
 from localcluster.apiserver.storage import Storage
 from localcluster.apiserver.views.discovery import Discovery
+from localcluster.apiserver.views.forms import event_line
 from tests.support.builders import AT
 from tests.support.servers.frameworkcrd import CRD_FILE
 
-T = TypeVar("T")
 _CRD: Object = yaml.safe_load(CRD_FILE.read_text(encoding="utf-8"))
+_RESOURCES = {
+    (known.group, known.version, known.plural): known
+    for known in vars(resources).values()
+    if isinstance(known, Resource)
+}
+_VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
+# How many of its last events a watch may repeat.
+_REPEATABLE_EVENTS = 8
 
 
 class LoopClock:
@@ -76,15 +87,22 @@ def find_type(storage: Storage, resource: Resource) -> ResourceType:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, as it is sent."""
+    """One request, as the server sees it."""
 
     verb: str
+    """``get``, ``list``, ``create``, ``replace``, ``patch``, ``delete`` or ``WATCH``."""
     resource: Resource
+    """Of the object; of a path that is no resource, CustomResourceDefinitions."""
     name: str
+    """Of the object; empty for a list, and a path that is no resource."""
     subresource: str | None = None
+    """For example ``status``."""
     body: Any = None
+    """Decoded; None for a request without one, and for a delete."""
     uid: str | None = None
+    """Precondition of a delete."""
     grace_seconds: int | None = None
+    """Of a delete."""
 
     def __str__(self) -> str:
         sub = f"/{self.subresource}" if self.subresource else ""
@@ -100,13 +118,13 @@ class Fate:
     is_lost: bool = False
     """It never reaches the server."""
     is_answer_lost: bool = False
-    """It is applied, but nobody hears of it."""
+    """It is applied, but its answer does not arrive."""
     error: StatusError | None = None
-    """The server answers with this; whether it was applied says ``is_answer_lost``."""
+    """The server answers with this; ``is_answer_lost`` says whether the request was applied."""
 
 
 class Network:
-    """A network that does nothing to a request. Subclass it to be unkind."""
+    """A network without faults. Subclass it for others."""
 
     def draw_fate(self, request: Request) -> Fate:
         return Fate()
@@ -117,8 +135,8 @@ class Network:
     def check_watch(self, resource: Resource) -> None:
         """Raise what breaks a watch of this resource now."""
 
-    def draw_repetition(self, told: Sequence[WatchEvent]) -> WatchEvent | None:
-        """Choose an event of those told to be told once more."""
+    def draw_repetition(self, sent: Sequence[bytes]) -> bytes | None:
+        """Choose one of the last events of a watch to be sent once more."""
         return None
 
     def note(self, request: Request, outcome: str) -> None:
@@ -126,278 +144,225 @@ class Network:
 
 
 class StorageClient(KubeClient):
-    """One client's view of the server. Once dead, it never gets an answer again."""
+    """One client of the server. Once dead, it never gets an answer again."""
 
     def __init__(self, storage: Storage, network: Network | None = None) -> None:
+        config = KubeConfig(server="http://storage")
+        super().__init__(config, user_agent="tests", clock=LoopClock())
+        self._transport = StorageTransport(self, config)
         self.storage = storage
         self.network = network or Network()
         self.sent: list[Request] = []
         self.pending: list[Request] = []
         self.is_dead = False
 
-    async def get(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        *,
-        timeout_seconds: float = 30,
-    ) -> Object:
-        rt = find_type(self.storage, resource)
-        request = Request("get", resource, name)
-        return await self._send(
-            request, lambda: self.storage.get(rt, namespace, name), timeout_seconds
-        )
 
-    async def get_raw(self, path: str, *, timeout_seconds: float = 30) -> bytes:
-        """Answer discovery of one group and version, the only such path the controller reads."""
-        _, group, version = path.strip("/").split("/")
-        discovery = Discovery(self.storage.registry.all())
-        request = Request("get", CUSTOM_RESOURCE, path)
-        document = await self._send(
-            request, lambda: discovery.resource_list(group, version), timeout_seconds
-        )
-        if document is None:
-            raise build_api_error(404, b"404 page not found", method="GET", path=path)
-        return msgspec.json.encode(document)
+class StorageTransport(transport.Transport):
+    """Sends the requests of one client through its network to its storage."""
 
-    async def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-        limit: int | None = None,
-        timeout_seconds: float = 30,
-    ) -> Object:
-        rt = find_type(self.storage, resource)
+    def __init__(self, client: StorageClient, config: KubeConfig) -> None:
+        super().__init__(config, user_agent="tests", clock=LoopClock())
+        self._client = client
 
-        def read() -> Object:
-            result = self.storage.list(rt, namespace, Selector(label_selector, field_selector))
-            version = result.resource_version
-            return {"metadata": {"resourceVersion": version}, "items": result.items}
+    @property
+    def _storage(self) -> Storage:
+        return self._client.storage
 
-        return await self._send(Request("list", resource, ""), read, timeout_seconds)
-
-    async def list_pages(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-        limit: int | None = None,
-        timeout_seconds: float = 30,
-    ) -> AsyncGenerator[tuple[Object, bool]]:
-        yield (
-            await self.list(
-                resource,
-                namespace,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                timeout_seconds=timeout_seconds,
-            ),
-            True,
-        )
-
-    async def create(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        body: Object,
-        *,
-        dry_run: bool = False,
-        timeout_seconds: float = 30,
-    ) -> Object:
-        rt = find_type(self.storage, resource)
-        request = Request("create", resource, str(body["metadata"]["name"]), body=body)
-        options = WriteOptions(dry_run=dry_run)
-        return await self._send(
-            request,
-            lambda: self.storage.create(rt, namespace, body, options=options),
-            timeout_seconds,
-        )
-
-    async def replace(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        body: Object,
-        *,
-        subresource: str | None = None,
-        timeout_seconds: float = 30,
-    ) -> Object:
-        rt = find_type(self.storage, resource)
-        request = Request("replace", resource, name, subresource, body)
-        return await self._send(
-            request,
-            lambda: self.storage.update(rt, namespace, name, body, subresource=subresource),
-            timeout_seconds,
-        )
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        body: Object | Sequence[Object],
-        *,
-        content: PatchContent = PatchContent.MERGE,
-        subresource: str | None = None,
-        timeout_seconds: float = 30,
-    ) -> Object:
-        rt = find_type(self.storage, resource)
-        request = Request("patch", resource, name, subresource, body)
-
-        def apply() -> Object:
-            return self.storage.patch(
-                rt, namespace, name, body, content.value, subresource=subresource
-            )
-
-        return await self._send(request, apply, timeout_seconds)
-
-    async def delete(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        *,
-        uid: str | None = None,
-        grace_seconds: int | None = None,
-        propagation: str | None = None,
-        timeout_seconds: float = 30,
-    ) -> Object | None:
-        rt = find_type(self.storage, resource)
-        options = DeleteOptions(uid=uid, grace_seconds=grace_seconds, propagation=propagation)
-        request = Request("delete", resource, name, uid=uid, grace_seconds=grace_seconds)
-        return await self._send(
-            request, lambda: self.storage.delete(rt, namespace, name, options), timeout_seconds
-        )
-
-    async def watch(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        resource_version: str | None = None,
-        label_selector: str | None = None,
-        field_selector: str | None = None,
-        timeout_seconds: int = 10,
-        read_deadline_seconds: float = 15.0,
-        bookmarks: bool = True,
-        is_deferred: bool = False,
-    ) -> AsyncGenerator[WatchEvent]:
-        rt = find_type(self.storage, resource)
+    async def send(self, request: transport.Request) -> bytes:
+        call, asked = self._parse(request)
+        self._client.sent.append(asked)
+        if self._client.is_dead:
+            await asyncio.Event().wait()
+        fate = self._client.network.draw_fate(asked)
         loop = asyncio.get_running_loop()
-        end_at = loop.time() + timeout_seconds
-        ready = asyncio.Event()
-        watch = self._call(
-            "WATCH",
-            resource,
-            lambda: self.storage.watch_from(
-                rt,
-                namespace,
-                Selector(label_selector, field_selector),
-                int(resource_version or 0),
-            ),
-        )
-        told: deque[WatchEvent] = deque(maxlen=8)
-        watch.on_ready = ready.set
-        ready.set()
+        answer: asyncio.Future[bytes] = loop.create_future()
+        self._client.pending.append(asked)
+        # From here on it is carried out even if its sender ends before the answer.
+        loop.call_later(fate.uplink_seconds, self._arrive, asked, call, fate, answer)
         try:
-            while loop.time() < end_at:
-                try:
-                    async with asyncio.timeout_at(end_at):
-                        await ready.wait()
-                except TimeoutError:
-                    break
-                ready.clear()
-                await self._delay(self.network.draw_watch_delay(resource))
-                self.network.check_watch(resource)
-                for event in self._call("WATCH", resource, watch.pop):
-                    obj = defer_object(event.object) if is_deferred else event.object
-                    yield event.type, obj
-                    told.append((event.type, obj))
-                    late = self.network.draw_repetition(told)
-                    if late is not None:
-                        yield late
-            version = {"metadata": {"resourceVersion": str(self.storage.resource_version)}}
-            self.network.check_watch(resource)
-            # Only what was popped has been told: a bookmark may not run ahead of it.
-            if not self._call("WATCH", resource, lambda: bool(watch._pending)):
-                yield "BOOKMARK", version
+            async with asyncio.timeout(request.timeout.total):
+                result = await answer
+        except TimeoutError as e:
+            raise _lose(asked, "no answer in time") from e
+        if self._client.is_dead:
+            await asyncio.Event().wait()
+        return result
+
+    async def read_chunks(self, request: transport.Request) -> AsyncGenerator[bytes]:
+        query = dict(parse_qsl(request.path.partition("?")[2]))
+        if "watch" not in query:
+            yield await self.send(request)
+            return
+        target = parse_target(request.bare_path)
+        assert target is not None
+        resource = _find_resource(target)
+        try:
+            watch = self._storage.watch_from(
+                find_type(self._storage, resource),
+                target.namespace,
+                _build_selector(query),
+                int(query.get("resourceVersion") or 0),
+            )
+        except StatusError as e:
+            raise _translate(Request("WATCH", resource, ""), e) from e
+        try:
+            async for line in self._follow(watch, resource, float(query["timeoutSeconds"])):
+                yield line
+            # A bookmark may not be newer than the events that were sent.
+            if "allowWatchBookmarks" in query and not watch._pending:
+                version = str(self._storage.resource_version)
+                yield event_line("BOOKMARK", {"metadata": {"resourceVersion": version}})
         finally:
             watch.close()
 
-    async def _send(self, request: Request, call: Callable[[], T], timeout_seconds: float) -> T:
-        self.sent.append(request)
-        if self.is_dead:
-            await asyncio.Event().wait()
-        fate = self.network.draw_fate(request)
+    async def _follow(
+        self, watch: Watch, resource: Resource, seconds: float
+    ) -> AsyncGenerator[bytes]:
+        """Yield a line for each event until the watch has been open for some seconds."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        self.pending.append(request)
-        # From here on it goes its way whether or not its sender lives to hear of it.
-        loop.call_later(fate.uplink_seconds, self._arrive, request, call, fate, answer)
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                result = await answer
-        except TimeoutError as e:
-            raise self._lose(request, "no answer in time") from e
-        if self.is_dead:
-            await asyncio.Event().wait()
-        return result
+        end_at = loop.time() + seconds
+        ready = asyncio.Event()
+        ready.set()
+        watch.on_ready = ready.set
+        sent: deque[bytes] = deque(maxlen=_REPEATABLE_EVENTS)
+        while loop.time() < end_at:
+            try:
+                async with asyncio.timeout_at(end_at):
+                    await ready.wait()
+            except TimeoutError:
+                break
+            ready.clear()
+            delay = self._client.network.draw_watch_delay(resource)
+            if delay > 0:
+                await asyncio.sleep(delay)
+            self._client.network.check_watch(resource)
+            for line in _take_lines(watch):
+                yield line
+                sent.append(line)
+                late = self._client.network.draw_repetition(sent)
+                if late is not None:
+                    yield late
+        self._client.network.check_watch(resource)
+
+    def _parse(self, request: transport.Request) -> tuple[Callable[[], Object | None], Request]:
+        """Return the call that carries out a request, and the request in the terms of tests."""
+        path, _, query = request.path.partition("?")
+        target = parse_target(path)
+        if target is None:
+            asked = Request("get", resources.CUSTOM_RESOURCE_DEFINITIONS, path)
+            return lambda: self._discover(path), asked
+        resource = _find_resource(target)
+        rt = find_type(self._storage, resource)
+        if request.body is None:
+            return self._parse_read(rt, resource, target, dict(parse_qsl(query)))
+        body = msgspec.json.decode(request.body)
+        if request.method == "DELETE":
+            return self._parse_delete(rt, resource, target, body)
+        name = str(target.name or body["metadata"]["name"])
+        asked = Request(_VERBS[request.method], resource, name, target.subresource, body)
+        options = WriteOptions(dry_run="dryRun=All" in query)
+        content = request.headers["Content-Type"]
+
+        def write() -> Object:
+            storage, where, sub = self._storage, target.namespace, target.subresource
+            if request.method == "POST":
+                return storage.create(rt, where, body, options=options)
+            if request.method == "PUT":
+                return storage.update(rt, where, name, body, subresource=sub)
+            return storage.patch(rt, where, name, body, content, subresource=sub)
+
+        return write, asked
+
+    def _parse_read(
+        self, rt: ResourceType, resource: Resource, target: Target, query: dict[str, str]
+    ) -> tuple[Callable[[], Object], Request]:
+        name = target.name
+        if name is not None:
+            get = Request("get", resource, name)
+            return lambda: self._storage.get(rt, target.namespace, name), get
+
+        def read() -> Object:
+            found = self._storage.list(rt, target.namespace, _build_selector(query))
+            return {"metadata": {"resourceVersion": found.resource_version}, "items": found.items}
+
+        return read, Request("list", resource, "")
+
+    def _parse_delete(
+        self, rt: ResourceType, resource: Resource, target: Target, body: Object
+    ) -> tuple[Callable[[], Object | None], Request]:
+        uid = body.get("preconditions", {}).get("uid")
+        grace = body.get("gracePeriodSeconds")
+        options = DeleteOptions(
+            uid=uid, grace_seconds=grace, propagation=body.get("propagationPolicy")
+        )
+        name = str(target.name)
+        asked = Request("delete", resource, name, uid=uid, grace_seconds=grace)
+        return lambda: self._storage.delete(rt, target.namespace, name, options), asked
+
+    def _discover(self, path: str) -> Object:
+        """Answer discovery of one group and version, the only other path that is read."""
+        _, group, version = path.strip("/").split("/")
+        found = Discovery(self._storage.registry.all()).resource_list(group, version)
+        if found is None:
+            raise StatusError(404, "NotFound", "404 page not found")
+        return found
 
     def _arrive(
         self,
         request: Request,
-        call: Callable[[], Any],
+        call: Callable[[], Object | None],
         fate: Fate,
-        answer: asyncio.Future[Any],
+        answer: asyncio.Future[bytes],
     ) -> None:
-        self.pending.remove(request)
-        result: Any = None
-        error: Exception | None = None
+        """Carry out a request at the server, and send its answer back."""
+        self._client.pending.remove(request)
+        result = b""
+        error: KubeError | None = None
         outcome = "ok"
         if fate.is_lost:
-            outcome, error = "lost", self._lose(request, "connection reset")
+            outcome, error = "lost", _lose(request, "connection reset")
         elif fate.error is not None and not fate.is_answer_lost:
-            outcome, error = f"refused {fate.error.code}", self._translate(request, fate.error)
+            outcome, error = f"refused {fate.error.code}", _translate(request, fate.error)
         else:
             try:
-                result = call()
+                result = msgspec.json.encode(call() or {"kind": "Status"})
             except StatusError as e:
-                outcome, error = f"{e.code} {e.reason}", self._translate(request, e)
+                outcome, error = f"{e.code} {e.reason}", _translate(request, e)
             if fate.is_answer_lost:
                 outcome += ", answer lost"
-                error = self._lose(request, "connection reset")
+                error = _lose(request, "connection reset")
                 if fate.error is not None:
-                    error = self._translate(request, fate.error)
-        self.network.note(request, outcome)
+                    error = _translate(request, fate.error)
+        self._client.network.note(request, outcome)
         loop = asyncio.get_running_loop()
         loop.call_later(fate.downlink_seconds, _resolve, answer, result, error)
 
-    def _call(self, verb: str, resource: Resource, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except StatusError as e:
-            raise self._translate(Request(verb, resource, ""), e) from e
 
-    def _translate(self, request: Request, error: StatusError) -> Exception:
-        raw = msgspec.json.encode(error.to_status())
-        return build_api_error(error.code, raw, method=request.verb, path=str(request))
-
-    def _lose(self, request: Request, why: str) -> Exception:
-        return UnreachableError(why, method=request.verb, path=str(request))
-
-    async def _delay(self, seconds: float) -> None:
-        if seconds > 0:
-            await asyncio.sleep(seconds)
+def _find_resource(target: Target) -> Resource:
+    return _RESOURCES[target.group, target.version, target.plural]
 
 
-def _resolve(answer: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+def _build_selector(query: dict[str, str]) -> Selector:
+    return Selector(query.get("labelSelector"), query.get("fieldSelector"))
+
+
+def _take_lines(watch: Watch) -> list[bytes]:
+    try:
+        return [event_line(event.type, event.object) for event in watch.pop_shared()]
+    except StatusError as e:
+        return [event_line("ERROR", e.to_status())]
+
+
+def _translate(request: Request, error: StatusError) -> KubeError:
+    raw = msgspec.json.encode(error.to_status())
+    return build_api_error(error.code, raw, method=request.verb, path=str(request))
+
+
+def _lose(request: Request, why: str) -> KubeError:
+    return UnreachableError(why, method=request.verb, path=str(request))
+
+
+def _resolve(answer: asyncio.Future[bytes], result: bytes, error: KubeError | None) -> None:
     if answer.done():
         return
     if error is None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from framework.api.pods import PodView, parse_pod
-from framework.kube.client import WatchEvent
 from framework.kube.resources import PODS, Resource
 from localcluster.apiserver.model.errors import StatusError
 from tests.support.fakes.storageclient import Fate, Network, Request
@@ -95,10 +94,10 @@ class FaultyNetwork(Network):
             held += self._draw.choice((0.01, 0.2, 1.0, 4.0))
         return held
 
-    def draw_repetition(self, told: Sequence[WatchEvent]) -> WatchEvent | None:
+    def draw_repetition(self, sent: Sequence[bytes]) -> bytes | None:
         if self._draw.random() >= self.rate / 2:
             return None
-        return self._draw.choice(told)
+        return self._draw.choice(sent)
 
     def check_watch(self, resource: Resource) -> None:
         error = self.broken.pop(resource.plural, None)

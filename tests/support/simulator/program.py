@@ -10,7 +10,6 @@ from controller.config.config_file import ControllerConfig
 from controller.controller import Controller, Election, Options
 from controller.gate.leader import DEFAULT_LEASE_NAME, LeadershipLostError, LeaseTimes
 from framework.clock import Random
-from framework.kube.client import WatchEvent
 from framework.kube.resources import LEASES, Resource
 from localcluster.apiserver.storage import Storage
 from tests.support.builders import NAMESPACE
@@ -65,8 +64,8 @@ class Link(Network):
     def check_watch(self, resource: Resource) -> None:
         self.network.check_watch(resource)
 
-    def draw_repetition(self, told: Sequence[WatchEvent]) -> WatchEvent | None:
-        return self.network.draw_repetition(told)
+    def draw_repetition(self, sent: Sequence[bytes]) -> bytes | None:
+        return self.network.draw_repetition(sent)
 
     def note(self, request: Request, outcome: str) -> None:
         if request.resource != LEASES:
