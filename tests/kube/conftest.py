@@ -1,6 +1,16 @@
 """The fixtures of tests against a real API server."""
 
 from tests.support.servers.policed import policed, policies
-from tests.support.servers.realserver import control_plane, framework_crd, http, kube, namespace
+from tests.support.servers.realserver import (
+    audited_plane,
+    control_plane,
+    framework_crd,
+    http,
+    kube,
+    namespace,
+)
 
-__all__ = ["control_plane", "framework_crd", "http", "kube", "namespace", "policed", "policies"]
+__all__ = [
+    "audited_plane", "control_plane", "framework_crd", "http", "kube", "namespace", "policed",
+    "policies",
+]  # fmt: skip

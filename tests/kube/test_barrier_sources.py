@@ -9,6 +9,7 @@ from tests.barrier.api_server import make_framework, make_task
 from tests.barrier.fast import IDENTITY, build_env, run_after, run_barrier
 from tests.support.servers.controlplane import Access
 from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.policed import MERGE, create
 
 pytestmark = [pytest.mark.kube, pytest.mark.usefixtures("framework_crd")]
 TASKS = 300
@@ -38,22 +39,13 @@ def write_account(access: Access, tmp_path: Path, token: str, namespace: str, **
     return env
 
 
-def create(http: JsonHttp, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    status, answer = http.request("POST", path, body)
-    assert status == 201, answer
-    created: dict[str, Any] = answer
-    return created
-
-
 def write_status(http: JsonHttp, path: str, status: dict[str, Any], configmap_uid: str) -> None:
     status["attemptStatus"]["configMapUID"] = configmap_uid
-    body = {"status": status}
-    kind = "application/merge-patch+json"
-    code, answer = http.request("PATCH", path + "/status", body, content_type=kind)
+    code, answer = http.request("PATCH", f"{path}/status", {"status": status}, content_type=MERGE)
     assert code == 200, answer
 
 
-def test_other_controllers_gang_is_released_by_the_metadata_watch(
+def test_gang_of_another_controller_is_released_by_the_metadata_watch(
     http: JsonHttp, control_plane: Access, namespace: str, tmp_path: Path
 ) -> None:
     configmaps = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -79,7 +71,7 @@ def test_other_controllers_gang_is_released_by_the_metadata_watch(
     assert text.count('"podIP":"10.0.') == TASKS
 
 
-def test_without_any_right_the_review_confirms_it(
+def test_barrier_without_any_right_ends_after_a_review_confirms_it(
     http: JsonHttp, control_plane: Access, namespace: str, tmp_path: Path
 ) -> None:
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"

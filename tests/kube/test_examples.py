@@ -8,7 +8,6 @@ import pytest
 
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
-from framework.kube.resources import Object
 from tests.examples.passing import (
     ORIGINAL_ENV,
     check_all,
@@ -18,7 +17,7 @@ from tests.examples.passing import (
 )
 from tests.examples.rescaling import walk_through
 from tests.examples.stage import Stage, read_documents
-from tests.support.fakes.kubelet import FakeKubelet, Script, run_until_deleted
+from tests.support.fakes.kubelet import FakeKubelet, run_until_deleted
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import start_controller
 from tests.support.servers.jsonhttp import JsonHttp
@@ -33,10 +32,9 @@ def controller(framework_crd: None, control_plane: Access, tmp_path: Path) -> It
 
 @pytest.fixture
 async def kubelet(kube: KubeClient, namespace: str) -> AsyncIterator[None]:
-    def choose(_body: Object) -> Script:
-        return run_until_deleted
-
-    async with FakeKubelet(kube, SystemClock(), namespace, choose_script=choose):
+    async with FakeKubelet(
+        kube, SystemClock(), namespace, choose_script=lambda _: run_until_deleted
+    ):
         yield
 
 

@@ -1,6 +1,6 @@
-"""A server out of reach for a while, a leader that is stopped for a while: on a real server.
+"""An API server out of reach for a while and a stopped leader, on a real API server.
 
-The cluster goes on meanwhile: Pods end and go, users write.
+The cluster works on meanwhile: Pods end and are deleted, users write.
 """
 
 import asyncio
@@ -8,7 +8,6 @@ import itertools
 import os
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,13 +18,13 @@ from framework.api.states import FrameworkState, TaskState
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
-from tests.support.builders import build_framework_wire, build_role_wire
+from tests.support.builders import build_role_wire, build_submission
 from tests.support.fakes.breakableproxy import BreakableProxy, open_proxy
-from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script
+from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script, run_until_deleted
 from tests.support.measuring.pace import expect_within
 from tests.support.servers.childprocess import ChildProcess
 from tests.support.servers.controlplane import Access
-from tests.support.servers.frameworkserver import build_env, launch_controller
+from tests.support.servers.frameworkserver import launch_controller
 from tests.support.simulator.invariants import check_step
 from tests.support.waiting import HANG_SECONDS, wait_until_async
 from tests.upgrade.takeover import Ledger, open_ledger
@@ -33,11 +32,10 @@ from tests.upgrade.takeover import Ledger, open_ledger
 FRAMEWORK_COUNT = 50
 OUTAGE_SECONDS = 20
 RECONVERGED_SECONDS = 10
-STOPPED_SECONDS = 12
 
 
-class Town:
-    """A namespace with many small Frameworks, whose Pods run until they are told to end."""
+class World:
+    """A namespace with many small Frameworks, whose Pods run until the test ends them."""
 
     def __init__(self, kube: KubeClient, namespace: str, ledger: Ledger) -> None:
         self.kube = kube
@@ -49,8 +47,7 @@ class Town:
         may_end = self.may_end.setdefault(body["metadata"]["name"], asyncio.Event())
 
         async def script(pod: FakePod) -> None:
-            await pod.initialize()
-            await pod.start()
+            await run_until_deleted(pod)
             await may_end.wait()
             await pod.finish()
 
@@ -58,10 +55,9 @@ class Town:
 
     async def create(self, *names: str) -> None:
         for name in names:
-            retry = {"fancyRetryPolicy": False, "maxRetryCount": 1}
-            role = build_role_wire(task={**build_role_wire()["task"], "retryPolicy": retry})
-            wire = build_framework_wire(role) | {"metadata": {"name": name}}
-            await self.kube.create(FRAMEWORKS, self.namespace, wire)
+            role = build_role_wire()
+            role["task"]["retryPolicy"] = {"fancyRetryPolicy": False, "maxRetryCount": 1}
+            await self.kube.create(FRAMEWORKS, self.namespace, build_submission(name, role))
 
     async def delete_pods(self, *frameworks: str) -> None:
         for name in frameworks:
@@ -71,8 +67,8 @@ class Town:
         for name in frameworks:
             self.may_end[f"{name}-worker-0"].set()
 
-    def check_ways(self) -> None:
-        """Every status may follow the one before it."""
+    def check_transitions(self) -> None:
+        """Assert that every status may follow the one before it."""
         for statuses in self.ledger.statuses.values():
             for before, after in itertools.pairwise(statuses):
                 check_step(before, after)
@@ -82,11 +78,11 @@ class Town:
 
 
 @pytest.fixture
-async def town(framework_crd: None, kube: KubeClient, namespace: str) -> AsyncIterator[Town]:
+async def world(framework_crd: None, kube: KubeClient, namespace: str) -> AsyncIterator[World]:
     async with open_ledger(kube, namespace) as ledger:
-        town = Town(kube, namespace, ledger)
-        async with FakeKubelet(kube, SystemClock(), namespace, choose_script=town.choose_script):
-            yield town
+        world = World(kube, namespace, ledger)
+        async with FakeKubelet(kube, SystemClock(), namespace, choose_script=world.choose_script):
+            yield world
 
 
 @pytest.fixture
@@ -100,7 +96,7 @@ async def proxy(control_plane: Access) -> AsyncIterator[BreakableProxy]:
 def controller(
     control_plane: Access, proxy: BreakableProxy, tmp_path: Path
 ) -> Iterator[ChildProcess]:
-    """A controller that reaches the server only by the proxy."""
+    """A controller that reaches the server through the proxy only."""
     kubeconfig = tmp_path / "kubeconfig"
     text = Path(control_plane.kubeconfig).read_text(encoding="utf-8")
     kubeconfig.write_text(re.sub(r"(server: https?)://.*", rf"\1://127.0.0.1:{proxy.port}", text))
@@ -121,17 +117,17 @@ def is_running(framework: Object, attempt: int = 0) -> bool:
     return [(task["state"], task["attemptStatus"]["id"]) for task in tasks] == wanted
 
 
-async def test_all_reconverge_soon_after_an_outage(
-    town: Town, proxy: BreakableProxy, controller: ChildProcess
+async def test_all_frameworks_reconverge_soon_after_an_outage(
+    world: World, proxy: BreakableProxy, controller: ChildProcess
 ) -> None:
     names = [f"fw-{number}" for number in range(FRAMEWORK_COUNT)]
-    ending, losing, fresh = names[0::2], names[1::2], ["late-0", "late-1"]
-    await town.create(*names)
-    await town.ledger.wait_for(is_running, len(names))
+    ending, losing, fresh = names[0::2], names[1::2], ["new-0", "new-1"]
+    await world.create(*names)
+    await world.ledger.wait_for(is_running, len(names))
     await proxy.cut()
-    town.end_pods(*ending)
-    await town.delete_pods(*losing)
-    await town.create(*fresh)
+    world.end_pods(*ending)
+    await world.delete_pods(*losing)
+    await world.create(*fresh)
     await asyncio.sleep(OUTAGE_SECONDS)
     controller.raise_if_ended()
     await proxy.open()
@@ -143,14 +139,14 @@ async def test_all_reconverge_soon_after_an_outage(
         return is_running(framework, attempt=int(name in losing))
 
     with expect_within(RECONVERGED_SECONDS):
-        await town.ledger.wait_for(has_converged, len(names) + len(fresh))
-    town.check_ways()
-    assert town.count_pods() == len(names) + len(losing) + len(fresh)
+        await world.ledger.wait_for(has_converged, len(names) + len(fresh))
+    world.check_transitions()
+    assert world.count_pods() == len(names) + len(losing) + len(fresh)
 
 
 @pytest.fixture
 def pair(control_plane: Access, namespace: str, tmp_path: Path) -> Iterator[list[ChildProcess]]:
-    """Room for two controllers with one Lease, in the namespace."""
+    """An empty list for two controllers with one Lease; it kills them at the end."""
     children: list[ChildProcess] = []
     yield children
     for child in children:
@@ -158,15 +154,14 @@ def pair(control_plane: Access, namespace: str, tmp_path: Path) -> Iterator[list
 
 
 def launch_replica(access: Access, namespace: str, folder: Path, number: int) -> ChildProcess:
-    command = [sys.executable, "-m", "controller", "--leader-elect", "--health-port=0"]
-    command += [f"--namespace={namespace}", f"--leader-elect-namespace={namespace}"]
-    command += ["--kubeconfig", access.kubeconfig]
-    log = folder / f"controller-{number}.log"
-    return ChildProcess("controller", command, log=log, env=build_env())
+    own_folder = folder / str(number)
+    own_folder.mkdir()
+    options = [f"--namespace={namespace}", f"--leader-elect-namespace={namespace}"]
+    return launch_controller(access, own_folder, "--leader-elect", *options)
 
 
-async def wait_for_leader(town: Town, pid: int) -> None:
-    events = town.kube.watch(LEASES, town.namespace, timeout_seconds=HANG_SECONDS)
+async def wait_for_leader(world: World, pid: int) -> None:
+    events = world.kube.watch(LEASES, world.namespace, timeout_seconds=HANG_SECONDS)
     async for event, body in events:
         if event != "BOOKMARK" and f"_{pid}_" in (body["spec"].get("holderIdentity") or ""):
             await events.aclose()
@@ -174,21 +169,20 @@ async def wait_for_leader(town: Town, pid: int) -> None:
     raise AssertionError(f"{pid} does not lead")
 
 
-async def test_leader_stopped_and_continued_harms_nothing(
-    town: Town, control_plane: Access, pair: list[ChildProcess], tmp_path: Path
+async def test_stopped_leader_sends_nothing_after_another_leads(
+    world: World, control_plane: Access, pair: list[ChildProcess], tmp_path: Path
 ) -> None:
     names = [f"fw-{number}" for number in range(10)]
-    pair.append(launch_replica(control_plane, town.namespace, tmp_path, 0))
-    await wait_for_leader(town, pair[0].pid)
-    pair.append(launch_replica(control_plane, town.namespace, tmp_path, 1))
-    await town.create(*names)
-    await town.ledger.wait_for(is_running, len(names))
-    # In the middle of work: what it has decided and not sent yet, it must not send when it wakes.
-    await town.delete_pods(*names[:5])
+    pair.append(launch_replica(control_plane, world.namespace, tmp_path, 0))
+    await wait_for_leader(world, pair[0].pid)
+    pair.append(launch_replica(control_plane, world.namespace, tmp_path, 1))
+    await world.create(*names)
+    await world.ledger.wait_for(is_running, len(names))
+    # The leader is stopped with requests decided and not sent; it must not send them later.
+    await world.delete_pods(*names[:5])
     os.kill(pair[0].pid, signal.SIGSTOP)
-    await asyncio.sleep(STOPPED_SECONDS)
-    await wait_for_leader(town, pair[1].pid)
-    town.end_pods(*names[5:])
+    await wait_for_leader(world, pair[1].pid)
+    world.end_pods(*names[5:])
     os.kill(pair[0].pid, signal.SIGCONT)
 
     def has_converged(framework: Object) -> bool:
@@ -196,11 +190,11 @@ async def test_leader_stopped_and_continued_harms_nothing(
             return is_completed(framework)
         return is_running(framework, attempt=1)
 
-    await town.ledger.wait_for(has_converged, len(names))
+    await world.ledger.wait_for(has_converged, len(names))
     await wait_until_async(lambda: not pair[0].is_running())
     assert pair[0].terminate() == 1
-    town.check_ways()
-    # A late create of the first could at most have been one more Pod of a past attempt.
-    assert town.count_pods() <= len(names) + 5 + 5
-    lease = await town.kube.list(LEASES, town.namespace)
+    world.check_transitions()
+    # A late create of the first leader could add one Pod of a past attempt each.
+    assert world.count_pods() <= len(names) + 5 + 5
+    lease = await world.kube.list(LEASES, world.namespace)
     assert f"_{pair[1].pid}_" in lease["items"][0]["spec"]["holderIdentity"]

@@ -1,10 +1,9 @@
-"""What a hostile tenant does, as a program: ``python -m tests.security.attacks NAME``.
+"""The attacks of a hostile tenant, as a program: ``python -m tests.security.attacks NAME``.
 
 Started by ``test_attacks`` in a process of its own, so that the attack takes no time of the
 test's event loop. It has the token of a tenant who may create, change and delete Frameworks, Pods
-and ConfigMaps in one namespace. Each attack repeats one row of the table in issue 10, at a bounded
-rate and for a bounded time. The program writes a line to standard output after each round, with the
-HTTP status codes that the server answered.
+and ConfigMaps in one namespace. Each attack has a bounded rate and time. The program writes a line
+to standard output after each round, with the HTTP status codes of the server's answers.
 """
 
 import asyncio
@@ -69,7 +68,7 @@ class Tenant:
 
 
 def create_huge_frameworks(tenant: Tenant) -> Iterator[None]:
-    """Row 1: 60 roles of 10,000 Tasks in one object of 18 kB."""
+    """60 roles of 10,000 Tasks in one object of 18 kB."""
     roles = [build_role_wire(f"r{number}", constants.MAX_TASK_NUMBER) for number in range(60)]
     for number in itertools.count():
         body = build_submission(f"huge{number}", *roles)
@@ -78,7 +77,7 @@ def create_huge_frameworks(tenant: Tenant) -> Iterator[None]:
 
 
 def churn_large_pods(tenant: Tenant) -> Iterator[None]:
-    """Row 2: labelled Pods with an argument of 200 kB that looks like many tokens, deleted."""
+    """Labelled Pods with an argument of 200 kB that looks like many tokens, deleted."""
     container = {"name": "main", "image": "local/none:1", "args": ["eyJ" * 66_000]}
     for number in itertools.count():
         name = f"large{number}"
@@ -90,25 +89,20 @@ def churn_large_pods(tenant: Tenant) -> Iterator[None]:
 
 
 def edit_absent_indexes(tenant: Tenant) -> Iterator[None]:
-    """Row 5: as many absent indexes as the server takes, in a Framework that changes."""
-    is_created = False
+    """As many absent indexes as the server takes, in a Framework that changes."""
+    role = build_role_wire("worker", constants.MAX_TASK_NUMBER)
+    # 50,000 indexes are 350 kB; a server with the CRD's bounds refuses them.
+    for count in (50_000, constants.MAX_TASK_NUMBER - 1):
+        role[constants.ABSENT_TASK_INDICES_FIELD] = list(range(1, count + 1))
+        tenant.send("POST", tenant.frameworks, build_submission("absent", role))
     for number in itertools.count():
-        if not is_created:
-            # 50,000 indexes are 350 kB.
-            for count in (50_000, constants.MAX_TASK_NUMBER - 1):
-                role = build_role_wire("worker", constants.MAX_TASK_NUMBER)
-                role[constants.ABSENT_TASK_INDICES_FIELD] = list(range(1, count + 1))
-                body = build_submission("absent", role)
-                is_created = tenant.send("POST", tenant.frameworks, body) == 201
-                if is_created:
-                    break
         edit = {"metadata": {"annotations": {"edit": str(number)}}}
         tenant.send("PATCH", f"{tenant.frameworks}/absent", edit, content_type=MERGE)
         yield
 
 
 def write_bombs(tenant: Tenant) -> Iterator[None]:
-    """Row 6: a ConfigMap named as a gang's, with 42 kB of gzip that unpack to 42 MB of JSON."""
+    """A ConfigMap named as a gang's, with 42 kB of gzip that unpack to 42 MB of JSON."""
     roster = b'{"version":1,"roles":[' + b"0," * 21_000_000 + b"0]}"
     packed = base64.b64encode(gzip.compress(roster)).decode()
     tenant.send("POST", tenant.frameworks, build_submission("gang", build_role_wire()))
@@ -128,8 +122,21 @@ def write_bombs(tenant: Tenant) -> Iterator[None]:
         yield
 
 
+def edit_hot_frameworks(tenant: Tenant) -> Iterator[None]:
+    """Hundreds of Frameworks, each edit of which makes the controller decide and write a status."""
+    names = [f"hot{number}" for number in range(300)]
+    for name in names:
+        body = build_submission(name, build_role_wire(), executionType="Create")
+        tenant.send("POST", tenant.frameworks, body)
+    for number, name in enumerate(itertools.cycle(names)):
+        edit = {"spec": {"description": f"edit {number}"}}
+        tenant.send("PATCH", f"{tenant.frameworks}/{name}", edit, content_type=MERGE)
+        if number % 40 == 0:
+            yield
+
+
 def hold_half_requests(tenant: Tenant) -> Iterator[None]:
-    """Row 10: requests without an end to the controller's health port, as many as it takes."""
+    """Requests without an end to the controller's health port, as many as it takes."""
     port = int(os.environ[HEALTH_PORT_ENV])
     held: list[socket.socket] = []
     while True:
@@ -145,10 +152,10 @@ def hold_half_requests(tenant: Tenant) -> Iterator[None]:
         yield
 
 
-def retry_for_ever(tenant: Tenant) -> Iterator[None]:
-    """Row 13: Tasks that fail at once, and a Pod of 400 kB that is refused, retried for ever.
+def retry_without_end(tenant: Tenant) -> Iterator[None]:
+    """Tasks that fail at once, and a Pod of 400 kB that is refused, retried without end.
 
-    The first round sends nothing, so that the time before the first pauses is measured, too.
+    The first round sends nothing, so that the time before the first pauses is measured as well.
     """
     yield
     failing = build_role_wire("worker", 3)
@@ -168,26 +175,29 @@ ATTACKS: dict[str, Callable[[Tenant], Iterator[None]]] = {
     "absent": edit_absent_indexes,
     "bomb": write_bombs,
     "health": hold_half_requests,
-    "retries": retry_for_ever,
+    "hot": edit_hot_frameworks,
+    "retries": retry_without_end,
 }
+# By attack: how many times longer another Framework may take, and the seconds on top. The requests
+# of ``hot`` delay those of all others at the API server itself.
+LIMITS = {"hot": (3.0, 1.0)}
 
 
 async def run_attack(name: str, access: Access, tenant: Tenant) -> None:
     """Attack until killed or the time is over, beside a kubelet for the tenant's Pods."""
     config = KubeConfig(server=access.url, token=access.token, ca_file=access.ca_file)
-    async with KubeClient(config, user_agent="tests-kubelet", clock=SystemClock()) as kube:
-        script = run_for(0.0, 1)
-        kubelet = FakeKubelet(
-            kube, SystemClock(), tenant.namespace, choose_script=lambda _pod: script
-        )
-        async with kubelet:
-            end = time.monotonic() + MAX_SECONDS
-            for _ in ATTACKS[name](tenant):
-                print(tenant.codes, flush=True)
-                tenant.codes.clear()
-                await asyncio.sleep(PAUSE_SECONDS)
-                if time.monotonic() > end:
-                    return
+    script = run_for(0.0, 1)
+    end = time.monotonic() + MAX_SECONDS
+    async with (
+        KubeClient(config, user_agent="tests-kubelet", clock=SystemClock()) as kube,
+        FakeKubelet(kube, SystemClock(), tenant.namespace, choose_script=lambda _pod: script),
+    ):
+        for _ in ATTACKS[name](tenant):
+            print(tenant.codes, flush=True)
+            tenant.codes.clear()
+            await asyncio.sleep(PAUSE_SECONDS)
+            if time.monotonic() > end:
+                return
 
 
 def main() -> None:

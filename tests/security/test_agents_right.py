@@ -4,10 +4,15 @@ from typing import Any
 
 import pytest
 
+from framework.api import constants
 from framework.kube.resources import Object
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.policed import (
+    ACCOUNT,
+    ACKNOWLEDGED,
+    FC,
     OTHER,
+    OWN,
     Policed,
     acknowledge,
     allow,
@@ -22,7 +27,8 @@ pytestmark = pytest.mark.kube
 
 TRAINER, STRANGER = "trainer-pod", "database"
 IMAGE = {"spec": {"containers": [{"name": "main", "image": "evil/none:1"}]}}
-STRATEGIC = "application/strategic-merge-patch+json"
+JSON, STRATEGIC = "application/json", "application/strategic-merge-patch+json"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 @pytest.fixture
@@ -32,34 +38,114 @@ def policed(policed: Policed) -> Policed:
     return policed
 
 
-def bind_agents_right(policed: Policed, account: str) -> None:
-    """Bind the shipped right of agents, as a user may do, to an account of any name."""
-    subject = f"--serviceaccount={policed.namespace}:{account}"
-    words = ("create", "rolebinding", "-n", policed.namespace, f"{account}-drains", subject)
-    run_kubectl(policed.access, *words, "--clusterrole=frameworkbarrier-acknowledge")
+def bind(policed: Policed, role: str, account: str) -> None:
+    """Bind a ClusterRole in the namespace, as a user does."""
+    name = f"{account}-{role}".replace(":", "-")
+    words = ["create", "rolebinding", name, "-n", policed.namespace, f"--clusterrole={role}"]
+    run_kubectl(policed.access, *words, f"--serviceaccount={policed.namespace}:{account}")
 
 
 def open_trainer(policed: Policed, *rules: Object) -> JsonHttp:
     """Open the agent of a Pod whose account is the user's own and has further rights."""
     policed.open_tenant("trainer", *rules)
-    bind_agents_right(policed, "trainer")
+    bind(policed, "frameworkbarrier-acknowledge", "trainer")
     policed.create("pods", build_pod(TRAINER, account="trainer"))
     agent = policed.open_agent(TRAINER, account="trainer")
     wait_until(lambda: policed.patch(agent, TRAINER, acknowledge())[0] == 200)
     return agent
 
 
-def test_account_of_any_name_changes_no_image_of_any_pod(policed: Policed) -> None:
-    """The image of a Pod of no Framework was changed with this token."""
-    agent = open_trainer(policed)
-    for pod in (STRANGER, OTHER, TRAINER):
-        path = f"{policed.path}/pods/{pod}"
-        status, answer = agent.request("PATCH", path, IMAGE, content_type=STRATEGIC)
-        assert (status, "an agent may" in answer["message"]) == (403, True), (pod, answer)
-        assert policed.read(pod)["spec"]["containers"][0]["image"] == "local/none:1"
+def check_denied(answer: tuple[int, Any], message: str = "an agent may") -> None:
+    """Assert that the policy of agents denied a request, with this text in its message."""
+    assert (answer[0], message in answer[1]["message"]) == (403, True), answer
 
 
-def test_account_of_any_name_annotates_its_own_pod_only(policed: Policed) -> None:
+# --- The account of deploy/agents ----------------------------------------------------------------
+
+
+def test_agent_acknowledges_on_its_own_pod_again_and_again(policed: Policed) -> None:
+    for pod in (OWN, OTHER):
+        agent = policed.open_agent(pod)
+        uid = policed.read(pod)["metadata"]["uid"]
+        for generation in ("2", "3"):
+            body = acknowledge(generation)
+            body["metadata"]["uid"] = uid
+            status, answer = policed.patch(agent, pod, body)
+            assert status == 200, answer
+        assert policed.read(pod)["metadata"]["annotations"][ACKNOWLEDGED] == "3"
+
+
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": OTHER, "uid": "a"}
+FORBIDDEN_CHANGES: list[tuple[str, Object]] = [
+    ("no annotation but", annotate(note="b")),
+    ("no annotation but", annotate(new="b")),
+    ("no annotation but", annotate(note=None)),
+    (" change", annotate(**{FC: "other"})),
+    (" change", annotate(**{FC: None})),
+    (" change", annotate(**{constants.TASK_INDEX: "9"})),
+    ("no annotation but", annotate(**{constants.WRAPPER_ANNOTATION: "true"})),
+    ("generation's number", annotate(**{ACKNOWLEDGED: None})),
+    *(("generation's number", acknowledge(number)) for number in ("soon", "0", "-1")),
+    ("may not change labels", {"metadata": {"labels": {"app": "b"}}}),
+    ("may not change labels", {"metadata": {"labels": {"app": None}}}),
+    (" change", {"metadata": {"labels": {FC: "other"}}}),
+    ("may not change labels", {"metadata": {"finalizers": ["a.example/b"]}}),
+    ("owner", {"metadata": {"ownerReferences": [OWNER]}}),
+    ("Pod's spec", {"spec": {"activeDeadlineSeconds": 1}}),
+    ("Pod's spec", IMAGE),
+]
+
+
+def test_agent_may_change_nothing_else_of_its_own_pod(policed: Policed) -> None:
+    agent = policed.open_agent()
+    before = policed.read(OWN)
+    for message, change in FORBIDDEN_CHANGES:
+        metadata = change.get("metadata", {})
+        annotations = {ACKNOWLEDGED: "8", **metadata.get("annotations", {})}
+        body = {**change, "metadata": {**metadata, "annotations": annotations}}
+        status, answer = policed.patch(agent, OWN, body)
+        assert status in {403, 422}, (change, answer)
+        assert message in answer["message"], (change, answer)
+    assert policed.read(OWN) == before
+
+
+def test_token_of_a_deleted_pod_may_not_patch_its_successor(policed: Policed) -> None:
+    agent = policed.open_agent()
+    path = f"{policed.path}/pods/{OWN}"
+    assert policed.admin.request("DELETE", path, {"gracePeriodSeconds": 0})[0] == 200
+    policed.create("pods", build_pod(OWN))
+    # The server no longer knows the token, or the policy sees another UID.
+    wait_until(lambda: policed.patch(agent, OWN, acknowledge())[0] in {401, 403})
+    assert ACKNOWLEDGED not in policed.read(OWN)["metadata"]["annotations"]
+
+
+def test_agent_of_a_gang_that_does_not_drain_may_patch_nothing(policed: Policed) -> None:
+    bindings = f"{RBAC}/namespaces/{policed.namespace}/rolebindings"
+    policed.admin.request("DELETE", f"{bindings}/{ACCOUNT}:acknowledge")
+    agent = policed.open_agent()
+    wait_until(lambda: policed.patch(agent, OWN, acknowledge())[0] == 403)
+
+
+# --- Other accounts ------------------------------------------------------------------------------
+
+
+def test_account_that_may_patch_pods_is_an_agent_without_the_agents_right(
+    policed: Policed,
+) -> None:
+    """As in Roles of releases that had no such right."""
+    client = policed.open_tenant("trainer", allow("patch", "pods,pods/status,configmaps"))
+    note = annotate(note="c")
+    wait_until(lambda: policed.patch(client, "gang-attempt", note, "configmaps")[0] == 200)
+    check_denied(policed.patch(client, OTHER, note), "its own Pod only")
+    policed.create("pods", build_pod(TRAINER, account="trainer"))
+    own = policed.open_agent(TRAINER, account="trainer")
+    status, answer = policed.patch(own, TRAINER, acknowledge())
+    assert status == 200, answer
+    status, answer = policed.patch(own, TRAINER, note)
+    assert status in {403, 422}, answer
+
+
+def test_account_of_any_name_writes_one_annotation_of_its_own_pod_only(policed: Policed) -> None:
     agent = open_trainer(policed)
     for pod, change in (
         (STRANGER, acknowledge()),
@@ -67,19 +153,20 @@ def test_account_of_any_name_annotates_its_own_pod_only(policed: Policed) -> Non
         (TRAINER, annotate(note="b")),
         (STRANGER, annotate(note="b")),
         (STRANGER, {"metadata": {"labels": {"app": "b"}}}),
+        *((pod, IMAGE) for pod in (STRANGER, OTHER, TRAINER)),
     ):
         before = policed.read(pod)
-        status, answer = policed.patch(agent, pod, change)
-        assert (status, "an agent may" in answer["message"]) == (403, True), (pod, answer)
+        path = f"{policed.path}/pods/{pod}"
+        check_denied(agent.request("PATCH", path, change, content_type=STRATEGIC))
         assert policed.read(pod) == before
 
 
 def test_token_that_is_bound_to_no_pod_is_denied_under_any_name(policed: Policed) -> None:
     open_trainer(policed)
-    unbound = policed.open_agent(account="trainer", is_bound=False)
-    for pod in (TRAINER, STRANGER):
-        status, answer = policed.patch(unbound, pod, acknowledge())
-        assert (status, "bound to it" in answer["message"]) == (403, True), answer
+    for account, pods in (("trainer", (TRAINER, STRANGER)), (ACCOUNT, (OWN,))):
+        unbound = policed.open_agent(account=account, is_bound=False)
+        for pod in pods:
+            check_denied(policed.patch(unbound, pod, acknowledge()), "bound to it")
 
 
 def list_writes(policed: Policed, pod: str) -> list[tuple[str, str, Any, str]]:
@@ -92,33 +179,30 @@ def list_writes(policed: Policed, pod: str) -> list[tuple[str, str, Any, str]]:
     debug = {"spec": {"ephemeralContainers": [{"name": "debug", "image": "evil/none:1"}]}}
     resources: Object = {"containers": [{"name": "main", "resources": {}}]}
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-    json = "application/json"
     return [
-        ("PUT", f"{pods}/{pod}", {**current, "spec": {**current["spec"], **IMAGE["spec"]}}, json),
+        ("PUT", f"{pods}/{pod}", {**current, "spec": {**current["spec"], **IMAGE["spec"]}}, JSON),
         ("PATCH", f"{pods}/{pod}/status", {"status": {"podIP": "10.6.6.6"}}, STRATEGIC),
-        ("PUT", f"{pods}/{pod}/status", current, json),
+        ("PUT", f"{pods}/{pod}/status", current, JSON),
         ("PATCH", f"{pods}/{pod}/ephemeralcontainers", debug, STRATEGIC),
         ("PATCH", f"{pods}/{pod}/resize", {"spec": resources}, STRATEGIC),
-        ("POST", f"{pods}/{pod}/binding", binding, json),
-        ("POST", f"{policed.path}/bindings", binding, json),
-        ("POST", f"{pods}/{pod}/eviction", eviction, json),
-        ("POST", pods, build_pod("another", account="default", framework=None), json),
-        ("DELETE", f"{pods}/{pod}", {"gracePeriodSeconds": 0}, json),
+        ("POST", f"{pods}/{pod}/binding", binding, JSON),
+        ("POST", f"{policed.path}/bindings", binding, JSON),
+        ("POST", f"{pods}/{pod}/eviction", eviction, JSON),
+        ("POST", pods, build_pod("another", account="default", framework=None), JSON),
+        ("DELETE", f"{pods}/{pod}", {"gracePeriodSeconds": 0}, JSON),
     ]
 
 
 SUBRESOURCES = "pods/status,pods/ephemeralcontainers,pods/resize,pods/binding,pods/eviction"
+EDITOR = allow("create,update,patch,delete", f"pods,bindings,{SUBRESOURCES}")
 
 
 def test_every_other_write_of_pods_is_denied_whatever_else_was_granted(policed: Policed) -> None:
-    agent = open_trainer(
-        policed, allow("create,update,patch,delete", f"pods,bindings,{SUBRESOURCES}")
-    )
+    agent = open_trainer(policed, EDITOR)
     for pod in (TRAINER, STRANGER):
         before = policed.read(pod)
         for verb, path, body, content in list_writes(policed, pod):
-            status, answer = agent.request(verb, path, body, content_type=content)
-            assert (status, "an agent may" in answer["message"]) == (403, True), (path, answer)
+            check_denied(agent.request(verb, path, body, content_type=content))
         assert policed.read(pod) == before
 
 
@@ -126,53 +210,38 @@ def test_the_same_writes_are_allowed_to_an_account_without_the_agents_right(
     policed: Policed,
 ) -> None:
     """The denials above are those of the policy, not of RBAC or of a malformed request."""
-    rights = allow("create,update,patch,delete", f"pods,bindings,{SUBRESOURCES}")
-    editor = policed.open_tenant("editor", rights)
+    editor = policed.open_tenant("editor", EDITOR)
     wait_until(lambda: policed.patch(editor, STRANGER, annotate(note="b"))[0] == 200)
     for verb, path, body, content in list_writes(policed, STRANGER):
         _, answer = editor.request(verb, path, body, content_type=content)
         assert "ValidatingAdmissionPolicy" not in str(answer.get("message")), (path, answer)
 
 
-def test_who_may_do_everything_is_no_agent(policed: Policed) -> None:
+def test_account_that_may_do_everything_is_no_agent(policed: Policed) -> None:
     root = policed.open_tenant("root", allow("*", "*", "*"))
     wait_until(lambda: policed.patch(root, STRANGER, annotate(note="b"))[0] == 200)
 
 
-# Put together by a controller that this control plane does not run.
-AGGREGATED_TO_ADMIN = (
-    "system:aggregate-to-edit",
-    "system:aggregate-to-admin",
-    "frameworkbarrier-bind-acknowledge",
-)
-
-
-def test_administrator_of_a_namespace_grants_agents_their_right_and_is_none(
+def test_administrator_of_a_namespace_grants_agents_their_right_and_is_no_agent(
     policed: Policed,
 ) -> None:
-    """Without the mark of its own, and so without the limits of an agent."""
-    namespace = policed.namespace
     admin = policed.open_tenant("owner")
-    for part in AGGREGATED_TO_ADMIN:
-        words = ("create", "rolebinding", "-n", namespace, f"owner-{part}".replace(":", "-"))
-        account = f"--serviceaccount={namespace}:owner"
-        run_kubectl(policed.access, *words, f"--clusterrole={part}", account)
+    # The parts of `admin`, which a controller aggregates that this control plane does not run.
+    for part in (
+        "system:aggregate-to-edit",
+        "system:aggregate-to-admin",
+        "frameworkbarrier-bind-acknowledge",
+    ):
+        bind(policed, part, "owner")
     wait_until(lambda: policed.patch(admin, STRANGER, annotate(note="b"))[0] == 200)
-    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-    group = "rbac.authorization.k8s.io"
+    roles = f"{RBAC}/namespaces/{policed.namespace}"
+    reference = {"kind": "ClusterRole", "name": "frameworkbarrier-acknowledge"}
     binding = {
         "metadata": {"name": "frameworkbarrier-job:acknowledge"},
-        "roleRef": {
-            "apiGroup": group,
-            "kind": "ClusterRole",
-            "name": "frameworkbarrier-acknowledge",
-        },
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", **reference},
         "subjects": [{"kind": "ServiceAccount", "name": "frameworkbarrier-job"}],
     }
     create(admin, f"{roles}/rolebindings", binding)
-    forged = {
-        "metadata": {"name": "controller"},
-        "rules": [allow("control", "gangs", "frameworkbarrier.io")],
-    }
-    status, answer = admin.request("POST", f"{roles}/roles", forged)
-    assert (status, "attempting to grant" in answer["message"]) == (403, True), answer
+    rules = [allow("control", "gangs", "frameworkbarrier.io")]
+    forged = {"metadata": {"name": "controller"}, "rules": rules}
+    check_denied(admin.request("POST", f"{roles}/roles", forged), "attempting to grant")

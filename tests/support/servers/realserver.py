@@ -31,6 +31,14 @@ def control_plane() -> Iterator[Access]:
 
 
 @pytest.fixture(scope="session")
+def audited_plane(control_plane: Access) -> Access:
+    """The control plane, with kubectl and an audit log."""
+    if control_plane.kubectl is None or control_plane.audit_log is None:
+        skip_test("needs kubectl and an audit log: let make test-kube start the control plane")
+    return control_plane
+
+
+@pytest.fixture(scope="session")
 def http(control_plane: Access) -> JsonHttp:
     return control_plane.open_http()
 
