@@ -92,13 +92,13 @@ test-hostile: $(STAMP) ## many more hostile values, and examples of properties, 
 		tests/properties --hypothesis-profile nightly $(ARGS)
 
 # Seconds of all targets together. Atheris guides by coverage; where it cannot be installed, a seeded
-# mutator takes its place.
+# mutator takes its place. ARGS=--fixed tries the same inputs on each machine, whatever time it takes.
 SECONDS ?= 600
 ATHERIS := $(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/pip install --quiet --no-deps \
 	--require-hashes --only-binary :all: -r requirements/fuzz.txt
 
 .PHONY: fuzz
-fuzz: $(STAMP) ## decoders of outside input within time and memory, for SECONDS=600 (ARGS=roster)
+fuzz: $(STAMP) ## decoders of outside input within time and memory, for SECONDS=600 (ARGS=roster, --fixed)
 	@$(ATHERIS) || echo "atheris cannot be installed here: fuzzing goes on without coverage"
 	@$(TIMED) $(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 

@@ -64,6 +64,8 @@ class Target:
     seeds: tuple[bytes, ...]
     max_bytes: int = MIB
     """Longer inputs never reach it."""
+    fixed_inputs: int = 10_000
+    """How many inputs ``--fixed`` tries; fewer if the decoder is slow."""
     budget: Budget = Budget()
 
 

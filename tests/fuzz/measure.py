@@ -1,7 +1,7 @@
 """Measures what decoders cost at worst: ``python -m tests.fuzz.measure [TARGET...]``.
 
-Large variants of the seeds and of the kept inputs are decoded; the dearest is told, in seconds of
-CPU and MiB of memory for each MiB of input. docs/security.md has the figures.
+Decodes large variants of the seeds and of the kept inputs, and prints the highest costs, in seconds
+of CPU and MiB of memory for each MiB of input. docs/security.md has the figures.
 """
 
 import random
@@ -16,7 +16,7 @@ from tests.fuzz.budget import (
     measure_mib,
     measure_seconds,
 )
-from tests.fuzz.kept import list_corpus
+from tests.fuzz.kept import list_inputs
 from tests.fuzz.mutation import grow, mutate, pump
 from tests.fuzz.targets import TARGETS
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 def measure(target: Target, rng: random.Random) -> tuple[float, float, float, float]:
     """Return the worst seconds and MiB for each MiB of input, and of any one input."""
-    inputs = [*target.seeds, *(path.read_bytes() for path in list_corpus(target.name))]
+    inputs = list_inputs(target)
     variants = [
         change(data, rng, target.max_bytes)
         for _ in range(_VARIANTS)

@@ -1,5 +1,8 @@
-"""Replays every kept input, and holds the targets to their seeds."""
+"""Replays the kept inputs; checks the targets' seeds, the judge, and that fixed runs are alike."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +12,7 @@ from tests.fuzz import forms
 from tests.fuzz.budget import Budget, Target, judge
 from tests.fuzz.kept import CORPUS, list_corpus
 from tests.fuzz.targets import TARGETS
+from tests.fuzz.worker import Progress, read_progress
 
 # The budget is CPU time, but a busy machine's caches make that longer too.
 SLACK = 3.0
@@ -18,7 +22,7 @@ KEPT = [(name, path) for name in TARGETS for path in list_corpus(name)]
 
 @pytest.fixture(scope="module", autouse=True)
 def files() -> Iterator[None]:
-    """Remove what decoders of files were given."""
+    """Remove the files that decoders read."""
     yield
     forms.remove_files()
 
@@ -63,3 +67,16 @@ def test_judge_finds_errors_that_are_not_expected() -> None:
     target = Target(name="refusing", run=refuse, expected=(ValueError,), seeds=())
     assert judge(target, b"") == ""
     assert judge(target, b"x").startswith("raised KeyError")
+
+
+def fuzz_fixed(out: Path, hash_seed: str) -> Progress:
+    out.mkdir()
+    worker = [sys.executable, "-m", "tests.fuzz.worker", "selector", str(out), "--inputs", "300"]
+    subprocess.run(worker, env={**os.environ, "PYTHONHASHSEED": hash_seed}, check=True)
+    return read_progress(out)
+
+
+def test_two_fixed_runs_of_a_target_try_the_same_inputs(tmp_path: Path) -> None:
+    first, second = (fuzz_fixed(tmp_path / seed, seed) for seed in ("1", "2"))
+    assert first == second
+    assert first.executions == 300
