@@ -1,8 +1,7 @@
-"""A tiny scriptable API server over real sockets: the barrier's process tests talk to it.
+"""A scripted API server over real sockets, with one ConfigMap and one Framework.
 
-It knows two objects, one ConfigMap and one Framework, and answers as it is told. Semantics of an
-API server are tested elsewhere, on the local cluster's; here faults matter that a good one never
-shows.
+The contract suite tests the semantics of an API server; this server shows faults that a good API
+server never has.
 """
 
 import base64
@@ -31,8 +30,10 @@ from framework.api.roster import (
 
 CONFIGMAP_UID = "cm-uid"
 INSTANCE_UID = "0_cm-uid"
+MOMENT = "2024-01-01T00:00:00Z"
+TIMES: dict[str, Any] = {"startTime": MOMENT, "runTime": None, "completionTime": None}
+RETRIES = {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None}
 COMPRESSED_BYTES = 128 * 1024
-"""An event that ends the watch in the middle of a chunk."""
 
 
 def make_member(index: int, address: str) -> Member:
@@ -88,14 +89,8 @@ def make_configmap(
     if missing:
         progress = Progress(1, 2, (Missing("worker", 1, missing),))
         annotations[constants.PROGRESS_ANNOTATION] = encode_progress(progress)
-    body: dict[str, Any] = {
-        "metadata": {
-            "name": "f-attempt",
-            "uid": uid,
-            "resourceVersion": str(version),
-            "annotations": annotations,
-        }
-    }
+    metadata = {"name": "f-attempt", "uid": uid, "resourceVersion": str(version)}
+    body: dict[str, Any] = {"metadata": {**metadata, "annotations": annotations}}
     if roster is not None:
         stored = base64.b64encode(encode_roster(roster)).decode()
         body["binaryData"] = {constants.ROSTER_KEY: stored}
@@ -103,97 +98,42 @@ def make_configmap(
 
 
 def make_task(index: int, address: str, **changes: Any) -> dict[str, Any]:
-    moment = "2024-01-01T00:00:00Z"
-    retries = {"totalRetriedCount": 0, "accountableRetriedCount": 0, "retryDelaySec": None}
-    task: dict[str, Any] = {
-        "index": index,
-        "instanceUID": f"task-{index}",
-        "startTime": moment,
-        "runTime": None,
-        "completionTime": None,
-        "state": "AttemptPreparing",
-        "transitionTime": moment,
-        "deletionPending": False,
-        "retryPolicyStatus": retries,
-        "attemptStatus": {
-            "id": 0,
-            "startTime": moment,
-            "runTime": None,
-            "completionTime": None,
-            "instanceUID": f"0_pod-{index}",
-            "podName": f"f-worker-{index}",
-            "podUID": f"pod-{index}",
-            "podNodeName": "n1",
-            "podIP": address,
-            "podHostIP": "10.0.0.1",
-            "completionStatus": None,
-        },
-    }
-    return {**task, **changes}
+    pod = {"podName": f"f-worker-{index}", "podUID": f"pod-{index}", "podNodeName": "n1"}
+    addresses = {"podIP": address, "podHostIP": "10.0.0.1"}
+    attempt = {"id": 0, "completionStatus": None, "instanceUID": f"0_pod-{index}"}
+    state = {"state": "AttemptPreparing", "transitionTime": MOMENT, "deletionPending": False}
+    task: dict[str, Any] = {"index": index, "instanceUID": f"task-{index}"}
+    task |= {"retryPolicyStatus": RETRIES, "attemptStatus": TIMES | attempt | pod | addresses}
+    return TIMES | task | state | changes
 
 
 def make_framework(*tasks: dict[str, Any], number: int | None = None) -> dict[str, Any]:
     tasks = tasks or (make_task(0, "10.0.0.2"), make_task(1, "10.0.0.3"))
-    moment = "2024-01-01T00:00:00Z"
     retry = {"fancyRetryPolicy": False, "maxRetryCount": 0}
-    policy = {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
+    pod: dict[str, Any] = {"spec": {"containers": []}}
+    role = {
+        "name": "worker",
+        "taskNumber": len(tasks) if number is None else number,
+        "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
+        "task": {"retryPolicy": retry, "podGracefulDeletionTimeoutSec": None, "pod": pod},
+    }
+    role_status: dict[str, Any] = {
+        "name": "worker",
+        "instanceUID": "role",
+        "taskStatuses": list(tasks),
+    }
+    configmap = {"configMapName": "f-attempt", "configMapUID": CONFIGMAP_UID}
+    attempt: dict[str, Any] = {"id": 0, "completionStatus": None, "instanceUID": INSTANCE_UID}
+    attempt |= {"taskRoleStatuses": [role_status | {"podGracefulDeletionTimeoutSec": None}]}
+    metadata = {"name": "f", "namespace": "default", "uid": "fw-uid", "resourceVersion": "7"}
+    spec = {"description": "", "executionType": "Start", "retryPolicy": retry, "taskRoles": [role]}
+    status = {"state": "AttemptRunning", "transitionTime": MOMENT, "retryPolicyStatus": RETRIES}
     return {
         "apiVersion": constants.API_VERSION,
         "kind": "Framework",
-        "metadata": {
-            "name": "f",
-            "namespace": "default",
-            "uid": "fw-uid",
-            "resourceVersion": "7",
-            "creationTimestamp": moment,
-        },
-        "spec": {
-            "description": "",
-            "executionType": "Start",
-            "retryPolicy": retry,
-            "taskRoles": [
-                {
-                    "name": "worker",
-                    "taskNumber": len(tasks) if number is None else number,
-                    "frameworkAttemptCompletionPolicy": policy,
-                    "task": {
-                        "retryPolicy": retry,
-                        "podGracefulDeletionTimeoutSec": None,
-                        "pod": {"spec": {"containers": []}},
-                    },
-                }
-            ],
-        },
-        "status": {
-            "startTime": moment,
-            "runTime": None,
-            "completionTime": None,
-            "state": "AttemptRunning",
-            "transitionTime": moment,
-            "retryPolicyStatus": {
-                "totalRetriedCount": 0,
-                "accountableRetriedCount": 0,
-                "retryDelaySec": None,
-            },
-            "attemptStatus": {
-                "id": 0,
-                "startTime": moment,
-                "runTime": None,
-                "completionTime": None,
-                "instanceUID": INSTANCE_UID,
-                "configMapName": "f-attempt",
-                "configMapUID": CONFIGMAP_UID,
-                "completionStatus": None,
-                "taskRoleStatuses": [
-                    {
-                        "name": "worker",
-                        "instanceUID": "role",
-                        "podGracefulDeletionTimeoutSec": None,
-                        "taskStatuses": list(tasks),
-                    }
-                ],
-            },
-        },
+        "metadata": metadata | {"creationTimestamp": MOMENT},
+        "spec": spec,
+        "status": TIMES | status | {"attemptStatus": TIMES | attempt | configmap},
     }
 
 
@@ -230,20 +170,20 @@ class ApiServer:
 
     @framework.setter
     def framework(self, framework: dict[str, Any] | None) -> None:
-        """Store it with the next version, and tell all watches of Frameworks."""
-        with self._framework_changed:
-            self._version += 1
-            if framework is not None:
-                metadata = {**framework["metadata"], "resourceVersion": str(self._version)}
-                framework = {**framework, "metadata": metadata}
-            self._framework = framework
-            self._framework_changed.notify_all()
+        """Store it with the next version, and send it to all watches of Frameworks."""
+        version = self._version + 1
+        if framework is not None:
+            metadata = {**framework["metadata"], "resourceVersion": str(version)}
+            framework = {**framework, "metadata": metadata}
+        self._store_framework(framework, version)
 
     def show_framework(self, framework: dict[str, Any]) -> None:
         """Store it byte for byte, with the version it has."""
+        self._store_framework(framework, int(framework["metadata"]["resourceVersion"]))
+
+    def _store_framework(self, framework: dict[str, Any] | None, version: int) -> None:
         with self._framework_changed:
-            self._version = int(framework["metadata"]["resourceVersion"])
-            self._framework = framework
+            self._version, self._framework = version, framework
             self._framework_changed.notify_all()
 
     def wait_for_framework(self, seen_version: int) -> tuple[int, dict[str, Any] | None] | None:
@@ -258,7 +198,7 @@ class ApiServer:
         self.events.put({"type": kind, "object": configmap})
 
     def new_events(self) -> None:
-        """Leave the open watches to the events they have; new ones get what is added from now."""
+        """Send events from now on only to new watches."""
         self._old_events.append(self.events)
         self.events = queue.Queue()
 
@@ -292,20 +232,18 @@ class _Handler(BaseHTTPRequestHandler):
         plural = "frameworks" if "/frameworks" in self.path else "configmaps"
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if script.tokens is not None and token not in script.tokens:
-            self._answer(401, {"kind": "Status", "message": "Unauthorized", "code": 401})
+            self._refuse(401, "Unauthorized")
         elif plural in script.forbidden or (
             "watch=true" in self.path and plural in script.forbidden_watches
         ):
-            message = f"{plural} is forbidden"
-            self._answer(403, {"kind": "Status", "message": message, "code": 403})
+            self._refuse(403, f"{plural} is forbidden")
         elif plural == "configmaps":
-            with contextlib.suppress(OSError):
-                self._watch(script)
+            self._send_events(iter(script.events.get, None))
         elif "watch=true" in self.path:
-            with contextlib.suppress(OSError):
-                self._watch_framework(script)
+            assert "as=PartialObjectMetadata" in self.headers["Accept"]
+            self._send_events(_follow_framework(script))
         elif script.framework is None:
-            self._answer(404, {"kind": "Status", "message": "not found", "code": 404})
+            self._refuse(404, "not found")
         else:
             self._answer(200, script.framework)
 
@@ -320,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, status: int, body: dict[str, Any]) -> None:
         content = json.dumps(body).encode()
         self.send_response(status)
-        # As the API server does: only what is large, and only for who asks.
+        # As the API server does: only large answers, and only if the client accepts it.
         if len(content) > COMPRESSED_BYTES and self.headers["Accept-Encoding"] == "gzip":
             content = gzip.compress(content)
             self.server.script.gzip_answers += 1
@@ -329,41 +267,33 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def _watch_framework(self, script: ApiServer) -> None:
-        """Tell of the metadata alone, as ``as=PartialObjectMetadata`` asks for."""
-        assert "as=PartialObjectMetadata" in self.headers["Accept"]
+    def _refuse(self, status: int, message: str) -> None:
+        self._answer(status, {"kind": "Status", "message": message, "code": status})
+
+    def _send_events(self, events: Iterator[dict[str, Any]]) -> None:
         self.close_connection = True
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        seen, kind = 0, "ADDED"
-        while (changed := script.wait_for_framework(seen)) is not None:
-            seen, framework = changed
-            if framework is None:
-                kind, metadata = "DELETED", {"name": "f", "resourceVersion": str(seen)}
-            else:
-                metadata = framework["metadata"]
-            self._send_event({"type": kind, "object": {"metadata": metadata}})
-            kind = "MODIFIED"
-        self.wfile.write(b"0\r\n\r\n")
+        with contextlib.suppress(OSError):
+            self.end_headers()
+            for event in events:
+                line = json.dumps(event).encode() + b"\n"
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+                self.wfile.flush()
+            self.wfile.write(b"0\r\n\r\n")
 
-    def _send_event(self, event: dict[str, Any]) -> None:
-        line = json.dumps(event).encode() + b"\n"
-        self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
-        self.wfile.flush()
 
-    def _watch(self, script: ApiServer) -> None:
-        self.close_connection = True
-        self.send_response(200)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        events = script.events
-        while True:
-            event = events.get()
-            if event is None:
-                self.wfile.write(b"0\r\n\r\n")
-                return
-            self._send_event(event)
+def _follow_framework(script: ApiServer) -> Iterator[dict[str, Any]]:
+    """Yield events with the metadata alone, as ``as=PartialObjectMetadata`` asks for."""
+    seen, kind = 0, "ADDED"
+    while (changed := script.wait_for_framework(seen)) is not None:
+        seen, framework = changed
+        if framework is None:
+            kind, metadata = "DELETED", {"name": "f", "resourceVersion": str(seen)}
+        else:
+            metadata = framework["metadata"]
+        yield {"type": kind, "object": {"metadata": metadata}}
+        kind = "MODIFIED"
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.barrier.api_server import ApiServer, run_api_server
+from tests.barrier.fast import IDENTITY, build_env
 from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -75,51 +76,26 @@ def server() -> Iterator[ApiServer]:
 @pytest.fixture
 def env(server: ApiServer, tmp_path: Path) -> dict[str, str]:
     (tmp_path / "termination").touch()
-    account = tmp_path / "account"
-    account.mkdir()
-    (account / "token").write_text("good-token")
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "KUBE_APISERVER_ADDRESS": server.address,
-        "FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": str(account),
-        "BARRIER_WORKING_DIR": str(tmp_path / "work"),
-        "BARRIER_TERMINATION_LOG": str(tmp_path / "termination"),
-        "FC_FRAMEWORK_NAMESPACE": "default",
-        "FC_FRAMEWORK_NAME": "f",
-        "FC_CONFIGMAP_NAME": "f-attempt",
-        "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": "0_cm-uid",
-        "FC_CONFIGMAP_UID": "cm-uid",
-        "FC_TASKROLE_NAME": "worker",
-        "FC_TASK_INDEX": "1",
-        "FC_TASK_ATTEMPT_ID": "0",
-        "FC_POD_UID": "pod-1",
-    }
-
-
-@pytest.fixture
-def barriers() -> Iterator[list[Barrier]]:
-    started: list[Barrier] = []
-    yield started
-    for barrier in started:
-        barrier.stop()
-
-
-@pytest.fixture
-def start(env: dict[str, str], barriers: list[Barrier]) -> "Starter":
-    return Starter(env, barriers)
+    program = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    return build_env(server.address, tmp_path, **IDENTITY, **program)
 
 
 class Starter:
     """Starts barriers with the test's environment and some changes."""
 
-    def __init__(self, env: dict[str, str], barriers: list[Barrier]) -> None:
+    def __init__(self, env: dict[str, str]) -> None:
         self._env = env
-        self._barriers = barriers
+        self.started: list[Barrier] = []
 
     def __call__(self, *unset: str, prefix: tuple[str, ...] = (), **changes: str) -> Barrier:
         env = {k: v for k, v in {**self._env, **changes}.items() if k not in unset}
-        barrier = Barrier(env, prefix)
-        self._barriers.append(barrier)
-        return barrier
+        self.started.append(Barrier(env, prefix))
+        return self.started[-1]
+
+
+@pytest.fixture
+def start(env: dict[str, str]) -> Iterator[Starter]:
+    starter = Starter(env)
+    yield starter
+    for barrier in starter.started:
+        barrier.stop()

@@ -1,7 +1,7 @@
-"""A barrier in this process, against real sockets, by a clock that runs faster than the machine's.
+"""A barrier in this process, over real sockets, with a clock that runs 30 times as fast.
 
-A minute's timeout would cost a minute; by this clock it costs two seconds. The clock goes on in
-small steps, each after a short sleep: while other programs keep this process waiting, it waits too.
+A timeout of a minute takes two seconds. The clock advances in small steps, each after a short
+sleep: while other programs keep this process waiting, the clock waits too.
 """
 
 import functools
@@ -57,7 +57,7 @@ class FastClock(AgentClock):
 
 
 def run_after(seconds: float, *actions: Callable[[], object]) -> threading.Thread:
-    """Act after so many of the fast clocks' seconds, in a thread of its own."""
+    """Act after so many seconds of the fast clock, in another thread."""
 
     def act() -> None:
         FastClock().sleep(seconds)
@@ -69,37 +69,29 @@ def run_after(seconds: float, *actions: Callable[[], object]) -> threading.Threa
     return thread
 
 
+NAMES = {"FC_FRAMEWORK_NAMESPACE": "default", "FC_FRAMEWORK_NAME": "f"}
+POD = {"FC_TASKROLE_NAME": "worker", "FC_TASK_INDEX": "1", "FC_TASK_ATTEMPT_ID": "0"}
+ATTEMPT = {"FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": "0_cm-uid", "FC_CONFIGMAP_UID": "cm-uid"}
+IDENTITY = POD | ATTEMPT | {"FC_CONFIGMAP_NAME": "f-attempt", "FC_POD_UID": "pod-1"}
+
+
 def build_env(address: str, folder: Path, **more: str) -> dict[str, str]:
-    """Build what the original's barrier is given: no more than the Framework's name."""
+    """Build the environment of the original's barrier: of the gang, only the Framework's name."""
     account = folder / "account"
     account.mkdir(exist_ok=True)
-    (account / "token").write_text("token")
+    (account / "token").write_text("good-token")
     return {
         "KUBE_APISERVER_ADDRESS": address,
         "FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": str(account),
         "BARRIER_WORKING_DIR": str(folder / "work"),
-        "BARRIER_TERMINATION_LOG": str(folder / "none"),
-        "BARRIER_CHECK_INTERVAL_SEC": "5",
-        "BARRIER_CHECK_TIMEOUT_SEC": "60",
-        "FC_FRAMEWORK_NAMESPACE": "default",
-        "FC_FRAMEWORK_NAME": "f",
+        "BARRIER_TERMINATION_LOG": str(folder / "termination"),
+        **NAMES,
         **more,
     }
 
 
-IDENTITY = {
-    "FC_CONFIGMAP_NAME": "f-attempt",
-    "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": "0_cm-uid",
-    "FC_CONFIGMAP_UID": "cm-uid",
-    "FC_TASKROLE_NAME": "worker",
-    "FC_TASK_INDEX": "1",
-    "FC_TASK_ATTEMPT_ID": "0",
-    "FC_POD_UID": "pod-1",
-}
-
-
 def run_barrier(env: Mapping[str, str]) -> tuple[int, float]:
-    """Run it to its end: (exit code, its own seconds)."""
+    """Run a barrier to its end; return its exit code and the seconds by its clock."""
     clock = FastClock()
     started_at = clock.monotonic()
     barrier = Run(env, clock)

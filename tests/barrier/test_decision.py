@@ -32,19 +32,11 @@ from framework.api.roster import (
     fingerprint_uid,
 )
 from tests.barrier.api_server import make_framework, make_member, make_role, make_roster, make_task
+from tests.barrier.fast import IDENTITY, NAMES
 
-ENV = {
-    "FC_FRAMEWORK_NAMESPACE": "default",
-    "FC_FRAMEWORK_NAME": "f",
-    "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": "0_cm-uid",
-    "FC_CONFIGMAP_UID": "cm-uid",
-    "FC_TASKROLE_NAME": "worker",
-    "FC_TASK_INDEX": "1",
-    "FC_TASK_ATTEMPT_ID": "0",
-    "FC_POD_UID": "pod-1",
-}
+ENV = NAMES | IDENTITY
 CONFIG = load_config(ENV)
-STRANGER = load_config({k: ENV[k] for k in ("FC_FRAMEWORK_NAMESPACE", "FC_FRAMEWORK_NAME")})
+STRANGER = load_config(NAMES)
 FULL = make_roster()
 
 
@@ -104,80 +96,45 @@ QUORUM = with_role(wanted=3, minimum=2)
 RETRIED = Member(1, ("10.0.0.3",), fingerprint_uid("pod-1"), 1)
 
 
-@pytest.mark.parametrize(
-    "roster",
-    [
-        pytest.param(FULL, id="full"),
-        pytest.param(
-            make_roster(
-                roles=(
-                    *FULL.roles,
-                    make_role("ps", completed=(CompletedTask(0, "Succeeded", ""),)),
-                )
-            ),
-            id="peer-completed",
-        ),
-        pytest.param(make_roster(generation=7), id="later-generation"),
-        pytest.param(
-            with_role(members=(make_member(1, "fd00::1"), make_member(2, "fd00::2")), absent=(0,)),
-            id="absent-index",
-        ),
-    ],
-)
+PS_COMPLETED = make_role("ps", completed=(CompletedTask(0, "Succeeded", ""),))
+COMPLETE = {
+    "full": FULL,
+    "peer-completed": make_roster(roles=(*FULL.roles, PS_COMPLETED)),
+    "later-generation": make_roster(generation=7),
+    "absent-index": with_role(
+        members=(make_member(1, "fd00::1"), make_member(2, "fd00::2")), absent=(0,)
+    ),
+}
+
+
+@pytest.mark.parametrize("roster", COMPLETE.values(), ids=COMPLETE)
 def test_decide_complete_roster_passes(roster: Roster) -> None:
     assert decide(observe(make_configmap(roster)), CONFIG, 0.0) == Pass(roster, SOURCE_CONFIGMAP)
 
 
-@pytest.mark.parametrize(
-    ("configmap", "reason"),
-    [
-        pytest.param(None, "NothingSeen", id="no-configmap"),
-        pytest.param(make_configmap(uid="other"), "OtherAttempt", id="configmap-of-other-attempt"),
-        pytest.param(
-            make_configmap(make_roster(instance_uid="1_cm-uid")), "OtherAttempt", id="other-roster"
-        ),
-        pytest.param(make_configmap(is_terminating=True), "AttemptEnding", id="terminating"),
-        pytest.param(
-            make_configmap(make_roster(phase="Completing")), "AttemptEnding", id="completing"
-        ),
-        pytest.param(
-            make_configmap(make_roster(complete=False)), "GangIncomplete", id="incomplete"
-        ),
-        pytest.param(make_configmap(with_role(wanted=3, minimum=3)), "GangIncomplete", id="lying"),
-        pytest.param(make_configmap(None), "GangIncomplete", id="no-roster-yet"),
-        pytest.param(make_configmap(None, problem="no gzip"), "BadRoster", id="broken-roster"),
-        pytest.param(
-            make_configmap(with_role(members=(make_member(0, "10.0.0.2"), RETRIED))),
-            "NotInRoster",
-            id="own-next-attempt",
-        ),
-        pytest.param(
-            make_configmap(
-                with_role(
-                    members=(
-                        make_member(0, "10.0.0.2"),
-                        RETRIED._replace(attempt_id=0, fingerprint="00000000"),
-                    )
-                )
-            ),
-            "NotInRoster",
-            id="own-other-pod",
-        ),
-        pytest.param(
-            make_configmap(
-                with_role(
-                    members=(make_member(0, "10.0.0.2"),),
-                    completed=(CompletedTask(1, "Failed", "10.0.0.3"),),
-                )
-            ),
-            "NotInRoster",
-            id="own-completed",
-        ),
-        pytest.param(make_configmap(with_address("10.0.0.2$(id)")), "BadRoster", id="injection"),
-        pytest.param(make_configmap(with_address("")), "BadRoster", id="empty-address"),
-        pytest.param(make_configmap(with_role(name="a b")), "NotInRoster", id="bad-role-name"),
-    ],
-)
+FIRST = make_member(0, "10.0.0.2")
+OTHER_POD = RETRIED._replace(attempt_id=0, fingerprint="00000000")
+OWN_COMPLETED = with_role(members=(FIRST,), completed=(CompletedTask(1, "Failed", "10.0.0.3"),))
+UNUSABLE: dict[str, tuple[AttemptConfigMap | None, str]] = {
+    "no-configmap": (None, "NothingSeen"),
+    "configmap-of-other-attempt": (make_configmap(uid="other"), "OtherAttempt"),
+    "other-roster": (make_configmap(make_roster(instance_uid="1_cm-uid")), "OtherAttempt"),
+    "terminating": (make_configmap(is_terminating=True), "AttemptEnding"),
+    "completing": (make_configmap(make_roster(phase="Completing")), "AttemptEnding"),
+    "incomplete": (make_configmap(make_roster(complete=False)), "GangIncomplete"),
+    "too-few-members": (make_configmap(with_role(wanted=3, minimum=3)), "GangIncomplete"),
+    "no-roster-yet": (make_configmap(None), "GangIncomplete"),
+    "broken-roster": (make_configmap(None, problem="no gzip"), "BadRoster"),
+    "own-next-attempt": (make_configmap(with_role(members=(FIRST, RETRIED))), "NotInRoster"),
+    "own-other-pod": (make_configmap(with_role(members=(FIRST, OTHER_POD))), "NotInRoster"),
+    "own-completed": (make_configmap(OWN_COMPLETED), "NotInRoster"),
+    "injection": (make_configmap(with_address("10.0.0.2$(id)")), "BadRoster"),
+    "empty-address": (make_configmap(with_address("")), "BadRoster"),
+    "bad-role-name": (make_configmap(with_role(name="a b")), "NotInRoster"),
+}
+
+
+@pytest.mark.parametrize(("configmap", "reason"), UNUSABLE.values(), ids=UNUSABLE)
 def test_decide_roster_not_usable_waits(configmap: AttemptConfigMap | None, reason: str) -> None:
     decision = decide(observe(configmap), CONFIG, 1.0)
     assert isinstance(decision, Wait)
@@ -247,31 +204,24 @@ def test_find_grace_start_counts_only_rosters_that_name_this_pod() -> None:
     assert find_grace_start(later, CONFIG, 9.0) == GraceStart(1, 6.0)
 
 
-@pytest.mark.parametrize(
-    ("view", "reason"),
-    [
-        pytest.param(view_of(), None, id="full"),
-        pytest.param(
-            view_of(make_task(0, "10.0.0.2", state="Completed"), make_task(1, "10.0.0.3")),
-            None,
-            id="peer-completed",
-        ),
-        pytest.param(
-            view_of(make_task(0, ""), make_task(1, "10.0.0.3")), "GangIncomplete", id="no-address"
-        ),
-        pytest.param(
-            view_of(make_task(0, "10.0.0.2", state="AttemptCompleted"), make_task(1, "10.0.0.3")),
-            "GangIncomplete",
-            id="address-of-the-dead",
-        ),
-        pytest.param(
-            view_of(make_task(0, "10.0.0.2", deletionPending=True), make_task(1, "10.0.0.3")),
-            "GangIncomplete",
-            id="scaled-down-inside",
-        ),
-        pytest.param(view_of(state="AttemptDeletionPending"), "AttemptEnding", id="completing"),
-    ],
-)
+SECOND_TASK = make_task(1, "10.0.0.3")
+VIEWS = {
+    "full": (view_of(), None),
+    "peer-completed": (view_of(make_task(0, "10.0.0.2", state="Completed"), SECOND_TASK), None),
+    "no-address": (view_of(make_task(0, ""), SECOND_TASK), "GangIncomplete"),
+    "attempt-completed": (
+        view_of(make_task(0, "10.0.0.2", state="AttemptCompleted"), SECOND_TASK),
+        "GangIncomplete",
+    ),
+    "scaled-down-inside": (
+        view_of(make_task(0, "10.0.0.2", deletionPending=True), SECOND_TASK),
+        "GangIncomplete",
+    ),
+    "completing": (view_of(state="AttemptDeletionPending"), "AttemptEnding"),
+}
+
+
+@pytest.mark.parametrize(("view", "reason"), VIEWS.values(), ids=VIEWS)
 def test_decide_configmap_forbidden_follows_the_framework(
     view: FrameworkView, reason: str | None
 ) -> None:
@@ -307,64 +257,33 @@ def test_decide_without_identity_follows_the_originals_rule() -> None:
     assert isinstance(decide(observe(view=view), STRANGER, 1.0), Wait)
 
 
-@pytest.mark.parametrize(
-    ("observation", "now", "expected"),
-    [
-        pytest.param(observe(make_configmap(None)), 599.9, None, id="in-time"),
-        pytest.param(observe(make_configmap(None)), 600.0, ExitCode.TRANSIENT_CONFLICT, id="late"),
-        pytest.param(
-            observe(configmap_state=state(Health.UNREACHABLE, 590.0)),
-            600.0,
-            ExitCode.UNKNOWN,
-            id="late-and-unreachable",
-        ),
-        pytest.param(
-            observe(configmap_state=FORBIDDEN, framework_state=state(Health.UNAUTHORIZED)),
-            600.0,
-            ExitCode.UNKNOWN,
-            id="late-and-unauthorized",
-        ),
-        pytest.param(
-            observe(configmap_state=FORBIDDEN, view=view_of(make_task(0, ""))),
-            600.0,
-            ExitCode.TRANSIENT_CONFLICT,
-            id="late-by-framework",
-        ),
-        pytest.param(
-            observe(framework_state=state(Health.NOT_FOUND, 10.0)), 39.9, None, id="404-burst"
-        ),
-        pytest.param(
-            observe(framework_state=state(Health.NOT_FOUND, 10.0)),
-            40.0,
-            ExitCode.PERMANENT,
-            id="gone",
-        ),
-        pytest.param(
-            observe(make_configmap(None), framework_state=state(Health.NOT_FOUND, 10.0)),
-            99.0,
-            None,
-            id="framework-404-but-configmap-there",
-        ),
-        pytest.param(
-            observe(configmap_state=FORBIDDEN, framework_state=FORBIDDEN, is_denial_confirmed=True),
-            30.0,
-            ExitCode.PERMANENT,
-            id="denied",
-        ),
-        pytest.param(
-            observe(configmap_state=FORBIDDEN, framework_state=FORBIDDEN, is_denial_confirmed=True),
-            29.9,
-            None,
-            id="denied-for-a-moment",
-        ),
-        pytest.param(
-            observe(configmap_state=FORBIDDEN, framework_state=FORBIDDEN),
-            99.0,
-            None,
-            id="denied-not-confirmed",
-        ),
-    ],
-)
+INCOMPLETE = observe(make_configmap(None))
+UNREACHABLE = observe(configmap_state=state(Health.UNREACHABLE, 590.0))
+UNAUTHORIZED = observe(configmap_state=FORBIDDEN, framework_state=state(Health.UNAUTHORIZED))
+BY_FRAMEWORK = observe(configmap_state=FORBIDDEN, view=view_of(make_task(0, "")))
+GONE = state(Health.NOT_FOUND, 10.0)
+DENIED = observe(configmap_state=FORBIDDEN, framework_state=FORBIDDEN, is_denial_confirmed=True)
+UNCONFIRMED = observe(configmap_state=FORBIDDEN, framework_state=FORBIDDEN)
+FAILURES = {
+    "in-time": (INCOMPLETE, 599.9, None),
+    "late": (INCOMPLETE, 600.0, ExitCode.TRANSIENT_CONFLICT),
+    "late-and-unreachable": (UNREACHABLE, 600.0, ExitCode.UNKNOWN),
+    "late-and-unauthorized": (UNAUTHORIZED, 600.0, ExitCode.UNKNOWN),
+    "late-by-framework": (BY_FRAMEWORK, 600.0, ExitCode.TRANSIENT_CONFLICT),
+    "404-burst": (observe(framework_state=GONE), 39.9, None),
+    "gone": (observe(framework_state=GONE), 40.0, ExitCode.PERMANENT),
+    "framework-404-with-configmap": (
+        observe(make_configmap(None), framework_state=GONE),
+        99.0,
+        None,
+    ),
+    "denied": (DENIED, 30.0, ExitCode.PERMANENT),
+    "denied-for-a-moment": (DENIED, 29.9, None),
+    "denied-not-confirmed": (UNCONFIRMED, 99.0, None),
+}
+
+
+@pytest.mark.parametrize(("observation", "now", "expected"), FAILURES.values(), ids=FAILURES)
 def test_decide_failures(observation: Observation, now: float, expected: ExitCode | None) -> None:
     decision = decide(observation, CONFIG, now)
     if expected is None:
@@ -385,14 +304,8 @@ def test_needs_framework_only_without_a_roster_to_come() -> None:
 
 ADDRESSES = st.sampled_from(["", "10.0.0.9", "fd00::9"])
 STATES = st.sampled_from(
-    [
-        "AttemptCreationPending",
-        "AttemptPreparing",
-        "AttemptRunning",
-        "AttemptDeletionPending",
-        "AttemptCompleted",
-        "Completed",
-    ]
+    [f"Attempt{state}" for state in ("CreationPending", "Preparing", "Running", "DeletionPending")]
+    + ["AttemptCompleted", "Completed"]
 )
 
 

@@ -12,19 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.barrier.api_server import (
-    ApiServer,
-    make_configmap,
-    make_framework,
-    make_roster,
-)
+from tests.barrier.api_server import ApiServer, make_configmap, make_framework, make_roster
 from tests.barrier.conftest import ROOT, Starter
 from tests.barrier.fast import IDENTITY, build_env, run_after, run_barrier
 from tests.support.fakes.proxy import run_proxy
 
 
 def build_long_env(address: str, tmp_path: Path, **more: str) -> dict[str, str]:
-    return build_env(address, tmp_path, **IDENTITY, BARRIER_CHECK_TIMEOUT_SEC="300", **more)
+    times = {"BARRIER_CHECK_INTERVAL_SEC": "5", "BARRIER_CHECK_TIMEOUT_SEC": "300"}
+    return build_env(address, tmp_path, **IDENTITY, **times, **more)
 
 
 def test_watch_becomes_a_black_hole_is_noticed_within_90_seconds(

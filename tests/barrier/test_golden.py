@@ -21,15 +21,12 @@ ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "barrier"
 RECORDED = ROOT.parent / "shared" / "barrier-golden"
 FILES = ("framework.json", "injector.sh")
+SHORT = {"BARRIER_CHECK_INTERVAL_SEC": "5", "BARRIER_CHECK_TIMEOUT_SEC": "60"}
 
 
 def make_pair(*changes: dict[str, Any]) -> dict[str, Any]:
     tasks = [make_task(i, f"10.0.0.{i + 2}", **change) for i, change in enumerate(changes)]
     return make_framework(*tasks, number=2)
-
-
-def make_v6() -> dict[str, Any]:
-    return make_framework(make_task(0, "fd00::1"), make_task(1, "fd00::2"))
 
 
 def make_zero() -> dict[str, Any]:
@@ -85,7 +82,7 @@ SITUATIONS = {
     "ok": Situation(make_framework(), 0),
     "completed": Situation(make_pair({"state": "Completed"}, {"state": "Completed"}), 0),
     "zero": Situation(make_zero(), 0),
-    "v6": Situation(make_v6(), 0),
+    "v6": Situation(make_framework(make_task(0, "fd00::1"), make_task(1, "fd00::2")), 0),
     "scaledown": Situation(
         make_framework(make_task(0, "10.0.0.2"), make_task(1, "10.0.0.3"), EXTRA, number=2), 0
     ),
@@ -112,7 +109,7 @@ def test_barrier_ends_as_the_original(name: str, tmp_path: Path) -> None:
         if not situation.is_authorized:
             server.tokens = {"another"}
         situation.script(server)
-        env = build_env(server.address, tmp_path)
+        env = build_env(server.address, tmp_path, **SHORT)
         env["BARRIER_CHECK_TIMEOUT_SEC"] = str(situation.timeout)
         code, seconds = run_barrier(env)
     assert code == DIFFERENCES.get(name, situation.exit_code)
@@ -138,7 +135,7 @@ def test_barrier_bytes_equal_the_recorded_ones(name: str, tmp_path: Path) -> Non
         compress(framework)
     with run_api_server() as server:
         server.show_framework(framework)
-        code, _ = run_barrier(build_env(server.address, tmp_path))
+        code, _ = run_barrier(build_env(server.address, tmp_path, **SHORT))
     assert code == 0
     for file in FILES:
         expected = (recorded / file).read_bytes()
@@ -158,6 +155,6 @@ def test_barrier_with_its_identity_does_not_believe_the_dead(tmp_path: Path) -> 
     with run_api_server() as server:
         server.forbidden = {"configmaps"}
         server.framework = SITUATIONS["completed"].framework
-        code, _ = run_barrier(build_env(server.address, tmp_path, **IDENTITY))
+        code, _ = run_barrier(build_env(server.address, tmp_path, **IDENTITY, **SHORT))
     assert code == 201
     assert list((tmp_path / "work").iterdir()) == []

@@ -59,9 +59,7 @@ def make_config(tmp_path: Path, **env: str) -> Config:
 
 
 def run_release(
-    config: Config,
-    frameworks: ScriptedFrameworks,
-    meanwhile: Callable[[], object] = lambda: None,
+    config: Config, frameworks: ScriptedFrameworks, meanwhile: Callable[[], object] = lambda: None
 ) -> None:
     clock = VirtualClock(jitter=0.5)
     reporter = Reporter(0.0, 10.0, is_json=False)

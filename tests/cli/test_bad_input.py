@@ -317,10 +317,7 @@ def keep_log(
     [
         ([("u0", 10, "0"), ("u1", 11, "1")], ["framework-attempt 0", "framework-attempt 1"]),
         ([("a", 10, "0"), ("b", 11, "0")], ["since 10:00:00 UTC", "since 11:00:00 UTC"]),
-        (
-            [("a", 10, "0"), ("b", 10, "0")],
-            [f"since 10:00:00 UTC, Pod {uid}" for uid in "ab"],
-        ),
+        ([("a", 10, "0"), ("b", 10, "0")], [f"since 10:00:00 UTC, Pod {uid}" for uid in "ab"]),
     ],
     ids=["framework-attempts", "pods", "pods-of-one-second"],
 )
@@ -360,10 +357,7 @@ def kept(home: Path) -> None:
     [
         (["gong"], "no Framework 'gong' in state (namespace default): there is gang"),
         (["gang", "chief"], "Framework gang has no role 'chief': there is worker"),
-        (
-            ["gang", "worker/7"],
-            "Framework gang has no Task worker/7: there is worker/0, worker/1",
-        ),
+        (["gang", "worker/7"], "Framework gang has no Task worker/7: there is worker/0, worker/1"),
         (["gang", "-c", "x"], "gang has no container 'x': there is barrier, train"),
         (
             ["gang", "worker/1", "--previous"],

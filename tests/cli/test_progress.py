@@ -14,9 +14,12 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TIME = "2026-01-02T03:04:05Z"
 
 
-def completion(code: int, kind: str = "Failed", phrase: str = "Phrase") -> Object:
+def completion(code: int, kind: str = "Failed") -> Object:
     kind_wire = {"name": kind, "attributes": []}
-    return {"code": code, "phrase": phrase, "type": kind_wire, "diagnostics": f"diagnosed {code}"}
+    return {"code": code, "phrase": "Phrase", "type": kind_wire, "diagnostics": f"diagnosed {code}"}
+
+
+SUCCESS = completion(0, "Succeeded")
 
 
 def retries(count: int, delay_seconds: int | None) -> Object:
@@ -34,8 +37,7 @@ def task(
     retry_delay: int | None = None,
     deletion_pending: bool = False,
 ) -> Object:
-    name = f"gang-worker-{index}"
-    status = {"id": attempt, "startTime": TIME, "podName": name}
+    status = {"id": attempt, "startTime": TIME, "podName": f"gang-worker-{index}"}
     return {
         "index": index,
         "instanceUID": f"t{index}",
@@ -61,26 +63,19 @@ def framework(
         conditions.append({"type": "Blocked", **answer})
     roles = [{"name": "worker", "instanceUID": "r", "taskStatuses": list(tasks)}]
     attempt = {"id": 0, "startTime": TIME, "completionStatus": ended, "taskRoleStatuses": roles}
+    status = {"conditions": conditions, "state": state, "attemptStatus": attempt}
+    status |= dict.fromkeys(("startTime", "transitionTime"), TIME)
     return {
         "metadata": {"name": "gang", "namespace": "default", "uid": "u"},
-        "status": {
-            "conditions": conditions,
-            "state": state,
-            **dict.fromkeys(("startTime", "transitionTime"), TIME),
-            "retryPolicyStatus": retries(0, retry_delay),
-            "attemptStatus": attempt,
-        },
+        "status": {**status, "retryPolicyStatus": retries(0, retry_delay)},
     }
 
 
-def pod(index: int, **status: Any) -> tuple[str, Object]:
+def pod(index: int, *, phase: str = "Pending", **status: Any) -> dict[str, Object]:
     name = f"gang-worker-{index}"
-    phase = status.pop("phase", "Pending")
-    return name, {
-        "metadata": {"name": name, "uid": f"p{index}"},
-        "spec": {"nodeName": "local"},
-        "status": {"phase": phase, **status},
-    }
+    metadata = {"name": name, "uid": f"p{index}"}
+    status = {"phase": phase, **status}
+    return {name: {"metadata": metadata, "spec": {"nodeName": "local"}, "status": status}}
 
 
 def view(
@@ -89,10 +84,9 @@ def view(
     *,
     configmap: Object | None = None,
     warnings: Mapping[str, str] | None = None,
-    now: datetime = NOW,
+    now: datetime | None = NOW,
 ) -> GangView:
-    world = World("gang", "default", obj, configmap, pods, warnings)
-    return build_view(world, now)
+    return build_view(World("gang", "default", obj, configmap, pods, warnings), now)
 
 
 def notes(shown: GangView) -> dict[str, str]:
@@ -103,85 +97,60 @@ IN_BARRIER = {
     "podIP": "127.64.0.1",
     "initContainerStatuses": [{"name": "barrier", "state": {"running": {}}}],
 }
-UNSCHEDULABLE = {
-    "conditions": [
-        {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": "0/1 nodes are available",
-        }
-    ]
-}
+NO_NODE = "0/1 nodes are available"
+NOT_SCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+UNSCHEDULABLE = {"conditions": [{**NOT_SCHEDULED, "message": NO_NODE}]}
+NO_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "no pull"}}
+NEW_NOTE = "not seen by a controller yet; if this lasts, check that framework-controller runs"
 
 
-@pytest.mark.parametrize(
-    ("is_local", "note"),
-    [
-        (
-            False,
-            "not seen by a controller yet; if this lasts, check that framework-controller runs",
-        ),
-        (True, ""),
-    ],
-)
-def test_view_before_the_controller_saw_it_asks_for_a_check_unless_it_is_local(
-    is_local: bool,  # noqa: FBT001 a case of the test
-    note: str,
+@pytest.mark.parametrize(("is_local", "note"), [(False, NEW_NOTE), (True, "")])
+def test_view_of_a_new_framework_asks_for_a_check_of_the_controller_unless_it_is_local(
+    note: str, *, is_local: bool
 ) -> None:
     world = World("gang", "default", {"metadata": {"name": "gang"}, "status": None})
     shown = build_view(world, is_local=is_local)
     assert (shown.state, shown.note, shown.tasks) == ("New", note, ())
 
 
-def test_view_of_an_unreadable_status_says_why() -> None:
+def test_view_of_an_unreadable_status_names_the_field() -> None:
     shown = view({"metadata": {"name": "gang"}, "status": {"state": 7}})
     assert shown.state == "Unreadable"
     assert "status.state" in shown.note
 
 
-@pytest.mark.parametrize(
-    ("state", "status", "note"),
-    [
-        ("AttemptCreationPending", None, "waits for its Pod to be created"),
-        ("AttemptCreationRequested", None, "waits for its Pod"),
-        ("AttemptPreparing", UNSCHEDULABLE, "Unschedulable: 0/1 nodes are available"),
-        (
-            "AttemptPreparing",
-            {
-                "podIP": "127.64.0.1",
-                "containerStatuses": [
-                    {
-                        "name": "main",
-                        "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no pull"}},
-                    }
-                ],
-            },
-            "ImagePullBackOff: no pull",
-        ),
-        ("AttemptPreparing", {}, "Pod is Pending on local, without an address yet"),
-        ("AttemptPreparing", {"podIP": "127.64.0.1"}, "its containers start"),
-        ("AttemptPreparing", {"phase": "Running"}, ""),
-        ("AttemptRunning", {"phase": "Running"}, ""),
-    ],
-    ids=[
-        "pending", "requested", "unschedulable", "image", "no-address", "starting", "almost",
-        "running",
-    ],
-)  # fmt: skip
-def test_view_of_a_waiting_task_says_why(state: str, status: Object | None, note: str) -> None:
-    pods = {} if status is None else dict([pod(0, **status)])
+WAITING = {
+    "pending": ("AttemptCreationPending", None, "waits for its Pod to be created"),
+    "requested": ("AttemptCreationRequested", None, "waits for its Pod"),
+    "unschedulable": ("AttemptPreparing", UNSCHEDULABLE, f"Unschedulable: {NO_NODE}"),
+    "image": (
+        "AttemptPreparing",
+        {"podIP": "127.64.0.1", "containerStatuses": [{"name": "main", "state": NO_IMAGE}]},
+        "ImagePullBackOff: no pull",
+    ),
+    "no-address": ("AttemptPreparing", {}, "Pod is Pending on local, without an address yet"),
+    "starting": ("AttemptPreparing", {"podIP": "127.64.0.1"}, "its containers start"),
+    "almost": ("AttemptPreparing", {"phase": "Running"}, ""),
+    "running": ("AttemptRunning", {"phase": "Running"}, ""),
+}
+
+
+@pytest.mark.parametrize(("state", "status", "note"), WAITING.values(), ids=WAITING)
+def test_view_of_a_waiting_task_has_the_reason(
+    state: str, status: dict[str, Any] | None, note: str
+) -> None:
+    pods = {} if status is None else pod(0, **status)
     assert notes(view(framework(task(0, state)), pods)) == {"worker/0": note}
 
 
-def test_view_of_a_barrier_names_who_is_missing() -> None:
+def test_view_of_a_barrier_names_the_missing_tasks() -> None:
     gang = framework(
         task(0, "AttemptPreparing", ip="127.64.0.1"),
         task(1, "AttemptPreparing"),
-        task(2, "Completed", ended=completion(0, "Succeeded")),
+        task(2, "Completed", ended=SUCCESS),
         task(3, "AttemptPreparing", deletion_pending=True),
     )
-    shown = view(gang, dict([pod(0, **IN_BARRIER), pod(1, **UNSCHEDULABLE)]))
+    shown = view(gang, pod(0, **IN_BARRIER) | pod(1, **UNSCHEDULABLE))
     assert notes(shown)["worker/0"] == "barrier: the gang of 3 lacks worker/1"
 
 
@@ -195,10 +164,10 @@ def build_missing(*reasons: str, start: int = 0, ready: int = 0) -> Object:
     return build_progress(json.dumps({"ready": ready, "total": total, "missing": missing}))
 
 
-def test_view_of_a_barrier_with_progress_says_why_others_are_missing() -> None:
+def test_view_of_a_barrier_with_progress_has_the_reasons_of_missing_tasks() -> None:
     configmap = build_missing(*(f"reason {i}" for i in range(1, 6)), start=1, ready=1)
     gang = framework(task(0, "AttemptPreparing", ip="127.64.0.1"))
-    shown = view(gang, dict([pod(0, **IN_BARRIER)]), configmap=configmap)
+    shown = view(gang, pod(0, **IN_BARRIER), configmap=configmap)
     assert notes(shown)["worker/0"] == (
         "barrier: the gang of 6 lacks worker/1 (reason 1), worker/2 (reason 2), "
         "worker/3 (reason 3) and 2 more"
@@ -206,15 +175,15 @@ def test_view_of_a_barrier_with_progress_says_why_others_are_missing() -> None:
 
 
 @pytest.mark.parametrize("progress", ["", "[]", "{", '{"missing": [{"role": "a"}]}', "null"])
-def test_view_with_unreadable_progress_goes_on_without(progress: str) -> None:
+def test_view_with_unreadable_progress_ignores_it(progress: str) -> None:
     gang = framework(task(0, "AttemptPreparing", ip="127.64.0.1"))
-    shown = view(gang, dict([pod(0, **IN_BARRIER)]), configmap=build_progress(progress))
+    shown = view(gang, pod(0, **IN_BARRIER), configmap=build_progress(progress))
     assert notes(shown)["worker/0"] == "barrier runs"
 
 
 def test_view_with_a_warning_event_adds_it_once() -> None:
     gang = framework(task(0, "AttemptPreparing"), task(1, "AttemptPreparing"))
-    pods = dict([pod(0), pod(1, **UNSCHEDULABLE)])
+    pods = pod(0) | pod(1, **UNSCHEDULABLE)
     warnings = {"p0": 'configmap "app" not found', "p1": "0/1 nodes are available"}
     assert notes(view(gang, pods, warnings=warnings)) == {
         "worker/0": 'Pod is Pending on local, without an address yet; configmap "app" not found',
@@ -226,14 +195,14 @@ def test_view_with_a_warning_event_adds_it_once() -> None:
     ("now", "when"), [(NOW + timedelta(seconds=18), "in 42 s"), (None, "at 03:05:05 UTC")]
 )
 def test_view_of_a_task_to_be_retried_says_when(now: datetime | None, when: str) -> None:
-    """In a pipe there is no clock: a count-down would be a line each second."""
+    """Output to a pipe has no clock: a count-down would print a line each second."""
     waiting = task(0, "AttemptCompleted", ended=completion(7), retry_delay=60)
-    shown = build_view(World("gang", "default", framework(waiting)), now)
+    shown = view(framework(waiting), now=now)
     assert notes(shown) == {"worker/0": f"Phrase: diagnosed 7; next attempt {when}"}
 
 
-def test_view_of_retries_that_count_nothing_says_so() -> None:
-    """Else who wrote maxRetryCount: 2 wonders at attempt 400."""
+def test_view_names_the_number_of_transient_retries_that_do_not_count() -> None:
+    """With maxRetryCount: 2, attempt 400 would be a surprise."""
     waiting = task(0, "AttemptCompleted", attempt=3, ended=completion(137), retry_delay=0)
     waiting["retryPolicyStatus"] |= {"totalRetriedCount": 3, "accountableRetriedCount": 1}
     gang = framework(waiting, state="AttemptCompleted", ended=completion(201), retry_delay=0)
@@ -251,11 +220,8 @@ def test_view_of_retries_that_count_nothing_says_so() -> None:
 def test_view_of_tasks_that_end_with_their_framework_calls_them_stopped() -> None:
     ended = task(0, "Completed", ended=completion(-220))
     (line,) = view(framework(ended)).tasks
-    assert (line.state, line.note, line.is_own_failure) == (
-        "Stopped",
-        "ended with its Framework",
-        False,
-    )
+    assert (line.state, line.note) == ("Stopped", "ended with its Framework")
+    assert not line.is_own_failure
 
 
 def test_view_names_the_roles_without_a_failure_limit() -> None:
@@ -274,53 +240,46 @@ def test_view_of_a_framework_to_be_retried_counts_down() -> None:
     assert not shown.is_completed
 
 
-def test_view_of_a_failed_framework_tells_the_failure_from_its_victims() -> None:
+def test_view_of_a_failed_framework_separates_the_failure_from_stopped_tasks() -> None:
     trigger = {"message": "m", "taskRoleName": "worker", "taskIndex": 1}
     shown = view(
         framework(
             task(0, "Completed", ended=completion(-220)),
             task(1, "Completed", attempt=2, ended=completion(7)),
-            task(2, "Completed", ended=completion(0, "Succeeded")),
+            task(2, "Completed", ended=SUCCESS),
             state="Completed",
             ended={**completion(7), "trigger": trigger},
         )
     )
     assert (shown.state, shown.is_completed, shown.is_succeeded) == ("Failed", True, False)
     assert shown.note == "decided by worker/1: Phrase: diagnosed 7"
-    assert [(line.state, line.code, line.attempt) for line in shown.tasks] == [
-        ("Stopped", -220, 0),
-        ("Failed", 7, 2),
-        ("Succeeded", 0, 0),
-    ]
+    lines = [(line.state, line.code, line.attempt) for line in shown.tasks]
+    assert lines == [("Stopped", -220, 0), ("Failed", 7, 2), ("Succeeded", 0, 0)]
     assert [line.key for line in list_own_failures(shown)] == [TaskKey("worker", 1)]
 
 
-def test_view_of_a_succeeded_framework_has_nothing_to_say() -> None:
-    done = framework(
-        task(0, "Completed", ended=completion(0, "Succeeded")),
-        state="Completed",
-        ended=completion(0, "Succeeded"),
-    )
-    shown = view(done)
+def test_view_of_a_succeeded_framework_has_no_notes() -> None:
+    done = task(0, "Completed", ended=SUCCESS)
+    shown = view(framework(done, state="Completed", ended=SUCCESS))
     assert (shown.state, shown.note, shown.is_succeeded) == ("Succeeded", "", True)
     assert notes(shown) == {"worker/0": ""}
 
 
-def test_view_leaves_out_tasks_that_were_scaled_away() -> None:
+def test_view_leaves_out_tasks_that_are_scaled_down() -> None:
     gone = task(1, "Completed", ended=completion(-230), deletion_pending=True)
     shown = view(framework(task(0, "AttemptRunning"), gone))
     assert list(notes(shown)) == ["worker/0"]
 
 
-def test_view_with_a_long_reason_cuts_it() -> None:
+def test_view_cuts_a_long_reason() -> None:
     waiting = {**UNSCHEDULABLE["conditions"][0], "message": "why \n" * 200}
-    pods = dict([pod(0, conditions=[waiting])])
+    pods = pod(0, conditions=[waiting])
     (note,) = notes(view(framework(task(0, "AttemptPreparing")), pods)).values()
     assert len(note) == 200
     assert "\n" not in note
 
 
-def test_view_of_a_task_whose_pod_cannot_be_created_says_why() -> None:
+def test_view_of_a_task_whose_pod_cannot_be_created_has_the_reason() -> None:
     gang = framework(*(task(i, "AttemptCreationPending") for i in range(3)))
     refusal = 'Pod cannot be created: pods "gang-worker-0" is forbidden: exceeded quota: q'
     configmap = build_missing(refusal, "Pod is not created yet")
@@ -331,7 +290,7 @@ def test_view_of_a_task_whose_pod_cannot_be_created_says_why() -> None:
     }
 
 
-def test_view_of_a_blocked_framework_says_by_what() -> None:
+def test_view_of_a_blocked_framework_has_the_message() -> None:
     message = 'Pod p cannot be created: pods "p" is forbidden: why'
     gang = framework(task(0, "AttemptCreationPending"), blocked=message)
     shown = view(gang, {})
@@ -339,7 +298,7 @@ def test_view_of_a_blocked_framework_says_by_what() -> None:
     assert shown.is_blocked
 
 
-def test_view_of_a_framework_that_waits_for_a_retry_is_not_blocked_for_good() -> None:
+def test_view_of_a_framework_that_waits_for_a_retry_is_not_blocked() -> None:
     ended = task(0, "AttemptCompleted", ended=completion(3), retry_delay=20)
     shown = view(framework(ended, blocked="worker/0: soon", reason="RetryBackoff"), {})
     assert (shown.note, shown.is_blocked) == ("blocked: worker/0: soon", False)
@@ -355,10 +314,9 @@ def test_view_of_a_completed_framework_is_not_blocked_any_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "note"),
-    [("NameTaken", "Phrase: diagnosed 7"), ("StatusRefused", "blocked: why")],
+    ("reason", "note"), [("NameTaken", "Phrase: diagnosed 7"), ("StatusRefused", "blocked: why")]
 )
-def test_view_of_an_attempt_that_is_over_leaves_out_what_it_could_not_create(
+def test_view_of_an_attempt_that_is_over_leaves_out_a_refused_creation(
     reason: str, note: str
 ) -> None:
     gang = framework(state="AttemptDeletionPending", ended=completion(7), blocked="why")
@@ -367,7 +325,7 @@ def test_view_of_an_attempt_that_is_over_leaves_out_what_it_could_not_create(
 
 
 @pytest.mark.parametrize(("stored", "state"), [({}, "New"), ({"state": 7}, "Unreadable")])
-def test_view_of_a_framework_that_the_controller_cannot_read_says_why(
+def test_view_of_a_framework_that_the_controller_cannot_read_has_the_reason(
     stored: Object, state: str
 ) -> None:
     condition = {"type": "Blocked", "status": "True", "reason": "UnreadableFramework"}
@@ -376,18 +334,21 @@ def test_view_of_a_framework_that_the_controller_cannot_read_says_why(
     assert (shown.state, shown.note) == (state, "blocked: spec.taskRoles: is no list")
 
 
+NO_ROLES = "it has no Tasks: spec.taskRoles is empty"
+NO_NUMBER = "it has no Tasks: no role has a taskNumber above 0"
+
+
 @pytest.mark.parametrize(
     ("spec", "note"),
     [
-        ({"taskRoles": [{"name": "a", "taskNumber": 0}, {"name": "b"}]},
-         "it has no Tasks: no role has a taskNumber above 0"),
-        ({"taskRoles": []}, "it has no Tasks: spec.taskRoles is empty"),
-        ({}, "it has no Tasks: spec.taskRoles is empty"),
+        ({"taskRoles": [{"name": "a", "taskNumber": 0}, {"name": "b"}]}, NO_NUMBER),
+        ({"taskRoles": []}, NO_ROLES),
+        ({}, NO_ROLES),
         ({"taskRoles": [{"name": "a", "taskNumber": 1}]}, ""),
     ],
     ids=["no-number", "no-roles", "no-field", "about-to-come"],
-)  # fmt: skip
-def test_view_of_a_framework_without_tasks_says_so(spec: Object, note: str) -> None:
+)
+def test_view_of_a_framework_without_tasks_has_the_reason(spec: Object, note: str) -> None:
     shown = view({**framework(), "spec": spec})
     assert (shown.state, shown.note) == ("Waiting", note)
 
@@ -405,9 +366,9 @@ def container(
 
 
 def crashing(status: Object, policy: str, kind: str = "containerStatuses") -> dict[str, Object]:
-    name, body = pod(0, phase="Running", podIP="127.64.0.1", **{kind: [status]})
-    body["spec"]["restartPolicy"] = policy
-    return {name: body}
+    pods = pod(0, phase="Running", podIP="127.64.0.1", **{kind: [status]})
+    pods["gang-worker-0"]["spec"]["restartPolicy"] = policy
+    return pods
 
 
 BACK_OFF = container(3, restarts=6, state="waiting", reason="CrashLoopBackOff")
@@ -424,7 +385,9 @@ BACK_OFF = container(3, restarts=6, state="waiting", reason="CrashLoopBackOff")
     ],
     ids=["back-off", "on-failure", "runs-again", "ended-well", "first-run"],
 )  # fmt: skip
-def test_view_of_a_task_that_restarts_says_so(status: Object, policy: str, note: str) -> None:
+def test_view_of_a_task_that_restarts_has_the_count_and_the_remedy(
+    status: Object, policy: str, note: str
+) -> None:
     shown = view(framework(task(0, "AttemptRunning")), crashing(status, policy))
     note = note and f"train: {note}; restartPolicy is {policy}: write Never"
     assert [(line.state, line.note, line.is_restarting) for line in shown.tasks] == [
@@ -432,18 +395,15 @@ def test_view_of_a_task_that_restarts_says_so(status: Object, policy: str, note:
     ]
 
 
-def test_view_without_a_clock_says_the_same_at_each_restart() -> None:
-    again = container(3, restarts=7)
-    shown = [
-        build_view(World("gang", "default", gang, None, crashing(status, "Always")))
-        for gang in [framework(task(0, "AttemptRunning"))]
-        for status in (BACK_OFF, again)
-    ]
+def test_view_without_a_clock_has_the_same_note_at_each_restart() -> None:
+    gang = framework(task(0, "AttemptRunning"))
     expected = "train restarts, exited with 3; restartPolicy is Always: write Never"
-    assert [notes(each) for each in shown] == [{"worker/0": expected}] * 2
+    for status in (BACK_OFF, container(3, restarts=7)):
+        shown = view(gang, crashing(status, "Always"), now=None)
+        assert notes(shown) == {"worker/0": expected}
 
 
-def test_view_of_an_init_container_that_restarts_says_so() -> None:
+def test_view_of_an_init_container_that_restarts_has_the_count_and_the_remedy() -> None:
     pods = crashing({**BACK_OFF, "name": "barrier"}, "Always", "initContainerStatuses")
     pods["gang-worker-0"]["status"]["phase"] = "Pending"
     assert notes(view(framework(task(0, "AttemptPreparing")), pods))["worker/0"] == (
@@ -451,7 +411,7 @@ def test_view_of_an_init_container_that_restarts_says_so() -> None:
     )
 
 
-def test_view_of_a_sidecar_that_restarts_gives_no_wrong_advice() -> None:
+def test_view_of_a_sidecar_that_restarts_has_no_remedy() -> None:
     pods = crashing({**BACK_OFF, "name": "side"}, "Never", "initContainerStatuses")
     pods["gang-worker-0"]["spec"]["initContainers"] = [{"name": "side", "restartPolicy": "Always"}]
     assert notes(view(framework(task(0, "AttemptRunning")), pods))["worker/0"] == (
@@ -459,18 +419,11 @@ def test_view_of_a_sidecar_that_restarts_gives_no_wrong_advice() -> None:
     )
 
 
-def test_view_while_the_framework_ends_says_of_no_task_that_it_waits() -> None:
-    tasks = [
-        task(0, "AttemptPreparing"),
-        task(1, "AttemptRunning"),
-        task(2, "AttemptCreationPending"),
-        task(3, "Completed", ended=completion(7)),
-    ]
-    ending = framework(*tasks, state="AttemptDeletionPending", ended=completion(-210))
+def test_view_of_an_ending_framework_has_no_waiting_task() -> None:
+    states = ["AttemptPreparing", "AttemptRunning", "AttemptCreationPending"]
+    tasks = [task(index, state) for index, state in enumerate(states)]
+    failed = task(3, "Completed", ended=completion(7))
+    ending = framework(*tasks, failed, state="AttemptDeletionPending", ended=completion(-210))
     shown = view(ending, crashing(BACK_OFF, "Always"))
-    assert [(line.state, line.note) for line in shown.tasks] == [
-        ("Ending", ""),
-        ("Ending", ""),
-        ("Ending", ""),
-        ("Failed", "Phrase: diagnosed 7"),
-    ]
+    lines = [(line.state, line.note) for line in shown.tasks]
+    assert lines == [("Ending", "")] * 3 + [("Failed", "Phrase: diagnosed 7")]

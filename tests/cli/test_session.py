@@ -51,9 +51,6 @@ def test_explained_tells_a_missing_right_from_a_refused_object(
     config = KubeConfig(server="http://127.0.0.1:1")
     body = json.dumps({"message": message}).encode()
     error = build_api_error(403, body, retry_after=None, method="POST", path="/x")
-    with (
-        pytest.raises(CliError, match=remedy) as caught,
-        explained(config, refused=ExitCode.USAGE),
-    ):
+    with pytest.raises(CliError, match=remedy) as caught, explained(config, refused=ExitCode.USAGE):
         raise error
     assert caught.value.exit_code is code

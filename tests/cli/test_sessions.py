@@ -139,13 +139,7 @@ def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
     seconds = f"8{os.getpid()}.{int(number)}"
     file = write(tmp_path / "f.yaml", build_role("worker", 2, f"exec sleep {seconds}"))
     with start(
-        "run",
-        "--local",
-        "--timeout",
-        LIMIT,
-        "--directory",
-        str(tmp_path / "state"),
-        file,
+        "run", "--local", "--timeout", LIMIT, "--directory", str(tmp_path / "state"), file
     ) as program:
         read_until(program, r"worker/1 +Running")
         assert len(find_processes(f"sleep\0{seconds}")) >= 2
@@ -431,13 +425,7 @@ def delete_framework(name: str, kubeconfig: str) -> None:
 def test_run_whose_reader_goes_away_goes_on_to_the_end(tmp_path: Path) -> None:
     file = write(tmp_path / "f.yaml", build_role("w", 1, "sleep 0.5; exit 3"))
     with start(
-        "run",
-        "--local",
-        "--timeout",
-        LIMIT,
-        "--directory",
-        str(tmp_path / "state"),
-        file,
+        "run", "--local", "--timeout", LIMIT, "--directory", str(tmp_path / "state"), file
     ) as program:
         assert program.stdout is not None
         program.stdout.readline()

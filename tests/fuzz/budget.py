@@ -1,4 +1,4 @@
-"""What a decoder may cost, and what it did cost with one input.
+"""What a decoder may cost, and what it costs with one input.
 
 Time is CPU time of the thread, so that other processes do not count. Memory is the peak of what
 Python allocated during the call, as tracemalloc sees it. Both have a part that does not depend on
@@ -8,9 +8,9 @@ the input and a part for each MiB of it.
 import signal
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -24,12 +24,12 @@ class HangError(BaseException):
 
 
 class SkipInputError(Exception):
-    """An input is not what the decoder is ever given."""
+    """The decoder never gets such an input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What one call may cost. Generous, because machines differ: growth is what must show."""
+    """What one call may cost. Generous, because machines differ: it is growth that must show."""
 
     base_seconds: float = 0.25
     seconds_per_mib: float = 6.0
@@ -49,33 +49,25 @@ YAML_BUDGET = Budget(base_seconds=0.5, seconds_per_mib=150.0, base_mib=4.0, mib_
 """PyYAML's own parser, in Python, takes the time and the memory. No tenant's YAML reaches it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Target:
     """A decoder of input from outside."""
 
     name: str
-    """Also of its folder in the corpus."""
+    """Also the name of its folder in the corpus."""
     run: Callable[[Any], object]
-    """The decoder; called with what ``prepare`` returns."""
+    """The decoder; called with the result of ``prepare``."""
+    seeds: Sequence[bytes]
     prepare: Callable[[bytes], Any] = bytes
     """Builds the decoder's argument from the input; not measured. May raise SkipInputError."""
     expected: tuple[type[Exception], ...] = ()
     """How the decoder refuses; anything else that it raises is a finding."""
-    seeds: tuple[bytes, ...]
+    _: KW_ONLY
     max_bytes: int = MIB
     """Longer inputs never reach it."""
     fixed_inputs: int = 10_000
     """How many inputs ``--fixed`` tries; fewer if the decoder is slow."""
     budget: Budget = Budget()
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a call took."""
-
-    size: int
-    seconds: float
-    mib: float = 0.0
 
 
 def judge(target: Target, data: bytes, *, slack: float = 1.0, with_memory: bool = True) -> str:

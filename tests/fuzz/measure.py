@@ -8,14 +8,7 @@ import random
 import sys
 
 from tests.fuzz import forms
-from tests.fuzz.budget import (
-    MIB,
-    HangError,
-    SkipInputError,
-    Target,
-    measure_mib,
-    measure_seconds,
-)
+from tests.fuzz.budget import MIB, HangError, SkipInputError, Target, measure_mib, measure_seconds
 from tests.fuzz.kept import list_inputs
 from tests.fuzz.mutation import grow, mutate, pump
 from tests.fuzz.targets import TARGETS

@@ -38,24 +38,19 @@ def _ask(raw: bytes) -> object:
 
 LOCAL_TARGETS = (
     Target(
-        name="body-json",
-        run=_decode_json,
+        "body-json",
+        _decode_json,
+        tuple(to_bytes(body) for body in (*PODS, CONFIGMAP)),
         expected=(StatusError, DecodeError),
-        seeds=tuple(to_bytes(body) for body in (*PODS, CONFIGMAP)),
     ),
+    Target("body-patch", _patch, (to_bytes(PATCH), to_bytes(PODS[0])), expected=(StatusError,)),
     Target(
-        name="body-patch",
-        run=_patch,
-        expected=(StatusError,),
-        seeds=(to_bytes(PATCH), to_bytes(PODS[0])),
-    ),
-    Target(
-        name="selector",
-        run=_select,
-        prepare=to_text,
-        expected=(StatusError,),
-        seeds=(b"a=b,c!=d,e in (f,g),!h,i notin (j)",),
+        "selector",
+        _select,
+        (b"a=b,c!=d,e in (f,g),!h,i notin (j)",),
+        to_text,
+        (StatusError,),
         max_bytes=65536,
     ),
-    Target(name="dns-query", run=_ask, seeds=(QUERY,), max_bytes=65535),
+    Target("dns-query", _ask, (QUERY,), max_bytes=65535),
 )

@@ -35,29 +35,23 @@ def _lint(path: str) -> object:
 
 USER_TARGETS = (
     Target(
-        name="yaml",
-        run=_load_yaml,
-        prepare=to_text,
-        expected=(YamlError,),
-        seeds=(YAML,),
+        "yaml", _load_yaml, (YAML,), to_text, (YamlError,), max_bytes=262144, budget=YAML_BUDGET
+    ),
+    Target(
+        "manifests",
+        _load_manifests,
+        (to_bytes(FRAMEWORK), YAML),
+        write_file,
+        (CliError,),
         max_bytes=262144,
         budget=YAML_BUDGET,
     ),
     Target(
-        name="manifests",
-        run=_load_manifests,
-        prepare=write_file,
-        expected=(CliError,),
-        seeds=(to_bytes(FRAMEWORK), YAML),
-        max_bytes=262144,
-        budget=YAML_BUDGET,
-    ),
-    Target(
-        name="lint",
-        run=_lint,
-        prepare=write_file,
-        expected=(CliError,),
-        seeds=(to_bytes(FRAMEWORK),),
+        "lint",
+        _lint,
+        (to_bytes(FRAMEWORK),),
+        write_file,
+        (CliError,),
         max_bytes=262144,
         budget=YAML_BUDGET,
     ),

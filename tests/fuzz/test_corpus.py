@@ -47,15 +47,13 @@ def test_judge_finds_what_costs_more_than_the_input_explains() -> None:
     def square(data: bytes) -> object:
         return sum(1 for _ in data for _ in data)
 
-    slow = Target(
-        name="slow", run=square, seeds=(), budget=Budget(base_seconds=0.01, seconds_per_mib=1.0)
-    )
+    slow = Target("slow", square, (), budget=Budget(base_seconds=0.01, seconds_per_mib=1.0))
     assert judge(slow, b"x" * 10) == ""
     assert "s of CPU for 5000 bytes" in judge(slow, b"x" * 5000)
 
 
 def test_judge_finds_memory_beyond_the_budget() -> None:
-    large = Target(name="large", run=lambda data: bytearray(len(data) * 10_000), seeds=())
+    large = Target("large", lambda data: bytearray(len(data) * 10_000), ())
     assert judge(large, b"x") == ""
     assert "MiB for 1000 bytes" in judge(large, b"x" * 1000)
 
@@ -64,7 +62,7 @@ def test_judge_finds_errors_that_are_not_expected() -> None:
     def refuse(data: bytes) -> object:
         raise KeyError(data) if data else ValueError("empty")
 
-    target = Target(name="refusing", run=refuse, expected=(ValueError,), seeds=())
+    target = Target("refusing", refuse, (), expected=(ValueError,))
     assert judge(target, b"") == ""
     assert judge(target, b"x").startswith("raised KeyError")
 

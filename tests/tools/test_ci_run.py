@@ -65,9 +65,7 @@ def run(checkout: Path, **env: str) -> tuple[int, list[str]]:
     return done.returncode, results.splitlines()
 
 
-def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(
-    checkout: Path,
-) -> None:
+def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(checkout: Path) -> None:
     code, lines = run(checkout, CI="true")
 
     assert code == 0

@@ -48,11 +48,7 @@ def test_sbom_lists_the_interpreter_that_no_package_manager_knows(tmp_path: Path
     }
 
     assert list_interpreters(tmp_path / "a.tar", layer) == [
-        (
-            "pkg:generic/python@3.13.15",
-            "platform",
-            "cpe:2.3:a:python:python:3.13.15:*:*:*:*:*:*:*",
-        )
+        ("pkg:generic/python@3.13.15", "platform", "cpe:2.3:a:python:python:3.13.15:*:*:*:*:*:*:*")
     ]
 
 

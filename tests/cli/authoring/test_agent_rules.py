@@ -1,4 +1,4 @@
-"""`framework lint` of agents: who writes what is read, their words, their settings, their slots."""
+"""`framework lint` of agents: the files they write, their words, their settings, their slots."""
 
 import copy
 from typing import Any
@@ -10,57 +10,66 @@ from cli.authoring.injection import InjectionOptions, Rendezvous, inject
 from cli.authoring.rules import LintOptions, lint
 from tests.cli.authoring.injected import SPEC, build, find_places, get_spec
 
+NONE, INIT, SIDECAR, WRAPPER = Rendezvous
 INJECTOR = ". /mnt/frameworkbarrier/injector.sh && train"
 ENV_FILE = ". /mnt/frameworkbarrier/current/env.sh && train"
+MAIN = f"{SPEC}.containers[0]"
+GPUS = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
+# The container of the agent: the barrier, the init container or sidecar, the wrapped container.
+PLACES = {
+    NONE: ("initContainers", 0),
+    INIT: ("initContainers", 1),
+    SIDECAR: ("initContainers", 1),
+    WRAPPER: ("containers", 0),
+}
 
 
-def build_with(rendezvous: Rendezvous, *words: str, **container: Any) -> dict[str, Any]:
+def build_with(
+    rendezvous: Rendezvous, *words: str, env: dict[str, Any] | None = None, **container: Any
+) -> dict[str, Any]:
+    """Build a Framework with agents; ``env`` is added to the agent's container."""
     framework = build()
     get_spec([framework])["containers"][0] |= {"command": list(words), "args": [], **container}
-    return inject(framework, InjectionOptions(rendezvous=rendezvous))[-1]
+    framework = inject(framework, InjectionOptions(rendezvous=rendezvous))[-1]
+    add_env(framework, rendezvous, **(env or {}))
+    return framework
 
 
-def find(framework: dict[str, Any]) -> list[Finding]:
-    return lint(framework, LintOptions())
+def add_env(framework: dict[str, Any], rendezvous: Rendezvous, **env: Any) -> None:
+    variables = [{"name": name, "value": value} for name, value in env.items()]
+    get_agent(framework, rendezvous).setdefault("env", []).extend(variables)
 
 
-def set_env(framework: dict[str, Any], place: str, **env: Any) -> None:
-    """Set variables of ``init 0`` or ``main 0``."""
-    kind, index = place.split()
-    containers = get_spec([framework])["initContainers" if kind == "init" else "containers"]
-    variables = containers[int(index)].setdefault("env", [])
-    variables += [{"name": name, "value": value} for name, value in env.items()]
+def get_agent(framework: dict[str, Any], rendezvous: Rendezvous) -> dict[str, Any]:
+    kind, index = PLACES[rendezvous]
+    agent: dict[str, Any] = get_spec([framework])[kind][index]
+    return agent
+
+
+def find_one(framework: dict[str, Any]) -> Finding:
+    (found,) = lint(framework, LintOptions())
+    return found
 
 
 @pytest.mark.parametrize(
     ("rendezvous", "script", "is_written"),
     [
-        (Rendezvous.NONE, INJECTOR, True),
-        (Rendezvous.NONE, ENV_FILE, False),
-        (Rendezvous.INIT, INJECTOR, True),
-        (Rendezvous.INIT, ENV_FILE, True),
-        (Rendezvous.SIDECAR, INJECTOR, True),
-        (Rendezvous.SIDECAR, ENV_FILE, True),
-        (Rendezvous.WRAPPER, INJECTOR, False),
-        (Rendezvous.WRAPPER, ENV_FILE, True),
+        (NONE, INJECTOR, True),
+        (NONE, ENV_FILE, False),
+        (INIT, INJECTOR, True),
+        (INIT, ENV_FILE, True),
+        (SIDECAR, INJECTOR, True),
+        (SIDECAR, ENV_FILE, True),
+        (WRAPPER, INJECTOR, False),
+        (WRAPPER, ENV_FILE, True),
     ],
 )
-def test_lint_asks_for_the_agent_that_writes_what_is_read(
+def test_lint_asks_for_the_agent_that_writes_a_file_until_inject_adds_it(
     rendezvous: Rendezvous, script: str, *, is_written: bool
 ) -> None:
-    found = find_places(build_with(rendezvous, "sh", "-c", script))
-
-    assert found == ([] if is_written else [("missing-agent", f"{SPEC}.containers[0]")])
-
-
-@pytest.mark.parametrize("script", [INJECTOR, ENV_FILE])
-def test_lint_missing_agent_is_mended_by_inject_as_it_says(script: str) -> None:
-    framework = build_with(Rendezvous.NONE, "sh", "-c", script)
-    if script == INJECTOR:
-        framework = build_with(Rendezvous.WRAPPER, "sh", "-c", script)
-    assert find_places(framework) == [("missing-agent", f"{SPEC}.containers[0]")]
-
-    assert find_places(inject(framework, InjectionOptions())[-1]) == []
+    framework = build_with(rendezvous, "sh", "-c", script)
+    assert find_places(framework) == ([] if is_written else [("missing-agent", MAIN)])
+    assert is_written or find_places(inject(framework, InjectionOptions())[-1]) == []
 
 
 def test_lint_agent_without_an_image_is_one_fault() -> None:
@@ -68,43 +77,40 @@ def test_lint_agent_without_an_image_is_one_fault() -> None:
     spec = get_spec([framework])
     spec["containers"][0]["args"] = [". /mnt/frameworkbarrier/injector.sh"]
     spec["initContainers"] = [{"name": "barrier"}]
-
     assert find_places(framework) == [("pod-template", f"{SPEC}.initContainers[0].image")]
 
 
-def test_lint_wrapper_that_nobody_installs_is_found() -> None:
-    framework = build_with(Rendezvous.WRAPPER, "train")
+def test_lint_wrapper_without_an_installer_is_found() -> None:
+    framework = build_with(WRAPPER, "train")
     spec = get_spec([framework])
     spec["initContainer"] = spec.pop("initContainers")
-
-    (found,) = find(framework)
-
-    assert (found.rule, found.path) == ("missing-agent", f"{SPEC}.containers[0]")
+    found = find_one(framework)
+    assert (found.rule, found.path) == ("missing-agent", MAIN)
     assert "starts /mnt/frameworkbarrier/agent/rendezvous.pyz" in found.message
 
 
 @pytest.mark.parametrize("volume", [{"hostPath": {"path": "/srv/agents"}}, None])
-def test_lint_agent_that_comes_otherwise_is_not_missed(volume: dict[str, Any] | None) -> None:
-    framework = build_with(Rendezvous.WRAPPER, "train")
+def test_lint_wrapper_of_a_host_path_or_of_the_image_is_accepted(
+    volume: dict[str, Any] | None,
+) -> None:
+    framework = build_with(WRAPPER, "train")
     spec = get_spec([framework])
     del spec["initContainers"]
     if volume:
         spec["volumes"][0] = {"name": spec["volumes"][0]["name"], **volume}
     else:
         spec["containers"][0]["command"][1] = "/opt/agent/rendezvous.pyz"
-
     assert find_places(framework) == []
 
 
-def test_lint_installer_by_an_image_of_another_name_is_known_by_its_words() -> None:
-    framework = build_with(Rendezvous.WRAPPER, "train")
+def test_lint_installer_with_another_image_name_is_recognized_by_its_words() -> None:
+    framework = build_with(WRAPPER, "train")
     get_spec([framework])["initContainers"][0]["image"] = "mirror/agent:1"
-
     assert find_places(framework) == []
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "fix"),
     [
         (["installs"], "write `install`"),
         (["wacth"], "write `watch`"),
@@ -112,14 +118,12 @@ def test_lint_installer_by_an_image_of_another_name_is_known_by_its_words() -> N
         (["watch", "--slot", "8"], "write render, watch, install or `run -- COMMAND`"),
     ],
 )
-def test_lint_words_that_the_agent_does_not_know_are_found(words: list[str], told: str) -> None:
-    framework = build_with(Rendezvous.INIT, "train")
-    get_spec([framework])["initContainers"][1]["args"] = words
-
-    found = [f for f in find(framework) if f.rule == "agent-settings"]
-
+def test_lint_unknown_words_of_the_agent_are_found(words: list[str], fix: str) -> None:
+    framework = build_with(INIT, "train")
+    get_agent(framework, INIT)["args"] = words
+    found = [f for f in lint(framework, LintOptions()) if f.rule == "agent-settings"]
     assert [f.path for f in found] == [f"{SPEC}.initContainers[1].{'args' if words else 'command'}"]
-    assert found[0].fix.startswith(told)
+    assert found[0].fix.startswith(fix)
 
 
 @pytest.mark.parametrize(
@@ -130,54 +134,42 @@ def test_lint_words_that_the_agent_does_not_know_are_found(words: list[str], tol
         ["/bin/framework-rendezvous", "render", "--slots", "$(SLOTS)"],
     ],
 )
-def test_lint_agent_that_is_called_otherwise_is_left_alone(command: list[str]) -> None:
-    framework = build_with(Rendezvous.INIT, "train")
-    agent = get_spec([framework])["initContainers"][1]
+def test_lint_agent_with_its_own_command_is_accepted(command: list[str]) -> None:
+    framework = build_with(INIT, "train")
+    agent = get_agent(framework, INIT)
     del agent["args"]
     agent["command"] = command
-
     assert find_places(framework) == []
 
 
 @pytest.mark.parametrize(
-    ("env", "told"),
+    ("name", "value", "message"),
     [
-        ({"FB_ON_CHANGE": "restrat"}, "FB_ON_CHANGE='restrat': it is none of notify, restart"),
-        ({"FB_PORTS": "worker=70000"}, "FB_PORTS='worker=70000'"),
-        ({"FB_PORTS": "workr=2222"}, "FB_PORTS: the gang has no role 'workr'"),
-        ({"FB_ROLES": "trainer=worker"}, "FB_ROLES: the gang has no role 'trainer'"),
-        ({"FB_SLOT": "8"}, "FB_SLOT: there is no such setting"),
-        ({"FB_FORMATS": "openmp"}, "FB_FORMATS: openmp is no built-in format"),
-        ({"FB_WORKER_PORT": "none"}, "FB_WORKER_PORT='none'"),
-        ({"FB_TIMEOUT_SEC": "10m"}, "FB_TIMEOUT_SEC='10m': it is no number of seconds"),
+        ("FB_ON_CHANGE", "restrat", "FB_ON_CHANGE='restrat': it is none of notify, restart"),
+        ("FB_PORTS", "worker=70000", "FB_PORTS='worker=70000'"),
+        ("FB_PORTS", "workr=2222", "FB_PORTS: the gang has no role 'workr'"),
+        ("FB_ROLES", "trainer=worker", "FB_ROLES: the gang has no role 'trainer'"),
+        ("FB_SLOT", "8", "FB_SLOT: there is no such setting"),
+        ("FB_FORMATS", "openmp", "FB_FORMATS: openmp is no built-in format"),
+        ("FB_WORKER_PORT", "none", "FB_WORKER_PORT='none'"),
+        ("FB_TIMEOUT_SEC", "10m", "FB_TIMEOUT_SEC='10m': it is no number of seconds"),
     ],
 )
-@pytest.mark.parametrize(
-    ("rendezvous", "place", "path"),
-    [
-        (Rendezvous.SIDECAR, "init 1", f"{SPEC}.initContainers[1].env"),
-        (Rendezvous.WRAPPER, "main 0", f"{SPEC}.containers[0].env"),
-    ],
-)
+@pytest.mark.parametrize("rendezvous", [SIDECAR, WRAPPER])
 def test_lint_settings_that_the_rendezvous_agent_refuses_are_found(
-    env: dict[str, str], told: str, rendezvous: Rendezvous, place: str, path: str
+    name: str, value: str, message: str, rendezvous: Rendezvous
 ) -> None:
-    framework = build_with(rendezvous, "train")
-    set_env(framework, place, **env)
-
-    (found,) = find(framework)
-
-    assert (found.rule, found.path) == ("agent-settings", path)
-    assert found.message.startswith(told)
+    found = find_one(build_with(rendezvous, "train", env={name: value}))
+    kind, index = PLACES[rendezvous]
+    assert (found.rule, found.path) == ("agent-settings", f"{SPEC}.{kind}[{index}].env")
+    assert found.message.startswith(message)
     assert found.fix
 
 
-def test_lint_settings_given_as_flags_are_judged_where_they_stand() -> None:
-    framework = build_with(Rendezvous.INIT, "train")
-    get_spec([framework])["initContainers"][1]["args"] = ["render", "--slots=many"]
-
-    (found,) = find(framework)
-
+def test_lint_faulty_flag_of_the_agent_is_found_in_its_words() -> None:
+    framework = build_with(INIT, "train")
+    get_agent(framework, INIT)["args"] = ["render", "--slots=many"]
+    found = find_one(framework)
     assert found.path == f"{SPEC}.initContainers[1].args"
     assert found.message.startswith("--slots='many'")
 
@@ -194,52 +186,41 @@ def test_lint_settings_given_as_flags_are_judged_where_they_stand() -> None:
         {"FB_PORTS": "worker=2222+index", "FB_TRAINER_PORT": "2222"},
     ],
 )
-def test_lint_settings_that_may_be_right_are_left_alone(env: dict[str, Any]) -> None:
-    framework = build_with(Rendezvous.SIDECAR, "train")
-    set_env(framework, "init 1", **env)
-
-    assert find_places(framework) == []
+def test_lint_settings_that_may_be_right_are_accepted(env: dict[str, Any]) -> None:
+    assert find_places(build_with(SIDECAR, "train", env=env)) == []
 
 
 @pytest.mark.parametrize(
-    ("env", "message", "fix"),
+    ("name", "value", "message", "fix"),
     [
         (
-            {"BARRIER_CHECK_INTERVAL_SEC": "1"},
+            *("BARRIER_CHECK_INTERVAL_SEC", "1"),
             "$BARRIER_CHECK_INTERVAL_SEC is '1': the barrier ends with 210",
             "set it to a whole number at least 5, or unset it",
         ),
         (
-            {"BARRIER_REQUIRE": "worker=running"},
+            *("BARRIER_REQUIRE", "worker=running"),
             "$BARRIER_REQUIRE: worker=running in a Pod of role worker waits for itself",
             "ask for worker=dns, or leave it out",
         ),
         (
-            {"BARRIER_REQUIRE": "workr=tcp:22"},
+            *("BARRIER_REQUIRE", "workr=tcp:22"),
             "BARRIER_REQUIRE: workr=tcp:22 is about no role of this gang",
             "its roles are: worker",
         ),
         (
-            {"BARRIER_EXPECT": "worker:2"},
-            "$BARRIER_EXPECT: ",
+            *("BARRIER_EXPECT", "worker:2", "$BARRIER_EXPECT: "),
             "write it like ps=1,worker=4, or unset it",
         ),
     ],
 )
 def test_lint_settings_that_the_barrier_refuses_are_found(
-    env: dict[str, str], message: str, fix: str
+    name: str, value: str, message: str, fix: str
 ) -> None:
-    framework = build_with(Rendezvous.NONE, "train")
-    set_env(framework, "init 0", **env)
-
-    (found,) = find(framework)
-
+    found = find_one(build_with(NONE, "train", env={name: value}))
     assert (found.rule, found.path) == ("agent-settings", f"{SPEC}.initContainers[0].env")
     assert found.message.startswith(message)
     assert found.fix == fix
-
-
-GPUS = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
 
 
 @pytest.mark.parametrize(
@@ -254,49 +235,41 @@ GPUS = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
     ],
 )
 def test_lint_launcher_that_would_leave_gpus_idle_is_found(words: list[str]) -> None:
-    framework = build_with(Rendezvous.WRAPPER, *words, **GPUS)
-
-    (found,) = find(framework)
-
-    assert (found.rule, found.path) == ("missing-slots", f"{SPEC}.containers[0].env")
+    framework = build_with(WRAPPER, *words, **GPUS)
+    found = find_one(framework)
+    assert (found.rule, found.path) == ("missing-slots", f"{MAIN}.env")
     assert '{name: FB_SLOTS, value: "8"}' in found.fix
-    set_env(framework, "main 0", FB_SLOTS="8")
-    assert find(framework) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "env"),
-    [
-        (["python3", "/app/jax.py"], {}),
-        (["python3", "/app/train.py", "--launcher", "torchrun"], {}),
-        (["torchrun", "--nproc-per-node=gpu", "/app/train.py"], {}),
-        (["torchrun", "--nproc_per_node", "8", "/app/train.py"], {}),
-        (["torchrun", "/app/train.py"], {"FB_TORCH_NPROC": "gpu"}),
-        (["mpirun", "-H", "a,b", "train"], {}),
-        (["mpirun", "--map-by", "ppr:8:node", "train"], {}),
-        (["mpirun", "train"], {"FB_SLOTS": "1"}),
-    ],
-)
-def test_lint_processes_that_are_counted_otherwise_are_left_alone(
-    words: list[str], env: dict[str, str]
-) -> None:
-    framework = build_with(Rendezvous.WRAPPER, *words, **GPUS)
-    set_env(framework, "main 0", **env)
-
+    add_env(framework, WRAPPER, FB_SLOTS="8")
     assert find_places(framework) == []
 
 
+@pytest.mark.parametrize(
+    ("rendezvous", "words", "env"),
+    [
+        (WRAPPER, "python3 /app/jax.py", {}),
+        (WRAPPER, "python3 /app/train.py --launcher torchrun", {}),
+        (WRAPPER, "torchrun --nproc-per-node=gpu /app/train.py", {}),
+        (WRAPPER, "torchrun --nproc_per_node 8 /app/train.py", {}),
+        (WRAPPER, "torchrun /app/train.py", {"FB_TORCH_NPROC": "gpu"}),
+        (WRAPPER, "mpirun -H a,b train", {}),
+        (WRAPPER, "mpirun --map-by ppr:8:node train", {}),
+        (WRAPPER, "mpirun train", {"FB_SLOTS": "1"}),
+        # Without the agent's variables, torchrun has its own.
+        (SIDECAR, "torchrun train.py", {}),
+    ],
+)
+def test_lint_launcher_whose_processes_are_counted_is_accepted(
+    rendezvous: Rendezvous, words: str, env: dict[str, str]
+) -> None:
+    assert find_places(build_with(rendezvous, *words.split(), env=env, **GPUS)) == []
+
+
 def test_lint_slots_of_the_workers_are_asked_for_where_mpirun_runs() -> None:
-    framework = build_with(Rendezvous.WRAPPER, "mpirun", "train")
+    framework = build_with(WRAPPER, "mpirun", "train")
     worker = copy.deepcopy(framework["spec"]["taskRoles"][0])
     worker["task"]["pod"]["spec"]["containers"][0] |= {"command": ["sshd"], **GPUS}
     framework["spec"]["taskRoles"].append(worker | {"name": "other"})
-
-    assert find_places(framework) == [("missing-slots", f"{SPEC}.containers[0].env")]
-
-
-def test_lint_torchrun_without_the_agents_variables_has_its_own() -> None:
-    assert find_places(build_with(Rendezvous.SIDECAR, "torchrun", "train.py", **GPUS)) == []
+    assert find_places(framework) == [("missing-slots", f"{MAIN}.env")]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +280,7 @@ def test_lint_torchrun_without_the_agents_variables_has_its_own() -> None:
         ({"minSucceededTaskCount": 1}, 0, True),
         ({"minFailedTaskCount": 0}, 3, True),
         ({"minFailedTaskCount": 1}, 0, False),
-        # Said in so many words.
+        # The user wrote that no failure counts.
         ({"minFailedTaskCount": -1}, 0, False),
         # A failure is always retried.
         (None, -1, False),
@@ -317,21 +290,19 @@ def test_lint_torchrun_without_the_agents_variables_has_its_own() -> None:
 def test_lint_gang_whose_failures_count_nothing_is_found(
     policy: dict[str, int] | None, retries: int, *, is_found: bool
 ) -> None:
-    framework = build_with(Rendezvous.SIDECAR, "train")
+    framework = build_with(SIDECAR, "train")
     role = framework["spec"]["taskRoles"][0]
     role["frameworkAttemptCompletionPolicy"] = policy
     role["task"]["retryPolicy"]["maxRetryCount"] = retries
-
     path = "spec.taskRoles[0].frameworkAttemptCompletionPolicy.minFailedTaskCount"
     assert find_places(framework) == ([("uncounted-failures", path)] if is_found else [])
 
 
 def test_lint_failures_that_another_role_counts_are_enough() -> None:
-    framework = build_with(Rendezvous.SIDECAR, "train")
+    framework = build_with(SIDECAR, "train")
     server = copy.deepcopy(framework["spec"]["taskRoles"][0])
     del server["frameworkAttemptCompletionPolicy"]
     framework["spec"]["taskRoles"].append(server | {"name": "ps"})
-
     assert find_places(framework) == []
 
 

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.authoring.injection import (
-    KEY_VOLUME,
-    InjectionError,
-    InjectionOptions,
-    Rendezvous,
-    inject,
-)
+from cli.authoring.injection import KEY_VOLUME, InjectionError, InjectionOptions, Rendezvous, inject
 from cli.authoring.rules import LintOptions, lint
 from framework.api.codec import decode_framework
 from framework.api.gang_key import refers_to_gang_key

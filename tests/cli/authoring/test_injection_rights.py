@@ -6,12 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.authoring.injection import (
-    InjectionError,
-    InjectionOptions,
-    inject,
-    inject_all,
-)
+from cli.authoring.injection import InjectionError, InjectionOptions, inject, inject_all
 from cli.authoring.rules import LintOptions, lint
 from tests.cli.authoring.injected import build, get_spec
 from tests.support.servers.frameworkcrd import ROOT
