@@ -1,129 +1,172 @@
-"""A controller and a served storage, with real sockets: what the server does to it."""
+"""A controller whose API server is away, restored or changed: in virtual time."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from controller.config.config_file import ControllerConfig
-from controller.controller import Controller, Options
 from framework.api.constants import FRAMEWORK_CRD_NAME
-from framework.clock import SystemClock, SystemRandom
-from framework.kube.client import KubeClient
-from framework.kube.config import KubeConfig
-from framework.kube.resources import (
-    CUSTOM_RESOURCE_DEFINITIONS,
-    FRAMEWORKS,
-    PODS,
-    Object,
-)
-from localcluster.apiserver.server import ApiServer
+from framework.clock import SequentialUids
+from framework.kube.errors import build_api_error
+from framework.kube.resources import CONFIGMAPS, CUSTOM_RESOURCE_DEFINITIONS, FRAMEWORKS, PODS
+from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.storage import Storage
-from tests.support.builders import build_framework_wire, build_role_wire
-from tests.support.fakes.storageclient import StorageClient, open_storage
-from tests.support.measuring.pace import expect_within
-from tests.support.waiting import wait_until_async
+from tests.support.builders import NAMESPACE
+from tests.support.controllers import World, open_world
+from tests.support.storageclient import Fate, LoopClock, Request
 
-pytestmark = pytest.mark.local
-
-NAMESPACE = "default"
-TOKEN = "token"
-CLOCK = SystemClock()
+pytestmark = pytest.mark.looptime
 
 
-@dataclass
-class Site:
-    """A server that can go and come back at its address, and a controller that stays."""
-
-    storage: Storage
-    user: StorageClient
-    controller: Controller
-    task: asyncio.Task[None]
-    port: int
-    server: ApiServer = field(repr=False)
-
-    async def stop_server(self) -> None:
-        await self.server.stop()
-
-    async def start_server(self) -> None:
-        self.server = ApiServer(self.storage, clock=CLOCK, tokens=[TOKEN])
-        await self.server.start(port=self.port)
-
-    async def create(self, name: str) -> None:
-        wire = build_framework_wire(build_role_wire(), name=name)
-        for key in ("uid", "resourceVersion", "generation", "creationTimestamp"):
-            del wire["metadata"][key]
-        await self.user.create(FRAMEWORKS, NAMESPACE, wire)
-
-    async def list_pods(self) -> list[Object]:
-        pods: list[Object] = (await self.user.list(PODS))["items"]
-        return pods
-
-    def list_unready(self) -> list[str]:
-        return self.controller._find_unready()
-
-    async def change_crd(self, *, has_status: bool) -> None:
-        crd = await self.user.get(CUSTOM_RESOURCE_DEFINITIONS, None, FRAMEWORK_CRD_NAME)
-        for version in crd["spec"]["versions"]:
-            version["subresources"] = {"status": {}} if has_status else {}
-        await self.user.replace(CUSTOM_RESOURCE_DEFINITIONS, None, FRAMEWORK_CRD_NAME, crd)
-
-    async def wait_for_pods(self, count: int) -> None:
-        while len(await self.list_pods()) != count:  # noqa: ASYNC110 the server tells nobody
-            await asyncio.sleep(0.02)
+@pytest.mark.parametrize("number", [3, pytest.param(200, marks=pytest.mark.slow)])
+async def test_frameworks_reconverge_within_10_seconds_after_300_without_a_server(
+    number: int,
+) -> None:
+    async with open_world() as world:
+        program = world.start()
+        for n in range(number):
+            await world.create(f"f{n:03}", count=1)
+        await world.wait_for_pods("f", number, seconds=30)
+        program.link.is_cut = True
+        await world.set_pods("Succeeded", "f")
+        await asyncio.sleep(300)
+        states = {f["status"]["state"] for f in world.list_objects(FRAMEWORKS)}
+        assert states == {"AttemptPreparing"}
+        assert len(program.list_unready()) == 3
+        program.link.is_cut = False
+        await asyncio.sleep(10)
+        assert {f["status"]["state"] for f in world.list_objects(FRAMEWORKS)} == {"Completed"}
+        assert program.read_metric('relists_total{resource="pods"}') == 0
+        assert program.list_unready() == []
 
 
-@contextlib.asynccontextmanager
-async def open_site() -> AsyncGenerator[Site]:
-    storage = open_storage(CLOCK)
-    server = ApiServer(storage, clock=CLOCK, tokens=[TOKEN])
-    url = await server.start()
-    config = KubeConfig(server=url, token=TOKEN)
-    async with KubeClient(config, user_agent="test", clock=CLOCK) as client:
-        options = Options(None, "127.0.0.1", 0)
-        controller = Controller(
-            client, ControllerConfig(), options, clock=CLOCK, random=SystemRandom()
-        )
-        task = asyncio.create_task(controller.run(asyncio.Event()), name="controller")
-        port = int(url.rpartition(":")[2])
-        site = Site(storage, StorageClient(storage), controller, task, port, server)
-        try:
-            yield site
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-            await site.server.stop()
+async def test_actions_that_failed_by_the_outage_are_tried_at_once_after_it() -> None:
+    async with open_world() as world:
+        program = world.start()
+        await asyncio.sleep(1)
+        # Only creates fail: the watches are open, so the Framework is known, and its backoff grows.
+        program.link.draw = lambda r: Fate(is_lost=r.verb == "create" and r.resource is PODS)
+        await world.create()
+        await asyncio.sleep(120)
+        program.link.is_cut = True
+        await asyncio.sleep(20)
+        program.link.is_cut = False
+        program.link.draw = lambda _: Fate()
+        assert await world.wait_for_pods() <= 6
 
 
-async def test_server_that_comes_back_finds_all_frameworks_soon() -> None:
-    async with open_site() as site:
-        await site.create("before")
-        await site.wait_for_pods(1)
-        await site.stop_server()
-        await wait_until_async(lambda: len(site.list_unready()) == 3)
-        for number in range(50):
-            await site.create(f"f{number}")
-        await site.start_server()
-        with expect_within(10.0):
-            await site.wait_for_pods(51)
-        assert site.list_unready() == []
+def copy_storage(storage: Storage) -> Storage:
+    """Copy what etcd would restore: the objects and their versions, without the log of writes."""
+    copied = Storage(LoopClock(), SequentialUids(7))
+    kept, restored = storage._state, copied._state
+    for name in ("_objects", "_dependents", "_written", "collection_queue", "absent_owners"):
+        setattr(restored, name, copy.deepcopy(getattr(kept, name)))
+    restored.resource_version = restored.history._floor = kept.resource_version
+    for rt in kept.registry.all():
+        if rt.is_custom:
+            restored.registry.replace_custom(rt.key, rt)
+    return copied
+
+
+async def test_storage_restored_from_a_backup_is_accepted_as_it_is() -> None:
+    async with open_world() as world:
+        program = world.start()
+        await world.create_gang("kept")
+        await asyncio.sleep(1)
+        backup = copy_storage(world.storage)
+        before = world.read_status("kept")
+        await world.create("lost")
+        await world.set_pods("Succeeded", "kept")
+        await world.wait_for_state("Completed", "kept")
+        program.link.is_cut = True
+        await asyncio.sleep(15)
+        world.restore(backup)
+        assert world.read_status("kept") == before
+        program.link.is_cut = False
+        await asyncio.sleep(20)
+        # Pods that had ended run again; the Framework that is not in the backup is forgotten.
+        assert world.read_status("kept")["state"] == before["state"]
+        assert program.read_metric("frameworks") == 1
+        await world.set_pods("Succeeded", "kept")
+        await world.wait_for_state("Completed", "kept", seconds=10)
+
+
+async def test_paths_that_are_not_found_for_a_while_are_no_deletion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_world() as world:
+        program = world.start()
+        await world.create_gang()
+        original = program.client._send
+
+        async def refuse(request: Request, call: Callable[[], Any], timeout_seconds: float) -> Any:
+            if request.resource == FRAMEWORKS:
+                # The answer of a server whose CRD is being established: no Status object.
+                raise build_api_error(404, b"404 page not found", method="GET", path=str(request))
+            return await original(request, call, timeout_seconds)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(program.client, "_send", refuse)
+            await world.set_pods("Succeeded")
+            await asyncio.sleep(5)
+        await world.wait_for_state("Completed", seconds=15)
+
+
+async def change_crd(world: World, *, has_status: bool) -> None:
+    crd = await world.user.get(CUSTOM_RESOURCE_DEFINITIONS, None, FRAMEWORK_CRD_NAME)
+    for version in crd["spec"]["versions"]:
+        version["subresources"] = {"status": {}} if has_status else {}
+    await world.user.replace(CUSTOM_RESOURCE_DEFINITIONS, None, FRAMEWORK_CRD_NAME, crd)
+    missing = Fate(error=StatusError(404, "NotFound", "the server could not find the resource"))
+
+    def draw(request: Request) -> Fate:
+        is_status = request.resource is FRAMEWORKS and request.subresource == "status"
+        return missing if is_status and not has_status else Fate()
+
+    world.programs[0].link.draw = draw
 
 
 async def test_crd_that_loses_its_status_stops_the_controller_until_it_is_right_again() -> None:
-    async with open_site() as site:
-        await site.create("before")
-        await site.wait_for_pods(1)
-        await site.change_crd(has_status=False)
-        await site.create("after")
-        with expect_within(5.0):
-            await wait_until_async(site.list_unready)
-        (problem,) = site.list_unready()
+    async with open_world() as world:
+        program = world.start()
+        await world.create_gang("before", 1)
+        await change_crd(world, has_status=False)
+        await world.create("after", 1)
+        await world.wait_for("a problem", lambda: program.list_unready() != [], seconds=5)
+        (problem,) = program.list_unready()
         assert "has no status subresource" in problem
         assert "kubectl apply --server-side" in problem
-        assert len(await site.list_pods()) == 1
-        await site.change_crd(has_status=True)
-        with expect_within(5.0):
-            await site.wait_for_pods(2)
-        assert site.list_unready() == []
+        assert world.list_pods("after") == []
+        await change_crd(world, has_status=True)
+        await world.wait_for_pods("after", 1, seconds=5)
+        assert program.list_unready() == []
+
+
+async def test_pod_and_configmap_that_lost_our_label_do_not_count_as_deleted() -> None:
+    """The watch with our label selector shows DELETED, but the objects still exist."""
+    async with open_world() as world:
+        world.start()
+        await world.create_gang(count=1)
+        await world.set_pods("Running")
+        await world.wait_for_state("AttemptRunning")
+        await asyncio.sleep(1)
+        before = world.read_status()["attemptStatus"]
+        (pod,) = world.list_objects(PODS)
+        unlabelled = {"metadata": {"labels": {"FC_FRAMEWORK_NAME": None}}}
+        await world.user.patch(PODS, NAMESPACE, "gang-worker-0", unlabelled)
+        await world.user.patch(CONFIGMAPS, NAMESPACE, "gang-attempt", unlabelled)
+        # Longer than until the live GETs.
+        await asyncio.sleep(30)
+        assert world.read_status()["attemptStatus"] == before
+        assert [p["metadata"]["uid"] for p in world.list_objects(PODS)] == [pod["metadata"]["uid"]]
+
+        await world.set_pods("Succeeded")
+        await world.wait_for_state("Completed")
+        status = world.read_status()
+        (task,) = world.walk_tasks()
+        assert task["attemptStatus"]["podUID"] == pod["metadata"]["uid"]
+        assert task["attemptStatus"]["completionStatus"]["code"] == 0
+        assert status["retryPolicyStatus"]["totalRetriedCount"] == 0
+        assert world.list_pods() == []

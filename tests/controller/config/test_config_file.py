@@ -13,6 +13,7 @@ from controller.config.config_file import (
 from controller.config.pod_failure import Regex
 from framework.api.completion import ContainerPattern, IntRange, PodPattern
 from framework.api.fielderrors import FieldErrors
+from tests.support.cases import cases
 
 Load = Callable[..., LoadedConfig]
 
@@ -219,9 +220,7 @@ def test_load_config_with_several_faults_tells_all_with_path_and_remedy(load: Lo
     ]
 
 
-@pytest.mark.parametrize(
-    "code", [-999, -1, 0, 200, 219], ids=["lowest", "minus-one", "zero", "container", "last"]
-)
+@cases("code", lowest=-999, minus_one=-1, zero=0, container=200, last=219)
 def test_load_config_with_a_reserved_code_refuses_it(load: Load, code: int) -> None:
     with pytest.raises(FieldErrors, match="is reserved"):
         load(f"podFailureSpec: [{{code: {code}, podPatterns: [{{nameRegex: a}}]}}]")
@@ -233,15 +232,15 @@ def test_load_config_with_a_repeated_code_names_the_first(load: Load) -> None:
         load(f"podFailureSpec: [{rule}, {rule}]")
 
 
-@pytest.mark.parametrize(
-    ("text", "attributes"),
-    [
-        ("", None),
-        ("type: {}, ", None),
-        ("type: {attributes: []}, ", ()),
-        ("type: {name: Failed, attributes: [Transient, Conflict]}, ", ("Transient", "Conflict")),
-    ],
-    ids=["no-type", "empty-type", "empty-attributes", "attributes"],
+@cases(
+    "text attributes",
+    no_type=("", None),
+    empty_type=("type: {}, ", None),
+    empty_attributes=("type: {attributes: []}, ", ()),
+    attributes=(
+        "type: {name: Failed, attributes: [Transient, Conflict]}, ",
+        ("Transient", "Conflict"),
+    ),
 )
 def test_load_config_with_a_type_keeps_null_and_empty_apart(
     load: Load, text: str, attributes: tuple[str, ...] | None
@@ -282,18 +281,15 @@ def test_load_config_strict_with_an_unknown_key_refuses_it(load: Load) -> None:
         load("wokerNumber: 3\n", strict=True)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a: [1", r"config.yaml:1:\d+: "),
-        (
-            "workerNumber: 1\nworkerNumber: 2\n",
-            "config.yaml:2:1: key 'workerNumber' is given twice",
-        ),
-        ("- 1\n", "must be a mapping"),
-        ("a: 1\n---\nb: 2\n", "config.yaml:3: a second document"),
-    ],
-    ids=["no-yaml", "duplicate-key", "a-list", "two-documents"],
+@cases(
+    "text message",
+    no_yaml=("a: [1", r"config.yaml:1:\d+: "),
+    duplicate_key=(
+        "workerNumber: 1\nworkerNumber: 2\n",
+        "config.yaml:2:1: key 'workerNumber' is given twice",
+    ),
+    a_list=("- 1\n", "must be a mapping"),
+    two_documents=("a: 1\n---\nb: 2\n", "config.yaml:3: a second document"),
 )
 def test_load_config_of_a_text_that_is_no_config_says_where(
     load: Load, text: str, message: str
@@ -320,16 +316,14 @@ def test_load_config_with_null_values_takes_the_defaults(load: Load) -> None:
     assert load(text, strict=True).config == ControllerConfig()
 
 
-@pytest.mark.parametrize(
-    ("text", "qps", "burst"),
-    [
-        pytest.param("{}", 1000, 1500, id="default"),
-        pytest.param("kubeClientQps: 80", 80, 120, id="the_originals"),
-        pytest.param("kubeClientQps: 0.5", 0.5, 1, id="less_than_one"),
-        pytest.param("kubeClientQps: 9000", 9000, 10000, id="burst_is_bounded"),
-        pytest.param("kubeClientBurst: 7", 1000, 7, id="burst_only"),
-        pytest.param("kubeClientQps: unlimited", None, 1500, id="no_limit"),
-    ],
+@cases(
+    "text qps burst",
+    default=("{}", 1000, 1500),
+    the_originals=("kubeClientQps: 80", 80, 120),
+    less_than_one=("kubeClientQps: 0.5", 0.5, 1),
+    burst_is_bounded=("kubeClientQps: 9000", 9000, 10000),
+    burst_only=("kubeClientBurst: 7", 1000, 7),
+    no_limit=("kubeClientQps: unlimited", None, 1500),
 )
 def test_request_rate_brings_a_burst(load: Load, text: str, qps: float | None, burst: int) -> None:
     config = load(text, strict=True).config

@@ -1,24 +1,20 @@
 import pytest
 
 from controller.config.pod_failure import Regex, RegexError
+from tests.support.cases import cases
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text", "found"),
-    [
-        ("b+", "abbbc", "bbb"),
-        ("(?i)^evicted$", "Evicted", "Evicted"),
-        ("(?i)^evicted$", "Evicted\n", None),
-        ("(?ms).*", "two\nlines", "two\nlines"),
-        (".*", "two\nlines", "two"),
-        ("", "anything", ""),
-        ("a|ab", "ab", "a"),
-        ("ü.", "für", "ür"),
-    ],
-    ids=[
-        "unanchored", "case", "end-is-text", "dot-all", "one-line", "empty", "leftmost", "unicode",
-    ],
-)  # fmt: skip
+@cases(
+    "pattern text found",
+    unanchored=("b+", "abbbc", "bbb"),
+    case=("(?i)^evicted$", "Evicted", "Evicted"),
+    end_is_text=("(?i)^evicted$", "Evicted\n", None),
+    dot_all=("(?ms).*", "two\nlines", "two\nlines"),
+    one_line=(".*", "two\nlines", "two"),
+    empty=("", "anything", ""),
+    leftmost=("a|ab", "ab", "a"),
+    unicode=("ü.", "für", "ür"),
+)
 def test_regex_find_returns_the_first_match_as_go_does(
     pattern: str, text: str, found: str | None
 ) -> None:

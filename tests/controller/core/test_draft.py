@@ -8,14 +8,10 @@ import pytest
 from controller.core.actions import DeleteObject, ObjectKind, Urgency
 from framework.api.states import FrameworkState, IllegalTransitionError, TaskState
 from tests.support.builders import at, build_role_status, build_status, build_task
-from tests.support.builders.worlds import NOW, build_draft, build_failure
+from tests.support.cases import cases
+from tests.support.worlds import NOW, build_draft, build_failure
 
 DELETE = DeleteObject(ObjectKind.POD, "gang-worker-0", "uid", "why")
-
-
-def test_freeze_gives_the_same_object_when_nothing_changed() -> None:
-    draft = build_draft()
-    assert draft.freeze() is draft.snapshot.framework.status
 
 
 def test_freeze_shares_the_roles_that_did_not_change() -> None:
@@ -37,22 +33,6 @@ def test_move_sets_the_times_that_go_with_the_step() -> None:
     draft.move(FrameworkState.COMPLETED)
     assert draft.status.completion_time == draft.status.transition_time == NOW
     assert draft.urgency >= Urgency.NOW
-
-
-def test_move_keeps_the_first_run_time_over_attempts() -> None:
-    status = build_status(state=FrameworkState.ATTEMPT_PREPARING, run_time=at(1))
-    draft = build_draft(status=status)
-    draft.move(FrameworkState.ATTEMPT_RUNNING)
-    assert draft.status.run_time == at(1)
-    assert draft.status.attempt_status.run_time == NOW
-
-
-def test_move_to_the_same_state_changes_nothing() -> None:
-    draft = build_draft()
-    before = draft.status
-    draft.move(before.state)
-    draft.move_task(draft.roles[0], draft.roles[0].tasks[0], TaskState.ATTEMPT_RUNNING)
-    assert draft.freeze() is before
 
 
 def test_move_outside_the_tables_is_a_bug() -> None:
@@ -108,15 +88,13 @@ def test_wake_keeps_the_earliest_time() -> None:
     assert draft.wake_at == at(110)
 
 
-@pytest.mark.parametrize(
-    ("start", "seconds", "expected", "wake_at"),
-    [
-        pytest.param(at(0), 100, True, None, id="just_now"),
-        pytest.param(at(0), 101, False, at(101), id="in_a_second"),
-        pytest.param(at(200), -150, True, None, id="negative"),
-        pytest.param(at(0), 10**20, False, None, id="beyond_all_time"),
-        pytest.param(at(0), -(10**20), False, None, id="before_all_time"),
-    ],
+@cases(
+    "start seconds expected wake_at",
+    just_now=(at(0), 100, True, None),
+    in_a_second=(at(0), 101, False, at(101)),
+    negative=(at(200), -150, True, None),
+    beyond_all_time=(at(0), 10**20, False, None),
+    before_all_time=(at(0), -(10**20), False, None),
 )
 def test_elapsed_time_is_told_or_waited_for(
     start: datetime, seconds: float, expected: object, wake_at: object

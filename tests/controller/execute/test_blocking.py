@@ -11,8 +11,9 @@ from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Objec
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.fakes.storageclient import Fate, Request
-from tests.support.simulator.shell import KEY, Shell, refuse
+from tests.support.cases import cases
+from tests.support.shell import KEY, Shell, refuse
+from tests.support.storageclient import Fate, Request
 
 pytestmark = pytest.mark.looptime
 
@@ -43,19 +44,18 @@ def count_tries(shell: Shell) -> int:
     return shell.sent().count(f"replace frameworks {FRAMEWORK}")
 
 
-REFUSALS = [
-    pytest.param(refuse(413, "RequestEntityTooLarge"), id="too_large"),
-    pytest.param(refuse(422, "Invalid"), id="invalid"),
-    pytest.param(refuse(400, "BadRequest"), id="bad"),
-    pytest.param(refuse_in_words("etcdserver: request is too large"), id="too_large_for_etcd"),
-    pytest.param(
-        refuse_in_words("desc = trying to send message larger than max (2800520 vs. 2097152)"),
-        id="too_large_on_the_way_to_etcd",
+REFUSALS = {
+    "too_large": refuse(413, "RequestEntityTooLarge"),
+    "invalid": refuse(422, "Invalid"),
+    "bad": refuse(400, "BadRequest"),
+    "too_large_for_etcd": refuse_in_words("etcdserver: request is too large"),
+    "too_large_on_the_way_to_etcd": refuse_in_words(
+        "desc = trying to send message larger than max (2800520 vs. 2097152)"
     ),
-]
+}
 
 
-@pytest.mark.parametrize("fate", REFUSALS)
+@cases("fate", **REFUSALS)
 async def test_refused_status_is_told_and_tried_seldom(fate: Fate) -> None:
     shell = Shell()
     shell.create_framework()

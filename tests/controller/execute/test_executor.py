@@ -21,8 +21,9 @@ from framework.api.naming import TaskKey
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_template_wire
-from tests.support.fakes.storageclient import Fate
-from tests.support.simulator.shell import KEY, Shell, refuse
+from tests.support.cases import cases
+from tests.support.shell import KEY, Shell, refuse
+from tests.support.storageclient import Fate
 
 pytestmark = pytest.mark.looptime
 
@@ -227,7 +228,7 @@ async def test_deleted_pod_that_is_gone_at_once_is_known_to_be() -> None:
     assert shell.entry.observed.live[POD] == ""
 
 
-@pytest.mark.parametrize("is_replaced", [False, True], ids=["not_found", "another_uid"])
+@cases("is_replaced", not_found=False, another_uid=True)
 async def test_delete_of_what_is_gone_is_done(*, is_replaced: bool) -> None:
     shell = await open_shell()
     await send(shell, create(shell))

@@ -12,8 +12,9 @@ from framework.api.types import FrameworkStatus
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_roster, build_status
-from tests.support.fakes.storageclient import Fate
-from tests.support.simulator.shell import Shell, refuse
+from tests.support.cases import cases
+from tests.support.shell import Shell, refuse
+from tests.support.storageclient import Fate
 
 pytestmark = pytest.mark.looptime
 
@@ -78,15 +79,13 @@ async def test_conflict_takes_the_users_edit_and_keeps_our_status() -> None:
     assert await shell.writer.write_status(shell.entry, status(FrameworkState.COMPLETED))
 
 
-@pytest.mark.parametrize(
-    ("fate", "is_applied"),
-    [
-        pytest.param(Fate(is_lost=True), False, id="lost"),
-        pytest.param(Fate(is_answer_lost=True), True, id="applied_but_answer_lost"),
-        pytest.param(refuse(500), False, id="refused"),
-        pytest.param(replace(refuse(504), is_answer_lost=True), True, id="applied_but_refused"),
-        pytest.param(Fate(downlink_seconds=100), True, id="no_answer_in_time"),
-    ],
+@cases(
+    "fate is_applied",
+    lost=(Fate(is_lost=True), False),
+    applied_but_answer_lost=(Fate(is_answer_lost=True), True),
+    refused=(refuse(500), False),
+    applied_but_refused=(replace(refuse(504), is_answer_lost=True), True),
+    no_answer_in_time=(Fate(downlink_seconds=100), True),
 )
 async def test_unknown_fate_is_told_by_a_live_get(fate: Fate, *, is_applied: bool) -> None:
     shell = open_shell()

@@ -14,7 +14,8 @@ from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, FrameworkStatus
 from framework.kube.resources import FRAMEWORKS, PODS
 from tests.support.builders import build_role_status, build_status
-from tests.support.simulator.shell import Shell, refuse
+from tests.support.cases import cases
+from tests.support.shell import Shell, refuse
 
 MIB = 1024 * 1024
 
@@ -154,25 +155,13 @@ def test_small_namespace_may_fill_the_share_too() -> None:
     assert free_of(ledger, "b/x") == 500 * MIB
 
 
-@pytest.mark.parametrize(
-    ("failures", "promised"),
-    [
-        pytest.param([], 1000 * TASK_MEMORY_BYTES, id="none"),
-        pytest.param(
-            fail_creates(ObjectKind.POD, 400),
-            600 * TASK_MEMORY_BYTES + 400 * POD_MEMORY_BYTES,
-            id="some Pods",
-        ),
-        pytest.param(fail_creates(ObjectKind.POD, 1200), 1000 * POD_MEMORY_BYTES, id="all Pods"),
-        pytest.param(
-            fail_creates(ObjectKind.CONFIGMAP, 1), 1000 * POD_MEMORY_BYTES, id="their ConfigMap"
-        ),
-        pytest.param(
-            [ActionKey(Verb.DELETE, ObjectKind.POD, "x-0", "0")],
-            1000 * TASK_MEMORY_BYTES,
-            id="a delete",
-        ),
-    ],
+@cases(
+    "failures promised",
+    none=([], 1000 * TASK_MEMORY_BYTES),
+    some_Pods=(fail_creates(ObjectKind.POD, 400), 600 * TASK_MEMORY_BYTES + 400 * POD_MEMORY_BYTES),
+    all_Pods=(fail_creates(ObjectKind.POD, 1200), 1000 * POD_MEMORY_BYTES),
+    their_ConfigMap=(fail_creates(ObjectKind.CONFIGMAP, 1), 1000 * POD_MEMORY_BYTES),
+    a_delete=([ActionKey(Verb.DELETE, ObjectKind.POD, "x-0", "0")], 1000 * TASK_MEMORY_BYTES),
 )
 def test_refused_pods_are_promised_what_they_would_take_themselves(
     failures: list[ActionKey], promised: int
@@ -221,13 +210,11 @@ def test_frameworks_held_with_nothing_left_to_do_do_not_wait_for_each_other() ->
     assert free_of(ledger, "a/y") == 100 * MIB
 
 
-@pytest.mark.parametrize(
+@cases(
     "other",
-    [
-        pytest.param(held(TaskState.ATTEMPT_RUNNING), id="its Tasks run"),
-        pytest.param(held(TaskState.ATTEMPT_COMPLETED), id="its Tasks may be retried"),
-        pytest.param(held(TaskState.COMPLETED, "CreationRefused"), id="not held"),
-    ],
+    its_Tasks_run=held(TaskState.ATTEMPT_RUNNING),
+    its_Tasks_may_be_retried=held(TaskState.ATTEMPT_COMPLETED),
+    not_held=held(TaskState.COMPLETED, "CreationRefused"),
 )
 def test_held_framework_waits_for_one_that_may_end(other: FrameworkStatus) -> None:
     ledger = build_ledger(Process(850 * MIB))
@@ -243,13 +230,11 @@ def test_what_is_promised_to_others_is_not_free() -> None:
     assert free_of(ledger, "a/x") == 500 * MIB
 
 
-@pytest.mark.parametrize(
+@cases(
     "after",
-    [
-        pytest.param(build_status(build_role_status(number=1000)), id="its Pods are there"),
-        pytest.param(build_status(state=FrameworkState.COMPLETED), id="it is over"),
-        pytest.param(None, id="it is gone"),
-    ],
+    its_Pods_are_there=build_status(build_role_status(number=1000)),
+    it_is_over=build_status(state=FrameworkState.COMPLETED),
+    it_is_gone=None,
 )
 def test_promise_ends_when_its_memory_is_in_use_or_not_needed(
     after: FrameworkStatus | None,
@@ -295,33 +280,25 @@ def test_memory_that_cannot_be_read_counts_as_none(tmp_path: Path, content: str 
 
 
 V1_LINES = "12:cpu,cpuacct:/x\n9:memory:/kubepods/pod1\n"
-LIMITS = [
-    pytest.param("0::/\n", {"memory.max": "1073741824\n"}, 1 << 30, id="v2"),
-    pytest.param("0::/\n", {"memory.max": "max\n"}, None, id="v2 without a limit"),
-    pytest.param(
+LIMITS = {
+    "v2": ("0::/\n", {"memory.max": "1073741824\n"}, 1 << 30),
+    "v2_without_a_limit": ("0::/\n", {"memory.max": "max\n"}, None),
+    "v2_the_lowest_of_all_levels": (
         "0::/a/b\n",
         {"a/b/memory.max": "max", "a/memory.max": "2000000", "memory.max": "3000000"},
         2_000_000,
-        id="v2, the lowest of all levels",
     ),
-    pytest.param("0::/../../a\n", {"memory.max": "5000000"}, 5_000_000, id="v2, outside its root"),
-    pytest.param(
-        V1_LINES,
-        {"memory/kubepods/pod1/memory.limit_in_bytes": "4000000\n"},
-        4_000_000,
-        id="v1",
-    ),
-    pytest.param(V1_LINES, {"memory/memory.limit_in_bytes": "6000000"}, 6_000_000, id="v1, a root"),
-    pytest.param(
-        V1_LINES, {"memory/memory.limit_in_bytes": "9223372036854771712"}, None, id="v1, no limit"
-    ),
-    pytest.param("0::/\n", {"memory.max": "garbage"}, None, id="unreadable"),
-    pytest.param("0::/\n", {}, None, id="no file"),
-    pytest.param(None, {"memory.max": "1"}, None, id="no cgroups"),
-]
+    "v2_outside_its_root": ("0::/../../a\n", {"memory.max": "5000000"}, 5_000_000),
+    "v1": (V1_LINES, {"memory/kubepods/pod1/memory.limit_in_bytes": "4000000\n"}, 4_000_000),
+    "v1_a_root": (V1_LINES, {"memory/memory.limit_in_bytes": "6000000"}, 6_000_000),
+    "v1_no_limit": (V1_LINES, {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
+    "unreadable": ("0::/\n", {"memory.max": "garbage"}, None),
+    "no_file": ("0::/\n", {}, None),
+    "no_cgroups": (None, {"memory.max": "1"}, None),
+}
 
 
-@pytest.mark.parametrize(("cgroup", "files", "expected"), LIMITS)
+@cases("cgroup files expected", **LIMITS)
 def test_memory_limit_is_the_lowest_of_the_cgroups(
     tmp_path: Path, cgroup: str | None, files: dict[str, str], expected: int | None
 ) -> None:

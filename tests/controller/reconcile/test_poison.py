@@ -10,13 +10,7 @@ import pytest
 from controller.config.config_file import ControllerConfig
 from controller.controller import Controller, Options
 from framework.api.constants import FRAMEWORK_CRD_NAME
-from framework.kube.resources import (
-    CUSTOM_RESOURCE_DEFINITIONS,
-    EVENTS,
-    FRAMEWORKS,
-    PODS,
-    Object,
-)
+from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, FRAMEWORKS, PODS, Object
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import build_framework_wire, build_role_wire
 from tests.support.fakes.storageclient import (

@@ -13,6 +13,7 @@ from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.states import FrameworkState
 from framework.api.types import FrameworkStatus
 from tests.support.builders import build_framework, build_status
+from tests.support.cases import cases
 
 
 class Recorded:
@@ -77,15 +78,11 @@ def test_nothing_is_told_of_a_framework_that_is_gone(
     assert recorded.events == []
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        pytest.param(ended(0), EventType.NORMAL, id="succeeded"),
-        pytest.param(ended(-210), EventType.WARNING, id="failed"),
-        pytest.param(
-            ended(-210, FrameworkState.ATTEMPT_COMPLETED), EventType.NORMAL, id="may_be_retried"
-        ),
-    ],
+@cases(
+    "status expected",
+    succeeded=(ended(0), EventType.NORMAL),
+    failed=(ended(-210), EventType.WARNING),
+    may_be_retried=(ended(-210, FrameworkState.ATTEMPT_COMPLETED), EventType.NORMAL),
 )
 def test_only_a_final_failure_is_a_warning(status: FrameworkStatus, expected: EventType) -> None:
     event = describe_state(status)

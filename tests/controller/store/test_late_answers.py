@@ -7,9 +7,8 @@ import pytest
 
 from controller.core.actions import ObjectKind
 from controller.store.store import Store
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from framework.kube.resources import FRAMEWORKS, PODS, Object
 from localcluster.apiserver.model.options import DeleteOptions
-from tests.controller.test_handover import World
 from tests.support.builders import (
     AT,
     FRAMEWORK,
@@ -18,46 +17,13 @@ from tests.support.builders import (
     build_pod_wire,
     build_status,
 )
-from tests.support.fakes.storageclient import Fate, Request, find_type
-from tests.support.simulator.shell import Shell
+from tests.support.shell import Shell
+from tests.support.storageclient import Fate
 
 pytestmark = pytest.mark.looptime
 
 POD = f"{FRAMEWORK}-worker-0"
 FANCY = {"fancyRetryPolicy": True, "maxRetryCount": 0}
-
-
-async def test_write_that_a_killed_controller_had_sent_is_not_taken_back() -> None:
-    world = World()
-    first = world.start("a", is_elected=False)
-    await asyncio.sleep(2)
-    slow: list[Request] = []
-
-    def draw(request: Request) -> Fate:
-        # The second status is that of the ConfigMap, which is recorded in it.
-        slow.extend([request] if request.subresource == "status" else [])
-        return Fate(uplink_seconds=9.0 if len(slow) > 1 else 0.0)
-
-    first.link.draw = draw
-    await world.create()
-    await world.wait_for("a write under way", lambda: len(slow) > 1)
-    first.kill()
-    await asyncio.sleep(8.9)
-    # Somebody deletes the ConfigMap: a controller that knows nothing of its UID waits for its end.
-    await world.user.delete(CONFIGMAPS, NAMESPACE, f"{FRAMEWORK}-attempt")
-    watch = world.storage.watch_from(find_type(world.storage, FRAMEWORKS), NAMESPACE)
-    world.start("b", is_elected=False)
-    await world.wait_for("its end", lambda: world.read_status()["state"] == "Completed")
-    states = [event.object["status"]["state"] for event in watch.pop()]
-    assert "AttemptPreparing" in states
-    assert "AttemptCreationPending" not in states[states.index("AttemptPreparing") :]
-    assert world.read_status()["attemptStatus"]["completionStatus"]["code"] == -100
-    for program in world.programs:
-        program.kill()
-    tasks = [*world.tasks, *(program.task for program in world.programs)]
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def read_task(shell: Shell) -> Any:

@@ -8,7 +8,8 @@ import pytest
 from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.simulator.shell import Shell
+from tests.support.cases import cases
+from tests.support.shell import Shell
 
 pytestmark = pytest.mark.looptime
 
@@ -45,7 +46,7 @@ def count_events(shell: Shell, reason: str) -> int:
     return sum(e["count"] for e in listed.items if e["reason"] == reason)
 
 
-@pytest.mark.parametrize("labels", [{}, LABELS], ids=["plain", "labelled"])
+@cases("labels", plain={}, labelled=LABELS)
 @pytest.mark.parametrize(
     ("resource", "name"), [(CONFIGMAPS, "gang-attempt"), (PODS, "gang-worker-0")]
 )

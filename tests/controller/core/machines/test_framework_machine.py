@@ -1,6 +1,6 @@
 """The Framework's machine, driven through ``decide``: docs/design/state-machines.md, "Write order".
 
-From its creation until its attempt is to end; what follows is in test_framework_end.
+From its creation until its attempt is to end; the end is in test_framework_end.
 """
 
 from dataclasses import replace
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from controller.core.actions import ActionKey, DeleteObject, ObjectKind, Urgency, Verb, find_urgency
-from controller.core.decide import decide
 from controller.core.decision import Decision
 from controller.core.machines.framework_machine import sync_framework
 from framework.api.pods import ConfigMapView, OwnerView, PodView
@@ -20,6 +19,7 @@ from framework.api.types import (
     FrameworkSpec,
     FrameworkStatus,
     RetryPolicyStatus,
+    TaskStatus,
 )
 from tests.support.builders import (
     CONFIGMAP_UID,
@@ -36,9 +36,9 @@ from tests.support.builders import (
     end_attempt,
     end_task,
 )
-from tests.support.builders.worlds import (
+from tests.support.cases import cases
+from tests.support.worlds import (
     NOW,
-    SETTINGS,
     build_draft,
     build_snapshot,
     get_code,
@@ -49,27 +49,38 @@ from tests.support.builders.worlds import (
 )
 
 S = FrameworkState
+T = TaskState
 NAME = "gang-attempt"
 CONFIGMAP = ObjectKind.CONFIGMAP
 CREATE = ActionKey(Verb.CREATE, CONFIGMAP, NAME, "f0000000-0000-4000-8000-000000000000/0")
-GONE = {(CONFIGMAP, NAME): ""}
+GONE = {"configmap": None, "live": {(CONFIGMAP, NAME): ""}}
 STOP = build_spec(execution_type=ExecutionType.STOP)
-TERMINATING = at(90)
+FOREIGN = replace(build_configmap(), owner=None)
+TERMINATING = replace(build_configmap(), deletion_time=at(90))
+ACTIVE = [S.ATTEMPT_CREATION_REQUESTED, S.ATTEMPT_PREPARING, S.ATTEMPT_RUNNING]
+ENDING = [S.ATTEMPT_DELETION_PENDING, S.ATTEMPT_DELETION_REQUESTED, S.ATTEMPT_DELETING]
 
 
-def pending(attempt_id: int = 0, **fields: Any) -> FrameworkStatus:
+def wait_for_configmap(attempt_id: int = 0) -> FrameworkStatus:
     """A Framework that waits for its ConfigMap."""
-    role = build_role_status(state=TaskState.ATTEMPT_CREATION_PENDING)
+    role = build_role_status(state=T.ATTEMPT_CREATION_PENDING)
     attempt = build_attempt(role, id=attempt_id, configmap_uid=None, instance_uid=None)
-    defaults: dict[str, Any] = {"state": S.ATTEMPT_CREATION_PENDING, "attempt_status": attempt}
-    return replace(build_status(), **(defaults | fields))
+    fields: Any = {"attempt_status": attempt, "observed_generation": 1}
+    return replace(build_status(state=S.ATTEMPT_CREATION_PENDING), **fields)
 
 
-def in_state(state: FrameworkState, task: TaskState = TaskState.ATTEMPT_RUNNING) -> FrameworkStatus:
+def in_state(state: FrameworkState, task: TaskState = T.ATTEMPT_RUNNING) -> FrameworkStatus:
     return build_status(build_role_status(state=task), state=state)
 
 
-# --- creating ------------------------------------------------------------------------------------
+def summarize(decision: Decision) -> tuple[FrameworkState, int | None, TaskState, int | None]:
+    """State and code of the Framework, and of its first Task."""
+    status = get_status(decision)
+    task = get_task(status)
+    return status.state, get_code(status), task.state, get_code(task)
+
+
+# --- creation ------------------------------------------------------------------------------------
 
 
 def test_new_framework_is_persisted_before_its_configmap_is_created() -> None:
@@ -80,230 +91,194 @@ def test_new_framework_is_persisted_before_its_configmap_is_created() -> None:
     assert decision.urgency >= Urgency.NOW
 
 
-def test_persisted_framework_creates_its_configmap_without_another_write() -> None:
-    status = replace(pending(), observed_generation=1)
-    decision = step(build_snapshot(status=status))
+@cases("configmap", absent=None, foreign_one_has_the_name=FOREIGN)
+def test_persisted_framework_creates_its_configmap_without_another_write(
+    configmap: ConfigMapView | None,
+) -> None:
+    decision = step(build_snapshot(status=wait_for_configmap(), configmap=configmap))
     assert decision.status is None
     assert list_keys(decision.actions) == [("create", NAME)]
     assert decision.actions[0].urgency is Urgency.NONE
 
 
-@pytest.mark.parametrize(
-    ("spec", "fields"),
-    [
-        pytest.param(build_spec(execution_type=ExecutionType.CREATE), {}, id="it_shall_wait"),
-        pytest.param(build_spec(), {"metadata": {"deletion_time": at(1)}}, id="it_is_deleted"),
-        pytest.param(STOP, {"metadata": {"deletion_time": at(1)}}, id="deleted_and_stopped"),
-        pytest.param(build_spec(), {"in_flight": frozenset({CREATE})}, id="it_is_under_way"),
-        pytest.param(
-            build_spec(),
-            {"configmap": replace(build_configmap(), owner=None, deletion_time=TERMINATING)},
-            id="a_foreign_one_that_has_the_name_goes_away",
-        ),
-        pytest.param(
-            build_spec(),
-            {"configmap": replace(build_configmap(), deletion_time=TERMINATING)},
-            id="the_last_one_still_terminates",
-        ),
-    ],
+@cases(
+    "spec fields",
+    it_shall_wait=(build_spec(execution_type=ExecutionType.CREATE), {}),
+    it_is_deleted=(build_spec(), {"metadata": {"deletion_time": at(1)}}),
+    it_is_deleted_and_stopped=(STOP, {"metadata": {"deletion_time": at(1)}}),
+    it_is_in_flight=(build_spec(), {"in_flight": frozenset({CREATE})}),
+    it_is_in_flight_and_stopped=(STOP, {"in_flight": frozenset({CREATE}), **GONE}),
+    a_foreign_one_terminates=(build_spec(), {"configmap": replace(TERMINATING, owner=None)}),
+    the_last_one_terminates=(build_spec(), {"configmap": TERMINATING}),
 )
 def test_no_configmap_is_created_when(spec: FrameworkSpec, fields: dict[str, Any]) -> None:
-    decision = step(build_snapshot(spec, pending(), **fields))
+    decision = step(build_snapshot(spec, wait_for_configmap(), **fields))
     assert not decision.actions
-    status = decision.status or pending()
-    assert status.state is S.ATTEMPT_CREATION_PENDING
-
-
-def test_configmap_is_tried_while_a_foreign_one_has_its_name() -> None:
-    foreign = replace(build_configmap(), owner=None)
-    decision = step(build_snapshot(status=pending(), configmap=foreign))
-    assert list_keys(decision.actions) == [("create", NAME)]
+    assert (decision.status or wait_for_configmap()).state is S.ATTEMPT_CREATION_PENDING
 
 
 def test_own_configmap_of_another_attempt_is_deleted_first() -> None:
-    decision = step(build_snapshot(status=pending(1), configmap=build_configmap()))
+    decision = step(build_snapshot(status=wait_for_configmap(1), configmap=build_configmap()))
     assert [(a.key.verb, a.key.identity) for a in decision.actions] == [("delete", CONFIGMAP_UID)]
 
 
-def test_configmap_seen_is_recorded_and_the_pods_are_created_in_the_next_step() -> None:
-    decision = step(build_snapshot(status=pending(), configmap=build_configmap()))
+def test_observed_configmap_is_recorded_and_the_pods_are_created_after_that_write() -> None:
+    decision = step(build_snapshot(status=wait_for_configmap(), configmap=build_configmap()))
     status = get_status(decision)
+    attempt = status.attempt_status
     assert status.state is S.ATTEMPT_PREPARING
-    assert status.attempt_status.configmap_uid == CONFIGMAP_UID
+    assert (attempt.configmap_uid, attempt.instance_uid) == (CONFIGMAP_UID, f"0_{CONFIGMAP_UID}")
     assert list_keys(decision.actions) == [("create", "gang-worker-0")]
     assert decision.actions[0].urgency is not Urgency.NONE
+    assert decision.urgency >= Urgency.NOW
 
 
 def test_stop_before_creation_ends_the_attempt_after_a_live_get() -> None:
-    unsure = step(build_snapshot(STOP, pending()))
-    assert list_keys(unsure.actions) == [("get", NAME)]
-    status = get_status(step(build_snapshot(STOP, pending(), live=GONE)))
-    assert status.state is S.COMPLETED
-    assert get_code(status) == -210
-    task = get_task(status)
-    assert task.state is TaskState.COMPLETED
-    assert task.attempt_status.completion_status is not None
-    assert task.attempt_status.completion_status.code == -220
-
-
-def test_stop_before_creation_waits_for_a_create_that_is_under_way() -> None:
-    snapshot = build_snapshot(STOP, pending(), live=GONE, in_flight=frozenset({CREATE}))
-    decision = step(snapshot)
-    assert not decision.actions
-    assert (decision.status or pending()).state is S.ATTEMPT_CREATION_PENDING
+    assert list_keys(step(build_snapshot(STOP, wait_for_configmap())).actions) == [("get", NAME)]
+    decision = step(build_snapshot(STOP, wait_for_configmap(), **GONE))
+    assert summarize(decision) == (S.COMPLETED, -210, T.COMPLETED, -220)
 
 
 def test_foreign_configmap_is_left_alone_after_stop() -> None:
     foreign = replace(build_configmap(), owner=OwnerView("Deployment", "x", "y"))
-    decision = step(
-        build_snapshot(STOP, pending(), configmap=foreign, live={(CONFIGMAP, NAME): "u"})
-    )
+    live = {(CONFIGMAP, NAME): "u"}
+    decision = step(build_snapshot(STOP, wait_for_configmap(), configmap=foreign, live=live))
     assert get_status(decision).state is S.COMPLETED
     assert not decision.actions
 
 
-# --- observing the ConfigMap ---------------------------------------------------------------------
+# --- observation of the ConfigMap ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "state", [S.ATTEMPT_CREATION_REQUESTED, S.ATTEMPT_PREPARING, S.ATTEMPT_RUNNING]
-)
-def test_missing_configmap_is_not_believed_without_a_live_get(state: FrameworkState) -> None:
+@pytest.mark.parametrize("state", ACTIVE)
+def test_missing_configmap_is_read_live_first(state: FrameworkState) -> None:
     decision = step(build_snapshot(status=in_state(state), configmap=None, pods=[build_pod()]))
     assert list_keys(decision.actions) == [("get", NAME)]
     assert (decision.status or in_state(state)).state is state
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        S.ATTEMPT_CREATION_REQUESTED,
-        S.ATTEMPT_PREPARING,
-        S.ATTEMPT_RUNNING,
-        S.ATTEMPT_DELETION_PENDING,
-        S.ATTEMPT_DELETION_REQUESTED,
-        S.ATTEMPT_DELETING,
-    ],
-)
+@pytest.mark.parametrize("state", ACTIVE + ENDING)
 def test_configmap_known_to_be_gone_completes_every_task_in_one_write(
     state: FrameworkState,
 ) -> None:
-    status = get_status(step(build_snapshot(status=in_state(state), configmap=None, live=GONE)))
-    assert status.state is S.COMPLETED
-    assert get_code(status) == -100
-    assert get_task(status).state is TaskState.COMPLETED
+    decided = summarize(step(build_snapshot(status=in_state(state), **GONE)))
+    assert decided[:3] == (S.COMPLETED, -100, T.COMPLETED)
 
 
 def test_stop_while_the_created_configmap_is_gone_counts_as_stop() -> None:
-    snapshot = build_snapshot(
-        STOP, in_state(S.ATTEMPT_CREATION_REQUESTED), configmap=None, live=GONE
-    )
-    assert get_code(get_status(step(snapshot))) == -210
+    status = in_state(S.ATTEMPT_CREATION_REQUESTED)
+    assert get_code(get_status(step(build_snapshot(STOP, status, **GONE)))) == -210
 
 
-@pytest.mark.parametrize(
-    "state", [S.ATTEMPT_CREATION_REQUESTED, S.ATTEMPT_PREPARING, S.ATTEMPT_RUNNING]
-)
+@pytest.mark.parametrize("state", ACTIVE)
 def test_configmap_that_another_client_deletes_ends_the_attempt_but_not_yet_its_tasks(
     state: FrameworkState,
 ) -> None:
-    configmap = replace(build_configmap(), deletion_time=TERMINATING)
-    snapshot = build_snapshot(status=in_state(state), configmap=configmap, pods=[build_pod()])
-    status = get_status(step(snapshot))
-    assert (status.state, get_code(status)) == (S.ATTEMPT_DELETING, -100)
-    assert get_task(status).attempt_status.completion_status is None
+    snapshot = build_snapshot(status=in_state(state), configmap=TERMINATING, pods=[build_pod()])
+    state, code, _, task_code = summarize(step(snapshot))
+    assert (state, code, task_code) == (S.ATTEMPT_DELETING, -100, None)
 
 
 def test_tasks_of_a_deleting_attempt_follow_their_pods() -> None:
-    configmap = replace(build_configmap(), deletion_time=TERMINATING)
-    going = build_pod(metadata={"deletionTimestamp": "2026-01-01T00:02:00Z"})
-    snapshot = build_snapshot(
-        status=in_state(S.ATTEMPT_DELETING), configmap=configmap, pods=[going]
-    )
-    task = get_task(get_status(step(snapshot)))
-    assert task.state is TaskState.ATTEMPT_DELETING
-    assert task.attempt_status.completion_status is not None
-    assert task.attempt_status.completion_status.code == -101
+    pod = build_pod(metadata={"deletionTimestamp": "2026-01-01T00:02:00Z"})
+    status = in_state(S.ATTEMPT_DELETING)
+    decision = step(build_snapshot(status=status, configmap=TERMINATING, pods=[pod]))
+    assert summarize(decision)[2:] == (T.ATTEMPT_DELETING, -101)
 
 
 def test_tasks_in_any_state_end_with_the_configmap() -> None:
-    states = [state for state in TaskState if state is not TaskState.COMPLETED]
-    tasks = []
-    for index, state in enumerate(states):
-        task = build_task(state, index=index)
-        if state is TaskState.ATTEMPT_COMPLETED:
-            task = replace(end_task(task, 201), retry_policy_status=RetryPolicyStatus(0, 0, 30))
-        tasks.append(task)
+    states = [state for state in T if state is not T.COMPLETED]
+    tasks = [build_task(state, index=index) for index, state in enumerate(states)]
+    place = states.index(T.ATTEMPT_COMPLETED)
+    scheduled = replace(tasks[place], retry_policy_status=RetryPolicyStatus(0, 0, 30))
+    tasks[place] = end_task(scheduled, 201)
     status = build_status(build_role_status(tasks=tuple(tasks)), state=S.ATTEMPT_DELETING)
     spec = build_spec(build_role(number=len(tasks)))
-    decided = get_status(step(build_snapshot(spec, status, configmap=None, live=GONE)))
-    for index in range(len(tasks)):
-        task = get_task(decided, index)
-        assert task.state is TaskState.COMPLETED
-        assert task.attempt_status.completion_status is not None
+    decided = get_status(step(build_snapshot(spec, status, **GONE)))
+    for _, task in decided.attempt_status.walk_tasks():
+        assert task.state is T.COMPLETED
+        assert get_code(task) is not None
         assert task.retry_policy_status.retry_delay_seconds is None
 
 
-def test_foreign_configmap_that_took_the_name_gets_no_roster() -> None:
-    foreign: ConfigMapView = replace(build_configmap(), uid="theirs", owner=None)
-    snapshot = build_snapshot(
-        status=in_state(S.ATTEMPT_RUNNING), configmap=foreign, pods=[build_pod()]
-    )
-    assert step(snapshot).publication is None
-
-
-def test_end_of_the_attempt_waits_for_pods_that_are_on_their_way() -> None:
+def test_end_of_the_attempt_waits_for_pods_whose_create_is_in_flight() -> None:
     create = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/0")
-    fields: dict[str, Any] = {"configmap": None, "live": GONE}
-    status = in_state(S.ATTEMPT_PREPARING, TaskState.ATTEMPT_CREATION_PENDING)
-    waiting = step(build_snapshot(status=status, in_flight=frozenset({create}), **fields))
+    status = in_state(S.ATTEMPT_PREPARING, T.ATTEMPT_CREATION_PENDING)
+    waiting = step(build_snapshot(status=status, in_flight=frozenset({create}), **GONE))
     assert (waiting.status, waiting.actions) == (None, ())
-    assert get_status(step(build_snapshot(status=status, **fields))).state is S.COMPLETED
+    assert get_status(step(build_snapshot(status=status, **GONE))).state is S.COMPLETED
 
 
-# --- running -------------------------------------------------------------------------------------
+@cases(
+    "pods expected",
+    gone=([], -101),
+    not_seen_terminating_yet=([build_pod()], -101),
+    released_by_an_orphan_deletion=([replace(build_pod(), owner=None)], -220),
+    seen_terminating=([replace(build_pod(), owner=None, deletion_time=at(99))], -101),
+    of_another_uid=([replace(build_pod(), owner=None, uid="another")], -101),
+)
+def test_deleted_configmap_ends_the_tasks_that_had_pods_as_deleted(
+    pods: list[PodView], expected: int
+) -> None:
+    """The second Task never had a Pod."""
+    tasks = (build_task(), build_task(T.ATTEMPT_CREATION_PENDING, index=1))
+    status = build_status(build_role_status(tasks=tasks))
+    spec = build_spec(build_role(number=2))
+    decided = get_status(step(build_snapshot(spec, status, pods=pods, **GONE)))
+    assert get_code(decided) == -100
+    ended = [get_task(decided, index) for index in (0, 1)]
+    assert [get_code(task) for task in ended] == [expected, -220]
+    assert {task.state for task in ended} == {T.COMPLETED}
 
 
-def test_framework_runs_when_any_task_that_stays_runs() -> None:
-    status = in_state(S.ATTEMPT_PREPARING, TaskState.ATTEMPT_PREPARING)
-    decided = get_status(step(build_snapshot(status=status, pods=[build_pod()])))
-    assert decided.state is S.ATTEMPT_RUNNING
-    assert decided.run_time == decided.attempt_status.run_time == NOW
+def test_recorded_configmap_replaced_by_another_is_neither_used_nor_deleted() -> None:
+    for configmap in (replace(build_configmap(), uid="other"), replace(FOREIGN, uid="theirs")):
+        decision = step(build_snapshot(STOP, in_state(S.ATTEMPT_RUNNING), configmap=configmap))
+        assert list_keys(decision.actions) == [("get", NAME)]
+        assert decision.publication is None
 
 
-def test_stop_completes_the_attempt_whatever_its_tasks_do() -> None:
+# --- a running attempt ---------------------------------------------------------------------------
+
+
+LAST = build_task(index=1)
+LEAVING = end_task(build_task(index=1, deletion_pending=True), -230)
+
+
+@cases("last is_running", wanted=(LAST, True), scaled_down=(LEAVING, False))
+def test_framework_runs_when_any_wanted_task_runs(last: TaskStatus, *, is_running: bool) -> None:
+    tasks = (build_task(T.ATTEMPT_PREPARING), last)
+    status = build_status(build_role_status(tasks=tasks), state=S.ATTEMPT_PREPARING)
+    spec = build_spec(build_role(number=1 + is_running))
+    pods = build_pods("Pending", "Running")
+    decided = get_status(step(build_snapshot(spec, status, pods=pods)))
+    assert decided.state is (S.ATTEMPT_RUNNING if is_running else S.ATTEMPT_PREPARING)
+    run_time = NOW if is_running else None
+    assert (decided.run_time, decided.attempt_status.run_time) == (run_time, run_time)
+
+
+def test_stop_completes_the_attempt_and_deletes_its_configmap_when_that_is_persisted() -> None:
     decision = step(build_snapshot(STOP, in_state(S.ATTEMPT_RUNNING), pods=[build_pod()]))
-    status = get_status(decision)
-    assert (status.state, get_code(status)) == (S.ATTEMPT_DELETION_PENDING, -210)
-    task = get_task(status)
-    assert task.state is TaskState.ATTEMPT_RUNNING
-    assert task.attempt_status.completion_status is not None
-    assert task.attempt_status.completion_status.code == -220
+    assert summarize(decision) == (S.ATTEMPT_DELETION_PENDING, -210, T.ATTEMPT_RUNNING, -220)
     assert list_keys(decision.actions) == [("delete", NAME)]
     assert decision.actions[0].urgency is not Urgency.NONE
-
-
-def test_configmap_is_deleted_by_uid_and_without_a_propagation_policy() -> None:
-    status = get_status(step(build_snapshot(STOP, in_state(S.ATTEMPT_RUNNING), pods=[build_pod()])))
-    decision = step(build_snapshot(STOP, status, pods=[build_pod()]))
-    action = decision.actions[0]
+    again = step(build_snapshot(STOP, get_status(decision), pods=[build_pod()]))
+    (action,) = again.actions
     assert isinstance(action, DeleteObject)
     assert (action.uid, action.propagation, action.urgency) == (CONFIGMAP_UID, None, Urgency.NONE)
-    assert decision.status is None
+    assert again.status is None
 
 
-def test_policy_that_a_user_changed_triggers() -> None:
-    done = end_task(build_task(TaskState.COMPLETED, completion_time=at(5)))
-    tasks = (done, build_task(index=1))
+def test_completion_policy_that_a_user_changed_triggers() -> None:
+    tasks = (end_task(build_task(T.COMPLETED, completion_time=at(5))), build_task(index=1))
     policy = CompletionPolicySpec(min_succeeded_task_count=1)
     spec = build_spec(build_role(number=2, completion_policy=policy))
     status = build_status(build_role_status(tasks=tasks))
     decided = get_status(step(build_snapshot(spec, status, pods=[build_pod(index=1)])))
-    assert decided.state is S.ATTEMPT_DELETION_PENDING
-    assert get_code(decided) == 0
+    assert (decided.state, get_code(decided)) == (S.ATTEMPT_DELETION_PENDING, 0)
 
 
-def test_framework_without_tasks_rests() -> None:
+def test_framework_without_tasks_is_quiet() -> None:
     spec = build_spec(build_role(number=0))
     status = build_status(build_role_status(number=0), state=S.ATTEMPT_CREATION_REQUESTED)
     decided = get_status(step(build_snapshot(spec, status)))
@@ -313,28 +288,10 @@ def test_framework_without_tasks_rests() -> None:
 
 
 def test_unclaimed_pod_is_deleted_while_the_attempt_completes_too() -> None:
-    stray = replace(build_pod(), name="gang-old-0", uid="stray")
+    unclaimed = replace(build_pod(), name="gang-old-0", uid="unclaimed")
     status = in_state(S.ATTEMPT_DELETION_PENDING)
-    decision = step(build_snapshot(STOP, status, pods=[build_pod(), stray]))
+    decision = step(build_snapshot(STOP, status, pods=[build_pod(), unclaimed]))
     assert ("delete", "gang-old-0") in list_keys(decision.actions)
-
-
-def test_nothing_relies_on_a_configmap_that_is_another() -> None:
-    other = replace(build_configmap(), uid="other")
-    decision = step(build_snapshot(STOP, in_state(S.ATTEMPT_RUNNING), configmap=other))
-    assert list_keys(decision.actions) == [("get", NAME)]
-    assert decision.publication is None
-
-
-def test_pod_waits_for_the_uid_of_the_configmap_to_be_persisted() -> None:
-    status = build_status(build_role_status(state=TaskState.ATTEMPT_CREATION_PENDING))
-    unknown = replace(status.attempt_status, configmap_uid=None, instance_uid=None)
-    status = replace(status, state=S.ATTEMPT_CREATION_PENDING, attempt_status=unknown)
-    decision = decide(build_snapshot(status=status, configmap=build_configmap()), SETTINGS)
-    (action,) = decision.actions
-    assert (action.key.kind, action.key.verb) == (ObjectKind.POD, Verb.CREATE)
-    assert action.urgency is not Urgency.NONE
-    assert decision.urgency >= Urgency.NOW
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
@@ -342,62 +299,10 @@ def test_configmap_is_deleted_only_when_the_end_of_that_very_one_is_persisted(
     *, is_recorded: bool
 ) -> None:
     draft = build_draft(status=end_attempt(build_status(state=S.ATTEMPT_DELETION_PENDING), -210))
-    configmap = build_configmap()
     if not is_recorded:
         draft.update_attempt(configmap_uid="another")
-        configmap = replace(configmap, uid="another")
-    draft.snapshot = replace(draft.snapshot, configmap=configmap)
+        another = replace(build_configmap(), uid="another")
+        draft.snapshot = replace(draft.snapshot, configmap=another)
     sync_framework(draft)
-    (action,) = (a for a in draft.actions if a.key.kind is ObjectKind.CONFIGMAP)
+    (action,) = (a for a in draft.actions if a.key.kind is CONFIGMAP)
     assert action.urgency is find_urgency(is_persisted=is_recorded)
-
-
-def lose_configmap(*pods: PodView, **task: Any) -> Decision:
-    """A deleted ConfigMap is known to be gone; the second Task never had a Pod."""
-    pending = build_task(TaskState.ATTEMPT_CREATION_PENDING, index=1)
-    role = build_role_status(tasks=(build_task(**task), pending))
-    snapshot = build_snapshot(
-        build_spec(build_role(number=2)),
-        build_status(role),
-        pods=pods,
-        configmap=None,
-        live={(ObjectKind.CONFIGMAP, "gang-attempt"): ""},
-    )
-    return decide(snapshot, SETTINGS)
-
-
-@pytest.mark.parametrize(
-    ("pods", "expected"),
-    [
-        pytest.param([], -101, id="gone"),
-        pytest.param([build_pod()], -101, id="not_seen_going_yet"),
-        pytest.param([replace(build_pod(), owner=None)], -220, id="let_go_by_an_orphan_deletion"),
-        pytest.param(
-            [replace(build_pod(), owner=None, deletion_time=at(99))], -101, id="seen_going"
-        ),
-        pytest.param([replace(build_pod(), owner=None, uid="another")], -101, id="of_another"),
-    ],
-)
-def test_configmap_deleted_by_others_takes_the_tasks_that_had_pods(
-    pods: list[PodView], expected: int
-) -> None:
-    status = get_status(lose_configmap(*pods))
-    assert status.attempt_status.completion_status is not None
-    assert status.attempt_status.completion_status.code == -100
-    tasks = [task for _, task in status.attempt_status.walk_tasks()]
-    ends = [task.attempt_status.completion_status for task in tasks]
-    assert [end.code if end else None for end in ends] == [expected, -220]
-    assert {task.state for task in tasks} == {TaskState.COMPLETED}
-
-
-@pytest.mark.parametrize("is_leaving", [True, False])
-def test_framework_does_not_run_by_a_task_that_is_scaled_down(*, is_leaving: bool) -> None:
-    last = build_task(index=1, deletion_pending=is_leaving)
-    last = end_task(last, -230) if is_leaving else last
-    tasks = (build_task(TaskState.ATTEMPT_PREPARING), last)
-    status = build_status(build_role_status(tasks=tasks), state=S.ATTEMPT_PREPARING)
-    spec = build_spec(build_role(number=1 if is_leaving else 2))
-    pods = build_pods("Pending", "Running")
-    written = decide(build_snapshot(spec, status, pods=pods), SETTINGS).status
-    assert written is not None
-    assert written.state is (S.ATTEMPT_PREPARING if is_leaving else S.ATTEMPT_RUNNING)

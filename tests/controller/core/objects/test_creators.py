@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from controller.core.actions import CreateConfigMap, CreatePod, DeleteObject, Urgency
 from controller.core.decide import decide
 from controller.core.decision import Decision
@@ -30,7 +28,8 @@ from tests.support.builders import (
     build_task,
     end_attempt,
 )
-from tests.support.builders.worlds import NOW, build_draft, build_snapshot, get_status
+from tests.support.cases import cases
+from tests.support.worlds import NOW, build_draft, build_snapshot, get_status
 
 KEY, OLD_KEY = "new key", "old key"
 SETTINGS = Settings(creator_key=KEY)
@@ -100,14 +99,12 @@ def test_pod_without_a_proof_is_adopted_by_the_task_that_waited_before_the_take_
     assert adopt(later, pod) is None
 
 
-@pytest.mark.parametrize(
-    ("attempt", "proven", "is_adopted"),
-    [
-        pytest.param({"creator_keys": (KEY,)}, (), False, id="forged"),
-        pytest.param({"creator_keys": (KEY,)}, (CONFIGMAP_UID,), True, id="proven"),
-        pytest.param({}, (), True, id="of_an_older_controller"),
-        pytest.param({"creator_keys": (KEY,), "accepts_unsigned": True}, (), True, id="taken_over"),
-    ],
+@cases(
+    "attempt proven is_adopted",
+    forged=({"creator_keys": (KEY,)}, (), False),
+    proven=({"creator_keys": (KEY,)}, (CONFIGMAP_UID,), True),
+    of_an_older_controller=({}, (), True),
+    taken_over=({"creator_keys": (KEY,), "accepts_unsigned": True}, (), True),
 )
 def test_configmap_is_adopted_only_with_a_proof_where_keys_are_known(
     attempt: Any, proven: tuple[str, ...], *, is_adopted: bool

@@ -23,7 +23,8 @@ from tests.support.builders import (
     build_status,
     build_template_wire,
 )
-from tests.support.measuring.cost import assert_grows_at_most
+from tests.support.cases import cases
+from tests.support.cost import assert_grows_at_most
 
 KEY = TaskKey("worker", 1)
 NAMES = {
@@ -94,11 +95,7 @@ def test_every_container_is_told_first_so_that_the_users_own_value_wins() -> Non
 
 @pytest.mark.parametrize(
     ("given_policy", "expected"),
-    [
-        (None, "FallbackToLogsOnError"),
-        ("", "FallbackToLogsOnError"),
-        ("File", "File"),
-    ],
+    [(None, "FallbackToLogsOnError"), ("", "FallbackToLogsOnError"), ("File", "File")],
 )
 def test_termination_message_falls_back_to_logs_unless_the_user_chose(
     given_policy: str | None, expected: str
@@ -171,14 +168,12 @@ def test_placeholders_of_a_long_text_are_found_in_linear_time(piece: str) -> Non
     assert_grows_at_most(40, short, long)
 
 
-@pytest.mark.parametrize(
-    ("containers", "cause"),
-    [
-        pytest.param([{"name": "{{FC_FRAMEWORK_NAME}}" * 20_000}], "", id="some_placeholders"),
-        pytest.param([{"name": "{{FC_POD_NAME}}" * 80_000}], "placeholders", id="placeholders"),
-        pytest.param([{}] * 500, "", id="containers"),
-        pytest.param([{}] * 400_000, "containers", id="many_containers"),
-    ],
+@cases(
+    "containers cause",
+    some_placeholders=([{"name": "{{FC_FRAMEWORK_NAME}}" * 20_000}], ""),
+    placeholders=([{"name": "{{FC_POD_NAME}}" * 80_000}], "placeholders"),
+    containers=([{}] * 500, ""),
+    many_containers=([{}] * 400_000, "containers"),
 )
 def test_pod_far_longer_than_its_template_is_not_built(containers: Any, cause: str) -> None:
     framework = framework_of(build_template_wire(containers=containers))
@@ -231,9 +226,7 @@ def test_tuples_of_a_template_become_lists() -> None:
     assert pod["spec"]["containers"][0]["args"] == ["a"]
 
 
-@pytest.mark.parametrize(
-    "key", [TaskKey("other", 0), TaskKey("worker", 2)], ids=["no_such_role", "no_such_index"]
-)
+@cases("key", no_such_role=TaskKey("other", 0), no_such_index=TaskKey("worker", 2))
 def test_pod_of_an_unknown_task_is_refused(key: TaskKey) -> None:
     with pytest.raises(LookupError):
         build_pod(framework_of(build_template_wire()), key)

@@ -13,13 +13,8 @@ from framework.api.completion import classify_creation_error
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import CompletionPolicySpec
 from tests.support.builders import build_role, build_role_status, build_spec, build_status
-from tests.support.builders.worlds import (
-    SETTINGS,
-    build_failure,
-    build_snapshot,
-    get_status,
-    list_keys,
-)
+from tests.support.cases import cases
+from tests.support.worlds import SETTINGS, build_failure, build_snapshot, get_status, list_keys
 
 POD = ObjectKind.POD
 PENDING = TaskState.ATTEMPT_CREATION_PENDING
@@ -81,13 +76,7 @@ def test_one_event_of_a_role_says_why_its_pods_cannot_be_created() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("in_flight", "gone"),
-    [
-        pytest.param([0], [1, 2], id="an_answer_is_out"),
-        pytest.param([], [1, 2], id="one_was_not_looked_after"),
-    ],
-)
+@cases("in_flight gone", an_answer_is_out=([0], [1, 2]), one_was_not_looked_after=([], [1, 2]))
 def test_no_task_ends_before_all_creates_of_the_role_are_answered(
     in_flight: list[int], gone: list[int]
 ) -> None:

@@ -6,8 +6,6 @@ docs/design/state-machines.md, "When a status is written".
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from controller.core.actions import ObjectKind, Urgency
 from controller.core.decide import decide
 from controller.core.decision import Decision
@@ -34,7 +32,8 @@ from tests.support.builders import (
     build_unaddressed_task,
     end_task,
 )
-from tests.support.builders.worlds import SETTINGS, build_published, build_snapshot
+from tests.support.cases import cases
+from tests.support.worlds import SETTINGS, build_published, build_snapshot
 
 POLICY = "completion_policy"
 
@@ -59,18 +58,15 @@ def test_success_of_one_waits_while_another_goes_on() -> None:
     assert decision.urgency is Urgency.LATER
 
 
-@pytest.mark.parametrize(
-    ("phases", "fields"),
-    [
-        pytest.param(("Succeeded", "Succeeded"), {}, id="the_last_one_ended"),
-        pytest.param(("Failed", "Running"), {}, id="it_failed"),
-        pytest.param(("Succeeded", "Running"), {"task": retried(-2)}, id="it_is_retried"),
-        pytest.param(
-            ("Succeeded", "Running"),
-            {POLICY: CompletionPolicySpec(min_succeeded_task_count=1)},
-            id="it_ends_the_attempt",
-        ),
-    ],
+@cases(
+    "phases fields",
+    the_last_one_ended=(("Succeeded", "Succeeded"), {}),
+    it_failed=(("Failed", "Running"), {}),
+    it_is_retried=(("Succeeded", "Running"), {"task": retried(-2)}),
+    it_ends_the_attempt=(
+        ("Succeeded", "Running"),
+        {POLICY: CompletionPolicySpec(min_succeeded_task_count=1)},
+    ),
 )
 def test_end_on_which_something_waits_is_written_at_once(
     phases: tuple[str, ...], fields: dict[str, Any]

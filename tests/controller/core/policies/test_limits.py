@@ -12,7 +12,8 @@ from controller.core.snapshot import MemoryBudget, Snapshot
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, ExecutionType, FrameworkSpec, RetryPolicySpec
 from tests.support.builders import build_role, build_spec
-from tests.support.builders.worlds import World
+from tests.support.cases import cases
+from tests.support.worlds import World
 
 MIB = 1024 * 1024
 SETTINGS = Settings(limits=Limits(max_roles=3, max_tasks=8))
@@ -57,32 +58,27 @@ def spec_of(*numbers: int, **fields: object) -> FrameworkSpec:
     return build_spec(*(build_role(f"a{i}", n) for i, n in enumerate(numbers)), **fields)
 
 
-TOO_MUCH = [
-    pytest.param(
+TOO_MUCH = {
+    "Tasks": (
         spec_of(6, 3),
         "TooManyTasks",
-        "spec.taskRoles: has 9 Tasks; at most 8 Tasks are allowed in all roles together: lower "
-        "taskNumber, or split the Framework into several",
-        id="Tasks",
+        "spec.taskRoles: has 9 Tasks; at most 8 Tasks are allowed in all roles together: lower",
     ),
-    pytest.param(
+    "roles": (
         spec_of(1, 1, 1, 1),
         "TooManyRoles",
-        "spec.taskRoles: has 4 roles; at most 3 roles are allowed: give Tasks that are alike one "
-        "role",
-        id="roles",
+        "spec.taskRoles: has 4 roles; at most 3 roles are allowed: give Tasks that are alike one",
     ),
-    pytest.param(spec_of(0, 0, 0, 0), "TooManyRoles", "spec.taskRoles: has 4 roles", id="empty"),
-    pytest.param(
+    "empty": (spec_of(0, 0, 0, 0), "TooManyRoles", "spec.taskRoles: has 4 roles"),
+    "as_many_as_a_number_says": (
         spec_of(10**9),
         "TooManyTasks",
         "spec.taskRoles: has 1000000000 Tasks",
-        id="as many as a number says",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("spec", "reason", "message"), TOO_MUCH)
+@cases("spec reason message", **TOO_MUCH)
 def test_framework_that_asks_for_too_much_is_blocked_and_gets_nothing(
     spec: FrameworkSpec, reason: str, message: str
 ) -> None:
@@ -96,7 +92,7 @@ def test_framework_that_asks_for_too_much_is_blocked_and_gets_nothing(
     assert (first.actions, first.wake_at) == ((), None)
 
 
-@pytest.mark.parametrize(("spec", "reason", "message"), TOO_MUCH)
+@cases("spec reason message", **TOO_MUCH)
 def test_blocked_framework_costs_nothing_until_its_spec_changes(
     spec: FrameworkSpec, reason: str, message: str
 ) -> None:

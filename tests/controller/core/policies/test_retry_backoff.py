@@ -3,12 +3,11 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from controller.core.policies import retry_backoff
 from controller.core.settings import Settings
 from framework.api.types import RetryPolicyStatus, TaskStatus
 from tests.support.builders import at, build_task, build_task_attempt
+from tests.support.cases import cases
 
 SETTINGS = Settings()
 OFF = Settings(max_pause_seconds=0)
@@ -36,14 +35,12 @@ def test_pauses_begin_after_the_third_quick_end_and_double_to_the_greatest() -> 
     assert pauses == [0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, *[300] * 5]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "before", "expected"),
-    [
-        pytest.param(0, 0, 1, id="the_first"),
-        pytest.param(10, 2, 3, id="one_more"),
-        pytest.param(11, 9, 0, id="a_longer_one_begins_anew"),
-        pytest.param(-5, 9, 0, id="a_clock_that_was_set_back_says_nothing"),
-    ],
+@cases(
+    "seconds before expected",
+    the_first=(0, 0, 1),
+    one_more=(10, 2, 3),
+    a_longer_one_begins_anew=(11, 9, 0),
+    a_clock_that_was_set_back_says_nothing=(-5, 9, 0),
 )
 def test_quick_ends_are_counted_in_a_row(seconds: float, before: int, expected: int) -> None:
     assert retry_backoff.count_quick_ends(build_ended(seconds, before), SETTINGS) == expected

@@ -5,6 +5,7 @@ import pytest
 from controller.core.policies.retry_policy import decide_retry, draw_delay_seconds
 from framework.api.completion import CONFLICT, PERMANENT, TRANSIENT
 from framework.api.types import CompletionType, RetryPolicySpec, RetryPolicyStatus
+from tests.support.cases import cases
 
 SUCCEEDED = CompletionType("Succeeded", ())
 FAILED = CompletionType("Failed", ())
@@ -16,24 +17,22 @@ IS_BOTH = CompletionType("Failed", (PERMANENT, TRANSIENT))
 LOST_CONFLICT = CompletionType("Failed", (CONFLICT,))
 
 
-@pytest.mark.parametrize(
-    ("fancy", "limit", "done", "kind", "expected"),
-    [
-        pytest.param(False, 0, 0, FAILED, False, id="no_retries_allowed"),
-        pytest.param(False, 1, 0, FAILED, True, id="the_first_of_one"),
-        pytest.param(False, 1, 1, FAILED, False, id="all_used"),
-        pytest.param(False, 2, 5, FAILED, False, id="lowered_below_what_was_used"),
-        pytest.param(False, -1, 99, FAILED, True, id="every_failure"),
-        pytest.param(False, -1, 0, SUCCEEDED, False, id="every_failure_but_it_succeeded"),
-        pytest.param(False, 3, 0, SUCCEEDED, False, id="success_needs_no_retry"),
-        pytest.param(False, -2, 9, SUCCEEDED, True, id="every_completion"),
-        pytest.param(False, -2, 9, FAILED, True, id="every_completion_a_failure_too"),
-        pytest.param(False, 1, 0, IS_PERMANENT, True, id="attributes_count_only_if_fancy"),
-        pytest.param(False, 0, 0, IS_TRANSIENT, False, id="transient_counts_only_if_fancy"),
-        pytest.param(True, 1, 0, UNTYPED, True, id="fancy_without_a_type_is_normal"),
-        pytest.param(True, 1, 1, LOST_CONFLICT, False, id="fancy_conflict_alone_is_normal"),
-        pytest.param(True, -2, 0, SUCCEEDED, True, id="fancy_success_is_normal"),
-    ],
+@cases(
+    "fancy limit done kind expected",
+    no_retries_allowed=(False, 0, 0, FAILED, False),
+    the_first_of_one=(False, 1, 0, FAILED, True),
+    all_used=(False, 1, 1, FAILED, False),
+    lowered_below_what_was_used=(False, 2, 5, FAILED, False),
+    every_failure=(False, -1, 99, FAILED, True),
+    every_failure_but_it_succeeded=(False, -1, 0, SUCCEEDED, False),
+    success_needs_no_retry=(False, 3, 0, SUCCEEDED, False),
+    every_completion=(False, -2, 9, SUCCEEDED, True),
+    every_completion_a_failure_too=(False, -2, 9, FAILED, True),
+    attributes_count_only_if_fancy=(False, 1, 0, IS_PERMANENT, True),
+    transient_counts_only_if_fancy=(False, 0, 0, IS_TRANSIENT, False),
+    fancy_without_a_type_is_normal=(True, 1, 0, UNTYPED, True),
+    fancy_conflict_alone_is_normal=(True, 1, 1, LOST_CONFLICT, False),
+    fancy_success_is_normal=(True, -2, 0, SUCCEEDED, True),
 )
 def test_normal_decision_follows_the_count(
     *, fancy: bool, limit: int, done: int, kind: CompletionType, expected: bool
@@ -46,14 +45,12 @@ def test_normal_decision_follows_the_count(
         assert decision.is_accountable
 
 
-@pytest.mark.parametrize(
-    ("kind", "should_retry", "is_conflict"),
-    [
-        pytest.param(IS_TRANSIENT, True, False, id="transient"),
-        pytest.param(IS_CONFLICT, True, True, id="transient_conflict"),
-        pytest.param(IS_BOTH, True, False, id="transient_is_looked_at_before_permanent"),
-        pytest.param(IS_PERMANENT, False, False, id="permanent"),
-    ],
+@cases(
+    "kind should_retry is_conflict",
+    transient=(IS_TRANSIENT, True, False),
+    transient_conflict=(IS_CONFLICT, True, True),
+    transient_is_looked_at_before_permanent=(IS_BOTH, True, False),
+    permanent=(IS_PERMANENT, False, False),
 )
 @pytest.mark.parametrize("limit", [-2, -1, 0, 3])
 def test_fancy_decision_follows_the_type_whatever_the_limit(

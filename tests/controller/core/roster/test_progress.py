@@ -22,7 +22,8 @@ from tests.support.builders import (
     build_task_attempt,
     build_waiting,
 )
-from tests.support.builders.worlds import build_draft, build_failure
+from tests.support.cases import cases
+from tests.support.worlds import build_draft, build_failure
 
 CREATE = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/0")
 
@@ -63,59 +64,41 @@ def test_ladder_at_the_end_of_time_raises_nothing() -> None:
     find_check_times(at(0), end)
 
 
-@pytest.mark.parametrize(
-    ("task", "pods", "failures", "expected"),
-    [
-        pytest.param(build_task(), [build_pod()], {}, None, id="in_its_place"),
-        pytest.param(build_task(TaskState.COMPLETED), [], {}, None, id="completed"),
-        pytest.param(
-            build_task(TaskState.ATTEMPT_CREATION_PENDING),
-            [],
-            {},
-            "Pod is not created yet",
-            id="not_created",
-        ),
-        pytest.param(
-            build_task(TaskState.ATTEMPT_CREATION_PENDING),
-            [],
-            {CREATE: build_failure(403, "exceeded quota")},
-            "Pod cannot be created: exceeded quota",
-            id="not_creatable",
-        ),
-        pytest.param(
-            build_task(TaskState.ATTEMPT_COMPLETED),
-            [],
-            {},
-            "the next attempt waits for its time",
-            id="between_attempts",
-        ),
-        pytest.param(
-            build_task(),
-            [build_pod(metadata={"deletionTimestamp": "2026-01-01T00:00:30Z"})],
-            {},
-            "Pod is terminating",
-            id="terminating",
-        ),
-        pytest.param(build_task(), [build_pod(phase="Failed")], {}, "Pod has failed", id="failed"),
-        pytest.param(
-            build_task(attempt_status=build_task_attempt(pod_ip="")),
-            [
-                build_pod(
-                    phase="Pending", containers=[build_waiting(reason="ErrImagePull", message="no")]
-                )
-            ],
-            {},
-            "ErrImagePull: no",
-            id="why_its_pod_waits",
-        ),
-        pytest.param(
-            build_task(),
-            [replace(build_pod(), uid="x")],
-            {},
-            "Pod is not created yet",
-            id="other_uid",
-        ),
-    ],
+@cases(
+    "task pods failures expected",
+    in_its_place=(build_task(), [build_pod()], {}, None),
+    completed=(build_task(TaskState.COMPLETED), [], {}, None),
+    not_created=(build_task(TaskState.ATTEMPT_CREATION_PENDING), [], {}, "Pod is not created yet"),
+    not_creatable=(
+        build_task(TaskState.ATTEMPT_CREATION_PENDING),
+        [],
+        {CREATE: build_failure(403, "exceeded quota")},
+        "Pod cannot be created: exceeded quota",
+    ),
+    between_attempts=(
+        build_task(TaskState.ATTEMPT_COMPLETED),
+        [],
+        {},
+        "the next attempt waits for its time",
+    ),
+    terminating=(
+        build_task(),
+        [build_pod(metadata={"deletionTimestamp": "2026-01-01T00:00:30Z"})],
+        {},
+        "Pod is terminating",
+    ),
+    failed=(build_task(), [build_pod(phase="Failed")], {}, "Pod has failed"),
+    why_its_pod_waits=(
+        build_task(attempt_status=build_task_attempt(pod_ip="")),
+        [
+            build_pod(
+                phase="Pending", containers=[build_waiting(reason="ErrImagePull", message="no")]
+            )
+        ],
+        {},
+        "ErrImagePull: no",
+    ),
+    other_uid=(build_task(), [replace(build_pod(), uid="x")], {}, "Pod is not created yet"),
 )
 def test_missing_member_is_explained(
     task: TaskStatus, pods: list[PodView], failures: Any, expected: str | None

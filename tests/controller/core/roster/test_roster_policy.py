@@ -5,8 +5,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from controller.core.draft import Draft
 from controller.core.roster.roster_policy import RosterOutcome, decide_roster
 from controller.core.snapshot import PublishedRoster
@@ -31,7 +29,8 @@ from tests.support.builders import (
     build_unaddressed_task,
     end_task,
 )
-from tests.support.builders.worlds import NOW, build_draft, build_published
+from tests.support.cases import cases
+from tests.support.worlds import NOW, build_draft, build_published
 
 ANNOUNCED = PublishedRoster(has_version_annotation=True, progress_checked_at=NOW)
 
@@ -85,30 +84,19 @@ def test_equal_gang_is_not_published_again() -> None:
     assert outcome.publication is None
 
 
-@pytest.mark.parametrize(
-    ("tasks", "pods"),
-    [
-        pytest.param(
-            (build_task(), build_unaddressed_task(1)), None, id="a_member_without_an_address"
-        ),
-        pytest.param(
-            (build_task(), build_task(TaskState.ATTEMPT_CREATION_PENDING, index=1)),
-            (build_pod(),),
-            id="a_member_without_a_pod",
-        ),
-        pytest.param(None, build_pods("Running", "Failed"), id="a_member_that_ended"),
-        pytest.param(
-            None,
-            (
-                build_pod(),
-                build_pod(index=1, metadata={"deletionTimestamp": "2026-01-01T00:03:00Z"}),
-            ),
-            id="a_member_that_terminates",
-        ),
-        pytest.param(
-            None, (build_pod(), replace(build_pod(index=1), uid="past")), id="a_pod_of_another_uid"
-        ),
-    ],
+@cases(
+    "tasks pods",
+    a_member_without_an_address=((build_task(), build_unaddressed_task(1)), None),
+    a_member_without_a_pod=(
+        (build_task(), build_task(TaskState.ATTEMPT_CREATION_PENDING, index=1)),
+        (build_pod(),),
+    ),
+    a_member_that_ended=(None, build_pods("Running", "Failed")),
+    a_member_that_terminates=(
+        None,
+        (build_pod(), build_pod(index=1, metadata={"deletionTimestamp": "2026-01-01T00:03:00Z"})),
+    ),
+    a_pod_of_another_uid=(None, (build_pod(), replace(build_pod(index=1), uid="past"))),
 )
 def test_incomplete_gang_gets_no_first_roster(tasks: Any, pods: Any) -> None:
     outcome = decide_roster(gang(*(tasks or ()), pods=pods))
@@ -160,12 +148,10 @@ def test_absent_indexes_are_told_and_not_waited_for() -> None:
     assert (roster.wanted, roster.roles[0].absent, roster.complete) == (1, (1,), True)
 
 
-@pytest.mark.parametrize(
-    ("phases", "expected"),
-    [
-        pytest.param(("Running", "Running"), True, id="all_run"),
-        pytest.param(("Running", "Pending"), False, id="one_is_pending"),
-    ],
+@cases(
+    "phases expected",
+    all_run=(("Running", "Running"), True),
+    one_is_pending=(("Running", "Pending"), False),
 )
 def test_running_is_one_flag_a_role(phases: tuple[str, ...], *, expected: bool) -> None:
     roster = get_roster(decide_roster(gang(pods=build_pods(*phases))))
@@ -182,10 +168,7 @@ def test_role_that_left_the_spec_is_not_in_the_roster() -> None:
 def test_further_addresses_come_from_the_cache() -> None:
     pod = build_pod(podIPs=[{"ip": "10.0.0.2"}, {"ip": "fd00::2"}])
     draft = gang(build_task(), pods=(pod,))
-    assert get_roster(decide_roster(draft)).roles[0].members[0].addresses == (
-        "10.0.0.2",
-        "fd00::2",
-    )
+    assert get_roster(decide_roster(draft)).roles[0].members[0].addresses == ("10.0.0.2", "fd00::2")
 
 
 def test_generations_keep_their_distance() -> None:
@@ -198,18 +181,14 @@ def test_generations_keep_their_distance() -> None:
     assert get_roster(decide_roster(late)).generation == 3
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
-    [
-        pytest.param({"configmap": None}, id="there_is_no_configmap"),
-        pytest.param(
-            {"configmap": replace(build_configmap(), deletion_time=at(9))}, id="it_terminates"
-        ),
-        pytest.param({"configmap": replace(build_configmap(), uid="x")}, id="it_is_another"),
-        pytest.param({"state": FrameworkState.ATTEMPT_DELETING}, id="the_attempt_is_deleting"),
-        pytest.param({"state": FrameworkState.COMPLETED}, id="the_framework_is_completed"),
-        pytest.param({"state": FrameworkState.ATTEMPT_DELETION_PENDING}, id="the_attempt_ends"),
-    ],
+    there_is_no_configmap={"configmap": None},
+    it_terminates={"configmap": replace(build_configmap(), deletion_time=at(9))},
+    it_is_another={"configmap": replace(build_configmap(), uid="x")},
+    the_attempt_is_deleting={"state": FrameworkState.ATTEMPT_DELETING},
+    the_framework_is_completed={"state": FrameworkState.COMPLETED},
+    the_attempt_ends={"state": FrameworkState.ATTEMPT_DELETION_PENDING},
 )
 def test_nothing_is_published_when(fields: dict[str, Any]) -> None:
     assert decide_roster(gang(**fields)) == RosterOutcome()

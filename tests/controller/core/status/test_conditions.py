@@ -4,16 +4,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.decide import decide
 from controller.core.snapshot import PublishedRoster
-from framework.api.completion import (
-    POD_CREATION_PERMANENT_ERROR,
-    complete_framework,
-    complete_task,
-)
+from framework.api.completion import POD_CREATION_PERMANENT_ERROR, complete_framework, complete_task
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, FrameworkStatus
 from framework.api.wire import format_time
@@ -32,8 +26,9 @@ from tests.support.builders import (
     build_task_attempt,
     end_attempt,
 )
-from tests.support.builders.worlds import NOW, SETTINGS, build_failure, build_snapshot, get_status
-from tests.support.measuring.cost import assert_grows_at_most
+from tests.support.cases import cases
+from tests.support.cost import assert_grows_at_most
+from tests.support.worlds import NOW, SETTINGS, build_failure, build_snapshot, get_status
 
 CREATE_POD = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/0")
 CREATE_CONFIGMAP = ActionKey(
@@ -101,9 +96,7 @@ def test_missing_tasks_are_not_named_before_the_first_step() -> None:
     assert (told.reason, told.message) == ("TasksMissing", "")
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"), [(0, "Succeeded"), (-210, "Failed")], ids=["succeeded", "failed"]
-)
+@cases("code reason", succeeded=(0, "Succeeded"), failed=(-210, "Failed"))
 def test_completed_framework_says_how_it_ended(code: int, reason: str) -> None:
     status = build_status(state=FrameworkState.ATTEMPT_COMPLETED)
     status = end_attempt(status, complete_framework(code, "why"), completion_time=AT)
@@ -113,13 +106,11 @@ def test_completed_framework_says_how_it_ended(code: int, reason: str) -> None:
     assert told["GangReady"].reason == "NoGang"
 
 
-@pytest.mark.parametrize(
-    ("failure", "expected"),
-    [
-        pytest.param(build_failure(500, count=3, seconds=9), "CreationRefused", id="refused"),
-        pytest.param(build_failure(409, count=3, seconds=9), "NameTaken", id="name_taken"),
-        pytest.param(build_failure(500, count=2, seconds=9), "NotBlocked", id="a_hiccup"),
-    ],
+@cases(
+    "failure expected",
+    refused=(build_failure(500, count=3, seconds=9), "CreationRefused"),
+    name_taken=(build_failure(409, count=3, seconds=9), "NameTaken"),
+    a_hiccup=(build_failure(500, count=2, seconds=9), "NotBlocked"),
 )
 def test_creation_that_fails_again_and_again_blocks(failure: Any, expected: str) -> None:
     told = conditions(status=waiting(), pods=[], failures={CREATE_POD: failure})
@@ -138,14 +129,12 @@ def test_failure_of_what_is_no_longer_wanted_blocks_nothing() -> None:
     assert told["Blocked"].reason == "NotBlocked"
 
 
-@pytest.mark.parametrize(
-    ("state", "row", "is_blocked"),
-    [
-        pytest.param(PENDING, 3, True, id="again_and_again"),
-        pytest.param(PENDING, 2, False, id="a_few_times"),
-        pytest.param(TaskState.COMPLETED, 20, False, id="given_up"),
-        pytest.param(TaskState.ATTEMPT_RUNNING, 20, False, id="it_has_a_pod_now"),
-    ],
+@cases(
+    "state row is_blocked",
+    again_and_again=(PENDING, 3, True),
+    a_few_times=(PENDING, 2, False),
+    given_up=(TaskState.COMPLETED, 20, False),
+    it_has_a_pod_now=(TaskState.ATTEMPT_RUNNING, 20, False),
 )
 def test_pod_refused_attempt_after_attempt_blocks(
     state: TaskState, row: int, *, is_blocked: bool
@@ -204,7 +193,7 @@ def test_failures_of_what_is_over_cost_no_walk_through_all_tasks_each() -> None:
     assert_grows_at_most(4, judge, lambda: judge(failures=failures))
 
 
-@pytest.mark.parametrize("owners", [{}, {"ownerReferences": []}], ids=["ours", "foreign"])
+@cases("owners", ours={}, foreign={"ownerReferences": []})
 def test_name_that_a_terminating_pod_keeps_blocks_after_a_while(owners: dict[str, Any]) -> None:
     ends = {"uid": "other", "annotations": {}, "deletionTimestamp": format_time(NOW)}
     held = build_pod(metadata={**ends, **owners})
@@ -249,14 +238,8 @@ def test_blocked_is_told_by_one_event() -> None:
     snapshot = build_snapshot(status=status, failures={CREATE_POD: refused})
     decision = decide(snapshot, SETTINGS)
     assert [(e.type, e.reason) for e in decision.events] == [("Warning", "NameTaken")]
-    told = build_snapshot(
-        status=get_status(decision),
-        failures={CREATE_POD: refused},
-    )
+    told = build_snapshot(status=get_status(decision), failures={CREATE_POD: refused})
     assert decide(told, SETTINGS).events == ()
     other = build_failure(500, "down", seconds=9, count=3)
-    changed = decide(
-        replace(told, failures={CREATE_POD: other}),
-        SETTINGS,
-    )
+    changed = decide(replace(told, failures={CREATE_POD: other}), SETTINGS)
     assert [e.reason for e in changed.events] == ["CreationRefused"]

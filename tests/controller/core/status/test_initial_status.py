@@ -6,22 +6,12 @@ Tombstones: docs/design/scaling.md, "Absent indexes".
 from controller.core.status.initial_status import (
     derive_instance_uid,
     new_attempt_status,
-    new_framework_status,
     new_task_status,
 )
 from framework.api.completion import DELETE_TASK_REQUESTED
-from framework.api.states import FrameworkState, TaskState
+from framework.api.states import TaskState
 from framework.api.types import TaskSpec
 from tests.support.builders import AT, build_framework, build_role, build_spec
-
-
-def test_new_framework_waits_for_its_configmap() -> None:
-    status = new_framework_status(build_framework(), AT)
-    assert status.state is FrameworkState.ATTEMPT_CREATION_PENDING
-    assert (status.start_time, status.transition_time) == (AT, AT)
-    assert status.attempt_status.configmap_name == "gang-attempt"
-    assert status.attempt_status.configmap_uid is None
-    assert status.retry_policy_status.retry_delay_seconds is None
 
 
 def test_new_attempt_has_every_role_and_task_of_the_spec_in_its_order() -> None:
