@@ -6,17 +6,9 @@ from typing import Any
 import pytest
 
 from controller.core.actions import ObjectKind
-from controller.store.store import Store
 from framework.kube.resources import FRAMEWORKS, PODS, Object
 from localcluster.apiserver.model.options import DeleteOptions
-from tests.support.builders import (
-    AT,
-    FRAMEWORK,
-    NAMESPACE,
-    build_framework_wire,
-    build_pod_wire,
-    build_status,
-)
+from tests.support.builders import FRAMEWORK, NAMESPACE
 from tests.support.shell import Shell
 from tests.support.storageclient import Fate
 
@@ -68,44 +60,3 @@ async def test_answer_that_a_pod_is_absent_says_nothing_of_the_next_one() -> Non
     assert read_task(shell)["retryPolicyStatus"]["totalRetriedCount"] == 1
     uid = shell.get(PODS, POD)["metadata"]["uid"]
     assert read_task(shell)["attemptStatus"]["podUID"] == uid
-
-
-@pytest.mark.parametrize("is_going", [False, True])
-def test_news_older_than_a_live_answer_ends_nothing(*, is_going: bool) -> None:
-    store = Store(lambda _: None)
-    store.apply(ObjectKind.FRAMEWORK, build_framework_wire())
-    entry = store.find(f"{NAMESPACE}/{FRAMEWORK}")
-    assert entry is not None
-
-    def build(version: int, **metadata: Any) -> Object:
-        metadata |= {"resourceVersion": str(version), "uid": "pod-worker-0"}
-        return build_pod_wire(metadata=metadata)
-
-    going = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
-    store.apply(ObjectKind.POD, build(10))
-    store.record_own(entry, ObjectKind.POD, build(13, **(going if is_going else {})), AT)
-    # At version 11 it left the selector: it lived when the live GET was answered.
-    store.remove(ObjectKind.POD, build(11))
-    assert entry.observed.pods[POD].resource_version == "13"
-    assert entry.observed.live[ObjectKind.POD, POD] == "pod-worker-0"
-    store.remove(ObjectKind.POD, build(15, **going))
-    assert not entry.observed.pods
-
-
-def test_late_answer_to_a_status_write_changes_nothing_of_the_next_framework() -> None:
-    store = Store(lambda _: None)
-    store.apply(ObjectKind.FRAMEWORK, build_framework_wire())
-    entry = store.find(f"{NAMESPACE}/{FRAMEWORK}")
-    assert entry is not None
-    answer = build_framework_wire()
-    answer["status"] = {"state": "Completed"}
-    another = build_framework_wire()
-    another["metadata"] |= {"uid": "another", "resourceVersion": "90"}
-    store.apply(ObjectKind.FRAMEWORK, another)
-    store.require_refresh(entry)
-    store.record_status(entry, answer, build_status())
-    assert entry.observed.needs_refresh
-    assert not entry.observed.is_status_ours
-    another["metadata"]["resourceVersion"] = "91"
-    store.apply(ObjectKind.FRAMEWORK, another)
-    assert not entry.observed.is_diverged
