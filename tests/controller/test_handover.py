@@ -6,8 +6,8 @@ import pytest
 
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, LEASES, PODS
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.controllers import TICK_SECONDS, Program, World, open_world
-from tests.support.storageclient import Fate, Request, find_type
+from tests.support.fakes.storageclient import Fate, Request, find_type
+from tests.support.simulator.controllers import TICK_SECONDS, Program, World, open_world
 
 pytestmark = pytest.mark.looptime
 

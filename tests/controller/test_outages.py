@@ -2,20 +2,19 @@
 
 import asyncio
 import copy
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from framework.api.constants import FRAMEWORK_CRD_NAME
 from framework.clock import SequentialUids
+from framework.kube import transport
 from framework.kube.errors import build_api_error
 from framework.kube.resources import CONFIGMAPS, CUSTOM_RESOURCE_DEFINITIONS, FRAMEWORKS, PODS
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.storage import Storage
 from tests.support.builders import NAMESPACE
-from tests.support.controllers import World, open_world
-from tests.support.storageclient import Fate, LoopClock, Request
+from tests.support.fakes.storageclient import Fate, LoopClock, Request
+from tests.support.simulator.controllers import World, open_world
 
 pytestmark = pytest.mark.looptime
 
@@ -99,16 +98,16 @@ async def test_paths_that_are_not_found_for_a_while_are_no_deletion(
     async with open_world() as world:
         program = world.start()
         await world.create_gang()
-        original = program.client._send
+        original = program.client._transport.send
 
-        async def refuse(request: Request, call: Callable[[], Any], timeout_seconds: float) -> Any:
-            if request.resource == FRAMEWORKS:
+        async def refuse(request: transport.Request) -> bytes:
+            if request.path.startswith(f"/apis/{FRAMEWORKS.api_version}/"):
                 # The answer of a server whose CRD is being established: no Status object.
-                raise build_api_error(404, b"404 page not found", method="GET", path=str(request))
-            return await original(request, call, timeout_seconds)
+                raise build_api_error(404, b"404 page not found", method="GET", path=request.path)
+            return await original(request)
 
         with monkeypatch.context() as patch:
-            patch.setattr(program.client, "_send", refuse)
+            patch.setattr(program.client._transport, "send", refuse)
             await world.set_pods("Succeeded")
             await asyncio.sleep(5)
         await world.wait_for_state("Completed", seconds=15)

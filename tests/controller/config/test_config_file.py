@@ -13,7 +13,7 @@ from controller.config.config_file import (
 from controller.config.pod_failure import Regex
 from framework.api.completion import ContainerPattern, IntRange, PodPattern
 from framework.api.fielderrors import FieldErrors
-from tests.support.cases import cases
+from tests.support.builders.cases import cases
 
 Load = Callable[..., LoadedConfig]
 

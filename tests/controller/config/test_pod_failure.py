@@ -1,7 +1,7 @@
 import pytest
 
 from controller.config.pod_failure import Regex, RegexError
-from tests.support.cases import cases
+from tests.support.builders.cases import cases
 
 
 @cases(

@@ -13,7 +13,7 @@ from tests.support.builders import (
     build_spec,
     build_status,
 )
-from tests.support.worlds import SETTINGS, World, build_snapshot, get_code, get_status
+from tests.support.builders.worlds import SETTINGS, World, build_snapshot, get_code, get_status
 
 
 def test_observed_generation_follows_without_urgency() -> None:
@@ -48,11 +48,12 @@ def test_creates_are_rendered_from_the_status_that_is_persisted_before() -> None
 def test_framework_that_is_stopped_before_it_starts_creates_nothing() -> None:
     world = World(build_spec(execution_type=ExecutionType.CREATE))
     world.settle()
-    assert world.status.state is FrameworkState.ATTEMPT_CREATION_PENDING
+    states = [world.status.state]
     assert not world.made
     world.edit(build_spec(execution_type=ExecutionType.STOP))
     world.settle()
-    assert world.status.state is FrameworkState.COMPLETED
+    states.append(world.status.state)
+    assert states == [FrameworkState.ATTEMPT_CREATION_PENDING, FrameworkState.COMPLETED]
     assert world.made == [("get", "gang-attempt")]
 
 

@@ -8,8 +8,8 @@ import pytest
 from controller.core.actions import DeleteObject, ObjectKind, Urgency
 from framework.api.states import FrameworkState, IllegalTransitionError, TaskState
 from tests.support.builders import at, build_role_status, build_status, build_task
-from tests.support.cases import cases
-from tests.support.worlds import NOW, build_draft, build_failure
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import NOW, build_draft, build_failure
 
 DELETE = DeleteObject(ObjectKind.POD, "gang-worker-0", "uid", "why")
 

@@ -11,9 +11,9 @@ from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Objec
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.cases import cases
-from tests.support.shell import KEY, Shell, refuse
-from tests.support.storageclient import Fate, Request
+from tests.support.builders.cases import cases
+from tests.support.fakes.storageclient import Fate, Request
+from tests.support.simulator.shell import KEY, Shell, refuse
 
 pytestmark = pytest.mark.looptime
 

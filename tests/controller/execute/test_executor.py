@@ -1,4 +1,4 @@
-"""What each answer to an action means, in virtual time on a storage."""
+"""The meaning of each answer to an action, in virtual time on a storage."""
 
 import asyncio
 import base64
@@ -17,36 +17,31 @@ from controller.core.actions import (
     ObjectKind,
     Propagation,
 )
+from controller.core.snapshot import Failure
 from framework.api.naming import TaskKey
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SECRETS, Object
-from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_template_wire
-from tests.support.cases import cases
-from tests.support.shell import KEY, Shell, refuse
-from tests.support.storageclient import Fate
+from tests.support.builders.cases import cases
+from tests.support.fakes.storageclient import Fate
+from tests.support.simulator.shell import KEY, Shell, refuse
 
 pytestmark = pytest.mark.looptime
 
-POD = (ObjectKind.POD, "gang-worker-0")
+NAME = "gang-worker-0"
+POD = (ObjectKind.POD, NAME)
 CONFIGMAP = (ObjectKind.CONFIGMAP, "gang-attempt")
+SECRET = "gang-gang-key"
 
 
 async def open_shell() -> Shell:
-    """A gang of three with its ConfigMap, and no Pod yet.
-
-    No fixture: those run in real time.
-    """
+    """A gang of three with its ConfigMap, and no Pod yet. (Fixtures run in real time.)"""
     shell = Shell()
     shell.create_framework(number=3)
     await shell.run(0.05)
     for name in shell.names(PODS):
-        shell.storage.delete(shell.type(PODS), NAMESPACE, name, DeleteOptions(grace_seconds=0))
+        shell.delete(PODS, name, grace_seconds=0)
     shell.show()
-    for known in (
-        shell.entry.observed.pods,
-        shell.entry.observed.live,
-        shell.entry.observed.unconfirmed,
-    ):
+    for known in (shell.known.pods, shell.known.live, shell.known.unconfirmed):
         known.clear()
     shell.client.sent.clear()
     shell.changed.clear()
@@ -54,7 +49,7 @@ async def open_shell() -> Shell:
 
 
 async def send(shell: Shell, *actions: Action, seconds: float = 1.0) -> None:
-    """Send actions and wait for their answers; no worker decides anew."""
+    """Send actions and wait for their answers; no worker decides meanwhile."""
 
     async def stop() -> None:
         await asyncio.sleep(seconds)
@@ -70,34 +65,46 @@ async def send(shell: Shell, *actions: Action, seconds: float = 1.0) -> None:
         pass
 
 
+async def open_with_pod() -> Shell:
+    shell = await open_shell()
+    await send(shell, create(shell))
+    return shell
+
+
 def create(shell: Shell, index: int = 0) -> CreatePod:
     """Create the Pod of a Task as the status has it."""
-    framework = shell.entry.observed.framework
-    assert framework is not None
-    assert framework.status is not None
-    task = framework.status.attempt_status.task_roles[0].tasks[index]
+    assert shell.framework.status is not None
+    task = shell.framework.status.attempt_status.task_roles[0].tasks[index]
     identity = f"{task.instance_uid}/{task.attempt_status.id}"
     key = TaskKey("worker", index)
-    return CreatePod(framework, key, f"gang-worker-{index}", identity, "why")
+    return CreatePod(shell.framework, key, f"gang-worker-{index}", identity, "why")
 
 
-def delete(shell: Shell, name: str, **fields: Any) -> DeleteObject:
-    uid = shell.get(PODS, name)["metadata"]["uid"]
-    return DeleteObject(ObjectKind.POD, name, uid, "why", **fields)
+def delete(shell: Shell, **fields: Any) -> DeleteObject:
+    return DeleteObject(*POD, read_uid(shell), "why", **fields)
 
 
-def squat(shell: Shell, **metadata: Any) -> Object:
-    body = {"metadata": {"name": POD[1], **metadata}, "spec": build_template_wire()["spec"]}
+def read_uid(shell: Shell) -> str:
+    return str(shell.get(PODS, NAME)["metadata"]["uid"])
+
+
+def create_foreign_pod(shell: Shell) -> Object:
+    body = {"metadata": {"name": NAME}, "spec": build_template_wire()["spec"]}
     return shell.storage.create(shell.type(PODS), NAMESPACE, body)
 
 
+def get_failure(shell: Shell) -> Failure:
+    (failure,) = shell.entry.outcomes.failures.values()
+    return failure
+
+
+# --- creates -------------------------------------------------------------------------------------
+
+
 async def test_created_pod_is_known_before_any_watch_shows_it() -> None:
-    shell = await open_shell()
-    await send(shell, create(shell))
-    uid = shell.get(PODS, POD[1])["metadata"]["uid"]
-    assert shell.entry.observed.pods[POD[1]].uid == uid
-    assert shell.entry.observed.live[POD] == uid
-    assert POD in shell.entry.observed.unconfirmed
+    shell = await open_with_pod()
+    assert shell.known.pods[NAME].uid == shell.known.live[POD] == read_uid(shell)
+    assert POD in shell.known.unconfirmed
     assert shell.changed[-1] == KEY
     assert not shell.entry.outcomes.in_flight
 
@@ -107,37 +114,46 @@ async def test_action_in_flight_is_not_sent_again() -> None:
     shell.network.expect("create", PODS, Fate(5.0, 5.0))
     action = create(shell)
 
-    async def again() -> None:
+    async def submit_again() -> None:
         await asyncio.sleep(1.0)
         assert action.key in shell.entry.outcomes.in_flight
         shell.executor.submit(KEY, [action])
 
-    task = asyncio.create_task(again())
+    task = asyncio.create_task(submit_again())
     await send(shell, action, seconds=3.0)
     await task
-    assert shell.sent() == ["create pods gang-worker-0"]
+    assert shell.sent() == [f"create pods {NAME}"]
 
 
-async def test_create_whose_answer_was_lost_adopts_what_it_made() -> None:
+async def test_action_sent_while_its_decision_was_written_is_not_sent_again() -> None:
+    shell = await open_shell()
+    action = create(shell)
+    await send(shell, action)
+    # The decision that asks for it again was made before the answer arrived.
+    shell.entry.outcomes.sent.add(action.key)
+    shell.executor.submit(KEY, [action])
+    await asyncio.sleep(1)
+    assert shell.sent("create") == [f"create pods {NAME}"]
+
+
+async def test_create_whose_answer_was_lost_adopts_the_object_that_it_made() -> None:
     shell = await open_shell()
     shell.network.expect("create", PODS, Fate(is_answer_lost=True))
     await send(shell, create(shell))
-    (failure,) = shell.entry.outcomes.failures.values()
-    assert (failure.code, failure.count) == (0, 1)
+    assert (get_failure(shell).code, get_failure(shell).count) == (0, 1)
     await send(shell, create(shell))
-    assert shell.sent()[1:] == ["create pods gang-worker-0", "get pods gang-worker-0"]
-    assert shell.entry.observed.pods[POD[1]].uid == shell.get(PODS, POD[1])["metadata"]["uid"]
+    assert shell.sent()[1:] == [f"create pods {NAME}", f"get pods {NAME}"]
+    assert shell.known.pods[NAME].uid == read_uid(shell)
     assert not shell.entry.outcomes.failures
 
 
-async def test_create_that_meets_a_foreign_object_fails_and_knows_it() -> None:
+async def test_create_that_meets_a_foreign_object_fails_and_records_it() -> None:
     shell = await open_shell()
-    squatter = squat(shell)
+    foreign = create_foreign_pod(shell)
     await send(shell, create(shell))
-    (failure,) = shell.entry.outcomes.failures.values()
-    assert failure.code == 409
-    assert shell.entry.observed.live[POD] == squatter["metadata"]["uid"]
-    assert not shell.entry.observed.pods
+    assert get_failure(shell).code == 409
+    assert shell.known.live[POD] == foreign["metadata"]["uid"]
+    assert not shell.known.pods
 
 
 @pytest.mark.parametrize("code", [422, 413, 400, 403, 500])
@@ -146,7 +162,7 @@ async def test_refusal_is_kept_with_code_text_and_body(code: int) -> None:
     started = shell.clock.now()
     shell.network.expect("create", PODS, refuse(code))
     await send(shell, create(shell))
-    (failure,) = shell.entry.outcomes.failures.values()
+    failure = get_failure(shell)
     assert (failure.code, failure.message) == (code, "injected")
     assert failure.body.startswith('{"ErrStatus":{')
     assert failure.not_before > started
@@ -154,25 +170,20 @@ async def test_refusal_is_kept_with_code_text_and_body(code: int) -> None:
 
 async def test_pod_far_longer_than_its_template_is_refused_without_a_request() -> None:
     shell = await open_shell()
-    template: Object = {"spec": {"containers": [{}] * 400_000}}
-    framework = shell.entry.observed.framework
-    assert framework is not None
-    (role,) = framework.spec.task_roles
-    role = replace(role, task=replace(role.task, pod=template))
-    framework = replace(framework, spec=replace(framework.spec, task_roles=(role,)))
-    await send(shell, replace(create(shell), framework=framework))
-    (failure,) = shell.entry.outcomes.failures.values()
-    assert failure.code == 413
-    assert "a Pod of role worker would be more than" in failure.message
+    (role,) = shell.framework.spec.task_roles
+    role = replace(role, task=replace(role.task, pod={"spec": {"containers": [{}] * 400_000}}))
+    spec = replace(shell.framework.spec, task_roles=(role,))
+    await send(shell, replace(create(shell), framework=replace(shell.framework, spec=spec)))
+    assert get_failure(shell).code == 413
+    assert "a Pod of role worker would be more than" in get_failure(shell).message
     assert shell.sent("create pods") == []
 
 
-async def test_defect_that_one_action_shows_is_its_failure_and_ends_no_other() -> None:
+async def test_action_that_cannot_be_built_fails_and_stops_no_other() -> None:
     shell = await open_shell()
-    unknown = replace(create(shell), task=TaskKey("nobody", 0))
+    unknown = replace(create(shell), task=TaskKey("unknown", 0))
     await send(shell, unknown, create(shell, 1))
-    (failure,) = shell.entry.outcomes.failures.values()
-    assert failure.message.startswith("LookupError: ")
+    assert get_failure(shell).message.startswith("LookupError: ")
     assert not shell.entry.outcomes.in_flight
     assert shell.names(PODS) == ["gang-worker-1"]
 
@@ -182,8 +193,15 @@ async def test_retry_after_of_the_server_is_honoured() -> None:
     started = shell.clock.now()
     shell.network.expect("create", PODS, refuse(429, retry_after=17))
     await send(shell, create(shell))
-    (failure,) = shell.entry.outcomes.failures.values()
-    assert (failure.not_before - started).total_seconds() >= 17
+    assert (get_failure(shell).not_before - started).total_seconds() >= 17
+
+
+async def test_retry_after_of_the_server_is_bounded() -> None:
+    shell = Shell()
+    shell.network.expect("create", CONFIGMAPS, refuse(429, "TooManyRequests", retry_after=10**12))
+    shell.create_framework()
+    await shell.run(400.0)
+    assert shell.names(CONFIGMAPS) == [CONFIGMAP[1]]
 
 
 async def test_failures_are_counted_and_their_pauses_grow_to_half_a_minute() -> None:
@@ -193,9 +211,8 @@ async def test_failures_are_counted_and_their_pauses_grow_to_half_a_minute() -> 
         shell.network.expect("create", PODS, refuse(500))
         started = shell.clock.now()
         await send(shell, create(shell))
-        (failure,) = shell.entry.outcomes.failures.values()
-        pauses.append((failure.not_before - started).total_seconds())
-        assert failure.count == count
+        pauses.append((get_failure(shell).not_before - started).total_seconds())
+        assert get_failure(shell).count == count
     assert pauses == sorted(pauses)
     assert 29 < pauses[-1] < 32
 
@@ -203,139 +220,128 @@ async def test_failures_are_counted_and_their_pauses_grow_to_half_a_minute() -> 
 async def test_slow_start_after_an_error_then_all_succeed() -> None:
     shell = await open_shell()
     shell.network.expect("create", PODS, *[refuse(500)] * 3)
-    await send(shell, *(create(shell, index) for index in range(3)))
+    actions = [create(shell, index) for index in range(3)]
+    await send(shell, *actions)
     assert len(shell.sent()) == 3
-    await send(shell, *(create(shell, index) for index in range(3)))
+    await send(shell, *actions)
     assert shell.names(PODS) == ["gang-worker-0", "gang-worker-1", "gang-worker-2"]
 
 
-# --- deletes -------------------------------------------------------------------------------------
-
-
-async def test_deleted_pod_that_has_time_to_end_is_terminating() -> None:
+async def test_create_invalidates_the_result_of_the_last_live_get() -> None:
     shell = await open_shell()
-    await send(shell, create(shell))
-    bind(shell)
-    await send(shell, delete(shell, POD[1]))
-    assert shell.entry.observed.pods[POD[1]].is_terminating
-
-
-async def test_deleted_pod_that_is_gone_at_once_is_known_to_be() -> None:
-    shell = await open_shell()
-    await send(shell, create(shell))
-    await send(shell, delete(shell, POD[1]))
-    assert not shell.entry.observed.pods
-    assert shell.entry.observed.live[POD] == ""
-
-
-@cases("is_replaced", not_found=False, another_uid=True)
-async def test_delete_of_what_is_gone_is_done(*, is_replaced: bool) -> None:
-    shell = await open_shell()
-    await send(shell, create(shell))
-    action = delete(shell, POD[1])
-    shell.storage.delete(shell.type(PODS), NAMESPACE, POD[1])
-    if is_replaced:
-        squat(shell)
-    await send(shell, action)
-    assert not shell.entry.observed.pods
-    assert not shell.entry.outcomes.failures
-    assert len(shell.names(PODS)) == is_replaced
-
-
-async def test_conflict_on_a_delete_is_not_taken_for_absence() -> None:
-    shell = await open_shell()
-    await send(shell, create(shell))
-    shell.network.expect("delete", PODS, refuse(409, "Conflict"))
-    await send(shell, delete(shell, POD[1]))
-    assert POD[1] in shell.entry.observed.pods
-    assert [failure.code for failure in shell.entry.outcomes.failures.values()] == [409]
-
-
-async def test_forced_delete_that_a_finalizer_holds_is_an_error_and_a_retry() -> None:
-    shell = await open_shell()
-    await send(shell, create(shell))
-    patch = {"metadata": {"finalizers": ["example.com/hold"]}}
-    merge = "application/merge-patch+json"
-    shell.storage.patch(shell.type(PODS), NAMESPACE, POD[1], patch, merge)
-    await send(shell, delete(shell, POD[1], grace_seconds=0))
-    (failure,) = shell.entry.outcomes.failures.values()
-    assert "finalizer" in failure.message
-    assert shell.entry.observed.pods[POD[1]].is_terminating
-
-
-async def test_framework_is_deleted_in_the_foreground() -> None:
-    shell = await open_shell()
-    uid = shell.get(FRAMEWORKS, FRAMEWORK)["metadata"]["uid"]
-    kind = ObjectKind.FRAMEWORK
-    await send(shell, DeleteObject(kind, FRAMEWORK, uid, "why", propagation=Propagation.FOREGROUND))
-    wire = shell.get(FRAMEWORKS, FRAMEWORK)
-    assert wire["metadata"]["finalizers"] == ["foregroundDeletion"]
-
-
-async def test_configmap_delete_leaves_the_policy_to_its_finalizer() -> None:
-    shell = await open_shell()
-    uid = shell.get(CONFIGMAPS, CONFIGMAP[1])["metadata"]["uid"]
-    await send(shell, DeleteObject(*CONFIGMAP, uid, "why"))
-    assert shell.entry.observed.configmap is not None
-    assert shell.entry.observed.configmap.is_terminating
-
-
-# --- live GETs -----------------------------------------------------------------------------------
-
-
-async def test_live_get_of_nothing_is_certainty() -> None:
-    shell = await open_shell()
-    await send(shell, GetObject(*POD, "why"))
-    assert shell.entry.observed.live[POD] == ""
-
-
-async def test_live_get_of_a_stranger_is_foreign() -> None:
-    shell = await open_shell()
-    squatter = squat(shell)
-    await send(shell, GetObject(*POD, "why"))
-    assert shell.entry.observed.live[POD] == squatter["metadata"]["uid"]
-    assert not shell.entry.observed.pods
-
-
-async def test_live_get_of_ours_is_seen() -> None:
-    shell = await open_shell()
-    await send(shell, create(shell))
-    shell.entry.observed.pods.clear()
-    await send(shell, GetObject(*POD, "why"))
-    assert shell.entry.observed.pods[POD[1]].uid == shell.entry.observed.live[POD]
-
-
-async def test_create_makes_what_was_known_of_the_name_void() -> None:
-    shell = await open_shell()
-    shell.entry.observed.live[POD] = ""
+    shell.known.live[POD] = ""
     shell.network.expect("create", PODS, Fate(is_lost=True))
     await send(shell, create(shell))
-    assert POD not in shell.entry.observed.live
+    assert POD not in shell.known.live
 
 
 async def test_no_answer_in_time_is_a_failure() -> None:
     shell = await open_shell()
     shell.network.expect("create", PODS, Fate(downlink_seconds=100))
     await send(shell, create(shell), seconds=40)
-    (failure,) = shell.entry.outcomes.failures.values()
-    assert failure.code == 0
+    assert get_failure(shell).code == 0
 
 
-async def test_configmap_is_created_ready_for_a_roster() -> None:
-    shell = Shell()
-    shell.create_framework()
-    await shell.run(0.05)
-    framework = shell.entry.observed.framework
-    assert framework is not None
-    shell.storage.delete(shell.type(CONFIGMAPS), NAMESPACE, CONFIGMAP[1])
-    action = CreateConfigMap(framework, CONFIGMAP[1], "uid/0", "why")
-    await send(shell, action)
+async def test_configmap_is_created() -> None:
+    shell = await open_shell()
+    shell.delete(CONFIGMAPS, CONFIGMAP[1])
+    await send(shell, CreateConfigMap(shell.framework, CONFIGMAP[1], "uid/0", "why"))
     assert "create configmaps gang-attempt" in shell.sent()
 
 
-async def test_drain_sends_nothing_more_and_waits_for_answers() -> None:
+# --- deletes -------------------------------------------------------------------------------------
+
+
+async def test_deleted_pod_with_a_grace_period_is_terminating() -> None:
+    shell = await open_with_pod()
+    # Only a Pod on a node has a grace period.
+    body = {"metadata": {"name": NAME}, "target": {"kind": "Node", "name": "node"}}
+    shell.storage.create_subresource(shell.type(PODS), NAMESPACE, NAME, "binding", body)
+    await send(shell, delete(shell))
+    assert shell.known.pods[NAME].is_terminating
+
+
+async def test_deleted_pod_that_is_gone_at_once_is_known_to_be_absent() -> None:
+    shell = await open_with_pod()
+    await send(shell, delete(shell))
+    assert not shell.known.pods
+    assert shell.known.live[POD] == ""
+
+
+@cases("is_replaced", not_found=False, another_uid=True)
+async def test_delete_of_an_object_that_is_gone_succeeds(*, is_replaced: bool) -> None:
+    shell = await open_with_pod()
+    action = delete(shell)
+    shell.delete(PODS, NAME)
+    if is_replaced:
+        create_foreign_pod(shell)
+    await send(shell, action)
+    assert not shell.known.pods
+    assert not shell.entry.outcomes.failures
+    assert len(shell.names(PODS)) == is_replaced
+
+
+async def test_conflict_on_a_delete_does_not_count_as_absence() -> None:
+    shell = await open_with_pod()
+    shell.network.expect("delete", PODS, refuse(409, "Conflict"))
+    await send(shell, delete(shell))
+    assert NAME in shell.known.pods
+    assert get_failure(shell).code == 409
+
+
+async def test_forced_delete_that_a_finalizer_holds_is_a_failure() -> None:
+    shell = await open_with_pod()
+    shell.patch(PODS, NAME, {"metadata": {"finalizers": ["example.com/hold"]}})
+    await send(shell, delete(shell, grace_seconds=0))
+    assert "finalizer" in get_failure(shell).message
+    assert shell.known.pods[NAME].is_terminating
+
+
+async def test_framework_is_deleted_in_the_foreground() -> None:
     shell = await open_shell()
-    shell.network.expect("create", PODS, Fate(1.0, 1.0))
+    propagation = Propagation.FOREGROUND
+    uid = shell.framework.metadata.uid
+    action = DeleteObject(ObjectKind.FRAMEWORK, FRAMEWORK, uid, "why", propagation=propagation)
+    await send(shell, action)
+    assert shell.get(FRAMEWORKS, FRAMEWORK)["metadata"]["finalizers"] == ["foregroundDeletion"]
+
+
+async def test_configmap_delete_leaves_the_policy_to_its_finalizer() -> None:
+    shell = await open_shell()
+    uid = shell.get(CONFIGMAPS, CONFIGMAP[1])["metadata"]["uid"]
+    await send(shell, DeleteObject(*CONFIGMAP, uid, "why"))
+    assert shell.known.configmap is not None
+    assert shell.known.configmap.is_terminating
+
+
+# --- live GETs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+async def test_live_get_shows_that_no_pod_of_ours_exists(*, is_foreign: bool) -> None:
+    shell = await open_shell()
+    uid = create_foreign_pod(shell)["metadata"]["uid"] if is_foreign else ""
+    await send(shell, GetObject(*POD, "why"))
+    assert shell.known.live[POD] == uid
+    assert not shell.known.pods
+
+
+async def test_live_get_shows_our_pod() -> None:
+    shell = await open_with_pod()
+    shell.known.pods.clear()
+    await send(shell, GetObject(*POD, "why"))
+    assert shell.known.pods[NAME].uid == shell.known.live[POD]
+
+
+# --- end of the process --------------------------------------------------------------------------
+
+
+@cases("downlink_seconds expected", answered=(1.0, 2.0), not_for_ever=(50.0, 5.5))
+async def test_drain_waits_for_answers_and_sends_nothing_more(
+    downlink_seconds: float, expected: float
+) -> None:
+    shell = await open_shell()
+    shell.network.expect("create", PODS, Fate(1.0, downlink_seconds))
 
     async def drain() -> float:
         await asyncio.sleep(0.5)
@@ -346,130 +352,76 @@ async def test_drain_sends_nothing_more_and_waits_for_answers() -> None:
     started = shell.clock.monotonic()
     task = asyncio.create_task(drain())
     await send(shell, create(shell), seconds=10)
-    assert await task - started == pytest.approx(2.0)
-    assert shell.sent() == ["create pods gang-worker-0"]
+    assert await task - started == pytest.approx(expected)
+    assert shell.sent() == [f"create pods {NAME}"]
 
 
-async def test_drain_does_not_wait_for_ever() -> None:
-    shell = await open_shell()
-    shell.network.expect("create", PODS, Fate(1.0, 50.0))
-
-    async def drain() -> float:
-        await asyncio.sleep(0.5)
-        await shell.executor.drain(5.0)
-        return shell.clock.monotonic()
-
-    started = shell.clock.monotonic()
-    task = asyncio.create_task(drain())
-    await send(shell, create(shell), seconds=10)
-    assert await task - started == pytest.approx(5.5)
-
-
-def bind(shell: Shell) -> None:
-    """Give the Pod a node: only then has it a grace period."""
-    target = {"kind": "Node", "name": "node"}
-    body = {"metadata": {"name": POD[1]}, "target": target}
-    rt = shell.type(PODS)
-    shell.storage.create_subresource(rt, NAMESPACE, POD[1], "binding", body)
-
-
-async def test_action_sent_while_its_decision_was_written_is_not_sent_again() -> None:
-    shell = await open_shell()
-    action = create(shell)
-    await send(shell, action)
-    sent = len(shell.client.sent)
-    assert sent > 0
-    # The decision that asks for it again was made before the answer came.
-    shell.entry.outcomes.sent.add(action.key)
-    shell.executor.submit(KEY, [action])
-    await asyncio.sleep(1)
-    assert len(shell.client.sent) == sent
-
-
-async def test_wait_the_server_asks_for_is_bounded() -> None:
-    shell = Shell()
-    shell.network.expect("create", CONFIGMAPS, refuse(429, "TooManyRequests", retry_after=10**12))
-    shell.create_framework()
-    await shell.run(400.0)
-    assert shell.names(CONFIGMAPS) == [CONFIGMAP[1]]
-
-
-SECRET = (ObjectKind.SECRET, "gang-gang-key")
+# --- the gang key --------------------------------------------------------------------------------
 
 
 def create_key(shell: Shell) -> CreateGangKey:
     """Create the Secret of the attempt as the status has it."""
-    framework = shell.entry.observed.framework
-    assert framework is not None
-    assert framework.status is not None
-    uid = framework.status.attempt_status.configmap_uid or ""
-    return CreateGangKey(framework, SECRET[1], uid, "why")
+    assert shell.framework.status is not None
+    uid = shell.framework.status.attempt_status.configmap_uid or ""
+    return CreateGangKey(shell.framework, SECRET, uid, "why")
 
 
-def squat_key(shell: Shell) -> None:
-    body = {"metadata": {"name": SECRET[1]}, "data": {}}
+async def open_with_secret() -> Shell:
+    """A Secret with the name of the key exists already."""
+    shell = await open_shell()
+    body: Object = {"metadata": {"name": SECRET}, "data": {}}
     shell.storage.create(shell.type(SECRETS), NAMESPACE, body)
+    return shell
 
 
-async def test_gang_key_is_drawn_anew_and_remembered() -> None:
-    shell, other = await open_shell(), await open_shell()
+def is_recorded(shell: Shell) -> bool:
+    return shell.known.gang_key_owner == create_key(shell).identity
+
+
+async def test_gang_key_is_drawn_anew_and_recorded() -> None:
     values = set()
-    for one in (shell, other):
-        action = create_key(one)
-        await send(one, action)
-        assert one.entry.observed.gang_key_owner == action.identity
-        (value,) = one.get(SECRETS, SECRET[1])["data"].values()
+    for _ in range(2):
+        shell = await open_shell()
+        await send(shell, create_key(shell))
+        assert is_recorded(shell)
+        (value,) = shell.get(SECRETS, SECRET)["data"].values()
         values.add(base64.b64decode(value).rpartition(b":")[2])
     assert len(values) == 2
     assert all(len(bytes.fromhex(value.decode())) == 32 for value in values)
 
 
-async def test_gang_key_after_a_lost_answer_is_created_again_and_found() -> None:
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_gang_key_whose_answer_was_lost_is_found_by_another_create(
+    *, is_refused: bool
+) -> None:
     shell = await open_shell()
     shell.network.expect("create", SECRETS, Fate(is_answer_lost=True))
     await send(shell, create_key(shell), seconds=40)
-    assert shell.entry.observed.gang_key_owner == ""
-    (failure,) = shell.entry.outcomes.failures.values()
-    assert failure.is_unknown
+    assert shell.known.gang_key_owner == ""
+    assert get_failure(shell).is_unknown
+    if is_refused:
+        shell.network.expect("create", SECRETS, refuse(429, "TooManyRequests"))
+        await send(shell, create_key(shell))
     await send(shell, create_key(shell))
-    assert shell.entry.observed.gang_key_owner == create_key(shell).identity
+    assert is_recorded(shell)
     assert not shell.entry.outcomes.failures
-    assert shell.sent() == ["create secrets gang-gang-key"] * 2
+    assert shell.sent() == [f"create secrets {SECRET}"] * (2 + is_refused)
 
 
-async def test_gang_key_after_a_lost_answer_and_a_refusal_is_found() -> None:
-    shell = await open_shell()
-    shell.network.expect("create", SECRETS, Fate(is_answer_lost=True))
-    await send(shell, create_key(shell), seconds=40)
-    shell.network.expect("create", SECRETS, refuse(429, "TooManyRequests"))
+async def test_gang_key_of_an_earlier_controller_is_found() -> None:
+    shell = await open_with_secret()
+    shell.known.own_configmap = ""  # another process began the attempt
     await send(shell, create_key(shell))
-    await send(shell, create_key(shell))
-    assert shell.entry.observed.gang_key_owner == create_key(shell).identity
+    assert is_recorded(shell)
 
 
-async def test_gang_key_of_a_controller_before_us_is_found() -> None:
-    shell = await open_shell()
-    squat_key(shell)
-    shell.entry.observed.own_configmap = ""  # the attempt began before this process did
-    await send(shell, create_key(shell))
-    assert shell.entry.observed.gang_key_owner == create_key(shell).identity
-
-
-async def test_secret_that_was_there_before_our_attempt_is_not_taken_for_ours() -> None:
-    shell = await open_shell()
-    squat_key(shell)
+async def test_secret_older_than_our_attempt_does_not_count_as_ours_and_is_not_read() -> None:
+    shell = await open_with_secret()
     for _ in range(2):
         await send(shell, create_key(shell))
-        (failure,) = shell.entry.outcomes.failures.values()
-        assert failure.code == 409
-        assert shell.entry.observed.gang_key_owner == ""
-    shell.storage.delete(shell.type(SECRETS), NAMESPACE, SECRET[1])
+        assert get_failure(shell).code == 409
+        assert shell.known.gang_key_owner == ""
+    shell.delete(SECRETS, SECRET)
     await send(shell, create_key(shell))
-    assert shell.entry.observed.gang_key_owner == create_key(shell).identity
-
-
-async def test_nobody_reads_secrets() -> None:
-    shell = await open_shell()
-    squat_key(shell)
-    await send(shell, create_key(shell))
+    assert is_recorded(shell)
     assert {text.split()[0] for text in shell.sent() if "secrets" in text} == {"create"}

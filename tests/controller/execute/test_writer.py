@@ -12,9 +12,9 @@ from framework.api.types import FrameworkStatus
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_roster, build_status
-from tests.support.cases import cases
-from tests.support.shell import Shell, refuse
-from tests.support.storageclient import Fate
+from tests.support.builders.cases import cases
+from tests.support.fakes.storageclient import Fate
+from tests.support.simulator.shell import Shell, refuse
 
 pytestmark = pytest.mark.looptime
 

@@ -14,8 +14,8 @@ from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, FrameworkStatus
 from framework.kube.resources import FRAMEWORKS, PODS
 from tests.support.builders import build_role_status, build_status
-from tests.support.cases import cases
-from tests.support.shell import Shell, refuse
+from tests.support.builders.cases import cases
+from tests.support.simulator.shell import Shell, refuse
 
 MIB = 1024 * 1024
 

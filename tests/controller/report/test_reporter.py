@@ -13,7 +13,7 @@ from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.states import FrameworkState
 from framework.api.types import FrameworkStatus
 from tests.support.builders import build_framework, build_status
-from tests.support.cases import cases
+from tests.support.builders.cases import cases
 
 
 class Recorded:

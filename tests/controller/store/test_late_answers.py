@@ -9,8 +9,8 @@ from controller.core.actions import ObjectKind
 from framework.kube.resources import FRAMEWORKS, PODS, Object
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.shell import Shell
-from tests.support.storageclient import Fate
+from tests.support.fakes.storageclient import Fate
+from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
 

@@ -20,7 +20,7 @@ from tests.support.builders import (
     build_status,
     build_status_wire,
 )
-from tests.support.cases import cases
+from tests.support.builders.cases import cases
 
 KEY = "default/gang"
 NAME = "gang-worker-0"

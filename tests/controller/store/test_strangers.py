@@ -8,8 +8,8 @@ import pytest
 from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.cases import cases
-from tests.support.shell import Shell
+from tests.support.builders.cases import cases
+from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
 

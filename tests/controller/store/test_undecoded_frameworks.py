@@ -143,9 +143,8 @@ def test_status_seen_while_it_is_trusted_is_decoded_before_the_next_version(
     good: Object = build_status_wire()
     apply(store, defer(framework(2, status=good if is_readable else {"state": 1})))
     clock.seconds = 3600.0
-    following = {"spec": {"taskRoles": [], "description": "new"}} if is_readable else {}
-    status = {} if is_readable else {"status": good}
-    apply(store, defer(framework(3, **following, **status)))
+    edit: Object = {"spec": {"taskRoles": [], "description": "new"}}
+    apply(store, defer(framework(3, **(edit if is_readable else {"status": good}))))
     decoded = decode(entry)
     assert decoded.status is not None
     assert entry.observed.is_diverged is is_readable

@@ -23,10 +23,13 @@ from controller.report.reporter import Reporter
 from controller.serve.metrics import Metrics
 from controller.store.entry import Entry
 from controller.store.object_identity import RESOURCES
+from controller.store.observed import Observed
 from controller.store.provenance import Signer
 from controller.store.store import Store
-from framework.kube.resources import FRAMEWORKS, Object, Resource
+from framework.api.types import Framework
+from framework.kube.resources import FRAMEWORKS, PODS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
+from localcluster.apiserver.model.options import DeleteOptions
 from localcluster.apiserver.storage import Storage
 from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire, build_submission
 from tests.support.fakes.storageclient import (
@@ -41,6 +44,7 @@ from tests.support.fakes.storageclient import (
 )
 
 KEY = f"{NAMESPACE}/{FRAMEWORK}"
+MERGE_PATCH = "application/merge-patch+json"
 
 
 class ScriptedNetwork(Network):
@@ -133,6 +137,35 @@ class Shell:
         assert found is not None
         return found
 
+    @property
+    def known(self) -> Observed:
+        """What the store knows about the gang."""
+        return self.entry.observed
+
+    @property
+    def framework(self) -> Framework:
+        """The Framework as the store knows it."""
+        assert self.known.framework is not None
+        return self.known.framework
+
+    @property
+    def status(self) -> Object:
+        """The status as the server has it."""
+        status: Object = self.get(FRAMEWORKS, FRAMEWORK).get("status") or {}
+        return status
+
+    @property
+    def tasks(self) -> list[Object]:
+        """The Tasks of the first role in that status."""
+        tasks: list[Object] = self.status["attemptStatus"]["taskRoleStatuses"][0]["taskStatuses"]
+        return tasks
+
+    def find_condition(self, name: str = FRAMEWORK, condition_type: str = "Blocked") -> Object:
+        """A condition as the server has it; empty if there is none."""
+        status = self.get(FRAMEWORKS, name).get("status") or {}
+        found = (c for c in status.get("conditions") or () if c["type"] == condition_type)
+        return next(found, {})
+
     def create_framework(
         self,
         name: str = FRAMEWORK,
@@ -153,6 +186,29 @@ class Shell:
             listed = self.storage.list(self.type(RESOURCES[kind]), NAMESPACE)
             self.store.replace(kind, listed.items, listed.resource_version)
 
+    def patch(
+        self, resource: Resource, name: str, body: Object, subresource: str | None = None
+    ) -> Object:
+        """Change an object at the server; the store does not see it yet."""
+        rt = self.type(resource)
+        return self.storage.patch(rt, NAMESPACE, name, body, MERGE_PATCH, subresource=subresource)
+
+    def edit(self, **spec: Any) -> None:
+        """Change the spec at the server, and let the store see it."""
+        self.patch(FRAMEWORKS, FRAMEWORK, {"spec": spec})
+        self.show()
+
+    def patch_pod(self, name: str = f"{FRAMEWORK}-worker-0", **status: Any) -> None:
+        """Change the status of a Pod at the server, and let the store see it."""
+        if "podIP" in status:
+            status["podIPs"] = [{"ip": status["podIP"]}]
+        self.patch(PODS, name, {"status": status}, "status")
+        self.show()
+
+    def delete(self, resource: Resource, name: str, **options: Any) -> None:
+        """Delete an object at the server; the store does not see it yet."""
+        self.storage.delete(self.type(resource), NAMESPACE, name, DeleteOptions(**options))
+
     def get(self, resource: Resource, name: str) -> Object:
         return self.storage.get(self.type(resource), NAMESPACE, name)
 
@@ -172,7 +228,7 @@ class Shell:
         ]
 
     async def run(self, seconds: float, *, workers: int = 1) -> None:
-        """Run executor and workers for so long."""
+        """Run executor, recorder and workers for so long."""
 
         async def stop() -> None:
             await asyncio.sleep(seconds)
@@ -181,6 +237,7 @@ class Shell:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self.executor.start(tasks)
+                tasks.create_task(self.recorder.run())
                 for _ in range(workers):
                     tasks.create_task(self.worker.run())
                 tasks.create_task(stop())

@@ -29,8 +29,8 @@ from tests.support.builders import (
     end_attempt,
     end_task,
 )
-from tests.support.cases import cases
-from tests.support.worlds import (
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import (
     NOW,
     SETTINGS,
     build_snapshot,

@@ -36,8 +36,8 @@ from tests.support.builders import (
     end_attempt,
     end_task,
 )
-from tests.support.cases import cases
-from tests.support.worlds import (
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import (
     NOW,
     build_draft,
     build_snapshot,
@@ -53,7 +53,7 @@ T = TaskState
 NAME = "gang-attempt"
 CONFIGMAP = ObjectKind.CONFIGMAP
 CREATE = ActionKey(Verb.CREATE, CONFIGMAP, NAME, "f0000000-0000-4000-8000-000000000000/0")
-GONE = {"configmap": None, "live": {(CONFIGMAP, NAME): ""}}
+GONE: dict[str, Any] = {"configmap": None, "live": {(CONFIGMAP, NAME): ""}}
 STOP = build_spec(execution_type=ExecutionType.STOP)
 FOREIGN = replace(build_configmap(), owner=None)
 TERMINATING = replace(build_configmap(), deletion_time=at(90))

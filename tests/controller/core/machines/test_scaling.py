@@ -19,8 +19,8 @@ from tests.support.builders import (
     build_task,
     end_task,
 )
-from tests.support.cases import cases
-from tests.support.worlds import NOW, build_draft, get_code
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import NOW, build_draft, get_code
 
 
 def leaving(index: int, state: TaskState = TaskState.COMPLETED) -> TaskStatus:

@@ -31,8 +31,8 @@ from tests.support.builders import (
     build_task_attempt,
     end_task,
 )
-from tests.support.cases import cases
-from tests.support.worlds import (
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import (
     build_draft,
     build_failure,
     build_published,

@@ -28,8 +28,8 @@ from tests.support.builders import (
     build_task,
     end_attempt,
 )
-from tests.support.cases import cases
-from tests.support.worlds import NOW, build_draft, build_snapshot, get_status
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import NOW, build_draft, build_snapshot, get_status
 
 KEY, OLD_KEY = "new key", "old key"
 SETTINGS = Settings(creator_key=KEY)

@@ -23,8 +23,8 @@ from tests.support.builders import (
     build_status,
     build_template_wire,
 )
-from tests.support.cases import cases
-from tests.support.cost import assert_grows_at_most
+from tests.support.builders.cases import cases
+from tests.support.measuring.cost import assert_grows_at_most
 
 KEY = TaskKey("worker", 1)
 NAMES = {

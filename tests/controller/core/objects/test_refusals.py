@@ -13,8 +13,14 @@ from framework.api.completion import classify_creation_error
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import CompletionPolicySpec
 from tests.support.builders import build_role, build_role_status, build_spec, build_status
-from tests.support.cases import cases
-from tests.support.worlds import SETTINGS, build_failure, build_snapshot, get_status, list_keys
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import (
+    SETTINGS,
+    build_failure,
+    build_snapshot,
+    get_status,
+    list_keys,
+)
 
 POD = ObjectKind.POD
 PENDING = TaskState.ATTEMPT_CREATION_PENDING

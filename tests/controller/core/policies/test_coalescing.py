@@ -32,8 +32,8 @@ from tests.support.builders import (
     build_unaddressed_task,
     end_task,
 )
-from tests.support.cases import cases
-from tests.support.worlds import SETTINGS, build_published, build_snapshot
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import SETTINGS, build_published, build_snapshot
 
 POLICY = "completion_policy"
 

@@ -17,8 +17,8 @@ from framework.api.types import (
     TaskStatus,
 )
 from tests.support.builders import at, build_role, build_spec, build_status, build_task, end_task
-from tests.support.cases import cases
-from tests.support.worlds import build_draft
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import build_draft
 
 FAILED = CompletionType("Failed", ())
 

@@ -12,8 +12,8 @@ from controller.core.snapshot import MemoryBudget, Snapshot
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, ExecutionType, FrameworkSpec, RetryPolicySpec
 from tests.support.builders import build_role, build_spec
-from tests.support.cases import cases
-from tests.support.worlds import World
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import World
 
 MIB = 1024 * 1024
 SETTINGS = Settings(limits=Limits(max_roles=3, max_tasks=8))

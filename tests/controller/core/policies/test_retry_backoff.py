@@ -7,7 +7,7 @@ from controller.core.policies import retry_backoff
 from controller.core.settings import Settings
 from framework.api.types import RetryPolicyStatus, TaskStatus
 from tests.support.builders import at, build_task, build_task_attempt
-from tests.support.cases import cases
+from tests.support.builders.cases import cases
 
 SETTINGS = Settings()
 OFF = Settings(max_pause_seconds=0)

@@ -5,7 +5,7 @@ import pytest
 from controller.core.policies.retry_policy import decide_retry, draw_delay_seconds
 from framework.api.completion import CONFLICT, PERMANENT, TRANSIENT
 from framework.api.types import CompletionType, RetryPolicySpec, RetryPolicyStatus
-from tests.support.cases import cases
+from tests.support.builders.cases import cases
 
 SUCCEEDED = CompletionType("Succeeded", ())
 FAILED = CompletionType("Failed", ())

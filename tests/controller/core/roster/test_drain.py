@@ -25,8 +25,8 @@ from tests.support.builders import (
     build_status,
     build_task,
 )
-from tests.support.cases import cases
-from tests.support.worlds import World, build_draft, build_published, get_code, get_task
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import World, build_draft, build_published, get_code, get_task
 
 LEAVING_POD = "gang-worker-1"
 ACKNOWLEDGED = constants.ACKNOWLEDGED_GENERATION_ANNOTATION

@@ -22,8 +22,8 @@ from tests.support.builders import (
     build_task_attempt,
     build_waiting,
 )
-from tests.support.cases import cases
-from tests.support.worlds import build_draft, build_failure
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import build_draft, build_failure
 
 CREATE = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/0")
 

@@ -29,8 +29,8 @@ from tests.support.builders import (
     build_unaddressed_task,
     end_task,
 )
-from tests.support.cases import cases
-from tests.support.worlds import NOW, build_draft, build_published
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import NOW, build_draft, build_published
 
 ANNOUNCED = PublishedRoster(has_version_annotation=True, progress_checked_at=NOW)
 

@@ -26,9 +26,9 @@ from tests.support.builders import (
     build_task_attempt,
     end_attempt,
 )
-from tests.support.cases import cases
-from tests.support.cost import assert_grows_at_most
-from tests.support.worlds import NOW, SETTINGS, build_failure, build_snapshot, get_status
+from tests.support.builders.cases import cases
+from tests.support.builders.worlds import NOW, SETTINGS, build_failure, build_snapshot, get_status
+from tests.support.measuring.cost import assert_grows_at_most
 
 CREATE_POD = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/0")
 CREATE_CONFIGMAP = ActionKey(

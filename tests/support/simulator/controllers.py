@@ -10,7 +10,7 @@ from framework.kube.errors import UnreachableError
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object, Resource
 from localcluster.apiserver.storage import Storage
 from tests.support.builders import NAMESPACE, build_role_wire, build_submission
-from tests.support.storageclient import (
+from tests.support.fakes.storageclient import (
     Fate,
     LoopClock,
     Network,
@@ -68,9 +68,7 @@ class Program:
         self.client = StorageClient(storage, self.link)
         self.clock = BootLoopClock()
         self.lease_client = StorageClient(storage, self.link)
-        election = Election(
-            self.lease_client, self.clock, NAMESPACE, "frameworkcontroller", name
-        )
+        election = Election(self.lease_client, self.clock, NAMESPACE, "frameworkcontroller", name)
         self.controller = Controller(
             self.client,
             ControllerConfig(),
