@@ -1,18 +1,12 @@
-"""Deletion: preconditions, grace, finalizers, owners, namespaces."""
-
-from typing import Any
+"""Deletion, where tests/contract has no case: exact grace, finalizers of Pods, chains of owners."""
 
 import pytest
 
 from localcluster.apiserver.model.errors import Object
-from localcluster.apiserver.storage import DeleteOptions
-from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, owned_by, pod
+from tests.contract.apiclient import config_map, owned_by, pod
+from tests.localcluster.storage.worlds import World
 
-HOLD = {"finalizers": ["example.com/hold"]}
-
-
-def delete(world: World, plural: str, name: str, **options: Any) -> Object:
-    return world.storage.delete(world.type(plural), NAMESPACE, name, DeleteOptions(**options))
+HOLD = ["example.com/hold"]
 
 
 @pytest.mark.parametrize(
@@ -23,91 +17,82 @@ def delete(world: World, plural: str, name: str, **options: Any) -> Object:
 def test_bound_pod_gets_its_grace(
     world: World, asked: int | None, own: int | None, expected: int
 ) -> None:
-    spec: Object = {} if own is None else {"terminationGracePeriodSeconds": own}
-    world.create("pods", pod("p", **spec))
-    world.bind("p")
-    leaving = delete(world, "pods", "p", grace_seconds=asked)
-    metadata = leaving["metadata"]
+    body = pod("p", node="local")
+    body["spec"] |= {} if own is None else {"terminationGracePeriodSeconds": own}
+    world.create("pods", body)
+    metadata = world.delete("pods", "p", grace_seconds=asked)["metadata"]
     assert metadata["deletionGracePeriodSeconds"] == expected
     assert metadata["deletionTimestamp"] == f"2024-01-01T00:00:{expected:02}Z"
     assert metadata["generation"] == 2
 
 
-def test_pod_with_finalizer_outlives_its_grace(world: World) -> None:
-    world.create("pods", pod("p", metadata=HOLD))
-    world.bind("p")
-    delete(world, "pods", "p")
-    delete(world, "pods", "p", grace_seconds=0)
-    assert world.exists("pods", "p")
-    world.merge("pods", "p", {"metadata": {"finalizers": []}})
-    assert not world.exists("pods", "p")
+@pytest.mark.parametrize("grace_ends_first", [True, False])
+def test_pod_stays_until_grace_and_finalizers_have_ended(
+    world: World, *, grace_ends_first: bool
+) -> None:
+    def end_grace() -> None:
+        world.delete("pods", "p", grace_seconds=0)
+
+    def remove_finalizers() -> None:
+        world.merge("pods", "p", {"metadata": {"finalizers": []}})
+
+    world.create("pods", pod("p", node="local", finalizers=HOLD))
+    world.delete("pods", "p")
+    first, second = end_grace, remove_finalizers
+    if not grace_ends_first:
+        first, second = second, first
+    first()
+    assert world.names("pods") == ["p"]
+    second()
+    assert world.names("pods") == []
 
 
-def test_pod_that_lost_its_finalizers_waits_for_its_grace(world: World) -> None:
-    world.create("pods", pod("p", metadata=HOLD))
-    world.bind("p")
-    delete(world, "pods", "p")
-    world.merge("pods", "p", {"metadata": {"finalizers": []}})
-    assert world.exists("pods", "p")
-
-
-def attempt_world(world: World) -> None:
-    """Build a framework, its attempt with the finalizer of the original, and two Pods."""
+def create_attempt(world: World) -> Object:
+    """Create a framework, its attempt with the finalizer of the original, and two Pods."""
     owner = world.create("configmaps", config_map("framework"))
-    body = config_map("attempt", metadata={"finalizers": ["foregroundDeletion"], **owned_by(owner)})
-    attempt = world.create("configmaps", body)
-    for name in ("bound", "unbound"):
-        world.create("pods", pod(name, metadata=owned_by(attempt)))
-    world.bind("bound")
+    fields = {"finalizers": ["foregroundDeletion"], "ownerReferences": owned_by(owner)}
+    attempt = world.create("configmaps", config_map("attempt", **fields))
+    world.create("pods", pod("bound", node="local", ownerReferences=owned_by(attempt)))
+    world.create("pods", pod("unbound", ownerReferences=owned_by(attempt)))
+    return attempt
 
 
 @pytest.mark.parametrize("policy", ["Foreground", "Background", None])
 def test_attempt_waits_for_its_pods_whatever_the_policy(world: World, policy: str | None) -> None:
-    attempt_world(world)
-    delete(world, "configmaps", "framework", propagation=policy)
+    create_attempt(world)
+    world.delete("configmaps", "framework", propagation=policy)
     world.storage.collect_garbage()
     assert world.names("pods") == ["bound"]
     assert world.get("pods", "bound")["metadata"]["deletionTimestamp"]
     attempt = world.get("configmaps", "attempt")
     assert attempt["metadata"]["finalizers"] == ["foregroundDeletion"]
-    assert world.exists("configmaps", "framework") == (policy == "Foreground")
-    delete(world, "pods", "bound", grace_seconds=0)
+    assert ("framework" in world.names("configmaps")) == (policy == "Foreground")
+    world.delete("pods", "bound", grace_seconds=0)
     world.storage.collect_garbage()
     assert world.names("configmaps") == []
 
 
-def test_attempt_deleted_without_policy_is_deleted_in_the_foreground(world: World) -> None:
-    attempt_world(world)
-    held = delete(world, "configmaps", "attempt")
-    assert held["metadata"]["deletionTimestamp"]
-    world.storage.collect_garbage()
-    assert world.names("pods") == ["bound"]
-    assert world.exists("configmaps", "attempt")
-    delete(world, "pods", "bound", grace_seconds=0)
-    world.storage.collect_garbage()
-    assert world.names("configmaps") == ["framework"]
-
-
-def test_dependent_of_a_former_object_of_the_name_is_collected(world: World) -> None:
+def test_dependent_of_a_deleted_object_is_collected_although_its_name_is_used_again(
+    world: World,
+) -> None:
     former = world.create("configmaps", config_map("owner"))
-    delete(world, "configmaps", "owner")
+    world.delete("configmaps", "owner")
     world.create("configmaps", config_map("owner"))
-    world.create("configmaps", config_map("late", metadata=owned_by(former)))
+    world.create("configmaps", config_map("late", ownerReferences=owned_by(former)))
     world.storage.collect_garbage()
     assert world.names("configmaps") == ["owner"]
 
 
 def test_dependent_of_an_owner_in_another_namespace_is_collected(world: World) -> None:
-    rt = world.type("configmaps")
-    owner = world.storage.create(rt, "kube-system", config_map("owner"))
-    world.create("configmaps", config_map("child", metadata=owned_by(owner)))
+    owner = world.storage.create(world.type("configmaps"), "kube-system", config_map("owner"))
+    world.create("configmaps", config_map("child", ownerReferences=owned_by(owner)))
     world.storage.collect_garbage()
-    assert not world.exists("configmaps", "child")
+    assert world.names("configmaps") == []
 
 
 def test_collection_steps_are_single_writes(world: World) -> None:
-    attempt_world(world)
-    delete(world, "configmaps", "framework", propagation="Foreground")
+    create_attempt(world)
+    world.delete("configmaps", "framework", propagation="Foreground")
     steps = 0
     while world.storage.collect_garbage_once():
         steps += 1

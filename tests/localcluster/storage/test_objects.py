@@ -1,9 +1,11 @@
-"""Create, read, update: identity, versions, and what a write refuses."""
+"""Objects that go in and out: equal seeds, no shared parts, the limit of size; quantities."""
 
 import pytest
 
+from localcluster.apiserver.model.quantities import canonical_quantity
 from localcluster.apiserver.storage import StatusError
-from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, pod
+from tests.contract.apiclient import config_map, pod
+from tests.localcluster.storage.worlds import World
 
 
 def test_equal_seeds_give_equal_worlds() -> None:
@@ -16,32 +18,41 @@ def test_equal_seeds_give_equal_worlds() -> None:
     assert dumps[0] == dumps[1]
 
 
-def test_read_objects_may_be_changed_by_the_caller(world: World) -> None:
-    created = world.create("configmaps", config_map("a", data={"k": "v"}))
-    watch = world.watch("configmaps", 0)
-    for copy in (
-        created,
-        world.get("configmaps", "a"),
-        world.storage.list(world.type("configmaps"), NAMESPACE).items[0],
-        watch.pop()[0].object,
-    ):
+def test_caller_may_change_what_it_sent_and_what_it_read(world: World) -> None:
+    body = config_map("a", {"k": "v"})
+    created = world.create("configmaps", body)
+    assert body == config_map("a", {"k": "v"})
+    event = world.watch("configmaps", 0).pop()[0]
+    (listed,) = world.objects("configmaps")
+    for copy in (body, created, world.get("configmaps", "a"), listed, event.object):
         copy["data"]["k"] = "changed"
         copy["metadata"]["labels"] = {"changed": "yes"}
     assert world.get("configmaps", "a")["data"] == {"k": "v"}
     assert "labels" not in world.get("configmaps", "a")["metadata"]
 
 
-def test_bodies_are_not_changed_and_not_shared(world: World) -> None:
-    body = config_map("a", data={"k": "v"})
-    world.create("configmaps", body)
-    assert body == config_map("a", data={"k": "v"})
-    body["data"]["k"] = "changed"
-    assert world.get("configmaps", "a")["data"] == {"k": "v"}
-
-
 def test_object_over_the_store_limit_is_too_large(world: World) -> None:
-    annotations = {f"n{i}": "x" * 60_000 for i in range(4)}
-    big = {"env": [{"name": f"V{i}", "value": "x" * 10_000} for i in range(150)]}
+    body = pod("a", annotations={f"n{i}": "x" * 60_000 for i in range(4)})
+    env = [{"name": f"V{i}", "value": "x" * 10_000} for i in range(150)]
+    body["spec"]["containers"][0]["env"] = env
     with pytest.raises(StatusError) as caught:
-        world.create("pods", pod("a", metadata={"annotations": annotations}, container=big))
+        world.create("pods", body)
     assert (caught.value.code, caught.value.reason) == (413, "RequestEntityTooLarge")
+
+
+CANONICAL = {
+    "1": "1", "0.5": "500m", "1000m": "1", "1024Mi": "1Gi", "1.5Gi": "1536Mi", "1e3": "1e3",
+    "2000": "2k", "0": "0", "0Mi": "0", "-1": "-1", "100": "100", "1E": "1E", "512": "512",
+    "0.5Gi": "512Mi",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "canonical"), CANONICAL.items())
+def test_quantities_are_stored_in_canonical_form(given: str, canonical: str) -> None:
+    assert canonical_quantity(given) == canonical
+
+
+@pytest.mark.parametrize("text", ["", "abc", "1 Gi", "1X", "1Gii", "--1", "1e", "e3", "."])
+def test_malformed_quantity_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="quantities must match"):
+        canonical_quantity(text)

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from localcluster.apiserver.engine.history import DELETED
 from localcluster.apiserver.engine.selectors import Selector
 from localcluster.apiserver.model.errors import Object
-from localcluster.apiserver.storage import DeleteOptions, StatusError
-from tests.localcluster.storage.worlds import NAMESPACE, World, config_map, owned_by
+from localcluster.apiserver.storage import ListResult, StatusError
+from tests.contract.apiclient import config_map, owned_by
+from tests.localcluster.storage.worlds import NAMESPACE, World
 
 NAMES = st.sampled_from(["a", "b", "c"])
 POLICIES = st.sampled_from([None, "Background", "Foreground", "Orphan"])
@@ -23,10 +24,13 @@ STEPS = st.one_of(
 
 def take(world: World, step: tuple[str, str, object]) -> None:
     action, name, argument = step
-    rt = world.type("configmaps")
     try:
         if action == "create":
-            world.create("configmaps", config_map(name, metadata=owner_of(world, str(argument))))
+            owners = [
+                world.get("configmaps", n) for n in world.names("configmaps") if n == argument
+            ]
+            references = [reference for owner in owners for reference in owned_by(owner)]
+            world.create("configmaps", config_map(name, ownerReferences=references))
         elif action == "patch":
             world.merge("configmaps", name, {"data": {"k": argument}})
         elif action == "label":
@@ -35,20 +39,15 @@ def take(world: World, step: tuple[str, str, object]) -> None:
             finalizers = ["example.com/hold"] if argument else []
             world.merge("configmaps", name, {"metadata": {"finalizers": finalizers}})
         elif action == "delete":
-            policy = None if argument is None else str(argument)
-            world.storage.delete(rt, NAMESPACE, name, DeleteOptions(propagation=policy))
+            world.delete("configmaps", name, propagation=argument)
         else:
             world.storage.collect_garbage_once()
     except StatusError as error:
         assert error.code in (404, 409, 422), error.message  # noqa: PT017 it may also succeed
 
 
-def owner_of(world: World, name: str) -> Object:
-    return owned_by(world.get("configmaps", name)) if world.exists("configmaps", name) else {}
-
-
-def state_of(world: World, selector: Selector) -> dict[str, Object]:
-    items = world.storage.list(world.type("configmaps"), NAMESPACE, selector).items
+def read_state(world: World, label: str | None = None) -> dict[str, Object]:
+    items = world.objects("configmaps", label=label)
     return {item["metadata"]["name"]: item for item in items}
 
 
@@ -57,16 +56,14 @@ def test_list_and_all_events_since_give_the_list_now(
     steps: list[tuple[str, str, object]], label: str | None
 ) -> None:
     world = World()
-    selector = Selector(label=label)
     starts = []
     for step in steps:
-        starts.append((world.storage.resource_version, state_of(world, selector)))
+        starts.append((world.storage.resource_version, read_state(world, label)))
         take(world, step)
-    now = state_of(world, selector)
+    now = read_state(world, label)
     for version, seen in starts:
-        watch = world.storage.watch_from(world.type("configmaps"), NAMESPACE, selector, version)
         last = version
-        for event in watch.pop():
+        for event in world.watch("configmaps", version, label=label).pop():
             assert event.resource_version > last
             last = event.resource_version
             name = event.object["metadata"]["name"]
@@ -79,10 +76,12 @@ def test_list_and_all_events_since_give_the_list_now(
         assert {name: without_version(obj) for name, obj in seen.items()} == {
             name: without_version(obj) for name, obj in now.items()
         }
-        past = world.storage.list(
-            world.type("configmaps"), NAMESPACE, selector, resource_version=version, exact=True
-        )
-        assert past.resource_version == str(version)
+        assert list_past(world, version, label).resource_version == str(version)
+
+
+def list_past(world: World, version: int, label: str | None = None) -> ListResult:
+    rt, selector = world.type("configmaps"), Selector(label=label)
+    return world.storage.list(rt, NAMESPACE, selector, resource_version=version, exact=True)
 
 
 def without_version(obj: Object) -> Object:
@@ -90,7 +89,7 @@ def without_version(obj: Object) -> Object:
 
 
 @given(steps=st.lists(STEPS, max_size=25))
-def test_collection_ends_and_leaves_no_dependent_of_the_gone(
+def test_collection_ends_and_leaves_no_dependent_of_a_deleted_owner(
     steps: list[tuple[str, str, object]],
 ) -> None:
     world = World()
@@ -98,7 +97,7 @@ def test_collection_ends_and_leaves_no_dependent_of_the_gone(
         take(world, step)
     world.storage.collect_garbage()
     assert world.storage.collect_garbage() == 0
-    held = state_of(world, Selector())
+    held = read_state(world)
     uids = {obj["metadata"]["uid"] for obj in held.values()}
     for obj in held.values():
         metadata = obj["metadata"]
@@ -114,9 +113,7 @@ def test_objects_are_never_changed_in_place(steps: list[tuple[str, str, object]]
     world = World()
     for step in steps:
         before = world.storage.resource_version
-        seen = state_of(world, Selector())
+        seen = read_state(world)
         take(world, step)
-        past = world.storage.list(
-            world.type("configmaps"), NAMESPACE, resource_version=before, exact=True
-        )
-        assert {item["metadata"]["name"]: item for item in past.items} == seen
+        items = list_past(world, before).items
+        assert {item["metadata"]["name"]: item for item in items} == seen
