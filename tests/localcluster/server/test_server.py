@@ -4,20 +4,21 @@ import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
 import pytest
 
-from framework.clock import SequentialUids, SystemClock
+from framework.clock import SystemClock
 from framework.kube.tokenurl import url_with_token
 from localcluster.apiserver.engine import history
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.server import ApiServer, PortInUseError
-from localcluster.apiserver.storage import Storage, Watch
-from tests.contract.apiclient import TABLE, Api, Object, config_map, owned_by, pod
-from tests.localcluster.server.conftest import TOKEN, Running
+from localcluster.apiserver.storage import Watch
+from tests.contract.apiclient import JSON_PATCH, TABLE, Answer, Object, config_map, owned_by, pod
+from tests.contract.definitions import define
+from tests.localcluster.server.conftest import TOKEN, Running, open_server
 from tests.support.waiting import HANG_SECONDS
 
 
@@ -30,7 +31,6 @@ async def test_port_in_use_names_port_and_remedy(running: Running) -> None:
 
 async def test_started_again_listens_on_one_more_address(running: Running) -> None:
     second = await running.server.start("127.0.0.2")
-
     assert second.startswith("http://127.0.0.2:")
     running.api.url = second
     (await running.api.list("configmaps")).ok()
@@ -44,23 +44,11 @@ async def test_stopped_server_ends_its_watches_and_frees_its_port(running: Runni
         await running.api.list("configmaps")
 
 
-async def test_missing_token_is_unauthorized_with_a_status(running: Running) -> None:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.get(running.url + "/api/v1/pods") as response,
-    ):
-        status = await response.json()
-
-    assert response.status == 401
-    assert (status["kind"], status["reason"]) == ("Status", "Unauthorized")
-
-
 async def test_token_in_the_path_opens_the_server(running: Running) -> None:
     async with aiohttp.ClientSession() as session:
         url = url_with_token(running.url, TOKEN) + "/api/v1/namespaces/default"
         async with session.get(url) as response:
             found = await response.json()
-
     assert found["metadata"]["name"] == "default"
 
 
@@ -72,10 +60,8 @@ async def test_compressed_body_is_read(running: Running) -> None:
     body = gzip.compress(json.dumps(config_map("one", {"a": "1"})).encode())
     headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
     url = running.url + running.api.path("configmaps")
-
     async with running.api.session.post(url, data=body, headers=headers) as response:
         created = await response.json()
-
     assert created["data"] == {"a": "1"}
 
 
@@ -84,9 +70,7 @@ async def test_garbage_is_collected_behind_a_write(running: Running) -> None:
     owner = (await api.create("configmaps", config_map("owner"))).ok()
     body = pod("dependent", ownerReferences=owned_by(owner))
     (await api.create("pods", body)).ok()
-
     (await api.delete("configmaps", "owner")).ok()
-
     (await api.get("pods", "dependent")).refused(404, "NotFound")
 
 
@@ -96,20 +80,16 @@ async def test_hundred_watches_get_an_event_that_is_copied_for_none(
     api = running.api
     copied: list[Object] = []
     monkeypatch.setattr(history, "copy_json", copied.append)
-    body = config_map("roster", {"a": "0"})
-    version = (await api.create("configmaps", body)).ok()["metadata"]["resourceVersion"]
+    created = (await api.create("configmaps", config_map("roster", {"a": "0"}))).ok()
+    since = {"resourceVersion": created["metadata"]["resourceVersion"]}
     async with AsyncExitStack() as stack:
-        watches = [
-            await stack.enter_async_context(
-                api.watch(
-                    "configmaps", fieldSelector="metadata.name=roster", resourceVersion=version
-                )
-            )
+        opened = [
+            api.watch("configmaps", fieldSelector="metadata.name=roster", **since)
             for _ in range(100)
         ]
+        watches = [await stack.enter_async_context(watch) for watch in opened]
         (await api.patch("configmaps", "roster", {"data": {"a": "1"}})).ok()
         events = [await watch.next() for watch in watches]
-
     assert {(kind, item["data"]["a"]) for kind, item in events} == {("MODIFIED", "1")}
     assert copied == []
 
@@ -135,68 +115,32 @@ async def test_left_watch_is_closed_in_the_storage(
 
 async def test_warnings_with_quotes_survive_the_header(running: Running) -> None:
     answer = await running.api.create("configmaps", {**config_map("one"), 'a"b': 1})
-
     assert answer.headers["Warning"].startswith('299 - "unknown field ')
     assert "\n" not in answer.headers["Warning"]
 
 
-def _references(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
-        return own + [found for item in value.values() for found in _references(item)]
-    return (
-        [found for item in value for found in _references(item)] if isinstance(value, list) else []
-    )
-
-
 async def test_openapi_address_changes_with_the_content(running: Running) -> None:
-    crd = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "things.example.com"},
-        "spec": {
-            "group": "example.com",
-            "scope": "Namespaced",
-            "names": {"plural": "things", "singular": "thing", "kind": "Thing"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": {"type": "object"}},
-                }
-            ],
-        },
-    }
-    (await running.api.create("customresourcedefinitions", crd)).ok()
-    before = (await running.api.send("GET", "/openapi/v3")).ok()["paths"]["apis/example.com/v1"]
-    changed = [
-        {
-            "op": "add",
-            "path": "/spec/versions/0/schema/openAPIV3Schema/description",
-            "value": "New.",
-        }
-    ]
-    (
-        await running.api.patch(
-            "customresourcedefinitions",
-            "things.example.com",
-            changed,
-            "application/json-patch+json",
-        )
-    ).ok()
-    after = (await running.api.send("GET", "/openapi/v3")).ok()["paths"]["apis/example.com/v1"]
+    async def find_address() -> Object:
+        paths: Object = (await running.api.send("GET", "/openapi/v3")).ok()["paths"]
+        found: Object = paths["apis/contract.example.com/v1"]
+        return found
 
-    assert before != after
+    definition = define({"type": "object"})
+    name = definition["metadata"]["name"]
+    (await running.api.create("customresourcedefinitions", definition)).ok()
+    before = await find_address()
+    path = "/spec/versions/0/schema/openAPIV3Schema/description"
+    change = [{"op": "add", "path": path, "value": "New."}]
+    (await running.api.patch("customresourcedefinitions", name, change, JSON_PATCH)).ok()
+    assert await find_address() != before
 
 
 async def test_table_with_unknown_include_object_is_invalid(running: Running) -> None:
     answer = await running.api.list("configmaps", accept=TABLE, includeObject="Some")
-
     assert answer.refused(422, "Invalid").fields == ["includeObject"]
 
 
-class _Logs:
+class Logs:
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
 
@@ -210,25 +154,15 @@ class _Logs:
         yield b"two\n"
 
 
-@asynccontextmanager
-async def _with_logs(logs: _Logs | None) -> AsyncIterator[Api]:
-    storage = Storage(SystemClock(), SequentialUids(1))
-    headers = {"Authorization": "Bearer t"}
-    async with (
-        ApiServer(storage, clock=SystemClock(), tokens=["t"], pod_logs=logs) as server,
-        aiohttp.ClientSession(headers=headers) as session,
-    ):
-        api = Api(session, await server.start(), "default")
-        (await api.create("pods", pod("one"))).ok()
-        yield api
+async def read_log(logs: Logs | None, **options: str | int) -> Answer:
+    async with open_server(pod_logs=logs) as running:
+        (await running.api.create("pods", pod("one"))).ok()
+        return await running.api.send("GET", running.api.path("pods", "one", "log"), **options)
 
 
 async def test_log_is_streamed_with_its_options() -> None:
-    logs = _Logs()
-    async with _with_logs(logs) as api:
-        path = api.path("pods", "one", "log")
-        answer = await api.send("GET", path, follow="true", tailLines=5, limitBytes=9)
-
+    logs = Logs()
+    answer = await read_log(logs, follow="true", tailLines=5, limitBytes=9)
     assert answer.body == "one\ntwo\n"
     options = {
         "follow": True,
@@ -242,17 +176,11 @@ async def test_log_is_streamed_with_its_options() -> None:
 
 
 async def test_log_that_fails_at_its_start_is_a_status() -> None:
-    async with _with_logs(_Logs()) as api:
-        answer = await api.send("GET", api.path("pods", "one", "log"), previous="true")
-
-    answer.refused(400, "BadRequest")
+    (await read_log(Logs(), previous="true")).refused(400, "BadRequest")
 
 
 async def test_log_without_a_kubelet_is_not_implemented() -> None:
-    async with _with_logs(None) as api:
-        answer = await api.send("GET", api.path("pods", "one", "log"))
-
-    answer.refused(501, "NotImplemented")
+    (await read_log(None)).refused(501, "NotImplemented")
 
 
 async def test_fault_of_the_server_is_a_status_and_is_logged(
@@ -276,5 +204,4 @@ async def test_watch_from_a_version_to_come_begins_with_that_version(running: Ru
         for name in ("one", "two", "three"):
             (await running.api.create("configmaps", config_map(name))).ok()
         event = await watch.next()
-
     assert event[1]["metadata"]["name"] == "three"

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,11 +17,16 @@ from localcluster.apiserver.views.forms import FormOptions, Renderer
 
 pytestmark = pytest.mark.looptime
 
+CLOCK = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
 
-class _Client:
-    def __init__(self) -> None:
+
+class Client:
+    """The reader of a stream; ``pause`` runs after each event that it has received."""
+
+    def __init__(self, pause: Callable[[], Awaitable[object]] | None = None) -> None:
         self.received: list[tuple[float, str, dict[str, Any]]] = []
         self.arrived = asyncio.Event()
+        self._pause = pause
 
     async def write(self, data: bytes) -> None:
         now = asyncio.get_running_loop().time()
@@ -27,6 +34,8 @@ class _Client:
             event = json.loads(line)
             self.received.append((now, event["type"], event["object"]))
         self.arrived.set()
+        if self._pause is not None:
+            await self._pause()
 
     @property
     def kinds(self) -> list[tuple[float, str]]:
@@ -35,122 +44,94 @@ class _Client:
 
 @pytest.fixture
 def storage() -> Storage:
-    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    return Storage(clock, SequentialUids(1), history_limit=5)
+    return Storage(CLOCK, SequentialUids(1), history_limit=5)
 
 
-def _stream(storage: Storage, options: WatchOptions) -> WatchStream:
+def open_stream(storage: Storage, seconds: int, *, bookmarks: bool = False) -> WatchStream:
     rt = builtins.CONFIG_MAPS
-    clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
     watch = storage.watch_from(rt, None, Selector(), storage.resource_version)
-    renderer = Renderer(rt, FormOptions(), clock)
-    return WatchStream(watch, renderer, storage, options)
+    options = WatchOptions(timeout_seconds=seconds, bookmarks=bookmarks)
+    return WatchStream(watch, Renderer(rt, FormOptions(), CLOCK), storage, options)
 
 
-def _write(storage: Storage, name: str) -> dict[str, Any]:
+@asynccontextmanager
+async def sending(stream: WatchStream, client: Client) -> AsyncIterator[None]:
+    """Send to a client while the block runs, and to the stream's end."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(stream.send(client), name="stream")
+        yield
+
+
+def write(storage: Storage, name: str) -> dict[str, Any]:
     return storage.create(builtins.CONFIG_MAPS, "default", {"metadata": {"name": name}})
 
 
-async def test_stream_ends_at_its_timeout(storage: Storage) -> None:
-    client = _Client()
-
-    await _stream(storage, WatchOptions(timeout_seconds=90)).send(client)
-
-    assert asyncio.get_running_loop().time() == 90
-    assert client.kinds == []
-
-
-async def test_bookmarks_come_every_minute_and_before_the_end(storage: Storage) -> None:
-    client = _Client()
-
-    await _stream(storage, WatchOptions(timeout_seconds=150, bookmarks=True)).send(client)
-
-    assert client.kinds == [(60, "BOOKMARK"), (120, "BOOKMARK"), (148, "BOOKMARK")]
-    metadata = client.received[-1][2]["metadata"]
-    assert metadata == {"resourceVersion": str(storage.resource_version)}
-
-
-async def test_short_stream_has_one_bookmark(storage: Storage) -> None:
-    client = _Client()
-
-    await _stream(storage, WatchOptions(timeout_seconds=1, bookmarks=True)).send(client)
-
-    assert client.kinds == [(0.5, "BOOKMARK")]
+@pytest.mark.parametrize(
+    ("seconds", "bookmarks"),
+    [(90, None), (150, [60, 120, 148]), (1, [0.5])],
+    ids=["without", "every minute and before the end", "short"],
+)
+async def test_stream_sends_bookmarks_until_its_timeout(
+    storage: Storage, seconds: int, bookmarks: list[float] | None
+) -> None:
+    client = Client()
+    await open_stream(storage, seconds, bookmarks=bookmarks is not None).send(client)
+    assert asyncio.get_running_loop().time() == seconds
+    assert client.kinds == [(moment, "BOOKMARK") for moment in bookmarks or ()]
+    for _, _, mark in client.received:
+        assert mark["metadata"] == {"resourceVersion": str(storage.resource_version)}
 
 
 async def test_event_is_sent_at_the_moment_of_the_write(storage: Storage) -> None:
-    client = _Client()
-    stream = _stream(storage, WatchOptions(timeout_seconds=100))
-    async with asyncio.TaskGroup() as group:
-        group.create_task(stream.send(client), name="stream")
+    client = Client()
+    stream = open_stream(storage, 100)
+    async with sending(stream, client):
         await asyncio.sleep(10)
-        created = _write(storage, "one")
+        created = write(storage, "one")
         await client.arrived.wait()
         stream.stop()
-
     assert client.received == [(10, "ADDED", created)]
 
 
 async def test_bookmark_is_never_behind_the_events_before_it(storage: Storage) -> None:
-    client = _Client()
-    stream = _stream(storage, WatchOptions(timeout_seconds=100, bookmarks=True))
-    async with asyncio.TaskGroup() as group:
-        group.create_task(stream.send(client), name="stream")
+    client = Client()
+    async with sending(open_stream(storage, 100, bookmarks=True), client):
         await asyncio.sleep(59.999)
-        created = _write(storage, "one")
-
-    kinds = [kind for _, kind, _ in client.received]
-    assert kinds[:2] == ["ADDED", "BOOKMARK"]
+        created = write(storage, "one")
+    assert [kind for _, kind in client.kinds[:2]] == ["ADDED", "BOOKMARK"]
     mark = client.received[1][2]["metadata"]["resourceVersion"]
     assert int(mark) >= int(created["metadata"]["resourceVersion"])
 
 
-async def test_client_that_falls_too_far_behind_is_told_to_list_anew(storage: Storage) -> None:
-    class Blocked(_Client):
-        async def write(self, data: bytes) -> None:
-            await super().write(data)
-            await asyncio.sleep(20)
-
-    client = Blocked()
-    stream = _stream(storage, WatchOptions(timeout_seconds=100))
-    async with asyncio.TaskGroup() as group:
-        group.create_task(stream.send(client), name="stream")
+async def test_client_that_is_too_far_behind_must_list_again(storage: Storage) -> None:
+    client = Client(lambda: asyncio.sleep(20))
+    async with sending(open_stream(storage, 100), client):
         await asyncio.sleep(1)
-        _write(storage, "first")
+        write(storage, "first")
         await client.arrived.wait()
         for number in range(10):
-            _write(storage, f"n{number}")
-
+            write(storage, f"n{number}")
     assert client.kinds == [(1, "ADDED"), (21, "ERROR")]
     assert client.received[-1][2]["code"] == 410
 
 
 async def test_client_that_never_reads_loses_its_watch(storage: Storage) -> None:
-    class Deaf(_Client):
-        async def write(self, data: bytes) -> None:
-            assert data
-            await asyncio.Event().wait()
-
-    stream = _stream(storage, WatchOptions(timeout_seconds=100))
-    _write(storage, "one")
-
+    stream = open_stream(storage, 100)
+    write(storage, "one")
     with pytest.raises(TimeoutError):
-        await stream.send(Deaf())
-
+        await stream.send(Client(asyncio.Event().wait))
     assert asyncio.get_running_loop().time() == 30
     assert stream._watch.closed
 
 
-async def test_client_that_is_gone_ends_its_watch_quietly(storage: Storage) -> None:
-    class Gone(_Client):
-        async def write(self, data: bytes) -> None:
-            assert data
-            raise ConnectionResetError
+async def test_client_that_has_disconnected_ends_its_watch_without_an_error(
+    storage: Storage,
+) -> None:
+    async def fail() -> None:
+        raise ConnectionResetError
 
-    stream = _stream(storage, WatchOptions(timeout_seconds=100))
-    _write(storage, "one")
-
-    await stream.send(Gone())
-
+    stream = open_stream(storage, 100)
+    write(storage, "one")
+    await stream.send(Client(fail))
     assert asyncio.get_running_loop().time() == 0
     assert stream._watch.closed

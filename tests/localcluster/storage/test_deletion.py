@@ -50,7 +50,7 @@ def test_pod_stays_until_grace_and_finalizers_have_ended(
 def create_attempt(world: World) -> Object:
     """Create a framework, its attempt with the finalizer of the original, and two Pods."""
     owner = world.create("configmaps", config_map("framework"))
-    fields = {"finalizers": ["foregroundDeletion"], "ownerReferences": owned_by(owner)}
+    fields: Object = {"finalizers": ["foregroundDeletion"], "ownerReferences": owned_by(owner)}
     attempt = world.create("configmaps", config_map("attempt", **fields))
     world.create("pods", pod("bound", node="local", ownerReferences=owned_by(attempt)))
     world.create("pods", pod("unbound", ownerReferences=owned_by(attempt)))
