@@ -16,9 +16,7 @@ def test_gang_policy_after_the_command_in_its_file_selects_the_gangs_pods() -> N
     replaced = re.search(r"sed 's/(\w+)/gang/g'", command)
     assert replaced is not None
     text = (FOLDER / "networkpolicy.yaml").read_text(encoding="utf-8")
-
     policy = yaml.safe_load(text.replace(replaced[1], "gang"))
-
     selector = {"matchLabels": {"FC_FRAMEWORK_NAME": "gang"}}
     assert policy["metadata"]["name"] == "frameworkbarrier-gang"
     assert policy["spec"]["podSelector"] == selector

@@ -191,7 +191,6 @@ async def test_role_without_barrier_that_ends_early_counts_as_there(world: GangC
     await world.wait_for_task("quick", 0, "Completed")
     await world.wait_for_task("quick", 1, "Completed")
     assert world.list_starts() == {}, "the barrier did not wait for worker/1"
-
     await world.bind("gang-worker-1")
     await world.wait_for_log("gang-worker-0", "passed: 4/4")
     for index in range(2):
@@ -211,7 +210,6 @@ async def test_task_retried_after_a_peer_succeeded_passes_its_barrier(world: Gan
     await world.wait_for_task("worker", 1, "AttemptRunning", attempt=1)
     world.end_task("worker", 1, attempt="0-1")
     done = await world.wait_for_state("Completed")
-
     assert done["status"]["attemptStatus"]["completionStatus"]["code"] == 0, done["status"]
     pods = world.list_pods()
     assert {pod: len(uids) for pod, uids in pods.items()} == {

@@ -57,14 +57,12 @@ def test_agents_import_the_standard_library_and_their_rooms_alone(
 ) -> None:
     # -S: nothing that is installed can be found.
     modules = import_rooms(name, tmp_path, "-S")
-
     assert "aiohttp" not in modules
     assert name in modules
 
 
 def test_controller_imports_what_its_lock_file_installs(tmp_path: Path) -> None:
     modules = import_rooms("controller", tmp_path)
-
     locked = (ROOT / "images" / "controller" / "requirements.txt").read_text(encoding="utf-8")
     installed = {line.partition("==")[0] for line in locked.splitlines() if "==" in line}
     assert {"aiohttp", "cryptography", "msgspec", "uvloop"} <= installed
@@ -78,7 +76,6 @@ def test_image_has_neither_the_local_cluster_nor_the_packages_it_alone_needs(nam
     required = (ROOT / "localcluster" / "requirements.in").read_text(encoding="utf-8")
     own = re.findall(r"^[a-z][\w-]*", required, re.MULTILINE)
     locked = (folder / "requirements.txt").read_text(encoding="utf-8")
-
     assert own
     assert [package for package in own if f"{package}==" in locked] == []
     assert not any(room.startswith("localcluster") for room in load_contents(name)["rooms"])
@@ -89,7 +86,6 @@ def test_image_has_neither_the_local_cluster_nor_the_packages_it_alone_needs(nam
 def test_every_package_of_an_image_is_locked_by_hash(name: str) -> None:
     locked = (ROOT / "images" / name / "requirements.txt").read_text(encoding="utf-8")
     requirements = re.split(r"\n(?=\S)", locked.strip())
-
     assert requirements
     assert all("==" in item and "--hash=sha256:" in item for item in requirements)
 
@@ -97,7 +93,6 @@ def test_every_package_of_an_image_is_locked_by_hash(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_dockerfile_runs_as_nobody_of_importance_and_without_a_shell(name: str) -> None:
     text = (ROOT / "images" / name / "Dockerfile").read_text(encoding="utf-8")
-
     assert re.search(r"^USER 65532:65532$", text, re.MULTILINE)
     assert re.search(r'^ENTRYPOINT \["python3", "-IuB"', text, re.MULTILINE)
     assert not re.search(r"^(RUN|ENTRYPOINT|CMD) [^\[]", text, re.MULTILINE)
@@ -107,9 +102,7 @@ def test_stage_forgets_times_so_that_equal_input_gives_equal_bytes(tmp_path: Pat
     file = tmp_path / "folder" / "file"
     file.parent.mkdir()
     file.write_text("x")
-
     load_stage()._forget_times(tmp_path)
-
     assert {path.stat().st_mtime for path in (file, file.parent, tmp_path)} == {0.0}
 
 
@@ -124,9 +117,7 @@ def test_stage_lists_the_wheels_it_installed_with_their_hashes() -> None:
             for i, url in enumerate(urls)
         ]
     }
-
     text = load_stage()._render_wheel_list(report)
-
     assert text == f"{'1' * 64}  one-2.0-py3.whl\n{'0' * 64}  two-1.0+x-py3-none-any.whl\n"
 
 
@@ -136,8 +127,6 @@ def test_stage_lets_the_images_user_read_what_only_its_owner_could(tmp_path: Pat
     for path, mode in ((file, 0o600), (program, 0o700), (file.parent, 0o700)):
         path.touch()
         path.chmod(mode)
-
     load_stage()._open_to_all(tmp_path)
-
     modes = [path.stat().st_mode & 0o777 for path in (file, program, file.parent)]
     assert modes == [0o644, 0o755, 0o755]

@@ -76,9 +76,7 @@ def test_training_container_reads_nothing_of_an_agent_through_proc(
     apply_gang(cluster, namespace, gang)
     # It trains, so it has read the files that the agents wrote as another user.
     wait_until_training(cluster, namespace, 1)
-
     assert attack(cluster, namespace, "apart-worker-0") == {"seen": True, "read": []}
-
     end_task(cluster, namespace, "apart-worker-0")
     cluster.wait_for_state(namespace, "apart", "Completed")
 
@@ -91,9 +89,7 @@ def test_agent_of_the_same_user_and_group_is_read(cluster: Cluster, namespace: s
     spec["initContainers"] = [build_sidecar(securityContext=same)]
     apply_gang(cluster, namespace, gang)
     wait_until_training(cluster, namespace, 1)
-
     found = attack(cluster, namespace, "same-worker-0")
-
     assert "root/run/secrets/kubernetes.io/serviceaccount/token" in found["read"]
     end_task(cluster, namespace, "same-worker-0")
     cluster.wait_for_state(namespace, "same", "Completed")

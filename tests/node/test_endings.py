@@ -74,7 +74,5 @@ def test_sidecar_in_a_shared_process_namespace_ends_with_the_last_process(
 
 def test_wrapper_ends_with_its_command(cluster: Cluster, namespace: str) -> None:
     apply_gang(cluster, namespace, build_ending("wrapped"), "--rendezvous", "wrapper")
-
     codes = check_ended(cluster, namespace, "wrapped")
-
     assert list(codes.values()) == [{"train": 0}] * 2

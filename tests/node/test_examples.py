@@ -71,7 +71,6 @@ def test_example_injected_lints_clean_and_ends_as_it_says(
     name: str, runs: dict[str, Future[Run]]
 ) -> None:
     run = runs[name].result()
-
     assert (run.injected.linted.returncode, run.injected.linted.stdout) == (0, "nothing found\n")
     told = run.done.stdout + run.done.stderr + run.described
     assert read_outcome(run.done) == OUTCOMES[name], told
@@ -107,10 +106,8 @@ def wait_until_ready(cluster: Cluster, namespace: str, count: int) -> None:
 def test_service_is_reached_by_its_name(cluster: Cluster, namespace: str) -> None:
     start(cluster, namespace, "service")
     wait_until_ready(cluster, namespace, 2)
-
     ask = ("exec", "--namespace", namespace, "service-server-0", "-c", "web", "--")
     answers = {cluster.kubectl(*ask, "python3", "-c", FETCH).strip() for _ in range(8)}
-
     assert answers
     assert answers <= {"hello from server 0", "hello from server 1"}
     status = stop_example(cluster, namespace, "service")["status"]

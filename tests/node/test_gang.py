@@ -30,9 +30,7 @@ def test_gang_with_barrier_and_native_sidecar_injected_succeeds(
     cluster: Cluster, namespace: str
 ) -> None:
     injected = inject_example(cluster, EXAMPLES / "gang.yaml")
-
     done = run_example(cluster, namespace, injected)
-
     assert (injected.linted.returncode, injected.linted.stdout) == (0, "nothing found\n")
     assert done.returncode == 0, done.stdout + done.stderr + cluster.describe(namespace)
     status = read_status(cluster, namespace, "gang")
@@ -64,13 +62,11 @@ def test_pod_deleted_by_hand_is_retried_and_waits_for_nobody_gone(
 ) -> None:
     apply_gang(cluster, namespace, build_gang("monkey", 2))
     before = wait_until_training(cluster, namespace, 2)
-
     cluster.kubectl("delete", "pod", "monkey-worker-1", "--namespace", namespace)
     after = wait_until_training(cluster, namespace, 2)
     for name in after:
         end_task(cluster, namespace, name)
     cluster.wait_for_state(namespace, "monkey", "Completed")
-
     kept, replaced = "monkey-worker-0", "monkey-worker-1"
     assert after[kept]["metadata"]["uid"] == before[kept]["metadata"]["uid"]
     assert after[replaced]["metadata"]["uid"] != before[replaced]["metadata"]["uid"]
@@ -86,12 +82,10 @@ def test_scale_in_with_drain_tells_the_leaver_before_its_pod_is_deleted(
     gang = build_gang("drained", 3, drain={"timeoutSec": 3600})
     apply_gang(cluster, namespace, gang)
     wait_until_training(cluster, namespace, 3)
-
     scale = [{"op": "replace", "path": "/spec/taskRoles/0/taskNumber", "value": 2}]
     patch = ("patch", "framework", "drained", "--namespace", namespace, "--type=json")
     cluster.kubectl(*patch, "-p", json.dumps(scale))
     after = wait_until_training(cluster, namespace, 2)
-
     assert sorted(after) == ["drained-worker-0", "drained-worker-1"]
     acknowledged = [
         int(pod["metadata"]["annotations"]["frameworkbarrier.io/acknowledged-generation"])
@@ -106,13 +100,11 @@ def test_scale_in_with_drain_tells_the_leaver_before_its_pod_is_deleted(
 def test_controller_killed_goes_on_with_the_same_pods(cluster: Cluster, namespace: str) -> None:
     apply_gang(cluster, namespace, build_gang("survivor", 2))
     before = wait_until_training(cluster, namespace, 2)
-
     delete = ("delete", "pod", "--selector", "app.kubernetes.io/name=framework-controller")
     cluster.kubectl(*delete, f"--namespace={SYSTEM_NAMESPACE}", "--grace-period=0", "--force")
     for name in before:
         end_task(cluster, namespace, name)
     cluster.wait_for_state(namespace, "survivor", "Completed")
-
     status = read_status(cluster, namespace, "survivor")
     recorded = [task["attemptStatus"]["podUID"] for task in _get_tasks(status)]
     assert recorded == [before[name]["metadata"]["uid"] for name in sorted(before)]

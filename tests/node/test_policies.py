@@ -52,10 +52,8 @@ def test_token_of_an_agent_changes_nothing_but_its_own_acknowledgement(
 def test_training_container_holds_no_token(cluster: Cluster, namespace: str) -> None:
     apply_gang(cluster, namespace, build_gang("bare", 1))
     wait_until_training(cluster, namespace, 1)
-
     ask = ("exec", "--namespace", namespace, "bare-worker-0", "-c", "train", "--")
     found = cluster.try_kubectl(*ask, "ls", str(Path(TOKEN_FILE).parent))
-
     assert "No such file" in found.stderr
     end_task(cluster, namespace, "bare-worker-0")
     cluster.wait_for_state(namespace, "bare", "Completed")
@@ -66,10 +64,8 @@ def test_network_policies_are_accepted(cluster: Cluster, namespace: str) -> None
     folder = str(ROOT / "deploy" / "agents" / "network")
     policy = cluster.kubectl("kustomize", folder).replace("GANG_NAME", "gang")
     cluster.kubectl("apply", "--namespace", namespace, "-f", "-", text=policy)
-
     own = cluster.get("networkpolicies", "--namespace", namespace)["items"]
     system = cluster.get("networkpolicies", "--namespace", SYSTEM_NAMESPACE)["items"]
-
     assert [item["metadata"]["name"] for item in own] == ["frameworkbarrier-gang"]
     selector = own[0]["spec"]["podSelector"]["matchLabels"]
     assert selector == {"FC_FRAMEWORK_NAME": "gang"}

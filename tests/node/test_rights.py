@@ -53,7 +53,6 @@ def test_controller_was_refused_nothing_and_has_no_spare_right(cluster: Cluster)
         for file in ("clusterrole.yaml", "role.yaml")
         for body in yaml.safe_load_all((ROOT / "deploy" / "base" / file).read_text())
     )
-
     assert log.read_refused() == set()
     assert granted - log.read_used() <= set(CONTROLLER_UNUSED)
 
@@ -63,6 +62,5 @@ def test_agents_were_refused_nothing_and_have_no_spare_right(cluster: Cluster) -
     granted = expand_rules(
         inject(build_gang("any", 1, drain={"timeoutSec": 60}), InjectionOptions())
     )
-
     assert log.read_refused() == set()
     assert granted - log.read_used() <= set(AGENTS_UNUSED)

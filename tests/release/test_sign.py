@@ -52,7 +52,6 @@ def test_image_is_verified_with_the_key_of_the_release_and_no_other(
     name: str, release: Release
 ) -> None:
     image = release.name_image(name)
-
     assert verify(release, image) == 0
     assert verify(release, image, release.other_key.with_suffix(".pub")) != 0
 
@@ -64,9 +63,7 @@ def test_documents_of_an_image_are_attested_to_its_digest(
 ) -> None:
     image = release.name_image(name)
     suffix, predicate_type = KINDS[kind]
-
     (statement,) = read_statements(release, image, kind)
-
     document = release.folder / f"framework-{name}.{suffix}.json"
     assert statement["predicateType"] == predicate_type
     assert statement["predicate"] == json.loads(document.read_text())
@@ -76,7 +73,6 @@ def test_documents_of_an_image_are_attested_to_its_digest(
 
 def test_provenance_names_source_base_wheels_and_bill_of_materials(release: Release) -> None:
     (statement,) = read_statements(release, release.name_image("barrier"), "slsaprovenance1")
-
     source, base, *wheels = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert source["uri"] == SOURCE
     assert len(source["digest"]["gitCommit"]) == 40
@@ -90,9 +86,7 @@ def test_provenance_names_source_base_wheels_and_bill_of_materials(release: Rele
 
 def test_image_that_was_changed_in_the_registry_is_not_verified(release: Release) -> None:
     tampered = release.name_image("barrier").replace(":0", ":tampered-0")
-
     done = run("crane", "mutate", release.name_image("barrier"), "--label=x=y", f"--tag={tampered}")
-
     assert done.returncode == 0, done.stderr
     assert verify(release, tampered) != 0
 
@@ -107,9 +101,7 @@ def test_bill_of_materials_of_another_key_is_not_taken_for_ours(
     with sign.choose_services(is_logged=False) as services:
         signer = sign.Signer(str(release.other_key), services)
         signer.attest_image(image, "cyclonedx", forged)
-
     (statement,) = read_statements(release, image, "cyclonedx")
-
     ours = release.folder / "framework-rendezvous.cdx.json"
     assert statement["predicate"] == json.loads(ours.read_text())
 
@@ -127,7 +119,6 @@ def verify_sums(release: Release, folder: Path) -> int:
 def test_files_of_the_release_are_verified_by_the_signed_hashes(release: Release) -> None:
     listed = {line.split()[1] for line in (release.folder / sign.SUMS).read_text().splitlines()}
     documents = {f"framework-{name}.{end}.json" for name in NAMES for end in ("cdx", "provenance")}
-
     assert verify_sums(release, release.folder) == 0
     assert listed == {
         *documents,
@@ -156,7 +147,6 @@ def test_bill_of_materials_that_was_changed_is_not_verified(
         (copy / sign.SUMS).unlink()
         (copy / sign.SUMS).write_text(sign.render_sums(copy))
         (copy / sign.SIGNATURE).write_bytes(signature)
-
     assert verify_sums(release, copy) != 0
 
 
@@ -181,7 +171,6 @@ def test_manifests_of_the_release_name_the_controller_by_the_digest_that_was_sig
     subprocess.run(["cp", "-r", root / "deploy" / "base", tmp_path / "base"], check=True)
     subprocess.run(["cp", "-r", release.folder / "images", tmp_path / "images"], check=True)
     (overlay / "kustomization.yaml").write_text("resources: [../base]\ncomponents: [../images]\n")
-
     assert find_images((release.folder / "install.yaml").read_text()) == [expected]
     done = run("kubectl", "kustomize", str(overlay))
     assert done.returncode == 0, done.stderr
@@ -200,7 +189,5 @@ def test_images_takes_a_base_by_digest_from_a_registry(
     monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(config))
     tag = f"{release.registry}/python:3.13.15"
     digest = sign.push(release.images / "base.tar", tag)
-
     build_images(tool, output=tmp_path, base=f"{tag}@{digest}", names=())
-
     assert (tmp_path / "base.tar").exists()

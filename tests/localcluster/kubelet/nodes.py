@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from framework.clock import SystemClock, SystemUids
 from framework.kube.client import KubeClient
@@ -21,10 +21,9 @@ def build_pod(
     name: str, *containers: Object, inits: tuple[Object, ...] = (), **spec: Any
 ) -> Object:
     """Build a Pod that is not restarted."""
-    body: Object = {"restartPolicy": "Never", "containers": list(containers), **spec}
-    if inits:
-        body["initContainers"] = list(inits)
+    parts = {"containers": list(containers), "initContainers": list(inits)}
     metadata = {"name": name, "namespace": "default"}
+    body = {"restartPolicy": "Never", **parts, **spec}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
 
 
@@ -34,14 +33,13 @@ def build_container(script: str, name: str = "main", **fields: Any) -> Object:
 
 
 def find_container(pod: Object, name: str = "main") -> Object:
-    """Return a container's status, one that says nothing if there is none yet."""
-    status = pod["status"]
-    every = [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
-    none: Object = {"state": {}, "lastState": {}, "restartCount": 0}
-    return next((container for container in every if container["name"] == name), none)
+    """Return a container's status, an empty one if there is none yet."""
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for container in pod["status"].get(field) or ():
+            if container["name"] == name:
+                found: Object = container
+                return found
+    return {"state": {}, "lastState": {}, "restartCount": 0}
 
 
 def find_condition(pod: Object, kind: str) -> Object:
@@ -59,19 +57,25 @@ def is_alive(marker: str) -> bool:
     return False
 
 
+class Served(NamedTuple):
+    server: ApiServer
+    address: str
+    client: KubeClient
+
+
 class Node:
     """A kubelet and its API server, and all that was seen of its Pods."""
 
-    def __init__(self, client: KubeClient, address: str, root: Path, **options: Any) -> None:
-        self.client = client
-        self.address = address
+    def __init__(self, served: Served, root: Path, **options: Any) -> None:
+        self.client = served.client
+        self.address = served.address
         self.history: list[tuple[str, Object]] = []
         self._changed = asyncio.Event()
         self.kubelet = Kubelet(
-            client,
+            self.client,
             clock=SystemClock(),
             root=root,
-            api_address=address,
+            api_address=self.address,
             service_account_token=TOKEN,
             on_event=self._see,
             **options,
@@ -87,31 +91,27 @@ class Node:
     async def delete(self, name: str, grace_seconds: int | None = None) -> None:
         await self.client.delete(PODS, "default", name, grace_seconds=grace_seconds)
 
-    async def wait_for(self, name: str, predicate: Callable[[Object], bool]) -> Object:
-        """Return the first object of the Pod, of all ever seen, that is as wanted."""
+    async def wait_for(
+        self, name: str, predicate: Callable[[Object], object], *, is_deleted: bool = False
+    ) -> Object:
+        """Return the first object of the Pod, of all ever seen, for which the predicate holds."""
         seen = 0
         while True:
             for event_type, pod in self.history[seen:]:
-                if event_type != "DELETED" and pod["metadata"]["name"] == name and predicate(pod):
+                is_named = pod["metadata"]["name"] == name
+                if is_named and (event_type == "DELETED") is is_deleted and predicate(pod):
                     return pod
             seen = len(self.history)
-            await self._wait_for_more(seen)
+            while len(self.history) == seen:
+                self._changed.clear()
+                await self._changed.wait()
 
     async def wait_for_phase(self, name: str, *phases: str) -> Object:
         return await self.wait_for(name, lambda pod: pod.get("status", {}).get("phase") in phases)
 
     async def wait_until_deleted(self, name: str) -> Object:
         """Return the Pod's last object."""
-        while True:
-            for event_type, pod in self.history:
-                if event_type == "DELETED" and pod["metadata"]["name"] == name:
-                    return pod
-            await self._wait_for_more(len(self.history))
-
-    async def _wait_for_more(self, seen: int) -> None:
-        while len(self.history) == seen:
-            self._changed.clear()
-            await self._changed.wait()
+        return await self.wait_for(name, lambda _: True, is_deleted=True)
 
     async def finish(self, pod: Object) -> Object:
         """Create a Pod and return it when it has ended."""
@@ -144,45 +144,29 @@ class Node:
 
 
 @contextlib.asynccontextmanager
-async def serve() -> AsyncGenerator[tuple[KubeClient, str]]:
-    """Give a client of a fresh API server, and the server's address."""
-    async with _open_server() as (client, address, _):
-        yield client, address
-
-
-@contextlib.asynccontextmanager
-async def open_node(root: Path, **options: Any) -> AsyncGenerator[Node]:
-    """Run a kubelet on an API server of its own."""
-    async with serve() as (client, address), run_node(client, address, root, **options) as node:
-        yield node
-
-
-@contextlib.asynccontextmanager
-async def run_networked_node(root: Path, **options: Any) -> AsyncGenerator[Node]:
-    """Run a kubelet whose Pods have network namespaces, where the host allows it."""
-    async with (
-        _open_server() as (client, address, server),
-        run_node(client, address, root, serve_api=server.serve, **options) as node,
-    ):
-        yield node
-
-
-@contextlib.asynccontextmanager
-async def _open_server() -> AsyncGenerator[tuple[KubeClient, str, ApiServer]]:
+async def serve() -> AsyncGenerator[Served]:
+    """Run an API server, with a client of it."""
     clock = SystemClock()
     async with ApiServer(Storage(clock, SystemUids()), clock=clock, tokens=[TOKEN]) as server:
         address = await server.start()
         config = KubeConfig(server=address, token=TOKEN)
         async with KubeClient(config, user_agent="kubelet-test", clock=clock) as client:
-            yield client, address, server
+            yield Served(server, address, client)
 
 
 @contextlib.asynccontextmanager
-async def run_node(
-    client: KubeClient, address: str, root: Path, **options: Any
-) -> AsyncGenerator[Node]:
+async def open_node(root: Path, **options: Any) -> AsyncGenerator[Node]:
+    """Run a kubelet on an API server of its own."""
+    async with serve() as served, run_node(served, root, **options) as node:
+        yield node
+
+
+@contextlib.asynccontextmanager
+async def run_node(served: Served, root: Path, **options: Any) -> AsyncGenerator[Node]:
     """Run a kubelet, and stop it with all its Pods."""
-    node = Node(client, address, root, **options)
+    if "network" in options:
+        options["serve_api"] = served.server.serve
+    node = Node(served, root, **options)
     running = asyncio.create_task(node.kubelet.run(), name="kubelet")
     ready = asyncio.create_task(node.kubelet.synced.wait(), name="kubelet ready")
     try:

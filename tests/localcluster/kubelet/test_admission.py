@@ -55,7 +55,6 @@ def test_decide_admission_pod_is_run_bound_left_or_refused(
 def test_decide_admission_extended_resources_are_shared_out() -> None:
     capacity = Capacity(extended={"nvidia.com/gpu": 4})
     running = [build({"nvidia.com/gpu": "3"})]
-
     assert decide_admission(build({"nvidia.com/gpu": "1"}), "local", capacity, running) == Bind()
     assert isinstance(
         decide_admission(build({"nvidia.com/gpu": "2"}), "local", capacity, running), Refuse
@@ -64,7 +63,6 @@ def test_decide_admission_extended_resources_are_shared_out() -> None:
 
 def test_decide_admission_node_full_refuses() -> None:
     decision = decide_admission(build(), "local", Capacity({}, max_pods=1), [build()])
-
     assert decision == Refuse("0/1 nodes are available: 1 Too many pods.")
 
 
@@ -74,5 +72,4 @@ def test_count_extended_init_containers_run_one_by_one() -> None:
         {"name": "i1", "resources": {"requests": {"x.io/a": "3", "x.io/b": "1"}}},
         {"name": "i2", "resources": {"requests": {"x.io/a": "2"}}},
     ]
-
     assert count_extended(pod) == {"x.io/a": 3, "x.io/b": 1}

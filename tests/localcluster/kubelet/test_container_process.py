@@ -19,9 +19,26 @@ from localcluster.kubelet.container.process import (
 )
 from localcluster.kubelet.container.sandbox import NO_NAMESPACES, Isolation, detect_namespaces
 from tests.localcluster.kubelet.nodes import is_alive
+from tests.support.frameworkcrd import ROOT
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.local
-REPOSITORY = Path(__file__).parents[3]
+# Starts a container and prints the id of its first process.
+DRIVER = """
+import asyncio, os, pathlib
+from localcluster.kubelet.container.process import *
+
+async def main():
+    folder = pathlib.Path({folder!r})
+    spec = LaunchSpec(["sleep", "{marker}"], dict(os.environ), "/", {namespaces!r},
+                      log=folder / "log", root=folder / "root")
+    container = ContainerProcess(spec)
+    await container.started()
+    print(container.init_pid, flush=True)
+    await container.wait()
+
+asyncio.run(main())
+"""
 
 
 @pytest.fixture(params=["private root", "none"])
@@ -31,13 +48,15 @@ async def namespaces(request: pytest.FixtureRequest, tmp_path: Path) -> Namespac
     return await detect_namespaces(Isolation.ROOT, tmp_path)
 
 
-def build_spec(script: str, tmp_path: Path, namespaces: Namespaces, **fields: Any) -> LaunchSpec:
+def build_spec(
+    script: str, tmp_path: Path, namespaces: Namespaces, cwd: str = "/", **fields: Any
+) -> LaunchSpec:
     root = tmp_path / "root"
     root.mkdir(exist_ok=True)
     return LaunchSpec(
         argv=["sh", "-c", script],
         env={"PATH": os.environ["PATH"]},
-        cwd="/",
+        cwd=cwd,
         namespaces=namespaces,
         log=tmp_path / "log",
         root=root,
@@ -61,21 +80,12 @@ async def run(spec: LaunchSpec) -> int:
         return await container.wait()
 
 
-def read_lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+async def wait_for_line(path: Path, text: str) -> None:
+    await wait_until_async(lambda: path.exists() and text in path.read_text())
 
 
-def list_existing(*paths: str) -> list[str]:
+def find_on_host(*paths: str) -> list[str]:
     return [path for path in paths if Path(path).exists()]
-
-
-async def wait_for_line(path: Path, text: str) -> str:
-    """Wait until the log has a line with a text, and return what follows it there."""
-    while True:
-        for line in read_lines(path):
-            if text in line:
-                return line.partition(text)[2]
-        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)])
@@ -85,35 +95,25 @@ async def test_container_process_exit_code_is_the_commands(
     assert await run(build_spec(script, tmp_path, namespaces)) == code
 
 
-async def test_container_process_output_is_logged_line_by_line(
+async def test_container_process_output_is_logged_line_by_line_and_whole(
     tmp_path: Path, namespaces: Namespaces
 ) -> None:
-    await run(build_spec("echo out; echo err >&2; printf part", tmp_path, namespaces))
-
+    script = "echo out; echo err >&2; seq 1 50000; printf part"
+    await run(build_spec(script, tmp_path, namespaces))
     lines = [line.split(" ", 3)[1:] for line in (tmp_path / "log").read_text().splitlines()]
-    assert sorted(lines) == [
-        ["stderr", "F", "err"],
+    assert [line for line in lines if line[0] == "stderr"] == [["stderr", "F", "err"]]
+    assert [line for line in lines if line[0] == "stdout"] == [
         ["stdout", "F", "out"],
+        *(["stdout", "F", str(i)] for i in range(1, 50001)),
         ["stdout", "P", "part"],
     ]
-
-
-async def test_container_process_much_output_is_logged_whole(
-    tmp_path: Path, namespaces: Namespaces
-) -> None:
-    await run(build_spec("seq 1 50000", tmp_path, namespaces))
-
-    lines = (tmp_path / "log").read_text().splitlines()
-    assert [line.rsplit(" ", 1)[1] for line in lines] == [str(i) for i in range(1, 50001)]
 
 
 async def test_container_process_end_leaves_no_orphan(
     tmp_path: Path, namespaces: Namespaces
 ) -> None:
     marker = f"{86400 + os.getpid()}.1"
-
     code = await run(build_spec(f"setsid sleep {marker} & sleep 0.1", tmp_path, namespaces))
-
     assert code == 0
     assert not is_alive(marker)
 
@@ -123,12 +123,10 @@ async def test_container_process_kill_leaves_no_orphan(
 ) -> None:
     marker = f"{86400 + os.getpid()}.2"
     script = f"trap '' TERM; setsid sleep {marker} & echo up; while :; do sleep 1; done"
-
     async with start(build_spec(script, tmp_path, namespaces)) as container:
         await wait_for_line(tmp_path / "log", "up")
         container.terminate()
         assert await container.kill() == 137
-
     assert not is_alive(marker)
 
 
@@ -137,21 +135,9 @@ async def test_container_process_kubelet_killed_takes_the_container_along(
 ) -> None:
     marker = f"{86400 + os.getpid()}.3"
     (tmp_path / "root").mkdir()
-    driver = (
-        "import asyncio, os, pathlib\n"
-        "from localcluster.kubelet.container.process import *\n"
-        "async def main():\n"
-        f"    spec = LaunchSpec(['sleep', '{marker}'], dict(os.environ), '/', {namespaces!r},\n"
-        f"        log=pathlib.Path({str(tmp_path / 'log')!r}),\n"
-        f"        root=pathlib.Path({str(tmp_path / 'root')!r}))\n"
-        "    container = ContainerProcess(spec)\n"
-        "    await container.started()\n"
-        "    print(container.init_pid, flush=True)\n"
-        "    await container.wait()\n"
-        "asyncio.run(main())\n"
-    )
+    driver = DRIVER.format(marker=marker, namespaces=namespaces, folder=str(tmp_path))
     kubelet = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", driver, stdout=subprocess.PIPE, cwd=REPOSITORY
+        sys.executable, "-c", driver, stdout=subprocess.PIPE, cwd=ROOT
     )
     assert kubelet.stdout is not None
     init = os.pidfd_open(int(await kubelet.stdout.readline()))
@@ -168,9 +154,6 @@ async def test_container_process_kubelet_killed_takes_the_container_along(
     assert not is_alive(marker)
 
 
-# --- Private root ---------------------------------------------------------------------------------
-
-
 @pytest.fixture
 async def private(tmp_path: Path) -> Namespaces:
     return await detect_namespaces(Isolation.ROOT, tmp_path)
@@ -180,16 +163,11 @@ async def test_private_root_mounts_appear_and_the_host_stays_as_it_is(
     tmp_path: Path, private: Namespaces
 ) -> None:
     volume = tmp_path / "volume"
-    volume.mkdir()
-    (volume / "deep").mkdir()
+    (volume / "deep").mkdir(parents=True)
     hosts = tmp_path / "hosts"
     hosts.write_text("127.64.0.1 pod-0\n")
-    targets = [
-        "/mnt/kubelet-test",
-        "/kubelet-test/a/b",
-        "/usr/local/lib/kubelet-test",
-        "/var/run/kt",
-    ]
+    deep = "/usr/local/lib/kubelet-test"
+    targets = ["/mnt/kubelet-test", "/kubelet-test/a/b", deep, "/var/run/kt"]
     mounts = [(str(volume), target, False) for target in targets]
     mounts += [
         (str(volume), "/mnt/kubelet-test/deep/inner", False),
@@ -210,32 +188,19 @@ async def test_private_root_mounts_appear_and_the_host_stays_as_it_is(
 
     log = (tmp_path / "log").read_text()
     assert code == 0, log
-    assert [line.rsplit(" F ", 1)[1] for line in log.splitlines()] == [
-        "127.64.0.1 pod-0",
-        "127.64.0.1 pod-0",
-        "pod-0",
-        "/",
-    ]
+    printed = [line.rsplit(" F ", 1)[1] for line in log.splitlines()]
+    assert printed == ["127.64.0.1 pod-0", "127.64.0.1 pod-0", "pod-0", "/"]
     assert (volume / "file").exists()
     assert (volume / "y").exists()
-    traces = [
-        "/mnt/kubelet-test",
-        "/kubelet-test",
-        "/usr/local/lib/kubelet-test",
-        "/own",
-        "/mnt/own",
-    ]
-    assert list_existing(*traces) == []
+    assert not find_on_host("/mnt/kubelet-test", "/kubelet-test", deep, "/own", "/mnt/own")
     assert list((tmp_path / "root").iterdir()) == []
 
 
 async def test_private_root_working_directory_is_made(tmp_path: Path, private: Namespaces) -> None:
-    spec = build_spec("pwd; touch here", tmp_path, private)
-    spec = LaunchSpec(**{f: getattr(spec, f) for f in spec.__slots__} | {"cwd": "/kubelet-work/x"})
-
+    spec = build_spec("pwd; touch here", tmp_path, private, cwd="/kubelet-work/x")
     assert await run(spec) == 0
     assert "/kubelet-work/x" in (tmp_path / "log").read_text()
-    assert list_existing("/kubelet-work") == []
+    assert not find_on_host("/kubelet-work")
 
 
 async def test_private_root_bad_mount_is_a_start_error(tmp_path: Path, private: Namespaces) -> None:
@@ -252,24 +217,39 @@ async def test_private_root_joined_command_sees_the_containers_root(
     async with start(spec) as container:
         await container.started()
         await wait_for_line(tmp_path / "log", "up")
-        joined = ContainerProcess(
-            LaunchSpec(
-                ["sh", "-c", "ls -d /only-here; hostname"],
-                spec.env,
-                "/",
-                private,
-                join=container.init_pid,
-            ),
-            output=output,
-        )
+        command = ["sh", "-c", "ls -d /only-here; hostname"]
+        join = LaunchSpec(command, spec.env, "/", private, join=container.init_pid)
+        joined = ContainerProcess(join, output=output)
         await joined.started()
         assert await joined.wait() == 0
-
     assert os.pread(output, 100, 0) == b"/only-here\npod-0\n"
     os.close(output)
 
 
-# --- Another user ---------------------------------------------------------------------------------
+ORDINARY_DRIVER = """
+import asyncio, os, pathlib
+from localcluster.kubelet.container.process import *
+from localcluster.kubelet.container.sandbox import *
+
+async def main():
+    base = pathlib.Path.cwd() / "own"
+    found = await detect_namespaces(Isolation.AUTO, base)
+    if not found.private_root:
+        print("forbidden")
+        return
+    (base / "volume").mkdir()
+    spec = LaunchSpec(
+        ["sh", "-c", "id -un; echo x >/mnt/kubelet-test/file"], {"PATH": os.environ["PATH"]}, "/",
+        found, log=base / "log", root=base / "trial-root",
+        mounts=[(str(base / "volume"), "/mnt/kubelet-test", False)],
+    )
+    container = ContainerProcess(spec)
+    await container.started()
+    print(found.user, await container.wait(), (base / "log").read_text().split()[-1],
+          (base / "volume/file").exists())
+
+asyncio.run(main())
+"""
 
 
 @pytest.fixture
@@ -279,7 +259,7 @@ def public_copy() -> Iterator[Path]:
     directory.chmod(0o777)
     try:
         ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(REPOSITORY / "localcluster", directory / "localcluster", ignore=ignore)
+        shutil.copytree(ROOT / "localcluster", directory / "localcluster", ignore=ignore)
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -302,35 +282,14 @@ def test_private_root_ordinary_user_gets_one_in_a_user_namespace(public_copy: Pa
     python = find_public_python(runuser) if runuser else None
     if runuser is None or python is None:
         pytest.skip("needs runuser and a Python 3.11 that user nobody may run: install python3")
-    driver = (
-        "import asyncio, os, pathlib\n"
-        "from localcluster.kubelet.container.process import *\n"
-        "from localcluster.kubelet.container.sandbox import *\n"
-        "async def main():\n"
-        "    base = pathlib.Path.cwd() / 'own'\n"
-        "    found = await detect_namespaces(Isolation.AUTO, base)\n"
-        "    if not found.private_root: print('forbidden'); return\n"
-        "    script = 'id -un; echo x >/mnt/kubelet-test/file'\n"
-        "    (base / 'volume').mkdir()\n"
-        "    mounts = [(str(base / 'volume'), '/mnt/kubelet-test', False)]\n"
-        "    spec = LaunchSpec(['sh', '-c', script], {'PATH': os.environ['PATH']}, '/', found,\n"
-        "        log=base / 'log', root=base / 'trial-root', mounts=mounts)\n"
-        "    container = ContainerProcess(spec)\n"
-        "    await container.started()\n"
-        "    print(found.user, await container.wait(), (base / 'log').read_text().split()[-1],\n"
-        "          (base / 'volume/file').exists())\n"
-        "asyncio.run(main())\n"
-    )
-
     answer = subprocess.run(
-        [runuser, "-u", "nobody", "--", python, "-c", driver],
+        [runuser, "-u", "nobody", "--", python, "-c", ORDINARY_DRIVER],
         cwd=public_copy,
         env={"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
-
     if answer.stdout.strip() == "forbidden":
         pytest.skip("this host forbids user namespaces to ordinary users")
     assert answer.stdout.split() == ["True", "0", "nobody", "True"], answer.stderr

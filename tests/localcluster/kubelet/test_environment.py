@@ -38,16 +38,9 @@ def build(env: list[Object], **fields: Any) -> dict[str, str]:
 
 
 def test_environment_values_expand_what_is_defined_before() -> None:
-    env = build(
-        [
-            {"name": "A", "value": "$(KUBERNETES_SERVICE_PORT)"},
-            {"name": "B", "value": "$(A)/$(C)"},
-            {"name": "C", "value": "late"},
-            {"name": "D"},
-        ]
-    )
-
-    assert env == {**CLUSTER, "A": "6443", "B": "6443/$(C)", "C": "late", "D": ""}
+    values = {"A": "$(KUBERNETES_SERVICE_PORT)", "B": "$(A)/$(C)", "C": "late"}
+    env = [*({"name": name, "value": value} for name, value in values.items()), {"name": "D"}]
+    assert build(env) == {**CLUSTER, "A": "6443", "B": "6443/$(C)", "C": "late", "D": ""}
 
 
 def test_environment_env_from_is_prefixed_and_env_wins() -> None:
@@ -58,7 +51,6 @@ def test_environment_env_from_is_prefixed_and_env_wins() -> None:
             {"secretRef": {"name": "key"}},
         ],
     )
-
     assert env["C_lr"] == "1"
     assert env["E"] == "/data"
     assert env["password"] == "pw"
@@ -66,19 +58,14 @@ def test_environment_env_from_is_prefixed_and_env_wins() -> None:
 
 
 def test_environment_value_from_reads_keys_and_fields() -> None:
-    env = build(
-        [
-            {"name": "UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
-            {"name": "LR", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "lr"}}},
-            {"name": "PW", "valueFrom": {"secretKeyRef": {"name": "key", "key": "password"}}},
-            {
-                "name": "NONE",
-                "valueFrom": {"secretKeyRef": {"name": "key", "key": "no", "optional": True}},
-            },
-            {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
-        ]
-    )
-
+    sources: Object = {
+        "UID": {"fieldRef": {"fieldPath": "metadata.uid"}},
+        "LR": {"configMapKeyRef": {"name": "conf", "key": "lr"}},
+        "PW": {"secretKeyRef": {"name": "key", "key": "password"}},
+        "NONE": {"secretKeyRef": {"name": "key", "key": "no", "optional": True}},
+        "CPU": {"resourceFieldRef": {"resource": "limits.cpu"}},
+    }
+    env = build([{"name": name, "valueFrom": source} for name, source in sources.items()])
     assert env == {**CLUSTER, "UID": "u-1", "LR": "0.1", "PW": "pw", "CPU": "2"}
 
 
@@ -106,15 +93,9 @@ def test_read_entries_missing_optional_object_is_empty() -> None:
 
 
 def test_list_env_references_container_names_every_object() -> None:
-    container = {
-        "name": "main",
-        "envFrom": [{"configMapRef": {"name": "a"}}],
-        "env": [
-            {"name": "A", "value": "x"},
-            {"name": "B", "valueFrom": {"secretKeyRef": {"name": "b", "key": "k"}}},
-        ],
-    }
-
+    secret = {"name": "B", "valueFrom": {"secretKeyRef": {"name": "b", "key": "k"}}}
+    env = [{"name": "A", "value": "x"}, secret]
+    container = {"name": "main", "envFrom": [{"configMapRef": {"name": "a"}}], "env": env}
     assert list_env_references(container) == {(CONFIGMAPS, "a"), (SECRETS, "b")}
 
 
@@ -152,14 +133,10 @@ def test_resolve_field_path_returns_the_pods_value(path: str, expected: str) -> 
 def test_resolve_resource_rounds_up_to_the_divisor(selector: Object, expected: str) -> None:
     resources = {"limits": {"memory": "1.5Gi"}, "requests": {"cpu": "500m"}}
     container = {"name": "main", "resources": resources}
-
     assert resolve_resource(build_facts(container), selector, container) == expected
 
 
 def test_resolve_resource_unknown_container_raises() -> None:
+    selector = {"resource": "limits.cpu", "containerName": "other"}
     with pytest.raises(FieldError, match="container other not found"):
-        resolve_resource(
-            build_facts({"name": "main"}),
-            {"resource": "limits.cpu", "containerName": "other"},
-            None,
-        )
+        resolve_resource(build_facts({"name": "main"}), selector, None)

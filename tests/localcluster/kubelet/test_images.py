@@ -19,7 +19,6 @@ BARRIER = [sys.executable, "-P", "-m", "barrier"]
 )
 def test_find_entrypoint_image_of_ours_runs_this_installation(image: str, module: str) -> None:
     entrypoint = find_entrypoint(image)
-
     assert entrypoint is not None
     assert entrypoint[0] == sys.executable
     assert entrypoint[-1] == module

@@ -26,25 +26,14 @@ def is_bound(pod: Object) -> bool:
     return bool(pod["spec"].get("nodeName"))
 
 
-def is_marked(pod: Object) -> bool:
-    return "deletionTimestamp" in pod["metadata"]
-
-
-def is_refused(pod: Object) -> bool:
-    return find_condition(pod, "PodScheduled").get("reason") == "Unschedulable"
-
-
 async def test_kubelet_node_is_registered_and_ready(tmp_path: Path) -> None:
     capacity = Capacity(extended={"nvidia.com/gpu": 2}, max_pods=7)
-    async with serve() as (client, url), run_node(client, url, tmp_path, capacity=capacity):
-        node = await client.get(NODES, None, "local")
-    # A second kubelet takes the Node over.
-    async with serve() as (client, url):
-        async with run_node(client, url, tmp_path):
-            pass
-        async with run_node(client, url, tmp_path):
-            again = await client.get(NODES, None, "local")
-
+    async with serve() as served:
+        async with run_node(served, tmp_path, capacity=capacity):
+            node = await served.client.get(NODES, None, "local")
+        # A second kubelet takes the Node over.
+        async with run_node(served, tmp_path):
+            again = await served.client.get(NODES, None, "local")
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "2"
     assert node["status"]["allocatable"]["pods"] == "7"
     ready = next(c for c in again["status"]["conditions"] if c["type"] == "Ready")
@@ -55,12 +44,8 @@ async def test_kubelet_pod_of_a_foreign_scheduler_is_left_alone(node: Node) -> N
     await node.create(build_pod("foreign", build_container("true"), schedulerName="kueue"))
     await node.create(build_pod("other", build_container("true"), nodeName="elsewhere"))
     await node.finish(build_pod("ours", build_container("true")))
-
-    foreign = await node.client.get(PODS, "default", "foreign")
-    other = await node.client.get(PODS, "default", "other")
-
-    assert not is_bound(foreign)
-    assert "startTime" not in other["status"]
+    assert not is_bound(await node.client.get(PODS, "default", "foreign"))
+    assert "startTime" not in (await node.client.get(PODS, "default", "other"))["status"]
 
 
 async def test_kubelet_gated_pod_runs_once_its_gates_are_gone(node: Node) -> None:
@@ -68,42 +53,36 @@ async def test_kubelet_gated_pod_runs_once_its_gates_are_gone(node: Node) -> Non
     await node.create(build_pod("p", build_container("true"), schedulingGates=gates))
     await node.finish(build_pod("marker", build_container("true")))
     assert not is_bound(await node.client.get(PODS, "default", "p"))
-
     await node.client.patch(PODS, "default", "p", {"spec": {"schedulingGates": None}})
-
     assert (await node.wait_for_phase("p", "Succeeded"))["spec"]["nodeName"] == "local"
 
 
-async def test_kubelet_pod_already_bound_here_runs(node: Node) -> None:
-    pod = await node.finish(build_pod("p", build_container("true"), nodeName="local"))
-
-    assert pod["status"]["phase"] == "Succeeded"
-
-
-async def test_kubelet_pod_that_does_not_fit_says_why_and_runs_when_it_does(tmp_path: Path) -> None:
+async def test_kubelet_pod_that_does_not_fit_has_a_reason_and_runs_later(
+    tmp_path: Path,
+) -> None:
     limits: dict[str, Any] = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
     capacity = Capacity(extended={"nvidia.com/gpu": 1})
     async with open_node(tmp_path, capacity=capacity) as node:
         await node.create(build_pod("first", build_container("sleep 600", **limits)))
         await node.wait_for_phase("first", "Running")
         await node.create(build_pod("second", build_container("true", **limits)))
-        refused = await node.wait_for("second", is_refused)
-
+        refused = await node.wait_for(
+            "second", lambda pod: find_condition(pod, "PodScheduled").get("reason")
+        )
         await node.delete("first", grace_seconds=1)
         await node.wait_for_phase("second", "Succeeded")
-
     condition = find_condition(refused, "PodScheduled")
+    assert condition["reason"] == "Unschedulable"
     assert condition["message"] == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     assert refused["status"]["phase"] == "Pending"
 
 
 async def test_kubelet_stop_ends_pods_and_fails_them(tmp_path: Path) -> None:
-    async with serve() as (client, url):
-        async with run_node(client, url, tmp_path) as node:
+    async with serve() as served:
+        async with run_node(served, tmp_path) as node:
             await node.create(build_pod("p", build_container("sleep 600")))
             await node.wait_for_phase("p", "Running")
-        pod = await client.get(PODS, "default", "p")
-
+        pod = await served.client.get(PODS, "default", "p")
     assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "NodeShutdown")
     assert find_container(pod)["state"]["terminated"]["exitCode"] == 143
 
@@ -111,8 +90,8 @@ async def test_kubelet_stop_ends_pods_and_fails_them(tmp_path: Path) -> None:
 async def test_kubelet_restarted_pod_begun_before_is_failed_and_not_run_again(
     tmp_path: Path,
 ) -> None:
-    async with serve() as (client, url):
-        first = Node(client, url, tmp_path)
+    async with serve() as served:
+        first = Node(served, tmp_path)
         running = asyncio.create_task(first.kubelet.run())
         await first.kubelet.synced.wait()
         await first.create(build_pod("p", build_container("sleep 600")))
@@ -120,9 +99,9 @@ async def test_kubelet_restarted_pod_begun_before_is_failed_and_not_run_again(
         # Without a last word, as when it is killed.
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        before = await client.get(PODS, "default", "p")
+        before = await served.client.get(PODS, "default", "p")
 
-        async with run_node(client, url, tmp_path) as second:
+        async with run_node(served, tmp_path) as second:
             pod = await second.wait_for_phase("p", "Failed")
             logs = second.kubelet.logs.list_kept("default", {})
             await second.delete("p")
@@ -137,17 +116,16 @@ async def test_kubelet_restarted_pod_begun_before_is_failed_and_not_run_again(
 async def test_kubelet_pod_deleted_while_it_was_away_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serve() as (client, url):
-        async with run_node(client, url, tmp_path) as first:
+    async with serve() as served:
+        async with run_node(served, tmp_path) as first:
             await first.create(build_pod("p", build_container("sleep 600")))
             await first.wait_for_phase("p", "Running")
             monkeypatch.setattr(first.kubelet._writes, "delete", ignore)
             await first.delete("p")
-            await first.wait_for("p", is_marked)
+            await first.wait_for("p", lambda pod: "deletionTimestamp" in pod["metadata"])
             await asyncio.gather(*first.kubelet._tasks)
-        assert (await client.get(PODS, "default", "p"))["metadata"]["deletionTimestamp"]
-
-        async with run_node(client, url, tmp_path) as second:
+        assert (await served.client.get(PODS, "default", "p"))["metadata"]["deletionTimestamp"]
+        async with run_node(served, tmp_path) as second:
             await second.wait_until_deleted("p")
 
 
@@ -162,9 +140,7 @@ async def test_kubelet_logs_outlive_their_pod(node: Node) -> None:
     await node.finish(pod)
     await node.delete("p", grace_seconds=0)
     await node.wait_until_deleted("p")
-
     kept = node.kubelet.logs.list_kept("default", {"FC_FRAMEWORK_NAME": "f"})
-
     assert [(log.pod, log.container) for log in kept] == [("p", "main")]
     assert await node.read_log("p", uid=kept[0].uid) == "said\n"
 
@@ -174,7 +150,6 @@ async def test_kubelet_many_pods_start_within_a_second(node: Node) -> None:
     pods = [build_pod(f"p-{i}", build_container("true"), inits=inits) for i in range(5)]
     with expect_within(1):
         ended = await asyncio.gather(*map(node.finish, pods))
-
     assert {pod["status"]["phase"] for pod in ended} == {"Succeeded"}
 
 
@@ -182,7 +157,6 @@ async def test_detect_namespaces_forbidden_root_names_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("localcluster.kubelet.container.sandbox._list_candidates", list)
-
     with pytest.raises(IsolationError, match='use isolation "paths"'):
         await detect_namespaces(Isolation.ROOT, tmp_path)
     assert not (await detect_namespaces(Isolation.AUTO, tmp_path)).private_root

@@ -58,7 +58,6 @@ async def test_stream_options_choose_what_is_read(
 ) -> None:
     write(store, build_pod(), "a", "b", "c")
     clock.advance(10)
-
     assert await read(store, **options) == expected
 
 
@@ -66,7 +65,6 @@ async def test_stream_large_log_is_read_whole_and_from_its_tail(store: LogStore)
     lines = [f"{i} {'x' * 100}" for i in range(6000)]
     path = write(store, build_pod())
     path.write_text("".join(f"T stdout F {line}\n" for line in lines))
-
     assert await read(store) == "".join(f"{line}\n" for line in lines)
     assert await read(store, tail_lines=5000) == "".join(f"{line}\n" for line in lines[1000:])
 
@@ -74,19 +72,16 @@ async def test_stream_large_log_is_read_whole_and_from_its_tail(store: LogStore)
 async def test_stream_partial_lines_are_joined(store: LogStore) -> None:
     path = write(store, build_pod())
     path.write_text("T stdout P half \nT stdout F done\nT stderr P end\n")
-
     assert await read(store) == "half done\nend"
 
 
 async def test_stream_follow_ends_with_the_container(store: LogStore) -> None:
     path = write(store, build_pod(), "a")
     stream = store.stream("ns", "p", "main", follow=True)
-
     first = await anext(stream)
     with path.open("a") as file:
         file.write("T stdout F b\n")
     store.close_log(path)
-
     assert [first, *[piece async for piece in stream]] == [b"a\n", b"b\n"]
 
 
@@ -94,7 +89,6 @@ async def test_stream_restarted_container_keeps_the_previous_log(store: LogStore
     pod = build_pod()
     write(store, pod, "first")
     write(store, pod, "second")
-
     assert await read(store) == "second\n"
     assert await read(store, previous=True) == "first\n"
 
@@ -103,7 +97,6 @@ async def test_stream_newest_pod_of_the_name_wins(store: LogStore, clock: Manual
     write(store, build_pod("z-old"), "old")
     clock.advance(1)
     write(store, build_pod("a-new"), "new")
-
     assert await read(store) == "new\n"
     assert await read(store, uid="z-old") == "old\n"
 
@@ -123,9 +116,7 @@ def test_list_kept_labels_select_pods_oldest_first(store: LogStore, clock: Manua
     clock.advance(1)
     write(store, build_pod("u0", job="a"), "x", container="init")
     write(store, build_pod("u2", job="b"), "x")
-
     kept = store.list_kept("ns", {"job": "a"})
-
     assert [(log.uid, log.container) for log in kept] == [("u1", "main"), ("u0", "init")]
     assert store.list_kept("other", {}) == []
 
@@ -133,7 +124,6 @@ def test_list_kept_labels_select_pods_oldest_first(store: LogStore, clock: Manua
 def test_read_tail_is_cut_to_lines_and_bytes(store: LogStore) -> None:
     path = write(store, build_pod(), *[f"line {i}" for i in range(100)])
     assert store.read_tail(path).splitlines() == [f"line {i}" for i in range(20, 100)]
-
     path.write_text(f"T stdout F {'x' * 5000}\n")
     assert len(store.read_tail(path)) == 2048
     assert store.read_tail(path.with_name("none")) == ""

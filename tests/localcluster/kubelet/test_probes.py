@@ -55,7 +55,6 @@ def test_probe_counter_answers_count_in_a_row() -> None:
     for ok in (True, False, True, False, False):
         counter = counter.observe(ok=ok)
         reached.append(counter.has_reached(spec))
-
     assert reached == [True, False, True, False, True]
 
 
@@ -63,7 +62,6 @@ def test_probe_counter_answers_count_in_a_row() -> None:
 async def test_probe_once_http_status_decides(status: int, *, ok: bool) -> None:
     async with listen(f"HTTP/1.1 {status} X\r\n\r\n".encode()) as port:
         result = await probe_once({"httpGet": {"port": port, "path": "/up"}}, Target(), 1)
-
     assert result.ok is ok
 
 
@@ -76,14 +74,12 @@ async def test_probe_once_tcp_open_port_is_ok_and_closed_is_not() -> None:
 async def test_probe_once_exec_exit_code_decides() -> None:
     target = Target(0, 1)
     action = {"exec": {"command": ["check", "it"]}}
-
     assert await probe_once(action, target, 1) == ProbeResult(ok=True, message="check it")
     assert not (await probe_once(action, target, 1)).ok
 
 
 async def test_probe_once_slow_command_times_out() -> None:
     result = await probe_once({"exec": {"command": ["hang"]}}, Target(), 0.01)
-
     assert result == ProbeResult(ok=False, message="timed out after 0.01s")
 
 

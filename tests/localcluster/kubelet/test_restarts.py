@@ -25,9 +25,7 @@ def test_restart_policy_decides_by_exit_code_and_ends_init_containers_once_they_
 
 def test_crash_backoff_quick_crashes_double_up_to_the_maximum() -> None:
     backoff = CrashBackoff(BackoffBounds())
-
     waits = [backoff.next_wait_seconds(1) for _ in range(8)]
-
     assert waits == [0, 10, 20, 40, 80, 160, 300, 300]
 
 
@@ -35,5 +33,4 @@ def test_crash_backoff_long_run_starts_afresh() -> None:
     backoff = CrashBackoff(BackoffBounds())
     for _ in range(5):
         backoff.next_wait_seconds(1)
-
     assert [backoff.next_wait_seconds(600), backoff.next_wait_seconds(1)] == [0, 10]

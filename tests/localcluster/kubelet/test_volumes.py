@@ -47,16 +47,14 @@ def read_files(volume: Volume) -> dict[str, tuple[bytes, int]]:
 
 
 LABELS = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
+CONF_0400 = {"configMap": {"name": "conf", "defaultMode": 0o400}}
 ITEMS = [{"key": "b", "path": "deep/x", "mode": 0o755}]
 
 
 @pytest.mark.parametrize(
     ("volume", "files"),
     [
-        (
-            {"configMap": {"name": "conf", "defaultMode": 0o400}},
-            {"a": (b"1", 0o400), "b": (b"2", 0o400)},
-        ),
+        (CONF_0400, {"a": (b"1", 0o400), "b": (b"2", 0o400)}),
         ({"configMap": {"name": "conf", "items": ITEMS}}, {"deep/x": (b"2", 0o755)}),
         ({"secret": {"secretName": "key"}}, {"k": (b"pw", 0o644)}),
         ({"downwardAPI": {"items": LABELS}}, {"labels": (b'x="y"', 0o644)}),
@@ -66,66 +64,50 @@ def test_plan_volumes_source_has_read_only_files(
     volume: Object, files: dict[str, tuple[bytes, int]]
 ) -> None:
     planned = plan(volume)
-
     assert read_files(planned) == files
     assert isinstance(planned, DirectoryVolume)
     assert planned.is_read_only
 
 
 def test_plan_volumes_projected_merges_its_sources() -> None:
+    cpu = {"containerName": "main", "resource": "requests.cpu"}
+    items = [
+        {"path": "ns", "fieldRef": {"fieldPath": "metadata.namespace"}},
+        {"path": "cpu", "resourceFieldRef": cpu},
+    ]
     sources = [
         {"serviceAccountToken": {"path": "token"}},
         {"configMap": {"name": "conf", "items": [{"key": "a", "path": "ca.crt"}]}},
         {"configMap": {"name": "none", "optional": True}},
         {"secret": {"name": "key"}},
-        {
-            "downwardAPI": {
-                "items": [
-                    {"path": "ns", "fieldRef": {"fieldPath": "metadata.namespace"}},
-                    {
-                        "path": "cpu",
-                        "resourceFieldRef": {"containerName": "main", "resource": "requests.cpu"},
-                    },
-                ]
-            }
-        },
+        {"downwardAPI": {"items": items}},
     ]
-
     files = read_files(plan({"projected": {"sources": sources}}))
+    contents = {path: content for path, (content, _) in files.items()}
+    assert contents == {"token": b"tok", "ca.crt": b"1", "k": b"pw", "ns": b"ns", "cpu": b"0"}
 
-    assert {path: content for path, (content, _) in files.items()} == {
-        "token": b"tok",
-        "ca.crt": b"1",
-        "k": b"pw",
-        "ns": b"ns",
-        "cpu": b"0",
-    }
+
+def build_item(key: str, path: str) -> Object:
+    return {"configMap": {"name": "conf", "items": [{"key": key, "path": path}]}}
 
 
 @pytest.mark.parametrize(
     ("volume", "message"),
     [
         ({"configMap": {"name": "none"}}, 'volume "v" : configmap "none" not found'),
-        (
-            {"configMap": {"name": "conf", "items": [{"key": "z", "path": "z"}]}},
-            "references non-existent configMap key: z",
-        ),
-        (
-            {"configMap": {"name": "conf", "items": [{"key": "a", "path": "../z"}]}},
-            "must be relative",
-        ),
+        (build_item("z", "z"), "references non-existent configMap key: z"),
+        (build_item("a", "../z"), "must be relative"),
         ({"persistentVolumeClaim": {"claimName": "c"}}, "no volumes persistentVolumeClaim"),
     ],
 )
-def test_plan_volumes_what_cannot_be_made_raises(volume: Object, message: str) -> None:
+def test_plan_volumes_that_cannot_be_made_raise(volume: Object, message: str) -> None:
     with pytest.raises(FieldError, match=message):
         plan(volume)
 
 
-def test_plan_volumes_service_account_is_there_unless_refused() -> None:
+def test_plan_volumes_service_account_is_added_unless_refused() -> None:
     wanted = plan_volumes(build_facts(), {}, ACCOUNT)
     refused = plan_volumes(build_facts(automountServiceAccountToken=False), {}, ACCOUNT)
-
     assert read_files(wanted[SERVICE_ACCOUNT_VOLUME])["token"][0] == b"tok"
     assert refused == {}
 
@@ -137,7 +119,6 @@ def test_list_volume_references_pod_names_every_object() -> None:
         {"name": "b", "secret": {"secretName": "other"}},
         {"name": "c", "projected": projected},
     )
-
     assert list_volume_references(facts.pod) == {
         (CONFIGMAPS, "conf"),
         (SECRETS, "other"),
@@ -146,7 +127,7 @@ def test_list_volume_references_pod_names_every_object() -> None:
     }
 
 
-def test_plan_mounts_sub_paths_and_read_only_are_worked_out() -> None:
+def test_plan_mounts_sub_paths_are_expanded_and_read_only_is_inherited() -> None:
     volumes: dict[str, Volume] = {
         "v": DirectoryVolume(),
         "c": DirectoryVolume(is_read_only=True),
@@ -175,15 +156,12 @@ def test_plan_mounts_users_service_account_volume_wins() -> None:
         SERVICE_ACCOUNT_VOLUME: DirectoryVolume(),
     }
     mounts = [{"name": "mine", "mountPath": SERVICE_ACCOUNT_DIR}]
-
     plans = plan_mounts({"name": "main", "volumeMounts": mounts}, volumes, {})
-
     assert [plan.volume for plan in plans] == ["mine"]
 
 
 def test_plan_mounts_unknown_volume_raises() -> None:
     mounts = [{"name": "no", "mountPath": "/x"}]
-
     with pytest.raises(FieldError, match='volume "no" of container main does not exist'):
         plan_mounts({"name": "main", "volumeMounts": mounts}, {}, {})
 
@@ -196,10 +174,8 @@ def test_pod_directory_volumes_are_written_with_their_modes(tmp_path: Path) -> N
         "v": DirectoryVolume(),
         "c": DirectoryVolume((VolumeFile("deep/run.sh", b"x", 0o755),)),
     }
-
     directory.write_volumes(volumes)
     directory.write_volumes(volumes)
-
     script = directory.locate_mount(MountPlan("c", "deep/run.sh", "/x", read_only=False), volumes)
     assert script.read_bytes() == b"x"
     assert script.stat().st_mode & 0o777 == 0o755
@@ -209,26 +185,38 @@ def test_pod_directory_volumes_are_written_with_their_modes(tmp_path: Path) -> N
     assert not directory.exists
 
 
-def test_pod_directory_missing_sub_path_becomes_a_directory(tmp_path: Path) -> None:
+@pytest.fixture
+def directory(tmp_path: Path) -> PodDirectory:
+    """A Pod's directory with an empty volume."""
     directory = PodDirectory(tmp_path, "u")
     directory.make({})
-    volumes: dict[str, Volume] = {"v": DirectoryVolume()}
-    directory.write_volumes(volumes)
-
-    assert directory.locate_mount(MountPlan("v", "a/b", "/x", read_only=False), volumes).is_dir()
+    directory.write_volumes({"v": DirectoryVolume()})
+    return directory
 
 
-@pytest.mark.parametrize(
-    ("kind", "is_made"), [("", True), ("DirectoryOrCreate", True), ("FileOrCreate", True)]
-)
-def test_pod_directory_missing_host_path_is_made_if_its_type_says_so(
-    kind: str, *, is_made: bool, tmp_path: Path
+def test_pod_directory_missing_sub_path_becomes_a_directory(directory: PodDirectory) -> None:
+    plan = MountPlan("v", "a/b", "/x", read_only=False)
+    assert directory.locate_mount(plan, {"v": DirectoryVolume()}).is_dir()
+
+
+def test_pod_directory_sub_path_through_a_link_of_a_container_is_refused(
+    tmp_path: Path, directory: PodDirectory
 ) -> None:
-    directory = PodDirectory(tmp_path, "u")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (directory.volumes / "v" / "link").symlink_to(outside)
+    plan = MountPlan("v", "link/new", "/x", read_only=False)
+    with pytest.raises(FieldError, match="out of the volume"):
+        directory.locate_mount(plan, {"v": DirectoryVolume()})
+    assert list(outside.iterdir()) == []
 
-    directory.write_volumes({"h": HostVolume(str(tmp_path / "new"), kind)})
 
-    assert (tmp_path / "new").exists() is is_made
+@pytest.mark.parametrize("kind", ["", "DirectoryOrCreate", "FileOrCreate"])
+def test_pod_directory_missing_host_path_is_made_if_its_type_allows_it(
+    kind: str, tmp_path: Path
+) -> None:
+    PodDirectory(tmp_path, "u").write_volumes({"h": HostVolume(str(tmp_path / "new"), kind)})
+    assert (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("kind", ["Directory", "File", "Socket"])

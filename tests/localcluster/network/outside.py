@@ -16,7 +16,7 @@ import dns.rrset
 from localcluster import syscalls
 from localcluster.network.choice import NetworkChoice
 from localcluster.network.netlink import Netlink
-from tests.localcluster.kubelet.nodes import build_pod, run_networked_node
+from tests.localcluster.kubelet.nodes import build_pod, open_node
 
 WORLD = "198.51.100.1"
 POD = """
@@ -61,7 +61,7 @@ async def main(root: Path) -> None:
 
 
 async def run_pod(root: Path) -> None:
-    async with run_networked_node(root, network=NetworkChoice.NAMESPACE) as node:
+    async with open_node(root, network=NetworkChoice.NAMESPACE) as node:
         container = {"name": "main", "image": "any", "command": [sys.executable, "-c", POD]}
         await node.finish(build_pod("client", container))
         print(await node.read_log("client"), end="")

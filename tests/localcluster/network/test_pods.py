@@ -14,7 +14,7 @@ from tests.localcluster.kubelet.nodes import (
     build_container,
     build_pod,
     find_condition,
-    run_networked_node,
+    open_node,
 )
 from tests.localcluster.network.builders import build_service
 
@@ -221,8 +221,8 @@ async def test_processes_of_a_pod_hold_no_namespace_open(node: Node) -> None:
 async def test_two_clusters_at_once_do_not_meet(tmp_path: Path) -> None:
     options = {"network": NetworkChoice.NAMESPACE}
     async with (
-        run_networked_node(tmp_path / "one", **options) as one,
-        run_networked_node(tmp_path / "two", **options) as two,
+        open_node(tmp_path / "one", **options) as one,
+        open_node(tmp_path / "two", **options) as two,
     ):
         addresses = await asyncio.gather(start_server(one, "of-one"), start_server(two, "of-two"))
         assert await run_python(one, ASK, addresses[0]) == "of-one\n"

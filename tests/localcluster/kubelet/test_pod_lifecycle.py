@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from framework.api.constants import WORKING_DIR
 from framework.kube.resources import CONFIGMAPS, SECRETS, Object
 from localcluster.kubelet.container import container as container_module
 from localcluster.kubelet.container.restarts import BackoffBounds
@@ -29,9 +30,10 @@ from tests.localcluster.kubelet.nodes import (
 pytestmark = pytest.mark.local
 
 VOLUME: dict[str, Any] = {"volumes": [{"name": "shared", "emptyDir": {}}]}
-MOUNTS: dict[str, Any] = {
-    "volumeMounts": [{"name": "shared", "mountPath": "/mnt/frameworkbarrier"}]
-}
+MOUNTS: dict[str, Any] = {"volumeMounts": [{"name": "shared", "mountPath": WORKING_DIR}]}
+# Prints a word when it can be asked to end.
+LOOP = "echo up; while :; do sleep 0.01; done"
+LATE_CONFIGMAP = {"metadata": {"name": "late", "namespace": "default"}, "data": {"k": "v"}}
 
 
 def get_ended(pod: Object, name: str = "main") -> Object:
@@ -40,27 +42,18 @@ def get_ended(pod: Object, name: str = "main") -> Object:
 
 
 def is_running(name: str = "main") -> Callable[[Object], bool]:
-    def check(pod: Object) -> bool:
-        return "running" in find_container(pod, name)["state"]
-
-    return check
+    return lambda pod: "running" in find_container(pod, name)["state"]
 
 
-# --- The common way -------------------------------------------------------------------------------
+def find_waiting(pod: Object) -> Object:
+    waiting: Object = find_container(pod)["state"].get("waiting", {})
+    return waiting
 
 
 async def test_pod_init_and_main_share_a_volume_and_succeed(either_node: Node) -> None:
-    pod = await either_node.finish(
-        build_pod(
-            "p",
-            build_container("cat /mnt/frameworkbarrier/greeting", **MOUNTS),
-            inits=(
-                build_container("echo hello >/mnt/frameworkbarrier/greeting", "init", **MOUNTS),
-            ),
-            **VOLUME,
-        )
-    )
-
+    init = build_container("echo hello >/mnt/frameworkbarrier/greeting", "init", **MOUNTS)
+    main = build_container("cat /mnt/frameworkbarrier/greeting", **MOUNTS)
+    pod = await either_node.finish(build_pod("p", main, inits=(init,), **VOLUME))
     assert pod["status"]["phase"] == "Succeeded"
     assert get_ended(pod, "init")["reason"] == "Completed"
     assert get_ended(pod)["exitCode"] == 0
@@ -69,12 +62,9 @@ async def test_pod_init_and_main_share_a_volume_and_succeed(either_node: Node) -
 
 
 async def test_pod_initializing_already_has_its_address(node: Node) -> None:
-    await node.create(
-        build_pod("p", build_container("true"), inits=(build_container("sleep 600", "init"),))
-    )
-
+    init = build_container("sleep 600", "init")
+    await node.create(build_pod("p", build_container("true"), inits=(init,)))
     pod = await node.wait_for("p", is_running("init"))
-
     assert pod["status"]["phase"] == "Pending"
     assert pod["status"]["podIP"].startswith("127.64.")
     assert pod["spec"]["nodeName"] == "local"
@@ -82,34 +72,18 @@ async def test_pod_initializing_already_has_its_address(node: Node) -> None:
     assert find_container(pod)["state"]["waiting"]["reason"] == "PodInitializing"
 
 
-async def test_pod_running_is_ready(node: Node) -> None:
-    await node.create(build_pod("p", build_container("sleep 600")))
-
-    pod = await node.wait_for_phase("p", "Running")
-
-    assert find_condition(pod, "Ready")["status"] == "True"
-    assert find_container(pod)["started"] is True
-
-
 async def test_pods_two_at_once_have_their_own_addresses(node: Node) -> None:
     script = "python3 -c 'import socket; s=socket.create_server((\"'$IP'\", 23456)); print(1)'"
     ip = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     pods = [build_pod(name, build_container(script, env=[ip])) for name in ("a", "b")]
-
     ended = await asyncio.gather(*map(node.finish, pods))
-
     assert [pod["status"]["phase"] for pod in ended] == ["Succeeded", "Succeeded"]
     assert len({pod["status"]["podIP"] for pod in ended}) == 2
 
 
-# --- Failures -------------------------------------------------------------------------------------
-
-
 async def test_pod_failed_container_reports_code_and_log(node: Node) -> None:
     policy = {"terminationMessagePolicy": "FallbackToLogsOnError"}
-
     pod = await node.finish(build_pod("p", build_container("echo broken; exit 7", **policy)))
-
     assert pod["status"]["phase"] == "Failed"
     ended = get_ended(pod)
     assert (ended["exitCode"], ended["reason"], ended["message"]) == (7, "Error", "broken\n")
@@ -119,19 +93,14 @@ async def test_pod_failed_container_reports_code_and_log(node: Node) -> None:
 @pytest.mark.parametrize("path", ["/dev/termination-log", "/own/place/message"])
 async def test_pod_termination_message_is_read(either_node: Node, path: str) -> None:
     script = f"printf '{{\"why\": 1}}' >{path}; exit 201"
-
-    pod = await either_node.finish(
-        build_pod("p", build_container(script, terminationMessagePath=path))
-    )
-
+    container = build_container(script, terminationMessagePath=path)
+    pod = await either_node.finish(build_pod("p", container))
     assert get_ended(pod)["message"] == '{"why": 1}'
 
 
 async def test_pod_failed_init_container_fails_the_pod(node: Node) -> None:
     inits = (build_container("exit 210", "first"), build_container("true", "second"))
-
     pod = await node.finish(build_pod("p", build_container("true"), inits=inits))
-
     assert pod["status"]["phase"] == "Failed"
     assert get_ended(pod, "first")["exitCode"] == 210
     assert "waiting" in find_container(pod, "second")["state"]
@@ -140,22 +109,16 @@ async def test_pod_failed_init_container_fails_the_pod(node: Node) -> None:
 
 async def test_pod_missing_command_is_a_start_error(either_node: Node) -> None:
     container = {"name": "main", "image": "any", "command": ["no-such-program"]}
-
     pod = await either_node.finish(build_pod("p", container))
-
     ended = get_ended(pod)
     assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
     assert re.search(r'exec: "no-such-program": .*not found', ended["message"])
 
 
-async def test_pod_unknown_image_without_command_waits_and_says_why(node: Node) -> None:
+async def test_pod_unknown_image_without_command_waits_with_a_reason(node: Node) -> None:
     await node.create(build_pod("p", {"name": "main", "image": "python:3"}))
-
-    pod = await node.wait_for(
-        "p", lambda pod: find_container(pod)["state"].get("waiting", {}).get("message")
-    )
-
-    waiting = find_container(pod)["state"]["waiting"]
+    pod = await node.wait_for("p", lambda pod: "message" in find_waiting(pod))
+    waiting = find_waiting(pod)
     assert waiting["reason"] == "ErrImagePull"
     assert "python:3" in waiting["message"]
     assert "`command`" in waiting["message"]
@@ -167,120 +130,82 @@ async def test_pod_on_failure_restarts_with_back_off(tmp_path: Path) -> None:
     bounds = BackoffBounds(initial_seconds=0.05)
     script = "cd /mnt/frameworkbarrier; n=$(cat n || echo 0); echo $((n+1)) >n; exit $((n<2))"
     async with open_node(tmp_path, backoff=bounds) as node:
-        pod = await node.finish(
-            build_pod("p", build_container(script, **MOUNTS), restartPolicy="OnFailure", **VOLUME)
-        )
+        container = build_container(script, **MOUNTS)
+        pod = await node.finish(build_pod("p", container, restartPolicy="OnFailure", **VOLUME))
         crashed = await node.wait_for(
-            "p",
-            lambda pod: (
-                "waiting" in find_container(pod)["state"] and find_container(pod)["lastState"]
-            ),
+            "p", lambda pod: find_waiting(pod) and find_container(pod)["lastState"]
         )
-
     assert pod["status"]["phase"] == "Succeeded"
     assert find_container(pod)["restartCount"] == 2
     assert find_container(pod)["lastState"]["terminated"]["exitCode"] == 1
-    waiting = find_container(crashed)["state"]["waiting"]
-    assert waiting["reason"] == "CrashLoopBackOff"
+    assert find_waiting(crashed)["reason"] == "CrashLoopBackOff"
     assert crashed["status"]["phase"] == "Running"
 
 
 async def test_pod_over_its_deadline_fails(either_node: Node) -> None:
-    pod = await either_node.finish(
-        build_pod("p", build_container("sleep 600"), activeDeadlineSeconds=1)
-    )
-
+    container = build_container("sleep 600")
+    pod = await either_node.finish(build_pod("p", container, activeDeadlineSeconds=1))
     assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
     assert get_ended(pod)["exitCode"] == 143
 
 
-# --- Sidecars -------------------------------------------------------------------------------------
-
-
-async def test_pod_sidecar_outlives_main_and_is_stopped_after_it(node: Node) -> None:
-    touch = "touch /mnt/frameworkbarrier/up; echo up"
-    script = f"trap 'echo stopped; exit 0' TERM; {touch}; while :; do sleep 0.01; done"
-    check = ["test", "-e", "/mnt/frameworkbarrier/up"]
-    probe = {"exec": {"command": check}, "periodSeconds": 1, "failureThreshold": 100}
+async def test_pod_sidecar_is_stopped_after_main_has_ended(node: Node) -> None:
+    script = f"trap 'echo stopped; exit 0' TERM; touch /mnt/frameworkbarrier/up; {LOOP}"
+    check = "test -e /mnt/frameworkbarrier/up"
+    probe = {"exec": {"command": check.split()}, "periodSeconds": 1, "failureThreshold": 100}
     sidecar = build_container(script, "side", restartPolicy="Always", startupProbe=probe, **MOUNTS)
-
-    pod = await node.finish(
-        build_pod(
-            "p",
-            build_container("test -e /mnt/frameworkbarrier/up", **MOUNTS),
-            inits=(sidecar,),
-            **VOLUME,
-        )
-    )
-
+    main = build_container(check, **MOUNTS)
+    pod = await node.finish(build_pod("p", main, inits=(sidecar,), **VOLUME))
     assert pod["status"]["phase"] == "Succeeded"
     assert get_ended(pod, "side")["exitCode"] == 0
     assert await node.read_log("p", "side") == "up\nstopped\n"
 
 
-# --- Deletion -------------------------------------------------------------------------------------
-
-
-async def test_pod_deleted_gets_its_hook_and_sigterm_then_goes(either_node: Node) -> None:
+async def test_pod_deleted_runs_its_hook_then_gets_sigterm(either_node: Node) -> None:
     node = either_node
-    hook = {
-        "preStop": {"exec": {"command": ["sh", "-c", "echo hook >>/mnt/frameworkbarrier/said"]}}
-    }
-    script = (
-        "trap 'cat /mnt/frameworkbarrier/said; echo bye; exit 5' TERM; echo up; "
-        "while :; do sleep 0.01; done"
-    )
+    command = ["sh", "-c", "echo hook >>/mnt/frameworkbarrier/said"]
+    hook = {"preStop": {"exec": {"command": command}}}
+    script = f"trap 'cat /mnt/frameworkbarrier/said; echo bye; exit 5' TERM; {LOOP}"
     await node.create(build_pod("p", build_container(script, lifecycle=hook, **MOUNTS), **VOLUME))
     await node.wait_for("p", is_running())
     await node.wait_for_log("p", "up")
-
     await node.delete("p")
     last = await node.wait_until_deleted("p")
-
     assert get_ended(last)["exitCode"] == 5
     assert last["status"]["phase"] == "Failed"
     assert await node.read_log("p") == "up\nhook\nbye\n"
 
 
-async def test_pod_deaf_to_sigterm_is_killed_after_its_grace(node: Node) -> None:
-    script = "trap '' TERM; echo up; while :; do sleep 0.01; done"
-    await node.create(build_pod("p", build_container(script), terminationGracePeriodSeconds=1))
+async def test_pod_that_ignores_sigterm_is_killed_after_its_grace(node: Node) -> None:
+    container = build_container(f"trap '' TERM; {LOOP}")
+    await node.create(build_pod("p", container, terminationGracePeriodSeconds=1))
     await node.wait_for("p", is_running())
     await node.wait_for_log("p", "up")
-
     await node.delete("p")
     last = await node.wait_until_deleted("p")
-
-    ended = get_ended(last)
-    assert (ended["exitCode"], ended["reason"]) == (137, "Error")
+    assert (get_ended(last)["exitCode"], get_ended(last)["reason"]) == (137, "Error")
 
 
 async def test_pod_force_deleted_is_killed_at_once(node: Node) -> None:
     marker = f"{86400 + os.getpid()}.4"
-    script = f"trap '' TERM; sleep {marker}"
-    await node.create(build_pod("p", build_container(script)))
+    await node.create(build_pod("p", build_container(f"trap '' TERM; sleep {marker}")))
     await node.wait_for("p", is_running())
-
     await node.delete("p", grace_seconds=0)
     await node.wait_until_deleted("p")
-
     await asyncio.gather(*node.kubelet._tasks)
     assert not is_alive(marker)
 
 
-async def test_pod_recreated_under_its_name_runs_anew(node: Node) -> None:
+async def test_pod_running_is_ready_and_one_created_later_under_its_name_runs(node: Node) -> None:
     await node.create(build_pod("p", build_container("sleep 600")))
-    await node.wait_for("p", is_running())
+    pod = await node.wait_for_phase("p", "Running")
+    assert find_condition(pod, "Ready")["status"] == "True"
+    assert find_container(pod)["started"] is True
     await node.delete("p", grace_seconds=1)
     await node.wait_until_deleted("p")
-
     await node.create(build_pod("p", build_container("echo second")))
     await node.wait_for_phase("p", "Succeeded")
-
     assert await node.read_log("p") == "second\n"
-
-
-# --- Environment and volumes ----------------------------------------------------------------------
 
 
 async def test_pod_environment_is_clean_and_complete(
@@ -307,15 +232,14 @@ async def test_pod_environment_is_clean_and_complete(
     assert "KUBE_APISERVER_ADDRESS" not in seen
 
 
-async def test_pod_image_of_ours_is_told_where_everything_is(either_node: Node) -> None:
+async def test_pod_of_a_project_image_finds_server_token_and_directory(
+    either_node: Node,
+) -> None:
     script = "cat $FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR/token; echo; env; cd $BARRIER_WORKING_DIR"
-    container = build_container(script, **MOUNTS) | {
-        "image": "frameworkcontroller/frameworkbarrier"
-    }
-    container["env"] = [{"name": "BARRIER_TERMINATION_LOG", "value": "own"}]
-
+    env = [{"name": "BARRIER_TERMINATION_LOG", "value": "own"}]
+    container = build_container(script, env=env, **MOUNTS)
+    container["image"] = "frameworkcontroller/frameworkbarrier"
     await either_node.finish(build_pod("p", container, **VOLUME))
-
     log = await either_node.read_log("p")
     lines = log.splitlines()
     assert lines[0] == TOKEN
@@ -328,14 +252,10 @@ async def test_pod_volumes_of_every_kind_are_mounted(either_node: Node, tmp_path
     node = either_node
     (tmp_path / "host").mkdir()
     (tmp_path / "host" / "file").write_text("from host\n")
-    metadata = {"namespace": "default"}
-    await node.client.create(
-        CONFIGMAPS, "default", {"metadata": {**metadata, "name": "conf"}, "data": {"k": "conf\n"}}
-    )
-    secret = {"k": base64.b64encode(b"secret\n").decode()}
-    await node.client.create(
-        SECRETS, "default", {"metadata": {**metadata, "name": "key"}, "data": secret}
-    )
+    secret = base64.b64encode(b"secret\n").decode()
+    for resource, name, value in ((CONFIGMAPS, "conf", "conf\n"), (SECRETS, "key", secret)):
+        body = {"metadata": {"namespace": "default", "name": name}, "data": {"k": value}}
+        await node.client.create(resource, "default", body)
     label = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
     volumes = [
         {"name": "conf", "configMap": {"name": "conf"}},
@@ -350,10 +270,8 @@ async def test_pod_volumes_of_every_kind_are_mounted(either_node: Node, tmp_path
         {"name": "all", "mountPath": "/a/b/c"},
     ]
     script = "cat /etc/conf.txt /run/key/k /mnt/host/file /a/b/c/name"
-
-    pod = await node.finish(
-        build_pod("p", build_container(script, volumeMounts=mounts), volumes=volumes)
-    )
+    container = build_container(script, volumeMounts=mounts)
+    pod = await node.finish(build_pod("p", container, volumes=volumes))
 
     assert await node.read_log("p") == "conf\nsecret\nfrom host\np"
     assert pod["status"]["phase"] == "Succeeded"
@@ -363,61 +281,44 @@ async def test_pod_in_private_root_knows_its_own_name(tmp_path: Path) -> None:
     script = "python3 -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'"
     async with open_node(tmp_path, isolation=Isolation.ROOT) as node:
         pod = await node.finish(build_pod("p", build_container(script)))
-
         assert await node.read_log("p") == pod["status"]["podIP"] + "\n"
 
 
-async def test_pod_with_replaced_paths_says_so_once(tmp_path: Path) -> None:
+async def test_pod_with_replaced_paths_gets_one_event(tmp_path: Path) -> None:
     async with open_node(tmp_path, isolation=Isolation.PATHS) as node:
         script = "pwd; touch here; cd /srv/dir/that/is/not && echo never"
         pod = build_pod("p", build_container(script, workingDir="/srv/dir/that/is/not"))
         await node.finish(pod)
-
         events = await node.wait_for_events("PathsReplaced")
         log = await node.read_log("p")
-
     assert [event["type"] for event in events] == ["Warning"]
     assert str(tmp_path) in log
     assert "never" in log
 
 
-async def test_pod_missing_volume_source_waits_and_says_so(node: Node) -> None:
+async def test_pod_missing_volume_source_waits_with_an_event(node: Node) -> None:
     volumes = [{"name": "conf", "configMap": {"name": "late"}}]
     mounts = [{"name": "conf", "mountPath": "/conf"}]
-    await node.create(
-        build_pod("p", build_container("cat /conf/k", volumeMounts=mounts), volumes=volumes)
-    )
+    container = build_container("cat /conf/k", volumeMounts=mounts)
+    await node.create(build_pod("p", container, volumes=volumes))
     events = await node.wait_for_events("FailedMount")
-
-    late = {"metadata": {"name": "late", "namespace": "default"}, "data": {"k": "v"}}
-    await node.client.create(CONFIGMAPS, "default", late)
+    await node.client.create(CONFIGMAPS, "default", LATE_CONFIGMAP)
     await node.wait_for_phase("p", "Succeeded")
-
     assert 'configmap "late" not found' in events[0]["message"]
     assert await node.read_log("p") == "v"
 
 
-async def test_pod_missing_env_source_waits_and_says_so(
+async def test_pod_missing_env_source_waits_with_a_reason(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(container_module, "_CONFIG_RETRY_SECONDS", 0.05)
-    source = {"configMapKeyRef": {"name": "late", "key": "k"}}
-    env = [{"name": "A", "valueFrom": source}]
+    env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "late", "key": "k"}}}]
     await node.create(build_pod("p", build_container("echo $A", env=env)))
-    waiting = await node.wait_for(
-        "p", lambda pod: find_container(pod)["state"].get("waiting", {}).get("message")
-    )
-
-    late = {"metadata": {"name": "late", "namespace": "default"}, "data": {"k": "v"}}
-    await node.client.create(CONFIGMAPS, "default", late)
+    waiting = await node.wait_for("p", lambda pod: "message" in find_waiting(pod))
+    await node.client.create(CONFIGMAPS, "default", LATE_CONFIGMAP)
     await node.wait_for_phase("p", "Succeeded")
-
-    reason = find_container(waiting)["state"]["waiting"]["reason"]
-    assert reason == "CreateContainerConfigError"
+    assert find_waiting(waiting)["reason"] == "CreateContainerConfigError"
     assert await node.read_log("p") == "v\n"
-
-
-# --- Probes ---------------------------------------------------------------------------------------
 
 
 async def test_pod_readiness_follows_its_probe(node: Node) -> None:
@@ -429,27 +330,18 @@ async def test_pod_readiness_follows_its_probe(node: Node) -> None:
         ports=[{"name": "web", "containerPort": 23457}],
     )
     await node.create(build_pod("p", container))
-
     unready = await node.wait_for("p", is_running())
     pod = await node.wait_for("p", lambda pod: find_condition(pod, "Ready").get("status") == "True")
-
     assert find_container(unready)["ready"] is False
     assert find_container(pod)["ready"] is True
 
 
 async def test_pod_failed_liveness_restarts_the_container(node: Node) -> None:
-    probe = {
-        "exec": {"command": ["test", "-e", "/mnt/frameworkbarrier/once"]},
-        "failureThreshold": 1,
-    }
-    script = (
-        "if test -e /mnt/frameworkbarrier/seen; then touch /mnt/frameworkbarrier/once; fi; "
-        "touch /mnt/frameworkbarrier/seen; sleep 600"
-    )
+    command = ["test", "-e", "/mnt/frameworkbarrier/once"]
+    probe = {"exec": {"command": command}, "failureThreshold": 1}
+    script = "cd /mnt/frameworkbarrier; if test -e seen; then touch once; fi; touch seen; sleep 600"
     container = build_container(script, livenessProbe=probe, **MOUNTS)
     await node.create(build_pod("p", container, restartPolicy="Always", **VOLUME))
-
     pod = await node.wait_for("p", lambda pod: find_container(pod)["restartCount"] == 1)
-
     assert find_container(pod)["lastState"]["terminated"]["exitCode"] == 143
     assert "Liveness probe failed" in (await node.wait_for_events("Unhealthy"))[0]["message"]
