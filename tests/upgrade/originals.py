@@ -4,6 +4,7 @@ Called by ``tests.upgrade.situations``. Times are seconds before the original wa
 """
 
 import uuid
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from framework.kube.resources import Object
@@ -16,6 +17,8 @@ HOLD = "example.com/hold"
 """A finalizer that keeps deleted Pods, so that a situation lasts."""
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 """When the original was stopped."""
+POLICY = {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
+CONTAINER = {"name": "main", "image": "local/none:1"}
 
 
 def uid(*names: str | int) -> str:
@@ -27,258 +30,24 @@ def ago(seconds: float) -> str:
     return (NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def build_role(name: str, task_number: int, *, retries: int = 0, hold: bool = False) -> Object:
-    metadata: Object = {"creationTimestamp": None}
-    if hold:
-        metadata["finalizers"] = [HOLD]
-    container = {"image": "local/none:1", "name": "main", "resources": {}}
-    return {
-        "name": name,
-        "taskNumber": task_number,
-        "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
-        "task": {
-            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": retries},
-            "podGracefulDeletionTimeoutSec": None,
-            "pod": {
-                "metadata": metadata,
-                "spec": {"containers": [container], "restartPolicy": "Never"},
-            },
-        },
+def build_role(name: str, number: int, *, retries: int, hold: bool) -> Object:
+    finalizers = {"finalizers": [HOLD]} if hold else {}
+    pod = {
+        "metadata": {"creationTimestamp": None, **finalizers},
+        "spec": {"containers": [{**CONTAINER, "resources": {}}], "restartPolicy": "Never"},
     }
-
-
-def build_framework(
-    name: str, roles: list[Object], status: Object, *, execution: str = "Start", fancy: bool = False
-) -> Object:
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Framework",
-        "metadata": {
-            "name": name,
-            "namespace": NAMESPACE,
-            "uid": uid(name),
-            "generation": 7,
-            "resourceVersion": "70",
-            "creationTimestamp": ago(600),
-        },
-        "spec": {
-            "description": "",
-            "executionType": execution,
-            "retryPolicy": {"fancyRetryPolicy": fancy, "maxRetryCount": 0},
-            "taskRoles": roles,
-        },
-        "status": status,
+    task = {
+        "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": retries},
+        "podGracefulDeletionTimeoutSec": None,
+        "pod": pod,
     }
-
-
-def build_status(
-    name: str,
-    state: str,
-    roles: list[Object],
-    *,
-    has_configmap: bool = True,
-    ran: bool = False,
-    ended_ago: float | None = None,
-    since: float = 300,
-    completion: Object | None = None,
-    retry_delay: int | None = None,
-) -> Object:
-    """Build the status of a Framework in its first attempt."""
-    run_time = ago(500) if ran else None
-    ended = None if ended_ago is None else ago(ended_ago)
-    configmap_uid = uid(name, "configmap") if has_configmap else None
-    return {
-        "startTime": ago(600),
-        "runTime": run_time,
-        "completionTime": ended if state == "Completed" else None,
-        "state": state,
-        "transitionTime": ago(since),
-        "retryPolicyStatus": build_counts(delay=retry_delay),
-        "attemptStatus": {
-            "id": 0,
-            "startTime": ago(600),
-            "runTime": run_time,
-            "completionTime": ended,
-            "instanceUID": configmap_uid and f"0_{configmap_uid}",
-            "configMapName": f"{name}-attempt",
-            "configMapUID": configmap_uid,
-            "completionStatus": completion,
-            "taskRoleStatuses": roles,
-        },
-    }
+    policy = {"frameworkAttemptCompletionPolicy": POLICY}
+    return {"name": name, "taskNumber": number, **policy, "task": task}
 
 
 def build_counts(count: int = 0, *, delay: int | None = None) -> Object:
-    return {
-        "totalRetriedCount": count,
-        "accountableRetriedCount": count,
-        "retryDelaySec": delay,
-    }
-
-
-def build_role_status(framework: str, name: str, tasks: list[Object]) -> Object:
-    return {
-        "name": name,
-        "instanceUID": uid(framework, name),
-        "podGracefulDeletionTimeoutSec": None,
-        "taskStatuses": tasks,
-    }
-
-
-def build_task(
-    framework: str,
-    role: str,
-    index: int,
-    state: str,
-    *,
-    attempt: int = 0,
-    deletion_pending: bool = False,
-    completion: Object | None = None,
-) -> Object:
-    """Build the status of a Task; whether it has a Pod and ran follows from its state."""
-    has_pod = state != "AttemptCreationPending"
-    ran = has_pod and state != "AttemptPreparing"
-    ended = ago(300) if state == "Completed" else None
-    run_time = ago(500) if ran else None
-    pod_uid = uid(framework, role, index, attempt) if has_pod else None
-    return {
-        "index": index,
-        "instanceUID": uid(framework, role, index),
-        "startTime": ago(600),
-        # The Task ran, if only in an earlier attempt.
-        "runTime": run_time or (ago(550) if attempt else None),
-        "completionTime": ended,
-        "state": state,
-        "transitionTime": ago(300),
-        "deletionPending": deletion_pending,
-        "retryPolicyStatus": build_counts(attempt),
-        "attemptStatus": {
-            "id": attempt,
-            "startTime": ago(600),
-            "runTime": run_time,
-            "completionTime": ended,
-            "instanceUID": pod_uid and f"{attempt}_{pod_uid}",
-            "podName": f"{framework}-{role}-{index}",
-            "podUID": pod_uid,
-            "podNodeName": (NODE if ran else "") if has_pod else None,
-            "podIP": (f"10.9.0.{index + 1}" if ran else "") if has_pod else None,
-            "podHostIP": (NODE_ADDRESS if ran else "") if has_pod else None,
-            "completionStatus": completion,
-        },
-    }
-
-
-def build_configmap(framework: str, *, is_deleted: bool = False) -> Object:
-    owner = build_owner(API_VERSION, "Framework", framework, uid(framework))
-    metadata: Object = {
-        "name": f"{framework}-attempt",
-        "namespace": NAMESPACE,
-        "uid": uid(framework, "configmap"),
-        "resourceVersion": "60",
-        "creationTimestamp": ago(600),
-        "labels": {"FC_FRAMEWORK_NAME": framework},
-        "annotations": {
-            "FC_FRAMEWORK_NAMESPACE": NAMESPACE,
-            "FC_FRAMEWORK_NAME": framework,
-            "FC_CONFIGMAP_NAME": f"{framework}-attempt",
-            "FC_FRAMEWORK_UID": uid(framework),
-            "FC_FRAMEWORK_ATTEMPT_ID": "0",
-        },
-        "finalizers": ["foregroundDeletion"],
-        "ownerReferences": [owner],
-    }
-    if is_deleted:
-        metadata |= {"deletionTimestamp": ago(300), "deletionGracePeriodSeconds": 0}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-
-
-def build_owner(api_version: str, kind: str, name: str, owner_uid: str) -> Object:
-    return {
-        "apiVersion": api_version,
-        "kind": kind,
-        "name": name,
-        "uid": owner_uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
-def build_pod(
-    framework: str,
-    role: str,
-    index: int,
-    phase: str,
-    *,
-    attempt: int = 0,
-    hold: bool = False,
-    is_deleted: bool = False,
-    exit_code: int = 0,
-) -> Object:
-    """Build a Pod of the Framework's first attempt."""
-    configmap_uid = uid(framework, "configmap")
-    values = {
-        "FC_FRAMEWORK_NAMESPACE": NAMESPACE,
-        "FC_FRAMEWORK_NAME": framework,
-        "FC_TASKROLE_NAME": role,
-        "FC_TASK_INDEX": str(index),
-        "FC_CONFIGMAP_NAME": f"{framework}-attempt",
-        "FC_POD_NAME": f"{framework}-{role}-{index}",
-        "FC_FRAMEWORK_UID": uid(framework),
-        "FC_FRAMEWORK_ATTEMPT_ID": "0",
-        "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": f"0_{configmap_uid}",
-        "FC_CONFIGMAP_UID": configmap_uid,
-        "FC_TASKROLE_UID": uid(framework, role),
-        "FC_TASK_UID": uid(framework, role, index),
-        "FC_TASK_ATTEMPT_ID": str(attempt),
-    }
-    metadata: Object = {
-        "name": f"{framework}-{role}-{index}",
-        "namespace": NAMESPACE,
-        "uid": uid(framework, role, index, attempt),
-        "resourceVersion": "65",
-        "creationTimestamp": ago(600),
-        "labels": {
-            name: values[name]
-            for name in ("FC_FRAMEWORK_NAME", "FC_TASKROLE_NAME", "FC_TASK_INDEX")
-        },
-        "annotations": values,
-        "ownerReferences": [build_owner("v1", "ConfigMap", f"{framework}-attempt", configmap_uid)],
-    }
-    if hold:
-        metadata["finalizers"] = [HOLD]
-    if is_deleted:
-        metadata |= {"deletionTimestamp": ago(300), "deletionGracePeriodSeconds": 30}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": build_pod_spec(values, is_bound=phase != "Pending"),
-        "status": build_pod_status(phase, index, exit_code),
-    }
-
-
-def build_pod_spec(values: dict[str, str], *, is_bound: bool) -> Object:
-    field = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}}
-    attempt_uid = f"{values['FC_TASK_ATTEMPT_ID']}_$(FC_POD_UID)"
-    spec: Object = {
-        "containers": [
-            {
-                "name": "main",
-                "image": "local/none:1",
-                "env": [
-                    *({"name": name, "value": value} for name, value in values.items()),
-                    {"name": "FC_POD_UID", "valueFrom": field},
-                    {"name": "FC_TASK_ATTEMPT_INSTANCE_UID", "value": attempt_uid},
-                ],
-                "terminationMessagePolicy": "FallbackToLogsOnError",
-            }
-        ],
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 30,
-    }
-    if is_bound:
-        spec["nodeName"] = NODE
-    return spec
+    counts = dict.fromkeys(("totalRetriedCount", "accountableRetriedCount"), count)
+    return {**counts, "retryDelaySec": delay}
 
 
 def build_pod_status(phase: str, index: int, exit_code: int) -> Object:
@@ -289,13 +58,226 @@ def build_pod_status(phase: str, index: int, exit_code: int) -> Object:
     if phase == "Failed":
         times = {"startedAt": ago(500), "finishedAt": ago(300)}
         state = {"terminated": {"exitCode": exit_code, "reason": "Error", **times}}
-    container = {"name": "main", "image": "local/none:1", "imageID": "", "lastState": {}}
+    main = {**CONTAINER, "imageID": "", "lastState": {}, "restartCount": 0, "state": state}
     return {
         "phase": phase,
         "hostIP": NODE_ADDRESS,
         "podIP": address,
         "podIPs": [{"ip": address}],
-        "containerStatuses": [
-            {**container, "ready": phase == "Running", "restartCount": 0, "state": state}
-        ],
+        "containerStatuses": [{**main, "ready": phase == "Running"}],
     }
+
+
+class Original:
+    """Builds a Framework of the original in its first attempt, its ConfigMap and its Pods."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._configmap_uid = uid(name, "configmap")
+
+    def build_framework(
+        self,
+        state: str,
+        tasks: Mapping[str, list[Object]],
+        *,
+        numbers: Mapping[str, int] | None = None,
+        retries: Mapping[str, int] | None = None,
+        hold: bool = False,
+        execution: str = "Start",
+        fancy: bool = False,
+        **status: object,
+    ) -> Object:
+        """Build the Framework; its roles have as many Tasks as statuses unless ``numbers`` say."""
+        counts = {role: len(found) for role, found in tasks.items()} | dict(numbers or {})
+        metadata = {"name": self.name, "namespace": NAMESPACE, "uid": uid(self.name)}
+        metadata |= {"resourceVersion": "70", "creationTimestamp": ago(600)}
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "Framework",
+            "metadata": {**metadata, "generation": 7},
+            "spec": {
+                "description": "",
+                "executionType": execution,
+                "retryPolicy": {"fancyRetryPolicy": fancy, "maxRetryCount": 0},
+                "taskRoles": [
+                    build_role(role, number, retries=(retries or {}).get(role, 0), hold=hold)
+                    for role, number in counts.items()
+                ],
+            },
+            "status": self._build_status(state, tasks, **status),  # type: ignore[arg-type]
+        }
+
+    def _build_status(
+        self,
+        state: str,
+        tasks: Mapping[str, list[Object]],
+        *,
+        has_configmap: bool = True,
+        ran: bool = False,
+        ended_ago: float | None = None,
+        since: float = 300,
+        completion: Object | None = None,
+        retry_delay: int | None = None,
+    ) -> Object:
+        run_time = ago(500) if ran else None
+        ended = None if ended_ago is None else ago(ended_ago)
+        roles = [
+            {
+                "name": role,
+                "instanceUID": uid(self.name, role),
+                "podGracefulDeletionTimeoutSec": None,
+                "taskStatuses": statuses,
+            }
+            for role, statuses in tasks.items()
+        ]
+        return {
+            "startTime": ago(600),
+            "runTime": run_time,
+            "completionTime": ended if state == "Completed" else None,
+            "state": state,
+            "transitionTime": ago(since),
+            "retryPolicyStatus": build_counts(delay=retry_delay),
+            "attemptStatus": {
+                "id": 0,
+                "startTime": ago(600),
+                "runTime": run_time,
+                "completionTime": ended,
+                "instanceUID": f"0_{self._configmap_uid}" if has_configmap else None,
+                "configMapName": f"{self.name}-attempt",
+                "configMapUID": self._configmap_uid if has_configmap else None,
+                "completionStatus": completion,
+                "taskRoleStatuses": roles,
+            },
+        }
+
+    def build_task(
+        self,
+        role: str,
+        index: int,
+        state: str,
+        *,
+        attempt: int = 0,
+        deletion_pending: bool = False,
+        completion: Object | None = None,
+    ) -> Object:
+        """Build the status of a Task; whether it has a Pod and ran follows from its state."""
+        has_pod = state != "AttemptCreationPending"
+        ran = has_pod and state != "AttemptPreparing"
+        ended = ago(300) if state == "Completed" else None
+        run_time = ago(500) if ran else None
+        pod_uid = uid(self.name, role, index, attempt) if has_pod else None
+
+        def know(value: str) -> str | None:
+            return (value if ran else "") if has_pod else None
+
+        return {
+            "index": index,
+            "instanceUID": uid(self.name, role, index),
+            "startTime": ago(600),
+            # The Task ran, if only in an earlier attempt.
+            "runTime": run_time or (ago(550) if attempt else None),
+            "completionTime": ended,
+            "state": state,
+            "transitionTime": ago(300),
+            "deletionPending": deletion_pending,
+            "retryPolicyStatus": build_counts(attempt),
+            "attemptStatus": {
+                "id": attempt,
+                "startTime": ago(600),
+                "runTime": run_time,
+                "completionTime": ended,
+                "instanceUID": pod_uid and f"{attempt}_{pod_uid}",
+                "podName": f"{self.name}-{role}-{index}",
+                "podUID": pod_uid,
+                "podNodeName": know(NODE),
+                "podIP": know(f"10.9.0.{index + 1}"),
+                "podHostIP": know(NODE_ADDRESS),
+                "completionStatus": completion,
+            },
+        }
+
+    def build_configmap(self, *, is_deleted: bool = False) -> Object:
+        labels = {"FC_FRAMEWORK_NAME": self.name}
+        own = {"FC_FRAMEWORK_NAMESPACE": NAMESPACE, "FC_CONFIGMAP_NAME": f"{self.name}-attempt"}
+        identity = {"FC_FRAMEWORK_UID": uid(self.name), "FC_FRAMEWORK_ATTEMPT_ID": "0"}
+        metadata: Object = {
+            **self._build_metadata("attempt", self._configmap_uid, "60"),
+            "labels": labels,
+            "annotations": {**labels, **own, **identity},
+            "finalizers": ["foregroundDeletion"],
+            "ownerReferences": [_own(API_VERSION, "Framework", self.name, uid(self.name))],
+        }
+        if is_deleted:
+            metadata |= {"deletionTimestamp": ago(300), "deletionGracePeriodSeconds": 0}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+    def build_pod(
+        self,
+        role: str,
+        index: int,
+        phase: str,
+        *,
+        attempt: int = 0,
+        hold: bool = False,
+        is_deleted: bool = False,
+        exit_code: int = 0,
+    ) -> Object:
+        name = f"{role}-{index}"
+        labels = {"FC_FRAMEWORK_NAME": self.name, "FC_TASKROLE_NAME": role}
+        labels["FC_TASK_INDEX"] = str(index)
+        values = {
+            "FC_FRAMEWORK_NAMESPACE": NAMESPACE,
+            "FC_FRAMEWORK_NAME": self.name,
+            "FC_TASKROLE_NAME": role,
+            "FC_TASK_INDEX": str(index),
+            "FC_CONFIGMAP_NAME": f"{self.name}-attempt",
+            "FC_POD_NAME": f"{self.name}-{name}",
+            "FC_FRAMEWORK_UID": uid(self.name),
+            "FC_FRAMEWORK_ATTEMPT_ID": "0",
+            "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": f"0_{self._configmap_uid}",
+            "FC_CONFIGMAP_UID": self._configmap_uid,
+            "FC_TASKROLE_UID": uid(self.name, role),
+            "FC_TASK_UID": uid(self.name, role, index),
+            "FC_TASK_ATTEMPT_ID": str(attempt),
+        }
+        owner = _own("v1", "ConfigMap", f"{self.name}-attempt", self._configmap_uid)
+        metadata: Object = {
+            **self._build_metadata(name, uid(self.name, role, index, attempt), "65"),
+            "labels": labels,
+            "annotations": values,
+            "ownerReferences": [owner],
+        }
+        if hold:
+            metadata["finalizers"] = [HOLD]
+        if is_deleted:
+            metadata |= {"deletionTimestamp": ago(300), "deletionGracePeriodSeconds": 30}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": _build_pod_spec(values, is_bound=phase != "Pending"),
+            "status": build_pod_status(phase, index, exit_code),
+        }
+
+    def _build_metadata(self, suffix: str, own_uid: str, version: str) -> Object:
+        identity = {"name": f"{self.name}-{suffix}", "namespace": NAMESPACE, "uid": own_uid}
+        return {**identity, "resourceVersion": version, "creationTimestamp": ago(600)}
+
+
+def _own(api_version: str, kind: str, name: str, owner_uid: str) -> Object:
+    identity = {"apiVersion": api_version, "kind": kind, "name": name, "uid": owner_uid}
+    return {**identity, "controller": True, "blockOwnerDeletion": True}
+
+
+def _build_pod_spec(values: dict[str, str], *, is_bound: bool) -> Object:
+    field = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}}
+    attempt_uid = f"{values['FC_TASK_ATTEMPT_ID']}_$(FC_POD_UID)"
+    env = [
+        *({"name": name, "value": value} for name, value in values.items()),
+        {"name": "FC_POD_UID", "valueFrom": field},
+        {"name": "FC_TASK_ATTEMPT_INSTANCE_UID", "value": attempt_uid},
+    ]
+    main = {**CONTAINER, "env": env, "terminationMessagePolicy": "FallbackToLogsOnError"}
+    bound = {"nodeName": NODE} if is_bound else {}
+    policies = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 30}
+    return {"containers": [main], **policies, **bound}

@@ -8,220 +8,181 @@ import base64
 import gzip
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from framework.kube.resources import Object
-from tests.upgrade.originals import (
-    build_configmap,
-    build_framework,
-    build_pod,
-    build_role,
-    build_role_status,
-    build_status,
-    build_task,
+from tests.upgrade.originals import Original
+
+
+def build_completion(
+    code: int, phrase: str, diagnostics: str, kind: str = "Failed", *attributes: str, **more: Object
+) -> Object:
+    ending = {"name": kind, "attributes": list(attributes)}
+    return {"code": code, "phrase": phrase, "type": ending, "diagnostics": diagnostics, **more}
+
+
+def build_ended(code: int, reason: str) -> Object:
+    return {"containers": [{"name": "main", "reason": reason, "code": code}]}
+
+
+PERMANENT = ("Failed", "Permanent")
+STOPPED = build_completion(
+    -210, "StopFrameworkRequested", "User has requested to stop the Framework", *PERMANENT
+)
+ATTEMPT_ENDED = build_completion(
+    -220, "FrameworkAttemptCompletion", "Stop to complete current FrameworkAttempt", *PERMANENT
+)
+SCALED_DOWN = build_completion(
+    -230,
+    "DeleteTaskRequested",
+    "User has requested to delete the Task by Framework ScaleDown",
+    *PERMANENT,
+)
+SUCCEEDED = build_completion(
+    0, "Succeeded", "Pod succeeded", "Succeeded", pod=build_ended(0, "Completed")
+)
+CONFLICTED = build_completion(
+    201,
+    "ContainerTransientConflictFailed",
+    'Pod failed: PodPattern matched: {"containers":[{"name":"main","code":201}]}',
+    *("Failed", "Transient", "Conflict"),
+)
+FAILED = build_completion(
+    7,
+    "ContainerUnrecognizedFailed",
+    'Pod failed: PodPattern unmatched: {"containers":[{"name":"main","reason":"Error","code":7}]}',
+    pod=build_ended(7, "Error"),
 )
 
-STOPPED = {
-    "code": -210,
-    "phrase": "StopFrameworkRequested",
-    "type": {"name": "Failed", "attributes": ["Permanent"]},
-    "diagnostics": "User has requested to stop the Framework",
-}
-ATTEMPT_ENDED = {
-    "code": -220,
-    "phrase": "FrameworkAttemptCompletion",
-    "type": {"name": "Failed", "attributes": ["Permanent"]},
-    "diagnostics": "Stop to complete current FrameworkAttempt",
-}
-SCALED_DOWN = {
-    "code": -230,
-    "phrase": "DeleteTaskRequested",
-    "type": {"name": "Failed", "attributes": ["Permanent"]},
-    "diagnostics": "User has requested to delete the Task by Framework ScaleDown",
-}
-SUCCEEDED = {
-    "code": 0,
-    "phrase": "Succeeded",
-    "type": {"name": "Succeeded", "attributes": []},
-    "diagnostics": "Pod succeeded",
-    "pod": {"containers": [{"name": "main", "reason": "Completed", "code": 0}]},
-}
-CONFLICTED = {
-    "code": 201,
-    "phrase": "ContainerTransientConflictFailed",
-    "type": {"name": "Failed", "attributes": ["Transient", "Conflict"]},
-    "diagnostics": 'Pod failed: PodPattern matched: {"containers":[{"name":"main","code":201}]}',
-}
 
-
-def created() -> list[Object]:
+def created(original: Original) -> list[Object]:
     """The user has not started it yet."""
-    tasks = [build_task("created", "a", index, "AttemptCreationPending") for index in (0, 1)]
-    roles = [build_role_status("created", "a", tasks)]
-    status = build_status("created", "AttemptCreationPending", roles, has_configmap=False)
-    return [build_framework("created", [build_role("a", 2)], status, execution="Create")]
+    state = "AttemptCreationPending"
+    tasks = {"a": [original.build_task("a", index, state) for index in (0, 1)]}
+    unstarted: dict[str, Any] = {"execution": "Create", "has_configmap": False}
+    return [original.build_framework(state, tasks, **unstarted)]
 
 
-def preparing() -> list[Object]:
+def preparing(original: Original) -> list[Object]:
     """The original was stopped while it created Pods.
 
-    The Pod of Task 2 is there and its UID was not recorded yet; that of Task 3 is not there.
+    The Pod of Task 2 exists and its UID was not recorded yet; that of Task 3 does not exist.
     """
     states = ["AttemptPreparing"] * 2 + ["AttemptCreationPending"] * 2
-    tasks = [build_task("preparing", "a", index, state) for index, state in enumerate(states)]
-    roles = [build_role_status("preparing", "a", tasks)]
+    tasks = [original.build_task("a", index, state) for index, state in enumerate(states)]
     return [
-        build_framework(
-            "preparing",
-            [build_role("a", 4)],
-            build_status("preparing", "AttemptPreparing", roles),
-        ),
-        build_configmap("preparing"),
-        *(build_pod("preparing", "a", index, "Pending") for index in range(3)),
+        original.build_framework("AttemptPreparing", {"a": tasks}),
+        original.build_configmap(),
+        *(original.build_pod("a", index, "Pending") for index in range(3)),
     ]
 
 
-def running() -> list[Object]:
+def running(original: Original) -> list[Object]:
     """Worker 1 is in its second attempt."""
+    state = "AttemptRunning"
     workers = [
-        build_task("running", "worker", 0, "AttemptRunning"),
-        build_task("running", "worker", 1, "AttemptPreparing", attempt=1),
-        build_task("running", "worker", 2, "AttemptRunning"),
+        original.build_task("worker", 0, state),
+        original.build_task("worker", 1, "AttemptPreparing", attempt=1),
+        original.build_task("worker", 2, state),
     ]
-    roles = [
-        build_role_status("running", "ps", [build_task("running", "ps", 0, "AttemptRunning")]),
-        build_role_status("running", "worker", workers),
-    ]
+    tasks = {"ps": [original.build_task("ps", 0, state)], "worker": workers}
     return [
-        build_framework(
-            "running",
-            [build_role("ps", 1), build_role("worker", 3, retries=2)],
-            build_status("running", "AttemptRunning", roles, ran=True),
-        ),
-        build_configmap("running"),
-        build_pod("running", "ps", 0, "Running"),
-        build_pod("running", "worker", 0, "Running"),
-        build_pod("running", "worker", 1, "Pending", attempt=1),
-        build_pod("running", "worker", 2, "Running"),
+        original.build_framework(state, tasks, retries={"worker": 2}, ran=True),
+        original.build_configmap(),
+        original.build_pod("ps", 0, "Running"),
+        original.build_pod("worker", 0, "Running"),
+        original.build_pod("worker", 1, "Pending", attempt=1),
+        original.build_pod("worker", 2, "Running"),
     ]
 
 
-def retrydelay() -> list[Object]:
+def retrydelay(original: Original) -> list[Object]:
     """The next attempt is to begin in a few seconds."""
     policy = "FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole"
     trigger = {"message": policy, "taskRoleName": "a", "taskIndex": 0}
-    pod = {"containers": [{"name": "main", "reason": "Error", "code": 201}]}
-    task = build_task("retrydelay", "a", 0, "Completed", completion={**CONFLICTED, "pod": pod})
-    status = build_status(
-        "retrydelay",
+    completion = {**CONFLICTED, "pod": build_ended(201, "Error")}
+    framework = original.build_framework(
         "AttemptCompleted",
-        [build_role_status("retrydelay", "a", [task])],
+        {"a": [original.build_task("a", 0, "Completed", completion=completion)]},
+        fancy=True,
         ran=True,
         ended_ago=60,
         since=60,
         completion={**CONFLICTED, "trigger": trigger},
         retry_delay=63,
     )
-    return [build_framework("retrydelay", [build_role("a", 1)], status, fancy=True)]
+    return [framework]
 
 
-def completed() -> list[Object]:
+def completed(original: Original) -> list[Object]:
     """It has succeeded, and is kept."""
     message = (
         "CompletedTaskCount 2 has reached TotalTaskCount 2 and no user specified conditions in "
         "FrameworkAttemptCompletionPolicy have ever been triggered"
     )
-    tasks = [build_task("completed", "a", i, "Completed", completion=SUCCEEDED) for i in (0, 1)]
-    completion = {key: SUCCEEDED[key] for key in ("code", "phrase", "type")} | {
-        "diagnostics": message,
-        "trigger": {"message": message, "taskRoleName": "a", "taskIndex": 1},
-    }
-    status = build_status(
-        "completed",
-        "Completed",
-        [build_role_status("completed", "a", tasks)],
-        ran=True,
-        ended_ago=299,
-        since=299,
-        completion=completion,
-    )
-    return [build_framework("completed", [build_role("a", 2)], status)]
+    tasks = [original.build_task("a", i, "Completed", completion=SUCCEEDED) for i in (0, 1)]
+    trigger = {"message": message, "taskRoleName": "a", "taskIndex": 1}
+    completion = build_completion(0, "Succeeded", message, "Succeeded", trigger=trigger)
+    ended: dict[str, Any] = {"ran": True, "ended_ago": 299, "since": 299, "completion": completion}
+    return [original.build_framework("Completed", {"a": tasks}, **ended)]
 
 
-def completing() -> list[Object]:
+def completing(original: Original) -> list[Object]:
     """It was stopped after a Task had failed; a finalizer holds both Pods."""
-    failed = {
-        "code": 7,
-        "phrase": "ContainerUnrecognizedFailed",
-        "type": {"name": "Failed", "attributes": []},
-        "diagnostics": 'Pod failed: PodPattern unmatched: {"containers":[{"name":"main",'
-        '"reason":"Error","code":7}]}',
-        "pod": {"containers": [{"name": "main", "reason": "Error", "code": 7}]},
-    }
     tasks = [
-        build_task("completing", "a", 0, "AttemptDeleting", completion=failed),
-        build_task("completing", "a", 1, "AttemptDeleting", completion=ATTEMPT_ENDED),
+        original.build_task("a", index, "AttemptDeleting", completion=completion)
+        for index, completion in enumerate((FAILED, ATTEMPT_ENDED))
     ]
-    roles = [build_role_status("completing", "a", tasks)]
-    status = build_status("completing", "AttemptDeleting", roles, ran=True, completion=STOPPED)
-    spec = [build_role("a", 2, hold=True)]
+    stopped: dict[str, Any] = {"execution": "Stop", "completion": STOPPED, "ran": True}
     held: dict[str, Any] = {"hold": True, "is_deleted": True}
     return [
-        build_framework("completing", spec, status, execution="Stop"),
-        build_configmap("completing", is_deleted=True),
-        build_pod("completing", "a", 0, "Failed", exit_code=7, **held),
-        build_pod("completing", "a", 1, "Running", **held),
+        original.build_framework("AttemptDeleting", {"a": tasks}, hold=True, **stopped),
+        original.build_configmap(is_deleted=True),
+        original.build_pod("a", 0, "Failed", exit_code=7, **held),
+        original.build_pod("a", 1, "Running", **held),
     ]
 
 
-def scalingdown() -> list[Object]:
-    """Two of three Tasks are going; a finalizer holds their Pods."""
-    going: dict[str, Any] = {"deletion_pending": True, "completion": SCALED_DOWN}
+def scalingdown(original: Original) -> list[Object]:
+    """Two of three Tasks are to be deleted; a finalizer holds their Pods."""
+    leaving: dict[str, Any] = {"deletion_pending": True, "completion": SCALED_DOWN}
     tasks = [
-        build_task("scalingdown", "a", 0, "AttemptRunning"),
-        build_task("scalingdown", "a", 1, "AttemptDeleting", **going),
-        build_task("scalingdown", "a", 2, "AttemptDeleting", **going),
+        original.build_task("a", 0, "AttemptRunning"),
+        original.build_task("a", 1, "AttemptDeleting", **leaving),
+        original.build_task("a", 2, "AttemptDeleting", **leaving),
     ]
-    roles = [build_role_status("scalingdown", "a", tasks)]
-    status = build_status("scalingdown", "AttemptRunning", roles, ran=True)
+    state = "AttemptRunning"
     return [
-        build_framework("scalingdown", [build_role("a", 1, hold=True)], status),
-        build_configmap("scalingdown"),
-        build_pod("scalingdown", "a", 0, "Running", hold=True),
-        build_pod("scalingdown", "a", 1, "Running", hold=True, is_deleted=True),
-        build_pod("scalingdown", "a", 2, "Running", hold=True, is_deleted=True),
+        original.build_framework(state, {"a": tasks}, numbers={"a": 1}, hold=True, ran=True),
+        original.build_configmap(),
+        *(
+            original.build_pod("a", index, "Running", hold=True, is_deleted=index > 0)
+            for index in range(3)
+        ),
     ]
 
 
-def compressed() -> list[Object]:
-    """Its Tasks' statuses are too long to be stored as they are: the ended ones say a lot."""
-    said = {**SUCCEEDED, "diagnostics": "Pod succeeded" + 60_000 * "."}
-    ended = [build_task("compressed", "a", i, "Completed", completion=said) for i in range(12)]
-    running = [build_task("compressed", "a", index, "AttemptRunning") for index in (12, 13)]
-    roles = [build_role_status("compressed", "a", [*ended, *running])]
-    status = build_status("compressed", "AttemptRunning", [], ran=True)
-    packed = gzip.compress(json.dumps(roles, separators=(",", ":")).encode())
-    status["attemptStatus"] |= {
-        "taskRoleStatuses": None,
-        "taskRoleStatusesCompressed": base64.b64encode(packed).decode(),
-    }
+def compressed(original: Original) -> list[Object]:
+    """Its Tasks' statuses are too long to be stored as they are: those of ended Tasks are long."""
+    long = {**SUCCEEDED, "diagnostics": "Pod succeeded" + 60_000 * "."}
+    tasks = [original.build_task("a", i, "Completed", completion=long) for i in range(12)]
+    tasks += [original.build_task("a", index, "AttemptRunning") for index in (12, 13)]
+    framework = original.build_framework("AttemptRunning", {"a": tasks}, ran=True)
+    attempt = framework["status"]["attemptStatus"]
+    plain = json.dumps(attempt["taskRoleStatuses"], separators=(",", ":")).encode()
+    attempt["taskRoleStatuses"] = None
+    attempt["taskRoleStatusesCompressed"] = base64.b64encode(gzip.compress(plain)).decode()
     return [
-        build_framework("compressed", [build_role("a", 14)], status),
-        build_configmap("compressed"),
-        *(build_pod("compressed", "a", index, "Running") for index in (12, 13)),
+        framework,
+        original.build_configmap(),
+        *(original.build_pod("a", index, "Running") for index in (12, 13)),
     ]
 
 
+_BUILDERS: tuple[Callable[[Original], list[Object]], ...] = (
+    created, preparing, running, retrydelay, completed, completing, scalingdown, compressed,
+)  # fmt: skip
 SITUATIONS: dict[str, Callable[[], list[Object]]] = {
-    build.__name__: build
-    for build in (
-        created,
-        preparing,
-        running,
-        retrydelay,
-        completed,
-        completing,
-        scalingdown,
-        compressed,
-    )
+    build.__name__: partial(build, Original(build.__name__)) for build in _BUILDERS
 }

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import pairwise
 
 from framework.api import codec, constants
 from framework.api.states import FrameworkState
@@ -44,34 +45,29 @@ class Ledger:
 
     async def wait_for(self, is_met: Callable[[Object], bool], count: int = 0) -> None:
         """Wait until something holds for all Frameworks, at least so many, as long as any moves."""
+
+        def list_late() -> list[str]:
+            return [name for name, body in self.bodies.items() if not is_met(body)]
+
         async with self.changed:
-            while (late := [name for name, body in self.bodies.items() if not is_met(body)]) or len(
-                self.bodies
-            ) < count:
+            while list_late() or len(self.bodies) < count:
                 try:
                     await asyncio.wait_for(self.changed.wait(), IDLE_SECONDS)
                 except TimeoutError as e:
-                    raise AssertionError(f"{late} do not go on, for {IDLE_SECONDS:g} s") from e
-
-    def take_pod(self, body: Object) -> None:
-        uids = self.pods.setdefault(body["metadata"]["name"], [])
-        if body["metadata"]["uid"] not in uids:
-            uids.append(body["metadata"]["uid"])
-
-    def take_framework(self, body: Object) -> None:
-        framework = codec.decode_framework(body)
-        if framework.status is None:
-            return
-        self.bodies[framework.metadata.name] = body
-        statuses = self.statuses.setdefault(framework.metadata.name, [])
-        if not statuses or statuses[-1] != framework.status:
-            statuses.append(framework.status)
+                    message = f"nothing changed for {IDLE_SECONDS:g} s, late: {list_late()}"
+                    raise AssertionError(message) from e
 
     def take(self, resource: Resource, body: Object) -> None:
+        name = body["metadata"]["name"]
         if resource is PODS:
-            self.take_pod(body)
-        else:
-            self.take_framework(body)
+            uids = self.pods.setdefault(name, [])
+            if body["metadata"]["uid"] not in uids:
+                uids.append(body["metadata"]["uid"])
+        elif (status := codec.decode_framework(body).status) is not None:
+            self.bodies[name] = body
+            statuses = self.statuses.setdefault(name, [])
+            if statuses[-1:] != [status]:
+                statuses.append(status)
 
     async def read(self, kube: KubeClient, namespace: str, resource: Resource) -> str:
         """Read what is there; give the version from which to follow."""
@@ -98,14 +94,13 @@ class Ledger:
 async def open_ledger(kube: KubeClient, namespace: str) -> AsyncIterator[Ledger]:
     """Keep a ledger while the block runs; all that is there now is in it from the start."""
     ledger = Ledger()
-    versions = {resource: await ledger.read(kube, namespace, resource) for resource in FOLLOWED}
+    follows = {
+        resource.plural: ledger.follow(kube, namespace, resource, version)
+        for resource in FOLLOWED
+        for version in [await ledger.read(kube, namespace, resource)]
+    }
     async with asyncio.TaskGroup() as tasks:
-        followers = [
-            tasks.create_task(
-                ledger.follow(kube, namespace, resource, version), name=resource.plural
-            )
-            for resource, version in versions.items()
-        ]
+        followers = [tasks.create_task(follow, name=name) for name, follow in follows.items()]
         try:
             yield ledger
         finally:
@@ -205,9 +200,9 @@ class TakeOver:
         assert status is not None
         return status
 
-    def _judge(self, name: str, ledger: Ledger) -> list[Exception]:
-        """Judge one Framework's way and end."""
-        errors: list[Exception] = []
+    def _judge(self, name: str, ledger: Ledger) -> list[AssertionError]:
+        """Judge one Framework's steps, Pods and end."""
+        errors = []
         for check in (self._judge_steps, self._judge_pods, self._judge_end):
             try:
                 check(name, ledger)
@@ -217,24 +212,18 @@ class TakeOver:
         return errors
 
     def _judge_steps(self, name: str, ledger: Ledger) -> None:
-        before = self._status(name)
-        for after in ledger.statuses[name]:
+        for before, after in pairwise([self._status(name), *ledger.statuses[name]]):
             check_step(before, after)
-            before = after
 
     def _judge_pods(self, name: str, ledger: Ledger) -> None:
         """No Pod was wasted and none made twice."""
-        seen = {
-            (pod_name, uid)
-            for pod_name, uids in ledger.pods.items()
-            if pod_name.startswith(f"{name}-")
-            for uid in uids
-        }
-        fresh = sorted(pod for pod, uid in seen if uid not in self._stored_pods[name])
-        assert {uid for _, uid in seen} >= self._stored_pods[name]
-        kept = {pod for pod, uid in seen if uid in self._stored_pods[name]}
+        stored = self._stored_pods[name]
+        names = [pod for pod in ledger.pods if pod.startswith(f"{name}-")]
+        seen = {(pod, uid) for pod in names for uid in ledger.pods[pod]}
+        assert {uid for _, uid in seen} >= stored
+        kept = {pod for pod, uid in seen if uid in stored}
         wanted = [] if name in {"completed", "completing"} else sorted(self._list_new(name, kept))
-        assert fresh == wanted
+        assert sorted(pod for pod, uid in seen if uid not in stored) == wanted
 
     def _list_new(self, name: str, kept: set[str]) -> list[str]:
         """Name the Pods that must be created: the missing ones, and those of a next attempt."""
