@@ -19,7 +19,7 @@ from tests.support.servers.frameworkcrd import CRD_FILE, CRDS, ROOT
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.rights import run_kubectl
 from tests.support.waiting import wait_until
-from tests.upgrade.situations import created
+from tests.upgrade.situations import SITUATIONS
 
 
 def build_original_crd() -> Object:
@@ -59,7 +59,7 @@ async def test_crd_swapped_as_documented_keeps_stored_frameworks(
     original_crd: None, audited_plane: Access, http: JsonHttp, kube: KubeClient, namespace: str
 ) -> None:
     wait_for_status_subresource(http, is_served=False)
-    fixture: Object = {**created()[0], "metadata": {"name": "stored"}}
+    fixture: Object = {**SITUATIONS["created"]()[0], "metadata": {"name": "stored"}}
     stored = await kube.create(FRAMEWORKS, namespace, fixture)
     assert stored["status"] == fixture["status"]
     run_kubectl(audited_plane, "replace", "-f", str(CRD_FILE))

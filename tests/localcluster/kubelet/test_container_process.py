@@ -19,7 +19,7 @@ from localcluster.kubelet.container.process import (
 )
 from localcluster.kubelet.container.sandbox import NO_NAMESPACES, Isolation, detect_namespaces
 from tests.localcluster.kubelet.nodes import is_alive
-from tests.support.frameworkcrd import ROOT
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.local
