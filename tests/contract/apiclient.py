@@ -273,3 +273,12 @@ def owned_by(owner: Object, *, blocks: bool = True) -> list[Object]:
             "blockOwnerDeletion": blocks,
         }
     ]
+
+
+def widget(name: str = "one", *, size: Any = 1, **spec: Any) -> Object:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Widget",
+        "metadata": {"name": name},
+        "spec": {"size": size, **spec},
+    }

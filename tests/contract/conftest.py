@@ -7,14 +7,16 @@ API server that FRAMEWORKBARRIER_CONTRACT_SERVER names (a garbage collector must
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 import pytest
+import yaml
 
 from framework.clock import SystemClock, SystemUids
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
-from tests.contract.apiclient import GROUP, Api, Object
+from tests.contract.apiclient import Api, Object
 from tests.support.machine.prerequisites import skip_test
 
 SERVER_ENV = "FRAMEWORKBARRIER_CONTRACT_SERVER"
@@ -23,109 +25,7 @@ TOKEN = "contract"
 # Small, so that a test can write past its end.
 LOCAL_HISTORY = 100
 
-WIDGET_CRD: Object = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": f"widgets.{GROUP}"},
-    "spec": {
-        "group": GROUP,
-        "scope": "Namespaced",
-        "names": {
-            "plural": "widgets",
-            "singular": "widget",
-            "kind": "Widget",
-            "listKind": "WidgetList",
-            "shortNames": ["wdg"],
-        },
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "additionalPrinterColumns": [
-                    {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
-                    {"name": "State", "type": "string", "jsonPath": ".status.state"},
-                    {
-                        "name": "Ready",
-                        "type": "string",
-                        "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
-                    },
-                    {"name": "Parts", "type": "string", "jsonPath": ".spec.parts", "priority": 1},
-                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                ],
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "description": "A thing of the contract suite.",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "required": ["size"],
-                                "properties": {
-                                    "size": {
-                                        "type": "integer",
-                                        "minimum": 0,
-                                        "maximum": 10,
-                                        "description": "How many.",
-                                    },
-                                    "mode": {
-                                        "type": "string",
-                                        "enum": ["Fast", "Slow"],
-                                        "default": "Fast",
-                                    },
-                                    "code": {"type": "string", "pattern": "^[a-z]+$"},
-                                    "maybe": {"type": "string", "nullable": True},
-                                    "never": {"type": "string"},
-                                    "withDefault": {"type": "integer", "default": 7},
-                                    "nested": {
-                                        "type": "object",
-                                        "properties": {
-                                            "flag": {"type": "boolean", "default": True}
-                                        },
-                                    },
-                                    "free": {
-                                        "type": "object",
-                                        "x-kubernetes-preserve-unknown-fields": True,
-                                    },
-                                    "labels": {
-                                        "type": "object",
-                                        "additionalProperties": {"type": "string"},
-                                    },
-                                    "port": {"x-kubernetes-int-or-string": True},
-                                    "parts": {
-                                        "type": "array",
-                                        "maxItems": 3,
-                                        "items": {
-                                            "type": "object",
-                                            "required": ["name"],
-                                            "properties": {
-                                                "name": {"type": "string"},
-                                                "weight": {"type": "integer", "default": 1},
-                                            },
-                                        },
-                                        "x-kubernetes-list-type": "map",
-                                        "x-kubernetes-list-map-keys": ["name"],
-                                    },
-                                    "tags": {
-                                        "type": "array",
-                                        "items": {"type": "string"},
-                                        "x-kubernetes-list-type": "set",
-                                    },
-                                },
-                            },
-                            "status": {
-                                "type": "object",
-                                "x-kubernetes-preserve-unknown-fields": True,
-                                "properties": {"state": {"type": "string"}},
-                            },
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
+WIDGET_CRD: Object = yaml.safe_load(Path(__file__).with_name("widgets.yaml").read_text())
 
 
 @pytest.fixture(params=["local", pytest.param("kube", marks=pytest.mark.kube)])

@@ -133,11 +133,9 @@ async def test_execution_type_taken_away_is_start(api: Api) -> None:
     async with defined(api, renamed(OURS)) as framework:
         (await framework.create(framework.build(spec={"executionType": "Create"}))).ok()
         removal = {"spec": {"executionType": None}}
-
         started = await framework.patch(removal)
         (await framework.patch({"spec": {"executionType": "Stop"}})).ok()
         refused = await framework.patch(removal)
-
     assert started.ok()["spec"]["executionType"] == "Start"
     assert refused.status == 422
 
@@ -152,7 +150,6 @@ async def test_dns_label_names_a_framework(api: Api, name: str) -> None:
 async def test_other_name_is_refused_with_the_remedy(api: Api, name: str) -> None:
     async with defined(api, renamed(OURS)) as framework:
         answer = await framework.create(framework.build(name, spec={}))
-
     assert answer.refused(422, "Invalid").fields == ["metadata.name"]
     assert "name the Framework with 1 to 63 of a-z, 0-9 and '-'" in answer.body["message"]
 
@@ -175,7 +172,6 @@ async def test_extensions_that_ask_for_more_than_there_is_are_accepted(api: Api)
     wide = {"minMemberCount": 9, "absentTaskIndices": [0, 99999], "drain": {"timeoutSec": 0}}
     async with defined(api, renamed(OURS)) as framework:
         answer = await framework.create(framework.build(spec={"taskRoles": [role(**wide)]}))
-
     assert answer.status == 201
 
 
@@ -185,6 +181,5 @@ async def test_name_that_is_taken_is_judged_after_everything_else(api: Api) -> N
         (await framework.create(framework.build("taken", spec={}))).ok()
         bad = await framework.create(framework.build("taken", spec={"taskRoles": 1}), dryRun="All")
         good = await framework.create(framework.build("taken", spec={}), dryRun="All")
-
     assert "spec.taskRoles" in bad.refused(422, "Invalid").fields
     good.refused(409, "AlreadyExists")

@@ -38,7 +38,6 @@ async def test_framework_within_the_limits_is_accepted(api: Api, roles: list[Obj
     async with defined(api, renamed(OURS)) as framework:
         answer = await framework.create(framework.build(spec={"taskRoles": roles}))
         written = await framework.replace_status({**answer.ok(), "status": STATUS})
-
     assert written.status == 200
 
 
@@ -58,7 +57,6 @@ async def test_framework_beyond_the_limits_is_refused_with_the_remedy(
         answer = await framework.create(framework.build(spec={"taskRoles": roles}))
         (await framework.create(framework.build("small", spec={"taskRoles": [role()]}))).ok()
         grown = await framework.patch({"spec": {"taskRoles": roles}}, "small")
-
     for refusal in (answer, grown):
         assert set(refusal.refused(422, "Invalid").fields) == {"spec.taskRoles"}
         assert message in refusal.body["message"]
@@ -69,7 +67,6 @@ async def test_first_roles_of_a_framework_without_any_are_limited(api: Api) -> N
         (await framework.create(framework.build("none", spec={}))).ok()
         refused = await framework.patch({"spec": {"taskRoles": build_roles(2, 9_999)}}, "none")
         accepted = await framework.patch({"spec": {"taskRoles": build_roles(2, 5_000)}}, "none")
-
     assert refused.status == 422
     assert accepted.status == 200
 

@@ -50,7 +50,6 @@ async def test_name_of_a_role_is_checked_where_there_is_one(api: Api) -> None:
         await upgrade(framework)
         spec = {"taskRoles": [nameless(), role(), nameless(), role(name="A")]}
         answer = await framework.create(framework.build("new", spec=spec))
-
     assert answer.refused(422, "Invalid").fields == [
         "spec.taskRoles[2]",
         "spec.taskRoles[3].name",

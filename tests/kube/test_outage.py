@@ -19,8 +19,8 @@ from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.fakes.breakableproxy import BreakableProxy, open_proxy
 from tests.support.fakes.kubelet import FakeKubelet, FakePod, Script, run_until_deleted
+from tests.support.fakes.proxy import ThreadProxy, run_proxy
 from tests.support.measuring.pace import expect_within
 from tests.support.servers.childprocess import ChildProcess
 from tests.support.servers.controlplane import Access
@@ -86,16 +86,13 @@ async def world(framework_crd: None, kube: KubeClient, namespace: str) -> AsyncI
 
 
 @pytest.fixture
-async def proxy(control_plane: Access) -> AsyncIterator[BreakableProxy]:
-    host, _, port = control_plane.url.rpartition("/")[2].rpartition(":")
-    async with open_proxy(host, int(port)) as proxy:
+def proxy(control_plane: Access) -> Iterator[ThreadProxy]:
+    with run_proxy(control_plane.url) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def controller(
-    control_plane: Access, proxy: BreakableProxy, tmp_path: Path
-) -> Iterator[ChildProcess]:
+def controller(control_plane: Access, proxy: ThreadProxy, tmp_path: Path) -> Iterator[ChildProcess]:
     """A controller that reaches the server through the proxy only."""
     kubeconfig = tmp_path / "kubeconfig"
     text = Path(control_plane.kubeconfig).read_text(encoding="utf-8")
@@ -118,19 +115,18 @@ def is_running(framework: Object, attempt: int = 0) -> bool:
 
 
 async def test_all_frameworks_reconverge_soon_after_an_outage(
-    world: World, proxy: BreakableProxy, controller: ChildProcess
+    world: World, control_plane: Access, proxy: ThreadProxy, controller: ChildProcess
 ) -> None:
     names = [f"fw-{number}" for number in range(FRAMEWORK_COUNT)]
     ending, losing, fresh = names[0::2], names[1::2], ["new-0", "new-1"]
     await world.create(*names)
     await world.ledger.wait_for(is_running, len(names))
-    await proxy.cut()
+    proxy.close()
     world.end_pods(*ending)
     await world.delete_pods(*losing)
     await world.create(*fresh)
     await asyncio.sleep(OUTAGE_SECONDS)
     controller.raise_if_ended()
-    await proxy.open()
 
     def has_converged(framework: Object) -> bool:
         name = framework["metadata"]["name"]
@@ -138,7 +134,7 @@ async def test_all_frameworks_reconverge_soon_after_an_outage(
             return is_completed(framework)
         return is_running(framework, attempt=int(name in losing))
 
-    with expect_within(RECONVERGED_SECONDS):
+    with run_proxy(control_plane.url, proxy.port), expect_within(RECONVERGED_SECONDS):
         await world.ledger.wait_for(has_converged, len(names) + len(fresh))
     world.check_transitions()
     assert world.count_pods() == len(names) + len(losing) + len(fresh)

@@ -14,14 +14,15 @@ class ThreadProxy:
     ``is_deaf``, it accepts new connections and forwards nothing.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, port: int = 0) -> None:
         """Forward to the server of a URL; ``address`` is the URL of the same path here."""
         url = urlsplit(address)
         assert url.hostname is not None
         assert url.port is not None
         self._target = (url.hostname, url.port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}{url.path}"
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self.port = self._listener.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}{url.path}"
         self._sockets: list[socket.socket] = []
         self._stalled: set[socket.socket] = set()
         self.is_cut = False
@@ -41,7 +42,7 @@ class ThreadProxy:
         self._stalled.update(self._sockets)
 
     def close(self) -> None:
-        """End it, and all connections."""
+        """Break all connections; from now on, nothing listens."""
         self.cut()
         _shut(self._listener, socket.SHUT_RDWR)
         self._thread.join()
@@ -79,9 +80,9 @@ def _shut(end: socket.socket, how: int) -> None:
 
 
 @contextlib.contextmanager
-def run_proxy(address: str) -> Iterator[ThreadProxy]:
-    """Forward to a server until the block ends."""
-    proxy = ThreadProxy(address)
+def run_proxy(address: str, port: int = 0) -> Iterator[ThreadProxy]:
+    """Forward to a server until the block ends; ``port`` 0 stands for a free one."""
+    proxy = ThreadProxy(address, port)
     try:
         yield proxy
     finally:
