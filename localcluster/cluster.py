@@ -31,6 +31,7 @@ from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from framework.kube.tokenurl import url_with_token
 from localcluster.apiserver.server import ApiServer, ServerError
 from localcluster.apiserver.storage import Storage
+from localcluster.descriptors import raised_limit
 from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.kubelet.kubelet import Kubelet
 from localcluster.kubelet.logs import LogStore
@@ -129,6 +130,7 @@ class LocalCluster:
         async with contextlib.AsyncExitStack() as stack:
             self._open_directory()
             stack.enter_context(self._locked_directory())
+            stack.enter_context(raised_limit())
             stack.callback(self._close_directory)
             await self._start_parts(stack)
             self._stack = stack.pop_all()

@@ -19,6 +19,7 @@ log's form is that of the container runtime interface: ``TIME STREAM F|P TEXT``.
 import errno
 import marshal
 import os
+import resource
 import select
 import signal
 import sys
@@ -54,6 +55,7 @@ class Spec:
     join: int
     parent: int
     report: int
+    open_files: int
     user: int
     group: int
     groups: "list[int] | None"
@@ -272,7 +274,7 @@ def _run_init(spec: Spec, output: int, errors: int) -> None:
         null = os.open("/dev/null", os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
-        os.closerange(3, 256)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         os._exit(_reap(child, alone=spec.pid_namespace and not spec.join))
     except OSError as error:
         _report(spec, {"error": _describe(spec, error)})
@@ -317,6 +319,7 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     os.umask(0o022)
     try:
+        _limit_open_files(spec.open_files)
         if not spec.join:
             os.makedirs(spec.cwd, exist_ok=True)
         os.chdir(spec.cwd)
@@ -329,6 +332,12 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
         # A NUL in an argument, a variable or the directory.
         _report(spec, {"error": str(error)})
     os._exit(START_FAILED)
+
+
+def _limit_open_files(soft: int) -> None:
+    """Set the soft limit that the user has: the kubelet raised its own."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _drop_privileges(spec: Spec) -> None:

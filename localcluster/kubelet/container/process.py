@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from localcluster.descriptors import INITIAL_SOFT_LIMIT
 from localcluster.kubelet.container import launcher
 from localcluster.kubelet.container.privileges import Privileges
 
@@ -91,6 +92,7 @@ class LaunchSpec:
                 "join": self.join,
                 "parent": os.getpid(),
                 "report": report,
+                "open_files": INITIAL_SOFT_LIMIT,
                 "passages": list(self.passages),
                 **asdict(self.privileges),
             }
