@@ -32,6 +32,7 @@ from controller.core.settings import Settings
 from controller.core.snapshot import Snapshot
 from controller.core.status.conditions import update_conditions
 from controller.core.status.initial_status import new_framework_status
+from controller.core.status.status_events import list_events
 from framework.api.states import FrameworkState
 from framework.api.types import Framework, FrameworkStatus
 
@@ -64,13 +65,14 @@ def _finish(draft: Draft, outcome: RosterOutcome) -> Decision:
     status = _describe(draft, outcome)
     framework = replace(draft.snapshot.framework, status=status)
     is_changed = status != draft.persisted
+    changes = list_events(draft.persisted, status) if is_changed else ()
     return Decision(
         status=status if is_changed else None,
         urgency=_find_urgency(draft, outcome, status),
         publication=outcome.publication,
         progress_checked_at=outcome.progress_checked_at,
         actions=tuple(_bind(action, framework) for action in draft.actions),
-        events=tuple(draft.events),
+        events=(*changes, *draft.events),
         snapshots=tuple(draft.snapshots),
         wake_at=draft.wake_at,
     )

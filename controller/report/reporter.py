@@ -10,16 +10,10 @@ from controller.core.decision import Event, EventType
 from controller.report.events import EventRecorder
 from controller.store.entry import Entry
 from framework.api import constants
-from framework.api.states import FrameworkState
 from framework.api.types import Framework, FrameworkStatus
 from framework.kube.resources import Object
 
 logger = logging.getLogger(__name__)
-
-# Between these a Framework passes through states that only its status shows.
-_REPORTED_STATES = frozenset(
-    {FrameworkState.ATTEMPT_RUNNING, FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED}
-)
 
 
 class Reporter:
@@ -55,9 +49,6 @@ class Reporter:
                 "to": status.state,
             },
         )
-        if status.state in _REPORTED_STATES:
-            event = describe_state(status)
-            self._recorder.emit(involved, event.type, event.reason, event.message)
 
     def report_fault(self, entry: Entry) -> None:
         """Tell, once per fault, that a Framework cannot be read."""
@@ -86,19 +77,6 @@ def _refer_by_name(entry: Entry) -> Object:
         "name": entry.name,
         "namespace": entry.namespace,
     }
-
-
-def describe_state(status: FrameworkStatus) -> Event:
-    """Describe the state a Framework entered."""
-    attempt = status.attempt_status
-    message = f"Attempt {attempt.id} is now {status.state}"
-    completion = attempt.completion_status
-    kind = EventType.NORMAL
-    if completion is not None:
-        message += f": {completion.code} {completion.phrase}: {completion.diagnostics}"
-        is_over = status.state is FrameworkState.COMPLETED
-        kind = EventType.WARNING if is_over and completion.type.is_failed else EventType.NORMAL
-    return Event(kind, status.state, message)
 
 
 def _refer(framework: Framework) -> Object:

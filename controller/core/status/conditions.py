@@ -1,7 +1,8 @@
-"""Conditions: GangReady, Running, Completed and Blocked, for kubectl wait and kubectl describe.
+"""Conditions of a Framework, for kubectl wait and kubectl describe.
 
-All four are always present; conditions of other types are kept. ``decide`` calls
-``update_conditions`` after all steps. Blocked has the first reason that applies:
+They are GangReady, Running, Completed, Succeeded, Failed and Blocked. All six are always present;
+conditions of other types are kept. ``decide`` calls ``update_conditions`` after all steps. Blocked
+has the first reason that applies:
 
 1. a limit holds the growth;
 2. two roles have one name;
@@ -31,6 +32,8 @@ from controller.core.policies import retry_backoff
 from controller.core.roster.roster_policy import RosterOutcome
 from controller.core.snapshot import Failure
 from framework.api import constants
+from framework.api.completion import STOP_FRAMEWORK_REQUESTED
+from framework.api.endings import describe_framework_end
 from framework.api.roster import Progress
 from framework.api.states import FrameworkState, TaskState
 from framework.api.types import Condition, FrameworkStatus, TaskStatus
@@ -40,6 +43,8 @@ from framework.api.wire import format_time
 GANG_READY = "GangReady"
 RUNNING = "Running"
 COMPLETED = "Completed"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
 BLOCKED = constants.BLOCKED_CONDITION
 
 # Failures of one create after which the user must act.
@@ -49,6 +54,7 @@ _STUCK_SECONDS = 30.0
 _CREATING = (FrameworkState.ATTEMPT_PREPARING, FrameworkState.ATTEMPT_RUNNING)
 MAX_MESSAGE = 512
 _CONFLICT = 409
+_STOPPED = "Stopped"
 # Text of the API server's authorizers; a quota has another one.
 _LACKS_RIGHT = "cannot create resource"
 _BACKOFF_REMEDY = "look at the Pods' logs, and mend the program or the spec"
@@ -77,7 +83,7 @@ def update_conditions(
     answers = {
         GANG_READY: _answer_gang_ready(draft, outcome, old.get(GANG_READY)),
         RUNNING: _answer_running(draft),
-        COMPLETED: _answer_completed(draft),
+        **_answer_end(draft),
         BLOCKED: _answer_blocked(draft),
     }
     _add_blocked_event(draft, old.get(BLOCKED), answers[BLOCKED])
@@ -137,15 +143,23 @@ def _answer_running(draft: Draft) -> _Answer:
     return _Answer(is_true=is_running, reason=str(draft.state))
 
 
-def _answer_completed(draft: Draft) -> _Answer:
+def _answer_end(draft: Draft) -> dict[str, _Answer]:
+    """Answer Completed, Succeeded and Failed. A Framework that was stopped has failed."""
     completion = draft.status.attempt_status.completion_status
     if draft.state is not FrameworkState.COMPLETED or completion is None:
-        return _Answer(is_true=False, reason="InProgress")
-    return _Answer(
-        is_true=True,
-        reason=completion.type.name or "Failed",
-        message=f"{completion.code} {completion.phrase}: {completion.diagnostics}",
-    )
+        return dict.fromkeys(
+            (COMPLETED, SUCCEEDED, FAILED), _Answer(is_true=False, reason="InProgress")
+        )
+    is_succeeded = completion.type.is_succeeded
+    reason = SUCCEEDED if is_succeeded else FAILED
+    if completion.code == STOP_FRAMEWORK_REQUESTED:
+        reason = _STOPPED
+    message = "" if is_succeeded else describe_framework_end(draft.status)
+    return {
+        COMPLETED: _Answer(is_true=True, reason=reason, message=message),
+        SUCCEEDED: _Answer(is_true=is_succeeded, reason=reason, message=message),
+        FAILED: _Answer(is_true=not is_succeeded, reason=reason, message=message),
+    }
 
 
 def _answer_blocked(draft: Draft) -> _Answer:

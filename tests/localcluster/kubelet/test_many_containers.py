@@ -1,5 +1,6 @@
 """A kubelet with more open files than usual limits allow."""
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -31,14 +32,16 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture
-def many_open_files() -> Iterator[None]:
+@contextlib.contextmanager
+def open_many_files() -> Iterator[None]:
     """Open so many files that new descriptors have numbers above 300."""
     null = os.open(os.devnull, os.O_RDONLY)
     copies = [os.dup(null) for _ in range(300)]
-    yield
-    for descriptor in (null, *copies):
-        os.close(descriptor)
+    try:
+        yield
+    finally:
+        for descriptor in (null, *copies):
+            os.close(descriptor)
 
 
 def build_spec(script: str, tmp_path: Path) -> LaunchSpec:
@@ -51,15 +54,15 @@ def build_spec(script: str, tmp_path: Path) -> LaunchSpec:
     )
 
 
-@pytest.mark.usefixtures("many_open_files")
 async def test_container_is_running_and_gets_sigterm(tmp_path: Path) -> None:
-    container = ContainerProcess(build_spec("exec sleep 1000", tmp_path))
-    try:
-        await container.started()
-        container.terminate()
-        assert await container.wait() == 143
-    finally:
-        await container.kill()
+    with open_many_files():
+        container = ContainerProcess(build_spec("exec sleep 1000", tmp_path))
+        try:
+            await container.started()
+            container.terminate()
+            assert await container.wait() == 143
+        finally:
+            await container.kill()
 
 
 async def test_container_has_the_soft_limit_of_the_user(tmp_path: Path) -> None:

@@ -55,11 +55,13 @@ def waiting() -> FrameworkStatus:
     return build_status(build_role_status(state=PENDING), state=FrameworkState.ATTEMPT_PREPARING)
 
 
-def test_running_gang_answers_all_four() -> None:
+def test_running_gang_answers_all_conditions() -> None:
     assert answers() == {
         "GangReady": ("True", "GangComplete"),
         "Running": ("True", "AttemptRunning"),
         "Completed": ("False", "InProgress"),
+        "Succeeded": ("False", "InProgress"),
+        "Failed": ("False", "InProgress"),
         "Blocked": ("False", "NotBlocked"),
     }
 
@@ -96,14 +98,25 @@ def test_missing_tasks_are_not_named_before_the_first_step() -> None:
     assert (told.reason, told.message) == ("TasksMissing", "")
 
 
-@cases("code reason", succeeded=(0, "Succeeded"), failed=(-210, "Failed"))
-def test_completed_framework_says_how_it_ended(code: int, reason: str) -> None:
+@cases(
+    "code reason is_succeeded message",
+    succeeded=(0, "Succeeded", "True", ""),
+    failed=(-100, "Failed", "False", "it lost its ConfigMap: another client deleted it"),
+    stopped=(-210, "Stopped", "False", "it was stopped by a user"),
+)
+def test_completed_framework_says_how_it_ended(
+    code: int, reason: str, is_succeeded: str, message: str
+) -> None:
     status = build_status(state=FrameworkState.ATTEMPT_COMPLETED)
     status = end_attempt(status, complete_framework(code, "why"), completion_time=AT)
-    told = conditions(status=status, pods=[], configmap=None)
-    assert (told["Completed"].status, told["Completed"].reason) == ("True", reason)
-    assert told["Completed"].message.endswith("why")
-    assert told["GangReady"].reason == "NoGang"
+    found = conditions(status=status, pods=[], configmap=None)
+    is_failed = {"True": "False", "False": "True"}[is_succeeded]
+    for type_, answer in {
+        "Completed": "True", "Succeeded": is_succeeded, "Failed": is_failed
+    }.items():  # fmt: skip
+        assert (found[type_].status, found[type_].reason) == (answer, reason)
+        assert found[type_].message == message
+    assert found["GangReady"].reason == "NoGang"
 
 
 @cases(

@@ -1,0 +1,189 @@
+"""The Events of a status change: what a user must know of it, in words.
+
+``list_events`` compares the stored status with the new one. In this order it tells:
+
+1. roles whose number of Tasks changed, by scaling;
+2. the Pods that were created;
+3. the Tasks that failed by themselves: Warnings;
+4. the gang that became complete;
+5. the state that the Framework entered: AttemptRunning, AttemptCompleted, Completed, and a Stop.
+
+Invariants: the Events are reported after the status is stored, so each change is reported once,
+unless the controller crashes in between. One change of a thousand Tasks gives a few Events: Tasks
+beyond the first ``_NAMED`` are counted.
+
+Example: worker/2 exits with 7, and one retry is allowed. The Warning ``TaskFailed`` says "worker/2
+exited with 7". When its next Pod exits too, the Event gets the count 2, and the Warning
+``AttemptCompleted`` says "attempt 0 failed: worker/2 exited with 7".
+
+Rules: docs/design/failure-handling.md, "Events".
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from controller.core.decision import Event, EventType
+from controller.core.status.conditions import GANG_READY
+from framework.api.completion import (
+    POD_CREATION_PERMANENT_ERROR,
+    POD_CREATION_UNKNOWN_ERROR,
+    STOP_FRAMEWORK_REQUESTED,
+)
+from framework.api.endings import INHERITED_CODES, describe_framework_end, describe_task_end
+from framework.api.states import FrameworkState
+from framework.api.types import (
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    TaskAttemptCompletionStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
+
+POD_CREATED = "PodCreated"
+TASK_FAILED = "TaskFailed"
+SCALED = "Scaled"
+STOPPING = "Stopping"
+
+_NAMED = 3
+# The Event FailedCreate says why a Pod was refused, once for all Tasks of a role.
+_REPORTED_ELSEWHERE = INHERITED_CODES | {POD_CREATION_PERMANENT_ERROR, POD_CREATION_UNKNOWN_ERROR}
+
+
+def list_events(before: FrameworkStatus | None, after: FrameworkStatus) -> Iterator[Event]:
+    """List the Events of a change; ``before`` is None for a new Framework."""
+    old = before.attempt_status if before is not None else None
+    if old is not None and old.id == after.attempt_status.id:
+        yield from _list_scaled(old, after.attempt_status)
+    changed = list(_walk_changed(old, after.attempt_status))
+    yield from _list_created(changed)
+    yield from _list_failed(changed)
+    if _is_gang_ready(after) and (before is None or not _is_gang_ready(before)):
+        message = f"The gang is complete: {_count_members(after)} Tasks have addresses"
+        yield Event(EventType.NORMAL, GANG_READY, message)
+    yield from _list_states(before, after)
+
+
+_Change = tuple[str, TaskStatus | None, TaskStatus]
+"""Name of a Task, its stored status and its new one."""
+
+
+def _walk_changed(
+    old: FrameworkAttemptStatus | None, new: FrameworkAttemptStatus
+) -> Iterator[_Change]:
+    roles = {role.name: role for role in old.task_roles} if old is not None else {}
+    for role in new.task_roles:
+        known = roles.get(role.name)
+        if known is role:
+            continue
+        tasks = {task.index: task for task in known.tasks} if known is not None else {}
+        for task in role.tasks:
+            stored = tasks.get(task.index)
+            if stored is not task:
+                yield f"{role.name}/{task.index}", stored, task
+
+
+def _list_scaled(old: FrameworkAttemptStatus, new: FrameworkAttemptStatus) -> Iterator[Event]:
+    if old.task_roles is new.task_roles:
+        return
+    before = {role.name: role for role in old.task_roles}
+    after = {role.name: role for role in new.task_roles}
+    for name in {**before, **after}:
+        if before.get(name) is after.get(name):
+            continue
+        counts = [_count_wanted(roles.get(name)) for roles in (before, after)]
+        if counts[0] != counts[1]:
+            message = f"Role {name} is scaled from {counts[0]} to {counts[1]} Tasks"
+            yield Event(EventType.NORMAL, SCALED, message)
+
+
+def _count_wanted(role: TaskRoleStatus | None) -> int:
+    return sum(not task.deletion_pending for task in role.tasks) if role is not None else 0
+
+
+def _list_created(changed: list[_Change]) -> Iterator[Event]:
+    names = [name for name, old, new in changed if _is_created(old, new)]
+    if names:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        shown = ", ".join(names[:_NAMED])
+        yield Event(EventType.NORMAL, POD_CREATED, f"Created the Pods of {shown}{more}")
+
+
+def _is_created(old: TaskStatus | None, new: TaskStatus) -> bool:
+    uid = new.attempt_status.pod_uid
+    return uid is not None and (old is None or old.attempt_status.pod_uid != uid)
+
+
+def _list_failed(changed: list[_Change]) -> Iterator[Event]:
+    failures = [
+        (name, end)
+        for name, old, new in changed
+        if (end := _find_new_failure(old, new)) is not None
+    ]
+    for name, end in islice(failures, _NAMED):
+        yield Event(EventType.WARNING, TASK_FAILED, f"{name} {describe_task_end(end)}")
+    if len(failures) > _NAMED:
+        message = f"{len(failures) - _NAMED} more Tasks failed"
+        yield Event(EventType.WARNING, TASK_FAILED, message)
+
+
+def _find_new_failure(
+    old: TaskStatus | None, new: TaskStatus
+) -> TaskAttemptCompletionStatus | None:
+    """Find the completion of a Task that has just failed by itself."""
+    end = new.attempt_status.completion_status
+    if end is None or end.type.is_succeeded or end.code in _REPORTED_ELSEWHERE:
+        return None
+    is_known = (
+        old is not None
+        and old.attempt_status.id == new.attempt_status.id
+        and old.attempt_status.completion_status is not None
+    )
+    return None if is_known else end
+
+
+def _count_members(status: FrameworkStatus) -> int:
+    return sum(
+        1
+        for role in status.attempt_status.task_roles
+        for task in role.tasks
+        if task.attempt_status.pod_ip and not task.deletion_pending
+    )
+
+
+def _is_gang_ready(status: FrameworkStatus) -> bool:
+    return any(c.type == GANG_READY and c.status == "True" for c in status.conditions or ())
+
+
+def _list_states(before: FrameworkStatus | None, after: FrameworkStatus) -> Iterator[Event]:
+    attempt = after.attempt_status
+    end = attempt.completion_status
+    if (
+        end is not None
+        and end.code == STOP_FRAMEWORK_REQUESTED
+        and (before is None or before.attempt_status.completion_status is None)
+    ):
+        yield Event(EventType.NORMAL, STOPPING, "A user stops the Framework: its Pods are deleted")
+    if before is None or before.state is after.state:
+        return
+    if after.state is FrameworkState.ATTEMPT_RUNNING:
+        message = f"Attempt {attempt.id} runs"
+        yield Event(EventType.NORMAL, after.state, message)
+    elif end is not None and after.state in _ENDED:
+        yield _describe_end(after, is_stopped=end.code == STOP_FRAMEWORK_REQUESTED)
+
+
+_ENDED = (FrameworkState.ATTEMPT_COMPLETED, FrameworkState.COMPLETED)
+
+
+def _describe_end(status: FrameworkStatus, *, is_stopped: bool) -> Event:
+    attempt = status.attempt_status
+    end = attempt.completion_status
+    is_over = status.state is FrameworkState.COMPLETED
+    subject = "The Framework" if is_over else f"Attempt {attempt.id}"
+    after = f" after {attempt.id + 1} attempts" if is_over and attempt.id else ""
+    if is_stopped:
+        return Event(EventType.NORMAL, status.state, f"{subject} was stopped by a user")
+    if end is not None and end.type.is_succeeded:
+        return Event(EventType.NORMAL, status.state, f"{subject} succeeded{after}")
+    message = f"{subject} failed{after}: {describe_framework_end(status)}"
+    return Event(EventType.WARNING, status.state, message)

@@ -1,0 +1,136 @@
+"""How an attempt of a Task ended, in words. Pure.
+
+The words name containers, exit codes, signals and reasons. They never quote a message of a
+container, which may hold a secret.
+
+Examples: "exited with 7"; "was killed by SIGKILL (exit code 137, OOMKilled)"; "was removed by
+scaling down".
+
+Rules: docs/design/failure-handling.md, "Words for an end".
+"""
+
+import signal
+
+from framework.api.completion import (
+    CONFIGMAP_EXTERNAL_DELETED,
+    CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT,
+    DELETE_TASK_REQUESTED,
+    FRAMEWORK_ATTEMPT_COMPLETION,
+    POD_CREATION_PERMANENT_ERROR,
+    POD_CREATION_UNKNOWN_ERROR,
+    POD_EXTERNAL_DELETED,
+    POD_LOCAL_CACHE_CREATION_TIMEOUT,
+    STOP_FRAMEWORK_REQUESTED,
+    SUCCEEDED,
+)
+from framework.api.types import (
+    ContainerCompletionStatus,
+    FrameworkAttemptCompletionStatus,
+    FrameworkStatus,
+    TaskAttemptCompletionStatus,
+)
+
+INHERITED_CODES = frozenset(
+    {STOP_FRAMEWORK_REQUESTED, FRAMEWORK_ATTEMPT_COMPLETION, DELETE_TASK_REQUESTED}
+)
+"""Codes of Tasks that ended with the gang or on request, not by themselves."""
+
+_REFUSED = "has no Pod: the API server refused it"
+_LOST_CONFIGMAP = "lost its ConfigMap: another client deleted it"
+_WORDS = {
+    SUCCEEDED: "succeeded",
+    POD_EXTERNAL_DELETED: "lost its Pod: another client deleted it, or its node is gone",
+    POD_LOCAL_CACHE_CREATION_TIMEOUT: "lost its Pod before it was seen",
+    POD_CREATION_PERMANENT_ERROR: _REFUSED,
+    POD_CREATION_UNKNOWN_ERROR: _REFUSED,
+    CONFIGMAP_EXTERNAL_DELETED: _LOST_CONFIGMAP,
+    CONFIGMAP_LOCAL_CACHE_CREATION_TIMEOUT: "lost its ConfigMap before it was seen",
+    STOP_FRAMEWORK_REQUESTED: "was stopped by a user",
+    FRAMEWORK_ATTEMPT_COMPLETION: "was ended with its Framework",
+    DELETE_TASK_REQUESTED: "was removed by scaling down",
+}
+# A shell reports the end of a process by signal N as 128 + N; so does the kubelet.
+_SIGNAL_BASE = 128
+# The signals from here on are for real-time programs; a code that high is a program's own.
+_END_OF_SIGNALS = 32
+# Reasons that say only that the container ended.
+_PLAIN_REASONS = frozenset({"", "Error", "Completed"})
+
+
+def describe_task_end(completion: TaskAttemptCompletionStatus) -> str:
+    """Describe how an attempt of a Task ended, to be put after the name of the Task."""
+    words = _WORDS.get(completion.code)
+    if words is not None:
+        return words
+    pod = completion.pod
+    container = _find_cause(completion)
+    if container is not None:
+        others = len(pod.containers) > 1 if pod is not None else False
+        text = describe_container_end(container.code, container.signal, container.reason)
+        text = f"failed: its container {container.name} {text}" if others else text
+        is_named = completion.code == container.code
+        return text if is_named else f"{text}: code {completion.code} ({completion.phrase})"
+    if pod is not None and pod.reason:
+        return f"failed: {pod.reason}"
+    return _name_code(completion)
+
+
+def describe_container_end(code: int, signal_number: int = 0, reason: str = "") -> str:
+    """Describe how a container ended, to be put after its name."""
+    shown = [] if reason in _PLAIN_REASONS else [reason]
+    number = signal_number or code - _SIGNAL_BASE
+    if not 0 < number < _END_OF_SIGNALS:
+        return f"exited with {code}" + (f" ({reason})" if shown else "")
+    details = ([f"exit code {code}"] if code else []) + shown
+    text = f"was killed by {_name_signal(number)}"
+    return f"{text} ({', '.join(details)})" if details else text
+
+
+def describe_framework_end(status: FrameworkStatus) -> str:
+    """Describe why the attempt of a Framework ended; "" if it has not ended.
+
+    If a Task caused the end, the text names the Task.
+    """
+    completion = status.attempt_status.completion_status
+    if completion is None:
+        return ""
+    trigger = _find_trigger(status, completion)
+    if trigger is not None and not completion.type.is_succeeded:
+        task, end = trigger
+        return f"{task} {describe_task_end(end)}"
+    return f"it {_WORDS.get(completion.code) or _name_code(completion)}"
+
+
+def _find_trigger(
+    status: FrameworkStatus, completion: FrameworkAttemptCompletionStatus
+) -> tuple[str, TaskAttemptCompletionStatus] | None:
+    """Find the Task that ended the attempt, with its completion."""
+    trigger = completion.trigger
+    if trigger is None:
+        return None
+    for role in status.attempt_status.task_roles:
+        if role.name != trigger.task_role_name:
+            continue
+        for task in role.tasks:
+            end = task.attempt_status.completion_status
+            if task.index == trigger.task_index and end is not None:
+                return f"{role.name}/{task.index}", end
+    return None
+
+
+def _find_cause(completion: TaskAttemptCompletionStatus) -> ContainerCompletionStatus | None:
+    """Find the container that gave the code, or else the first that failed."""
+    containers = completion.pod.containers if completion.pod is not None else ()
+    failed = [c for c in containers if c.code != 0 or c.signal != 0]
+    return next((c for c in failed if c.code == completion.code), failed[0] if failed else None)
+
+
+def _name_code(completion: TaskAttemptCompletionStatus | FrameworkAttemptCompletionStatus) -> str:
+    return f"failed with code {completion.code} ({completion.phrase})"
+
+
+def _name_signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

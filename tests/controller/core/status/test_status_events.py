@@ -1,0 +1,177 @@
+"""The Events of a status change."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.core.status.status_events import list_events
+from framework.api.completion import complete_framework
+from framework.api.states import FrameworkState, TaskState
+from framework.api.types import (
+    CompletionPolicyTriggerStatus,
+    CompletionType,
+    Condition,
+    ContainerCompletionStatus,
+    FrameworkAttemptCompletionStatus,
+    FrameworkStatus,
+    PodCompletionStatus,
+    TaskAttemptCompletionStatus,
+    TaskStatus,
+)
+from tests.support.builders import (
+    AT,
+    build_attempt,
+    build_role_status,
+    build_status,
+    build_task,
+    end_task,
+)
+
+SEVEN = TaskAttemptCompletionStatus(
+    7,
+    "ContainerUnrecognizedFailed",
+    CompletionType("Failed", ()),
+    'Pod failed: {"containers": [{"message": "a secret"}]}',
+    PodCompletionStatus(containers=(ContainerCompletionStatus("main", "Error", "a secret", 0, 7),)),
+)
+PENDING = TaskState.ATTEMPT_CREATION_PENDING
+
+
+def list_texts(before: FrameworkStatus | None, after: FrameworkStatus) -> list[str]:
+    return [f"{e.type} {e.reason}: {e.message}" for e in list_events(before, after)]
+
+
+def build_workers(*tasks: TaskStatus, **fields: Any) -> FrameworkStatus:
+    return build_status(build_role_status(tasks=tasks), **fields)
+
+
+def build_running(count: int) -> list[TaskStatus]:
+    return [build_task(index=index) for index in range(count)]
+
+
+def test_failed_task_is_named_with_its_exit_code_and_without_its_message() -> None:
+    tasks = build_running(3)
+    after = [*tasks[:2], end_task(tasks[2], SEVEN)]
+    texts = list_texts(build_workers(*tasks), build_workers(*after))
+    assert texts == ["Warning TaskFailed: worker/2 exited with 7"]
+
+
+def test_failure_that_is_stored_is_not_reported_again() -> None:
+    failed = end_task(build_task(), SEVEN)
+    before = build_workers(failed, build_task(index=1))
+    after = build_workers(replace(failed, state=TaskState.COMPLETED), build_task(index=1))
+    assert list_texts(before, after) == []
+
+
+def test_failure_of_the_next_attempt_is_reported() -> None:
+    failed = end_task(build_task(), SEVEN)
+    again = replace(failed, attempt_status=replace(failed.attempt_status, id=1))
+    assert list_texts(build_workers(failed), build_workers(again)) == [
+        "Warning TaskFailed: worker/0 exited with 7"
+    ]
+
+
+@pytest.mark.parametrize("code", [-210, -220, -230, -200, -310])
+def test_task_that_did_not_fail_by_itself_gives_no_event(code: int) -> None:
+    before, after = build_workers(build_task()), build_workers(end_task(build_task(), code))
+    assert list_texts(before, after) == []
+
+
+def test_of_many_failures_three_are_named() -> None:
+    tasks = build_running(1000)
+    after = build_workers(*(end_task(task, SEVEN) for task in tasks))
+    assert list_texts(build_workers(*tasks), after) == [
+        "Warning TaskFailed: worker/0 exited with 7",
+        "Warning TaskFailed: worker/1 exited with 7",
+        "Warning TaskFailed: worker/2 exited with 7",
+        "Warning TaskFailed: 997 more Tasks failed",
+    ]
+
+
+def test_created_pods_are_one_event() -> None:
+    before = build_workers(*(build_task(PENDING, index=index) for index in range(5)))
+    assert list_texts(before, build_workers(*build_running(5))) == [
+        "Normal PodCreated: Created the Pods of worker/0, worker/1, worker/2 and 2 more"
+    ]
+
+
+def test_complete_gang_is_reported_when_its_condition_becomes_true() -> None:
+    ready = (Condition("GangReady", "True", 1, AT, "GangComplete"),)
+    missing = (Condition("GangReady", "False", 1, AT, "TasksMissing"),)
+    tasks = build_running(2)
+    before = build_workers(*tasks, conditions=missing)
+    after = build_workers(*tasks, conditions=ready)
+    assert list_texts(before, after) == [
+        "Normal GangReady: The gang is complete: 2 Tasks have addresses"
+    ]
+    assert list_texts(after, replace(after, ready_tasks="2/2")) == []
+
+
+def test_scaling_is_reported_by_role() -> None:
+    workers, servers = build_running(2), build_role_status("ps")
+    before = build_status(build_role_status(tasks=tuple(workers)), servers)
+    leaving = replace(workers[1], deletion_pending=True)
+    after = build_status(build_role_status(tasks=(workers[0], leaving)), servers)
+    assert list_texts(before, after) == ["Normal Scaled: Role worker is scaled from 2 to 1 Tasks"]
+    assert list_texts(build_status(servers), before) == [
+        "Normal Scaled: Role worker is scaled from 0 to 2 Tasks",
+        "Normal PodCreated: Created the Pods of worker/0, worker/1",
+    ]
+
+
+def test_next_attempt_is_not_a_scaling() -> None:
+    before = build_workers(*build_running(2))
+    roles = (build_role_status(state=PENDING),)
+    after = build_status(attempt_status=build_attempt(*roles, id=1))
+    assert list_texts(before, after) == []
+
+
+def build_end(
+    state: FrameworkState, completion: FrameworkAttemptCompletionStatus, attempt: int = 0
+) -> FrameworkStatus:
+    task = end_task(build_task(), SEVEN)
+    roles = (build_role_status(tasks=(task,)),)
+    fields = build_attempt(*roles, completion_status=completion, id=attempt)
+    return build_status(state=state, attempt_status=fields)
+
+
+FAILED = FrameworkAttemptCompletionStatus(
+    7, "Phrase", CompletionType("Failed", ()), "", CompletionPolicyTriggerStatus("", "worker", 0)
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "completion", "attempt", "text"),
+    [
+        ("AttemptCompleted", FAILED, 0, "Warning {}: Attempt 0 failed: worker/0 exited with 7"),
+        ("Completed", FAILED, 0, "Warning {}: The Framework failed: worker/0 exited with 7"),
+        ("Completed", FAILED, 2,
+         "Warning {}: The Framework failed after 3 attempts: worker/0 exited with 7"),
+        ("Completed", complete_framework(0, ""), 1,
+         "Normal {}: The Framework succeeded after 2 attempts"),
+        ("AttemptCompleted", complete_framework(-210, ""), 0,
+         "Normal {}: Attempt 0 was stopped by a user"),
+    ],
+    ids=["attempt", "failed", "attempts", "succeeded", "stopped"],
+)  # fmt: skip
+def test_end_is_reported_with_its_cause(
+    state: str, completion: FrameworkAttemptCompletionStatus, attempt: int, text: str
+) -> None:
+    before = build_end(FrameworkState.ATTEMPT_DELETING, completion, attempt)
+    after = build_end(FrameworkState(state), completion, attempt)
+    assert list_texts(before, after) == [text.format(state)]
+
+
+def test_stop_is_reported_when_it_begins() -> None:
+    before = build_status()
+    attempt = replace(before.attempt_status, completion_status=complete_framework(-210, ""))
+    after = replace(before, attempt_status=attempt)
+    assert list_texts(before, after) == [
+        "Normal Stopping: A user stops the Framework: its Pods are deleted"
+    ]
+
+
+def test_running_attempt_is_reported() -> None:
+    before = build_status(state=FrameworkState.ATTEMPT_PREPARING)
+    assert list_texts(before, build_status()) == ["Normal AttemptRunning: Attempt 0 runs"]
