@@ -1,7 +1,7 @@
 """The two servers of the contract suite.
 
 Every test takes ``api`` and so runs against the local server and, marked ``kube``, against the real
-API server that FRAMEWORKBARRIER_CONTRACT_SERVER names (a garbage collector must run beside it).
+API server that FRAMEWORKBARRIER_KUBE_SERVER names (a garbage collector must run beside it).
 """
 
 import asyncio
@@ -18,9 +18,8 @@ from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from tests.contract.apiclient import Api, Object
 from tests.support.machine.prerequisites import skip_test
+from tests.support.servers.controlplane import SERVER_ENV, TOKEN_ENV
 
-SERVER_ENV = "FRAMEWORKBARRIER_CONTRACT_SERVER"
-TOKEN_ENV = "FRAMEWORKBARRIER_CONTRACT_TOKEN"
 TOKEN = "contract"
 # Small, so that a test can write past its end.
 LOCAL_HISTORY = 100

@@ -262,6 +262,18 @@ def build_status_wire(*roles: TaskRoleStatus, **fields: Any) -> Wire:
 # --- Pods and ConfigMaps -------------------------------------------------------------------------
 
 
+def build_owner(kind: str, name: str, uid: str) -> Wire:
+    """The reference to the controlling owner: a Framework, or an object of the core group."""
+    return {
+        "apiVersion": constants.API_VERSION if kind == constants.FRAMEWORK_KIND else "v1",
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
 def build_annotations(role: str, index: int, attempt_id: int = 0) -> dict[str, str]:
     """What the controller writes on the Pod of a Task."""
     return {
@@ -309,14 +321,7 @@ def build_pod_wire(
     **status: Any,
 ) -> Wire:
     """A Task's Pod as the API server stores it; ``status`` are more keys of its status."""
-    owner = {
-        "apiVersion": "v1",
-        "kind": constants.CONFIGMAP_KIND,
-        "name": build_configmap_name(FRAMEWORK),
-        "uid": CONFIGMAP_UID,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    owner = build_owner(constants.CONFIGMAP_KIND, build_configmap_name(FRAMEWORK), CONFIGMAP_UID)
     return {
         "apiVersion": "v1",
         "kind": constants.POD_KIND,
@@ -360,14 +365,7 @@ def build_pods(*phases: str) -> list[PodView]:
 
 def build_configmap_wire(annotations: Mapping[str, str] | None = None, **fields: Any) -> Wire:
     """The ConfigMap of the first attempt; ``fields`` are more of its metadata."""
-    owner = {
-        "apiVersion": constants.API_VERSION,
-        "kind": constants.FRAMEWORK_KIND,
-        "name": FRAMEWORK,
-        "uid": FRAMEWORK_UID,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    owner = build_owner(constants.FRAMEWORK_KIND, FRAMEWORK, FRAMEWORK_UID)
     return {
         "apiVersion": "v1",
         "kind": constants.CONFIGMAP_KIND,

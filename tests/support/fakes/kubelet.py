@@ -94,34 +94,19 @@ class FakePod:
 
     async def finish(self, exit_code: int = 0, *, message: str = "") -> None:
         """All containers ended: Succeeded with 0, else Failed."""
-        now = _render_time(self._clock.now())
-        terminated = {
-            "exitCode": exit_code,
-            "reason": "Completed" if exit_code == 0 else "Error",
-            "message": message,
-            "startedAt": self._started_at or now,
-            "finishedAt": now,
-        }
+        ended = self._build_ended(exit_code, message)
         await self._patch_status(
             {
                 "phase": "Succeeded" if exit_code == 0 else "Failed",
-                "containerStatuses": self._build_statuses("containers", {"terminated": terminated}),
+                "containerStatuses": self._build_statuses("containers", ended),
             }
         )
 
     async def fail_init(self, exit_code: int, *, message: str = "") -> None:
         """The first init container failed for good, so the containers never started."""
-        now = _render_time(self._clock.now())
-        terminated = {
-            "exitCode": exit_code,
-            "reason": "Error",
-            "message": message,
-            "startedAt": now,
-            "finishedAt": now,
-        }
         waiting = {"waiting": {"reason": "PodInitializing"}}
         statuses = self._build_statuses("initContainers", waiting)
-        statuses[0]["state"] = {"terminated": terminated}
+        statuses[0]["state"] = self._build_ended(exit_code, message)
         await self._patch_status(
             {
                 "phase": "Failed",
@@ -129,6 +114,13 @@ class FakePod:
                 "containerStatuses": self._build_statuses("containers", waiting),
             }
         )
+
+    def _build_ended(self, exit_code: int, message: str) -> Object:
+        now = _render_time(self._clock.now())
+        reason = "Completed" if exit_code == 0 else "Error"
+        times = {"startedAt": self._started_at or now, "finishedAt": now}
+        ended = {"exitCode": exit_code, "reason": reason, "message": message, **times}
+        return {"terminated": ended}
 
     def _build_statuses(self, containers: str, state: Object) -> list[Object]:
         is_running = "running" in state

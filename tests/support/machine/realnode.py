@@ -14,15 +14,13 @@ import json
 import os
 import secrets
 import shutil
+import string
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from tests.support.machine.linuxnamespaces import CGROUP, is_inside, run_inside
 from tests.support.machine.nodeimages import (
@@ -58,6 +56,7 @@ from tests.support.waiting import wait_until
 NODE_NAME = "node1"
 NODE_ADDRESS = "10.250.0.1"
 POD_RANGE = ipaddress.ip_network("10.244.0.0/24")
+TEMPLATES = Path(__file__).with_name("node")
 DNS_DOMAIN = "cluster.local"
 CNI_FOLDER = Path("/usr/lib/cni")
 IMAGES_ENV = "FRAMEWORKBARRIER_NODE_IMAGES"
@@ -138,11 +137,9 @@ class RealNode:
         issue_certificate(pki, "apiserver-kubelet", "/O=system:masters/CN=apiserver", "clientAuth")
 
     def _start_containerd(self) -> None:
-        cni = self.folder / "cni"
-        cni.mkdir()
-        (cni / "10-pods.conflist").write_text(json.dumps(_build_cni_config(self.folder)))
-        config = self.folder / "containerd.toml"
-        config.write_text(_CONTAINERD_CONFIG.format(folder=self.folder, cni=CNI_FOLDER))
+        (self.folder / "cni").mkdir()
+        self._render("pods.conflist", "cni/10-pods.conflist")
+        config = self._render("containerd.toml")
         self._launch("containerd", f"--config={config}")
         self._wait_until("containerd", self._is_containerd_ready)
 
@@ -151,8 +148,7 @@ class RealNode:
             self._ctr("images", "import", "--snapshotter=overlayfs", "--index-name", name, archive)
 
     def _start_kubelet(self, access: Access) -> None:
-        config = self.folder / "kubelet.yaml"
-        config.write_text(yaml.safe_dump(self._build_kubelet_config()))
+        config = self._render("kubelet.yaml")
         (self.folder / "resolv.conf").touch()
         kubeconfig = self._write_kubeconfig(access, "kubelet")
         self._launch(
@@ -167,71 +163,14 @@ class RealNode:
         # For tests that stop it for a while.
         (self.folder / "kubelet.pid").write_text(str(self._children["kubelet"].pid))
 
-    def _build_kubelet_config(self) -> dict[str, Any]:
-        pki = self._plane.pki
-        return {
-            "apiVersion": "kubelet.config.k8s.io/v1beta1",
-            "kind": "KubeletConfiguration",
-            "address": NODE_ADDRESS,
-            "healthzBindAddress": "127.0.0.1",
-            "authentication": {
-                "anonymous": {"enabled": False},
-                "webhook": {"enabled": True},
-                "x509": {"clientCAFile": str(pki.ca_cert)},
-            },
-            "authorization": {"mode": "Webhook"},
-            "tlsCertFile": str(pki.folder / "kubelet.crt"),
-            "tlsPrivateKeyFile": str(pki.folder / "kubelet.key"),
-            "containerRuntimeEndpoint": f"unix://{self.folder / 'containerd.sock'}",
-            "cgroupDriver": "cgroupfs",
-            "cgroupRoot": f"/{CGROUP}",
-            "failCgroupV1": False,
-            "failSwapOn": False,
-            "oomScoreAdj": 0,
-            "clusterDNS": [NODE_ADDRESS],
-            "clusterDomain": DNS_DOMAIN,
-            "resolvConf": str(self.folder / "resolv.conf"),
-            "podLogsDir": str(self.folder / "pod-logs"),
-            "evictionHard": {"memory.available": "100Mi"},
-            # Our images come from archives: once collected they would be gone.
-            "imageGCHighThresholdPercent": 100,
-        }
-
     def _start_proxy(self, access: Access) -> None:
-        config = self.folder / "kube-proxy.yaml"
-        config.write_text(
-            yaml.safe_dump(
-                {
-                    "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
-                    "kind": "KubeProxyConfiguration",
-                    "mode": "iptables",
-                    "clientConnection": {
-                        "kubeconfig": str(self._write_kubeconfig(access, "kube-proxy"))
-                    },
-                    "clusterCIDR": str(POD_RANGE),
-                    "hostnameOverride": NODE_NAME,
-                    "nodePortAddresses": [f"{NODE_ADDRESS}/32"],
-                    "healthzBindAddress": "127.0.0.1:10256",
-                    "metricsBindAddress": "127.0.0.1:10249",
-                    "oomScoreAdj": 0,
-                    # Zeros: the machine's own limits are left alone.
-                    "conntrack": {
-                        "maxPerCore": 0,
-                        "min": 0,
-                        "tcpEstablishedTimeout": "0s",
-                        "tcpCloseWaitTimeout": "0s",
-                    },
-                }
-            )
-        )
+        self._write_kubeconfig(access, "kube-proxy")
+        config = self._render("kube-proxy.yaml")
         self._launch("kube-proxy", f"--config={config}")
 
     def _start_dns(self, access: Access) -> None:
-        config = self.folder / "Corefile"
-        kubeconfig = self._write_kubeconfig(access, "coredns")
-        config.write_text(
-            _COREFILE.format(address=NODE_ADDRESS, domain=DNS_DOMAIN, kubeconfig=kubeconfig)
-        )
+        self._write_kubeconfig(access, "coredns")
+        config = self._render("Corefile")
         self._launch("coredns", "-conf", str(config))
 
     def _wait_until_ready(self, access: Access) -> None:
@@ -244,6 +183,24 @@ class RealNode:
             return any((item["type"], item["status"]) == ("Ready", "True") for item in conditions)
 
         self._wait_until("kubelet", is_node_ready)
+
+    def _render(self, template: str, name: str | None = None) -> Path:
+        """Write a file of the node's configuration from its template; return its path."""
+        path = self.folder / (name or template)
+        content = string.Template((TEMPLATES / template).read_text()).substitute(
+            address=NODE_ADDRESS,
+            cgroup=CGROUP,
+            cni=CNI_FOLDER,
+            domain=DNS_DOMAIN,
+            folder=self.folder,
+            gateway=next(POD_RANGE.hosts()),
+            node=NODE_NAME,
+            pause_image=PAUSE_IMAGE,
+            pki=self._plane.pki.folder,
+            pod_range=POD_RANGE,
+        )
+        path.write_text(content)
+        return path
 
     def _write_kubeconfig(self, access: Access, name: str) -> Path:
         path = self.folder / f"{name}.kubeconfig"
@@ -289,29 +246,6 @@ def _set_up_network() -> None:
         subprocess.run(command.split(), check=True)
 
 
-def _build_cni_config(folder: Path) -> dict[str, Any]:
-    gateway = str(next(POD_RANGE.hosts()))
-    return {
-        "cniVersion": "0.4.0",
-        "name": "pods",
-        "plugins": [
-            {
-                "type": "bridge",
-                "bridge": "cni0",
-                "isDefaultGateway": True,
-                "hairpinMode": True,
-                "ipMasq": False,
-                "ipam": {
-                    "type": "host-local",
-                    "dataDir": str(folder / "ipam"),
-                    "ranges": [[{"subnet": str(POD_RANGE), "gateway": gateway}]],
-                },
-            },
-            {"type": "portmap", "capabilities": {"portMappings": True}},
-        ],
-    }
-
-
 def install_node_programs() -> None:
     """Install the Debian packages that a node needs and this machine lacks.
 
@@ -351,49 +285,6 @@ def _run_beside_node(command: list[str]) -> int:
         return run_to_end(command, environment)
     finally:
         node.stop()
-
-
-_CONTAINERD_CONFIG = f"""\
-version = 2
-root = "{{folder}}/containerd"
-state = "{{folder}}/containerd-state"
-[grpc]
-  address = "{{folder}}/containerd.sock"
-# No collection of garbage: one at the start takes layers of an import that is under way.
-[plugins."io.containerd.gc.v1.scheduler"]
-  startup_delay = "24h"
-  mutation_threshold = 0
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE_IMAGE}"
-  # Without CAP_SYS_RESOURCE nobody may lower the score.
-  restrict_oom_score_adj = true
-  disable_apparmor = true
-  enable_unprivileged_ports = true
-  stream_server_address = "127.0.0.1"
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
-    default_runtime_name = "runc"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        SystemdCgroup = false
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{{cni}}"
-    conf_dir = "{{folder}}/cni"
-"""
-
-_COREFILE = """\
-.:53 {{
-  bind {address}
-  errors
-  kubernetes {domain} in-addr.arpa {{
-    kubeconfig {kubeconfig}
-    pods insecure
-    ttl 5
-  }}
-  cache 5
-}}
-"""
 
 
 if __name__ == "__main__":

@@ -43,9 +43,6 @@ TOKEN_ENV = "FRAMEWORKBARRIER_KUBE_TOKEN"
 CA_ENV = "FRAMEWORKBARRIER_KUBE_CA"
 KUBECTL_ENV = "FRAMEWORKBARRIER_KUBECTL"
 AUDIT_LOG_ENV = "FRAMEWORKBARRIER_KUBE_AUDIT_LOG"
-CONTRACT_SERVER_ENV = "FRAMEWORKBARRIER_CONTRACT_SERVER"
-CONTRACT_TOKEN_ENV = "FRAMEWORKBARRIER_CONTRACT_TOKEN"
-CONTRACT_CA_ENV = "FRAMEWORKBARRIER_CONTRACT_CA"
 USE_KUBECONFIG_ENV = "FRAMEWORKBARRIER_USE_KUBECONFIG"
 KUBECONFIG_ENV = "KUBECONFIG"
 
@@ -94,12 +91,10 @@ class Access:
         env = {
             SERVER_ENV: self.url,
             TOKEN_ENV: self.token,
-            CONTRACT_SERVER_ENV: self.url,
-            CONTRACT_TOKEN_ENV: self.token,
             KUBECONFIG_ENV: self.kubeconfig,
         }
         if self.ca_file is not None:
-            env |= {CA_ENV: self.ca_file, CONTRACT_CA_ENV: self.ca_file}
+            env[CA_ENV] = self.ca_file
         if self.kubectl is not None:
             env[KUBECTL_ENV] = self.kubectl
         if self.audit_log is not None:
@@ -272,14 +267,13 @@ class ControlPlane:
         self._children.clear()
 
 
-def write_kubeconfig(path: Path, url: str, ca_cert: Path, token: str) -> Path:
+def write_kubeconfig(path: Path, url: str, ca_file: Path | str | None, token: str) -> Path:
     """Write the kubeconfig of one user, with a token."""
+    authority = {} if ca_file is None else {"certificate-authority": str(ca_file)}
     content = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": "test", "cluster": {"server": url, "certificate-authority": str(ca_cert)}}
-        ],
+        "clusters": [{"name": "test", "cluster": {"server": url, **authority}}],
         "users": [{"name": "user", "user": {"token": token}}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}],
         "current-context": "test",

@@ -4,7 +4,6 @@ Called by tests of the shipped roles. What an account did is read from the serve
 ``tests.support.servers.controlplane`` keeps for service accounts only.
 """
 
-import base64
 import fnmatch
 import json
 import os
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from framework.kube.resources import Object
-from tests.support.servers.controlplane import Access
+from tests.support.servers.controlplane import Access, write_kubeconfig
 from tests.support.waiting import HANG_SECONDS
 
 
@@ -76,20 +75,8 @@ def create_account_access(access: Access, folder: Path, namespace: str, account:
     status, answer = access.open_http().request("POST", path, {"spec": {}})
     assert status == 201, answer
     token = answer["status"]["token"]
-    cluster: dict[str, str] = {"server": access.url}
-    if access.ca_file is not None:
-        authority = base64.b64encode(Path(access.ca_file).read_bytes()).decode()
-        cluster["certificate-authority-data"] = authority
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "test", "cluster": cluster}],
-        "users": [{"name": account, "user": {"token": token}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": account}}],
-        "current-context": "test",
-    }
     kubeconfig = folder / f"{account}.kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(content))
+    write_kubeconfig(kubeconfig, access.url, access.ca_file, token)
     return replace(access, token=token, kubeconfig=str(kubeconfig))
 
 

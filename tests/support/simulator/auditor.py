@@ -435,9 +435,3 @@ def _find_task(framework: Framework, pod_name: str) -> TaskStatus | None:
     if role is None or parsed[1].index >= len(role.tasks):
         return None
     return role.tasks[parsed[1].index]
-
-
-def describe(body: Object) -> str:
-    """Name an object in a trace."""
-    meta = body["metadata"]
-    return f"{meta['name']} {meta.get('uid', '')[:8]}"
