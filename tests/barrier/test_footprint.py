@@ -1,12 +1,11 @@
 """What a passing barrier loads: its resident set is what a gang's release takes longest to free."""
 
 import re
-import ssl
 from pathlib import Path
 
 from tests.barrier.api_server import make_configmap, make_roster, run_api_server
 from tests.barrier.conftest import Starter
-from tests.framework.agent.test_connection import make_certificate
+from tests.support.servers.pki import build_server_context, create_pki
 
 # Each costs memory and time in every Pod of a gang, for something that a passing barrier needs not.
 NEEDLESS = {
@@ -43,11 +42,9 @@ NEEDLESS = {
 
 
 def test_passing_barrier_over_tls_loads_nothing_needless(start: Starter, tmp_path: Path) -> None:
-    certificate = make_certificate(tmp_path / "tls")
-    (tmp_path / "account" / "ca.crt").write_bytes((certificate / "cert.pem").read_bytes())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
-    with run_api_server(context) as server:
+    pki = create_pki(tmp_path / "pki")
+    (tmp_path / "account" / "ca.crt").write_bytes(pki.ca_cert.read_bytes())
+    with run_api_server(build_server_context(pki)) as server:
         server.add(make_configmap(make_roster()))
         barrier = start(KUBE_APISERVER_ADDRESS=server.address, PYTHONPROFILEIMPORTTIME="1")
         assert barrier.wait() == 0

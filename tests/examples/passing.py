@@ -1,13 +1,15 @@
-"""Puts Frameworks of users on a server, and compares the Pods that come of them.
+"""Creates Frameworks of users on a server, and compares their Pods with their templates.
 
-Called by tests, on a local API server and on a real one. Nothing runs the Pods.
+Called by tests, on a local API server and on a real one. No kubelet runs the Pods.
 """
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 import yaml
 
 from framework.api import constants
@@ -15,59 +17,15 @@ from framework.kube.client import KubeClient
 from framework.kube.errors import AlreadyExistsError
 from framework.kube.resources import FRAMEWORKS, PODS, SERVICE_ACCOUNTS, Object
 from tests.examples.commandline import EXAMPLES
+from tests.examples.stage import watch_until
 from tests.examples.templates import check_pod, walk_templates
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.servers.jsonhttp import JsonHttp
-from tests.support.waiting import HANG_SECONDS
 
 ORIGINAL_ENV = "FRAMEWORKBARRIER_ORIGINAL_EXAMPLES"
 BESIDE = ROOT.parent / "shared" / "upstream-examples" / "frameworkcontroller"
 HOLD = "example.com/hold"
-# What Kubernetes has learned since the original: it must pass through an untouched template.
-MODERN = """\
-apiVersion: frameworkcontroller.microsoft.com/v1
-kind: Framework
-metadata: {name: modern}
-spec:
-  executionType: Start
-  retryPolicy: {fancyRetryPolicy: false, maxRetryCount: 0}
-  taskRoles:
-  - name: worker
-    taskNumber: 1
-    frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceededTaskCount: -1}
-    task:
-      pod:
-        metadata:
-          labels: {example.com/gang: "{{FC_FRAMEWORK_NAME}}"}
-          annotations: {example.com/rank: "{{FC_TASK_INDEX}}"}
-          finalizers: [example.com/hold]
-        spec:
-          restartPolicy: Never
-          schedulingGates: [{name: example.com/quota}]
-          resourceClaims: [{name: gpu, resourceClaimTemplateName: one-gpu}]
-          securityContext: {seccompProfile: {type: RuntimeDefault}, runAsNonRoot: true}
-          terminationGracePeriodSeconds: 7
-          topologySpreadConstraints:
-          - maxSkew: 1
-            topologyKey: kubernetes.io/hostname
-            whenUnsatisfiable: ScheduleAnyway
-            labelSelector: {matchLabels: {example.com/gang: a}}
-            matchLabelKeys: [example.com/revision]
-          initContainers:
-          - name: sidecar
-            image: local/none:1
-            restartPolicy: Always
-            startupProbe: {exec: {command: ["true"]}, periodSeconds: 1}
-          containers:
-          - name: main
-            image: local/none:1
-            resources:
-              limits: {example.com/gpu: 2}
-              claims: [{name: gpu}]
-            resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]
-            lifecycle: {preStop: {sleep: {seconds: 3}}}
-            env: [{name: FC_TASK_INDEX, value: mine}]
-"""
+MODERN = Path(__file__).parent / "modern.yaml"
 
 
 def find_original(env: Mapping[str, str]) -> Path | None:
@@ -87,8 +45,8 @@ def read_frameworks(folder: Path) -> list[Object]:
 
 
 def read_all() -> list[Object]:
-    """Read our examples and what is new in Kubernetes."""
-    return [*read_frameworks(EXAMPLES), yaml.safe_load(MODERN)]
+    """Read our examples and modern.yaml."""
+    return [*read_frameworks(EXAMPLES), yaml.safe_load(MODERN.read_text())]
 
 
 def apply_strictly(http: JsonHttp, namespace: str, framework: Object) -> None:
@@ -124,7 +82,7 @@ async def check_all(
 
 
 async def remove_all(kube: KubeClient, namespace: str) -> None:
-    """Leave nothing that lives on: what is retried for ever, what a finalizer holds."""
+    """Delete the Frameworks, and the finalizers of their Pods."""
     for framework in (await kube.list(FRAMEWORKS, namespace))["items"]:
         name = framework["metadata"]["name"]
         await kube.delete(FRAMEWORKS, namespace, name, propagation="Foreground")
@@ -147,15 +105,20 @@ async def create_accounts(kube: KubeClient, namespace: str, frameworks: list[Obj
 
 
 async def wait_for_pods(kube: KubeClient, namespace: str, names: set[str]) -> dict[str, Object]:
-    """Watch until all these Pods are there."""
+    """Watch until all these Pods exist."""
     found: dict[str, Object] = {}
-    events = kube.watch(
-        PODS, namespace, timeout_seconds=HANG_SECONDS, read_deadline_seconds=2 * HANG_SECONDS
-    )
-    async with contextlib.aclosing(events):
-        async for event, body in events:
-            if event in {"ADDED", "MODIFIED"}:
-                found.setdefault(body["metadata"]["name"], body)
-            if names <= set(found):
-                return found
-    raise AssertionError(f"no Pods {sorted(names - set(found))}")
+
+    def find_all(event: str, body: Object) -> dict[str, Object] | None:
+        if event in {"ADDED", "MODIFIED"}:
+            found.setdefault(body["metadata"]["name"], body)
+        return found if names <= set(found) else None
+
+    return await watch_until(kube, PODS, namespace, find_all)
+
+
+async def check_originals(kube: KubeClient, http: JsonHttp, namespace: str) -> None:
+    """Check the examples of the original; skip the test without them."""
+    folder = find_original(os.environ)
+    if folder is None:
+        pytest.skip(f"the original's examples are not here: set {ORIGINAL_ENV} to their folder")
+    await check_all(kube, http, namespace, read_frameworks(folder))

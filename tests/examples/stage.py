@@ -5,17 +5,18 @@ Called by the tests of the examples, on a local cluster and on a real API server
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import yaml
 
 from framework.api import constants
 from framework.kube.client import KubeClient, PatchContent
 from framework.kube.errors import NotFoundError
-from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SERVICES, Object
+from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, SERVICES, Object, Resource
 from tests.examples.commandline import EXAMPLES
 from tests.support.waiting import HANG_SECONDS
 
+T = TypeVar("T")
 _RESOURCES = {"ConfigMap": CONFIGMAPS, "Framework": FRAMEWORKS, "Service": SERVICES}
 
 
@@ -25,8 +26,31 @@ def read_documents(name: str) -> list[Object]:
     return [document for document in yaml.safe_load_all(text) if document]
 
 
+async def watch_until(
+    kube: KubeClient,
+    resource: Resource,
+    namespace: str,
+    find: Callable[[str, Object], T | None],
+    **selectors: str,
+) -> T:
+    """Watch until ``find`` returns something for an event (type, object); return that."""
+    events = kube.watch(
+        resource,
+        namespace,
+        timeout_seconds=HANG_SECONDS,
+        read_deadline_seconds=2 * HANG_SECONDS,
+        **selectors,  # type: ignore[arg-type]  # selectors are strings
+    )
+    last: Object = {}
+    async with contextlib.aclosing(events):
+        async for event, last in events:  # the last object explains a failure
+            if found := find(event, last):
+                return found
+    raise AssertionError(f"not within {HANG_SECONDS} s, after {last}")
+
+
 class Stage:
-    """One namespace of a cluster, and one Framework in it."""
+    """One Framework of a user, in a namespace."""
 
     def __init__(self, kube: KubeClient, namespace: str, documents: list[Object]) -> None:
         self.kube = kube
@@ -54,22 +78,16 @@ class Stage:
         return await self.wait_for(lambda status: status["state"] == "Completed")
 
     async def wait_for(self, is_met: Callable[[Object], bool]) -> Object:
-        """Watch the Framework until its status is so; give it."""
-        events = self.kube.watch(
-            FRAMEWORKS,
-            self.namespace,
-            field_selector=f"metadata.name={self.name}",
-            timeout_seconds=HANG_SECONDS,
-            read_deadline_seconds=2 * HANG_SECONDS,
+        """Watch the Framework until its status meets the condition; return the status."""
+
+        def find(_: str, body: Object) -> Object | None:
+            status: Object = body.get("status") or {}
+            return status if status and is_met(status) else None
+
+        selector = f"metadata.name={self.name}"
+        return await watch_until(
+            self.kube, FRAMEWORKS, self.namespace, find, field_selector=selector
         )
-        last: Any = None
-        async with contextlib.aclosing(events):
-            async for _, body in events:
-                last = body.get("status")
-                if last and is_met(last):
-                    status: Object = last
-                    return status
-        raise AssertionError(f"{self.name} did not come so far in {HANG_SECONDS} s: {last}")
 
     async def wait_for_tasks(self, is_met: Callable[[list[Object]], bool]) -> list[Object]:
         """Watch until the Tasks of the first role are so; give them."""
@@ -88,23 +106,16 @@ class Stage:
         return sorted(listed["items"], key=lambda pod: str(pod["metadata"]["name"]))
 
     async def wait_until_ready(self, count: int) -> None:
-        """Watch until so many of the Framework's Pods are ready: their servers answer."""
-        events = self.kube.watch(
-            PODS,
-            self.namespace,
-            label_selector=f"{constants.FRAMEWORK_NAME}={self.name}",
-            timeout_seconds=HANG_SECONDS,
-            read_deadline_seconds=2 * HANG_SECONDS,
-            bookmarks=False,
-        )
+        """Watch until this many Pods of the Framework are ready: their servers answer."""
         ready: set[str] = set()
-        async with contextlib.aclosing(events):
-            async for event, pod in events:
-                is_ready = event != "DELETED" and _is_ready(pod)
-                (ready.add if is_ready else ready.discard)(pod["metadata"]["uid"])
-                if len(ready) == count:
-                    return
-        raise AssertionError(f"{len(ready)} of {count} Pods of {self.name} are ready")
+
+        def have_all(event: str, pod: Object) -> bool:
+            is_ready = event in {"ADDED", "MODIFIED"} and _is_ready(pod)
+            (ready.add if is_ready else ready.discard)(pod["metadata"].get("uid"))
+            return len(ready) == count
+
+        selector = f"{constants.FRAMEWORK_NAME}={self.name}"
+        await watch_until(self.kube, PODS, self.namespace, have_all, label_selector=selector)
 
     async def delete_pod(self, role: str, index: int) -> None:
         with contextlib.suppress(NotFoundError):

@@ -12,14 +12,17 @@ from typing import Any
 from framework.api import constants
 from framework.kube.resources import Object
 
-# Of every container, in this order, before the user's own.
-ENV_NAMES = (
+PLACEHOLDERS = (
     constants.FRAMEWORK_NAMESPACE,
     constants.FRAMEWORK_NAME,
     constants.TASKROLE_NAME,
     constants.TASK_INDEX,
     constants.CONFIGMAP_NAME,
     constants.POD_NAME,
+)
+# Of every container, in this order, before the user's own.
+ENV_NAMES = (
+    *PLACEHOLDERS,
     constants.FRAMEWORK_UID,
     constants.FRAMEWORK_ATTEMPT_ID,
     constants.FRAMEWORK_ATTEMPT_INSTANCE_UID,
@@ -30,14 +33,6 @@ ENV_NAMES = (
     constants.POD_UID,
     constants.TASK_ATTEMPT_INSTANCE_UID,
 )
-_PLACEHOLDERS = {
-    "{{FC_FRAMEWORK_NAMESPACE}}": constants.FRAMEWORK_NAMESPACE,
-    "{{FC_FRAMEWORK_NAME}}": constants.FRAMEWORK_NAME,
-    "{{FC_TASKROLE_NAME}}": constants.TASKROLE_NAME,
-    "{{FC_TASK_INDEX}}": constants.TASK_INDEX,
-    "{{FC_CONFIGMAP_NAME}}": constants.CONFIGMAP_NAME,
-    "{{FC_POD_NAME}}": constants.POD_NAME,
-}
 # The original's examples contain one key that no server knows: it is written with a capital.
 _UNKNOWN_TO_SERVERS = {"ActiveDeadlineSeconds"}
 
@@ -46,18 +41,14 @@ def check_pod(template: Object, pod: Object) -> None:
     """Fail unless the Pod is its template plus what is documented."""
     annotations = pod["metadata"]["annotations"]
     text = json.dumps(template)
-    for placeholder, name in _PLACEHOLDERS.items():
-        text = text.replace(placeholder, annotations[name])
+    for name in PLACEHOLDERS:
+        text = text.replace(f"{{{{{name}}}}}", annotations[name])
     faults = list(_compare(json.loads(text), pod, ""))
     assert faults == [], faults
-    for container in walk_containers(pod["spec"]):
+    spec = pod["spec"]
+    for container in [*spec.get("initContainers", ()), *spec["containers"]]:
         names = [variable["name"] for variable in container["env"]]
         assert tuple(names[: len(ENV_NAMES)]) == ENV_NAMES
-
-
-def walk_containers(spec: Object) -> Iterator[Object]:
-    yield from spec.get("initContainers") or ()
-    yield from spec["containers"]
 
 
 def walk_templates(framework: Object) -> Iterator[tuple[str, int, Object]]:

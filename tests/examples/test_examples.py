@@ -13,56 +13,41 @@ from tests.support.waiting import HANG_SECONDS
 pytestmark = pytest.mark.local
 
 
-def succeeded(attempt: int, *tasks: str) -> Outcome:
-    return Outcome(0, "Succeeded", attempt, dict.fromkeys(tasks, ("Succeeded", 0, 0)))
+def end(state: str, *groups: str, attempt: int = 0) -> Outcome:
+    """Build an outcome.
+
+    Args:
+        state: of the Framework.
+        groups: Tasks with equal ends, as "NAME NAME: STATE ATTEMPT CODE", by default
+            "Succeeded 0 0".
+        attempt: of the Framework.
+    """
+    tasks: dict[str, tuple[str, int, int]] = {}
+    for group in groups:
+        names, _, ending = group.partition(": ")
+        task_state, task_attempt, code = (ending or "Succeeded 0 0").split()
+        tasks |= dict.fromkeys(names.split(), (task_state, int(task_attempt), int(code)))
+    return Outcome(int(state == "Failed"), state, attempt, tasks)
 
 
-GANG = succeeded(0, "ps/0", "worker/0", "worker/1", "worker/2", "worker/3")
+WORKERS = "worker/0 worker/1 worker/2"
 OUTCOMES = {
-    "gang.yaml": GANG,
-    "frameworkbarrier.yaml": succeeded(
-        0, "server/0", "server/1", "worker/0", "worker/1", "worker/2"
-    ),
-    "rendezvous.yaml": succeeded(0, "worker/0", "worker/1", "worker/2"),
-    "gang-key.yaml": succeeded(0, "worker/0", "worker/1"),
-    "batch.yaml": succeeded(0, "part/0", "part/1", "part/2"),
-    "tensorflow-ps.yaml": Outcome(
-        0,
-        "Succeeded",
-        0,
-        {
-            **dict.fromkeys(("ps/0", "ps/1"), ("Stopped", 0, -220)),
-            **dict.fromkeys(("worker/0", "worker/1", "worker/2"), ("Succeeded", 0, 0)),
-        },
-    ),
-    "retry-task.yaml": Outcome(
-        0, "Succeeded", 0, {"worker/0": ("Succeeded", 2, 0), "worker/1": ("Succeeded", 0, 0)}
-    ),
-    "retry-transient.yaml": Outcome(0, "Succeeded", 0, {"worker/0": ("Succeeded", 1, 0)}),
-    "retry-framework.yaml": succeeded(1, "worker/0", "worker/1"),
-    "fail-permanent.yaml": Outcome(
-        1, "Failed", 0, {"worker/0": ("Failed", 0, 210), "worker/1": ("Stopped", 0, -220)}
-    ),
-    "chief-dominates.yaml": Outcome(
-        0,
-        "Succeeded",
-        0,
-        {
-            "chief/0": ("Succeeded", 0, 0),
-            **dict.fromkeys(("worker/0", "worker/1", "worker/2"), ("Stopped", 0, -220)),
-        },
-    ),
-    "tolerate-failures.yaml": Outcome(
-        0,
-        "Succeeded",
-        0,
-        {
-            **dict.fromkeys(("worker/0", "worker/1", "worker/3"), ("Succeeded", 0, 0)),
-            "worker/2": ("Failed", 0, 1),
-        },
+    "gang.yaml": end("Succeeded", "ps/0", WORKERS, "worker/3"),
+    "frameworkbarrier.yaml": end("Succeeded", "server/0 server/1", WORKERS),
+    "rendezvous.yaml": end("Succeeded", WORKERS),
+    "gang-key.yaml": end("Succeeded", "worker/0 worker/1"),
+    "batch.yaml": end("Succeeded", "part/0 part/1 part/2"),
+    "tensorflow-ps.yaml": end("Succeeded", "ps/0 ps/1: Stopped 0 -220", WORKERS),
+    "retry-task.yaml": end("Succeeded", "worker/0: Succeeded 2 0", "worker/1"),
+    "retry-transient.yaml": end("Succeeded", "worker/0: Succeeded 1 0"),
+    "retry-framework.yaml": end("Succeeded", "worker/0 worker/1", attempt=1),
+    "fail-permanent.yaml": end("Failed", "worker/0: Failed 0 210", "worker/1: Stopped 0 -220"),
+    "chief-dominates.yaml": end("Succeeded", "chief/0", f"{WORKERS}: Stopped 0 -220"),
+    "tolerate-failures.yaml": end(
+        "Succeeded", "worker/0 worker/1 worker/3", "worker/2: Failed 0 1"
     ),
 }
-# Those that end when their user says so, or that wait for what a local cluster has not.
+# These end when their user stops them, or wait for a scheduler that a local cluster lacks.
 LASTING = ("coscheduling", "hived", "kueue", "rescale", "service", "service-stateful")
 
 
@@ -138,9 +123,6 @@ def test_failed_example_shows_the_last_log_lines_of_the_culprit(tmp_path: Path) 
         "--directory", str(tmp_path),
     )  # fmt: skip
     assert run.returncode == 1, run.stdout + run.stderr
-    shown = run.stdout[
-        run.stdout.index(
-            "fail-permanent worker/0: ContainerPermanentFailed: main exited with 210"
-        ) :
-    ]
+    cause = "fail-permanent worker/0: ContainerPermanentFailed: main exited with 210"
+    _, _, shown = run.stdout.partition(cause)
     assert "last lines of container main:\n    the data set does not exist\n" in shown

@@ -1,4 +1,4 @@
-"""What the examples tell their reader to type works as it stands."""
+"""The commands in the texts of the examples work as they are."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ def read_header(path: Path) -> str:
 
 
 def find_fault(path: Path, header: str) -> str:
-    """Say why the second shell would not reach the cluster of the first; "" if it would."""
+    """Return why the second shell does not reach the cluster of the first, or "" if it does."""
     run, export = _RUN.search(header), _EXPORT.search(header)
     if run is None or export is None:
         return "without --directory and KUBECONFIG, kubectl finds no cluster"
@@ -40,14 +40,14 @@ def test_lint_finds_nothing_in_any_example() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.name))
-def test_second_shell_is_told_where_the_local_cluster_is(path: Path) -> None:
+def test_header_names_the_local_cluster_for_a_second_shell(path: Path) -> None:
     header = read_header(path)
     assert not is_changed_while_it_runs(header) or find_fault(path, header) == ""
 
 
-def test_all_examples_that_are_rescaled_tell_of_a_second_shell() -> None:
-    told = {path.name for path in FILES if is_changed_while_it_runs(read_header(path))}
-    assert told == {
+def test_all_examples_that_are_rescaled_name_a_second_shell() -> None:
+    names = {path.name for path in FILES if is_changed_while_it_runs(read_header(path))}
+    assert names == {
         "horovod-elastic.yaml",
         "rescale.yaml",
         "tensorflow-keras-rescale.yaml",

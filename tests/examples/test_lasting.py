@@ -1,16 +1,13 @@
-"""Examples that do not end by themselves: services, what waits for a scheduler, scaling."""
+"""Examples that do not end by themselves: services, gangs without their scheduler, scaling."""
 
 import pytest
 
 from framework.api import constants
 from framework.kube.client import KubeClient
 from framework.kube.resources import CONFIGMAPS, SERVICES, Object
-from tests.examples.commandline import call, read_outcome
 from tests.examples.rescaling import walk_through
-from tests.examples.stage import Stage, list_tasks, read_documents
+from tests.examples.stage import Stage, list_tasks, read_documents, watch_until
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.measuring.pace import stretch
-from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local
 # What a client of the service runs: each address must answer as the server of that index.
@@ -44,7 +41,7 @@ def is_task_1_replaced(tasks: list[Object]) -> bool:
     return (tasks[1]["attemptStatus"]["id"], tasks[1]["state"]) == (1, "AttemptRunning")
 
 
-async def test_service_is_served_and_never_given_up(kube: KubeClient) -> None:
+async def test_service_is_served_and_its_tasks_are_replaced(kube: KubeClient) -> None:
     stage = Stage(kube, "default", read_documents("service.yaml"))
     await stage.apply()
     await stage.wait_until_running(2)
@@ -56,7 +53,8 @@ async def test_service_is_served_and_never_given_up(kube: KubeClient) -> None:
 
     tasks = await stage.wait_for_tasks(is_task_1_replaced)
     await stage.wait_until_ready(2)  # a server that runs may not listen yet
-    client = Stage(kube, "default", [build_client([t["attemptStatus"]["podIP"] for t in tasks])])
+    addresses = [task["attemptStatus"]["podIP"] for task in tasks]
+    client = Stage(kube, "default", [build_client(addresses)])
     await client.apply()
     status = await client.wait_for(lambda status: status["state"] == "Completed")
     assert list_tasks(status)[0]["attemptStatus"]["completionStatus"]["code"] == 0
@@ -77,9 +75,7 @@ async def test_stateful_service_keeps_the_names_of_its_members(kube: KubeClient)
 
 
 @pytest.mark.parametrize("name", WAITS)
-async def test_gang_of_another_scheduler_waits_and_says_for_what(
-    name: str, kube: KubeClient
-) -> None:
+async def test_gang_of_another_scheduler_reports_why_it_waits(name: str, kube: KubeClient) -> None:
     documents = read_documents(f"{name}.yaml")
     stage = Stage(kube, "default", documents)
     await stage.apply()
@@ -95,36 +91,23 @@ async def test_gang_of_another_scheduler_waits_and_says_for_what(
             assert pod["spec"].get(key, "") == template["spec"].get(key, pod["spec"].get(key, ""))
         for key in ("annotations", "labels"):
             for label, value in template["metadata"].get(key, {}).items():
-                told = value.replace("{{FC_FRAMEWORK_NAME}}", name)
-                told = told.replace("{{FC_FRAMEWORK_NAMESPACE}}", "default")
-                assert pod["metadata"][key][label] == told
+                text = value.replace("{{FC_FRAMEWORK_NAME}}", name)
+                text = text.replace("{{FC_FRAMEWORK_NAMESPACE}}", "default")
+                assert pod["metadata"][key][label] == text
     assert WAITS[name] in await read_progress(stage)
     assert (await stage.stop())["attemptStatus"]["completionStatus"]["code"] == -210
 
 
 async def read_progress(stage: Stage) -> str:
-    """Watch the attempt's ConfigMap until it tells who is missing, and why."""
-    events = stage.kube.watch(
-        CONFIGMAPS,
-        stage.namespace,
-        field_selector=f"metadata.name={stage.name}-attempt",
-        timeout_seconds=HANG_SECONDS,
-        read_deadline_seconds=2 * HANG_SECONDS,
-    )
-    async for _, body in events:
-        told = (body["metadata"].get("annotations") or {}).get(constants.PROGRESS_ANNOTATION)
-        if told:
-            await events.aclose()
-            return str(told)
-    raise AssertionError("nothing tells who is missing")
+    """Watch the ConfigMap of the attempt until it names the missing Tasks; return its text."""
 
+    def find(_: str, body: Object) -> str | None:
+        annotations = body["metadata"].get("annotations") or {}
+        text: str | None = annotations.get(constants.PROGRESS_ANNOTATION)
+        return text
 
-def test_command_line_says_what_a_gated_gang_waits_for(kubeconfig: str) -> None:
-    limit = f"{stretch(4)}s"
-    run = call("run", "examples/kueue.yaml", "--replace", "--timeout", limit, KUBECONFIG=kubeconfig)
-    assert f"worker/0  Waiting: {WAITS['kueue']}" in run.stdout, run.stdout + run.stderr
-    assert read_outcome(run).state == "Stopped"
-    assert run.returncode != 0
+    selector = f"metadata.name={stage.name}-attempt"
+    return await watch_until(stage.kube, CONFIGMAPS, stage.namespace, find, field_selector=selector)
 
 
 async def test_rescaling_walk_through(kube: KubeClient) -> None:

@@ -1,6 +1,5 @@
 """Frameworks of users are accepted as they are, and their Pods equal their templates."""
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -9,13 +8,7 @@ import pytest
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
-from tests.examples.passing import (
-    ORIGINAL_ENV,
-    check_all,
-    find_original,
-    read_all,
-    read_frameworks,
-)
+from tests.examples.passing import check_all, check_originals, read_all
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import open_local_server, start_controller
 
@@ -44,7 +37,4 @@ async def test_pods_of_our_examples_equal_their_templates(
 async def test_pods_of_the_originals_examples_equal_their_templates(
     server: Access, admin: KubeClient
 ) -> None:
-    folder = find_original(os.environ)
-    if folder is None:
-        pytest.skip(f"the original's examples are not here: set {ORIGINAL_ENV} to their folder")
-    await check_all(admin, server.open_http(), "default", read_frameworks(folder))
+    await check_originals(admin, server.open_http(), "default")

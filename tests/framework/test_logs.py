@@ -1,4 +1,4 @@
-"""framework.logs: one line per record, extra keys rendered, no secret written."""
+"""framework.logs: one printable, bounded line per record, with its extra keys, without secrets."""
 
 import io
 import json
@@ -6,15 +6,28 @@ import logging
 
 import pytest
 
-from framework.logs import REDACTED, LogFormat, configure_logging
+from framework.api.text import is_printable
+from framework.logs import (
+    MESSAGE_LIMIT_BYTES,
+    REDACTED,
+    TRACE_LIMIT_BYTES,
+    VALUE_LIMIT_BYTES,
+    LogFormat,
+    configure_logging,
+)
+from tests.support.measuring.cost import assert_costs_at_most
 
 logger = logging.getLogger("framework.test")
 
 
-def write(log_format: str, message: str, extra: dict[str, object], **kwargs: bool) -> str:
+HOSTILE = "\x1b]52;c;aGk=\x07\x9b31m\u202e\u200b\ud800\u2028\r\n\x00\x7f"
+FORMATS = pytest.mark.parametrize("log_format", list(LogFormat))
+
+
+def write(log_format: str, message: str, extra: dict[str, object] | None = None) -> str:
     stream = io.StringIO()
     configure_logging(log_format, "info", stream)
-    logger.info(message, extra=extra, **kwargs)
+    logger.info(message, extra=extra)
     return stream.getvalue()
 
 
@@ -35,10 +48,6 @@ def test_text_value_that_could_be_misread_is_quoted(value: object, rendered: str
     assert write("text", "m", {"key": value}).rstrip("\n").endswith(rendered)
 
 
-def test_text_message_with_line_ends_stays_one_line() -> None:
-    assert write("text", "first\nsecond\r", {}).count("\n") == 1
-
-
 def test_text_structured_value_is_left_to_json() -> None:
     assert "snapshot" not in write("text", "m", {"snapshot": {"a": 1}})
     assert json.loads(write("json", "m", {"snapshot": {"a": 1}}))["snapshot"] == {"a": 1}
@@ -53,48 +62,53 @@ def test_json_line_has_fixed_and_extra_members() -> None:
     assert "class" in entry["at"]
 
 
-@pytest.mark.parametrize("log_format", list(LogFormat))
-def test_secret_by_key_or_form_is_redacted(log_format: LogFormat) -> None:
-    secret = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"
-    line = write(
-        log_format,
-        f"sent Authorization: Bearer {secret}",
-        {
-            "api_token": "s3cret-value",
-            "url": f"https://h/?x={secret}",
-            "env": {"PASSWORD": "hunter2"},
-        },
-    )
+@FORMATS
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Bearer s3cretvalue",
+        "authorization: basic s3cretvalue",
+        "eyJhbGciOiJSUzI1NiJ9.eyJs3cretvalue.s3cretvalue",
+        "eyJhbGciOiJs3cretvalue",
+        "https://user:s3cretvalue@host:443/x",
+        "http://127.0.0.1:1/token/s3cretvalue/api/v1",
+    ],
+)
+def test_secret_by_key_or_form_is_redacted(log_format: LogFormat, text: str) -> None:
+    line = write(log_format, f"sent {text} twice", {"value": text, "deep": [{"a": text}]})
+    assert "s3cretvalue" not in line
     assert REDACTED in line
-    for leaked in (secret, "s3cret-value", "hunter2"):
-        assert leaked not in line
+    assert "twice" in line
+    keyed = write(log_format, "m", {"api_token": "s3cret", "env": {"PASSWORD": "hunter2"}})
+    assert "s3cret" not in keyed
+    assert "hunter2" not in keyed
 
 
-@pytest.mark.parametrize("log_format", list(LogFormat))
-def test_exception_is_written_with_its_traceback(log_format: LogFormat) -> None:
+@FORMATS
+def test_exception_is_written_with_its_traceback_printable_and_bounded(
+    log_format: LogFormat,
+) -> None:
     stream = io.StringIO()
     configure_logging(log_format, "INFO", stream)
-    try:
-        raise KeyError("lost")
-    except KeyError:
-        logger.exception("failed")
-    assert "KeyError: 'lost'" in stream.getvalue()
-    assert "Traceback" in stream.getvalue()
+    for error in KeyError("lost"), ValueError(HOSTILE + "a" * 10**6 + "the end"):
+        try:
+            raise error
+        except (KeyError, ValueError):
+            logger.exception("failed")
+    text = stream.getvalue()
+    assert "KeyError: 'lost'" in text
+    assert "Traceback" in text
+    assert is_printable(text.replace("\n", ""))
+    assert len(text) < TRACE_LIMIT_BYTES + 2000
+    assert "the end" in text
 
 
-def test_level_below_the_least_is_not_written() -> None:
-    stream = io.StringIO()
-    configure_logging("text", "warning", stream)
-    logger.info("quiet")
-    logger.warning("loud")
-    assert stream.getvalue().count("\n") == 1
-
-
-def test_second_call_replaces_the_first() -> None:
+def test_second_call_replaces_stream_and_level_of_the_first() -> None:
     first, second = io.StringIO(), io.StringIO()
     configure_logging("text", "INFO", first)
-    configure_logging("text", "INFO", second)
-    logger.info("once")
+    configure_logging("text", "warning", second)
+    logger.info("quiet")
+    logger.warning("loud")
     assert first.getvalue() == ""
     assert second.getvalue().count("\n") == 1
 
@@ -103,3 +117,50 @@ def test_second_call_replaces_the_first() -> None:
 def test_unknown_format_or_level_is_refused(log_format: str, level: str) -> None:
     with pytest.raises(ValueError, match=r"xml|LOUD"):
         configure_logging(log_format, level)
+
+
+# --- Bounds --------------------------------------------------------------------------------------
+
+
+@FORMATS
+def test_hostile_text_is_one_printable_line(log_format: LogFormat) -> None:
+    line = write(log_format, HOSTILE, {"value": HOSTILE, HOSTILE: "x", "list": [{HOSTILE: 1}]})
+    assert line.endswith("\n")
+    assert is_printable(line[:-1])
+    line.encode()
+
+
+@FORMATS
+def test_large_message_and_value_are_cut_with_a_mark(log_format: LogFormat) -> None:
+    line = write(log_format, "m" * 10**6, {"value": "v" * 10**6})
+    assert len(line) < MESSAGE_LIMIT_BYTES + VALUE_LIMIT_BYTES + 1000
+    assert line.count("...(cut, 1000000 characters)") == 2
+
+
+def test_large_structure_is_bounded() -> None:
+    line = write(LogFormat.JSON, "m", {"value": [{"a": ["b"] * 100}] * 10_000, "after": "x"})
+    assert len(line) < 10**6
+    assert json.loads(line)["after"] == "x"
+
+
+@FORMATS
+@pytest.mark.parametrize(
+    "unit", ["eyJ", "eyJaaaaaaaaaaa", "eyJaaaaaaaaa.", "bearer ", "://", "://a:b", "/token/", '"\\']
+)
+def test_cost_of_a_line_does_not_grow_with_the_text(log_format: LogFormat, unit: str) -> None:
+    """A Pod with a 200 kB argument of ``eyJ`` once held the controller for 100 s."""
+
+    text = unit * (4_000_000 // len(unit))
+    assert_costs_at_most(2.0, lambda: write(log_format, text, {"value": text}))
+
+
+def test_line_that_cannot_be_rendered_is_replaced_without_its_arguments(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Broken:
+        def __str__(self) -> str:
+            raise RuntimeError("s3cret")
+
+    line = write(LogFormat.TEXT, "m", {"value": Broken(), "other": "s3cret"})
+    assert line == "a line of the log is lost: framework.test: RuntimeError\n"
+    assert "s3cret" not in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """Examples on a real API server: accepted as they are, Pods as their templates, scaling."""
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -8,13 +7,7 @@ import pytest
 
 from framework.clock import SystemClock
 from framework.kube.client import KubeClient
-from tests.examples.passing import (
-    ORIGINAL_ENV,
-    check_all,
-    find_original,
-    read_all,
-    read_frameworks,
-)
+from tests.examples.passing import check_all, check_originals, read_all
 from tests.examples.rescaling import walk_through
 from tests.examples.stage import Stage, read_documents
 from tests.support.fakes.kubelet import FakeKubelet, run_until_deleted
@@ -47,10 +40,7 @@ async def test_pods_of_our_examples_equal_their_templates(
 async def test_pods_of_the_originals_examples_equal_their_templates(
     kube: KubeClient, http: JsonHttp, namespace: str
 ) -> None:
-    folder = find_original(os.environ)
-    if folder is None:
-        pytest.skip(f"the original's examples are not here: set {ORIGINAL_ENV} to their folder")
-    await check_all(kube, http, namespace, read_frameworks(folder))
+    await check_originals(kube, http, namespace)
 
 
 async def test_rescaling_walk_through(kubelet: None, kube: KubeClient, namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""Where the API server is, and how to prove who we are."""
+"""Address and credentials of the API server."""
 
 import base64
 import json
@@ -11,24 +11,34 @@ from framework.agent.access import AccessError, parse_address
 from framework.agent.discovery import load_access
 from framework.agent.kubeconfig import load_kubeconfig
 from framework.api import constants
+from tests.support.builders.cases import cases
+
+IN_POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
 
 
-def write_account(directory: Path, token: str = "account-token") -> dict[str, str]:
+def write_account(directory: Path) -> dict[str, str]:
     directory.mkdir()
-    (directory / "token").write_text(token + "\n")
+    (directory / "token").write_text("account-token\n")
     (directory / "ca.crt").write_text("PEM")
     return {"FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": str(directory)}
 
 
-def write_kubeconfig(path: Path, *, cluster: dict[str, Any], user: dict[str, Any]) -> Path:
+def render_kubeconfig(cluster: dict[str, Any], user: dict[str, Any]) -> str:
     config = {
         "current-context": "x",
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": cluster}],
         "users": [{"name": "u", "user": user}],
     }
-    path.write_text(json.dumps(config))
-    return path
+    return json.dumps(config)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home whose kubeconfig names the server h."""
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text(render_kubeconfig({"server": "http://h:1"}, {}))
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -54,19 +64,14 @@ def test_parse_address_illegal_is_refused(address: str) -> None:
         parse_address(address)
 
 
-def test_load_access_in_cluster_uses_the_service_account(tmp_path: Path) -> None:
-    env = write_account(tmp_path / "account")
-    env.update(KUBERNETES_SERVICE_HOST="fd00::1", KUBERNETES_SERVICE_PORT="443")
-    access = load_access(env)
+def test_load_access_in_cluster_uses_the_current_token_of_the_service_account(
+    tmp_path: Path,
+) -> None:
+    access = load_access({**write_account(tmp_path / "account"), **IN_POD})
     assert access.address == "https://[fd00::1]:443"
     assert access.read_token() == "account-token"
     assert access.ca_file.endswith("ca.crt")
     assert access.verify
-
-
-def test_load_access_token_rotated_is_read_anew(tmp_path: Path) -> None:
-    env = write_account(tmp_path / "account")
-    access = load_access({**env, "KUBE_APISERVER_ADDRESS": "http://127.0.0.1:1"})
     (tmp_path / "account" / "token").write_text("second")
     assert access.read_token() == "second"
     (tmp_path / "account" / "token").unlink()
@@ -74,18 +79,15 @@ def test_load_access_token_rotated_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_load_access_address_overrides_the_kubeconfigs_server(tmp_path: Path) -> None:
-    path = write_kubeconfig(
-        tmp_path / "config", cluster={"server": "https://one:1"}, user={"token": "t"}
-    )
+    path = tmp_path / "config"
+    path.write_text(render_kubeconfig({"server": "https://one:1"}, {"token": "t"}))
     env = {"KUBECONFIG": str(path), "KUBE_APISERVER_ADDRESS": "http://two:2"}
     assert load_access(env).address == "http://two:2"
     assert load_access(env).read_token() == "t"
 
 
-def test_load_access_home_has_a_kubeconfig_is_used(tmp_path: Path) -> None:
-    (tmp_path / ".kube").mkdir()
-    write_kubeconfig(tmp_path / ".kube" / "config", cluster={"server": "http://h:1"}, user={})
-    env = {"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "absent")}
+def test_load_access_without_the_named_kubeconfig_reads_that_of_the_home(home: Path) -> None:
+    env = {"HOME": str(home), "KUBECONFIG": str(home / "absent")}
     assert load_access(env).host == "h"
 
 
@@ -95,15 +97,11 @@ def test_load_access_nothing_names_the_settings() -> None:
 
 
 def test_load_kubeconfig_inline_and_relative_files(tmp_path: Path) -> None:
-    path = write_kubeconfig(
-        tmp_path / "config",
-        cluster={
-            "server": "https://x:1",
-            "certificate-authority-data": base64.b64encode(b"CA").decode(),
-            "tls-server-name": "kubernetes",
-        },
-        user={"client-certificate": "me.crt", "client-key": "/keys/me.key"},
-    )
+    authority = base64.b64encode(b"CA").decode()
+    cluster = {"certificate-authority-data": authority, "tls-server-name": "kubernetes"}
+    user = {"client-certificate": "me.crt", "client-key": "/keys/me.key"}
+    path = tmp_path / "config"
+    path.write_text(render_kubeconfig({"server": "https://x:1", **cluster}, user))
     access = load_kubeconfig(str(path), "")
     assert access.ca_pem == "CA"
     assert access.server_name == "kubernetes"
@@ -122,13 +120,14 @@ def test_load_kubeconfig_yaml_is_read(tmp_path: Path) -> None:
     assert access.read_token() == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param("[1]", "no mapping", id="list"),
-        pytest.param("{a: [", "no YAML", id="broken"),
-        pytest.param("current-context: y", "current-context", id="no-context"),
-    ],
+@cases(
+    "text message",
+    {
+        "list": ("[1]", "no mapping"),
+        "broken": ("{a: [", "no YAML"),
+        "no context": ("current-context: y", "current-context"),
+        "plugin": (render_kubeconfig({"server": "http://x:1"}, {"exec": {}}), "plugin"),
+    },
 )
 def test_load_kubeconfig_broken_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "config").write_text(text)
@@ -136,49 +135,32 @@ def test_load_kubeconfig_broken_is_refused(tmp_path: Path, text: str, message: s
         load_kubeconfig(str(tmp_path / "config"), "")
 
 
-def test_load_kubeconfig_plugin_is_refused(tmp_path: Path) -> None:
-    path = write_kubeconfig(tmp_path / "c", cluster={"server": "http://x:1"}, user={"exec": {}})
-    with pytest.raises(AccessError, match="plugin"):
-        load_kubeconfig(str(path), "")
-
-
-def test_build_tls_context_broken_ca_is_told(tmp_path: Path) -> None:
-    env = write_account(tmp_path / "account")
-    access = load_access({**env, "KUBE_APISERVER_ADDRESS": "https://127.0.0.1:1"})
+def test_build_tls_context_broken_ca_names_its_file(tmp_path: Path) -> None:
+    access = load_access({**write_account(tmp_path / "account"), **IN_POD})
     with pytest.raises(AccessError, match=r"ca\.crt"):
         access.build_tls_context()
 
 
-def test_load_access_with_a_named_service_account_ignores_a_persons_kubeconfig(
-    tmp_path: Path,
+def test_load_access_with_a_named_service_account_ignores_the_kubeconfig_of_the_home(
+    tmp_path: Path, home: Path
 ) -> None:
-    (tmp_path / ".kube").mkdir()
-    (tmp_path / ".kube" / "config").write_text("no kubeconfig at all")
-    account = tmp_path / "account"
-    account.mkdir()
-    (account / "token").write_text("of-the-pod")
-    access = load_access(
-        {
-            "HOME": str(tmp_path),
-            "KUBE_APISERVER_ADDRESS": "http://127.0.0.1:8001",
-            "FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": str(account),
-        }
-    )
-    assert (access.port, access.read_token()) == (8001, "of-the-pod")
+    (home / ".kube" / "config").write_text("no kubeconfig at all")
+    env = write_account(tmp_path / "account")
+    env.update(HOME=str(home), KUBE_APISERVER_ADDRESS="http://127.0.0.1:8001")
+    access = load_access(env)
+    assert (access.port, access.read_token()) == (8001, "account-token")
 
 
 def test_load_access_in_a_pod_ignores_the_kubeconfig_of_a_mounted_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wrapper runs in users' images, many of which mount the home of a person."""
-    (tmp_path / ".kube").mkdir()
-    write_kubeconfig(tmp_path / ".kube" / "config", cluster={"server": "http://h:1"}, user={})
+    """The wrapper runs in images of users, many of which mount the home of a person."""
     write_account(tmp_path / "account")
     monkeypatch.setattr(constants, "SERVICE_ACCOUNT_DIR", str(tmp_path / "account"))
-    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    access = load_access({**pod, "HOME": str(tmp_path)})
-    assert (access.host, access.read_token()) == ("10.0.0.1", "account-token")
-    named = {"KUBECONFIG": str(tmp_path / ".kube" / "config")}
-    assert load_access({**pod, **named, "HOME": "/nonexistent"}).host == "h"
+    in_pod = {**IN_POD, "HOME": str(home)}
+    access = load_access(in_pod)
+    assert (access.host, access.read_token()) == ("fd00::1", "account-token")
+    named = {"KUBECONFIG": str(home / ".kube" / "config")}
+    assert load_access({**in_pod, **named, "HOME": "/nonexistent"}).host == "h"
     (tmp_path / "account" / "token").unlink()
-    assert load_access({**pod, "HOME": str(tmp_path)}).host == "h"
+    assert load_access(in_pod).host == "h"

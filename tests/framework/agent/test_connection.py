@@ -6,10 +6,10 @@ import select
 import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,8 +22,9 @@ from framework.agent.connection import (
     Connection,
     Head,
     UnreachableError,
-    _parse_head,
 )
+from tests.support.builders.cases import cases
+from tests.support.servers.pki import Pki, build_server_context
 
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -64,7 +65,9 @@ class RawServer:
         return self._context.wrap_socket(plain, server_side=True)
 
     def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
+        """Stop; a second call does nothing."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join()
 
@@ -110,19 +113,35 @@ def test_fetch_with_body_sends_it_counted() -> None:
     assert server.requests[0].endswith(b'Content-Length: 7\r\n\r\n{"a":1}')
 
 
-@pytest.mark.parametrize(
+def head_of(content: bytes) -> bytes:
+    text = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n"
+    return text.format(len(content)).encode()
+
+
+CUT_GZIP = gzip.compress(b"{}" * 50, mtime=0)[:-9]
+
+
+@cases(
     "reply",
-    [
-        pytest.param(b"", id="nothing"),
-        pytest.param(b"HTTP/1.1 200", id="in-the-head"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{}", id="in-the-body"),
-        pytest.param(CHUNKED + b"5\r\n{}", id="in-a-chunk"),
-        pytest.param(CHUNKED + b"2\r\n{}\r\n", id="without-last-chunk"),
-        pytest.param(CHUNKED + b"zz\r\n{}\r\n", id="bad-size"),
-        pytest.param(CHUNKED + b"-2\r\n{}\r\n", id="negative-size"),
-        pytest.param(b"SSH-2.0-OpenSSH\r\n\r\n", id="no-http"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", id="bad-length"),
-    ],
+    {
+        "nothing": b"",
+        "in the head": b"HTTP/1.1 200",
+        "in the body": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{}",
+        "in a chunk": CHUNKED + b"5\r\n{}",
+        "without last chunk": CHUNKED + b"2\r\n{}\r\n",
+        "bad size": CHUNKED + b"zz\r\n{}\r\n",
+        "negative size": CHUNKED + b"-2\r\n{}\r\n",
+        "no HTTP": b"SSH-2.0-OpenSSH\r\n\r\n",
+        "bad length": b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+        "no gzip": head_of(b"no gzip") + b"no gzip",
+        "gzip cut off": head_of(CUT_GZIP) + CUT_GZIP,
+        "superscript as status": b"HTTP/1.1 \xb2 OK\r\n\r\n",
+        "endless status": b"HTTP/1.1 " + b"9" * 5000 + b"\r\n\r\n",
+        "superscript as length": "HTTP/1.1 200 OK\r\nContent-Length: \u00b2\r\n\r\n".encode(
+            "latin-1"
+        ),
+        "endless length": b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
+    },
 )
 def test_fetch_broken_answer_is_unreachable(reply: bytes) -> None:
     with serve([reply]) as (_, connection), pytest.raises(UnreachableError):
@@ -130,7 +149,7 @@ def test_fetch_broken_answer_is_unreachable(reply: bytes) -> None:
 
 
 def test_fetch_silent_server_times_out() -> None:
-    # The listener's backlog takes the connection; nobody ever answers.
+    # The backlog of the listener takes the connection; no process answers.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         access = Access("127.0.0.1", listener.getsockname()[1], tls=False)
         connection = Connection(access, AgentClock(), 0.05)
@@ -148,7 +167,8 @@ def test_read_some_nothing_came_is_none_and_end_is_empty() -> None:
 def test_head_retry_after_is_bounded() -> None:
     assert Head(429, {"retry-after": "7"}).retry_after_seconds == 7.0
     assert Head(429, {"retry-after": "86400"}).retry_after_seconds == 300.0
-    assert Head(429, {"retry-after": "Wed, 21 Oct"}).retry_after_seconds is None
+    for text in ("Wed, 21 Oct", "\u00b2", "9" * 5000):
+        assert Head(429, {"retry-after": text}).retry_after_seconds is None
 
 
 @given(chunks=st.lists(st.binary(min_size=1, max_size=20), max_size=5), data=st.data())
@@ -166,82 +186,52 @@ def test_body_decoder_chunks_cut_anywhere_give_the_body(
     assert decoder.is_finished
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_certificate(tmp_path_factory.mktemp("tls") / "first")
-
-
-def make_certificate(directory: Path) -> Path:
-    directory.mkdir()
-    command = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 "
-        "-keyout key.pem -out cert.pem -subj /CN=kube -addext subjectAltName=IP:127.0.0.1"
-    )
-    try:
-        subprocess.run(command.split(), cwd=directory, check=True, capture_output=True)
-    except OSError:
-        pytest.skip("openssl is not installed: apt-get install openssl")
-    return directory
-
-
-def build_context(certificate: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
-    return context
-
-
-def fetch_over_tls(certificate: Path, access: Access) -> bytes:
-    context = build_context(certificate)
-    with serve([REPLY], access=access, context=context) as (_, connection):
+def fetch_over_tls(pki: Pki, **access: Any) -> bytes:
+    """Fetch from a server of the authority."""
+    secured = Access("127.0.0.1", 0, tls=True)._replace(**access)
+    with serve([REPLY], access=secured, context=build_server_context(pki)) as (_, connection):
         return connection.fetch("GET", "/a").body
 
 
-def test_fetch_tls_with_the_clusters_ca_works(certificate: Path) -> None:
-    ca_file = str(certificate / "cert.pem")
-    access = Access("127.0.0.1", 0, tls=True, ca_file=ca_file)
-    assert fetch_over_tls(certificate, access) == b"{}"
-    inline = Access("127.0.0.1", 0, tls=True, ca_pem=Path(ca_file).read_text())
-    assert fetch_over_tls(certificate, inline) == b"{}"
+def test_fetch_tls_trusts_the_authority_or_any_server_if_asked_to(pki: Pki) -> None:
+    ca_pem, key_pem = pki.ca_cert.read_text(), pki.server_key.read_text()
+    client = {"client_cert_pem": pki.server_cert.read_text(), "client_key_pem": key_pem}
+    for access in ({"ca_file": str(pki.ca_cert)}, {"ca_pem": ca_pem}, {"verify": False}):
+        assert fetch_over_tls(pki, **access) == b"{}"
+        assert fetch_over_tls(pki, **access, **client) == b"{}"
 
 
-def test_fetch_tls_ca_rotated_loads_the_new_one(certificate: Path, tmp_path: Path) -> None:
-    """The CA's file and the server's certificate are replaced; the same connection goes on."""
-    other = make_certificate(tmp_path / "other")
+def test_fetch_tls_stranger_is_refused(pki: Pki, other_pki: Pki, tmp_path: Path) -> None:
+    for access in (
+        {"ca_file": str(pki.ca_cert), "server_name": "other"},
+        {"ca_file": str(other_pki.ca_cert)},
+    ):
+        with pytest.raises(UnreachableError, match="certificate"):
+            fetch_over_tls(pki, **access)
+    (tmp_path / "ca.crt").write_text("no PEM")
+    with pytest.raises(UnreachableError, match=r"ca\.crt"):
+        fetch_over_tls(pki, ca_file=str(tmp_path / "ca.crt"))
+
+
+def test_fetch_tls_ca_rotated_loads_the_new_one(pki: Pki, other_pki: Pki, tmp_path: Path) -> None:
+    """The file of the CA and the server's certificate change; the connection object stays."""
     ca_file = tmp_path / "ca.crt"
-    connection: Connection | None = None
-    port = 0
-    for directory in (certificate, other):
-        shutil.copy(directory / "cert.pem", ca_file)
-        server = RawServer([REPLY], context=build_context(directory), port=port)
-        if connection is None:
-            port = server.port
-            access = Access("127.0.0.1", server.port, tls=True, ca_file=str(ca_file))
-            connection = Connection(access, AgentClock(), 5.0)
+    access = PLAIN._replace(tls=True, ca_file=str(ca_file))
+    shutil.copy(pki.ca_cert, ca_file)
+    with serve([REPLY], access=access, context=build_server_context(pki)) as (first, connection):
         assert connection.fetch("GET", "/a").body == b"{}"
-        server.close()
-    assert connection is not None
-    connection.close()
+        first.close()
+        shutil.copy(other_pki.ca_cert, ca_file)
+        second = RawServer([REPLY], context=build_server_context(other_pki), port=first.port)
+        assert connection.fetch("GET", "/a").body == b"{}"
+        second.close()
 
 
 def test_fetch_gzip_answer_is_unpacked() -> None:
     content = gzip.compress(b'{"a":1}')
-    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(content)}\r\n\r\n"
-    with serve([head.encode() + content], takes_gzip=True) as (server, connection):
+    with serve([head_of(content) + content], takes_gzip=True) as (server, connection):
         assert connection.fetch("GET", "/a").body == b'{"a":1}'
     assert b"\r\nAccept-Encoding: gzip\r\n" in server.requests[0]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        pytest.param(b"no gzip", id="no-gzip"),
-        pytest.param(gzip.compress(b"{}" * 50, mtime=0)[:-9], id="cut-off"),
-    ],
-)
-def test_fetch_broken_gzip_is_unreachable(content: bytes) -> None:
-    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(content)}\r\n\r\n"
-    with serve([head.encode() + content]) as (_, connection), pytest.raises(UnreachableError):
-        connection.fetch("GET", "/a")
 
 
 def test_open_ahead_makes_the_next_request_wait_for_no_connection() -> None:
@@ -263,27 +253,14 @@ def test_open_after_the_server_closed_it_connects_anew() -> None:
         assert connection.start("GET", "/a").status == 200
 
 
-def test_open_again_over_tls_keeps_a_connection_with_an_unread_ticket(certificate: Path) -> None:
-    access = Access("127.0.0.1", 0, tls=True, ca_file=str(certificate / "cert.pem"))
-    context = build_context(certificate)
-    with serve([REPLY], access=access, context=context) as (_, connection):
+def test_open_again_over_tls_keeps_a_connection_with_an_unread_ticket(pki: Pki) -> None:
+    access = PLAIN._replace(tls=True, ca_file=str(pki.ca_cert))
+    with serve([REPLY], access=access, context=build_server_context(pki)) as (_, connection):
         connection.open()
         assert select.select([connection.get_descriptor()], [], [], 5.0)[0], "the ticket"
         connection.open()
         # The server accepts one connection only.
         assert connection.start("GET", "/a").status == 200
-
-
-def test_fetch_tls_stranger_is_refused(certificate: Path, tmp_path: Path) -> None:
-    wrong_name = Access(
-        "127.0.0.1", 0, tls=True, ca_file=str(certificate / "cert.pem"), server_name="other"
-    )
-    with pytest.raises(UnreachableError, match="certificate"):
-        fetch_over_tls(certificate, wrong_name)
-    (tmp_path / "ca.crt").write_text("no PEM")
-    broken = Access("127.0.0.1", 0, tls=True, ca_file=str(tmp_path / "ca.crt"))
-    with pytest.raises(UnreachableError, match=r"ca\.crt"):
-        fetch_over_tls(certificate, broken)
 
 
 def test_open_without_a_readable_ca_leaves_no_connection_in_the_clear(tmp_path: Path) -> None:
@@ -297,55 +274,19 @@ def test_open_without_a_readable_ca_leaves_no_connection_in_the_clear(tmp_path: 
     assert server.requests == []
 
 
-@pytest.mark.parametrize(
-    ("host", "server_name"),
-    [
-        pytest.param("\u00fc" * 70, "", id="host too long"),
-        pytest.param("\udcff", "", id="host of no text"),
-        pytest.param("127.0.0.1", "\u00fc" * 70, id="name too long"),
-        pytest.param("127.0.0.1", ".kube", id="name with a leading dot"),
-    ],
+@cases(
+    "host server_name",
+    {
+        "host too long": ("\u00fc" * 70, ""),
+        "host of no text": ("\udcff", ""),
+        "name too long": ("127.0.0.1", "\u00fc" * 70),
+        "name with a leading dot": ("127.0.0.1", ".kube"),
+    },
 )
-def test_name_that_no_host_can_have_is_unreachable(
-    certificate: Path, host: str, server_name: str
-) -> None:
-    ca_file = str(certificate / "cert.pem")
-    access = Access(host, 0, tls=True, ca_file=ca_file, server_name=server_name)
+def test_name_that_no_host_can_have_is_unreachable(pki: Pki, host: str, server_name: str) -> None:
+    access = Access(host, 0, tls=True, ca_file=str(pki.ca_cert), server_name=server_name)
     with serve([], [], access=access) as (_, connection):
         for connect in (connection.open, lambda: connection.fetch("GET", "/a")):
             with pytest.raises(UnreachableError):
                 connect()
             assert connection.get_descriptor() == -1
-
-
-def test_fetch_tls_unverified_only_when_asked_for(certificate: Path) -> None:
-    access = Access("127.0.0.1", 0, tls=True, verify=False)
-    assert fetch_over_tls(certificate, access) == b"{}"
-
-
-def test_fetch_tls_client_certificate_inline_is_loaded(certificate: Path) -> None:
-    access = Access(
-        "127.0.0.1",
-        0,
-        tls=True,
-        ca_file=str(certificate / "cert.pem"),
-        client_cert_pem=(certificate / "cert.pem").read_text(),
-        client_key_pem=(certificate / "key.pem").read_text(),
-    )
-    assert fetch_over_tls(certificate, access) == b"{}"
-
-
-@pytest.mark.parametrize(
-    "head", ["HTTP/1.1 \u00b2 OK", "HTTP/1.1 " + "9" * 5000], ids=["superscript", "endless"]
-)
-def test_parse_head_of_no_number_is_unreachable(head: str) -> None:
-    with pytest.raises(UnreachableError):
-        _parse_head(head)
-
-
-@pytest.mark.parametrize("length", ["\u00b2", "9" * 5000])
-def test_body_of_a_length_that_is_no_number_is_unreachable(length: str) -> None:
-    head = Head(200, {"content-length": length, "retry-after": length})
-    assert head.retry_after_seconds is None
-    with pytest.raises(UnreachableError):
-        BodyDecoder(head)

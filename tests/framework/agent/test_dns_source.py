@@ -1,4 +1,4 @@
-"""DNS as a source: what it tells, and that nobody waits for a resolver that hangs."""
+"""DNS as a source of the gang."""
 
 import threading
 
@@ -17,6 +17,7 @@ from framework.agent.dns_source import (
     is_pattern,
     parse_roles,
 )
+from framework.agent.framework_roster import FrameworkView
 from framework.agent.health import Health
 from tests.barrier.fast import FastClock
 from tests.support.waiting import HANG_SECONDS
@@ -30,15 +31,30 @@ ADDRESSES = {
 
 
 class Dns:
-    """Stands in for the system's resolver."""
+    """Stands in for the system's resolver, below a source of the gang."""
 
     def __init__(self) -> None:
         self.addresses = dict(ADDRESSES)
         self.asked: list[str] = []
+        self.clock = FastClock()
+        self.source = DnsSource(self.clock, "default", "f", GANG, self._resolve)
 
-    def __call__(self, name: str) -> tuple[str, ...]:
+    def _resolve(self, name: str) -> tuple[str, ...]:
         self.asked.append(name)
         return self.addresses.get(name, ())
+
+    def poll_until_complete(self, seconds: float) -> bool:
+        ends_at = self.clock.monotonic() + seconds
+        while self.clock.monotonic() < ends_at:
+            self.source.poll(1.0)
+            if self.view.roster.complete:
+                return True
+        return False
+
+    @property
+    def view(self) -> FrameworkView:
+        assert self.source.view is not None
+        return self.source.view
 
 
 @pytest.fixture
@@ -46,56 +62,39 @@ def dns() -> Dns:
     return Dns()
 
 
-def poll_until_complete(source: DnsSource, clock: FastClock, seconds: float) -> bool:
-    ends_at = clock.monotonic() + seconds
-    while clock.monotonic() < ends_at:
-        source.poll(1.0)
-        if source.view is not None and source.view.roster.complete:
-            return True
-    return False
-
-
 def test_names_all_resolve_is_a_complete_roster(dns: Dns) -> None:
-    clock = FastClock()
-    source = DnsSource(clock, "default", "f", GANG, dns)
-    assert poll_until_complete(source, clock, 20.0)
-    assert source.view is not None
-    roster = source.view.roster
+    assert dns.poll_until_complete(20.0)
+    roster = dns.view.roster
     assert [(r.name, [m.addresses for m in r.members]) for r in roster.roles] == [
         ("ps", [("10.0.0.9",)]),
         ("worker", [("10.0.0.2", "fd00::2"), ("10.0.0.3",)]),
     ]
     assert (roster.generation, roster.instance_uid) == (0, "")
-    assert source.state.health is Health.HEALTHY
+    assert dns.source.state.health is Health.HEALTHY
     assert sorted(dns.asked) == sorted(ADDRESSES)
 
 
-def test_names_one_missing_is_named_until_it_comes(dns: Dns) -> None:
-    clock = FastClock()
+def test_names_one_missing_is_named_until_it_resolves(dns: Dns) -> None:
     del dns.addresses["f-worker-1.f"]
-    source = DnsSource(clock, "default", "f", GANG, dns)
-    assert not poll_until_complete(source, clock, 5.0)
-    assert source.view is not None
-    assert [(m.role, m.index, m.reason) for m in source.view.missing] == [
+    assert not dns.poll_until_complete(5.0)
+    assert [(m.role, m.index, m.reason) for m in dns.view.missing] == [
         ("worker", 1, "DNS has no address of f-worker-1.f")
     ]
     dns.addresses["f-worker-1.f"] = ("10.0.0.3",)
-    assert poll_until_complete(source, clock, 20.0)
+    assert dns.poll_until_complete(20.0)
 
 
 def test_names_old_answer_is_asked_again(dns: Dns) -> None:
-    clock = FastClock()
+    """A Pod may get another address while the barrier waits for its peers."""
     del dns.addresses["f-worker-1.f"]
-    source = DnsSource(clock, "default", "f", GANG, dns)
-    poll_until_complete(source, clock, 15.0)
+    dns.poll_until_complete(15.0)
     dns.addresses = {**ADDRESSES, "f-ps-0.f": ("10.0.0.77",)}
-    poll_until_complete(source, clock, 15.0)
-    assert dns.asked.count("f-ps-0.f") >= 2, "a Pod may have moved while its peers were waited for"
+    dns.poll_until_complete(15.0)
+    assert dns.asked.count("f-ps-0.f") >= 2
 
 
-def test_resolver_that_hangs_holds_nobody_up() -> None:
+def test_resolver_that_hangs_does_not_delay_the_agent() -> None:
     is_over = threading.Event()
-
     hanging: set[str] = set()
 
     def hang(name: str) -> tuple[str, ...]:
@@ -104,11 +103,10 @@ def test_resolver_that_hangs_holds_nobody_up() -> None:
         hanging.discard(name)
         return ()
 
-    clock = AgentClock()
-    resolver = Resolver(clock, hang)
+    resolver = Resolver(AgentClock(), hang)
     resolver.ask(["a", "b"])
     resolver.collect(0.05)
-    # The threads still hang: nothing waited for them.
+    # The threads still hang: the resolver did not wait for them.
     assert hanging == {"a", "b"}
     assert resolver.answered == {}
     is_over.set()

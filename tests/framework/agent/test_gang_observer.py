@@ -1,4 +1,4 @@
-"""When the Framework is read: by scripted sources and in virtual time."""
+"""When the observer of a gang reads the Framework, in virtual time."""
 
 import itertools
 from typing import Any
@@ -14,7 +14,7 @@ GANG = Gang("default", "f", "", "")
 
 
 class ScriptedFrameworks:
-    """Reads take no time; ``change`` is what the watch tells of."""
+    """A source whose reads take no time; its watch reports one change."""
 
     def __init__(self, clock: VirtualClock, tasks: int, watch_health: Health) -> None:
         self._clock = clock
@@ -63,12 +63,10 @@ def follow(
     return reads
 
 
-def test_first_look_reads_at_once() -> None:
-    assert follow(1.0, watch_health=Health.HEALTHY)[0] == 0.0
-
-
-def test_watched_and_quiet_reads_only_as_a_precaution() -> None:
-    assert len(follow(60.0, watch_health=Health.HEALTHY)) <= 4
+def test_watched_and_quiet_reads_at_once_and_then_only_as_a_precaution() -> None:
+    reads = follow(60.0, watch_health=Health.HEALTHY)
+    assert reads[0] == 0.0
+    assert len(reads) <= 4
 
 
 def test_watched_and_changed_reads_soon() -> None:

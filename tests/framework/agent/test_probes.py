@@ -13,25 +13,16 @@ def make_probe(port: int, address: str = "127.0.0.1") -> Probe:
     return Probe("ps", 0, address, port, "")
 
 
-def test_attempt_open_port_is_reached_and_closed_one_is_not() -> None:
+def test_attempt_open_port_is_reached_and_a_closed_one_when_it_is_opened() -> None:
+    prober = Prober(AgentClock())
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        opened, shut = server.getsockname()[1], closed.getsockname()[1]
-        prober = Prober(AgentClock())
-        prober.try_once([make_probe(opened), make_probe(shut)], 5.0)
-        assert prober.reached == {make_probe(opened)}
-
-
-def test_attempt_port_opened_later_is_reached_then() -> None:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        probe = make_probe(server.getsockname()[1])
-        prober = Prober(AgentClock())
-        prober.try_once([probe], 5.0)
-        assert not prober.reached
-        server.listen()
-        prober.try_once([probe], 5.0)
-        assert prober.reached == {probe}
+        opened, shut = (make_probe(listener.getsockname()[1]) for listener in (server, closed))
+        prober.try_once([opened, shut], 5.0)
+        assert prober.reached == {opened}
+        closed.listen()
+        prober.try_once([shut], 5.0)
+        assert prober.reached == {opened, shut}
 
 
 def test_attempt_more_than_fit_at_once_are_all_tried() -> None:

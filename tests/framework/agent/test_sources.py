@@ -1,4 +1,4 @@
-"""The sources: what they read, and how they fare."""
+"""The sources of a gang: what they read, and their health."""
 
 import json
 from typing import Any
@@ -32,12 +32,12 @@ class ScriptedWatch:
 
 
 class ScriptedFetches:
+    """Answers each request with the next (status, body), or raises the next error."""
+
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
-        self.paths: list[str] = []
 
-    def fetch(self, _method: str, path: str, _body: bytes | None = None) -> Answer:
-        self.paths.append(path)
+    def fetch(self, _method: str, _path: str, _body: bytes | None = None) -> Answer:
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -80,24 +80,23 @@ def test_configmap_source_ignores_older_forms_of_one_object() -> None:
     source._watch = ScriptedWatch(  # type: ignore[assignment]  # scripted
         [Change(new)], [Change(old)], [Change(other)], [Change(None)]
     )
-    source.poll(0)
-    source.poll(0)
-    assert source.configmap is not None
-    assert source.configmap.roster is not None
-    source.poll(0)
-    assert source.configmap.uid == "next"
-    source.poll(0)
-    assert source.configmap is None
+    seen = []
+    for _ in range(4):
+        source.poll(0)
+        seen.append(source.configmap and (source.configmap.uid, source.configmap.roster))
+    ours = parse_configmap(new)
+    assert seen == [(ours.uid, make_roster()), (ours.uid, make_roster()), ("next", None), None]
 
 
-def make_framework_source(*answers: Any) -> FrameworkSource:
-    source = FrameworkSource(ACCESS, VirtualClock(), "default", "f", is_attempt_aware=True)
+def make_framework_source(*answers: Any) -> tuple[FrameworkSource, VirtualClock]:
+    clock = VirtualClock()
+    source = FrameworkSource(ACCESS, clock, "default", "f", is_attempt_aware=True)
     source._connection = ScriptedFetches(*answers)  # type: ignore[assignment]  # scripted
-    return source
+    return source, clock
 
 
-def test_framework_source_keeps_what_it_knows_until_it_is_gone() -> None:
-    source = make_framework_source(
+def test_framework_source_keeps_its_view_until_the_framework_is_absent() -> None:
+    source, _ = make_framework_source(
         (200, make_framework()), UnreachableError("reset"), (503, {}), (404, {})
     )
     healths = []
@@ -113,10 +112,10 @@ def test_framework_source_keeps_what_it_knows_until_it_is_gone() -> None:
 
 
 def test_framework_source_since_is_when_the_health_changed() -> None:
-    source = make_framework_source((403, {}), (403, {"message": "new"}), (200, make_framework()))
+    source, clock = make_framework_source(
+        (403, {}), (403, {"message": "new"}), (200, make_framework())
+    )
     source.read()
-    clock = source._clock
-    assert isinstance(clock, VirtualClock)
     clock.now = 5.0
     source.read()
     assert source.state == (Health.FORBIDDEN, 0.0, "HTTP 403: new")
@@ -127,8 +126,8 @@ def test_framework_source_since_is_when_the_health_changed() -> None:
 @pytest.mark.parametrize(
     "body", [[], 7, {}, {"metadata": {}, "spec": {}}, {"metadata": {"name": "f"}, "spec": None}]
 )
-def test_framework_source_absurd_answer_is_a_fault_not_a_crash(body: Any) -> None:
-    source = make_framework_source((200, body))
+def test_framework_source_answer_that_is_no_framework_is_a_fault(body: Any) -> None:
+    source, _ = make_framework_source((200, body))
     source.read()
     assert source.state.health is Health.UNREACHABLE
     assert source.view is None
@@ -151,7 +150,7 @@ def test_decompress_framework_broken_is_an_error(blob: Any) -> None:
         decompress_framework(framework)
 
 
-def test_build_view_gives_a_reason_for_everyone_missing() -> None:
+def test_build_view_gives_a_reason_for_each_missing_task() -> None:
     framework = make_framework(
         make_task(0, "", state="AttemptCreationPending"),
         make_task(1, "10.0.0.3", state="AttemptDeleting"),

@@ -8,13 +8,14 @@ from framework.agent.access import Access
 from framework.agent.connection import Head, UnreachableError
 from framework.agent.health import Health
 from framework.agent.watch import READ_DEADLINE_SECONDS, Change, ObjectWatch
+from tests.support.builders.cases import cases
 from tests.support.fakes.agentclock import VirtualClock
 
 OK = Head(200, {})
 
 
 class ScriptedConnection:
-    """Each start takes the next head; each read the next part: bytes, None, or an error."""
+    """Each start takes the next head, each read the next part: bytes, None, or an error."""
 
     def __init__(self, clock: VirtualClock, heads: list[Any], parts: list[Any]) -> None:
         self._clock = clock
@@ -79,47 +80,43 @@ def get_versions(changes: list[Change]) -> list[str | None]:
     return [None if c.body is None else c.body["metadata"]["resourceVersion"] for c in changes]
 
 
-def test_poll_events_cut_anywhere_are_whole() -> None:
+def test_poll_events_cut_anywhere_are_joined() -> None:
     wire = make_event("ADDED", 1, name="Grüße") + make_event("MODIFIED", 2)
     for cut in (1, 40, wire.index("ü".encode()) + 1, len(wire) - 1):
         watched = Watched([OK], [wire[:cut], wire[cut:]])
         assert get_versions(watched.poll(2)) == ["1", "2"]
 
 
-def test_poll_bookmark_moves_the_version_and_is_no_news() -> None:
-    watched = Watched([OK, OK], [make_event("BOOKMARK", 9), b""])
-    assert watched.poll(4) == []
-    assert watched.versions == ["0", "9"]
+ADDED = make_event("ADDED", 5)
 
 
-def test_poll_deleted_is_told() -> None:
-    watched = Watched([OK], [make_event("ADDED", 1) + make_event("DELETED", 2)])
-    assert get_versions(watched.poll(1)) == ["1", None]
-
-
-def test_poll_gone_in_stream_starts_over_but_keeps_the_news_before() -> None:
-    watched = Watched([OK, OK], [make_event("ADDED", 5) + make_error(410)])
-    assert get_versions(watched.poll(3)) == ["5"]
-    assert watched.versions == ["0", "0"]
-    assert watched.watch.health is Health.HEALTHY
-
-
-def test_poll_gone_as_answer_starts_over() -> None:
-    watched = Watched([OK, Head(410, {}), OK], [make_event("ADDED", 5), b""])
-    watched.poll(6)
-    assert watched.versions == ["0", "5", "0"]
-
-
-def test_poll_broken_line_starts_over() -> None:
-    watched = Watched([OK, OK], [make_event("ADDED", 5), b'{"type":"MOD\n', b"[]\n"])
-    watched.poll(4)
-    assert watched.versions == ["0", "0"]
-
-
-def test_poll_ended_in_a_chunk_resumes_and_stays_healthy() -> None:
-    watched = Watched([OK, OK], [make_event("ADDED", 5), UnreachableError("cut")])
-    watched.poll(4)
-    assert watched.versions == ["0", "5"]
+@cases(
+    "heads parts changes versions",
+    {
+        "a bookmark moves the version": ([OK, OK], [make_event("BOOKMARK", 9), b""], [], "0 9"),
+        "a deletion is a change": (
+            [OK],
+            [ADDED + make_event("DELETED", 6)],
+            ["5", None],
+            "0",
+        ),
+        "an event of 410 starts over": ([OK, OK], [ADDED + make_error(410)], ["5"], "0 0"),
+        "an answer of 410 starts over": ([OK, Head(410, {}), OK], [ADDED, b""], ["5"], "0 5 0"),
+        "a broken line starts over": (
+            [OK, OK, OK],
+            [ADDED, b'{"type":"MOD\n', b"[]\n"],
+            ["5"],
+            "0 0 0",
+        ),
+        "a cut in a chunk resumes": ([OK, OK], [ADDED, UnreachableError("cut")], ["5"], "0 5"),
+    },
+)
+def test_poll_resumes_after_the_last_version_or_starts_over(
+    heads: list[Any], parts: list[Any], changes: list[str | None], versions: str
+) -> None:
+    watched = Watched(heads, parts)
+    assert get_versions(watched.poll(6)) == changes
+    assert " ".join(watched.versions) == versions
     assert watched.watch.health is Health.HEALTHY
 
 
@@ -130,22 +127,15 @@ def test_poll_silence_longer_than_the_deadline_reconnects() -> None:
     assert READ_DEADLINE_SECONDS <= watched.connection.started_at[1] < READ_DEADLINE_SECONDS + 11
 
 
-def test_poll_unreachable_backs_off_to_5_seconds() -> None:
-    watched = Watched([UnreachableError("refused")] * 20, [])
-    watched.poll(24, seconds=60.0)
-    starts = watched.connection.started_at
-    gaps = [round(b - a, 1) for a, b in itertools.pairwise(starts)]
-    assert gaps[:7] == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+def test_poll_unreachable_backs_off_to_5_seconds_until_a_success() -> None:
+    failures = [UnreachableError("refused")] * 7
+    watched = Watched([*failures, OK, OK, *failures], [make_event("ADDED", 1), b""])
+    watched.poll(18, seconds=60.0)
+    gaps = [round(b - a, 1) for a, b in itertools.pairwise(watched.connection.started_at)]
+    assert gaps[:8] == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 0.2]
+    watched.poll(4, seconds=60.0)
     assert watched.watch.health is Health.UNREACHABLE
     assert watched.watch.message == "refused"
-
-
-def test_poll_success_resets_the_back_off() -> None:
-    heads = [UnreachableError("refused")] * 6 + [OK, OK]
-    watched = Watched(heads, [make_event("ADDED", 1), b""])
-    watched.poll(16, seconds=60.0)
-    starts = watched.connection.started_at
-    assert round(starts[7] - starts[6], 1) == 0.2
 
 
 def test_poll_retry_after_is_kept() -> None:

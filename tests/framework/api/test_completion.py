@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ from framework.api.completion import (
     POD_CREATION_PERMANENT_ERROR,
     POD_CREATION_TRANSIENT_ERROR,
     POD_CREATION_UNKNOWN_ERROR,
-    POD_FAILED_WITHOUT_FAILED_CONTAINER,
     PREDEFINED,
     RESERVED_RANGES,
     SUCCEEDED,
@@ -30,16 +30,17 @@ from framework.api.completion import (
 from framework.api.pods import PodView
 from framework.api.types import CompletionType
 from tests.support.builders import Wire, build_ended, build_pod, build_waiting
+from tests.support.builders.cases import cases
 
 
+@dataclass(frozen=True)
 class Regex:
     """A Matcher on the standard library."""
 
-    def __init__(self, pattern: str) -> None:
-        self._pattern = re.compile(pattern)
+    pattern: str
 
     def find(self, text: str) -> str | None:
-        match = self._pattern.search(text)
+        match = re.search(self.pattern, text)
         return None if match is None else match.group()
 
 
@@ -65,24 +66,25 @@ def test_succeeded_pod_is_code_0_with_all_containers() -> None:
     assert [c.name for c in status.pod.containers] == ["main"]
 
 
-@pytest.mark.parametrize(
-    ("containers", "code", "phrase"),
-    [
-        pytest.param([("a", 1, 0)], 1, "ContainerUnrecognizedFailed", id="one"),
-        pytest.param([("a", 1, 5), ("b", 2, 9)], 2, "ContainerUnrecognizedFailed", id="last"),
-        pytest.param([("a", 1, 9), ("b", 2, 5)], 1, "ContainerUnrecognizedFailed", id="last first"),
-        pytest.param([("a", 1, 5), ("b", 2, 5)], 1, "ContainerUnrecognizedFailed", id="tie"),
-        pytest.param([("a", 0, 9), ("b", 2, 5)], 2, "ContainerUnrecognizedFailed", id="not 0"),
-        pytest.param([("a", 205, 0)], 205, "ContainerUnrecognizedFailed", id="205 is ordinary"),
-        pytest.param([("a", 1, 0), ("b", 200, 0)], 200, "ContainerTransientFailed", id="200"),
-        pytest.param([("a", 201, 0)], 201, "ContainerTransientConflictFailed", id="201"),
-        pytest.param([("a", 210, 9), ("b", 1, 99)], 210, "ContainerPermanentFailed", id="210"),
-        pytest.param(
-            [("a", 210, 0), ("b", 201, 0)], 201, "ContainerTransientConflictFailed", id="201 first"
-        ),
-        pytest.param([("a", 0, 0)], -300, "PodFailedWithoutFailedContainer", id="none failed"),
-        pytest.param([], -300, "PodFailedWithoutFailedContainer", id="no container"),
-    ],
+UNRECOGNIZED = "ContainerUnrecognizedFailed"
+
+
+@cases(
+    "containers code phrase",
+    {
+        "one": ([("a", 1, 0)], 1, UNRECOGNIZED),
+        "last": ([("a", 1, 5), ("b", 2, 9)], 2, UNRECOGNIZED),
+        "last first": ([("a", 1, 9), ("b", 2, 5)], 1, UNRECOGNIZED),
+        "tie": ([("a", 1, 5), ("b", 2, 5)], 1, UNRECOGNIZED),
+        "not 0": ([("a", 0, 9), ("b", 2, 5)], 2, UNRECOGNIZED),
+        "205 is ordinary": ([("a", 205, 0)], 205, UNRECOGNIZED),
+        "200": ([("a", 1, 0), ("b", 200, 0)], 200, "ContainerTransientFailed"),
+        "201": ([("a", 201, 0)], 201, "ContainerTransientConflictFailed"),
+        "210": ([("a", 210, 9), ("b", 1, 99)], 210, "ContainerPermanentFailed"),
+        "201 first": ([("a", 210, 0), ("b", 201, 0)], 201, "ContainerTransientConflictFailed"),
+        "none failed": ([("a", 0, 0)], -300, "PodFailedWithoutFailedContainer"),
+        "no container": ([], -300, "PodFailedWithoutFailedContainer"),
+    },
 )
 def test_failed_pod_table(containers: list[tuple[str, int, int]], code: int, phrase: str) -> None:
     pod = failed(*(build_ended(*container) for container in containers))
@@ -101,42 +103,43 @@ def test_failed_pod_without_finish_times_takes_the_first() -> None:
     assert complete_failed_pod(failed(*ended), ()).code == 3
 
 
-def test_failed_pod_container_still_waiting_counts_for_nothing() -> None:
+def test_failed_pod_ignores_a_container_that_still_waits() -> None:
     pod = failed(build_waiting("side", "CrashLoopBackOff"), build_ended("main", 7))
     assert complete_failed_pod(pod, ()).code == 7
 
 
-@pytest.mark.parametrize(
-    ("pod", "text"),
-    [
-        pytest.param(
+@cases(
+    "pod text",
+    {
+        "matched, without the reason, which no pattern reads": (
             failed(build_ended("main", 210, reason="Error", message="<no> & never\n")),
-            'Pod failed: PodPattern matched: {"containers":[{"name":"main",'
-            r'"message":"\u003cno\u003e \u0026 never\n","code":210}]}',
-            id="matched, the reason is not asked for",
+            (
+                r'matched: {"containers":'
+                r'[{"name":"main","message":"\u003cno\u003e \u0026 never\n","code":210}]}'
+            ),
         ),
-        pytest.param(
+        "an empty name stays": (
             failed(build_ended("", 200)),
-            'Pod failed: PodPattern matched: {"containers":[{"name":"","code":200}]}',
-            id="an empty name stays",
+            'matched: {"containers":[{"name":"","code":200}]}',
         ),
-        pytest.param(
+        "unmatched": (
             failed(
                 build_ended("main", 137, reason="OOMKilled", signal=9, message='"x"'),
                 build_waiting("side"),
                 reason="Evicted",
                 message="low\u2028memory",
             ),
-            r'Pod failed: PodPattern unmatched: {"reason":"Evicted","message":"low\u2028memory",'
-            r'"containers":[{"name":"main","reason":"OOMKilled","message":"\"x\"","signal":9,'
-            '"code":137},{"name":"side","code":0}]}',
-            id="unmatched",
+            (
+                r'unmatched: {"reason":"Evicted","message":"low\u2028memory","containers":['
+                r'{"name":"main","reason":"OOMKilled","message":"\"x\"","signal":9,"code":137},'
+                r'{"name":"side","code":0}]}'
+            ),
         ),
-        pytest.param(failed(), "Pod failed: PodPattern unmatched: {}", id="nothing known"),
-    ],
+        "nothing known": (failed(), "unmatched: {}"),
+    },
 )
 def test_diagnostics_are_the_bytes_of_the_original(pod: PodView, text: str) -> None:
-    assert complete_failed_pod(pod, ()).diagnostics == text
+    assert complete_failed_pod(pod, ()).diagnostics == f"Pod failed: PodPattern {text}"
 
 
 POD = failed(
@@ -148,93 +151,59 @@ POD = failed(
 ANY_CODE = IntRange(low=0)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "matched"),
-    [
-        pytest.param(PodPattern(), {}, id="empty pattern matches all"),
-        pytest.param(PodPattern(name=Regex("worker-.")), {"name": "worker-0"}, id="unanchored"),
-        pytest.param(PodPattern(name=Regex("^worker")), None, id="name differs"),
-        pytest.param(
+def container(**fields: Regex | IntRange) -> ContainerPattern:
+    return ContainerPattern(**fields)  # type: ignore[arg-type]  # each test names fitting fields
+
+
+def containers(*patterns: ContainerPattern) -> PodPattern:
+    return PodPattern(containers=patterns)
+
+
+@cases(
+    "pattern matched",
+    {
+        "empty pattern matches all": (PodPattern(), {}),
+        "unanchored": (PodPattern(name=Regex("worker-.")), {"name": "worker-0"}),
+        "name differs": (PodPattern(name=Regex("^worker")), None),
+        "fields are AND": (
             PodPattern(reason=Regex("^Evicted$"), message=Regex("low on \\w+")),
             {"reason": "Evicted", "message": "low on memory"},
-            id="fields are AND",
         ),
-        pytest.param(
-            PodPattern(reason=Regex("Evicted"), message=Regex("disk")), None, id="one differs"
-        ),
-        pytest.param(PodPattern(name=Regex("x*")), {"name": ""}, id="an empty name stays"),
-        pytest.param(PodPattern(message=Regex("x*")), {}, id="an empty match is left out"),
-        pytest.param(
-            PodPattern(containers=(ContainerPattern(code=IntRange(137, 137)),)),
-            {"containers": [{"code": 137}]},
-            id="code",
-        ),
-        pytest.param(
-            PodPattern(containers=(ContainerPattern(code=IntRange(high=136)),)), None, id="below"
-        ),
-        pytest.param(
-            PodPattern(containers=(ContainerPattern(signal=IntRange(1), code=ANY_CODE),)),
+        "one differs": (PodPattern(reason=Regex("Evicted"), message=Regex("disk")), None),
+        "an empty name stays": (PodPattern(name=Regex("x*")), {"name": ""}),
+        "an empty match is left out": (PodPattern(message=Regex("x*")), {}),
+        "code": (containers(container(code=IntRange(137, 137))), {"containers": [{"code": 137}]}),
+        "below": (containers(container(code=IntRange(high=136))), None),
+        "open ranges": (
+            containers(container(signal=IntRange(1), code=ANY_CODE)),
             {"containers": [{"signal": 9, "code": 137}]},
-            id="open ranges",
         ),
-        pytest.param(
-            PodPattern(containers=(ContainerPattern(signal=IntRange(10, 12)),)),
-            None,
-            id="signal differs",
-        ),
-        pytest.param(
-            PodPattern(
-                containers=(
-                    ContainerPattern(
-                        name=Regex("m..n"), reason=Regex("OOM"), message=Regex("memory")
-                    ),
-                )
-            ),
+        "signal differs": (containers(container(signal=IntRange(10, 12))), None),
+        "only the matched part": (
+            containers(container(name=Regex("m..n"), reason=Regex("OOM"), message=Regex("memory"))),
             {"containers": [{"name": "main", "reason": "OOM", "message": "memory"}]},
-            id="only the matched part",
         ),
-        pytest.param(
-            PodPattern(containers=(ContainerPattern(reason=Regex("Error")),)), None, id="reason"
-        ),
-        pytest.param(
-            PodPattern(containers=(ContainerPattern(message=Regex("disk")),)), None, id="message"
-        ),
-        pytest.param(
-            PodPattern(containers=(ContainerPattern(name=Regex("side")),)),
+        "reason": (containers(container(reason=Regex("Error"))), None),
+        "message": (containers(container(message=Regex("disk"))), None),
+        "a name needs no end": (
+            containers(container(name=Regex("side"))),
             {"containers": [{"name": "side"}]},
-            id="a name needs no end",
         ),
-        pytest.param(
-            PodPattern(containers=(ContainerPattern(name=Regex("side"), reason=Regex(".*")),)),
+        "a reason needs an end": (
+            containers(container(name=Regex("side"), reason=Regex(".*"))),
             None,
-            id="a reason needs an end",
         ),
-        pytest.param(
-            PodPattern(containers=(ContainerPattern(name=Regex("side"), code=ANY_CODE),)),
-            None,
-            id="a range needs an end",
-        ),
-        pytest.param(
-            PodPattern(
-                containers=(
-                    ContainerPattern(name=Regex("side")),
-                    ContainerPattern(code=IntRange(1)),
-                )
-            ),
+        "a range needs an end": (containers(container(name=Regex("side"), code=ANY_CODE)), None),
+        "each pattern finds some container": (
+            containers(container(name=Regex("side")), container(code=IntRange(1))),
             {"containers": [{"name": "side"}, {"code": 137}]},
-            id="each pattern finds some container",
         ),
-        pytest.param(
-            PodPattern(
-                containers=(ContainerPattern(code=IntRange(1)), ContainerPattern(name=Regex("x")))
-            ),
+        "one pattern finds none": (
+            containers(container(code=IntRange(1)), container(name=Regex("x"))),
             None,
-            id="one pattern finds none",
         ),
-        pytest.param(
-            PodPattern(containers=(ContainerPattern(),)), {}, id="empty container pattern"
-        ),
-    ],
+        "empty container pattern": (containers(container()), {}),
+    },
 )
 def test_rule_pattern_table(pattern: PodPattern, matched: Wire | None) -> None:
     status = complete_failed_pod(POD, [rule(pattern)])
@@ -248,12 +217,8 @@ def test_rule_pattern_table(pattern: PodPattern, matched: Wire | None) -> None:
 
 def test_rules_first_hit_of_any_pattern_decides() -> None:
     never = PodPattern(name=Regex("never"))
-    rules = [
-        rule(never, code=-1001),
-        rule(never, PodPattern(), code=-1002),
-        rule(PodPattern(), code=-1003),
-    ]
-    assert complete_failed_pod(POD, rules).code == -1002
+    later = [rule(never, PodPattern(), code=-1002), rule(PodPattern(), code=-1003)]
+    assert complete_failed_pod(POD, [rule(never, code=-1001), *later]).code == -1002
 
 
 def test_rules_come_after_the_container_codes() -> None:
@@ -261,7 +226,7 @@ def test_rules_come_after_the_container_codes() -> None:
 
 
 def test_rule_pattern_of_signal_0_leaves_it_out() -> None:
-    pattern = PodPattern(containers=(ContainerPattern(signal=IntRange(0, 0)),))
+    pattern = containers(container(signal=IntRange(0, 0)))
     status = complete_failed_pod(failed(build_ended(code=1)), [rule(pattern)])
     assert status.diagnostics == "Pod failed: PodPattern matched: {}"
 
@@ -323,9 +288,6 @@ def test_predefined_codes_are_those_of_the_contract() -> None:
         210: ("ContainerPermanentFailed", permanent),
     }
     assert [code for code, (_, kind) in PREDEFINED.items() if kind.is_succeeded] == [SUCCEEDED]
-
-
-def test_predefined_codes_are_reserved() -> None:
     for code in PREDEFINED:
         assert any(low <= code <= high for low, high in RESERVED_RANGES)
 
@@ -336,8 +298,3 @@ def test_complete_builds_without_pod_and_trigger() -> None:
     framework = complete_framework(CONFIGMAP_EXTERNAL_DELETED, "gone")
     assert (framework.code, framework.phrase) == (-100, "ConfigMapExternalDeleted")
     assert framework.trigger is None
-
-
-def test_code_without_a_failed_container_is_the_reserved_one() -> None:
-    status = complete_failed_pod(failed(), [rule(PodPattern(name=Regex("never")))])
-    assert status.code == POD_FAILED_WITHOUT_FAILED_CONTAINER

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from framework.agent.exitcodes import ExitCode
 from framework.api import codec, constants
 from framework.api.completion import PREDEFINED
@@ -24,9 +22,11 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(TEXTS))
-def test_constant_is_in_the_docs(name: str) -> None:
-    assert re.search(rf"(?<![A-Za-z_]){re.escape(TEXTS[name])}(?![A-Za-z_])", DOC)
+def test_names_of_the_api_are_in_the_docs() -> None:
+    for text in TEXTS.values():
+        assert re.search(rf"(?<![A-Za-z_]){re.escape(text)}(?![A-Za-z_])", DOC), text
+    assert {f"{{{{{name}}}}}" for name in constants.TEMPLATE_PLACEHOLDERS} <= QUOTED
+    assert {str(state) for state in FrameworkState} <= QUOTED
 
 
 def test_docs_name_nothing_that_does_not_exist() -> None:
@@ -34,20 +34,12 @@ def test_docs_name_nothing_that_does_not_exist() -> None:
     assert set(re.findall(pattern, DOC)) <= set(TEXTS.values())
 
 
-@pytest.mark.parametrize("name", constants.TEMPLATE_PLACEHOLDERS)
-def test_placeholder_is_in_the_docs(name: str) -> None:
-    assert f"{{{{{name}}}}}" in QUOTED
-
-
-@pytest.mark.parametrize("name", sorted(build_annotations("worker", 0)))
-def test_pod_annotation_has_its_row(name: str) -> None:
-    row = next(line for line in DOC.splitlines() if line.startswith(f"| `{name}` |"))
-    is_label = name in {
-        constants.FRAMEWORK_NAME,
-        constants.TASKROLE_NAME,
-        constants.TASK_INDEX,
-    }
-    assert row.split("|")[3].strip() == ("annotation, label" if is_label else "annotation")
+def test_pod_annotation_has_its_row() -> None:
+    labels = {constants.FRAMEWORK_NAME, constants.TASKROLE_NAME, constants.TASK_INDEX}
+    for name in build_annotations("worker", 0):
+        row = next(line for line in DOC.splitlines() if line.startswith(f"| `{name}` |"))
+        kind = "annotation, label" if name in labels else "annotation"
+        assert row.split("|")[3].strip() == kind, name
 
 
 def walk_fields(kind: Kind) -> Iterator[Field]:
@@ -58,17 +50,9 @@ def walk_fields(kind: Kind) -> Iterator[Field]:
         yield from walk_fields(kind.item)
 
 
-@pytest.mark.parametrize(
-    "wire",
-    sorted({f.wire for s in (codec.SPEC, codec.STATUS) for f in walk_fields(s.kind())}),
-)
-def test_field_is_in_the_docs(wire: str) -> None:
-    assert any(re.search(rf"\b{wire}\b", quoted) for quoted in QUOTED)
-
-
-@pytest.mark.parametrize("state", FrameworkState)
-def test_state_is_in_the_docs(state: str) -> None:
-    assert state in QUOTED
+def test_every_field_is_in_the_docs() -> None:
+    for wire in {f.wire for s in (codec.SPEC, codec.STATUS) for f in walk_fields(s.kind())}:
+        assert any(re.search(rf"\b{wire}\b", quoted) for quoted in QUOTED), wire
 
 
 def test_completion_codes_of_the_docs_are_those_of_the_code() -> None:

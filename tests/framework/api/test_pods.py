@@ -31,27 +31,19 @@ from tests.support.builders import (
     build_configmap_wire,
     build_ended,
     build_pod,
-    build_pod_wire,
     build_waiting,
     task_uid,
 )
+from tests.support.builders.cases import cases
 from tests.support.builders.strategies import json_values
 
 # --- Views ---------------------------------------------------------------------------------------
 
 
 def test_parse_pod_takes_what_decisions_read() -> None:
-    pod = parse_pod(
-        build_pod_wire(
-            "ps",
-            1,
-            "Running",
-            reason="Because",
-            message="it runs",
-            metadata={"deletionTimestamp": "2026-01-01T00:00:09Z", "deletionGracePeriodSeconds": 5},
-            spec={"terminationGracePeriodSeconds": 7},
-        )
-    )
+    metadata = {"deletionTimestamp": "2026-01-01T00:00:09Z", "deletionGracePeriodSeconds": 5}
+    spec = {"terminationGracePeriodSeconds": 7}
+    pod = build_pod("ps", 1, metadata=metadata, spec=spec, reason="Because", message="it runs")
     assert (pod.name, pod.uid, pod.resource_version) == ("gang-ps-1", "pod-ps-1", "1")
     assert pod.owner == OwnerView("ConfigMap", "gang-attempt", CONFIGMAP_UID)
     assert (pod.phase, pod.reason, pod.message) == (PodPhase.RUNNING, "Because", "it runs")
@@ -91,17 +83,9 @@ def test_parse_pod_phase_table(phase: str, expected: PodPhase, *, is_ended: bool
 
 
 def test_parse_pod_keeps_only_annotations_of_ours() -> None:
-    pod = build_pod(
-        metadata={
-            "annotations": {
-                constants.TASK_UID: "t",
-                constants.WRAPPER_ANNOTATION: "true",
-                "kubectl.kubernetes.io/restartedAt": "x",
-                "FC_NUMBER": 5,
-            }
-        }
-    )
-    assert pod.annotations == {constants.TASK_UID: "t", constants.WRAPPER_ANNOTATION: "true"}
+    ours = {constants.TASK_UID: "t", constants.WRAPPER_ANNOTATION: "true"}
+    others = {"kubectl.kubernetes.io/restartedAt": "x", "FC_NUMBER": 5}
+    assert build_pod(metadata={"annotations": ours | others}).annotations == ours
 
 
 def test_parse_pod_keeps_little_of_what_a_template_may_have_much_of() -> None:
@@ -162,39 +146,20 @@ def test_parse_configmap_takes_what_decisions_read() -> None:
     assert configmap.finalizers == ("foregroundDeletion",)
     assert configmap.roster == "AAAA"
     assert configmap.annotations[constants.GENERATION_ANNOTATION] == "3"
-
-
-@pytest.mark.parametrize("finalizers", [None, "foregroundDeletion", [1, None], {}])
-def test_parse_configmap_without_finalizers_has_none(finalizers: Any) -> None:
-    configmap = parse_configmap(build_configmap_wire(finalizers=finalizers))
-    assert configmap.finalizers == ()
-    assert configmap.roster == ""
+    illegal: tuple[Any, ...] = (None, "foregroundDeletion", [1, None], {})
+    for finalizers in illegal:
+        configmap = parse_configmap(build_configmap_wire(finalizers=finalizers))
+        assert (configmap.finalizers, configmap.roster) == ((), "")
 
 
 KEYS = st.sampled_from(
     [
-        "annotations",
-        "conditions",
-        "containerStatuses",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "exitCode",
-        "finalizers",
-        "finishedAt",
-        "metadata",
-        "ownerReferences",
-        "phase",
-        "podIPs",
-        "spec",
-        "state",
-        "status",
-        "terminated",
-        "waiting",
-        constants.TASK_UID,
-        constants.ROSTER_KEY,
-        "binaryData",
+        "annotations", "binaryData", "conditions", "containerStatuses",
+        "deletionGracePeriodSeconds", "deletionTimestamp", "exitCode", "finalizers", "finishedAt",
+        "metadata", "ownerReferences", "phase", "podIPs", "spec", "state", "status", "terminated",
+        "waiting", constants.TASK_UID, constants.ROSTER_KEY,
     ]
-)
+)  # fmt: skip
 pod_like = st.dictionaries(
     KEYS,
     st.recursive(
@@ -238,65 +203,59 @@ def test_extract_completion_lists_every_container() -> None:
 
 
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+GATED = UNSCHEDULED | {"reason": "SchedulingGated", "message": "blocked"}
+GATES = [{"name": "example.com/quota"}, {"name": "b"}]
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        pytest.param(
+def unbound(**spec: object) -> dict[str, Any]:
+    return {"nodeName": "", **spec}
+
+
+@cases(
+    "fields expected",
+    {
+        "unschedulable": (
             {"conditions": [UNSCHEDULED | {"message": "0/3 nodes are available"}]},
             "Unschedulable: 0/3 nodes are available",
-            id="unschedulable",
         ),
-        pytest.param({"conditions": [UNSCHEDULED]}, "Unschedulable", id="without words"),
-        pytest.param(
+        "without words": ({"conditions": [UNSCHEDULED]}, "Unschedulable"),
+        "image": (
             {"containers": [build_waiting("main", "ImagePullBackOff", "no such image")]},
             "ImagePullBackOff: no such image",
-            id="image",
         ),
-        pytest.param(
+        "reason only": (
             {"containers": [build_waiting("main", "CrashLoopBackOff")]},
             "CrashLoopBackOff (container main)",
-            id="reason only",
         ),
-        pytest.param(
+        "ordinary waits say nothing": (
             {
                 "init_containers": [build_waiting("init", "PodInitializing")],
                 "containers": [build_waiting("main", "ErrImagePull", "denied")],
             },
             "ErrImagePull: denied",
-            id="ordinary waits say nothing",
         ),
-        pytest.param(
+        "creating": (
             {"containers": [build_waiting("main", "ContainerCreating")]},
             "Pod is Pending on node, without an address yet",
-            id="creating",
         ),
-        pytest.param({"spec": {"nodeName": ""}}, "Pod waits for the scheduler", id="no node"),
-        pytest.param(
-            {"spec": {"nodeName": "", "schedulerName": "default-scheduler"}},
+        "no node": ({"spec": unbound()}, "Pod waits for the scheduler"),
+        "default scheduler": (
+            {"spec": unbound(schedulerName="default-scheduler")},
             "Pod waits for the scheduler",
-            id="default scheduler",
         ),
-        pytest.param(
-            {"spec": {"nodeName": "", "schedulerName": "hivedscheduler"}},
+        "another scheduler": (
+            {"spec": unbound(schedulerName="hivedscheduler")},
             "Pod waits for the scheduler hivedscheduler",
-            id="another scheduler",
         ),
-        pytest.param(
+        "gates": (
             {
-                "spec": {
-                    "schedulerName": "hivedscheduler",
-                    "schedulingGates": [{"name": "example.com/quota"}, {"name": "b"}],
-                    "nodeName": "",
-                },
-                "conditions": [UNSCHEDULED | {"reason": "SchedulingGated", "message": "blocked"}],
+                "spec": unbound(schedulerName="hivedscheduler", schedulingGates=GATES),
+                "conditions": [GATED],
             },
             "Pod is held by the scheduling gates example.com/quota, b",
-            id="gates",
         ),
-        pytest.param({}, "Pod is Pending on node, without an address yet", id="no address"),
-    ],
+        "no address": ({}, "Pod is Pending on node, without an address yet"),
+    },
 )
 def test_explain_waiting_table(fields: dict[str, Any], expected: str) -> None:
     assert explain_waiting(build_pod(phase="Pending", **fields)) == expected

@@ -27,9 +27,15 @@ from framework.api.roster import (
     fingerprint_uid,
 )
 from tests.support.builders import Wire, build_member, build_role_roster, build_roster
+from tests.support.builders.cases import cases
 from tests.support.builders.strategies import json_values, rosters
 
 # --- Round trip, size ----------------------------------------------------------------------------
+
+
+def wire_of(roster: Roster) -> Wire:
+    wire: Wire = json.loads(gzip.decompress(encode_roster(roster)))
+    return wire
 
 
 @given(rosters())
@@ -39,6 +45,9 @@ def test_roster_encoded_and_decoded_is_the_same(roster: Roster) -> None:
     assert encode_roster(decode_roster(stored)) == stored
 
 
+LEAVING = Leaving("worker", 4, "89abcdef", 7, "2026-01-01T00:00:00Z")
+
+
 def test_roster_wire_form_is_the_documented_one() -> None:
     role = build_role_roster("worker", 5, running=True)
     members = (
@@ -46,14 +55,10 @@ def test_roster_wire_form_is_the_documented_one() -> None:
         role.members[1],
         role.members[2]._replace(attempt_id=1),
     )
-    role = role._replace(
-        members=members,
-        completed=(CompletedTask(3, "Succeeded", "10.0.0.5"),),
-        absent=(7,),
-    )
-    leaving = Leaving("worker", 4, "89abcdef", 7, "2026-01-01T00:00:00Z")
-    roster = build_roster(role, generation=7, leaving=[leaving], complete=False)
-    assert json.loads(gzip.decompress(encode_roster(roster))) == {
+    completed = (CompletedTask(3, "Succeeded", "10.0.0.5"),)
+    role = role._replace(members=members, completed=completed, absent=(7,))
+    roster = build_roster(role, generation=7, leaving=[LEAVING], complete=False)
+    assert wire_of(roster) == {
         "version": 1,
         "namespace": "default",
         "framework": "gang",
@@ -78,7 +83,7 @@ def test_roster_wire_form_is_the_documented_one() -> None:
                 "absent": [7],
             }
         ],
-        "leaving": [leaving._asdict()],
+        "leaving": [LEAVING._asdict()],
     }
 
 
@@ -94,7 +99,7 @@ def test_roster_completed_tasks_come_back_in_order_of_index() -> None:
     assert decode_roster(encode_roster(build_roster(role))).roles[0].completed == completed
 
 
-# --- Questions -----------------------------------------------------------------------------------
+# --- Lookups and counts --------------------------------------------------------------------------
 
 
 def test_roster_counts_members_and_completed_of_all_roles() -> None:
@@ -126,87 +131,81 @@ def test_fingerprint_is_short_stable_and_tells_pods_apart() -> None:
 # --- Damage --------------------------------------------------------------------------------------
 
 
-def wire_of(roster: Roster) -> Wire:
-    wire: Wire = json.loads(gzip.decompress(encode_roster(roster)))
-    return wire
-
-
 def store(wire: Any) -> bytes:
     return gzip.compress(json.dumps(wire).encode(), mtime=0)
 
 
-@given(st.binary(max_size=100))
-def test_decode_of_any_bytes_raises_only_roster_errors(stored: bytes) -> None:
-    with pytest.raises(RosterError):
-        decode_roster(stored)
-
-
-@given(st.integers(0), st.integers(1, 255))
-def test_decode_of_a_damaged_byte_never_fails_otherwise(place: int, flip: int) -> None:
-    stored = bytearray(encode_roster(build_roster(build_role_roster("worker", 3))))
-    stored[place % len(stored)] ^= flip
+def try_decode(stored: bytes) -> Roster | None:
     try:
-        decode_roster(bytes(stored))
+        return decode_roster(stored)
     except RosterError as e:
-        assert str(e)  # noqa: PT017  # some flips do no harm, for example in gzip's header
+        assert str(e)  # noqa: PT017  # some changes do no harm
+        return None
 
 
-@given(st.binary(max_size=40))
-def test_decode_of_any_gzipped_bytes_raises_only_roster_errors(raw: bytes) -> None:
-    with pytest.raises(RosterError):
-        decode_roster(gzip.compress(raw))
+@pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
+def test_damaged_byte_is_refused_or_harmless(flip: int) -> None:
+    roster = build_roster(build_role_roster("worker", 3))
+    stored = encode_roster(roster)
+    taken = [
+        try_decode(stored[:place] + bytes([byte ^ flip]) + stored[place + 1 :])
+        for place, byte in enumerate(stored)
+    ]
+    # A change of the time or the system in gzip's header, or of padding, is harmless.
+    assert set(taken) <= {None, roster}
+    assert taken.count(roster) < 10
+
+
+def test_part_of_a_roster_is_refused() -> None:
+    stored = encode_roster(build_roster(build_role_roster("worker", 3)))
+    assert not any(try_decode(stored[:length]) for length in range(len(stored)))
 
 
 @given(st.data())
 def test_decode_with_any_value_anywhere_never_fails_otherwise(data: st.DataObject) -> None:
-    leaving = Leaving("worker", 4, "89abcdef", 7, "2026-01-01T00:00:00Z")
-    completed = (CompletedTask(3, "Succeeded", ""),)
-    role = build_role_roster("worker", 3, completed=completed)
-    wire = wire_of(build_roster(role, leaving=[leaving]))
+    role = build_role_roster("worker", 3, completed=(CompletedTask(3, "Succeeded", ""),))
+    wire = wire_of(build_roster(role, leaving=[LEAVING]))
     place = data.draw(st.sampled_from([wire, wire["roles"][0], wire["leaving"][0]]))
     place[data.draw(st.sampled_from(sorted(place)))] = data.draw(json_values)
-    try:
-        decoded = decode_roster(store(wire))
-    except RosterError:
-        return
-    assert decode_roster(encode_roster(decoded)) == decoded
+    decoded = try_decode(store(wire))
+    assert decoded is None or decode_roster(encode_roster(decoded)) == decoded
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        pytest.param({"version": 2}, "roster of version 2, not 1", id="later version"),
-        pytest.param({"version": None}, "roster of version None", id="no version"),
-        pytest.param({"complete": "false"}, "'false' is no bool", id="text is no flag"),
-        pytest.param({"complete": 1}, "1 is no bool", id="number is no flag"),
-        pytest.param({"generation": True}, "True is no int", id="flag is no number"),
-        pytest.param({"generation": float("inf")}, "inf is no int", id="infinity"),
-        pytest.param({"framework": None}, "None is no str", id="null"),
-        pytest.param({"roles": {}}, "is no list", id="roles"),
-        pytest.param({"roles": [5]}, "undecodable roster: TypeError", id="role"),
-        pytest.param({"leaving": [{"role": "a"}]}, "undecodable roster: KeyError", id="leaving"),
-    ],
+@cases(
+    "change message",
+    {
+        "later version": ({"version": 2}, "roster of version 2, not 1"),
+        "no version": ({"version": None}, "roster of version None"),
+        "text is no flag": ({"complete": "false"}, "'false' is no bool"),
+        "number is no flag": ({"complete": 1}, "1 is no bool"),
+        "flag is no number": ({"generation": True}, "True is no int"),
+        "infinity": ({"generation": float("inf")}, "inf is no int"),
+        "null": ({"framework": None}, "None is no str"),
+        "roles": ({"roles": {}}, "is no list"),
+        "role": ({"roles": [5]}, "undecodable roster: TypeError"),
+        "leaving": ({"leaving": [{"role": "a"}]}, "undecodable roster: KeyError"),
+    },
 )
 def test_decode_of_a_changed_roster_says_what_is_wrong(change: Wire, message: str) -> None:
     with pytest.raises(RosterError, match=message):
         decode_roster(store(wire_of(build_roster()) | change))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        pytest.param({"addresses": ["10.0.0.2"]}, "columns of role 'worker' differ", id="short"),
-        pytest.param({"addresses": [1, 2, 3]}, "1 is no str", id="number as address"),
-        pytest.param({"fingerprints": "0" * 23}, "columns of role 'worker' differ", id="uneven"),
-        pytest.param({"indexes": "0-3"}, "columns of role 'worker' differ", id="long"),
-        pytest.param({"indexes": "0-99999999999"}, "is no range of indexes", id="endless"),
-        pytest.param({"indexes": "2-0"}, "is no range of indexes", id="backwards"),
-        pytest.param({"indexes": "-1"}, "undecodable roster: ValueError", id="negative"),
-        pytest.param({"indexes": "a"}, "undecodable roster: ValueError", id="text"),
-        pytest.param({"completed": {"3": ["Failed"]}}, "undecodable roster", id="completed"),
-        pytest.param({"moreAddresses": {"0": "fd00::1"}}, "is no list", id="more addresses"),
-        pytest.param({"absent": ["1"]}, "'1' is no int", id="absent"),
-    ],
+@cases(
+    "change message",
+    {
+        "short": ({"addresses": ["10.0.0.2"]}, "columns of role 'worker' differ"),
+        "number as address": ({"addresses": [1, 2, 3]}, "1 is no str"),
+        "uneven": ({"fingerprints": "0" * 23}, "columns of role 'worker' differ"),
+        "long": ({"indexes": "0-3"}, "columns of role 'worker' differ"),
+        "endless": ({"indexes": "0-99999999999"}, "is no range of indexes"),
+        "backwards": ({"indexes": "2-0"}, "is no range of indexes"),
+        "negative": ({"indexes": "-1"}, "undecodable roster: ValueError"),
+        "text": ({"indexes": "a"}, "undecodable roster: ValueError"),
+        "completed": ({"completed": {"3": ["Failed"]}}, "undecodable roster"),
+        "more addresses": ({"moreAddresses": {"0": "fd00::1"}}, "is no list"),
+        "absent": ({"absent": ["1"]}, "'1' is no int"),
+    },
 )
 def test_decode_of_a_changed_role_says_what_is_wrong(change: Wire, message: str) -> None:
     wire = wire_of(build_roster(build_role_roster("worker", 3)))
@@ -246,24 +245,23 @@ def test_progress_is_at_most_2_kb_and_keeps_the_counts(
     assert len(decoded.missing) <= PROGRESS_MAX_MISSING
 
 
-@pytest.mark.parametrize(
-    ("reason", "width"),
-    [
-        pytest.param("short", 5, id="whole"),
-        pytest.param("x" * 300, 80, id="cut"),
-        pytest.param("😀" * 300, 0, id="every character is twelve bytes"),
-    ],
+@cases(
+    "reason width",
+    {
+        "whole": ("short", 5),
+        "cut": ("x" * 300, 80),
+        "every character is twelve bytes": ("😀" * 300, 0),
+    },
 )
 def test_progress_of_many_cuts_reasons_and_keeps_names(reason: str, width: int) -> None:
     role = "a" * 63
     missing = tuple(Missing(role, index, reason) for index in range(20))
     decoded = decode_progress(encode_progress(Progress(5, 25, missing)))
-    assert decoded == Progress(
-        5, 25, tuple(Missing(role, index, reason[:width]) for index in range(10))
-    )
+    kept = tuple(Missing(role, index, reason[:width]) for index in range(10))
+    assert decoded == Progress(5, 25, kept)
 
 
-def test_progress_that_cannot_be_cut_names_nobody() -> None:
+def test_progress_that_cannot_be_cut_names_no_task() -> None:
     missing = tuple(Missing("a" * 300, index, "") for index in range(10))
     assert decode_progress(encode_progress(Progress(1, 2, missing))) == Progress(1, 2, ())
 
@@ -271,18 +269,13 @@ def test_progress_that_cannot_be_cut_names_nobody() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        "{}",
+        "", "{", "[]", "null", "{}", "[" * 100_000,
         '{"ready": 1, "total": 2}',
         '{"ready": Infinity, "total": 2, "missing": []}',
         '{"ready": 1, "total": 2, "missing": [1]}',
         '{"ready": 1, "total": 2, "missing": [{"role": "a"}]}',
-        "[" * 100_000,
     ],
-)
-def test_progress_that_is_none_is_an_error(text: str) -> None:
+)  # fmt: skip
+def test_text_that_is_no_progress_is_an_error(text: str) -> None:
     with pytest.raises(RosterError, match="undecodable progress"):
         decode_progress(text)

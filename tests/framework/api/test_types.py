@@ -8,27 +8,27 @@ from framework.api.states import TaskState
 from framework.api.types import CompletionType
 from tests.support.builders import (
     build_attempt,
-    build_framework,
     build_role,
     build_role_status,
     build_spec,
     build_task,
     build_task_attempt,
 )
+from tests.support.builders.cases import cases
 
 
-@pytest.mark.parametrize(
-    ("number", "absent", "minimum", "wanted", "quorum"),
-    [
-        pytest.param(4, (), None, 4, 4, id="all"),
-        pytest.param(4, (1, 3), None, 2, 2, id="gaps"),
-        pytest.param(4, (4, 9), None, 4, 4, id="gaps beyond the last are ignored"),
-        pytest.param(4, (), 3, 4, 3, id="quorum"),
-        pytest.param(4, (0,), 9, 3, 3, id="quorum is capped"),
-        pytest.param(4, (), 0, 4, 0, id="waits for none"),
-        pytest.param(2, (-1, 1, 1), None, 1, 1, id="nonsense is ignored"),
-        pytest.param(0, (), None, 0, 0, id="no Tasks"),
-    ],
+@cases(
+    "number absent minimum wanted quorum",
+    {
+        "all": (4, (), None, 4, 4),
+        "gaps": (4, (1, 3), None, 2, 2),
+        "gaps beyond the last are ignored": (4, (4, 9), None, 4, 4),
+        "quorum": (4, (), 3, 4, 3),
+        "quorum is capped": (4, (0,), 9, 3, 3),
+        "waits for none": (4, (), 0, 4, 0),
+        "nonsense is ignored": (2, (-1, 1, 1), None, 1, 1),
+        "no Tasks": (0, (), None, 0, 0),
+    },
 )
 def test_role_counts_wanted_and_quorum(
     number: int, absent: tuple[int, ...], minimum: int | None, wanted: int, quorum: int
@@ -60,11 +60,8 @@ def test_task_counts_only_when_completed_and_staying(
     state: TaskState, code: int | None, expected: tuple[bool, bool, bool], *, is_going: bool
 ) -> None:
     status = None if code is None else complete_task(code, "")
-    task = build_task(
-        state,
-        deletion_pending=is_going,
-        attempt_status=build_task_attempt(completion_status=status),
-    )
+    attempt = build_task_attempt(completion_status=status)
+    task = build_task(state, deletion_pending=is_going, attempt_status=attempt)
     assert (task.is_completed, task.is_succeeded, task.is_failed) == expected
 
 
@@ -87,10 +84,6 @@ def test_attempt_finds_role_and_walks_tasks_in_status_order() -> None:
 )
 def test_completion_type_table(kind: CompletionType, expected: tuple[bool, bool, bool]) -> None:
     assert (kind.is_succeeded, kind.is_failed, kind.has_attribute("Transient")) == expected
-
-
-def test_framework_key_is_namespace_and_name() -> None:
-    assert build_framework().key == "default/gang"
 
 
 def test_field_errors_show_all_with_their_paths() -> None:

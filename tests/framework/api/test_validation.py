@@ -44,6 +44,10 @@ def with_task(**fields: Any) -> TaskRoleSpec:
     return build_role(task=TaskSpec(**({"pod": build_template_wire()} | fields)))
 
 
+def with_metadata(metadata: object) -> TaskRoleSpec:
+    return with_task(pod=build_template_wire() | {"metadata": metadata})
+
+
 def with_policy(failed: int, succeeded: int) -> TaskRoleSpec:
     return build_role(completion_policy=CompletionPolicySpec(failed, succeeded))
 
@@ -60,9 +64,9 @@ def with_policy(failed: int, succeeded: int) -> TaskRoleSpec:
         with_policy(0, 20_000),
         with_task(retry_policy=RetryPolicySpec(max_retry_count=-2)),
         with_task(pod_graceful_deletion_timeout_seconds=0),
-        with_task(pod=build_template_wire() | {"metadata": {"labels": {"a": "b"}}}),
-        with_task(pod=build_template_wire() | {"metadata": {"labels": None}}),
-        with_task(pod=build_template_wire() | {"metadata": None}),
+        with_metadata({"labels": {"a": "b"}}),
+        with_metadata({"labels": None}),
+        with_metadata(None),
         build_role(absent_task_indices=(0, 7)),
         build_role(min_member_count=0),
         build_role(min_member_count=99),
@@ -70,107 +74,67 @@ def with_policy(failed: int, succeeded: int) -> TaskRoleSpec:
     ],
 )
 def test_role_that_is_legal_has_no_fault(role: TaskRoleSpec) -> None:
-    assert faults(build_spec(role)) == {}
+    assert faults(build_spec(role)) == faults(FrameworkSpec()) == {}
 
 
-def test_spec_without_roles_has_no_fault() -> None:
-    assert faults(FrameworkSpec()) == {}
+POLICY = "frameworkAttemptCompletionPolicy"
+TASK = "task.podGracefulDeletionTimeoutSec"
+NO_CONTAINERS = "task.pod.spec.containers: is required: list at least one container"
 
 
 @pytest.mark.parametrize(
-    ("role", "path", "message"),
+    ("role", "fault"),
     [
-        (build_role(""), "name", "is required: name the role"),
-        (
-            build_role("Worker"),
-            "name",
-            "'Worker' is no role name: use 1 to 63 characters of a-z and 0-9",
-        ),
-        (build_role("a-b"), "name", "without '-'"),
-        (build_role("a" * 64), "name", "is no role name"),
-        (build_role(number=-1), "taskNumber", "must be from 0 to 10000, not -1"),
-        (build_role(number=10_001), "taskNumber", "must be from 0 to 10000, not 10001"),
-        (
-            with_policy(-2, 0),
-            "frameworkAttemptCompletionPolicy.minFailedTaskCount",
-            "must be at least -1, not -2: a count of Tasks",
-        ),
-        (
-            with_policy(0, -2),
-            "frameworkAttemptCompletionPolicy.minSucceededTaskCount",
-            "must be at least -1, not -2: a count of Tasks",
-        ),
+        (build_role(""), "name: is required: name the role"),
+        (build_role("Worker"), "name: 'Worker' is no role name: use 1 to 63 characters of a-z"),
+        (build_role("a-b"), "name: 'a-b' is no role name: use 1 to 63 characters of a-z and 0-9, "),
+        (build_role("a" * 64), f"name: '{'a' * 64}' is no role name"),
+        (build_role(number=-1), "taskNumber: must be from 0 to 10000, not -1"),
+        (build_role(number=10_001), "taskNumber: must be from 0 to 10000, not 10001"),
+        (with_policy(-2, 0), f"{POLICY}.minFailedTaskCount: must be at least -1, not -2: a count"),
+        (with_policy(0, -2), f"{POLICY}.minSucceededTaskCount: must be at least -1, not -2: a"),
         (
             with_task(retry_policy=RetryPolicySpec(max_retry_count=-3)),
-            "task.retryPolicy.maxRetryCount",
-            "must be at least -2, not -3: a count, -1 to retry every failure",
+            "task.retryPolicy.maxRetryCount: must be at least -2, not -3: a count, -1 to retry ev",
         ),
         (
             with_task(pod_graceful_deletion_timeout_seconds=-1),
-            "task.podGracefulDeletionTimeoutSec",
-            "must be at least 0, not -1: seconds; leave it out to never delete by force",
+            f"{TASK}: must be at least 0, not -1: seconds; leave it out to never delete by force",
         ),
         (
             build_role(absent_task_indices=(0, -1)),
-            "absentTaskIndices[1]",
-            "must be at least 0, not -1: the index of a Task",
+            "absentTaskIndices[1]: must be at least 0, not -1: the index of a Task",
         ),
         (
             build_role(number=3, absent_task_indices=(2, 0, 2)),
-            "absentTaskIndices[2]",
-            "2 is listed twice: remove one",
+            "absentTaskIndices[2]: 2 is listed twice: remove one",
         ),
         (
             build_role(min_member_count=-1),
-            "minMemberCount",
-            "must be at least 0, not -1: a count of Tasks; leave it out to start with all",
+            "minMemberCount: must be at least 0, not -1: a count of Tasks; leave it out to start",
         ),
         (
             build_role(drain=DrainSpec(-5)),
-            "drain.timeoutSec",
-            "must be at least 0, not -5: seconds; leave drain out for no drain",
+            "drain.timeoutSec: must be at least 0, not -5: seconds; leave drain out for no drain",
+        ),
+        (with_task(pod={}), NO_CONTAINERS),
+        (with_task(pod={"spec": []}), NO_CONTAINERS),
+        (with_task(pod={"spec": {"containers": []}}), NO_CONTAINERS),
+        (with_task(pod={"spec": {"containers": {"name": "a"}}}), NO_CONTAINERS),
+        (with_metadata("x"), "task.pod.metadata: must be an object, not string"),
+        (
+            with_metadata({"annotations": []}),
+            "task.pod.metadata.annotations: must be an object, not array",
         ),
         (
-            with_task(pod={}),
-            "task.pod.spec.containers",
-            "is required: list at least one container",
-        ),
-        (
-            with_task(pod={"spec": []}),
-            "task.pod.spec.containers",
-            "is required: list at least one container",
-        ),
-        (
-            with_task(pod={"spec": {"containers": []}}),
-            "task.pod.spec.containers",
-            "is required: list at least one container",
-        ),
-        (
-            with_task(pod={"spec": {"containers": {"name": "a"}}}),
-            "task.pod.spec.containers",
-            "is required: list at least one container",
-        ),
-        (
-            with_task(pod=build_template_wire() | {"metadata": "x"}),
-            "task.pod.metadata",
-            "must be an object, not string",
-        ),
-        (
-            with_task(pod=build_template_wire() | {"metadata": {"annotations": []}}),
-            "task.pod.metadata.annotations",
-            "must be an object, not array",
-        ),
-        (
-            with_task(pod=build_template_wire() | {"metadata": {"labels": {"gpu": True}}}),
-            "task.pod.metadata.labels[gpu]",
-            "must be a string, not boolean: quote it",
+            with_metadata({"labels": {"gpu": True}}),
+            "task.pod.metadata.labels[gpu]: must be a string, not boolean: quote it",
         ),
     ],
 )
-def test_role_fault_has_path_and_remedy(role: TaskRoleSpec, path: str, message: str) -> None:
-    found = faults(build_spec(role))
-    assert list(found) == [f"{ROLE}.{path}"]
-    assert message in found[f"{ROLE}.{path}"]
+def test_role_fault_has_path_and_remedy(role: TaskRoleSpec, fault: str) -> None:
+    [error] = validate_spec(build_spec(role))
+    assert str(error).startswith(f"{ROLE}.{fault}")
 
 
 def test_spec_faults_of_all_places_come_together() -> None:
@@ -196,11 +160,6 @@ def test_roles_of_one_name_are_each_named_with_the_first() -> None:
     assert find_duplicate_roles(build_spec(build_role("a"), build_role("b"))) == ()
 
 
-@pytest.mark.parametrize("name", ["gang", "0", "my-gang", "a" * 63])
-def test_framework_name_that_is_legal_has_no_fault(name: str) -> None:
-    assert validate_framework(build_framework(name=name)) == ()
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -216,9 +175,10 @@ def test_framework_name_fault_has_path_and_remedy(name: str, message: str) -> No
     assert message in error.message
 
 
-def test_framework_of_a_generated_name_needs_none_yet() -> None:
-    framework = build_framework(name="", extra={"generateName": "gang-"})
-    assert validate_framework(framework) == ()
+def test_framework_with_a_legal_or_generated_name_has_no_fault() -> None:
+    for name in ("gang", "0", "my-gang", "a" * 63):
+        assert validate_framework(build_framework(name=name)) == ()
+    assert validate_framework(build_framework(name="", extra={"generateName": "gang-"})) == ()
 
 
 def test_framework_wire_with_faults_of_name_and_spec_has_both() -> None:

@@ -1,7 +1,4 @@
-"""A ListWatch at work on a scripted server, and a sink that keeps what it was told.
-
-Called by the tests of ``framework.kube.listwatch``.
-"""
+"""A ListWatch of a scripted server, and a sink that records its calls."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +13,7 @@ from tests.framework.kube.scripted import Reply, ScriptedServer, Seen, event_lin
 
 
 class ShortestWait:
-    """Jitter that always draws the shortest wait: tests on real sockets wait for events only."""
+    """Jitter that always draws the shortest wait, for tests on real sockets."""
 
     def uniform(self, low: float, high: float) -> float:
         return min(low, high)
@@ -30,14 +27,13 @@ class LongestWait:
 
 
 class Mirror:
-    """A sink that keeps name -> version, and what it was told."""
+    """A sink that keeps name -> version, all objects, and its calls in short."""
 
     def __init__(self) -> None:
         self.objects: dict[str, str] = {}
         self.whole: list[Object] = []
         self.calls: list[str] = []
-        self._changed = asyncio.Condition()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
 
     def replace(self, items: list[Object], resource_version: str) -> None:
         self.objects = {o["metadata"]["name"]: o["metadata"]["resourceVersion"] for o in items}
@@ -58,24 +54,19 @@ class Mirror:
 
     def _note(self, call: str) -> None:
         self.calls.append(call)
-        task = asyncio.get_running_loop().create_task(self._wake(), name="wake")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _wake(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
+        self._changed.set()
 
     async def wait_for(self, *calls: str) -> None:
         await self.wait_until(lambda: self.calls == list(calls))
 
     async def wait_until(self, holds: Callable[[], bool]) -> None:
-        async with self._changed:
-            await self._changed.wait_for(holds)
+        while not holds():
+            self._changed.clear()
+            await self._changed.wait()
 
 
 class Run:
-    """A ListWatch at work on a scripted server."""
+    """A ListWatch of a scripted server."""
 
     def __init__(self, server: ScriptedServer, client: KubeClient, bench: Bench, **kw: Any) -> None:
         self.server = server
@@ -92,7 +83,7 @@ class Run:
         )
 
     def requests(self) -> list[str]:
-        """What was asked for, in short: list, probe (one object) or watch@version."""
+        """Return the requests in short: list, probe (one object) or watch@version."""
         return [_name(seen) for seen in self.server.seen]
 
 

@@ -1,12 +1,13 @@
-"""A server on a real socket that answers from a script, byte by byte, and can break off anywhere.
+"""A server on a real socket with scripted answers, which it can break at any byte.
 
-It counts every request, so a hidden retry shows.
+It records every request, so that a test finds hidden retries.
 """
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,6 +22,8 @@ class Seen:
     target: str
     headers: Mapping[str, str]
     body: bytes
+    client_name: str = ""
+    """The name in the certificate of the client."""
 
     @property
     def path(self) -> str:
@@ -33,7 +36,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Reply:
-    """What to answer; ``ending`` says how the answer ends."""
+    """An answer, and how it ends."""
 
     status: int = 200
     body: bytes = b"{}"
@@ -54,14 +57,8 @@ def refusal(code: int, reason: str, message: str = "no", **headers: str) -> Repl
 
 
 def status_object(code: int, reason: str, message: str = "no") -> dict[str, Any]:
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "status": "Failure",
-        "code": code,
-        "reason": reason,
-        "message": message,
-    }
+    answer = {"status": "Failure", "code": code, "reason": reason, "message": message}
+    return {"kind": "Status", "apiVersion": "v1", **answer}
 
 
 def event_line(event_type: str, obj: object) -> bytes:
@@ -85,8 +82,9 @@ def pod_list(version: int, *items: dict[str, Any], more: str | None = None) -> R
 class ScriptedServer:
     """Answers the n-th request with the n-th reply; after the last reply it is silent."""
 
-    def __init__(self, *replies: Reply) -> None:
-        self.replies = list(replies)
+    def __init__(self, *replies: Reply, context: ssl.SSLContext | None = None) -> None:
+        self._replies = list(replies)
+        self._context = context
         self.seen: list[Seen] = []
         self.connections = 0
         self._server: asyncio.Server | None = None
@@ -97,10 +95,10 @@ class ScriptedServer:
     def url(self) -> str:
         assert self._server is not None
         host, port = self._server.sockets[0].getsockname()
-        return f"http://{host}:{port}"
+        return f"http{'s' if self._context else ''}://{host}:{port}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -126,8 +124,10 @@ class ScriptedServer:
             writer.close()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        seen = await _read_request(reader)
-        reply = self.replies[len(self.seen)] if len(self.seen) < len(self.replies) else None
+        peer = writer.get_extra_info("peercert")
+        name = peer["subject"][0][0][1] if peer else ""
+        seen = replace(await _read_request(reader), client_name=name)
+        reply = self._replies.pop(0) if self._replies else None
         async with self._arrived:
             self.seen.append(seen)
             self._arrived.notify_all()
@@ -144,35 +144,28 @@ async def _read_request(reader: asyncio.StreamReader) -> Seen:
     first, *lines = head.rstrip().split("\r\n")
     method, target, _ = first.split(" ")
     headers = {k.title(): v for k, _, v in (line.partition(": ") for line in lines)}
-    body = b""
-    if "Content-Length" in headers:
-        body = await reader.readexactly(int(headers["Content-Length"]))
-    elif headers.get("Transfer-Encoding") == "chunked":
-        while size := int(await reader.readline(), 16):
-            body += await reader.readexactly(size)
-            await reader.readline()
-        await reader.readline()
+    body = await reader.readexactly(int(headers.get("Content-Length", "0")))
     return Seen(method, target, headers, body)
 
 
 async def _write_reply(
     reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> bool:
-    is_chunked = reply.chunks is not None
-    length = {"Transfer-Encoding": "chunked"} if is_chunked else {}
-    if not is_chunked:
-        # A cut answer promises more than it keeps.
-        length = {"Content-Length": str(len(reply.body) + (reply.ending != "whole"))}
+    # A cut answer promises more than it keeps.
+    length = {"Content-Length": str(len(reply.body) + (reply.ending != "whole"))}
+    if reply.chunks is not None:
+        length = {"Transfer-Encoding": "chunked"}
     head = [f"HTTP/1.1 {reply.status} Scripted"]
     head += [f"{key}: {value}" for key, value in {**reply.headers, **length}.items()]
     writer.write("\r\n".join([*head, "", ""]).encode())
-    for chunk in reply.chunks if reply.chunks is not None else ():
+    for chunk in reply.chunks or ():
         writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
         await writer.drain()
         # Two writes shall be two reads at the other end.
         await asyncio.sleep(0.001)
-    writer.write(reply.body if not is_chunked else b"")
-    if is_chunked and reply.ending == "whole":
+    if reply.chunks is None:
+        writer.write(reply.body)
+    elif reply.ending == "whole":
         writer.write(b"0\r\n\r\n")
     await writer.drain()
     if reply.ending == "silent":

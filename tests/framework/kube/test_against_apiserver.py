@@ -1,4 +1,4 @@
-"""framework.kube against the local API server: the two halves of this project agree."""
+"""framework.kube against the local API server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,17 +7,20 @@ import pytest
 
 from framework.clock import SequentialUids, SystemClock, SystemRandom
 from framework.kube import errors
-from framework.kube.client import KubeClient, PatchContent
+from framework.kube.client import PAGE_SIZE, KubeClient, PatchContent
 from framework.kube.config import KubeConfig
 from framework.kube.listwatch import ListWatch
+from framework.kube.pages import MAX_PAGE_BYTES
 from framework.kube.resources import CONFIGMAPS, PODS, Object
+from framework.kube.transport import Request, Transport
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
 from tests.framework.kube.following import Mirror
 
 
-def configmap(name: str) -> Object:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "1"}}
+def configmap(name: str, text: str = "1") -> Object:
+    metadata = {"name": name}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": text}}
 
 
 @pytest.fixture
@@ -54,26 +57,37 @@ async def test_every_verb_is_understood(url: str) -> None:
         assert await client.get_raw("/readyz") == b"ok"
 
 
-async def test_pages_join_to_the_whole_list(url: str) -> None:
+async def test_large_objects_of_the_local_server_are_all_listed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    send = Transport.send
+
+    async def measure(self: Transport, request: Request) -> bytes:
+        raw = await send(self, request)
+        if "limit" in request.path:
+            sizes.append(len(raw))
+        return raw
+
+    monkeypatch.setattr(Transport, "send", measure)
     async with connect(url) as client:
-        for index in range(7):
-            await client.create(CONFIGMAPS, "default", configmap(f"c{index}"))
-        whole = await client.list(CONFIGMAPS, "default", limit=3)
-        names = [item["metadata"]["name"] for item in whole["items"]]
-        assert [name for name in names if name.startswith("c")] == [f"c{i}" for i in range(7)]
+        for number in range(40):
+            large = configmap(f"c{number:02}", "x" * 1_000_000)
+            await client.create(CONFIGMAPS, "default", large)
+        whole = await client.list(CONFIGMAPS, "default", limit=PAGE_SIZE)
+    names = [item["metadata"]["name"] for item in whole["items"]]
+    assert [name for name in names if name.startswith("c")] == [f"c{n:02}" for n in range(40)]
+    assert sum(sizes) > 40_000_000
+    assert max(sizes) <= MAX_PAGE_BYTES
 
 
 async def test_listwatch_mirrors_the_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("framework.kube.listwatch.WATCH_TIMEOUT_SECONDS", 1)
     mirror = Mirror()
     async with connect(url) as client:
+        clock, random = SystemClock(), SystemRandom()
         listwatch = ListWatch(
-            client,
-            CONFIGMAPS,
-            mirror,
-            clock=SystemClock(),
-            random=SystemRandom(),
-            namespace="default",
+            client, CONFIGMAPS, mirror, clock=clock, random=random, namespace="default"
         )
         task = asyncio.create_task(listwatch.run(), name="listwatch")
         await listwatch.synced.wait()

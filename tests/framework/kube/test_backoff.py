@@ -1,4 +1,4 @@
-"""framework.kube.backoff and framework.kube.throttle: waits."""
+"""framework.kube.backoff and framework.kube.throttle."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -12,16 +12,10 @@ from framework.kube.throttle import Throttle, TokenBucket
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_backoff_bounds_double_up_to_the_maximum() -> None:
+def test_backoff_bounds_double_up_to_the_maximum_and_begin_anew_after_a_reset() -> None:
     backoff = Backoff(0.2, 2.0, 5.0)
     bounds = [backoff.next_bound_seconds() for _ in range(8)]
     assert bounds == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
-
-
-def test_backoff_after_reset_begins_anew() -> None:
-    backoff = Backoff(0.2, 2.0, 5.0)
-    for _ in range(5):
-        backoff.next_bound_seconds()
     backoff.reset()
     assert backoff.next_bound_seconds() == 0.2
 
@@ -32,21 +26,15 @@ def test_backoff_that_would_not_grow_raises(arguments: tuple[float, float, float
         Backoff(*arguments)
 
 
-def test_bucket_lets_the_burst_through_then_the_rate() -> None:
-    bucket = TokenBucket(qps=10, burst=3, clock=ManualClock(START))
-    assert [round(bucket.reserve(), 6) for _ in range(5)] == [0, 0, 0, 0.1, 0.2]
-
-
-def test_bucket_refills_with_time_but_not_beyond_the_burst() -> None:
+def test_bucket_grants_the_burst_then_the_rate_and_refills_up_to_the_burst() -> None:
     clock = ManualClock(START)
-    bucket = TokenBucket(qps=10, burst=2, clock=clock)
-    for _ in range(2):
-        bucket.reserve()
+    bucket = TokenBucket(qps=10, burst=3, clock=clock)
+    assert [round(bucket.reserve(), 6) for _ in range(5)] == [0, 0, 0, 0.1, 0.2]
     clock.advance(3600)
-    assert [round(bucket.reserve(), 6) for _ in range(3)] == [0, 0, 0.1]
+    assert [round(bucket.reserve(), 6) for _ in range(4)] == [0, 0, 0, 0.1]
 
 
-def test_bucket_without_burst_still_lets_one_through() -> None:
+def test_bucket_without_burst_still_grants_one_at_once() -> None:
     bucket = TokenBucket(qps=2, burst=0, clock=ManualClock(START))
     assert [bucket.reserve() for _ in range(3)] == [0, 0.5, 1.0]
 
@@ -94,9 +82,8 @@ async def test_throttle_keeps_the_rate_and_the_order_within_a_namespace() -> Non
 
     begin = asyncio.get_running_loop().time()
     await asyncio.gather(*(send(number) for number in range(20)))
-    assert [number for _, number in sent] == list(range(20))
-    assert [round(at - begin, 3) for at, _ in sent] == [
-        round(0.1 * number, 3) for number in range(1, 21)
+    assert [(round(at - begin, 3), number) for at, number in sent] == [
+        (round(0.1 * (number + 1), 3), number) for number in range(20)
     ]
 
 

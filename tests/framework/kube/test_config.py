@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from framework.kube.config import ConfigError, KubeConfig, load_kube_config
+from tests.support.builders.cases import cases
 
 PEM = "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n"
 PEM64 = base64.b64encode(PEM.encode()).decode()
@@ -58,11 +59,8 @@ def service_account(tmp_path: Path) -> str:
 # --- precedence ----------------------------------------------------------------------------------
 
 
-def test_address_alone_is_used_without_credentials() -> None:
-    assert load_kube_config("http://h:8080/", None, {}) == KubeConfig(server="http://h:8080")
-
-
 def test_address_argument_wins_over_the_environment() -> None:
+    assert load_kube_config("http://h:8080/", None, {}) == KubeConfig(server="http://h:8080")
     env = {"KUBE_APISERVER_ADDRESS": "http://env:1"}
     assert load_kube_config("http://arg:1", None, env).server == "http://arg:1"
     assert load_kube_config(None, None, env).server == "http://env:1"
@@ -76,13 +74,7 @@ def test_file_argument_wins_over_the_environments_and_home(write: Write, tmp_pat
     assert load_kube_config(None, argument, env).server == "https://arg"
     assert load_kube_config(None, None, env).server == "https://env"
     assert load_kube_config(None, None, {"HOME": str(tmp_path)}).server == "https://home"
-
-
-def test_missing_file_of_the_environment_falls_through_to_home(
-    write: Write, tmp_path: Path
-) -> None:
-    write(document({"server": "https://home"}), ".kube/config")
-    env = {"HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
+    env["KUBECONFIG"] = str(tmp_path / "none")
     assert load_kube_config(None, None, env).server == "https://home"
 
 
@@ -90,47 +82,31 @@ def test_address_with_file_replaces_only_the_server(write: Write) -> None:
     path = write(document({"server": "https://k"}, {"token": "t"}, {"namespace": "n"}))
     config = load_kube_config("https://other:1", path, {})
     assert (config.server, config.token, config.namespace) == ("https://other:1", "t", "n")
-
-
-def test_address_with_file_needs_no_server_in_it(write: Write) -> None:
     path = write(document({"insecure-skip-tls-verify": True}))
     config = load_kube_config("h:6443", path, {})
     assert (config.server, config.verify) == ("https://h:6443", False)
 
 
+IN_POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
 def test_nothing_given_in_a_pod_uses_its_service_account(service_account: str) -> None:
-    env = {
-        "KUBERNETES_SERVICE_HOST": "fd00::1",
-        "KUBERNETES_SERVICE_PORT": "443",
-        "FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": service_account,
-    }
-    assert load_kube_config(None, None, env) == KubeConfig(
+    env = {"FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": service_account}
+    token_file = f"{service_account}/token"
+    assert load_kube_config(None, None, IN_POD | env) == KubeConfig(
         server="https://[fd00::1]:443",
-        token_file=f"{service_account}/token",
+        token_file=token_file,
         ca_file=f"{service_account}/ca.crt",
         namespace="team-a",
     )
-
-
-def test_address_with_a_named_service_account_directory_uses_its_token(
-    service_account: str,
-) -> None:
-    env = {"FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": service_account}
     config = load_kube_config("http://127.0.0.1:1", None, env)
-    assert (config.server, config.token_file) == ("http://127.0.0.1:1", f"{service_account}/token")
+    assert (config.server, config.token_file) == ("http://127.0.0.1:1", token_file)
 
 
-def test_nothing_given_outside_a_pod_names_every_way() -> None:
+def test_nothing_given_and_no_token_names_every_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"KUBE_APISERVER_ADDRESS.*KUBECONFIG.*~/.kube/config"):
         load_kube_config(None, None, {})
-
-
-def test_pod_without_token_says_how_to_get_one(tmp_path: Path) -> None:
-    env = {
-        "KUBERNETES_SERVICE_HOST": "10.0.0.1",
-        "KUBERNETES_SERVICE_PORT": "443",
-        "FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": str(tmp_path),
-    }
+    env = IN_POD | {"FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR": str(tmp_path)}
     with pytest.raises(ConfigError, match="automountServiceAccountToken"):
         load_kube_config(None, None, env)
 
@@ -152,25 +128,15 @@ def test_relative_paths_are_relative_to_the_file(
     monkeypatch.chdir(tmp_path.parent)
     config = load_kube_config(None, os.path.relpath(path), {})
     directory = str(tmp_path / "pki")
-    assert config.ca_file == f"{directory}/ca"
-    assert config.client_cert_file == f"{directory}/crt"
-    assert config.client_key_file == f"{directory}/key"
-    assert config.token_file == f"{directory}/tok"
+    files = (config.ca_file, config.client_cert_file, config.client_key_file, config.token_file)
+    assert files == tuple(f"{directory}/{name}" for name in ("ca", "crt", "key", "tok"))
     assert config.tls_server_name == "name"
 
 
 def test_inline_bytes_win_over_files(write: Write) -> None:
-    path = write(
-        document(
-            {
-                "server": "https://k",
-                "certificate-authority": "missing",
-                "certificate-authority-data": PEM64,
-            },
-            {"client-certificate-data": PEM64, "client-key-data": PEM64},
-        )
-    )
-    config = load_kube_config(None, path, {})
+    authority = {"certificate-authority": "missing", "certificate-authority-data": PEM64}
+    user = {"client-certificate-data": PEM64, "client-key-data": PEM64}
+    config = load_kube_config(None, write(document({"server": "https://k"} | authority, user)), {})
     assert (config.ca_pem, config.ca_file) == (PEM, None)
     assert (config.client_cert_pem, config.client_key_pem) == (PEM, PEM)
 
@@ -234,93 +200,76 @@ def test_proxy_of_the_file_wins(write: Write) -> None:
 # --- messages ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        pytest.param("a: [", r"not valid YAML at line \d+.*repair", id="bad-yaml"),
-        pytest.param("- a", "no mapping at the top", id="list"),
-        pytest.param("", r"current-context: not set; run `kubectl config", id="empty"),
-        pytest.param(
+def cluster(**fields: object) -> dict[str, Any]:
+    """A kubeconfig with these fields of its cluster; ``_`` stands for ``-``."""
+    named = {key.replace("_", "-"): value for key, value in fields.items()}
+    return document({"server": "https://k"} | named)
+
+
+def plugin(**fields: object) -> dict[str, Any]:
+    return document(user={"exec": {"command": "p", "apiVersion": "v1"} | fields})
+
+
+@cases(
+    "content expected",
+    {
+        "bad YAML": ("a: [", r"not valid YAML at line \d+.*repair"),
+        "list": ("- a", "no mapping at the top"),
+        "empty": ("", r"current-context: not set; run `kubectl config"),
+        "context not found": (
             document() | {"current-context": "nope"},
             r"current-context: 'nope' is not among the contexts.*use one of these: c",
-            id="context-not-found",
         ),
-        pytest.param(
+        "cluster not found": (
             document(context={"cluster": "x"}),
             r"contexts\[c\].cluster: 'x' is not among the clusters.*: k",
-            id="cluster-not-found",
         ),
-        pytest.param(
+        "user not found": (
             document(context={"user": "x"}),
             r"contexts\[c\].user: 'x' is not among the users",
-            id="user-not-found",
         ),
-        pytest.param(
+        "no server": (
             document({"insecure-skip-tls-verify": True}),
             r"clusters\[k\].server: not set; write https://HOST:PORT",
-            id="no-server",
         ),
-        pytest.param(document({"server": "ftp://k"}), "server: 'ftp://k' is no address", id="ftp"),
-        pytest.param(document({"server": "https://k:p"}), "is no address", id="bad-port"),
-        pytest.param(document({"server": "https://"}), "is no address", id="no-host"),
-        pytest.param(document({"server": 1}), r"server: not a string; put it in", id="number"),
-        pytest.param(
-            document({"server": "https://k", "certificate-authority": "missing.pem"}),
+        "ftp": (cluster(server="ftp://k"), "server: 'ftp://k' is no address"),
+        "bad port": (cluster(server="https://k:p"), "is no address"),
+        "no host": (cluster(server="https://"), "is no address"),
+        "number": (cluster(server=1), r"server: not a string; put it in"),
+        "CA missing": (
+            cluster(certificate_authority="missing.pem"),
             r"certificate-authority: cannot read .*missing.pem: No such file",
-            id="ca-missing",
         ),
-        pytest.param(
-            document({"server": "https://k", "certificate-authority-data": "%%"}),
+        "CA not base64": (
+            cluster(certificate_authority_data="%%"),
             r"certificate-authority-data: not PEM text in base64",
-            id="ca-not-base64",
         ),
-        pytest.param(
-            document(
-                {
-                    "server": "https://k",
-                    "certificate-authority-data": PEM64,
-                    "insecure-skip-tls-verify": True,
-                }
-            ),
+        "insecure with CA": (
+            cluster(certificate_authority_data=PEM64, insecure_skip_tls_verify=True),
             "together with a certificate authority; remove one",
-            id="insecure-with-ca",
         ),
-        pytest.param(
+        "certificate without key": (
             document(user={"client-certificate-data": PEM64}),
             "set both client-certificate and client-key",
-            id="certificate-without-key",
         ),
-        pytest.param(
+        "token file missing": (
             document(user={"tokenFile": "missing"}),
             r"users\[u\].tokenFile: cannot read",
-            id="token-file-missing",
         ),
-        pytest.param(
+        "auth provider": (
             document(user={"auth-provider": {"name": "gcp"}}),
             r"auth-provider: .*use an exec plugin",
-            id="auth-provider",
         ),
-        pytest.param(
+        "basic": (
             document(user={"username": "a", "password": "s3cret"}),
             r"username: .*use a token",
-            id="basic",
         ),
-        pytest.param(
-            document(user={"exec": {"apiVersion": "v1"}}), r"exec.command: not set", id="exec"
-        ),
-        pytest.param(
-            document(user={"exec": {"command": "p", "apiVersion": "v1", "args": ["-n", 1]}}),
-            r"exec.args: not a list of strings",
-            id="exec-args",
-        ),
-        pytest.param(
-            document(user={"exec": {"command": "p", "apiVersion": "v1", "env": [{"name": "A"}]}}),
-            r"exec.env: not a list of name and value",
-            id="exec-env",
-        ),
-        pytest.param({"clusters": {}, "users": {"a": 1}}, "users: not a list", id="section"),
-        pytest.param({"users": [{"user": {}}]}, r"users\[0\]: has no name", id="no-name"),
-    ],
+        "exec": (document(user={"exec": {"apiVersion": "v1"}}), r"exec.command: not set"),
+        "exec args": (plugin(args=["-n", 1]), r"exec.args: not a list of strings"),
+        "exec env": (plugin(env=[{"name": "A"}]), r"exec.env: not a list of name and value"),
+        "section": ({"clusters": {}, "users": {"a": 1}}, "users: not a list"),
+        "no name": ({"users": [{"user": {}}]}, r"users\[0\]: has no name"),
+    },
 )
 def test_broken_file_raises_naming_field_and_remedy(
     content: object, expected: str, write: Write
@@ -332,12 +281,9 @@ def test_broken_file_raises_naming_field_and_remedy(
     assert all((caught.value.field, caught.value.problem, caught.value.remedy))
 
 
-def test_missing_file_asked_for_raises() -> None:
+def test_missing_or_binary_file_that_is_asked_for_raises(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="/nowhere/config: no such kubeconfig file"):
         load_kube_config(None, "/nowhere/config", {})
-
-
-def test_binary_file_raises(tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="not UTF-8"):
         load_kube_config(None, str(tmp_path / "config"), {})

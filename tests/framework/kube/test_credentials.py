@@ -1,4 +1,4 @@
-"""framework.kube.credentials: files that rotate and plugins that print, without HTTP."""
+"""framework.kube.credentials: token files that are replaced, and exec plugins."""
 
 import asyncio
 import json
@@ -47,16 +47,10 @@ async def test_token_file_with_unchanged_times_is_read_again_when_rejected(tmp_p
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert await source.fetch() == "one"
     assert await source.renew("one") == "two"
-
-
-async def test_token_file_gone_for_a_moment_keeps_the_last_token(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text("one")
-    source = TokenFile(str(path))
-    await source.fetch()
+    # A file that is absent for a moment does not take the token away.
     path.unlink()
-    assert await source.fetch() == "one"
-    assert await source.renew("one") == "one"
+    assert await source.fetch() == "two"
+    assert await source.renew("two") == "two"
 
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"a b", b"two\nlines", b"\xff\xfe"])
@@ -73,50 +67,42 @@ async def test_token_file_without_a_token_raises_without_showing_it(
 class Plugin:
     """An exec plugin: a script that prints a numbered token and counts its runs."""
 
-    def __init__(self, directory: Path, status: dict[str, str], code: str = "") -> None:
-        self.runs = directory / "runs"
-        self.runs.write_text("")
+    def __init__(self, directory: Path, status: object = None, code: str = "") -> None:
+        self._runs = directory / "runs"
+        self._runs.write_text("")
         script = directory / "plugin.py"
         script.write_text(
             "import json\n"
-            f"open({str(self.runs)!r}, 'a').write('x')\n"
-            f"n = len(open({str(self.runs)!r}).read())\n"
+            f"open({str(self._runs)!r}, 'a').write('x')\n"
+            f"n = len(open({str(self._runs)!r}).read())\n"
             f"{code}\n"
-            f"status = {{'token': f'token{{n}}', **{status!r}}}\n"
+            f"status = {{'token': f'token{{n}}', **{status or {}!r}}}\n"
             "print(json.dumps({'apiVersion': 'v1', 'kind': 'ExecCredential', 'status': status}))\n"
         )
         self.spec = {"command": sys.executable, "args": [str(script)], "apiVersion": "v1"}
+        self.clock = ManualClock(START)
+        self.source = PluginToken(self.spec, self.clock)
 
     @property
     def run_count(self) -> int:
-        return len(self.runs.read_text())
+        return len(self._runs.read_text())
 
 
-async def test_plugin_runs_once_for_many_requests(tmp_path: Path) -> None:
-    plugin = Plugin(tmp_path, {})
-    source = PluginToken(plugin.spec, ManualClock(START))
-    assert await asyncio.gather(*(source.fetch() for _ in range(5))) == ["token1"] * 5
-    assert plugin.run_count == 1
+async def test_plugin_runs_once_for_many_requests_or_rejections(tmp_path: Path) -> None:
+    plugin = Plugin(tmp_path)
+    fetched = await asyncio.gather(*(plugin.source.fetch() for _ in range(5)))
+    assert (fetched, plugin.run_count) == (["token1"] * 5, 1)
+    renewed = await asyncio.gather(*(plugin.source.renew("token1") for _ in range(3)))
+    assert (renewed, plugin.run_count) == (["token2"] * 3, 2)
 
 
 async def test_plugin_runs_again_before_its_token_expires(tmp_path: Path) -> None:
-    clock = ManualClock(START)
     plugin = Plugin(tmp_path, {"expirationTimestamp": "2026-01-01T01:00:00Z"})
-    source = PluginToken(plugin.spec, clock)
-    await source.fetch()
-    clock.advance(3500)
-    assert await source.fetch() == "token1"
-    clock.advance(80)
-    assert await source.fetch() == "token2"
-
-
-async def test_plugin_runs_once_for_many_rejections_of_one_token(tmp_path: Path) -> None:
-    plugin = Plugin(tmp_path, {})
-    source = PluginToken(plugin.spec, ManualClock(START))
-    await source.fetch()
-    renewed = await asyncio.gather(*(source.renew("token1") for _ in range(3)))
-    assert renewed == ["token2"] * 3
-    assert plugin.run_count == 2
+    await plugin.source.fetch()
+    plugin.clock.advance(3500)
+    assert await plugin.source.fetch() == "token1"
+    plugin.clock.advance(80)
+    assert await plugin.source.fetch() == "token2"
 
 
 @pytest.mark.parametrize(
@@ -130,9 +116,8 @@ async def test_plugin_runs_once_for_many_rejections_of_one_token(tmp_path: Path)
 async def test_plugin_that_fails_says_so(
     status: dict[str, str], code: str, expected: str, tmp_path: Path
 ) -> None:
-    plugin = Plugin(tmp_path, status, code)
     with pytest.raises(TokenUnavailableError, match=expected):
-        await PluginToken(plugin.spec, ManualClock(START)).fetch()
+        await Plugin(tmp_path, status, code).source.fetch()
 
 
 @pytest.mark.parametrize(
@@ -154,9 +139,9 @@ async def test_plugin_that_prints_something_else_says_so(
         await PluginToken(spec, ManualClock(START)).fetch()
 
 
-async def test_plugin_gets_its_environment_and_what_is_asked_of_it(tmp_path: Path) -> None:
+async def test_plugin_gets_its_environment_and_exec_info(tmp_path: Path) -> None:
     code = f"import os; open({str(tmp_path / 'env')!r}, 'w').write(json.dumps(dict(os.environ)))"
-    plugin = Plugin(tmp_path, {}, code)
+    plugin = Plugin(tmp_path, code=code)
     variables = [{"name": "CLUSTER", "value": "one"}]
     spec = {**plugin.spec, "env": variables, "interactiveMode": "Never"}
     await PluginToken(spec, ManualClock(START)).fetch()
@@ -169,10 +154,10 @@ async def test_plugin_gets_its_environment_and_what_is_asked_of_it(tmp_path: Pat
     }
 
 
-async def test_plugin_that_complains_at_length_gives_its_token(tmp_path: Path) -> None:
-    # More than a pipe holds: the plugin goes on only when both its outputs are read.
-    plugin = Plugin(tmp_path, {}, "import sys; sys.stderr.write('x' * 2**20); sys.stderr.flush()")
-    assert await PluginToken(plugin.spec, ManualClock(START)).fetch() == "token1"
+async def test_plugin_that_writes_much_to_stderr_gives_its_token(tmp_path: Path) -> None:
+    # A pipe holds less: the plugin blocks unless both its outputs are read.
+    code = "import sys; sys.stderr.write('x' * 2**20); sys.stderr.flush()"
+    assert await Plugin(tmp_path, code=code).source.fetch() == "token1"
 
 
 async def test_plugin_ends_with_the_request_that_waits_for_it(tmp_path: Path) -> None:
@@ -185,8 +170,7 @@ async def test_plugin_ends_with_the_request_that_waits_for_it(tmp_path: Path) ->
         "opened.write(b'%d\\n' % os.getpid()) if child else None\n"
         "time.sleep(600)"
     )
-    plugin = Plugin(tmp_path, {}, code)
-    request = asyncio.create_task(PluginToken(plugin.spec, ManualClock(START)).fetch())
+    request = asyncio.create_task(Plugin(tmp_path, code=code).source.fetch())
     with await asyncio.to_thread(path.open, "rb", buffering=0) as pipe:
         pid = int(await asyncio.to_thread(pipe.readline))
         request.cancel()

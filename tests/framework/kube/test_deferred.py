@@ -1,4 +1,4 @@
-"""An event whose object is decoded later says the same as one that is decoded at once."""
+"""framework.kube.deferred: an object that is decoded later equals one that is decoded at once."""
 
 import msgspec
 import pytest
@@ -8,44 +8,25 @@ from hypothesis import strategies as st
 from framework.kube.deferred import DeferredObject, decode_deferred_event, defer_object
 from framework.kube.stream import BrokenStreamError, decode_event
 
+IDENTITY = {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "7", "generation": 2}
 OBJECT = {
     "kind": "Framework",
-    "metadata": {
-        "name": "gang",
-        "namespace": "default",
-        "uid": "u",
-        "resourceVersion": "7",
-        "generation": 2,
-        "managedFields": [{"manager": "kubectl"}],
-    },
+    "metadata": IDENTITY | {"managedFields": [{"manager": "kubectl"}]},
     "spec": {"taskRoles": [1.5, 2**63, None, "ä"]},
     "status": None,
-}
-IDENTITY = {
-    "name": "gang",
-    "namespace": "default",
-    "uid": "u",
-    "resourceVersion": "7",
-    "generation": 2,
 }
 DEEP = b"[" * 5000 + b"]" * 5000
 
 
 @pytest.mark.parametrize("event_type", ["ADDED", "MODIFIED", "DELETED"])
-def test_change_has_its_identity_at_once_and_the_rest_later(event_type: str) -> None:
+def test_object_of_an_event_or_list_has_its_identity_at_once(event_type: str) -> None:
     line = msgspec.json.encode({"type": event_type, "object": OBJECT})
     found, obj = decode_deferred_event(line)
     assert found == event_type
-    assert obj == {"metadata": IDENTITY}
-    assert isinstance(obj, DeferredObject)
-    assert obj.decode() == decode_event(line)[1] == OBJECT
-
-
-def test_listed_object_is_deferred_alike() -> None:
-    obj = defer_object(OBJECT)
-    assert obj == {"metadata": IDENTITY}
-    assert isinstance(obj, DeferredObject)
-    assert obj.decode() == OBJECT
+    for deferred in obj, defer_object(OBJECT):
+        assert deferred == {"metadata": IDENTITY}
+        assert isinstance(deferred, DeferredObject)
+        assert deferred.decode() == decode_event(line)[1] == OBJECT
 
 
 @pytest.mark.parametrize(
@@ -68,14 +49,13 @@ def test_noise_raises_only_its_own_error(noise: bytes) -> None:
         decode_deferred_event(noise)
 
 
-@pytest.mark.parametrize("spec", [b"\xff", b'"\\ud800"', b'"\xff"'])
-def test_object_that_is_no_json_raises_its_own_error_when_it_is_decoded(spec: bytes) -> None:
-    line = b'{"type":"ADDED","object":{"metadata":{"uid":"u"},"spec":%b}}' % spec
-    with pytest.raises(BrokenStreamError):
-        decode_whole(line)
-
-
 def decode_whole(line: bytes) -> None:
     _, obj = decode_deferred_event(line)
     assert isinstance(obj, DeferredObject)
     obj.decode()
+
+
+@pytest.mark.parametrize("spec", [b"\xff", b'"\\ud800"', b'"\xff"'])
+def test_object_that_is_no_json_raises_its_own_error(spec: bytes) -> None:
+    with pytest.raises(BrokenStreamError):
+        decode_whole(b'{"type":"ADDED","object":{"metadata":{"uid":"u"},"spec":%b}}' % spec)

@@ -1,7 +1,8 @@
-"""framework.kube.listwatch: whatever the server does, the sink ends up equal to it."""
+"""framework.kube.listwatch: after any fault of the server, the sink equals the server."""
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -19,25 +20,25 @@ from tests.framework.kube.scripted import (
     status_object,
     stream,
 )
+from tests.support.builders.cases import cases
 
 # --- a server in good health ---------------------------------------------------------------------
 
 
 async def test_listwatch_lists_then_watches_from_there(bench: Bench) -> None:
-    replies = (
-        pod_list(5, pod("a", 1), pod("b", 2)),
-        stream(change("a", 6), change("b", 7, "DELETED"), change("c", 8, "ADDED"), ending="silent"),
-    )
-    async with running(bench, *replies, namespace="n", label_selector="x=y") as run:
+    changes = (change("a", 6), change("b", 7, "DELETED"), change("c", 8, "ADDED"))
+    replies = (pod_list(5, pod("a", 1), pod("b", 2)), stream(*changes, ending="silent"))
+    selectors = {"label_selector": "x=y", "field_selector": "f=g"}
+    async with running(bench, *replies, namespace="n", **selectors) as run:
         await run.mirror.wait_for("replace@5", "MODIFIED a@6", "DELETED b@7", "ADDED c@8")
         assert run.mirror.objects == {"a": "6", "c": "8"}
         listing, watching = run.server.seen
         assert listing.path == watching.path == "/api/v1/namespaces/n/pods"
-        assert listing.query == {"labelSelector": "x=y", "limit": "50"}
-        assert watching.query == {
+        selected = {"labelSelector": "x=y", "fieldSelector": "f=g"}
+        assert listing.query == selected | {"limit": "50"}
+        assert watching.query == selected | {
             "watch": "true",
             "resourceVersion": "5",
-            "labelSelector": "x=y",
             "timeoutSeconds": "10",
             "allowWatchBookmarks": "true",
         }
@@ -49,9 +50,7 @@ async def test_listwatch_is_synced_only_after_the_first_list(bench: Bench) -> No
     async def wait(_: Seen) -> None:
         await hold.wait()
 
-    held = pod_list(5)
-    held = Reply(held.status, held.body, before=wait)
-    async with running(bench, held) as run:
+    async with running(bench, replace(pod_list(5), before=wait)) as run:
         await run.server.wait_for_requests(1)
         assert not run.listwatch.synced.is_set()
         assert run.states == []
@@ -92,21 +91,15 @@ async def test_list_of_many_pages_replaces_once_with_trimmed_objects(bench: Benc
         assert run.mirror.whole == expected
 
 
-async def test_list_is_never_taken_from_the_servers_cache(bench: Bench) -> None:
-    async with running(bench, pod_list(5)) as run:
-        await run.server.wait_for_requests(2)
-        assert "resourceVersion" not in run.server.seen[0].query
-
-
 # --- a server that forgets -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@cases(
     "gone",
-    [
-        pytest.param(refusal(410, "Expired"), id="refused"),
-        pytest.param(stream(event_line("ERROR", status_object(410, "Expired"))), id="event"),
-    ],
+    {
+        "refused": refusal(410, "Expired"),
+        "event": stream(event_line("ERROR", status_object(410, "Expired"))),
+    },
 )
 async def test_version_too_old_lists_again_and_misses_no_deletion(
     gone: Reply, bench: Bench
@@ -121,11 +114,8 @@ async def test_version_too_old_lists_again_and_misses_no_deletion(
 
 
 async def test_page_too_old_still_gives_the_whole_list(bench: Bench) -> None:
-    replies = (
-        pod_list(5, pod("stale", 1), more="t"),
-        refusal(410, "Expired"),
-        pod_list(9, pod("a", 8)),
-    )
+    first_page = pod_list(5, pod("stale", 1), more="t")
+    replies = (first_page, refusal(410, "Expired"), pod_list(9, pod("a", 8)))
     async with running(bench, *replies) as run:
         await run.mirror.wait_for("replace@9")
         assert run.mirror.objects == {"a": "8"}
@@ -150,7 +140,7 @@ async def test_storage_restored_while_the_server_was_away_is_listed_anew(
 # --- a server in trouble -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", ["cut", "reset"])
+@pytest.mark.parametrize("ending", ["cut", "reset", "whole"])
 async def test_watch_broken_inside_an_event_resumes_after_the_last_whole_one(
     ending: str, bench: Bench
 ) -> None:
@@ -170,28 +160,24 @@ async def test_silent_watch_is_given_up_and_resumed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("framework.kube.listwatch.READ_DEADLINE_SECONDS", 0.05)
-    replies = (
-        pod_list(5),
-        stream(ending="silent"),
-        pod_list(5),
-        stream(change("a", 6), ending="silent"),
-    )
+    silent, later = stream(ending="silent"), stream(change("a", 6), ending="silent")
+    replies = (pod_list(5), silent, pod_list(5), later)
     async with running(bench, *replies) as run:
         await run.mirror.wait_for("replace@5", "MODIFIED a@6")
         assert run.requests()[:4] == ["list", "watch@5", "probe", "watch@5"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "trouble",
-    [
-        pytest.param(refusal(503, "ServiceUnavailable"), id="503"),
-        pytest.param(refusal(429, "TooManyRequests"), id="429"),
-        pytest.param(Reply(body=b'{"items": [{"metad', ending="cut"), id="cut"),
-        pytest.param(Reply(body=b"<html>"), id="html"),
-        pytest.param(refusal(404, "NotFound"), id="crd-away"),
-        pytest.param(refusal(401, "Unauthorized"), id="token-expired"),
-        pytest.param(refusal(403, "Forbidden"), id="right-missing"),
-    ],
+    {
+        "503": refusal(503, "ServiceUnavailable"),
+        "429": refusal(429, "TooManyRequests"),
+        "cut": Reply(body=b'{"items": [{"metad', ending="cut"),
+        "html": Reply(body=b"<html>"),
+        "CRD is away": refusal(404, "NotFound"),
+        "token is expired": refusal(401, "Unauthorized"),
+        "permission is missing": refusal(403, "Forbidden"),
+    },
 )
 async def test_first_list_that_fails_is_tried_until_it_works(trouble: Reply, bench: Bench) -> None:
     async with running(bench, trouble, trouble, trouble, pod_list(5, pod("a", 1))) as run:
@@ -218,15 +204,19 @@ async def test_error_state_shows_while_the_server_is_in_trouble(bench: Bench) ->
         assert run.listwatch.synced.is_set()
 
 
-@pytest.mark.parametrize(
+@cases(
     "broken",
-    [
-        event_line("ADDED", {"metadata": {"name": "a"}}),
-        event_line("ADDED", {"metadata": 5}),
-        event_line("ADDED", {}),
-        b"\x00\xff\n",
-        b"[" * 100_000 + b"\n",
-    ],
+    {
+        "no version": event_line("ADDED", {"metadata": {"name": "a"}}),
+        "metadata of another type": event_line("ADDED", {"metadata": 5}),
+        "empty object": event_line("ADDED", {}),
+        "no object": b'{"type":"ADDED"}\n',
+        "empty": b"{}\n",
+        "list": b"[]\n",
+        "text": b"noise\n",
+        "no UTF-8": b"\x00\xff\n",
+        "endless": b"[" * 100_000 + b"\n",
+    },
 )
 async def test_event_that_makes_no_sense_never_reaches_the_sink(
     broken: bytes, bench: Bench
@@ -237,10 +227,8 @@ async def test_event_that_makes_no_sense_never_reaches_the_sink(
 
 
 async def test_unknown_event_type_is_skipped(bench: Bench) -> None:
-    replies = (
-        pod_list(5),
-        stream(change("a", 6, "SURPRISE"), change("a", 7), ending="silent"),
-    )
+    changes = stream(change("a", 6, "SURPRISE"), change("a", 7), ending="silent")
+    replies = (pod_list(5), changes)
     async with running(bench, *replies) as run:
         await run.mirror.wait_for("replace@5", "MODIFIED a@7")
 

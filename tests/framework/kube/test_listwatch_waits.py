@@ -1,4 +1,4 @@
-"""framework.kube.listwatch: how long it waits between tries, in virtual time."""
+"""framework.kube.listwatch in virtual time: waits between tries, and lists older than expected."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,117 +16,127 @@ from tests.framework.kube.conftest import Bench
 from tests.framework.kube.following import LongestWait, Mirror
 
 pytestmark = pytest.mark.looptime
+Answer = Callable[[int], str | Exception]
+"""From the number of a request, counted from 1, to a version or an error."""
+
+
+def refuse(code: int, retry_after: str | None = None) -> Exception:
+    return errors.build_api_error(code, b"", method="GET", path="/x", retry_after=retry_after)
+
+
+UNREACHABLE = errors.UnreachableError("refused", method="GET", path="/x", maybe_applied=False)
+FORBIDDEN, GONE = refuse(403), refuse(410)
 
 
 class Times:
-    """A client that fails as told, and the times at which it was asked."""
+    """A ListWatch whose client answers as the test says, and the times of its requests."""
 
     def __init__(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.client = KubeClient(KubeConfig(server="http://h"), user_agent="t", clock=bench.clock)
-        self.at: list[float] = []
-        self.watched_at: list[float] = []
+        self._client = KubeClient(KubeConfig(server="http://h"), user_agent="t", clock=bench.clock)
         self._monkeypatch = monkeypatch
+        self.listed_at: list[float] = []
+        self.watched_at: list[float] = []
+        self.mirror = Mirror()
+        self.listwatch = ListWatch(
+            self._client, PODS, self.mirror, clock=bench.clock, random=LongestWait()
+        )
 
     async def run(
-        self,
-        fail: Callable[[int], Exception | None],
-        seconds: float,
-        *,
-        watch_error: Exception | None = None,
-    ) -> ListWatch:
+        self, seconds: float, answer_list: Answer, answer_watch: Answer = lambda _: ""
+    ) -> None:
+        """Run for some time; a watch that is not an error ends at once."""
         loop = asyncio.get_running_loop()
         begin = loop.time()
 
+        def note(times: list[float], answer: Answer) -> str:
+            times.append(round(loop.time() - begin, 3))
+            answered = answer(len(times))
+            if isinstance(answered, Exception):
+                raise answered
+            return answered
+
         async def list_pages(*_: object, **__: object) -> AsyncIterator[tuple[Object, bool]]:
-            self.at.append(round(loop.time() - begin, 3))
-            error = fail(len(self.at))
-            if error is not None:
-                raise error
-            yield {"metadata": {"resourceVersion": "1"}, "items": []}, True
+            version = note(self.listed_at, answer_list)
+            yield {"metadata": {"resourceVersion": version}, "items": []}, True
 
         async def watch(*_: object, **__: object) -> AsyncIterator[tuple[str, Object]]:
-            self.watched_at.append(round(loop.time() - begin, 3))
-            if watch_error is not None:
-                raise watch_error
+            note(self.watched_at, answer_watch)
             for never in list[tuple[str, Object]]():
                 yield never
 
-        self._monkeypatch.setattr(self.client, "list_pages", list_pages)
-        self._monkeypatch.setattr(self.client, "watch", watch)
-        clock = self.client._transport._clock
-        listwatch = ListWatch(self.client, PODS, Mirror(), clock=clock, random=LongestWait())
+        self._monkeypatch.setattr(self._client, "list_pages", list_pages)
+        self._monkeypatch.setattr(self._client, "watch", watch)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await listwatch.run()
-        return listwatch
+                await self.listwatch.run()
 
 
-def unreachable(_: int) -> Exception:
-    return errors.UnreachableError("refused", method="GET", path="/x", maybe_applied=False)
+@pytest.fixture
+def times(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Times:
+    return Times(bench, monkeypatch)
 
 
-async def test_server_away_is_tried_with_growing_then_even_waits(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = Times(bench, monkeypatch)
-    listwatch = await times.run(unreachable, 300)
-    waits = [round(b - a, 3) for a, b in pairwise(times.at)]
+async def test_server_away_is_tried_with_growing_then_even_waits(times: Times) -> None:
+    await times.run(300, lambda _: UNREACHABLE)
+    waits = [round(b - a, 3) for a, b in pairwise(times.listed_at)]
     assert waits[:6] == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0]
     assert set(waits[6:]) == {5.0}
-    assert not listwatch.is_connected
+    assert not times.listwatch.is_connected
 
 
-async def test_waits_begin_anew_after_a_success(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = Times(bench, monkeypatch)
-    fail = {1: unreachable(0), 2: unreachable(0), 3: unreachable(0)}
-    await times.run(fail.get, 3)
+async def test_waits_begin_anew_after_a_success(times: Times) -> None:
+    await times.run(3, lambda number: UNREACHABLE if number <= 3 else "1")
     # Three failures wait 0.2, 0.4, 0.8; then the list works, and its watch ends at once.
-    assert times.at == [0, 0.2, 0.6, 1.4]
+    assert times.listed_at == [0, 0.2, 0.6, 1.4]
     assert times.watched_at == [1.4, 1.6, 2.0, 2.8]
 
 
-async def test_watch_refused_after_every_list_is_no_busy_loop(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = Times(bench, monkeypatch)
-    denied = errors.build_api_error(403, b"", method="GET", path="/x")
-    listwatch = await times.run(lambda _: None, 60, watch_error=denied)
-    assert times.at[:5] == [0, 0.2, 0.6, 1.4, 3.0]
-    assert len(times.at) < 20
-    assert listwatch.synced.is_set()
-    assert not listwatch.is_connected
+async def test_watch_refused_after_every_list_is_no_busy_loop(times: Times) -> None:
+    await times.run(60, lambda _: "1", lambda _: FORBIDDEN)
+    assert times.listed_at[:5] == [0, 0.2, 0.6, 1.4, 3.0]
+    assert len(times.listed_at) < 20
+    assert times.listwatch.synced.is_set()
+    assert not times.listwatch.is_connected
 
 
-async def test_server_asking_for_patience_gets_it(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def busy(_: int) -> Exception:
-        return errors.build_api_error(429, b"", method="GET", path="/x", retry_after="9")
-
-    times = Times(bench, monkeypatch)
-    await times.run(busy, 40)
-    assert times.at == [0, 9, 18, 27, 36]
+async def test_retry_after_of_the_server_is_waited_for(times: Times) -> None:
+    await times.run(40, lambda _: refuse(429, retry_after="9"))
+    assert times.listed_at == [0, 9, 18, 27, 36]
 
 
-async def test_watch_refused_as_gone_after_every_list_is_no_busy_loop(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = Times(bench, monkeypatch)
-    gone = errors.build_api_error(410, b"", method="GET", path="/x")
-    await times.run(lambda _: None, 60, watch_error=gone)
-    assert times.at[:2] == [0, 0]
-    assert len(times.at) < 20
-    assert times.at[-1] - times.at[-2] == pytest.approx(5.0)
+async def test_watch_refused_as_gone_after_every_list_is_no_busy_loop(times: Times) -> None:
+    await times.run(60, lambda _: "1", lambda _: GONE)
+    assert times.listed_at[:2] == [0, 0]
+    assert len(times.listed_at) < 20
+    assert times.listed_at[-1] - times.listed_at[-2] == pytest.approx(5.0)
 
 
-async def test_watch_that_always_ends_at_once_is_no_busy_loop(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = Times(bench, monkeypatch)
-    listwatch = await times.run(lambda _: None, 60)
-    assert times.at == [0]
+async def test_watch_that_always_ends_at_once_is_no_busy_loop(times: Times) -> None:
+    await times.run(60, lambda _: "1")
+    assert times.listed_at == [0]
     assert times.watched_at[:4] == [0, 0.2, 0.6, 1.4]
     assert len(times.watched_at) < 20
-    assert listwatch.is_connected
+    assert times.listwatch.is_connected
+
+
+@pytest.mark.parametrize(
+    ("versions", "calls", "is_restored"),
+    [
+        pytest.param([50, 40, 50], ["replace@50", "replace@50"], False, id="server is behind"),
+        pytest.param([50, 40, 41], ["replace@50", "replace@41"], True, id="storage is restored"),
+    ],
+)
+async def test_list_older_than_the_last_seen_version_counts_only_the_second_time(
+    times: Times,
+    caplog: pytest.LogCaptureFixture,
+    versions: list[int],
+    calls: list[str],
+    *,
+    is_restored: bool,
+) -> None:
+    def answer_watch(number: int) -> str | Exception:
+        return GONE if number == 1 else ""
+
+    await times.run(15, lambda number: str(versions[min(number, 3) - 1]), answer_watch)
+    assert times.mirror.calls == calls
+    assert ("storage was restored" in caplog.text) is is_restored

@@ -1,4 +1,4 @@
-"""framework.kube.resources: paths, and the requests that a wrong path would turn into."""
+"""framework.kube.resources: paths of resources, and arguments for which there is no path."""
 
 import pytest
 
@@ -10,40 +10,29 @@ from framework.kube.resources import (
     PODS,
     Resource,
 )
+from tests.support.builders.cases import cases
+
+POD = "/api/v1/namespaces/a/pods"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-@pytest.mark.parametrize(
-    ("resource", "arguments", "path"),
-    [
-        pytest.param(PODS, (), "/api/v1/pods", id="all-namespaces"),
-        pytest.param(PODS, ("a",), "/api/v1/namespaces/a/pods", id="collection"),
-        pytest.param(PODS, ("a", "b"), "/api/v1/namespaces/a/pods/b", id="object"),
-        pytest.param(
-            PODS, ("a", "b", "status"), "/api/v1/namespaces/a/pods/b/status", id="subresource"
-        ),
-        pytest.param(
+@cases(
+    "resource arguments path",
+    {
+        "all namespaces": (PODS, (), "/api/v1/pods"),
+        "collection": (PODS, ("a",), POD),
+        "object": (PODS, ("a", "b"), f"{POD}/b"),
+        "subresource": (PODS, ("a", "b", "status"), f"{POD}/b/status"),
+        "group": (
             FRAMEWORKS,
             ("a", "b"),
             "/apis/frameworkcontroller.microsoft.com/v1/namespaces/a/frameworks/b",
-            id="group",
         ),
-        pytest.param(
-            LEASES,
-            ("a", "b"),
-            "/apis/coordination.k8s.io/v1/namespaces/a/leases/b",
-            id="coordination",
-        ),
-        pytest.param(NODES, (None, "n"), "/api/v1/nodes/n", id="cluster-scoped"),
-        pytest.param(
-            CUSTOM_RESOURCE_DEFINITIONS,
-            (None, "frameworks.x.y"),
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/frameworks.x.y",
-            id="dots",
-        ),
-        pytest.param(
-            PODS, ("a", "b/../c"), "/api/v1/namespaces/a/pods/b%2F..%2Fc", id="slash-quoted"
-        ),
-    ],
+        "lease": (LEASES, ("a", "b"), "/apis/coordination.k8s.io/v1/namespaces/a/leases/b"),
+        "cluster-scoped": (NODES, (None, "n"), "/api/v1/nodes/n"),
+        "dots": (CUSTOM_RESOURCE_DEFINITIONS, (None, "a.b"), f"{CRDS}/a.b"),
+        "quoted slash": (PODS, ("a", "b/../c"), f"{POD}/b%2F..%2Fc"),
+    },
 )
 def test_path_of_resource_is_that_of_the_api(
     resource: Resource, arguments: tuple[str | None, ...], path: str
@@ -51,18 +40,18 @@ def test_path_of_resource_is_that_of_the_api(
     assert resource.path(*arguments) == path
 
 
-@pytest.mark.parametrize(
-    ("resource", "arguments"),
-    [
-        pytest.param(PODS, ("a", ""), id="empty-name-would-be-the-collection"),
-        pytest.param(PODS, ("", "b"), id="empty-namespace"),
-        pytest.param(PODS, ("a", ".."), id="dot-dot"),
-        pytest.param(PODS, (None, "b"), id="name-without-namespace"),
-        pytest.param(NODES, ("a", "b"), id="namespace-of-cluster-scoped"),
-        pytest.param(PODS, ("a", None, "status"), id="subresource-without-name"),
-    ],
+@cases(
+    "resource arguments",
+    {
+        "empty name, the path of the collection": (PODS, ("a", "")),
+        "empty namespace": (PODS, ("", "b")),
+        "dot dot": (PODS, ("a", "..")),
+        "name without namespace": (PODS, (None, "b")),
+        "namespace of a cluster-scoped resource": (NODES, ("a", "b")),
+        "subresource without name": (PODS, ("a", None, "status")),
+    },
 )
-def test_path_that_would_mean_something_else_raises(
+def test_path_of_another_resource_is_never_built(
     resource: Resource, arguments: tuple[str | None, ...]
 ) -> None:
     with pytest.raises(ValueError, match=r".+"):

@@ -1,14 +1,13 @@
-"""framework.kube over TLS: whom it trusts, who it is, and what it says when that fails."""
+"""framework.kube over TLS: which servers are trusted, client certificates, and messages."""
 
 import asyncio
 import os
 import shutil
 import socket
 import ssl
-import subprocess
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,58 +17,34 @@ import pytest
 from framework.kube.config import ConfigError, KubeConfig
 from framework.kube.errors import UnreachableError
 from tests.framework.kube.conftest import Bench
+from tests.framework.kube.scripted import Reply, ScriptedServer
+from tests.support.builders.cases import cases
+from tests.support.servers.pki import Pki, build_server_context, issue_certificate
 from tests.support.waiting import HANG_SECONDS
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("openssl") is None, reason="install openssl"),
-]
+
+@asynccontextmanager
+async def serve(pki: Pki, *, wants_client: bool = False) -> AsyncIterator[ScriptedServer]:
+    context = build_server_context(pki)
+    if wants_client:
+        context.load_verify_locations(pki.ca_cert)
+        context.verify_mode = ssl.CERT_OPTIONAL
+    async with ScriptedServer(Reply(), context=context) as server:
+        yield server
 
 
-class Authority:
-    """A certificate authority in a directory."""
-
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir()
-        self.directory = directory
-        self.cert = directory / "ca.crt"
-        self.key = directory / "ca.key"
-        self._openssl("req", "-x509", "-subj", "/CN=ca", "-keyout", self.key, "-out", self.cert)
-
-    def issue(self, name: str) -> tuple[Path, Path]:
-        cert, key = self.directory / f"{name}.crt", self.directory / f"{name}.key"
-        signer = ("-CA", self.cert, "-CAkey", self.key)
-        subject = ("-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}")
-        self._openssl("req", "-x509", *subject, *signer, "-keyout", key, "-out", cert)
-        return cert, key
-
-    def _openssl(self, *arguments: str | Path) -> None:
-        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
-        subprocess.run(["openssl", *arguments, *curve], check=True, capture_output=True)
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("pki") / "one")
-
-
-@pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("pki") / "two")
-
-
-def build_server_context(authority: Authority) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority.issue("server.test"))
-    return context
+async def ask(bench: Bench, config: KubeConfig) -> bytes:
+    client = await bench.open(config)
+    return await client.get_raw("/readyz", timeout_seconds=HANG_SECONDS)
 
 
 @contextmanager
-def serve_endlessly(authority: Authority) -> Iterator[tuple[str, threading.Event]]:
+def serve_endlessly(pki: Pki) -> Iterator[tuple[str, threading.Event]]:
     """Answer one request with the head of an endless body, and never end TLS from this side.
 
     The event is set when the other side has closed its socket.
     """
-    context, ended = build_server_context(authority), threading.Event()
+    context, ended = build_server_context(pki), threading.Event()
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
 
     def respond() -> None:
@@ -90,112 +65,66 @@ def serve_endlessly(authority: Authority) -> Iterator[tuple[str, threading.Event
         thread.join()
 
 
-@asynccontextmanager
-async def serve(authority: Authority, *, wants_client: bool = False) -> AsyncIterator[str]:
-    """Answer ``{"cn": ...}`` with the client certificate's name to every request."""
-    context = build_server_context(authority)
-    if wants_client:
-        context.load_verify_locations(authority.cert)
-        context.verify_mode = ssl.CERT_OPTIONAL
-
-    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        peer = writer.get_extra_info("peercert") or {}
-        name = peer["subject"][0][0][1] if peer else ""
-        body = b'{"cn":"%s"}' % name.encode()
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(respond, "127.0.0.1", 0, ssl=context)
-    try:
-        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        await server.wait_closed()
+TRUST: dict[str, Callable[[Pki], dict[str, Any]]] = {
+    "file": lambda pki: {"ca_file": str(pki.ca_cert)},
+    "text": lambda pki: {"ca_pem": pki.ca_cert.read_text()},
+    "other name": lambda pki: {"ca_file": str(pki.ca_cert), "tls_server_name": "kubernetes"},
+    "not verified": lambda _: {"verify": False},
+}
 
 
-async def ask(bench: Bench, config: KubeConfig) -> bytes:
-    client = await bench.open(config)
-    return await client.get_raw("/readyz", timeout_seconds=HANG_SECONDS)
-
-
-async def test_server_of_the_given_ca_file_is_trusted(bench: Bench, authority: Authority) -> None:
-    async with serve(authority) as url:
-        config = KubeConfig(server=url, ca_file=str(authority.cert), tls_server_name="server.test")
-        assert await ask(bench, config) == b'{"cn":""}'
-
-
-async def test_server_of_the_given_ca_text_is_trusted(bench: Bench, authority: Authority) -> None:
-    async with serve(authority) as url:
-        pem = authority.cert.read_text()
-        config = KubeConfig(server=url, ca_pem=pem, tls_server_name="server.test")
-        assert await ask(bench, config) == b'{"cn":""}'
-
-
-async def test_server_of_a_stranger_is_not_trusted_and_gets_no_request(
-    bench: Bench, authority: Authority, stranger: Authority
-) -> None:
-    async with serve(authority) as url:
-        config = KubeConfig(server=url, ca_file=str(stranger.cert), tls_server_name="server.test")
-        with pytest.raises(UnreachableError, match=r"(?i)certificate") as caught:
-            await ask(bench, config)
-        assert not caught.value.maybe_applied
-
-
-async def test_server_with_another_name_is_not_trusted(bench: Bench, authority: Authority) -> None:
-    async with serve(authority) as url:
-        with pytest.raises(UnreachableError, match=r"(?i)certificate"):
-            await ask(bench, KubeConfig(server=url, ca_file=str(authority.cert)))
-
-
-async def test_unverified_server_is_taken_as_it_is(bench: Bench, authority: Authority) -> None:
-    async with serve(authority) as url:
-        assert await ask(bench, KubeConfig(server=url, verify=False)) == b'{"cn":""}'
-
-
-async def test_rotated_ca_file_is_read_after_the_first_failure(
-    bench: Bench, authority: Authority, stranger: Authority, tmp_path: Path
-) -> None:
-    ca_file = tmp_path / "ca.crt"
-    shutil.copy(stranger.cert, ca_file)
-    async with serve(authority) as url:
-        client = await bench.open(
-            KubeConfig(server=url, ca_file=str(ca_file), tls_server_name="server.test")
-        )
-        with pytest.raises(UnreachableError):
-            await client.get_raw("/readyz")
-        shutil.copy(authority.cert, ca_file)
-        with pytest.raises(UnreachableError):
-            await client.get_raw("/readyz")
-        assert await client.get_raw("/readyz") == b'{"cn":""}'
-
-
-@pytest.mark.parametrize("is_inline", [False, True])
-async def test_client_certificate_says_who_we_are(
-    bench: Bench, authority: Authority, *, is_inline: bool
-) -> None:
-    cert, key = authority.issue("alice")
-    identity: dict[str, Any] = (
-        {"client_cert_pem": cert.read_text(), "client_key_pem": key.read_text()}
-        if is_inline
-        else {"client_cert_file": str(cert), "client_key_file": str(key)}
-    )
-    async with serve(authority, wants_client=True) as url:
-        config = KubeConfig(server=url, verify=False, **identity)
-        assert await ask(bench, config) == b'{"cn":"alice"}'
-
-
-async def test_client_without_a_certificate_needs_no_place_for_files(
-    bench: Bench, authority: Authority, monkeypatch: pytest.MonkeyPatch
+@cases("trust", TRUST)
+async def test_server_of_the_given_authority_is_trusted(
+    bench: Bench, pki: Pki, trust: Callable[[Pki], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> str:
         raise FileNotFoundError("No usable temporary directory found")  # a read-only root
 
     monkeypatch.setattr(tempfile, "gettempdir", refuse)
-    async with serve(authority) as url:
-        config = KubeConfig(server=url, ca_file=str(authority.cert), tls_server_name="server.test")
-        assert await ask(bench, config) == b'{"cn":""}'
+    async with serve(pki) as server:
+        assert await ask(bench, KubeConfig(server=server.url, **trust(pki))) == b"{}"
+        assert server.seen[0].client_name == ""
+
+
+async def test_server_of_another_authority_or_name_is_refused_and_gets_no_request(
+    bench: Bench, pki: Pki, other_pki: Pki
+) -> None:
+    async with serve(pki) as server:
+        for ca_file, name in ((other_pki.ca_cert, None), (pki.ca_cert, "server.test")):
+            config = KubeConfig(server=server.url, ca_file=str(ca_file), tls_server_name=name)
+            with pytest.raises(UnreachableError, match=r"(?i)certificate") as caught:
+                await ask(bench, config)
+            assert not caught.value.maybe_applied
+        assert server.seen == []
+
+
+async def test_rotated_ca_file_is_read_after_the_first_failure(
+    bench: Bench, pki: Pki, other_pki: Pki, tmp_path: Path
+) -> None:
+    ca_file = tmp_path / "ca.crt"
+    shutil.copy(other_pki.ca_cert, ca_file)
+    async with serve(pki) as server:
+        client = await bench.open(KubeConfig(server=server.url, ca_file=str(ca_file)))
+        with pytest.raises(UnreachableError):
+            await client.get_raw("/readyz")
+        shutil.copy(pki.ca_cert, ca_file)
+        with pytest.raises(UnreachableError):
+            await client.get_raw("/readyz")
+        assert await client.get_raw("/readyz") == b"{}"
+
+
+@pytest.mark.parametrize("is_inline", [False, True])
+async def test_client_certificate_names_the_client(
+    bench: Bench, pki: Pki, *, is_inline: bool
+) -> None:
+    issue_certificate(pki.folder, "alice", "/CN=alice", "clientAuth")
+    cert, key = pki.folder / "alice.crt", pki.folder / "alice.key"
+    identity: dict[str, Any] = {"client_cert_file": str(cert), "client_key_file": str(key)}
+    if is_inline:
+        identity = {"client_cert_pem": cert.read_text(), "client_key_pem": key.read_text()}
+    async with serve(pki, wants_client=True) as server:
+        await ask(bench, KubeConfig(server=server.url, verify=False, **identity))
+        assert server.seen[0].client_name == "alice"
 
 
 @pytest.mark.parametrize(
@@ -213,10 +142,10 @@ async def test_unusable_certificate_is_a_configuration_error(
         await bench.open(KubeConfig(server="https://h", **fields))
 
 
-async def test_stream_left_early_holds_no_socket_until_the_server_says_goodbye(
-    bench: Bench, authority: Authority
+async def test_stream_left_early_closes_its_socket_before_the_server_ends_tls(
+    bench: Bench, pki: Pki
 ) -> None:
-    with serve_endlessly(authority) as (url, ended):
+    with serve_endlessly(pki) as (url, ended):
         client = await bench.open(KubeConfig(server=url, verify=False))
         async with aclosing(client.stream_raw("/logs")) as chunks:
             assert await anext(chunks) == b"x"

@@ -1,6 +1,7 @@
-"""framework.kube.client.watch: whole events or none, and an end that is told from a break."""
+"""framework.kube.client.watch: complete events only; a stream that breaks is an error."""
 
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,15 @@ from tests.framework.kube.scripted import (
     status_object,
     stream,
 )
+from tests.support.builders.cases import cases
+
+FIRST = event_line("ADDED", pod("first", 4))
 
 
-async def collect(client: KubeClient, *, deadline: float = 5.0) -> list[tuple[str, str]]:
-    """Read a watch to its end; on an error, hang what came before on it."""
+async def collect(client: KubeClient, **options: Any) -> list[tuple[str, str]]:
+    """Read a watch to its end; the first argument of an error is the list of earlier events."""
     got: list[tuple[str, str]] = []
-    events = client.watch(PODS, "a", resource_version="3", read_deadline_seconds=deadline)
+    events = client.watch(PODS, "a", resource_version="3", **options)
     try:
         async with aclosing(events):
             async for event_type, obj in events:
@@ -32,23 +36,6 @@ async def collect(client: KubeClient, *, deadline: float = 5.0) -> list[tuple[st
         e.args = (got, *e.args)
         raise
     return got
-
-
-async def test_watch_asks_for_what_follows_the_version(bench: Bench) -> None:
-    server, client = await bench.start(stream())
-    events = client.watch(
-        PODS, "a", resource_version="3", label_selector="x=y", field_selector="f=g"
-    )
-    assert [event async for event in events] == []
-    assert server.seen[0].path == "/api/v1/namespaces/a/pods"
-    assert server.seen[0].query == {
-        "watch": "true",
-        "resourceVersion": "3",
-        "labelSelector": "x=y",
-        "fieldSelector": "f=g",
-        "timeoutSeconds": "10",
-        "allowWatchBookmarks": "true",
-    }
 
 
 async def test_watch_cut_at_every_byte_of_the_chunking_gives_the_same_events(bench: Bench) -> None:
@@ -67,90 +54,48 @@ async def test_watch_line_of_three_megabytes_arrives_whole(bench: Bench) -> None
     assert event == ("MODIFIED", big)
 
 
-@pytest.mark.parametrize("ending", ["cut", "reset"])
-@pytest.mark.parametrize("kept_bytes", [1, 40, -1])
-async def test_watch_broken_inside_an_event_gives_the_whole_ones_only(
-    ending: str, kept_bytes: int, bench: Bench
+@cases("replies", {"no head": (), "no event": (stream(ending="silent"),)})
+async def test_watch_without_a_byte_ends_at_the_read_deadline(
+    replies: tuple[Reply, ...], bench: Bench
 ) -> None:
-    second = event_line("MODIFIED", pod("second", 5))
-    reply = stream(event_line("ADDED", pod("first", 4)), second[:kept_bytes], ending=ending)
-    _, client = await bench.start(reply)
-    with pytest.raises(UnreachableError) as caught:
-        await collect(client)
-    assert caught.value.args[0] == [("ADDED", "first")]
-
-
-async def test_watch_that_ends_well_inside_an_event_is_a_break(bench: Bench) -> None:
-    second = event_line("MODIFIED", pod("second", 5))
-    _, client = await bench.start(stream(event_line("ADDED", pod("first", 4)), second[:-1]))
-    with pytest.raises(UnreachableError, match="cut off") as caught:
-        await collect(client)
-    assert caught.value.args[0] == [("ADDED", "first")]
-
-
-@pytest.mark.parametrize("line", [b"noise\n", b"{}\n", b"\xff\n", b'{"type":"ADDED"}\n', b"[]\n"])
-async def test_watch_with_a_line_that_is_no_event_is_a_break(line: bytes, bench: Bench) -> None:
-    _, client = await bench.start(stream(line))
-    with pytest.raises(UnreachableError):
-        await collect(client)
-
-
-@pytest.mark.parametrize("ending", ["silent", "none"])
-async def test_watch_without_a_byte_ends_at_the_read_deadline(ending: str, bench: Bench) -> None:
-    replies = (stream(ending="silent"),) if ending == "silent" else ()
     _, client = await bench.start(*replies)
     with pytest.raises(UnreachableError, match=r"(?i)time"):
-        await collect(client, deadline=0.05)
+        await collect(client, read_deadline_seconds=0.05)
 
 
 async def test_watch_silent_after_an_event_ends_at_the_read_deadline(bench: Bench) -> None:
-    reply = stream(event_line("ADDED", pod("first", 4)), ending="silent")
-    _, client = await bench.start(reply)
+    _, client = await bench.start(stream(FIRST, ending="silent"))
     with pytest.raises(UnreachableError) as caught:
         # Long enough for the event to arrive on a busy machine.
-        await collect(client, deadline=1.0)
+        await collect(client, read_deadline_seconds=1.0)
     assert caught.value.args[0] == [("ADDED", "first")]
 
 
+@pytest.mark.parametrize("is_deferred", [False, True])
 @pytest.mark.parametrize(
     ("code", "reason", "expected"),
     [
         (410, "Expired", errors.GoneError),
         (403, "Forbidden", errors.ForbiddenError),
+        (404, "NotFound", errors.NotFoundError),
+        (429, "TooManyRequests", errors.TooManyRequestsError),
         (500, "InternalError", errors.ServerError),
     ],
 )
-async def test_watch_error_event_raises_its_status(
-    code: int, reason: str, expected: type[errors.ApiError], bench: Bench
+async def test_watch_raises_the_status_of_its_answer_or_of_an_event(
+    code: int, reason: str, expected: type[errors.ApiError], *, is_deferred: bool, bench: Bench
 ) -> None:
     error_line = event_line("ERROR", status_object(code, reason))
-    _, client = await bench.start(stream(event_line("ADDED", pod("first", 4)), error_line))
-    with pytest.raises(expected) as caught:
-        await collect(client)
-    assert caught.value.args[0] == [("ADDED", "first")]
-
-
-@pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        (refusal(410, "Expired"), errors.GoneError),
-        (refusal(404, "NotFound"), errors.NotFoundError),
-        (refusal(429, "TooManyRequests", Retry_After="2"), errors.TooManyRequestsError),
-    ],
-)
-async def test_watch_refused_raises_the_answer(
-    reply: Reply, expected: type[errors.ApiError], bench: Bench
-) -> None:
-    server, client = await bench.start(reply)
-    with pytest.raises(expected):
-        await collect(client)
-    assert len(server.seen) == 1
+    server, client = await bench.start(stream(FIRST, error_line), refusal(code, reason))
+    for events in [("ADDED", "first")], []:
+        with pytest.raises(expected) as caught:
+            await collect(client, is_deferred=is_deferred)
+        assert caught.value.args[0] == events
+    assert len(server.seen) == 2
 
 
 async def test_watch_left_early_closes_its_connection(bench: Bench) -> None:
-    server, client = await bench.start(
-        stream(event_line("ADDED", pod("first", 4)), ending="silent"), refusal(404, "NotFound")
-    )
+    server, client = await bench.start(stream(FIRST, ending="silent"), refusal(404, "NotFound"))
     async with aclosing(client.watch(PODS, "a")) as events:
         await anext(events)
     with pytest.raises(errors.NotFoundError):
@@ -166,11 +111,3 @@ async def test_deferred_watch_gives_the_objects_of_a_watch(bench: Bench) -> None
     assert [event_type for event_type, _ in got] == ["ADDED", "DELETED"]
     deferred = [obj for _, obj in got if isinstance(obj, DeferredObject)]
     assert [obj.decode() for obj in deferred] == [pod("größe", 4), pod("b", 5)]
-
-
-async def test_deferred_watch_that_is_expired_asks_for_a_new_list(bench: Bench) -> None:
-    expired = event_line("ERROR", status_object(410, "Expired"))
-    _, client = await bench.start(stream(expired))
-    with pytest.raises(errors.GoneError):
-        async for _ in client.watch(PODS, "a", resource_version="3", is_deferred=True):
-            pass

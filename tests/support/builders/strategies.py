@@ -1,7 +1,7 @@
 """Hypothesis strategies for legal worlds: Frameworks, statuses, Pods, rosters.
 
 What they draw is what the controller may meet in a cluster where everybody keeps the rules;
-``check_status`` says which those are, and a test draws from the strategies and asks it.
+``check_status`` says which those are; the round trip test of a status calls it.
 ``json_values`` is the opposite: anything another writer could have stored.
 """
 

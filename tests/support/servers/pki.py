@@ -1,10 +1,11 @@
 """Keys and certificates of one control plane, and of a node.
 
-Called by ``controlplane`` and ``realnode``. Made by the openssl
-program, because the standard library makes none.
+Called by ``tests.support.controlplane``, ``tests.support.realnode`` and ``tests.framework``. Made
+by the openssl program, because the standard library makes none.
 """
 
 import shutil
+import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +88,13 @@ def issue_certificate(folder: Path, name: str, subject: str, usage: str, *names:
         f"x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days {DAYS}"
         f" -extfile {name}.ext -out {name}.crt",
     )
+
+
+def build_server_context(pki: Pki) -> ssl.SSLContext:
+    """Build the TLS settings of a server that shows the serving certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pki.server_cert, pki.server_key)
+    return context
 
 
 def _create_key(folder: Path, name: str) -> None:
