@@ -1,4 +1,4 @@
-"""The barrier holds, says for whom, and lets go at once: on a local cluster, as processes."""
+"""The barrier waits, names the missing members, and passes at once: on a local cluster."""
 
 import asyncio
 import json
@@ -13,6 +13,7 @@ import yaml
 
 from framework.api import constants
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from tests.e2e.steps import wait_until_succeeded
 from tests.support.measuring.pace import measure_slowness
 from tests.support.servers.gang import (
     BARRIER,
@@ -78,14 +79,12 @@ async def follow(world: GangCluster, framework: Object, folder: Path) -> AsyncGe
     """Run ``framework run`` on the cluster of the test."""
     file = folder / "gang.yaml"
     file.write_text(yaml.safe_dump(world.place_gate(framework)))
-    command = [str(Path(sys.executable).with_name("framework")), "run", str(file)]
-    command += ["--kubeconfig", str(world.cluster.kubeconfig_path)]
+    pipes = asyncio.subprocess
     child = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
+        str(Path(sys.executable).with_name("framework")), "run", str(file),
+        "--kubeconfig", str(world.cluster.kubeconfig_path),
+        stdin=pipes.DEVNULL, stdout=pipes.PIPE, stderr=pipes.STDOUT,
+    )  # fmt: skip
     try:
         yield Follower(child)
     finally:
@@ -95,20 +94,14 @@ async def follow(world: GangCluster, framework: Object, folder: Path) -> AsyncGe
                 await child.communicate()
 
 
-def has_progress(change: Change) -> bool:
+def read_progress(change: Change) -> Object:
+    """Read the progress that a ConfigMap shows; empty if it shows none."""
     annotations = change.body["metadata"].get("annotations") or {}
-    return change.resource is CONFIGMAPS and constants.PROGRESS_ANNOTATION in annotations
+    progress: Object = json.loads(annotations.get(constants.PROGRESS_ANNOTATION, "{}"))
+    return progress if change.resource is CONFIGMAPS else {}
 
 
-def lacks_only_the_late_worker(change: Change) -> bool:
-    """Return whether the progress has counted all the others; before, it may lack them, too."""
-    if not has_progress(change):
-        return False
-    annotations = change.body["metadata"]["annotations"]
-    return len(json.loads(annotations[constants.PROGRESS_ANNOTATION])["missing"]) == 1
-
-
-async def test_pending_worker_holds_all_and_everybody_says_why(
+async def test_pending_worker_holds_all_and_all_logs_name_it(
     world: GangCluster, tmp_path: Path
 ) -> None:
     async with follow(world, build_held_gang(), tmp_path) as cli:
@@ -116,8 +109,11 @@ async def test_pending_worker_holds_all_and_everybody_says_why(
         for pod in PUNCTUAL:
             await world.wait_for_log(pod, "worker/3", REASON)
         await cli.wait_for_line("worker/0", BARRIER, "lacks worker/3", REASON)
-        configmap = (await world.wait_for("progress", lacks_only_the_late_worker)).body
-        progress = json.loads(configmap["metadata"]["annotations"][constants.PROGRESS_ANNOTATION])
+        # Before, others may be missing too.
+        one_missing = await world.wait_for(
+            "progress", lambda change: len(read_progress(change).get("missing", ())) == 1
+        )
+        progress = read_progress(one_missing)
         assert (progress["ready"], progress["total"]) == (WORKERS, WORKERS + 1)
         (missing,) = progress["missing"]
         assert (missing["role"], missing["index"]) == ("worker", 3)
@@ -136,7 +132,7 @@ async def test_pending_worker_holds_all_and_everybody_says_why(
         assert await cli.wait() == 0, cli.output
     assert len(world.list_starts()) == WORKERS + 1
     last = [c for c in world.changes if c.resource is CONFIGMAPS and c.type == "MODIFIED"][-1]
-    assert not has_progress(last), "the progress stayed after the gang was complete"
+    assert not read_progress(last), "the progress stayed after the gang was complete"
 
 
 async def release(world: GangCluster, name: str) -> dict[str, float]:
@@ -184,20 +180,19 @@ async def test_last_address_releases_all_barriers_at_once(world: GangCluster) ->
     raise AssertionError(f"{RELEASE_SECONDS} s were exceeded at every try: {tries}")
 
 
-async def test_role_without_barrier_that_ends_early_counts_as_there(world: GangCluster) -> None:
+async def test_role_without_barrier_that_ends_early_counts_as_ready(world: GangCluster) -> None:
     quick = build_role("quick", 2, "sleep 1", has_barrier=False)
     await world.create(build_gang(quick, build_role("worker", 2, is_scarce=True)))
     await world.bind("gang-worker-0")
-    await world.wait_for_task("quick", 0, "Completed")
-    await world.wait_for_task("quick", 1, "Completed")
+    for index in range(2):
+        await world.wait_for_task("quick", index, "Completed")
     assert world.list_starts() == {}, "the barrier did not wait for worker/1"
     await world.bind("gang-worker-1")
     await world.wait_for_log("gang-worker-0", "passed: 4/4")
     for index in range(2):
         await world.wait_for_task("worker", index, "AttemptRunning")
         world.end_task("worker", index)
-    done = await world.wait_for_state("Completed")
-    assert done["status"]["attemptStatus"]["completionStatus"]["code"] == 0, done["status"]
+    await wait_until_succeeded(world)
 
 
 @pytest.mark.slow
@@ -209,13 +204,10 @@ async def test_task_retried_after_a_peer_succeeded_passes_its_barrier(world: Gan
     world.end_task("worker", 1, code=3)
     await world.wait_for_task("worker", 1, "AttemptRunning", attempt=1)
     world.end_task("worker", 1, attempt="0-1")
-    done = await world.wait_for_state("Completed")
-    assert done["status"]["attemptStatus"]["completionStatus"]["code"] == 0, done["status"]
+    await wait_until_succeeded(world)
     pods = world.list_pods()
-    assert {pod: len(uids) for pod, uids in pods.items()} == {
-        "gang-worker-0": 1,
-        "gang-worker-1": 2,
-    }
+    counts = {pod: len(uids) for pod, uids in pods.items()}
+    assert counts == {"gang-worker-0": 1, "gang-worker-1": 2}
     log = await world.read_log("gang-worker-1", BARRIER, number=1)
     assert "passed: 2/2" in log, log
 
@@ -267,7 +259,6 @@ async def test_new_attempt_is_not_released_by_the_roster_of_the_old(world: GangC
     for role, index in tasks:
         await world.wait_for_task(role, index, "AttemptRunning", framework_attempt=1)
         world.end_task(role, index, attempt="1-0")
-    done = await world.wait_for_state("Completed")
-    assert done["status"]["attemptStatus"]["completionStatus"]["code"] == 0, done["status"]
+    done = await wait_until_succeeded(world)
     assert done["status"]["attemptStatus"]["id"] == 1
     assert [len(uids) for uids in world.list_pods().values()] == [2, 2, 2]

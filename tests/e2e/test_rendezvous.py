@@ -1,10 +1,9 @@
-"""A gang rescaled by its controller, with an agent in every Pod: who is told what, and when."""
+"""A gang rescaled by its controller, with an agent in each Pod: notifications in their order."""
 
 import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,14 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import EVENTS, FRAMEWORKS, PODS, Object
+from tests.e2e.steps import (
+    AGENT,
+    build_agent,
+    scale,
+    wait_until_deleted,
+    wait_until_succeeded,
+    wrap_command,
+)
 from tests.support.measuring.pace import stretch
 from tests.support.servers.gang import (
     MAIN,
@@ -30,156 +37,112 @@ from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.local
 
-AGENT = "rendezvous"
 DRAIN_SECONDS = 60
-TOLD = "cat >>/gate/told-$FC_POD_NAME"
-
-
-# Ends as a file says: with a code, or by a signal.
+# Appends each notification to the Pod's own file.
+NOTIFIED = "cat >>/gate/notified-$FC_POD_NAME"
+# Ends as a file says: with a code, or by a signal. A Pod's command has `$$` for `$`.
 ENDING_SCRIPT = """
 while [ ! -e /gate/end-$FC_POD_NAME ]; do sleep 0.1; done
 how=$(cat /gate/end-$FC_POD_NAME)
-[ "$how" != kill ] || kill -9 $$
+[ "$how" != kill ] || kill -9 $$$$
 exit "$how"
 """
 HOW = ("0", "kill", "3")
 CODES = (0, 137, 3)
-# The wrapper makes a code of its own of each; to the others a failure is a failure.
+# The wrapper turns each into an exit code of its own; the other ends only see a failure.
 SERVED = {"native": 2, "pod": 2, "wrapper": 3}
+NEVER = {"minFailedTaskCount": -1, "minSucceededTaskCount": -1}
 
 
-def build_agent(*arguments: str, **env: str) -> Object:
-    variables = {"FB_DEBOUNCE_SEC": "0", "FB_NOTIFY_COMMAND": TOLD, **env}
-    return {
-        "name": AGENT,
-        "image": "frameworkbarrier/framework-rendezvous",
-        "args": list(arguments),
-        "env": [{"name": name, "value": value} for name, value in variables.items()],
-        "volumeMounts": [
-            {"name": "barrier", "mountPath": constants.WORKING_DIR},
-            {"name": "gate", "mountPath": "/gate"},
-        ],
-    }
-
-
-def build_watched_role(count: int, *, is_native: bool) -> Object:
+def build_watched_role(
+    count: int,
+    *,
+    is_native: bool = True,
+    notify: str = NOTIFIED,
+    drain_seconds: int = DRAIN_SECONDS,
+) -> Object:
     """Workers with a sidecar, native or as an ordinary container, whose role drains."""
     role = build_role("worker", count)
-    role["drain"] = {"timeoutSec": DRAIN_SECONDS}
+    role["drain"] = {"timeoutSec": drain_seconds}
     spec = role["task"]["pod"]["spec"]
+    agent = build_agent("watch", FB_DEBOUNCE_SEC="0", FB_NOTIFY_COMMAND=notify)
     if is_native:
-        spec["initContainers"].append(build_agent("watch") | {"restartPolicy": "Always"})
+        spec["initContainers"].append(agent | {"restartPolicy": "Always"})
     else:
-        spec["containers"].append(build_agent("watch"))
+        spec["containers"].append(agent)
     return role
 
 
-def list_running(world: GangCluster) -> list[int]:
-    """List the indexes of the Tasks that run and do not leave."""
-    framework = [c for c in world.changes if c.resource is FRAMEWORKS][-1].body
-    tasks = list_tasks(framework).values()
-    return [
-        task["index"]
-        for task in tasks
-        if task["state"] == "AttemptRunning" and not task["deletionPending"]
-    ]
-
-
-async def scale(world: GangCluster, count: int) -> None:
-    path = "/spec/taskRoles/0/taskNumber"
-    await world.patch_spec("gang", {"op": "replace", "path": path, "value": count})
-
-
-async def wait_until_acknowledged(world: GangCluster, *indexes: int) -> None:
-    """Wait until these Pods have acknowledged one generation, the newest of them all."""
-    wanted = [f"gang-worker-{index}" for index in indexes]
-
-    def is_agreed(_: Change) -> bool:
-        newest: dict[str, int] = {}
-        for change in world.changes:
-            annotations = change.body["metadata"].get("annotations") or {}
-            if change.resource is PODS and change.name in wanted:
-                key = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
-                newest[change.name] = int(annotations.get(key, 0))
-        last = max((int(g) for g in list_generations(world)), default=0)
-        return len(newest) == len(wanted) and set(newest.values()) == {last} and last > 0
-
-    await world.wait_for(f"acknowledgement of {wanted}", is_agreed)
-
-
-def list_generations(world: GangCluster) -> list[str]:
-    return [
-        change.body["metadata"]["annotations"][constants.GENERATION_ANNOTATION]
-        for change in world.changes
-        if constants.GENERATION_ANNOTATION in (change.body["metadata"].get("annotations") or {})
-    ]
-
-
-def read_told(tmp_path: Path) -> dict[str, list[dict[str, Any]]]:
-    return {
-        path.name.removeprefix("told-"): list(map(json.loads, path.read_text().splitlines()))
-        for path in sorted((tmp_path / "gate").glob("told-*"))
-    }
-
-
-def is_deleted(name: str) -> Callable[[Change], bool]:
-    return lambda change: change.type == "DELETED" and change.name == name
-
-
 async def wait_for_scale(world: GangCluster, count: int) -> None:
-    await world.wait_for(
-        f"{count} running Tasks", lambda _: list_running(world) == list(range(count))
-    )
+    """Wait until these Tasks, and no others, run and stay; and all have acknowledged."""
+
+    def is_running(_: Change) -> bool:
+        framework = [c for c in world.changes if c.resource is FRAMEWORKS][-1].body
+        tasks = list_tasks(framework).values()
+        staying = [t for t in tasks if t["state"] == "AttemptRunning" and not t["deletionPending"]]
+        return [task["index"] for task in staying] == list(range(count))
+
+    def read_generation(change: Change, annotation: str) -> int:
+        return int((change.body["metadata"].get("annotations") or {}).get(annotation, 0))
+
+    def is_acknowledged(_: Change) -> bool:
+        """Return whether the newest acknowledgement of each Pod is of the newest generation."""
+        last = max(read_generation(c, constants.GENERATION_ANNOTATION) for c in world.changes)
+        key = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
+        pods = [c for c in world.changes if c.resource is PODS]
+        newest = {pod.name: read_generation(pod, key) for pod in pods}
+        return last > 0 and all(newest.get(f"gang-worker-{i}") == last for i in range(count))
+
+    await world.wait_for(f"{count} running Tasks", is_running)
+    await world.wait_for(f"acknowledgement of {count} Pods", is_acknowledged)
 
 
-@pytest.mark.parametrize("is_native", keep_first([True, False]), ids=["native", "ordinary"])
-async def test_rescaled_gang_is_told_in_order_and_drains_by_acknowledgement(
-    world: GangCluster,
-    tmp_path: Path,
-    *,
-    is_native: bool,
-) -> None:
-    await world.create(build_gang(build_watched_role(4, is_native=is_native)))
-    await wait_for_scale(world, 4)
-    await wait_until_acknowledged(world, *range(4))
-    await scale(world, 6)
-    await wait_for_scale(world, 6)
-    await wait_until_acknowledged(world, *range(6))
-    await scale(world, 3)
-    for index in (3, 4, 5):
-        # Long before the drain's deadline: everybody has acknowledged.
-        await world.wait_for(
-            f"end of worker/{index}",
-            is_deleted(f"gang-worker-{index}"),
-        )
-    await wait_until_acknowledged(world, *range(3))
-    for index in range(3):
-        world.end_task("worker", index)
-    done = await world.wait_for_state("Completed")
-
-    status = done["status"]["attemptStatus"]["completionStatus"]
-    assert status["type"]["name"] == "Succeeded", status
-    told = read_told(tmp_path)
-    assert len(told) == 6
-    for pod, changes in told.items():
+def check_notifications(tmp_path: Path) -> None:
+    """Check what the Pods of a gang of 4, then 6, then 3 were notified of."""
+    notified: dict[str, list[dict[str, Any]]] = {
+        path.name.removeprefix("notified-"): list(map(json.loads, path.read_text().splitlines()))
+        for path in sorted((tmp_path / "gate").glob("notified-*"))
+    }
+    assert len(notified) == 6
+    for pod, changes in notified.items():
         generations = [(c["previousGeneration"], c["generation"]) for c in changes]
-        # In order and none twice; one in which nobody came or went is not told.
+        # In order and none twice; a generation without a change of members is not notified.
         flat = [number for pair in generations for number in pair]
         assert flat == sorted(flat), f"{pod}: {generations}"
         numbers = [generation for _, generation in generations]
         assert len(set(numbers)) == len(numbers), f"{pod}: {generations}"
     for index in (3, 4, 5):
-        (leaving,) = [c for c in told[f"gang-worker-{index}"] if c["event"] == "leaving"]
+        (leaving,) = [c for c in notified[f"gang-worker-{index}"] if c["event"] == "leaving"]
         assert leaving["deadline"]
     for index in range(3):
         members: set[int] = set()
         sizes = []
-        for change in told[f"gang-worker-{index}"]:
+        for change in notified[f"gang-worker-{index}"]:
             members |= {peer["index"] for peer in change["added"]}
             members -= {peer["index"] for peer in change["removed"]}
             sizes.append(len(members))
         assert sizes[0] == 4
         assert {4, 6, 3} <= set(sizes)
+
+
+@pytest.mark.parametrize("is_native", keep_first([True, False]), ids=["native", "ordinary"])
+async def test_rescaled_gang_is_notified_in_order_and_drains_by_acknowledgement(
+    world: GangCluster, tmp_path: Path, *, is_native: bool
+) -> None:
+    await world.create(build_gang(build_watched_role(4, is_native=is_native)))
+    await wait_for_scale(world, 4)
+    await scale(world, 6)
+    await wait_for_scale(world, 6)
+    await scale(world, 3)
+    for index in (3, 4, 5):
+        # Long before the drain's deadline: all have acknowledged.
+        await wait_until_deleted(world, f"gang-worker-{index}")
+    await wait_for_scale(world, 3)
+    for index in range(3):
+        world.end_task("worker", index)
+    await wait_until_succeeded(world)
+
+    check_notifications(tmp_path)
     for seen in (c for c in world.changes if c.resource is PODS):
         agent = find_container(seen.body, AGENT)
         assert agent.get("terminated", {}).get("exitCode", 0) == 0, seen.status
@@ -188,69 +151,48 @@ async def test_rescaled_gang_is_told_in_order_and_drains_by_acknowledgement(
 
 
 async def test_wrapper_of_a_completing_attempt_ends_its_command(world: GangCluster) -> None:
-    """The chief succeeds, so the attempt completes; the worker's wrapper is told by the roster."""
-    worker = build_role("worker", 1, has_barrier=False)
-    pod = worker["task"]["pod"]
-    pod["metadata"] = {"annotations": {constants.WRAPPER_ANNOTATION: "true"}}
-    pod["spec"]["initContainers"] = [build_agent("install")]
-    agent = f"{constants.WORKING_DIR}/agent/rendezvous.pyz"
+    """The chief succeeds, so the attempt completes; the worker's wrapper reads it in the roster."""
     script = MEMBER_SCRIPT.replace("exit 143", "exit 5")
-    pod["spec"]["containers"][0]["command"] = ["python3", agent, "run", "--", "sh", "-c", script]
-    pod["spec"]["terminationGracePeriodSeconds"] = 20
+    worker = build_role("worker", 1, script, has_barrier=False)
+    wrap_command(worker)
+    worker["task"]["pod"]["spec"]["terminationGracePeriodSeconds"] = 20
     chief = build_role("chief", 1)
-    chief["frameworkAttemptCompletionPolicy"] = {
-        "minFailedTaskCount": 1,
-        "minSucceededTaskCount": 1,
-    }
+    policy = {"minFailedTaskCount": 1, "minSucceededTaskCount": 1}
+    chief["frameworkAttemptCompletionPolicy"] = policy
     gang = build_gang(chief, worker)
     gang["spec"]["completedPodPolicy"] = "Retain"
     await world.create(gang)
-    await world.wait_for_log("gang-worker-0", "started worker/0", container="main")
+    await world.wait_for_log("gang-worker-0", "started worker/0", container=MAIN)
     world.end_task("chief", 0)
     await world.wait_for_state("Completed")
     assert "terminated" in await world.read_log("gang-worker-0")
     last = [c for c in world.changes if c.resource is PODS and c.name == "gang-worker-0"][-1]
-    assert find_container(last.body, "main")["terminated"]["exitCode"] == 5
+    assert find_container(last.body, MAIN)["terminated"]["exitCode"] == 5
 
 
-def build_served_role(end: str, tmp_path: Path) -> Object:
-    """Tasks whose sidecar learns in this way that it is no longer needed."""
-    role = build_role(end, SERVED[end], has_barrier=False)
-    role["frameworkAttemptCompletionPolicy"] = {
-        "minFailedTaskCount": -1,
-        "minSucceededTaskCount": -1,
-    }
-    pod = role["task"]["pod"]
-    spec = pod["spec"]
-    script = tmp_path / "gate" / f"train_{end}.sh"
-    script.write_text(ENDING_SCRIPT)
-    (main,) = spec["containers"]
-    main["command"] = ["sh", f"/gate/{script.name}"]
-    agent = build_agent("watch", FB_NOTIFY_COMMAND="", FB_SIDECAR_END=end)
-    if end == "wrapper":
-        spec["initContainers"] = [build_agent("install") | {"name": "install"}]
-        zipapp = f"{constants.WORKING_DIR}/agent/rendezvous.pyz"
-        main["command"] = ["python3", zipapp, "run", "--", *main["command"]]
+def build_served_role(end: str) -> Object:
+    """Tasks whose sidecar ends in this way."""
+    role = build_role(end, SERVED[end], ENDING_SCRIPT, has_barrier=False)
+    role["frameworkAttemptCompletionPolicy"] = NEVER
+    spec = role["task"]["pod"]["spec"]
+    agent = build_agent("watch", FB_DEBOUNCE_SEC="0", FB_SIDECAR_END=end)
     if end == "native":
         spec["initContainers"] = [agent | {"restartPolicy": "Always"}]
-    else:
-        spec["containers"].append(agent)
+        return role
+    if end == "wrapper":
+        wrap_command(role)
+        spec["initContainers"][0]["name"] = "install"
+    spec["containers"].append(agent)
     return role
-
-
-def is_ended(name: str) -> Callable[[Change], bool]:
-    return lambda change: (
-        change.name == name and change.status.get("phase") in {"Succeeded", "Failed"}
-    )
 
 
 @pytest.mark.slow
 async def test_pods_end_as_their_programs_do_whatever_ends_their_agents(
     world: GangCluster, tmp_path: Path
 ) -> None:
-    # "shared" needs a process namespace of the Pod, which the local cluster has none of:
+    # "shared" needs a process namespace of the Pod, which the local cluster has not:
     # tests/rendezvous/test_sidecar_ends.py has it.
-    gang = build_gang(*(build_served_role(end, tmp_path) for end in SERVED))
+    gang = build_gang(*map(build_served_role, SERVED))
     gang["spec"]["completedPodPolicy"] = "Retain"
     await world.create(gang)
     pods = {f"gang-{end}-{i}": i for end, count in SERVED.items() for i in range(count)}
@@ -261,8 +203,13 @@ async def test_pods_end_as_their_programs_do_whatever_ends_their_agents(
         (tmp_path / "gate" / f".{pod}").rename(tmp_path / "gate" / f"end-{pod}")
     # Also where all Pods have ended before the attempt does.
     await world.wait_for_state("Completed")
+
     for pod, index in pods.items():
-        ended = await world.wait_for(f"end of {pod}", is_ended(pod))
+
+        def is_ended(change: Change, pod: str = pod) -> bool:
+            return change.name == pod and change.status.get("phase") in {"Succeeded", "Failed"}
+
+        ended = await world.wait_for(f"end of {pod}", is_ended)
         code = find_container(ended.body, MAIN)["terminated"]["exitCode"]
         assert code == CODES[index], ended.status
         agent = find_container(ended.body, AGENT)
@@ -274,29 +221,30 @@ async def test_pods_end_as_their_programs_do_whatever_ends_their_agents(
 async def test_settings_are_read_from_annotations_of_the_pod(
     world: GangCluster, tmp_path: Path
 ) -> None:
-    role = build_role("worker", 2, "sleep 0", has_barrier=False)
+    files = {"hosts.hydra": "hosts", "tf_config.json": "tf"}
+    copies = (
+        f"cp {constants.WORKING_DIR}/current/{name} /gate/{copy}-$FC_POD_NAME"
+        for name, copy in files.items()
+    )
+    role = build_role("worker", 2, "; ".join(copies), has_barrier=False)
     pod = role["task"]["pod"]
-    pod["metadata"] = {
-        "annotations": {
-            "frameworkbarrier.io/ports": "worker=4000+index",
-            "frameworkbarrier.io/slots": "3",
-            "frameworkbarrier.io/notify-command": "cat >/gate/never",
-            "frameworkbarrier.io/sluts": "9",
-        }
+    settings = {
+        "ports": "worker=4000+index",
+        "slots": "3",
+        "notify-command": "cat >/gate/never",
+        "sluts": "9",
     }
-    spec = pod["spec"]
+    prefixed = {f"{constants.ANNOTATION_PREFIX}{name}": text for name, text in settings.items()}
+    pod["metadata"] = {"annotations": prefixed}
     item = {"path": "annotations", "fieldRef": {"fieldPath": "metadata.annotations"}}
-    spec["volumes"].append({"name": "podinfo", "downwardAPI": {"items": [item]}})
-    agent = build_agent("render", FB_SLOTS="5")
+    pod["spec"]["volumes"].append({"name": "podinfo", "downwardAPI": {"items": [item]}})
+    agent = build_agent("render", FB_DEBOUNCE_SEC="0", FB_NOTIFY_COMMAND=NOTIFIED, FB_SLOTS="5")
     agent["volumeMounts"].append({"name": "podinfo", "mountPath": "/etc/podinfo"})
-    spec["initContainers"] = [agent]
-    copy = f"cp {constants.WORKING_DIR}/current/hosts.hydra /gate/hosts-$FC_POD_NAME"
-    ports = f"cat {constants.WORKING_DIR}/current/tf_config.json >/gate/tf-$FC_POD_NAME"
-    spec["containers"][0]["command"] = ["sh", "-c", f"{copy}; {ports}"]
+    pod["spec"]["initContainers"] = [agent]
     await world.create(build_gang(role))
     await world.wait_for_state("Completed")
     hosts = (tmp_path / "gate" / "hosts-gang-worker-1").read_text().splitlines()
-    # A variable is nearer than an annotation.
+    # A variable takes precedence over an annotation.
     assert [line.rpartition(":")[2] for line in hosts] == ["5", "5"]
     cluster = json.loads((tmp_path / "gate" / "tf-gang-worker-1").read_text())["cluster"]
     assert [address.rpartition(":")[2] for address in cluster["worker"]] == ["4000", "4001"]
@@ -304,11 +252,32 @@ async def test_settings_are_read_from_annotations_of_the_pod(
     assert "frameworkbarrier.io/sluts: there is no such setting" in log
 
 
+@pytest.mark.slow
+async def test_drain_waits_for_the_checkpoint_of_the_pod_that_leaves(
+    world: GangCluster, tmp_path: Path
+) -> None:
+    notify = f'{NOTIFIED}; [ "$FB_EVENT" != leaving ] || {{ sleep 1; touch /gate/saved; }}'
+    await world.create(build_gang(build_watched_role(3, notify=notify)))
+    await wait_for_scale(world, 3)
+    saved = tmp_path / "gate" / "saved"
+    early: list[Change] = []
+
+    def watch(change: Change) -> None:
+        deleted_at = change.body["metadata"].get("deletionTimestamp")
+        if change.name == "gang-worker-2" and deleted_at and not saved.exists():
+            early.append(change)
+
+    world.on_change = watch
+    await scale(world, 2)
+    await wait_until_deleted(world, "gang-worker-2")
+    assert saved.exists()
+    assert early == []
+
+
 def find_agent(world: GangCluster, pod: str) -> int:
     """Find the agent's process of a Pod: other tests that run now have Pods of the same name."""
     (uid,) = world.list_pods()[pod]
-    marker = f"{constants.POD_UID}={uid}\0"
-    found = [pid for pid, command in find_processes(marker) if "rendezvous" in command]
+    found = [pid for pid, line in find_processes(f"{constants.POD_UID}={uid}\0") if AGENT in line]
     # A command that it starts looks like itself for a moment.
     (agent,) = [pid for pid in found if read_parent(pid) not in {None, *found}]
     return agent
@@ -323,49 +292,19 @@ def read_parent(pid: int) -> int | None:
 
 
 @pytest.mark.slow
-async def test_drain_waits_for_the_checkpoint_of_the_one_that_leaves(
-    world: GangCluster, tmp_path: Path
+async def test_drain_without_an_answer_ends_at_its_deadline_and_names_the_pod(
+    world: GangCluster,
 ) -> None:
-    role = build_watched_role(3, is_native=True)
-    script = f'{TOLD}; [ "$FB_EVENT" != leaving ] || {{ sleep 1; touch /gate/saved; }}'
-    (agent,) = [c for c in role["task"]["pod"]["spec"]["initContainers"] if c["name"] == AGENT]
-    next(v for v in agent["env"] if v["name"] == "FB_NOTIFY_COMMAND")["value"] = script
-    await world.create(build_gang(role))
-    await wait_for_scale(world, 3)
-    await wait_until_acknowledged(world, *range(3))
-    saved = tmp_path / "gate" / "saved"
-    early: list[Change] = []
-
-    def watch(change: Change) -> None:
-        deleted_at = change.body["metadata"].get("deletionTimestamp")
-        if change.name == "gang-worker-2" and deleted_at and not saved.exists():
-            early.append(change)
-
-    world.on_change = watch
-    await scale(world, 2)
-    await world.wait_for("end of worker/2", is_deleted("gang-worker-2"))
-    assert saved.exists()
-    assert early == []
-
-
-@pytest.mark.slow
-async def test_drain_without_an_answer_ends_at_its_deadline_and_tells_who(
-    world: GangCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Time enough for the one that does answer.
+    # Time enough for the Pod that does answer.
     seconds = stretch(3)
-    monkeypatch.setattr("tests.e2e.test_rendezvous.DRAIN_SECONDS", seconds)
-    await world.create(build_gang(build_watched_role(3, is_native=True)))
+    await world.create(build_gang(build_watched_role(3, drain_seconds=seconds)))
     await wait_for_scale(world, 3)
-    await wait_until_acknowledged(world, *range(3))
     silent = find_agent(world, "gang-worker-0")
     os.kill(silent, signal.SIGSTOP)
     try:
         started = time.monotonic()
         await scale(world, 2)
-        deleted = await world.wait_for(
-            "end of worker/2", is_deleted("gang-worker-2"), seconds=seconds + HANG_SECONDS
-        )
+        deleted = await wait_until_deleted(world, "gang-worker-2", seconds=seconds + HANG_SECONDS)
         assert deleted.at - started >= seconds - 1
         events = await world.client.list(EVENTS, NAMESPACE)
         (event,) = [e for e in events["items"] if e["reason"] == "DrainTimedOut"]

@@ -1,24 +1,22 @@
-"""Processes that look without a pause while their gang is rescaled: nothing half, twice or late."""
+"""Processes that read without a pause while their gang is rescaled: whole files, each once."""
 
-import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from framework.api import constants
 from framework.kube.resources import PODS, Object
-from tests.support.servers.gang import Change, GangCluster, build_gang, build_role
-from tests.support.waiting import HANG_SECONDS
+from tests.e2e.steps import scale, wait_until_deleted, wait_until_succeeded, wrap_command
+from tests.support.servers.gang import GangCluster, build_gang, build_role
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.local
 
 CALLS = 1000
 POLL_SECONDS = 0.05
 SURVIVORS = ("0", "1", "2")
-# One program in every Pod. It writes down each change it is told of, and between two calls of
+# One program in every Pod. It writes down each change that it is notified of, and between calls of
 # discover_hosts.sh it reads all files of the generation in force. Worker 0 calls without a pause.
 OBSERVER = """
 import json, os, subprocess, time
@@ -31,8 +29,8 @@ seen = open("/gate/seen-" + os.environ["FC_POD_NAME"], "a", buffering=1)
 def write(kind, **facts):
     seen.write(json.dumps({"kind": kind, **facts}) + "\\n")
 
-def tell(change):
-    write("told", generation=change.roster.generation, size=change.roster.size,
+def note_change(change):
+    write("notified", generation=change.roster.generation, size=change.roster.size,
           changed=[len(change.added), len(change.removed), len(change.moved)])
 
 def call():
@@ -57,10 +55,10 @@ def read_all():
             write("fault", what=name, answer=texts[name])
 
 start = peers.wait()
-write("told", generation=start.generation, size=start.size, changed=[start.size, 0, 0])
-peers.on_change(tell, since=start)
+write("notified", generation=start.generation, size=start.size, changed=[start.size, 0, 0])
+peers.on_change(note_change, since=start)
 calls, last = 0, None
-# All end with worker 0: who succeeds earlier is no peer any more, and would be told of.
+# All end with worker 0: a Task that succeeds earlier would be one more change for the others.
 while not os.path.exists("/gate/finish" if IS_BUSY else "/gate/end") or (IS_BUSY and calls < CALLS):
     hosts = call()
     calls += 1
@@ -80,23 +78,11 @@ if IS_BUSY:
 def build_observed_role(count: int) -> Object:
     role = build_role("worker", count, has_barrier=False)
     role["drain"] = {"timeoutSec": 60}
-    pod = role["task"]["pod"]
-    pod["metadata"] = {"annotations": {constants.WRAPPER_ANNOTATION: "true"}}
-    main = pod["spec"]["containers"][0]
-    agent = f"{constants.WORKING_DIR}/agent/rendezvous.pyz"
-    main["command"] = ["python3", agent, "run", "--", "python3", "-c", OBSERVER]
-    main["env"] = [
-        {"name": "FB_DEBOUNCE_SEC", "value": "0.3"},
-        {"name": "CALLS", "value": str(CALLS)},
-    ]
-    pod["spec"]["initContainers"] = [
-        {
-            "name": "agent",
-            "image": "frameworkbarrier/framework-rendezvous",
-            "args": ["install"],
-            "volumeMounts": main["volumeMounts"][:1],
-        }
-    ]
+    (main,) = role["task"]["pod"]["spec"]["containers"]
+    main["command"] = ["python3", "-c", OBSERVER]
+    env = {"FB_DEBOUNCE_SEC": "0.3", "CALLS": str(CALLS)}
+    main["env"] = [{"name": name, "value": value} for name, value in env.items()]
+    wrap_command(role)
     return role
 
 
@@ -113,24 +99,17 @@ def pick(facts: list[dict[str, Any]], kind: str, name: str) -> list[Any]:
     return [fact[name] for fact in facts if fact["kind"] == kind]
 
 
-def is_deleted(name: str) -> Callable[[Change], bool]:
-    return lambda change: change.type == "DELETED" and change.name == name
-
-
-async def scale(world: GangCluster, count: int) -> None:
-    path = "/spec/taskRoles/0/taskNumber"
-    await world.patch_spec("gang", {"op": "replace", "path": path, "value": count})
-
-
-async def wait_until_told(tmp_path: Path, size: int) -> None:
+async def wait_until_notified(tmp_path: Path, size: int) -> None:
     """Wait until all of a gang of this size have been told of it: they write it down."""
-    async with asyncio.timeout(HANG_SECONDS):
-        while True:
-            seen = read_seen(tmp_path)
-            told = [pick(seen.get(str(index), []), "told", "size")[-1:] for index in range(size)]
-            if told == [[size]] * size:
-                return
-            await asyncio.sleep(POLL_SECONDS)
+
+    def is_notified() -> bool:
+        seen = read_seen(tmp_path)
+        notified = [
+            pick(seen.get(str(index), []), "notified", "size")[-1:] for index in range(size)
+        ]
+        return notified == [[size]] * size
+
+    await wait_until_async(is_notified, lambda: str(read_seen(tmp_path)), POLL_SECONDS)
 
 
 @pytest.mark.slow
@@ -138,35 +117,34 @@ async def test_processes_see_every_generation_once_and_whole_lists_only(
     world: GangCluster, tmp_path: Path
 ) -> None:
     await world.create(build_gang(build_observed_role(4)))
-    await wait_until_told(tmp_path, 4)
+    await wait_until_notified(tmp_path, 4)
     await scale(world, 6)
-    await wait_until_told(tmp_path, 6)
+    await wait_until_notified(tmp_path, 6)
     await scale(world, 3)
     for leaver in (3, 4, 5):
-        name = f"gang-worker-{leaver}"
-        await world.wait_for(f"end of {name}", is_deleted(name))
+        await wait_until_deleted(world, f"gang-worker-{leaver}")
     (tmp_path / "gate" / "finish").touch()
-    done = await world.wait_for_state("Completed")
-    status = done["status"]["attemptStatus"]["completionStatus"]
-    assert status["type"]["name"] == "Succeeded", status
+    await wait_until_succeeded(world)
 
     seen = read_seen(tmp_path)
     assert len(seen) == 6
     for index, facts in seen.items():
         assert not [fact for fact in facts if fact["kind"] == "fault"], index
-        generations = pick(facts, "told", "generation")
+        generations = pick(facts, "notified", "generation")
         assert generations == sorted(set(generations)), (index, generations)
-        # What was told adds up: no generation is left out between two that were told.
-        sizes = pick(facts, "told", "size")
-        changed = pick(facts, "told", "changed")
+        # The changes add up: no generation is left out between two notifications.
+        sizes = pick(facts, "notified", "size")
+        changed = pick(facts, "notified", "changed")
         for before, after, (added, removed, _) in zip(sizes, sizes[1:], changed[1:], strict=False):
             assert after == before + added - removed, (index, facts)
         expected = [6, 3] if index in {"4", "5"} else [4, 6, 3]
         # Every size once, whole lists, and never back to an older one; who leaves may be gone
         # before it has looked once more.
-        told = [size for size, before in zip(sizes, [0, *sizes], strict=False) if size != before]
+        notified = [
+            size for size, before in zip(sizes, [0, *sizes], strict=False) if size != before
+        ]
         called = [len(hosts) for hosts in pick(facts, "hosts", "hosts")]
-        for seen_sizes in (told, called):
+        for seen_sizes in (notified, called):
             assert seen_sizes == expected[: len(seen_sizes)], (index, facts)
             assert len(seen_sizes) >= (3 if index in SURVIVORS else 1), (index, facts)
         for hosts in pick(facts, "hosts", "hosts"):

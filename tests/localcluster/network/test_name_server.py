@@ -14,12 +14,15 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 
-from localcluster.network.cluster_names import ClusterNames
+from framework.kube.resources import Object
 from localcluster.network.name_server import NameServer, read_upstreams
 from tests.localcluster.network.builders import build_names, build_pod, build_service
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = [pytest.mark.local, pytest.mark.looptime(False)]  # noqa: FBT003 the marker's
+
+
+NAME = "train.default.svc.cluster.local"
 
 
 class Ports(NamedTuple):
@@ -28,8 +31,9 @@ class Ports(NamedTuple):
 
 
 @asynccontextmanager
-async def serve(names: ClusterNames) -> AsyncGenerator[Ports]:
-    """Serve on free ports of this machine, without anybody to ask."""
+async def serve(service: Object, *pods: Object) -> AsyncGenerator[Ports]:
+    """Serve on free ports of this machine, without an upstream server."""
+    names = build_names(service, *pods)
     datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     datagrams.bind(("127.0.0.1", 0))
     # The number of the one may be taken for the other.
@@ -45,7 +49,7 @@ async def serve(names: ClusterNames) -> AsyncGenerator[Ports]:
 
 
 async def ask(
-    ports: Ports, name: str, kind: str = "A", *, tcp: bool = False
+    ports: Ports, name: str = NAME, kind: str = "A", *, tcp: bool = False
 ) -> dns.message.Message:
     query = dns.message.make_query(name, kind)
     if tcp:
@@ -65,25 +69,24 @@ PORTS = [{"name": "grpc", "port": 2222}]
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 async def test_name_server_answers_for_services(transport: str) -> None:
     tcp = transport == "tcp"
-    async with serve(build_names(build_service(ports=PORTS), POD, DUAL)) as served:
-        name = "train.default.svc.cluster.local"
-        addresses = await ask(served, name, tcp=tcp)
+    async with serve(build_service(ports=PORTS), POD, DUAL) as served:
+        addresses = await ask(served, tcp=tcp)
         assert list_texts(addresses) == ["10.0.0.2", "10.0.0.3"]
         assert addresses.flags & dns.flags.AA
-        assert list_texts(await ask(served, name, "AAAA", tcp=tcp)) == ["fd00::3"]
-        ports = await ask(served, f"_grpc._tcp.{name}", "SRV", tcp=tcp)
-        assert list_texts(ports) == [f"0 100 2222 10-0-0-3.{name}.", f"0 100 2222 zero.{name}."]
+        assert list_texts(await ask(served, kind="AAAA", tcp=tcp)) == ["fd00::3"]
+        ports = await ask(served, f"_grpc._tcp.{NAME}", "SRV", tcp=tcp)
+        assert list_texts(ports) == [f"0 100 2222 10-0-0-3.{NAME}.", f"0 100 2222 zero.{NAME}."]
         extra = {record.to_text() for rrset in ports.additional for record in rrset}
         assert extra == {"10.0.0.2", "10.0.0.3", "fd00::3"}
 
 
-async def test_name_server_tells_no_such_name_from_none_of_this_kind() -> None:
-    async with serve(build_names(build_service(), POD)) as served:
+async def test_name_server_unknown_name_differs_from_a_name_without_records_of_this_kind() -> None:
+    async with serve(build_service(), POD) as served:
         for name, kind, code in (
-            ("train.default.svc.cluster.local", "AAAA", dns.rcode.NOERROR),
-            ("train.default.svc.cluster.local", "TXT", dns.rcode.NOERROR),
+            (NAME, "AAAA", dns.rcode.NOERROR),
+            (NAME, "TXT", dns.rcode.NOERROR),
             ("default.svc.cluster.local", "A", dns.rcode.NOERROR),
-            ("nobody.default.svc.cluster.local", "A", dns.rcode.NXDOMAIN),
+            ("unknown.default.svc.cluster.local", "A", dns.rcode.NXDOMAIN),
             ("example.com.default.svc.cluster.local", "AAAA", dns.rcode.NXDOMAIN),
         ):
             answer = await ask(served, name, kind)
@@ -93,40 +96,36 @@ async def test_name_server_tells_no_such_name_from_none_of_this_kind() -> None:
             assert [rrset.rdtype for rrset in answer.authority] == [dns.rdatatype.SOA]
 
 
-async def test_name_server_without_anybody_to_ask_fails_at_once() -> None:
-    async with serve(build_names(build_service())) as served:
+async def test_name_server_without_an_upstream_fails_at_once() -> None:
+    async with serve(build_service()) as served:
         answer = await ask(served, "example.com")
         assert answer.rcode() == dns.rcode.SERVFAIL
 
 
 async def test_name_server_follows_an_alias_within_the_cluster() -> None:
-    names = build_names(build_service(), POD)
-    alias = {"type": "ExternalName", "externalName": "train.default.svc.cluster.local"}
-    names.apply("ADDED", build_service("alias", **alias))
-    async with serve(names) as served:
-        answer = await ask(served, "alias.default.svc.cluster.local")
-        assert list_texts(answer) == ["10.0.0.2", "train.default.svc.cluster.local."]
+    alias = {"type": "ExternalName", "externalName": "10-0-0-2.default.pod.cluster.local"}
+    async with serve(build_service(**alias)) as served:
+        answer = await ask(served)
+        assert list_texts(answer) == ["10-0-0-2.default.pod.cluster.local.", "10.0.0.2"]
 
 
 async def test_name_server_alias_of_itself_ends() -> None:
-    alias = {"type": "ExternalName", "externalName": "train.default.svc.cluster.local"}
-    async with serve(build_names(build_service(**alias))) as served:
-        answer = await ask(served, "train.default.svc.cluster.local")
+    async with serve(build_service(type="ExternalName", externalName=NAME)) as served:
+        answer = await ask(served)
         assert {rrset.rdtype for rrset in answer.answer} == {dns.rdatatype.CNAME}
 
 
 async def test_name_server_long_answer_is_asked_for_again_over_tcp() -> None:
     pods = [build_pod(f"p{i}", f"10.0.{i // 250}.{i % 250 + 2}") for i in range(1000)]
-    async with serve(build_names(build_service(), *pods)) as served:
-        name = "train.default.svc.cluster.local"
-        short = await ask(served, name)
+    async with serve(build_service(), *pods) as served:
+        short = await ask(served)
         assert short.flags & dns.flags.TC
         assert short.answer == []
-        assert len(list_texts(await ask(served, name, tcp=True))) == 1000
+        assert len(list_texts(await ask(served, tcp=True))) == 1000
 
 
-async def test_name_server_survives_what_is_no_question() -> None:
-    async with serve(build_names(build_service(), POD)) as served:
+async def test_name_server_ignores_datagrams_that_are_no_query() -> None:
+    async with serve(build_service(), POD) as served:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
             client.connect(("127.0.0.1", served.udp))
             client.send(b"\xff" * 40)
@@ -137,11 +136,11 @@ async def test_name_server_survives_what_is_no_question() -> None:
             update, "127.0.0.1", port=served.udp, timeout=HANG_SECONDS
         )
         assert refused.rcode() == dns.rcode.NOTIMP
-        assert list_texts(await ask(served, "train.default.svc.cluster.local")) == ["10.0.0.2"]
+        assert list_texts(await ask(served)) == ["10.0.0.2"]
 
 
 async def test_name_server_closed_while_a_client_waits_ends() -> None:
-    async with serve(build_names(build_service())) as served:
+    async with serve(build_service()) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.tcp)
         query = dns.message.make_query("svc.cluster.local", "A").to_wire(prepend_length=True)
         writer.write(query)

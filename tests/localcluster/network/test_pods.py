@@ -30,6 +30,12 @@ while True:
     connection.sendall(socket.gethostname().encode())
     connection.close()
 """
+ASK = """
+import socket, sys
+for address in sys.argv[1:]:
+    with socket.create_connection((address, 2222), 10) as connection:
+        print(connection.makefile().read(), flush=True)
+"""
 RESOLVE = """
 import socket, sys
 for name in sys.argv[1:]:
@@ -41,27 +47,25 @@ for name in sys.argv[1:]:
 """
 
 
-def build_server(name: str, *, is_ready: bool = True, **spec: Any) -> Object:
-    container: Object = {
-        "name": "main",
-        "image": "any",
-        "command": [sys.executable, "-c", SERVER],
-        "readinessProbe": {
-            "tcpSocket": {"port": 2222 if is_ready else 2223},
-            "periodSeconds": 1,
-        },
-    }
-    pod = build_pod(name, container, **spec)
-    pod["metadata"]["labels"] = {"app": "train"}
-    return pod
-
-
+VOLUMES = [{"name": "scratch", "emptyDir": {}}]
+MOUNTS = [{"name": "scratch", "mountPath": "/scratch"}]
 PORTS = [{"name": "grpc", "port": 80, "targetPort": 2222}]
+
+
+def build_python(code: str, *words: str, name: str = "main") -> Object:
+    return build_command(sys.executable, "-c", code, *words, name=name)
+
+
+def build_command(*command: str, name: str = "main") -> Object:
+    return {"name": name, "image": "any", "command": list(command)}
 
 
 async def start_server(node: Node, name: str, *, is_ready: bool = True, **spec: Any) -> str:
     """Start a server and return its address, once it is as ready as it will be."""
-    await node.create(build_server(name, is_ready=is_ready, **spec))
+    probe = {"tcpSocket": {"port": 2222 if is_ready else 2223}, "periodSeconds": 1}
+    pod = build_pod(name, build_python(SERVER) | {"readinessProbe": probe}, **spec)
+    pod["metadata"]["labels"] = {"app": "train"}
+    await node.create(pod)
     await node.wait_for_phase(name, "Running")
     await node.wait_for_log(name, "listening")
 
@@ -73,15 +77,10 @@ async def start_server(node: Node, name: str, *, is_ready: bool = True, **spec: 
     return str(pod["status"]["podIP"])
 
 
-async def run_python(node: Node, code: str, *words: str, name: str = "client") -> str:
+async def run_python(node: Node, code: str, *words: str) -> str:
     """Run a program as a Pod and return what it prints."""
-    container: Object = {
-        "name": "main",
-        "image": "any",
-        "command": [sys.executable, "-c", code, *words],
-    }
-    pod = await node.finish(build_pod(name, container))
-    output = await node.read_log(name)
+    pod = await node.finish(build_pod("client", build_python(code, *words)))
+    output = await node.read_log("client")
     assert pod["status"]["phase"] == "Succeeded", output
     return output
 
@@ -89,14 +88,6 @@ async def run_python(node: Node, code: str, *words: str, name: str = "client") -
 async def resolve(node: Node, *names: str) -> dict[str, list[str]]:
     lines = (await run_python(node, RESOLVE, *names)).splitlines()
     return {line.split()[0]: line.split()[1:] for line in lines}
-
-
-ASK = """
-import socket, sys
-for address in sys.argv[1:]:
-    with socket.create_connection((address, 2222), 10) as connection:
-        print(connection.makefile().read(), flush=True)
-"""
 
 
 async def test_pods_on_the_same_port_reach_one_another_by_address(node: Node) -> None:
@@ -108,27 +99,21 @@ async def test_pods_on_the_same_port_reach_one_another_by_address(node: Node) ->
 async def test_service_name_is_that_of_its_ready_pods(node: Node) -> None:
     for service in (
         build_service(ports=PORTS),
-        build_service("everybody", ports=PORTS, publishNotReadyAddresses=True),
+        build_service("all", ports=PORTS, publishNotReadyAddresses=True),
         build_service("balanced", ports=PORTS, clusterIP=""),
     ):
         await node.client.create(SERVICES, "default", service)
     ready = sorted([await start_server(node, f"w-{i}") for i in range(2)])
     unready = await start_server(node, "late", is_ready=False)
-    found = await resolve(
-        node,
-        "train",
-        "train.default",
-        "train.default.svc.cluster.local",
-        "balanced",
-        "everybody",
-        "nobody.default.svc.cluster.local",
-    )
-    assert found["train"] == ready
-    assert found["train.default"] == ready
-    assert found["train.default.svc.cluster.local"] == ready
-    assert found["balanced"] == ready
-    assert found["everybody"] == sorted([*ready, unready])
-    assert found["nobody.default.svc.cluster.local"] == ["Name", "or", "service", "not", "known"]
+    expected = {
+        "train": ready,
+        "train.default": ready,
+        "train.default.svc.cluster.local": ready,
+        "balanced": ready,
+        "all": sorted([*ready, unready]),
+        "unknown.default.svc.cluster.local": ["Name", "or", "service", "not", "known"],
+    }
+    assert await resolve(node, *expected) == expected
 
 
 async def test_pod_with_hostname_and_subdomain_has_a_name_and_knows_it(node: Node) -> None:
@@ -151,56 +136,43 @@ async def test_pod_with_hostname_and_subdomain_has_a_name_and_knows_it(node: Nod
 
 async def test_pod_reaches_the_api_server_and_no_server_of_this_machine(node: Node) -> None:
     script = """
-import os, socket, urllib.request, urllib.error
+import os, socket, sys, urllib.request, urllib.error
 host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
 try:
     urllib.request.urlopen(f"http://{host}:{port}/api")
 except urllib.error.HTTPError as e:
     print(e.code)
 print(socket.gethostbyname("kubernetes.default") == host)
-port = int(os.environ["MACHINE_PORT"])
+port = int(sys.argv[1])
 for address in ("127.0.0.1", host):
     try:
         socket.create_connection((address, port), 5)
     except ConnectionRefusedError:
         print("refused")
 """
-    container: Object = {"name": "main", "image": "any", "command": [sys.executable, "-c", script]}
     port = node.address.rpartition(":")[2]
-    container["env"] = [{"name": "MACHINE_PORT", "value": port}]
-    await node.finish(build_pod("client", container))
-    assert await node.read_log("client") == "401\nTrue\nrefused\nrefused\n"
+    assert await run_python(node, script, port) == "401\nTrue\nrefused\nrefused\n"
 
 
 async def test_containers_of_a_pod_share_its_loopback_interface(node: Node) -> None:
     ask = "until exec 3<>/dev/tcp/127.0.0.1/2222; do sleep 0.1; done 2>/dev/null; cat <&3; exit 0"
-    server = {"name": "server", "image": "any", "command": [sys.executable, "-c", SERVER]}
-    client = {"name": "main", "image": "any", "command": ["bash", "-c", ask]}
-    await node.create(build_pod("both", client, server))
+    server = build_python(SERVER, name="server")
+    await node.create(build_pod("both", build_command("bash", "-c", ask), server))
     await node.wait_for_phase("both", "Running")
     await node.wait_for_log("both", "both")
 
 
 async def test_http_and_exec_probes_and_hooks_work_inside(node: Node) -> None:
     serve = [sys.executable, "-m", "http.server", "8080", "--bind", "0.0.0.0"]
-    port = {"name": "web", "containerPort": 8080}
-    touch = "exec 3<>/dev/tcp/127.0.0.1/8080; touch $HOME/up"
-    container: Object = {
-        "name": "main",
-        "image": "any",
-        "command": serve,
-        "ports": [port],
-        "env": [{"name": "HOME", "value": "/scratch"}],
-        "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
-        "lifecycle": {
-            "postStart": {
-                "exec": {"command": ["bash", "-c", f"until ({touch}); do sleep 0.1; done"]}
-            }
-        },
+    touch = "until (exec 3<>/dev/tcp/127.0.0.1/8080; touch /scratch/up); do sleep 0.1; done"
+    container = build_command(*serve) | {
+        "ports": [{"name": "web", "containerPort": 8080}],
+        "volumeMounts": MOUNTS,
+        "lifecycle": {"postStart": {"exec": {"command": ["bash", "-c", touch]}}},
         "startupProbe": {"exec": {"command": ["test", "-e", "/scratch/up"]}, "periodSeconds": 1},
         "readinessProbe": {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 1},
     }
-    await node.create(build_pod("web", container, volumes=[{"name": "scratch", "emptyDir": {}}]))
+    await node.create(build_pod("web", container, volumes=VOLUMES))
     await node.wait_for("web", lambda p: find_condition(p, "Ready").get("status") == "True")
 
 
@@ -209,10 +181,10 @@ async def test_processes_of_a_pod_hold_no_namespace_open(node: Node) -> None:
     hook = {"exec": {"command": ["sh", "-c", f"{look} >/scratch/fds"]}}
     container = build_container(
         f"{look}; until [ -e /scratch/fds ]; do sleep 0.1; done; cat /scratch/fds",
-        volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}],
+        volumeMounts=MOUNTS,
         lifecycle={"postStart": hook},
     )
-    await node.finish(build_pod("p", container, volumes=[{"name": "scratch", "emptyDir": {}}]))
+    await node.finish(build_pod("p", container, volumes=VOLUMES))
     output = await node.read_log("p")
     assert output.count("/proc/") >= 2
     assert "net:[" not in output
@@ -231,6 +203,5 @@ async def test_two_clusters_at_once_do_not_meet(tmp_path: Path) -> None:
 
 async def test_pod_of_the_host_network_is_on_this_machine(node: Node) -> None:
     ask = f"exec 3<>/dev/tcp/127.0.0.1/{node.address.rpartition(':')[2]} && echo reached"
-    container = build_container("unused") | {"command": ["bash", "-c", ask]}
-    await node.finish(build_pod("host", container, hostNetwork=True))
+    await node.finish(build_pod("host", build_command("bash", "-c", ask), hostNetwork=True))
     assert await node.read_log("host") == "reached\n"

@@ -1,11 +1,10 @@
 """Stop, delete and rescale a gang that runs: on a local cluster, as processes."""
 
-from collections.abc import Callable
-
 import pytest
 
 from framework.kube.errors import NotFoundError
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
+from tests.e2e.steps import scale, wait_until_deleted, wait_until_succeeded
 from tests.support.servers.gang import (
     BARRIER,
     MADE_BY_TESTS,
@@ -20,17 +19,9 @@ from tests.support.servers.gang import (
 
 pytestmark = pytest.mark.local
 
+TASKS = (("ps", 0), ("worker", 0), ("worker", 1))
 PODS_OF_GANG = ["gang-ps-0", "gang-worker-0", "gang-worker-1"]
 STOP = {"op": "replace", "path": "/spec/executionType", "value": "Stop"}
-
-
-def scale_to(count: int) -> tuple[Object, ...]:
-    """The patch by which the Go original's documentation scales a role."""
-    role = "/spec/taskRoles/1"
-    return (
-        {"op": "test", "path": f"{role}/name", "value": "worker"},
-        {"op": "replace", "path": f"{role}/taskNumber", "value": count},
-    )
 
 
 async def run_gang(world: GangCluster) -> Object:
@@ -38,7 +29,7 @@ async def run_gang(world: GangCluster) -> Object:
     created = await world.create(build_gang(build_role("ps", 1), build_role("worker", 2)))
     for pod in PODS_OF_GANG:
         await world.wait_for_log(pod, "workers", container=MAIN)
-    for role, index in (("ps", 0), ("worker", 0), ("worker", 1)):
+    for role, index in TASKS:
         await world.wait_for_task(role, index, "AttemptRunning")
     return created
 
@@ -51,10 +42,6 @@ async def check_nothing_left(world: GangCluster, framework: Object) -> None:
     assert (await world.client.list(PODS, NAMESPACE))["items"] == []
     left = await world.client.list(CONFIGMAPS, NAMESPACE, field_selector=MADE_BY_TESTS)
     assert left["items"] == []
-
-
-def is_deleted(name: str) -> Callable[[Change], bool]:
-    return lambda change: change.type == "DELETED" and change.name == name
 
 
 async def test_gang_stopped_while_running_leaves_nothing(world: GangCluster) -> None:
@@ -70,32 +57,33 @@ async def test_gang_stopped_while_running_leaves_nothing(world: GangCluster) -> 
 async def test_gang_deleted_in_the_foreground_leaves_nothing(world: GangCluster) -> None:
     created = await run_gang(world)
     await world.client.delete(FRAMEWORKS, NAMESPACE, "gang", propagation="Foreground")
-    await world.wait_for("deletion of the Framework", is_deleted("gang"))
+    await wait_until_deleted(world, "gang")
     gone = [c.name for c in world.changes if c.type == "DELETED"]
-    assert gone[-1] == "gang", "the Framework was gone before what it owns"
+    assert gone[-1] == "gang", "the Framework was deleted before its dependents"
     assert sorted(gone[:-2]) == PODS_OF_GANG
     with pytest.raises(NotFoundError):
         await world.client.get(FRAMEWORKS, NAMESPACE, "gang")
     await check_nothing_left(world, created)
 
 
-async def test_gang_scaled_while_running_changes_only_who_comes_and_goes(
+async def test_gang_scaled_while_running_keeps_the_other_pods(
     world: GangCluster,
 ) -> None:
     created = await run_gang(world)
     before = world.list_pods()
 
-    await world.patch_spec("gang", *scale_to(3))
+    await scale(world, 3, role=1)
     line = await world.wait_for_log("gang-worker-2", "passed: 4/4")
     assert "generation 1," not in line, line
     assert "generation" in line, line
-    addresses = [ip.split()[-1] for ip in await read_addresses(world, "gang-worker-2")]
-    assert len(addresses[0].split(",")) == 3, addresses
+    # What injector.sh exported.
+    line = await world.wait_for_log("gang-worker-2", "workers", container=MAIN)
+    assert len(line.split()[-1].split(",")) == 3, line
     await world.wait_for_task("worker", 2, "AttemptRunning")
 
     since = len(world.changes)
-    await world.patch_spec("gang", *scale_to(2))
-    await world.wait_for("deletion of worker/2", is_deleted("gang-worker-2"))
+    await scale(world, 2, role=1)
+    await wait_until_deleted(world, "gang-worker-2")
 
     def is_dropped(change: Change) -> bool:
         return change.resource is FRAMEWORKS and sorted(list_tasks(change.body)) == PODS_OF_GANG
@@ -112,15 +100,8 @@ async def test_gang_scaled_while_running_changes_only_who_comes_and_goes(
         assert "terminated" not in log
         assert (await world.read_log(pod, BARRIER)).count("passed") == 1
 
-    for role, index in (("ps", 0), ("worker", 0), ("worker", 1)):
+    for role, index in TASKS:
         world.end_task(role, index)
-    done = await world.wait_for_state("Completed")
-    assert done["status"]["attemptStatus"]["completionStatus"]["code"] == 0, done["status"]
+    done = await wait_until_succeeded(world)
     assert done["status"]["attemptStatus"]["id"] == 0
     await world.wait_until_no_process(created["metadata"]["uid"])
-
-
-async def read_addresses(world: GangCluster, pod: str) -> list[str]:
-    """Read what injector.sh told the program of a Pod."""
-    await world.wait_for_log(pod, "workers", container=MAIN)
-    return [line for line in (await world.read_log(pod)).splitlines() if "workers" in line]

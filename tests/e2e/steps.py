@@ -1,0 +1,51 @@
+"""Steps that several tests of whole gangs take."""
+
+from typing import Any
+
+from framework.api import constants
+from framework.kube.resources import Object
+from tests.support.servers.gang import Change, GangCluster
+
+AGENT = "rendezvous"
+ZIPAPP = f"{constants.WORKING_DIR}/agent/rendezvous.pyz"
+
+
+def build_agent(*arguments: str, **env: str) -> Object:
+    return {
+        "name": AGENT,
+        "image": "frameworkbarrier/framework-rendezvous",
+        "args": list(arguments),
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+        "volumeMounts": [
+            {"name": "barrier", "mountPath": constants.WORKING_DIR},
+            {"name": "gate", "mountPath": "/gate"},
+        ],
+    }
+
+
+def wrap_command(role: Object) -> None:
+    """Let the wrapper run the command of a role's Pods."""
+    pod = role["task"]["pod"]
+    pod["metadata"] = {"annotations": {constants.WRAPPER_ANNOTATION: "true"}}
+    pod["spec"]["initContainers"] = [build_agent("install")]
+    main = pod["spec"]["containers"][0]
+    main["command"] = ["python3", ZIPAPP, "run", "--", *main["command"]]
+
+
+async def scale(world: GangCluster, count: int, role: int = 0) -> None:
+    path = f"/spec/taskRoles/{role}/taskNumber"
+    await world.patch_spec("gang", {"op": "replace", "path": path, "value": count})
+
+
+async def wait_until_deleted(world: GangCluster, name: str, **options: Any) -> Change:
+    def is_deleted(change: Change) -> bool:
+        return change.type == "DELETED" and change.name == name
+
+    return await world.wait_for(f"deletion of {name}", is_deleted, **options)
+
+
+async def wait_until_succeeded(world: GangCluster) -> Object:
+    done = await world.wait_for_state("Completed")
+    completion = done["status"]["attemptStatus"]["completionStatus"]
+    assert (completion["code"], completion["type"]["name"]) == (0, "Succeeded"), completion
+    return done
