@@ -69,6 +69,15 @@ class Cluster:
             *(f"--namespace={SYSTEM_NAMESPACE}", f"--timeout={HANG_SECONDS:g}s"),
         )
 
+    def patch_framework(self, namespace: str, name: str, *operations: dict[str, Any]) -> None:
+        """Change a Framework, all of it or nothing."""
+        patch = ("patch", "framework", name, "--namespace", namespace, "--type=json")
+        self.kubectl(*patch, "-p", json.dumps(operations))
+
+    def run_in(self, namespace: str, pod: str, container: str, *command: str) -> str:
+        """Run a command in a container; fail the test when it fails."""
+        return self.kubectl("exec", "--namespace", namespace, pod, "-c", container, "--", *command)
+
     def wait_for_state(self, namespace: str, name: str, state: str) -> dict[str, Any]:
         """Wait until a Framework is in this state; give it."""
 

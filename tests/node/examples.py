@@ -4,7 +4,6 @@ Called by test_examples.py and test_stacks.py. Their training images come from r
 node cannot reach: each is replaced by one that it has.
 """
 
-import json
 import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,21 +61,9 @@ def apply_example(cluster: Cluster, namespace: str, injected: Injected) -> None:
 
 def stop_example(cluster: Cluster, namespace: str, name: str) -> dict[str, Any]:
     """Ask for the end and wait for it; give the Framework."""
-    patch_framework(
-        cluster,
-        namespace,
-        name,
-        {"op": "replace", "path": "/spec/executionType", "value": "Stop"},
-    )
+    stop = {"op": "replace", "path": "/spec/executionType", "value": "Stop"}
+    cluster.patch_framework(namespace, name, stop)
     return cluster.wait_for_state(namespace, name, "Completed")
-
-
-def patch_framework(
-    cluster: Cluster, namespace: str, name: str, *operations: dict[str, Any]
-) -> None:
-    """Change a Framework, all of it or nothing."""
-    patch = ("patch", "framework", name, "--namespace", namespace, "--type=json")
-    cluster.kubectl(*patch, "-p", json.dumps(operations))
 
 
 def _create_account(cluster: Cluster, namespace: str, injected: Injected) -> None:

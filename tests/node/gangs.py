@@ -5,7 +5,7 @@ from typing import Any
 import yaml
 
 from tests.node.cluster import Cluster
-from tests.support.builders import build_submission
+from tests.support.builders import FAIL_FAST, build_submission
 
 # Exit code of a command that was killed.
 KILLED = 137
@@ -21,33 +21,19 @@ exit "$(cat /tmp/end)"
 
 def build_gang(name: str, workers: int, **role_fields: Any) -> dict[str, Any]:
     """Build a Framework of one role whose failures are retried when they are transient."""
-    role = {
-        "name": "worker",
-        "taskNumber": workers,
-        "frameworkAttemptCompletionPolicy": {
-            "minFailedTaskCount": 1,
-            "minSucceededTaskCount": -1,
-        },
-        "task": {
-            "retryPolicy": {"fancyRetryPolicy": True, "maxRetryCount": 0},
-            "podGracefulDeletionTimeoutSec": 600,
-            "pod": {
-                "spec": {
-                    "terminationGracePeriodSeconds": 5,
-                    "containers": [
-                        {
-                            "name": "train",
-                            "image": "python:3.12-slim",
-                            "command": ["sh", "-c", SCRIPT],
-                        }
-                    ],
-                }
-            },
-        },
-        **role_fields,
-    }
     retry = {"fancyRetryPolicy": True, "maxRetryCount": 0}
+    train = {"name": "train", "image": "python:3.12-slim", "command": ["sh", "-c", SCRIPT]}
+    pod = {"spec": {"terminationGracePeriodSeconds": 5, "containers": [train]}}
+    task = {"retryPolicy": retry, "podGracefulDeletionTimeoutSec": 600, "pod": pod}
+    fields = {"frameworkAttemptCompletionPolicy": FAIL_FAST, "task": task, **role_fields}
+    role = {"name": "worker", "taskNumber": workers, **fields}
     return build_submission(name, role, retryPolicy=retry)
+
+
+def get_pod_spec(gang: dict[str, Any]) -> dict[str, Any]:
+    """Return the Pod spec of the gang's role, to be changed."""
+    spec: dict[str, Any] = gang["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
+    return spec
 
 
 def apply_gang(cluster: Cluster, namespace: str, framework: dict[str, Any], *options: str) -> None:
@@ -83,18 +69,20 @@ def _is_training(pod: dict[str, Any]) -> bool:
     )
 
 
-def end_task(cluster: Cluster, namespace: str, pod: str, code: int = 0) -> None:
-    """Let a Task's own container end with this code.
+def end_gang(cluster: Cluster, namespace: str, name: str, *indexes: int) -> dict[str, Any]:
+    """Let the containers of these Tasks end with 0, and give the completed Framework.
 
-    Its end kills what else runs in the container, so this command too when it is slower.
+    The end of a container kills what else runs in it, so this command too when it is slower.
     """
-    command = ["exec", "--namespace", namespace, pod, "-c", "train", "--"]
-    move = f"echo {code} >/tmp/end.new && mv /tmp/end.new /tmp/end"
-    done = cluster.try_kubectl(*command, "sh", "-c", move)
-    assert done.returncode in {0, KILLED}, done.stderr
+    for index in indexes:
+        command = ["exec", "--namespace", namespace, f"{name}-worker-{index}", "-c", "train", "--"]
+        move = "echo 0 >/tmp/end.new && mv /tmp/end.new /tmp/end"
+        done = cluster.try_kubectl(*command, "sh", "-c", move)
+        assert done.returncode in {0, KILLED}, done.stderr
+    return cluster.wait_for_state(namespace, name, "Completed")
 
 
-def read_status(cluster: Cluster, namespace: str, name: str) -> dict[str, Any]:
-    """Read a Framework's status."""
-    status: dict[str, Any] = cluster.get("framework", name, "--namespace", namespace)["status"]
-    return status
+def scale(cluster: Cluster, namespace: str, name: str, count: int) -> None:
+    path = "/spec/taskRoles/0/taskNumber"
+    change = {"op": "replace", "path": path, "value": count}
+    cluster.patch_framework(namespace, name, change)

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from tests.node.cluster import Cluster
-from tests.node.gangs import apply_gang, build_gang, end_task, wait_until_training
+from tests.node.gangs import (
+    apply_gang,
+    build_gang,
+    end_gang,
+    get_pod_spec,
+    scale,
+    wait_until_training,
+)
 
 pytestmark = pytest.mark.node
 
@@ -33,9 +40,9 @@ for folder in glob.glob("/proc/[0-9]*"):
 print(json.dumps({"seen": seen > 0, "read": sorted(read)}))
 """
 # Ends as the script of an ordinary gang does, and says when it was sent a signal.
-TOLD = """\
+SIGNALLED = """\
 import os, signal, time
-signal.signal(signal.SIGHUP, lambda *_: open("/tmp/told", "w").close())
+signal.signal(signal.SIGHUP, lambda *_: open("/tmp/signalled", "w").close())
 signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
 while not os.path.exists("/tmp/end"):
     time.sleep(0.2)
@@ -45,7 +52,7 @@ while not os.path.exists("/tmp/end"):
 def build_shared(name: str, workers: int = 1) -> tuple[dict[str, Any], dict[str, Any]]:
     """Build a gang whose containers see one another's processes; give its Pod's spec too."""
     gang = build_gang(name, workers)
-    spec: dict[str, Any] = gang["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
+    spec = get_pod_spec(gang)
     spec["shareProcessNamespace"] = True
     return gang, spec
 
@@ -64,8 +71,8 @@ def build_sidecar(*env: dict[str, str], **fields: Any) -> dict[str, Any]:
 
 
 def attack(cluster: Cluster, namespace: str, pod: str) -> dict[str, Any]:
-    ask = ("exec", "--namespace", namespace, pod, "-c", "train", "--")
-    found: dict[str, Any] = json.loads(cluster.kubectl(*ask, "python3", "-c", ATTACK))
+    printed = cluster.run_in(namespace, pod, "train", "python3", "-c", ATTACK)
+    found: dict[str, Any] = json.loads(printed)
     return found
 
 
@@ -77,8 +84,7 @@ def test_training_container_reads_nothing_of_an_agent_through_proc(
     # It trains, so it has read the files that the agents wrote as another user.
     wait_until_training(cluster, namespace, 1)
     assert attack(cluster, namespace, "apart-worker-0") == {"seen": True, "read": []}
-    end_task(cluster, namespace, "apart-worker-0")
-    cluster.wait_for_state(namespace, "apart", "Completed")
+    end_gang(cluster, namespace, "apart", 0)
 
 
 def test_agent_of_the_same_user_and_group_is_read(cluster: Cluster, namespace: str) -> None:
@@ -91,8 +97,7 @@ def test_agent_of_the_same_user_and_group_is_read(cluster: Cluster, namespace: s
     wait_until_training(cluster, namespace, 1)
     found = attack(cluster, namespace, "same-worker-0")
     assert "root/run/secrets/kubernetes.io/serviceaccount/token" in found["read"]
-    end_task(cluster, namespace, "same-worker-0")
-    cluster.wait_for_state(namespace, "same", "Completed")
+    end_gang(cluster, namespace, "same", 0)
 
 
 def test_agent_that_sends_signals_is_not_read(cluster: Cluster, namespace: str) -> None:
@@ -102,20 +107,17 @@ def test_agent_that_sends_signals_is_not_read(cluster: Cluster, namespace: str) 
     signal = {"name": "FB_NOTIFY_SIGNAL", "value": "HUP"}
     receiver = {"name": "FB_NOTIFY_PROCESS", "value": "python3"}
     spec["initContainers"] = [build_sidecar(signal, receiver)]
-    spec["containers"][0]["command"] = ["python3", "-c", TOLD]
+    spec["containers"][0]["command"] = ["python3", "-c", SIGNALLED]
     apply_gang(cluster, namespace, gang)
     wait_until_training(cluster, namespace, 2)
 
     assert attack(cluster, namespace, "signal-worker-0") == {"seen": True, "read": []}
 
-    patch = [{"op": "replace", "path": "/spec/taskRoles/0/taskNumber", "value": 1}]
-    words = ("patch", "framework", "signal", "--namespace", namespace, "--type=json")
-    cluster.kubectl(*words, "-p", json.dumps(patch))
+    scale(cluster, namespace, "signal", 1)
     ask = ("exec", "--namespace", namespace, "signal-worker-0", "-c", "train", "--")
 
-    def is_told() -> bool | None:
-        return cluster.try_kubectl(*ask, "test", "-e", "/tmp/told").returncode == 0 or None
+    def is_signalled() -> bool | None:
+        return cluster.try_kubectl(*ask, "test", "-e", "/tmp/signalled").returncode == 0 or None
 
-    cluster.wait(is_told, "the training process got its signal", namespace)
-    end_task(cluster, namespace, "signal-worker-0")
-    cluster.wait_for_state(namespace, "signal", "Completed")
+    cluster.wait(is_signalled, "the training process got its signal", namespace)
+    end_gang(cluster, namespace, "signal", 0)

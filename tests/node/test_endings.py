@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.node.cluster import Cluster
-from tests.node.gangs import apply_gang, build_gang, list_pods
+from tests.node.gangs import apply_gang, build_gang, get_pod_spec, list_pods
 
 pytestmark = pytest.mark.node
 
@@ -18,11 +18,6 @@ def build_ending(name: str) -> dict[str, Any]:
     gang["spec"]["completedPodPolicy"] = "Retain"
     get_pod_spec(gang)["containers"][0]["command"] = ["sh", "-c", TRAIN]
     return gang
-
-
-def get_pod_spec(gang: dict[str, Any]) -> dict[str, Any]:
-    spec: dict[str, Any] = gang["spec"]["taskRoles"][0]["task"]["pod"]["spec"]
-    return spec
 
 
 def check_ended(cluster: Cluster, namespace: str, name: str) -> dict[str, dict[str, int]]:

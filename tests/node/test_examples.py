@@ -1,4 +1,4 @@
-"""Every plain example, with the agents injected, under `restricted`: ends as its text says."""
+"""Each plain example, with the agents injected, under `restricted`, ends as its text says."""
 
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +15,6 @@ from tests.node.examples import (
     Injected,
     apply_example,
     inject_example,
-    patch_framework,
     run_example,
     stop_example,
 )
@@ -90,8 +89,8 @@ def wait_until_ready(cluster: Cluster, namespace: str, count: int) -> None:
     """Wait until there are this many Pods, all of them Ready."""
 
     def look() -> bool | None:
-        pods = [p for p in list_pods(cluster, namespace).values() if "FC_FRAMEWORK_NAME" in
-                p["metadata"]["labels"]]  # fmt: skip
+        every = list_pods(cluster, namespace).values()
+        pods = [pod for pod in every if "FC_FRAMEWORK_NAME" in pod["metadata"]["labels"]]
         ready = [
             condition["status"]
             for pod in pods
@@ -106,8 +105,8 @@ def wait_until_ready(cluster: Cluster, namespace: str, count: int) -> None:
 def test_service_is_reached_by_its_name(cluster: Cluster, namespace: str) -> None:
     start(cluster, namespace, "service")
     wait_until_ready(cluster, namespace, 2)
-    ask = ("exec", "--namespace", namespace, "service-server-0", "-c", "web", "--")
-    answers = {cluster.kubectl(*ask, "python3", "-c", FETCH).strip() for _ in range(8)}
+    ask = ("service-server-0", "web", "python3", "-c", FETCH)
+    answers = {cluster.run_in(namespace, *ask).strip() for _ in range(8)}
     assert answers
     assert answers <= {"hello from server 0", "hello from server 1"}
     status = stop_example(cluster, namespace, "service")["status"]
@@ -143,20 +142,14 @@ def test_rescale_follows_the_number_of_tasks(cluster: Cluster, namespace: str) -
     start(cluster, namespace, "rescale")
     wait_until_ready(cluster, namespace, 4)
     before = list_pods(cluster, namespace)
-    role = "/spec/taskRoles/0"
+    fields = ("taskNumber", "frameworkAttemptCompletionPolicy/minFailedTaskCount")
 
     for count in (2, 3):
-        patch_framework(
-            cluster,
-            namespace,
-            "rescale",
-            {"op": "replace", "path": f"{role}/taskNumber", "value": count},
-            {
-                "op": "replace",
-                "path": f"{role}/frameworkAttemptCompletionPolicy/minFailedTaskCount",
-                "value": count,
-            },
-        )
+        changes = [
+            {"op": "replace", "path": f"/spec/taskRoles/0/{field}", "value": count}
+            for field in fields
+        ]
+        cluster.patch_framework(namespace, "rescale", *changes)
         wait_until_ready(cluster, namespace, count)
     after = list_pods(cluster, namespace)
 

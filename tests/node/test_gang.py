@@ -1,28 +1,25 @@
 """A gang on a real node, from our three images, in a namespace that enforces `restricted`."""
 
-import json
 import signal
 import time
-from typing import Any
 
 import pytest
 
 from tests.node.cluster import SYSTEM_NAMESPACE, Cluster
-from tests.node.examples import inject_example, run_example
+from tests.node.examples import EXAMPLES, inject_example, run_example
 from tests.node.gangs import (
     apply_gang,
     build_gang,
-    end_task,
+    end_gang,
     list_pods,
-    read_status,
+    scale,
     wait_until_training,
 )
-from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.gang import list_tasks
 from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.node
 
-EXAMPLES = ROOT / "examples"
 KUBELET_STOP_SECONDS = 60.0
 
 
@@ -33,12 +30,14 @@ def test_gang_with_barrier_and_native_sidecar_injected_succeeds(
     done = run_example(cluster, namespace, injected)
     assert (injected.linted.returncode, injected.linted.stdout) == (0, "nothing found\n")
     assert done.returncode == 0, done.stdout + done.stderr + cluster.describe(namespace)
-    status = read_status(cluster, namespace, "gang")
+    status = cluster.get("framework", "gang", "--namespace", namespace)["status"]
     assert status["attemptStatus"]["completionStatus"]["code"] == 0
     assert status["retryPolicyStatus"]["totalRetriedCount"] == 0
 
 
-def test_barrier_log_says_who_is_missing_and_why(cluster: Cluster, namespace: str) -> None:
+def test_barrier_log_names_the_missing_member_and_its_reason(
+    cluster: Cluster, namespace: str
+) -> None:
     gang = build_gang("held", 2)
     lone = build_gang("held", 1)["spec"]["taskRoles"][0]
     spec = lone["task"]["pod"]["spec"]
@@ -57,34 +56,30 @@ def test_barrier_log_says_who_is_missing_and_why(cluster: Cluster, namespace: st
     assert "didn't match Pod's node affinity/selector" in line
 
 
-def test_pod_deleted_by_hand_is_retried_and_waits_for_nobody_gone(
+def test_pod_deleted_by_hand_is_retried_and_passes_its_barrier(
     cluster: Cluster, namespace: str
 ) -> None:
     apply_gang(cluster, namespace, build_gang("monkey", 2))
     before = wait_until_training(cluster, namespace, 2)
     cluster.kubectl("delete", "pod", "monkey-worker-1", "--namespace", namespace)
     after = wait_until_training(cluster, namespace, 2)
-    for name in after:
-        end_task(cluster, namespace, name)
-    cluster.wait_for_state(namespace, "monkey", "Completed")
+    done = end_gang(cluster, namespace, "monkey", 0, 1)
     kept, replaced = "monkey-worker-0", "monkey-worker-1"
     assert after[kept]["metadata"]["uid"] == before[kept]["metadata"]["uid"]
     assert after[replaced]["metadata"]["uid"] != before[replaced]["metadata"]["uid"]
-    task = _get_tasks(read_status(cluster, namespace, "monkey"))[1]
+    task = list_tasks(done)[replaced]
     assert task["retryPolicyStatus"]["totalRetriedCount"] == 1
     assert task["attemptStatus"]["completionStatus"]["code"] == 0
 
 
-def test_scale_in_with_drain_tells_the_leaver_before_its_pod_is_deleted(
+def test_scale_in_with_drain_deletes_the_pod_after_its_acknowledgement(
     cluster: Cluster, namespace: str
 ) -> None:
-    # Its deadline is far behind that of every wait here: the leaver goes by acknowledgement.
+    # Its deadline is far later than that of every wait here: only acknowledgements end the drain.
     gang = build_gang("drained", 3, drain={"timeoutSec": 3600})
     apply_gang(cluster, namespace, gang)
     wait_until_training(cluster, namespace, 3)
-    scale = [{"op": "replace", "path": "/spec/taskRoles/0/taskNumber", "value": 2}]
-    patch = ("patch", "framework", "drained", "--namespace", namespace, "--type=json")
-    cluster.kubectl(*patch, "-p", json.dumps(scale))
+    scale(cluster, namespace, "drained", 2)
     after = wait_until_training(cluster, namespace, 2)
     assert sorted(after) == ["drained-worker-0", "drained-worker-1"]
     acknowledged = [
@@ -92,9 +87,7 @@ def test_scale_in_with_drain_tells_the_leaver_before_its_pod_is_deleted(
         for pod in after.values()
     ]
     assert min(acknowledged) >= 2
-    for name in after:
-        end_task(cluster, namespace, name)
-    cluster.wait_for_state(namespace, "drained", "Completed")
+    end_gang(cluster, namespace, "drained", 0, 1)
 
 
 def test_controller_killed_goes_on_with_the_same_pods(cluster: Cluster, namespace: str) -> None:
@@ -102,13 +95,10 @@ def test_controller_killed_goes_on_with_the_same_pods(cluster: Cluster, namespac
     before = wait_until_training(cluster, namespace, 2)
     delete = ("delete", "pod", "--selector", "app.kubernetes.io/name=framework-controller")
     cluster.kubectl(*delete, f"--namespace={SYSTEM_NAMESPACE}", "--grace-period=0", "--force")
-    for name in before:
-        end_task(cluster, namespace, name)
-    cluster.wait_for_state(namespace, "survivor", "Completed")
-    status = read_status(cluster, namespace, "survivor")
-    recorded = [task["attemptStatus"]["podUID"] for task in _get_tasks(status)]
-    assert recorded == [before[name]["metadata"]["uid"] for name in sorted(before)]
-    assert status["attemptStatus"]["completionStatus"]["code"] == 0
+    done = end_gang(cluster, namespace, "survivor", 0, 1)
+    recorded = {name: task["attemptStatus"]["podUID"] for name, task in list_tasks(done).items()}
+    assert recorded == {name: pod["metadata"]["uid"] for name, pod in before.items()}
+    assert done["status"]["attemptStatus"]["completionStatus"]["code"] == 0
 
 
 def test_kubelet_stopped_for_a_minute_costs_no_pod(cluster: Cluster, namespace: str) -> None:
@@ -123,18 +113,10 @@ def test_kubelet_stopped_for_a_minute_costs_no_pod(cluster: Cluster, namespace: 
     ready = ("wait", "--for=condition=Ready", "node/node1", f"--timeout={HANG_SECONDS:g}s")
     cluster.kubectl(*ready)
     during = list_pods(cluster, namespace)
-    for name in before:
-        end_task(cluster, namespace, name)
-    cluster.wait_for_state(namespace, "patient", "Completed")
+    status = end_gang(cluster, namespace, "patient", 0, 1)["status"]
 
     assert {name: pod["metadata"]["uid"] for name, pod in during.items()} == {
         name: pod["metadata"]["uid"] for name, pod in before.items()
     }
-    status = read_status(cluster, namespace, "patient")
     assert status["attemptStatus"]["completionStatus"]["code"] == 0
     assert status["retryPolicyStatus"]["totalRetriedCount"] == 0
-
-
-def _get_tasks(status: dict[str, Any]) -> list[dict[str, Any]]:
-    roles = status["attemptStatus"]["taskRoleStatuses"]
-    return [task for role in roles for task in role["taskStatuses"]]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.node.cluster import SYSTEM_NAMESPACE, Cluster
-from tests.node.gangs import apply_gang, build_gang, end_task, wait_until_training
+from tests.node.gangs import apply_gang, build_gang, end_gang, wait_until_training
 from tests.support.servers.frameworkcrd import ROOT
 
 pytestmark = pytest.mark.node
@@ -21,8 +21,8 @@ def test_token_of_an_agent_changes_nothing_but_its_own_acknowledgement(
 ) -> None:
     apply_gang(cluster, namespace, build_gang("agents", 2, drain={"timeoutSec": 60}))
     wait_until_training(cluster, namespace, 2)
-    ask = ("exec", "--namespace", namespace, "agents-worker-0", "-c", "rendezvous", "--")
-    token = cluster.kubectl(*ask, "python3", "-c", READ_TOKEN).strip()
+    read = ("agents-worker-0", "rendezvous", "python3", "-c", READ_TOKEN)
+    token = cluster.run_in(namespace, *read).strip()
 
     # Not with kubectl, which reads a Pod before it patches it: an agent may not.
     http = replace(cluster.access, token=token).open_http()
@@ -37,16 +37,14 @@ def test_token_of_an_agent_changes_nothing_but_its_own_acknowledgement(
     acknowledge = {"metadata": {"annotations": {key: "7"}}}
     image = {"spec": {"containers": [{"name": "train", "image": "other:1"}]}}
     assert patch("agents-worker-0", acknowledge) == (200, "")
-    of_another, of_its_image = (
-        patch("agents-worker-1", acknowledge),
-        patch("agents-worker-0", image),
-    )
-    assert of_another[0] == of_its_image[0] == 403
-    assert "an agent may patch its own Pod only" in of_another[1]
-    assert "an agent may not change a Pod's spec" in of_its_image[1]
-    for pod in ("agents-worker-0", "agents-worker-1"):
-        end_task(cluster, namespace, pod)
-    cluster.wait_for_state(namespace, "agents", "Completed")
+    for pod, change, message in (
+        ("agents-worker-1", acknowledge, "an agent may patch its own Pod only"),
+        ("agents-worker-0", image, "an agent may not change a Pod's spec"),
+    ):
+        status, answer = patch(pod, change)
+        assert status == 403
+        assert message in answer
+    end_gang(cluster, namespace, "agents", 0, 1)
 
 
 def test_training_container_holds_no_token(cluster: Cluster, namespace: str) -> None:
@@ -55,8 +53,7 @@ def test_training_container_holds_no_token(cluster: Cluster, namespace: str) -> 
     ask = ("exec", "--namespace", namespace, "bare-worker-0", "-c", "train", "--")
     found = cluster.try_kubectl(*ask, "ls", str(Path(TOKEN_FILE).parent))
     assert "No such file" in found.stderr
-    end_task(cluster, namespace, "bare-worker-0")
-    cluster.wait_for_state(namespace, "bare", "Completed")
+    end_gang(cluster, namespace, "bare", 0)
 
 
 def test_network_policies_are_accepted(cluster: Cluster, namespace: str) -> None:
