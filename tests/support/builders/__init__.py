@@ -54,17 +54,14 @@ def at(seconds: float) -> datetime:
 
 
 def pod_uid(role: str, index: int) -> str:
-    """The UID of a Task's first Pod."""
     return f"pod-{role}-{index}"
 
 
 def task_uid(role: str, index: int) -> str:
-    """The instance UID of a Task."""
     return f"task-{role}-{index}"
 
 
 def address(index: int) -> str:
-    """The address of the Pod of an index."""
     return f"10.0.{index // 250}.{index % 250 + 2}"
 
 
@@ -189,7 +186,6 @@ def build_task(
 
 
 def build_unaddressed_task(index: int = 0) -> TaskStatus:
-    """A Task whose Pod has no address yet."""
     attempt = build_task_attempt(index=index, pod_ip="")
     return build_task(TaskState.ATTEMPT_PREPARING, index=index, attempt_status=attempt)
 
@@ -255,7 +251,6 @@ def end_attempt(
 
 
 def build_status_wire(*roles: TaskRoleStatus, **fields: Any) -> Wire:
-    """The same on the wire."""
     return codec.encode_status(build_status(*roles, **fields))
 
 
@@ -354,7 +349,6 @@ def build_pod_wire(
 
 
 def build_pod(role: str = "worker", index: int = 0, phase: str = "Running", **kw: Any) -> PodView:
-    """The view of such a Pod."""
     return parse_pod(build_pod_wire(role, index, phase, **kw))
 
 
@@ -392,7 +386,6 @@ def build_configmap_wire(annotations: Mapping[str, str] | None = None, **fields:
 
 
 def build_configmap(annotations: Mapping[str, str] | None = None, **fields: Any) -> ConfigMapView:
-    """The view of such a ConfigMap."""
     return parse_configmap(build_configmap_wire(annotations, **fields))
 
 

@@ -110,7 +110,6 @@ def forge_configmap(
 
 
 def is_forged(wire: Mapping[str, Any]) -> bool:
-    """Return whether an object was forged."""
     return _LABEL in (wire["metadata"].get("labels") or {})
 
 

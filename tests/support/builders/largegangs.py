@@ -47,7 +47,6 @@ class LargeGang:
 
     @property
     def names(self) -> list[str]:
-        """The names of the roles."""
         return [f"worker{number}" for number in range(self.roles)]
 
     def build_spec(self, **role: Any) -> FrameworkSpec:
@@ -96,7 +95,6 @@ def _build_pods(gang: LargeGang, phase: str, message: str) -> dict[str, PodView]
 def change_tasks(
     status: FrameworkStatus, change: Callable[[TaskStatus], TaskStatus]
 ) -> FrameworkStatus:
-    """The status with every Task changed."""
     roles = tuple(
         replace(role, tasks=tuple(map(change, role.tasks)))
         for role in status.attempt_status.task_roles
@@ -105,7 +103,6 @@ def change_tasks(
 
 
 def mark_gone(task: TaskStatus) -> TaskStatus:
-    """The Task as one that is scaled down."""
     return replace(end_task(task, FRAMEWORK_ATTEMPT_COMPLETION), deletion_pending=True)
 
 

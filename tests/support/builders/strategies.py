@@ -215,7 +215,6 @@ def task_attempts(
 
 @st.composite
 def tasks(draw: Callable[..., Any], role: str, index: int) -> TaskStatus:
-    """A Task in any state."""
     state = draw(st.sampled_from(TaskState))
     is_going = draw(st.booleans())
     return TaskStatus(
@@ -236,7 +235,6 @@ def tasks(draw: Callable[..., Any], role: str, index: int) -> TaskStatus:
 
 @st.composite
 def role_statuses(draw: Callable[..., Any], name: str) -> TaskRoleStatus:
-    """A role of a few Tasks."""
     number = draw(st.integers(0, MAX_TASKS))
     return TaskRoleStatus(
         name,
@@ -249,7 +247,6 @@ def role_statuses(draw: Callable[..., Any], name: str) -> TaskRoleStatus:
 
 @st.composite
 def attempts(draw: Callable[..., Any], state: FrameworkState) -> FrameworkAttemptStatus:
-    """An attempt that fits the Framework's state."""
     names = draw(st.lists(role_names, max_size=MAX_ROLES, unique=True))
     attempt = FrameworkAttemptStatus(
         id=draw(st.integers(0, 3)),
@@ -277,7 +274,6 @@ def attempts(draw: Callable[..., Any], state: FrameworkState) -> FrameworkAttemp
 
 @st.composite
 def statuses(draw: Callable[..., Any]) -> FrameworkStatus:
-    """A status in any state."""
     state = draw(st.sampled_from(FrameworkState))
     return FrameworkStatus(
         start_time=draw(times),
@@ -339,7 +335,6 @@ def _code(status: TaskAttemptCompletionStatus | None) -> int | None:
 
 @st.composite
 def pod_wires(draw: Callable[..., Any]) -> Wire:
-    """A Task's Pod whose phase and containers agree."""
     phase = draw(st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"]))
     codes = {"Succeeded": st.just(SUCCEEDED), "Failed": st.integers(1, 255)}.get(phase)
     if codes is None:

@@ -103,7 +103,6 @@ def get_status(decision: Decision) -> FrameworkStatus:
 
 
 def get_task(status: FrameworkStatus, index: int = 0, role: str = "worker") -> TaskStatus:
-    """A Task of a status."""
     found = status.attempt_status.find_role(role)
     assert found is not None, f"no role {role}"
     return found.tasks[index]
@@ -129,7 +128,6 @@ def step(snapshot: Snapshot, settings: Settings = SETTINGS) -> Decision:
 
 
 def get_code(status: FrameworkStatus | TaskStatus) -> int | None:
-    """The code with which the attempt ended."""
     completion = status.attempt_status.completion_status
     return None if completion is None else completion.code
 

@@ -79,7 +79,6 @@ def open_storage(clock: Clock, seed: int = 0) -> Storage:
 
 
 def find_type(storage: Storage, resource: Resource) -> ResourceType:
-    """The storage's type of a resource."""
     found = storage.registry.find(resource.group, resource.version, resource.plural)
     assert found is not None, resource
     return found

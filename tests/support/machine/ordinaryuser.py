@@ -39,19 +39,9 @@ def find_obstacle() -> str | None:
 
 def wrap(command: Sequence[str], new_root: Path) -> list[str]:
     """Build the command that runs ``command`` as nobody; ``new_root`` is an empty directory."""
-    lines = [f"mount --rbind / {shlex.quote(str(new_root))}"]
-    covered = set()
-    for needed in (ROOT, Path(sys.base_prefix)):
-        private = _find_private_ancestor(needed)
-        if private is None:
-            continue
-        if private not in covered:
-            covered.add(private)
-            lines.append(f"mount -t tmpfs -o mode=755 tmpfs {_inside(new_root, private)}")
-        target = _inside(new_root, needed)
-        lines.append(f"mkdir -p {target} && mount --bind {shlex.quote(str(needed))} {target}")
-    lines.append(f'exec chroot {shlex.quote(str(new_root))} {_BECOME} -- "$@"')
-    return _build(lines, command)
+    root = shlex.quote(f"{new_root}/root")
+    enter = f"mkdir {root} && mount --rbind / {root}\nexec chroot {root} {_BECOME}"
+    return _build(_cover_private_homes(new_root), enter, command)
 
 
 def wrap_with_namespaces(command: Sequence[str], stage: Path) -> list[str]:
@@ -59,7 +49,17 @@ def wrap_with_namespaces(command: Sequence[str], stage: Path) -> list[str]:
 
     ``stage`` is an empty directory.
     """
-    lines, covered = [], set()
+    return _build(_cover_private_homes(stage), f"exec {_BECOME}", command)
+
+
+def _build(lines: list[str], enter: str, command: Sequence[str]) -> list[str]:
+    script = "\n".join([*lines, f'{enter} -- "$@"'])
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh", *command]
+
+
+def _cover_private_homes(stage: Path) -> list[str]:
+    """Cover each private directory, and bind into it what the tests need from there."""
+    lines, covered = [f"mount -t tmpfs tmpfs {shlex.quote(str(stage))}"], set()
     for number, needed in enumerate((ROOT, Path(sys.base_prefix))):
         private = _find_private_ancestor(needed)
         if private is None:
@@ -72,13 +72,7 @@ def wrap_with_namespaces(command: Sequence[str], stage: Path) -> list[str]:
             lines.append(f"mount -t tmpfs -o mode=755 tmpfs {shlex.quote(str(private))}")
         target = shlex.quote(str(needed))
         lines.append(f"mkdir -p {target} && mount --bind {aside} {target}")
-    lines.append(f'exec {_BECOME} -- "$@"')
-    return _build(lines, command)
-
-
-def _build(lines: list[str], command: Sequence[str]) -> list[str]:
-    script = "\n".join(lines)
-    return ["unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh", *command]
+    return lines
 
 
 def _find_private_ancestor(path: Path) -> Path | None:
@@ -87,7 +81,3 @@ def _find_private_ancestor(path: Path) -> Path | None:
         if not directory.stat().st_mode & stat.S_IXOTH:
             return directory
     return None
-
-
-def _inside(new_root: Path, path: Path) -> str:
-    return shlex.quote(f"{new_root}{path}")

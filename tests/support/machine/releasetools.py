@@ -22,7 +22,6 @@ IMAGES_ENV = "FRAMEWORKBARRIER_RELEASE_IMAGES"
 
 
 def run(command: list[str]) -> int:
-    """Run a command beside the programs and images; return its exit code."""
     try:
         install_image_tools()
         programs = find_programs(os.environ, PROGRAMS, build=True)

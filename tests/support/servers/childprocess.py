@@ -57,7 +57,6 @@ class ChildProcess:
             raise ChildError(f"{self.name} ended with {code}\n{self.tail()}")
 
     def tail(self) -> str:
-        """Give the end of the log."""
         return self.log.read_bytes()[-TAIL_BYTES:].decode(errors="replace")
 
     def terminate(self) -> int:

@@ -245,7 +245,6 @@ class GangCluster:
             raise AssertionError(f"no {what} in {seconds} s; {self.describe()}") from e
 
     async def wait_for_state(self, state: str, framework: str = "gang") -> Object:
-        """Return the Framework when it is in this state."""
 
         def is_there(change: Change) -> bool:
             is_it = change.resource is FRAMEWORKS and change.name == framework
@@ -297,7 +296,6 @@ class GangCluster:
         }
 
     def list_logs(self, container: str, framework: str = "gang") -> list[KeptLog]:
-        """List the kept logs of containers of this name."""
         labels = {constants.FRAMEWORK_NAME: framework}
         logs = self.cluster.logs.list_kept(NAMESPACE, labels)
         return [log for log in logs if log.container == container]
@@ -327,7 +325,6 @@ class GangCluster:
         raise AssertionError(f"no line with {texts} in the log of {pod}:\n{output}")
 
     async def wait_until_no_process(self, marker: str) -> None:
-        """Wait until no process of this machine has the marker in its environment."""
         await wait_until_async(
             lambda: not dict(find_processes(marker)), lambda: f"{dict(find_processes(marker))}"
         )

@@ -55,7 +55,6 @@ class JsonHttp:
                 return e.code, _decode(e.read())
 
     def is_ready(self, path: str) -> bool:
-        """Return whether a GET of the path answers 200."""
         try:
             return self.request("GET", path)[0] == 200
         except OSError:

@@ -43,7 +43,6 @@ class Policed(NamedTuple):
 
     @property
     def namespace(self) -> str:
-        """Its name."""
         return self.path.rpartition("/")[2]
 
     def open_agent(
@@ -71,11 +70,9 @@ class Policed(NamedTuple):
         return self.open_agent(account=name, is_bound=False)
 
     def create(self, plural: str, body: Object) -> Object:
-        """Create an object of the core group as the administrator."""
         return create(self.admin, f"{self.path}/{plural}", body)
 
     def read(self, name: str, plural: str = "pods") -> Object:
-        """Read an object of the core group as the administrator."""
         status, answer = self.admin.request("GET", f"{self.path}/{plural}/{name}")
         assert status == 200, answer
         found: Object = answer
@@ -84,12 +81,10 @@ class Policed(NamedTuple):
     def patch(
         self, client: JsonHttp, name: str, body: Object, plural: str = "pods"
     ) -> tuple[int, Any]:
-        """Patch an object of the core group."""
         return client.request("PATCH", f"{self.path}/{plural}/{name}", body, content_type=MERGE)
 
 
 def annotate(**annotations: str | None) -> Object:
-    """Build a patch of annotations."""
     return {"metadata": {"annotations": annotations}}
 
 
@@ -99,7 +94,6 @@ def acknowledge(generation: str = "7") -> Object:
 
 
 def allow(verbs: str, resources: str, group: str = "") -> Object:
-    """Build a rule of RBAC."""
     return {"apiGroups": [group], "resources": resources.split(","), "verbs": verbs.split(",")}
 
 
@@ -121,7 +115,6 @@ def build_pod(name: str, *, account: str = ACCOUNT, framework: str | None = "gan
 
 
 def create(client: JsonHttp, path: str, body: Object) -> Object:
-    """Create an object that must be accepted."""
     status, answer = client.request("POST", path, body)
     assert status == 201, answer
     created: Object = answer

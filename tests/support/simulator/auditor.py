@@ -105,7 +105,6 @@ class Auditor:
             pop()
 
     def fail(self, text: str) -> None:
-        """Record a violation."""
         self.faults.append(text)
 
     # --- requests of the controller, when they are sent

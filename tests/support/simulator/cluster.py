@@ -44,7 +44,6 @@ class Cluster:
         self._addresses = 0
 
     def note(self, text: str) -> None:
-        """Write a line of the trace."""
         now = asyncio.get_running_loop().time()
         self.trace.append(f"{now:9.3f} {text}")
 
@@ -87,7 +86,6 @@ class Cluster:
             self._attempt(lambda: self._delete(CONFIGMAPS, ATTEMPT, options))
 
     def set_clock(self) -> None:
-        """Set one of the clocks."""
         if self.is_clock_set:
             clock, step = self.draw.choice(self.clocks), self.draw.choice(CLOCK_STEPS_SECONDS)
             self.note(f"clock {self.clocks.index(clock)} is set by {step} s")
@@ -155,7 +153,6 @@ class Cluster:
             self.acknowledge(self.draw.choice(pods))
 
     def acknowledge(self, pod: Object) -> None:
-        """Write the newest generation as the acknowledgement of a Pod's agent."""
         meta = pod["metadata"]
         found = self._find(CONFIGMAPS, ATTEMPT)
         told = ((found or {}).get("metadata", {}).get("annotations") or {}).get(
@@ -202,7 +199,6 @@ class Cluster:
     # --- other clients
 
     def kill_pod(self) -> None:
-        """Delete a Pod, with or without its grace period."""
         pods = self._list_pods()
         if pods:
             name = self.draw.choice(pods)["metadata"]["name"]
@@ -229,7 +225,6 @@ class Cluster:
             )
 
     def remove_owner(self) -> None:
-        """Remove the owner of a Pod."""
         pods = self._list_pods()
         if pods:
             name = self.draw.choice(pods)["metadata"]["name"]
@@ -240,7 +235,6 @@ class Cluster:
             )
 
     def add_finalizer(self) -> None:
-        """Add a finalizer to a Pod."""
         pods = self._list_pods()
         if pods:
             name = self.draw.choice(pods)["metadata"]["name"]

@@ -35,8 +35,6 @@ class BootLoopClock(LoopClock):
 
 
 class HalfRandom:
-    """Draws the middle of every range."""
-
     def uniform(self, low: float, high: float) -> float:
         return (low + high) / 2
 
@@ -134,7 +132,6 @@ class World:
         await self.user.create(FRAMEWORKS, NAMESPACE, body)
 
     async def create_gang(self, name: str = "gang", count: int = 2) -> None:
-        """Create a Framework and wait for its Pods."""
         await self.create(name, count)
         await self.wait_for_pods(name, count, seconds=1)
 

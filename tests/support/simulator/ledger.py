@@ -74,7 +74,6 @@ class Ledger:
     # --- observations
 
     def note_pod(self, pod: PodView) -> None:
-        """Record the state of a Pod."""
         if pod.is_terminating:
             self.left.add(pod.uid)
         if not pod.is_ended or pod.uid in self.ends:
@@ -91,7 +90,6 @@ class Ledger:
     # --- checks of a stored status
 
     def check(self, framework: Framework, before: FrameworkStatus | None) -> None:
-        """Check a status that was stored after another."""
         after = framework.status
         assert after is not None
         self._check_framework_end(framework, before, after)
@@ -329,7 +327,6 @@ def _is_first(trigger: Trigger, fulfilled: list[Trigger]) -> bool:
 
 
 def index_tasks(attempt: FrameworkAttemptStatus) -> dict[Key, TaskStatus]:
-    """Index the Tasks of an attempt by role and index."""
     return {(role.name, task.index): task for role, task in attempt.walk_tasks()}
 
 

@@ -31,7 +31,6 @@ class ProgramClock(LoopClock):
     """The clock of a machine that never sleeps."""
 
     def boottime(self) -> float:
-        """Return the seconds since the machine was started."""
         return self.monotonic()
 
 
@@ -87,7 +86,6 @@ class Program:
         is_elected: bool,
         on_end: Callable[["Program"], None],
     ) -> None:
-        """Start the controller."""
         self.name = name
         self.clock = clock
         self.link = Link(network)

@@ -34,7 +34,6 @@ class Rosters:
     """By UID: when a Pod's agent acknowledged a generation for the first time."""
 
     def note_pod(self, pod: PodView) -> None:
-        """Record the state of a Pod."""
         self.known[fingerprint_uid(pod.uid)] = pod
         if constants.ACKNOWLEDGED_GENERATION_ANNOTATION in pod.annotations:
             self.answering_since.setdefault(pod.uid, self.now())

@@ -150,7 +150,6 @@ class Shell:
 
     @property
     def status(self) -> Object:
-        """The status as the server has it."""
         status: Object = self.get(FRAMEWORKS, FRAMEWORK).get("status") or {}
         return status
 
@@ -174,7 +173,6 @@ class Shell:
         namespace: str = NAMESPACE,
         **spec: Any,
     ) -> Object:
-        """Create a Framework at the server and let the store see it."""
         body = build_submission(name, build_role_wire("worker", number), **spec)
         created = self.storage.create(self.type(FRAMEWORKS), namespace, body)
         self.store.apply(ObjectKind.FRAMEWORK, created)

@@ -71,7 +71,6 @@ class Simulation(Cluster):
     # --- the controllers
 
     def start(self) -> None:
-        """Start a controller, if one is missing."""
         if len(self.programs) > int(self.is_elected):
             return
         name = f"controller-{len(self._ended) + len(self.programs)}"
@@ -91,7 +90,6 @@ class Simulation(Cluster):
         self.programs.append(program)
 
     def crash(self) -> None:
-        """Kill a controller."""
         if self.programs:
             self.draw.choice(self.programs).kill()
 
@@ -255,7 +253,6 @@ class Simulation(Cluster):
         self.network.crash_after = self.draw.randrange(1, 6)
 
     def hold_watch(self) -> None:
-        """Delay the watch events of one resource."""
         resource = self.draw.choice(("pods", "configmaps", "frameworks"))
         seconds = self.draw.choice((0.5, 3.0, 8.0))
         self.note(f"watch of {resource} is held for {seconds} s")

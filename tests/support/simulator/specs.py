@@ -22,7 +22,6 @@ GANG_KEY = "{{FC_FRAMEWORK_NAME}}-gang-key"
 
 
 def draw_framework_spec(draw: random.Random) -> Object:
-    """Draw the spec of a new Framework."""
     spec: Object = {
         "executionType": draw.choice(("Start", "Start", "Start", "Create")),
         "retryPolicy": _draw_retry(draw),
