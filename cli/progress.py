@@ -16,6 +16,7 @@ from cli.reasons import (
 from cli.words import explain_diagnostics, find_cut_message
 from framework.api import constants
 from framework.api.codec import decode_status
+from framework.api.endings import INHERITED_CODES, describe_framework_end, describe_task_end
 from framework.api.fielderrors import FieldErrors
 from framework.api.naming import TaskKey, build_pod_name
 from framework.api.states import TASK_ALIVE, FrameworkState, TaskState
@@ -58,6 +59,8 @@ class TaskLine:
     """Why it waits, or how it ended; "" if there is nothing to say."""
     code: int | None = None
     """Completion code of its last attempt."""
+    end: str = ""
+    """How its attempt ended, without what it printed; "" if it has not ended."""
     diagnostics: str = ""
     message: tuple[str, Sequence[str]] | None = None
     """A container and the lines it left at its end, if ``diagnostics`` has not all of them."""
@@ -83,6 +86,8 @@ class GangView:
     attempt: int
     note: str
     tasks: tuple[TaskLine, ...]
+    end: str = ""
+    """Why its attempt failed; "" if it has not failed."""
     is_completed: bool = False
     is_succeeded: bool = False
     is_blocked: bool = False
@@ -184,6 +189,7 @@ def build_view(world: World, now: datetime | None = None, *, is_local: bool = Fa
         attempt=status.attempt_status.id,
         note=_explain_framework(status, wire, now),
         tasks=tasks,
+        end=_explain_failure(status, completion),
         is_completed=is_completed,
         is_succeeded=is_succeeded,
         is_blocked=bool(_explain_blocked(status, wire)) and not is_paused(wire),
@@ -240,6 +246,7 @@ def _build_line(key: TaskKey, task: TaskStatus, context: _ViewContext) -> TaskLi
         attempt=task.attempt_status.id,
         note="" if ends_with_gang else _shorten(_explain_task(key, task, context)),
         code=None if completion is None else completion.code,
+        end="" if completion is None else describe_task_end(completion),
         diagnostics="" if completion is None else explain_diagnostics(completion.diagnostics),
         message=None if completion is None else find_cut_message(completion.diagnostics),
         is_own_failure=is_own_failure,
@@ -345,14 +352,28 @@ def _explain_framework(status: FrameworkStatus, wire: Object, now: datetime | No
         return "" if is_pending else explain_no_tasks(wire)
     if completion.type.is_succeeded:
         return ""
-    ended = _explain_end(completion)
+    cause = _name_cause(completion, status)
     if status.state is FrameworkState.ATTEMPT_COMPLETED:
-        return _shorten(f"{ended}; {_explain_next(status, now)}")
+        return _shorten(f"{cause}; {_explain_next(status, now)}")
+    return _shorten(cause)
+
+
+def _explain_failure(status: FrameworkStatus, completion: _Completion | None) -> str:
+    """Say why the attempt of the Framework failed by itself; "" if it did not."""
+    is_failed = completion is not None and completion.type.is_failed
+    if completion is None or not is_failed or completion.code in INHERITED_CODES:
+        return ""
+    return describe_framework_end(status)
+
+
+def _name_cause(completion: FrameworkAttemptCompletionStatus, status: FrameworkStatus) -> str:
+    """Name the Task that decided the end of the attempt, and how it ended."""
+    ended = _explain_end(completion)
     trigger = completion.trigger
-    if trigger is not None and trigger.task_role_name:
-        key = TaskKey(trigger.task_role_name, trigger.task_index)
-        return _shorten(f"decided by {key}: {_explain_trigger(key, status) or ended}")
-    return _shorten(ended)
+    if trigger is None or not trigger.task_role_name:
+        return ended
+    key = TaskKey(trigger.task_role_name, trigger.task_index)
+    return f"decided by {key}: {_explain_trigger(key, status) or ended}"
 
 
 def _explain_blocked(status: FrameworkStatus, wire: Object) -> str:

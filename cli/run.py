@@ -20,6 +20,7 @@ from cli.ending import keep_waits
 from cli.exitcodes import CliError, ExitCode
 from cli.failures import SHOWN_LINES, FailureLogs, KeptLogs
 from cli.follow import Follower
+from cli.history import AttemptHistory
 from cli.invocation import build_command, build_export
 from cli.local import requires_local_cluster
 from cli.manifests import Manifests, load_manifests
@@ -190,6 +191,7 @@ class _Run:
         self._outage = Outage()
         self._before_stop: list[GangView] = []
         self._followers: list[Follower] = []
+        self._histories: list[AttemptHistory] = []
         self._failure_logs = failure_logs
 
     @property
@@ -199,6 +201,7 @@ class _Run:
     async def follow(self, frameworks: Sequence[Object]) -> ExitCode:
         """Follow until all are Completed; stop them when asked to."""
         self._followers = [self._build_follower(framework) for framework in frameworks]
+        self._histories = [AttemptHistory() for _ in frameworks]
         async with asyncio.TaskGroup() as tasks:
             eternal = [tasks.create_task(self._failure_logs.run(), name="failure-logs")]
             for follower in self._followers:
@@ -227,6 +230,7 @@ class _Run:
             views = self._build_views()
             error = next((e for f in self._followers if (e := f.connection_error)), None)
             alert = self._outage.observe(error, self._clock.monotonic())
+            self._show_failed_attempts(views)
             self._display.update(views, self._elapsed_seconds, alert)
             if self._outage.is_over_limit:
                 self._lost.set()
@@ -236,6 +240,13 @@ class _Run:
             ):
                 self._done.set()
             await wait_any(self._changed, timeout_seconds=_TICK_SECONDS)
+
+    def _show_failed_attempts(self, views: Sequence[GangView]) -> None:
+        """Print each failed attempt once: the live display forgets it with the next attempt."""
+        for view, history in zip(views, self._histories, strict=True):
+            for line in history.observe(view):
+                if self._display.is_live and not view.is_completed:
+                    self._display.say(f"{self._elapsed_seconds:7.1f}s  {line}")
 
     def _build_views(self, now: datetime | None = None) -> list[GangView]:
         # In a pipe, a count-down would be a line each second.
@@ -312,7 +323,9 @@ class _Run:
             views = [keep_waits(before, after, _CAUSES[cause]) for before, after in stopped]
         if cause is ExitCode.UNREACHABLE:
             views = [replace(v, note="as last seen") if not v.is_completed else v for v in views]
-        self._display.show_table(views, self._elapsed_seconds)
+        histories = zip(views, self._histories, strict=True)
+        annotated = [history.annotate(view) for view, history in histories]
+        self._display.show_table(annotated, self._elapsed_seconds)
         for view in views:
             self._show_failures(view)
         for view, follower in zip(views, self._followers, strict=True):

@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from framework.api.endings import PLAIN_REASONS, describe_container_end
+
 _REFUSED = "Failed to create Pod: "
 # aiohttp adds this to the address of a server.
 _TLS_NOISE = re.compile(r" ssl:(?:default|None|True|False|<[^>]{0,200}>)")
 _HAS_WORDS = re.compile(r"\w")
 # A termination message of at most so many characters is shown whole.
 _SHORT_MESSAGE = 120
-# Reasons that say only that the container ended.
-_PLAIN_REASONS = frozenset({"", "Error", "Completed"})
 
 
 def explain_diagnostics(diagnostics: str) -> str:
@@ -77,23 +77,36 @@ def _walk_parts(pod: Mapping[str, Any]) -> Iterator[str]:
 
 def _explain_container(container: Mapping[str, Any]) -> str:
     name = str(container.get("name") or "a container")
-    if container.get("signal"):
-        text = f"{name} was killed by signal {container['signal']}"
-    elif "code" in container:
-        text = f"{name} exited with {container['code']}"
-    else:
-        text = f"{name} failed"
     reason, message = str(container.get("reason") or ""), str(container.get("message") or "")
-    shown = ([] if reason in _PLAIN_REASONS else [reason]) + _explain_message(message)
-    return f"{text} ({': '.join(shown)})" if shown else text
+    agents = _find_agents_message(message)
+    details = [] if reason in PLAIN_REASONS else [reason]
+    if agents or details:
+        details += agents or _explain_message(message)
+        message = ""
+    text = f"{name} {_describe_end(container, ': '.join(details))}"
+    output = _explain_message(message)
+    return f"{text}; last output: {output[0]}" if output else text
+
+
+def _describe_end(container: Mapping[str, Any], details: str) -> str:
+    code, signal = container.get("code"), container.get("signal")
+    if not isinstance(code, int) and not isinstance(signal, int):
+        return f"failed ({details})" if details else "failed"
+    return describe_container_end(
+        code if isinstance(code, int) else 0, signal if isinstance(signal, int) else 0, details
+    )
+
+
+def _find_agents_message(message: str) -> list[str]:
+    """Find the reason and the message of an agent of this project in a termination message."""
+    found = _find_object(message) if message.startswith("{") else None
+    if found is None or not found.get("message"):
+        return []
+    return [part for part in (str(found.get("reason") or ""), str(found["message"])) if part]
 
 
 def _explain_message(message: str) -> list[str]:
     """Take from a termination message what names the cause."""
-    agents = _find_object(message) if message.startswith("{") else None
-    if agents is not None and agents.get("message"):
-        parts = (str(agents.get("reason") or ""), str(agents["message"]))
-        return [part for part in parts if part]
     lines = [stripped for line in message.splitlines() if (stripped := line.strip())]
     whole = "; ".join(lines)
     if len(whole) <= _SHORT_MESSAGE:

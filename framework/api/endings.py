@@ -34,6 +34,8 @@ INHERITED_CODES = frozenset(
     {STOP_FRAMEWORK_REQUESTED, FRAMEWORK_ATTEMPT_COMPLETION, DELETE_TASK_REQUESTED}
 )
 """Codes of Tasks that ended with the gang or on request, not by themselves."""
+PLAIN_REASONS = frozenset({"", "Error", "Completed"})
+"""Reasons of the kubelet that say only that the container ended."""
 
 _REFUSED = "has no Pod: the API server refused it"
 _LOST_CONFIGMAP = "lost its ConfigMap: another client deleted it"
@@ -53,8 +55,6 @@ _WORDS = {
 _SIGNAL_BASE = 128
 # The signals from here on are for real-time programs; a code that high is a program's own.
 _END_OF_SIGNALS = 32
-# Reasons that say only that the container ended.
-_PLAIN_REASONS = frozenset({"", "Error", "Completed"})
 
 
 def describe_task_end(completion: TaskAttemptCompletionStatus) -> str:
@@ -76,8 +76,14 @@ def describe_task_end(completion: TaskAttemptCompletionStatus) -> str:
 
 
 def describe_container_end(code: int, signal_number: int = 0, reason: str = "") -> str:
-    """Describe how a container ended, to be put after its name."""
-    shown = [] if reason in _PLAIN_REASONS else [reason]
+    """Describe how a container ended, to be put after its name.
+
+    Args:
+        code: its exit code.
+        signal_number: the signal that ended it, 0 if the runtime names none.
+        reason: the reason of the kubelet, or other details.
+    """
+    shown = [] if reason in PLAIN_REASONS else [reason]
     number = signal_number or code - _SIGNAL_BASE
     if not 0 < number < _END_OF_SIGNALS:
         return f"exited with {code}" + (f" ({reason})" if shown else "")

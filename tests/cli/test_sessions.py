@@ -329,7 +329,7 @@ def test_run_of_a_task_with_a_stack_trace_names_its_cause_and_shows_the_end(
     )
     code, output = call("run", "--replace", write(tmp_path / "f.yaml", role), **cluster)
     assert code == ExitCode.FAILED, output
-    assert re.search(r"w/0 +Failed +0 +1 +main exited with 1 \(KeyError: 7\)\n", output)
+    assert re.search(r"w/0 +Failed +0 +1 +main exited with 1; last output: KeyError: 7\n", output)
     *_, last = output.partition("last lines of container main:\n")
     assert last.split() == [*map(str, range(1087, 1101)), "KeyError:", "7"]
 

@@ -22,7 +22,7 @@ def pod_failed(code: int, message: str) -> str:
         ),
         (
             'Pod failed: x: {"containers":[{"name":"main","signal":9,"reason":"OOMKilled"}]}',
-            "main was killed by signal 9 (OOMKilled)",
+            "main was killed by SIGKILL (OOMKilled)",
         ),
         (
             'Pod failed: PodPattern matched: {"reason":"Evicted","message":"low on disk"}',
@@ -37,11 +37,12 @@ def pod_failed(code: int, message: str) -> str:
         ("User has requested to stop", "User has requested to stop"),
         (
             pod_failed(1, "Traceback (most recent call last):\n" + LONG + "\nKeyError: 7\n  \n==="),
-            "main exited with 1 (KeyError: 7)",
+            "main exited with 1; last output: KeyError: 7",
         ),
-        (pod_failed(1, "first\n\nsecond\n"), "main exited with 1 (first; second)"),
-        (pod_failed(1, LONG), f"main exited with 1 ({LONG})"),
-        (pod_failed(1, "=" * 200), f"main exited with 1 ({'=' * 200})"),
+        (pod_failed(137, ""), "main was killed by SIGKILL (exit code 137)"),
+        (pod_failed(1, "first\n\nsecond\n"), "main exited with 1; last output: first; second"),
+        (pod_failed(1, LONG), f"main exited with 1; last output: {LONG}"),
+        (pod_failed(1, "=" * 200), f"main exited with 1; last output: {'=' * 200}"),
         (
             pod_failed(
                 210,
@@ -50,7 +51,7 @@ def pod_failed(code: int, message: str) -> str:
             ),
             "main exited with 210 (BadConfig: FB_MEMBERS: no role x)",
         ),
-        (pod_failed(1, '{"loss": 3}'), 'main exited with 1 ({"loss": 3})'),
+        (pod_failed(1, '{"loss": 3}'), 'main exited with 1; last output: {"loss": 3}'),
     ],
     ids=[
         "exit",
@@ -61,6 +62,7 @@ def pod_failed(code: int, message: str) -> str:
         "broken",
         "plain",
         "log",
+        "killed",
         "short",
         "one-line",
         "no-words",

@@ -1,0 +1,62 @@
+"""Remembers how earlier attempts failed: the status holds only the newest attempt. Pure.
+
+``run`` gives each view to ``observe`` and shows the new failures as lines that stay. In the table
+at the end, ``annotate`` adds them to the notes. An attempt that begins and ends between two looks
+at the status is not seen; the Event ``TaskFailed`` of the Framework has it.
+"""
+
+from dataclasses import replace
+
+from cli.progress import GangView, TaskLine
+from framework.api.naming import TaskKey
+
+_SHOWN = 2
+
+
+class AttemptHistory:
+    """The failed attempts of one Framework and of its Tasks."""
+
+    def __init__(self) -> None:
+        """Begin without a failure."""
+        self._ends: dict[TaskKey | None, dict[tuple[int, int], str]] = {}
+
+    def observe(self, view: GangView) -> list[str]:
+        """Remember the attempts of a view that failed; return a line for each new one."""
+        lines = []
+        if view.end:
+            lines += self._add(None, (view.attempt, 0), view.end)
+        for line in view.tasks:
+            if line.is_own_failure:
+                lines += self._add(line.key, (view.attempt, line.attempt), line.end)
+        return lines
+
+    def annotate(self, view: GangView) -> GangView:
+        """Add the earlier failures of each Task and of the Framework to their notes."""
+        note = self._add_earlier(None, (view.attempt, 0), view.note)
+        return replace(view, note=note, tasks=tuple(self._annotate(view, t) for t in view.tasks))
+
+    def _annotate(self, view: GangView, line: TaskLine) -> TaskLine:
+        note = self._add_earlier(line.key, (view.attempt, line.attempt), line.note)
+        return line if note == line.note else replace(line, note=note)
+
+    def _add(self, key: TaskKey | None, attempt: tuple[int, int], end: str) -> list[str]:
+        known = self._ends.setdefault(key, {})
+        if attempt in known:
+            return []
+        known[attempt] = end
+        return [f"{key or 'the Framework'} failed in {_name(key, attempt)}: {end}"]
+
+    def _add_earlier(self, key: TaskKey | None, attempt: tuple[int, int], note: str) -> str:
+        known = self._ends.get(key, {})
+        earlier = [f"{_name(key, at)}: {end}" for at, end in known.items() if at != attempt]
+        more = len(earlier) - _SHOWN
+        shown = [*([f"{more} more failed"] if more > 0 else []), *earlier[-_SHOWN:]]
+        return "; ".join(filter(None, (note, *shown)))
+
+
+def _name(key: TaskKey | None, attempt: tuple[int, int]) -> str:
+    """Name an attempt; that of a Task also by the attempt of its Framework after the first."""
+    framework, task = attempt
+    if key is None:
+        return f"attempt {framework}"
+    return f"attempt {framework}/{task}" if framework else f"attempt {task}"
