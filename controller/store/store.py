@@ -243,7 +243,12 @@ class Store:
         entry.observed.framework = replace(known, status=status)
 
     def refresh_framework(self, entry: Entry, wire: Object) -> None:
-        """Take a live GET after a write of unknown result: what it shows is persisted."""
+        """Take a live GET after a write of unknown result: what it shows is persisted.
+
+        A late answer about a former Framework of this name changes nothing.
+        """
+        if read_meta(wire).get("uid") in self._gone:
+            return
         decode_framework(entry)
         known = entry.observed.framework
         entry.observed.needs_refresh = False
@@ -254,7 +259,12 @@ class Store:
         self._on_change(entry.key)
 
     def rebase_framework(self, entry: Entry, wire: Object) -> None:
-        """Take a live GET after a conflict: its version and spec, but our own status."""
+        """Take a live GET after a conflict: its version and spec, but our own status.
+
+        A late answer about a former Framework of this name changes nothing.
+        """
+        if read_meta(wire).get("uid") in self._gone:
+            return
         self._take_framework(entry, wire)
         self._on_change(entry.key)
 
@@ -284,6 +294,8 @@ class Store:
 
     def _start_incarnation(self, entry: Entry) -> None:
         """Forget what requests for another Framework of this name have shown."""
+        if entry.observed.version is not None:
+            self._remember_gone(entry.observed.version.uid)
         if entry.observed.unconfirmed:
             decode_status(entry)
         entry.observed.undecoded = None

@@ -1,12 +1,16 @@
 """Another Framework of the same name: nothing that was learnt for the former one counts for it."""
 
+import asyncio
 from datetime import UTC, datetime
+
+import pytest
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.snapshot import Failure
 from framework.kube.resources import FRAMEWORKS
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
+from tests.support.fakes.storageclient import Fate
 from tests.support.simulator.shell import Shell
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,3 +61,28 @@ async def test_edit_of_a_framework_keeps_the_outcomes() -> None:
     shell.executor.begin_decision(shell.entry)
     assert CREATE in shell.entry.outcomes.failures
     assert shell.entry.outcomes.blocked == ("Why", "words")
+
+
+@pytest.mark.parametrize("is_deletion_shown", [True, False], ids=["deleted", "replaced"])
+@pytest.mark.parametrize("verb", ["get", "replace"])
+async def test_late_answer_about_the_former_framework_does_not_replace_the_new_one(
+    verb: str, *, is_deletion_shown: bool
+) -> None:
+    shell = await open_shell()
+    shell.entry.outcomes.blocked = None
+    shell.network.expect(verb, FRAMEWORKS, Fate(downlink_seconds=5.0))
+    send = {
+        "get": lambda: shell.writer.refresh(shell.entry),
+        "replace": lambda: shell.writer.write_blocked(shell.entry, "Why", "words"),
+    }
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(send[verb]())
+        await asyncio.sleep(1.0)
+        resource, former = shell.type(FRAMEWORKS), shell.get(FRAMEWORKS, FRAMEWORK)
+        shell.storage.delete(resource, NAMESPACE, FRAMEWORK, DeleteOptions(grace_seconds=0))
+        if is_deletion_shown:
+            shell.store.remove(ObjectKind.FRAMEWORK, former)
+        created = shell.create_framework()
+    framework = shell.entry.observed.framework
+    assert framework is not None
+    assert framework.metadata.uid == created["metadata"]["uid"]
