@@ -9,8 +9,6 @@ from framework.api.completion import CompletionCodeRule
 # Wait before a live GET of an object that was created and that no watch has shown:
 # docs/design/state-machines.md, "Absence".
 CONFIRMATION_SECONDS = 5.0
-# Longest wait that the server can ask for.
-LONGEST_WAIT_SECONDS = 300.0
 # Consecutive refused creates of one name, over several attempts, before the create of the next
 # attempt waits. So a Pod that is refused and retried without end does not keep the server busy.
 # The second number is for retries without pauses, the behaviour of the Go original.

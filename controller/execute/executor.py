@@ -49,7 +49,6 @@ from controller.core.objects.object_templates import (
     build_gang_key,
     build_pod,
 )
-from controller.core.settings import LONGEST_WAIT_SECONDS
 from controller.core.snapshot import Failure
 from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.queues.action_queue import ActionQueue
@@ -397,7 +396,7 @@ class Executor:
             code, message = error.status, error.message
             # The form of the Go original, whose users find it in the diagnostics.
             body = _render_error(error)
-            delay = max(delay, min(error.retry_after_seconds or 0, LONGEST_WAIT_SECONDS))
+            delay = max(delay, error.retry_after_seconds or 0)
         limit = max(_LEAST_TEXT_BYTES, _TEXT_BYTES // (1 + len(entry.outcomes.failures)))
         message, body = cut_text(message, limit), cut_text(body, limit)
         if isinstance(error, AlreadyExistsError) and (

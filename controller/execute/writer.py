@@ -17,7 +17,6 @@ import msgspec
 
 from controller.core.actions import ObjectKind
 from controller.core.decision import Publication
-from controller.core.settings import LONGEST_WAIT_SECONDS
 from controller.core.status.conditions import BLOCKED, MAX_MESSAGE
 from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.report.repeat_filter import RepeatFilter
@@ -161,12 +160,12 @@ class Writer:
         return True
 
     async def refresh(self, entry: Entry) -> bool:
-        """Learn by a live GET what is persisted; False while it is unknown."""
+        """Learn by a live GET what is persisted; return whether that is known now."""
         wire = await self._read(entry)
         if wire is None:
             return False
         self._store.refresh_framework(entry, wire)
-        return True
+        return not entry.observed.needs_refresh
 
     async def read_roster(self, entry: Entry) -> bool:
         """Read the roster of a ConfigMap that has turned out to be ours, if it was not kept.
@@ -298,8 +297,7 @@ class Writer:
     def _record_wait(self, entry: Entry, error: KubeError) -> None:
         """Record how long the server asked us to wait."""
         if isinstance(error, ApiError) and error.retry_after_seconds:
-            seconds = min(error.retry_after_seconds, LONGEST_WAIT_SECONDS)
-            entry.outcomes.retry_at = self._clock.monotonic() + seconds
+            entry.outcomes.retry_at = self._clock.monotonic() + error.retry_after_seconds
 
     def _warn(self, message: str, entry: Entry, error: KubeError) -> None:
         repeated = self._failure_log.admit((entry.key, message, type(error)))

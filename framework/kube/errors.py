@@ -30,6 +30,8 @@ from framework.kube.resources import Object
 
 _FIRST_SERVER_ERROR = HTTPStatus.INTERNAL_SERVER_ERROR
 
+# As in the agents: framework/agent/connection.py.
+_MAX_RETRY_AFTER_SECONDS = 300.0
 _MESSAGE_LIMIT = 1000
 # Of a Status object: it goes into statuses, Events and logs, and may quote a whole Pod.
 _STATUS_MESSAGE_BYTES = 8 * 1024
@@ -82,7 +84,8 @@ class ApiError(KubeError):
         message: the Status object's message without the values that it quoted, else what the
             answer said, cut to 1000 characters.
         body: the Status object, its messages without values too; None if the answer was none.
-        retry_after_seconds: how long the server asks us to wait, None if it does not say.
+        retry_after_seconds: how long the server asks us to wait, at most 300; None if it does
+            not say.
         method: HTTP method of the request.
         path: its path, without the query.
     """
@@ -287,4 +290,4 @@ def _parse_retry_after(header: str | None, body: Object | None) -> float | None:
         seconds = float(str(stated))
     except ValueError:
         return None
-    return seconds if 0 <= seconds < float("inf") else None
+    return min(seconds, _MAX_RETRY_AFTER_SECONDS) if 0 <= seconds < float("inf") else None

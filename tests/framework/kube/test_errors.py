@@ -60,6 +60,7 @@ def test_build_api_error_of_a_proxys_page_keeps_the_start_of_its_text(raw: bytes
         ("0", None, 0.0),
         (None, {"retryAfterSeconds": 7}, 7.0),
         ("3", {"retryAfterSeconds": 7}, 3.0),
+        ("86400", None, 300.0),
         (None, None, None),
         (None, "odd", None),
         ("-1", None, None),
