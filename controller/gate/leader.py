@@ -16,11 +16,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from framework.clock import BootClock
+from framework.kube.client import KubeClient
 from framework.kube.errors import KubeError, NotFoundError
-from framework.kube.resources import LEASES, Object, Resource
+from framework.kube.resources import LEASES, Object
 
 logger = logging.getLogger(__name__)
 
@@ -50,45 +51,12 @@ class LeaseTimes:
     """Between two looks of a candidate: a Lease handed back is to be taken within a second."""
 
 
-class LeaseClient(Protocol):
-    """What the elector needs of ``framework.kube.client.KubeClient``."""
-
-    async def get(
-        self, resource: Resource, namespace: str | None, name: str, *, timeout_seconds: float = ...
-    ) -> Object:
-        """Return one object."""
-        ...
-
-    async def create(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        body: Object,
-        *,
-        timeout_seconds: float = ...,
-    ) -> Object:
-        """Create an object."""
-        ...
-
-    async def replace(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        body: Object,
-        *,
-        timeout_seconds: float = ...,
-    ) -> Object:
-        """Replace an object."""
-        ...
-
-
 class LeaderElector:
     """One candidate. ``acquire``, then ``keep`` for ever, at an orderly end ``release``."""
 
     def __init__(
         self,
-        client: LeaseClient,
+        client: KubeClient,
         clock: BootClock,
         *,
         namespace: str,

@@ -15,7 +15,6 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from controller.core.decision import EventType
 from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
@@ -23,8 +22,9 @@ from controller.queues.workqueue import WorkQueue
 from controller.serve.metrics import Metrics
 from framework.api.wire import format_time
 from framework.clock import Clock
+from framework.kube.client import KubeClient
 from framework.kube.errors import AlreadyExistsError, KubeError, NotFoundError
-from framework.kube.resources import EVENTS, Object, Resource
+from framework.kube.resources import EVENTS, Object
 
 logger = logging.getLogger(__name__)
 
@@ -37,33 +37,6 @@ _REMEMBERED = 4096
 _MESSAGE_LIMIT = 1024
 _NAME_LIMIT = 253
 _TIMEOUT_SECONDS = 10.0
-
-
-class EventClient(Protocol):
-    """What the recorder needs of ``framework.kube.client.KubeClient``."""
-
-    async def create(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        body: Object,
-        *,
-        timeout_seconds: float = ...,
-    ) -> Object:
-        """Create an object."""
-        ...
-
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-        body: Object,
-        *,
-        timeout_seconds: float = ...,
-    ) -> Object:
-        """Merge-patch an object."""
-        ...
 
 
 @dataclass(slots=True)
@@ -95,7 +68,7 @@ class EventRecorder:
 
     def __init__(
         self,
-        client: EventClient,
+        client: KubeClient,
         clock: Clock,
         component: str,
         metrics: Metrics | None = None,

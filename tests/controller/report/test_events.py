@@ -9,6 +9,7 @@ from controller.core.decision import EventType
 from controller.report.events import EventRecorder
 from controller.serve.metrics import Metrics
 from framework.clock import ManualClock, SequentialUids
+from framework.kube.client import KubeClient
 from framework.kube.errors import UnreachableError, build_api_error
 from framework.kube.resources import EVENTS, Object, Resource
 from localcluster.apiserver.model.errors import StatusError
@@ -24,7 +25,7 @@ GANG: Object = {
 }
 
 
-class StorageClient:
+class StorageClient(KubeClient):
     """The three verbs the recorder needs, on the real storage engine."""
 
     def __init__(self, clock: ManualClock) -> None:
@@ -47,7 +48,7 @@ class StorageClient:
         return await self._call(self.storage.create, namespace, body)
 
     async def patch(
-        self, resource: Resource, namespace: str | None, name: str, body: Object, **_: Any
+        self, resource: Resource, namespace: str | None, name: str, body: Any, **_: Any
     ) -> Object:
         assert resource is EVENTS
         return await self._call(
