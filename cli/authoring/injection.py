@@ -49,6 +49,9 @@ _RESOURCES = {
 _STARTUP_TRIES = 600
 _MAX_LABEL = 63
 
+# apiVersion, kind, namespace and name of an object.
+_Identity = tuple[object, ...]
+
 
 class Rendezvous(StrEnum):
     """How the peers' files get into the Pod, besides the barrier's two."""
@@ -90,29 +93,27 @@ def inject_all(documents: Sequence[Object], options: InjectionOptions) -> list[O
     Raises:
         InjectionError: a role cannot take the agents.
     """
-    frameworks = [body.get("kind") == constants.FRAMEWORK_KIND for body in documents]
-    built = [_inject_document(index, body, options) for index, body in enumerate(documents)]
-    ours = {_identify(body) for bodies in built if len(bodies) > 1 for body in bodies[:-1]}
-    for document, is_framework in zip(documents, frameworks, strict=True):
+    built: list[tuple[list[Object], bool]] = []
+    ours: set[_Identity] = set()
+    theirs: set[_Identity] = set()
+    for index, document in enumerate(documents):
+        is_framework = document.get("kind") == constants.FRAMEWORK_KIND
         if is_framework:
-            # Also the right to acknowledge, of a Framework that drains no more.
-            ours |= {_identify(body) for body in build_rights(document, [], drains=True)}
-            ours |= {_identify(body) for body in build_past_rights(document)}
-    theirs = {
-        _identify(document)
-        for document, is_framework in zip(documents, frameworks, strict=True)
-        if not is_framework and not is_added(document)
-    }
+            *added, framework = _inject_document(index, document, options)
+            ours |= {_identify(body) for body in (*added, *_build_all_rights(document))}
+            built.append(([*added, framework], True))
+        else:
+            if not is_added(document):
+                theirs.add(_identify(document))
+            built.append(([document], False))
     objects: list[Object] = []
-    for bodies, is_framework in zip(built, frameworks, strict=True):
+    for bodies, is_framework in built:
         left_out = theirs if is_framework else ours - theirs
         objects += [body for body in bodies if _identify(body) not in left_out]
     return objects
 
 
 def _inject_document(index: int, document: Object, options: InjectionOptions) -> list[Object]:
-    if document.get("kind") != constants.FRAMEWORK_KIND:
-        return [document]
     try:
         return inject(document, options)
     except InjectionError as e:
@@ -120,7 +121,15 @@ def _inject_document(index: int, document: Object, options: InjectionOptions) ->
         raise
 
 
-def _identify(body: Object) -> tuple[object, ...]:
+def _build_all_rights(document: Object) -> list[Object]:
+    """Build the rights that any injection of this Framework may have added.
+
+    This includes the right to acknowledge: the Framework may have drained then.
+    """
+    return [*build_rights(document, [], drains=True), *build_past_rights(document)]
+
+
+def _identify(body: Object) -> _Identity:
     metadata = body.get("metadata") or {}
     return (
         body.get("apiVersion"),
