@@ -115,7 +115,7 @@ def test_extensions_are_in_the_list_of_differences() -> None:
 
 
 def test_take_away_finds_all_that_agents_were_granted() -> None:
-    section = read_section((DOCS / "install.md").read_text(encoding="utf-8"), "Take it away")
+    section = read_section((DOCS / "install.md").read_text(encoding="utf-8"), "Uninstall")
     found = re.search(r"kubectl delete (\S+) --all-namespaces \\\n +-l (\S+)=(\S+)", section)
     assert found is not None
     kinds, key, value = found.groups()
