@@ -25,22 +25,22 @@ _END = "<!-- end -->\n"
 
 _FRAMEWORK_WORDS: dict[FrameworkState, str] = {
     FrameworkState.ATTEMPT_CREATION_PENDING: "No ConfigMap of this attempt exists as far as is "
-    "known; it is created unless `executionType` is Create. A retry's delay is waited for in "
-    "AttemptCompleted, not here",
+    "known; it is created unless `executionType` is Create. The delay of a retry is spent in "
+    "AttemptCompleted, not in this state",
     FrameworkState.ATTEMPT_CREATION_REQUESTED: "The ConfigMap was created (its UID is stored) and "
     "has not been seen yet",
-    FrameworkState.ATTEMPT_PREPARING: "The ConfigMap is there; Pods are being created, and none "
+    FrameworkState.ATTEMPT_PREPARING: "The ConfigMap exists; Pods are being created, and no Pod "
     "has run",
-    FrameworkState.ATTEMPT_RUNNING: "A Task that is not scaled away has run",
-    FrameworkState.ATTEMPT_DELETION_PENDING: "`completionStatus` is stored, so the attempt is over "
-    "and its ConfigMap is to be deleted",
+    FrameworkState.ATTEMPT_RUNNING: "A Task that is not scaled down has run",
+    FrameworkState.ATTEMPT_DELETION_PENDING: "`completionStatus` is stored, so the attempt has "
+    "ended and its ConfigMap is to be deleted",
     FrameworkState.ATTEMPT_DELETION_REQUESTED: "Not written by this controller, which stays in "
     "AttemptDeletionPending. Taken over from the original: the deletion of the ConfigMap was "
     "accepted",
     FrameworkState.ATTEMPT_DELETING: "The ConfigMap is terminating: it stays until every Pod of "
     "the attempt is gone",
-    FrameworkState.ATTEMPT_COMPLETED: "Nothing of the attempt exists any more, or, with "
-    "`completedPodPolicy: Retain`, nothing that runs. Either a retry follows, after its delay, or "
+    FrameworkState.ATTEMPT_COMPLETED: "No object of the attempt exists any more, or, with "
+    "`completedPodPolicy: Retain`, no live Pod. Either a retry follows, after its delay, or "
     "Completed, in the same write",
     FrameworkState.COMPLETED: "The end. The Framework is deleted after "
     "`frameworkCompletedRetainSec`",
@@ -60,8 +60,8 @@ _TASK_WORDS: dict[TaskState, str] = {
     TaskState.ATTEMPT_DELETING: "The Pod is terminating",
     TaskState.ATTEMPT_COMPLETED: "The Pod is gone, or retained with `completedPodPolicy: Retain`. "
     "Either a retry follows, after its delay, or Completed, in the same write",
-    TaskState.COMPLETED: "The end of the Task in this attempt of its Framework. A Task scaled away "
-    "is dropped, or replaced by a new one when its index is wanted again",
+    TaskState.COMPLETED: "The end of the Task in this attempt of its Framework. A Task that was "
+    "scaled down is removed, or replaced by a new Task when its index is wanted again",
 }
 
 _GROUPS_HEAD = (
