@@ -1,7 +1,7 @@
 """A node and its kubelet for thousands of Pods: no processes, two status patches a Pod.
 
-Called by the benchmarks. Unlike ``tests.support.fakes.kubelet`` it decodes only what it needs, so
-that it takes little of the CPU that is measured.
+Unlike ``tests.support.fakes.kubelet`` it decodes only what it needs, so that it takes little of the
+CPU that is measured.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""A gang on a real API server, under our controller, held back by its last Pod's address.
-
-Called by the benchmarks of the barrier.
-"""
+"""A gang on a real API server, under our controller, held back by its last Pod's address."""
 
 import asyncio
 import contextlib

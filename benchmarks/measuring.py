@@ -1,6 +1,6 @@
 """What a benchmark reads of the machine, of processes and of an API server's metrics.
 
-Called by the benchmarks. Linux only: processes are read in /proc.
+Linux only: processes are read in /proc.
 """
 
 import os

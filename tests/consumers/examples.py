@@ -1,6 +1,6 @@
 """How the tests run an example: ``framework run --local`` with a stack's Python first on the PATH.
 
-Called by the test_examples_* files. A scaled example is followed by its logs while it runs.
+A scaled example is followed by its logs while it runs.
 """
 
 import asyncio

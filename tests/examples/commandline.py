@@ -1,7 +1,4 @@
-"""The command line, called as a user calls it, and what its final table says.
-
-Called by the tests of the examples.
-"""
+"""The command line, called as a user calls it, and what its final table says."""
 
 import os
 import re

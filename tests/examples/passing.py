@@ -1,6 +1,6 @@
 """Creates Frameworks of users on a server, and compares their Pods with their templates.
 
-Called by tests, on a local API server and on a real one. No kubelet runs the Pods.
+No kubelet runs the Pods.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The walk through scaling of the original's manual, with examples/rescale.yaml.
 
-Called by tests, on a local cluster and on a real API server. What it shows: a Task that was scaled
-away counts for nothing from that moment on, and never comes back; its index may.
+A Task that was removed by scaling down counts for nothing from that moment on, and is never
+created again. Its index may be used again.
 """
 
 from framework.kube.resources import PODS, Object

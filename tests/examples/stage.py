@@ -1,7 +1,4 @@
-"""Frameworks on a cluster, as their user works with them: apply, watch, scale, stop.
-
-Called by the tests of the examples, on a local cluster and on a real API server.
-"""
+"""Frameworks on a cluster, as their user works with them: apply, watch, scale, stop."""
 
 import contextlib
 from collections.abc import Callable

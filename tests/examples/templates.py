@@ -1,8 +1,8 @@
 """Compares Pods on a server with the templates of their Frameworks.
 
-Called by the tests of the examples. A server adds defaults and normalizes numbers, so a Pod equals
-its template when everything of the template is in it, lists in their order, and what goes first or
-last in a list is documented: our environment variables, our owner, the service account's volume.
+A server adds defaults and normalizes numbers, so a Pod equals its template when everything of the
+template is in it, lists in their order, and what goes first or last in a list is documented: our
+environment variables, our owner, the service account's volume.
 """
 
 import json

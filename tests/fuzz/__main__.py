@@ -1,9 +1,8 @@
 """Fuzzes the targets: ``python -m tests.fuzz [--seconds N | --fixed] [TARGET...]``.
 
-Called by ``make fuzz``, and with ``--fixed`` by ``.ci/run``. Each target gets its own process, with
-an equal part of the time or with its own number of inputs. Inputs that failed are judged again
-here, without instrumentation; an input that fails again is kept in the corpus, where ``make test``
-replays it, and the exit code is 1.
+Each target gets its own process, with an equal part of the time or with its own number of inputs.
+Inputs that failed are judged again here, without instrumentation; an input that fails again is kept
+in the corpus, where ``make test`` replays it, and the exit code is 1.
 """
 
 import argparse

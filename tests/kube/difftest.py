@@ -6,7 +6,7 @@ usage: python -m tests.kube.difftest DIFFTEST_DIR [--server local|kube]
 DIFFTEST_DIR holds ``run.py``, which plays scenarios, and ``fuzz.py``, which replays recorded random
 events; both compare where a Framework ends with where the Go original ended. With names only those
 scenarios are played. This program starts what it needs: an API server on which nothing runs
-the Pods, the CRD, and ``framework-controller``. Called by .ci/run. Exit code 0: all agree.
+the Pods, the CRD, and ``framework-controller``. Exit code 0: all agree.
 
 A busy machine needs more than the second or so that replays wait after each event: --settle.
 With --as-shipped-role the controller has only the rights that deploy/ gives it, and it is a failure

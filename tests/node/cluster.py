@@ -1,6 +1,6 @@
 """What the tests of the node do to it, as its user would: with kubectl and our command line.
 
-Called by tests/node. Every wait has a deadline and ends with what the cluster looked like.
+Every wait has a deadline and ends with what the cluster looked like.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Examples on the node: injected, linted and applied as a user does it.
 
-Called by test_examples.py and test_stacks.py. Their training images come from registries that the
-node cannot reach: each is replaced by one that it has.
+Their training images come from registries that the node cannot reach: each is replaced by one that
+it has.
 """
 
 import subprocess

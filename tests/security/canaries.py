@@ -1,7 +1,7 @@
 """Pod templates in which every text is a distinct canary: a text that is found nowhere else.
 
-Called by ``test_canary_secrets``. The fields come from the table of Kubernetes' own schema that the
-local API server decodes with, so a new field of Kubernetes is covered as soon as it is known here.
+The fields come from the table of Kubernetes' own schema that the local API server decodes with, so
+a new field of Kubernetes is covered as soon as it is known here.
 """
 
 import base64

@@ -1,9 +1,9 @@
 """Finds regular expressions of Python's ``re`` whose cost grows faster than the text.
 
-Called by ``test_regular_expressions``. From each pattern come texts that are bad for it:
-something that leads to a repetition, what the repetition takes many times, and an end that
-does not match. The cost is CPU time. A quadratic pattern takes 16 times as long for a text of four
-times the length, and at 16,000 characters some hundred times as long as a linear one.
+From each pattern come texts that are bad for it: something that leads to a repetition, what the
+repetition takes many times, and an end that does not match. The cost is CPU time. A quadratic
+pattern takes 16 times as long for a text of four times the length, and at 16,000 characters some
+hundred times as long as a linear one.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Objects as the original stores them: every key is there, null where nothing is known.
 
-Called by ``tests.upgrade.situations``. Times are seconds before the original was stopped.
+Times are seconds before the original was stopped.
 """
 
 import uuid

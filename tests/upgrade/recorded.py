@@ -1,7 +1,7 @@
 """Finds objects that were recorded while the original ran, where a checkout has them beside it.
 
-Called by the tests of taking over. They are no part of this project: a test that wants them is
-skipped without, and ``tests.upgrade.situations`` stands for them.
+They are no part of this project: a test that wants them is skipped without, and
+``tests.upgrade.situations`` stands for them.
 """
 
 import json

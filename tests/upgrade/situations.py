@@ -1,7 +1,6 @@
 """Eight situations in which a Framework may be found, written as the original writes its objects.
 
-Called by the tests of taking over. Each is a list: the Framework, its attempt's ConfigMap if any,
-its Pods.
+Each is a list: the Framework, its attempt's ConfigMap if any, its Pods.
 """
 
 import base64

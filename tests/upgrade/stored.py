@@ -1,9 +1,9 @@
 """Puts objects into an API server as if they had always been there.
 
-Called by the tests of taking over. A server gives identities and deletion times itself, so what is
-stored is not byte for byte what was read: objects are created owners first, each new UID is put in
-the old one's place wherever it stands in the others (also inside compressed statuses), all times
-are moved to now, and what was being deleted is deleted again.
+A server gives identities and deletion times itself, so what is stored is not byte for byte what was
+read: objects are created owners first, each new UID is put in the old one's place wherever it
+stands in the others (also inside compressed statuses), all times are moved to now, and what was
+being deleted is deleted again.
 """
 
 import asyncio

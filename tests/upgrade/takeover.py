@@ -1,7 +1,4 @@
-"""Plays a take-over: stores situations, starts our controller, moves the Pods, judges the ends.
-
-Called by the tests of taking over, on the local API server and on a real one.
-"""
+"""Plays a take-over: stores situations, starts our controller, moves the Pods, judges the ends."""
 
 import asyncio
 import contextlib

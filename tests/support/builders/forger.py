@@ -1,7 +1,7 @@
 """What a tenant that may create Pods and ConfigMaps, and read everything, can forge.
 
-Called by tests/security and by the simulator. A forged object says of itself all that the
-controller's own object says: every fact is in the Framework's status or on another object.
+A forged object says of itself all that the controller's own object says: every fact is in the
+Framework's status or on another object.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """Worlds for the core: Snapshots and Drafts to decide on, and one World that carries decisions out.
 
-Called by tests of ``controller.core`` and by the properties. The World obeys the laws the core
-relies on: what it decided is persisted before it is done, every answer is seen, and an object
-leaves only after it was seen terminating. Faults are the simulator's.
+The World obeys the laws the core relies on: what it decided is persisted before it is done, every
+answer is seen, and an object leaves only after it was seen terminating. Faults are the simulator's.
 """
 
 from collections.abc import Iterable, Mapping

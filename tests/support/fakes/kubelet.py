@@ -1,8 +1,7 @@
 """Scheduler and kubelet of a server that has neither: Pods go the way their script says.
 
-Called by tests/kube. It is a client of the API server like the real ones: it binds Pods, gives them
-an address, writes their status and removes those that are deleted. It runs no process, but a
-script may.
+It is a client of the API server like the real ones: it binds Pods, gives them an address, writes
+their status and removes those that are deleted. It runs no process, but a script may.
 """
 
 import asyncio

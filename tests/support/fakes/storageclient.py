@@ -1,8 +1,8 @@
 """A KubeClient without sockets: the real client on a transport that asks the storage engine.
 
-Called by the simulator and by tests of the controller's parts. A request takes the time and the
-fate that its ``Network`` draws: it may be lost before it is applied, its answer may be lost, the
-server may refuse it. Without a Network everything is answered at once.
+A request takes the time and the fate that its ``Network`` draws: it may be lost before it is
+applied, its answer may be lost, the server may refuse it. Without a Network everything is answered
+at once.
 """
 
 # ruff: noqa: ARG002

@@ -1,10 +1,10 @@
 """Runs a command in network, mount and process namespaces of its own.
 
-Called by ``realnode``. Whatever the command leaves behind (containers, shims, mounts,
-bridges, firewall rules) ends with it, however it ends: the kernel takes a namespace down with its
-first process. What it writes under /run, /var and /etc goes to a memory file system. Its own folder
-and control groups are removed at the end, or by the next one if this one was killed: both have
-names of their own and are looked at only by who holds the folder's lock.
+Whatever the command leaves behind (containers, shims, mounts, bridges, firewall rules) ends with
+it, however it ends: the kernel takes a namespace down with its first process. What it writes under
+/run, /var and /etc goes to a memory file system. Its own folder and control groups are removed at
+the end, or by the next one if this one was killed: both have names of their own and are looked at
+only by who holds the folder's lock.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """The images that the node of tests gets: ours, Kubernetes' pause, and training images.
 
-Called by ``realnode``, outside its namespaces: building needs the network. What was
-built from the same sources is taken again.
+They are built outside the namespaces of the node, because building needs the network. An image
+that was built from the same sources is used again.
 """
 
 import contextlib

@@ -1,7 +1,4 @@
-"""Finds the older Pythons of users' images on this machine.
-
-Called by tests of what the agents' zipapp carries there.
-"""
+"""Finds the older Pythons of users' images on this machine."""
 
 import os
 import subprocess

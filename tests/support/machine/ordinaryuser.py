@@ -1,9 +1,9 @@
 """Runs a command as an ordinary user, on a host that forbids namespaces or on one that allows them.
 
-Called by tests/e2e, as root. The kernel makes no user namespace for a process whose root was
-changed, so a changed root, onto which all of the machine is bound, stands for a host that forbids
-them. What the tests need from a private home (a Python built there, a checkout) is bound over an
-empty directory that anybody may enter. Mounts are private: they end with the command.
+The kernel makes no user namespace for a process whose root was changed, so a changed root, onto
+which all of the machine is bound, stands for a host that forbids them. What the tests need from a
+private home (a Python built there, a checkout) is bound over an empty directory that anybody may
+enter. Mounts are private: they end with the command.
 """
 
 import os

@@ -1,11 +1,10 @@
 """Installs the Debian packages that a suite of tests needs, and reports what a machine lacks.
 
-Called by the suites that need more than Python (``controlplane``, ``realnode``), by
-``tests.consumers.install``, and by ``.ci/run``::
+Usage::
 
     python -m tests.support.machine.prerequisites
 
-which installs the programs that the tests of ``make test`` run. Packages are installed only by
+It installs the programs that the tests of ``make test`` run. Packages are installed only by
 root, where apt-get exists. With CI=true, a suite whose prerequisites are missing fails; elsewhere
 it is skipped with one line that says what to install.
 """

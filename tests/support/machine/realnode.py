@@ -1,10 +1,10 @@
 """A real Kubernetes node: control plane, containerd, kubelet, kube-proxy and DNS, our images on it.
 
-Called by ``make test-node``::
+Usage::
 
     python -m tests.support.machine.realnode run -- COMMAND ...
 
-which builds the images and what else is missing, then runs the command beside the node in
+It builds the images and what else is missing, then runs the command beside the node in
 its own namespaces (``linuxnamespaces``): the machine's network, firewall and mounts
 stay as they are, and nothing outlives the command.
 """

@@ -1,10 +1,10 @@
 """The programs and images that the tests of a release need: cosign, crane, and our three images.
 
-Called by ``make test-release``::
+Usage::
 
     python -m tests.support.machine.releasetools run -- COMMAND ...
 
-which finds or builds cosign and crane (in the cache of ``servers.binaries``), builds the
+It finds or builds cosign and crane (in the cache of ``servers.binaries``), builds the
 images (in the cache of ``nodeimages``), and runs the command with both programs on
 its PATH and the images' folder in its environment.
 """

@@ -1,8 +1,8 @@
 """Finds or builds programs in Go: a control plane's, a node's, and those that sign a release.
 
-Called by ``controlplane``, ``realnode`` and ``releasetools`` beside it. In this order: the folder
-$KUBEBUILDER_ASSETS, the cache ($FRAMEWORKBARRIER_CACHE or ~/.cache/frameworkbarrier/kube), a build
-from Go modules into the cache. Nothing is written into the tree.
+In this order: the folder $KUBEBUILDER_ASSETS, the cache ($FRAMEWORKBARRIER_CACHE or
+~/.cache/frameworkbarrier/kube), a build from Go modules into the cache. Nothing is written into the
+tree.
 """
 
 import fcntl

@@ -1,7 +1,4 @@
-"""Child processes of tests: ended by the id they were started with, never left behind.
-
-Called by the harnesses that start servers and programs under test.
-"""
+"""Child processes of tests: ended by the id they were started with, never left behind."""
 
 import contextlib
 import ctypes

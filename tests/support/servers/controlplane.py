@@ -1,10 +1,10 @@
 """A real control plane on loopback: etcd, kube-apiserver and kube-controller-manager.
 
-Called by tests/kube (a session fixture) and by ``make test-kube``::
+Usage::
 
     python -m tests.support.servers.controlplane run -- COMMAND ...
 
-which starts one, runs the command with the variables of ``Access.to_env`` and stops it. There is
+It starts one, runs the command with the variables of ``Access.to_env`` and stops it. There is
 no scheduler and no kubelet: ``fakes.kubelet`` moves the Pods. Instead of starting one,
 an existing cluster is used with FRAMEWORKBARRIER_USE_KUBECONFIG=1 and KUBECONFIG.
 """

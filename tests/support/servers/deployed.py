@@ -1,7 +1,7 @@
 """Our controller as deploy/ ships it: its Deployment's arguments, its service account's rights.
 
-Called by tests of the shipped roles and by the differential driver. What it asked for and what it
-was refused is read from the audit log of a control plane that this project has started.
+What it asked for and what it was refused is read from the audit log of a control plane that this
+project has started.
 """
 
 import sys

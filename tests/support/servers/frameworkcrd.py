@@ -1,7 +1,4 @@
-"""Puts the Framework CRD of deploy/ into an API server, and waits for what a server needs time for.
-
-Called by ``tests.support.servers.controlplane``, before its garbage collector starts, and by tests.
-"""
+"""Puts the Framework CRD of deploy/ into an API server, and waits until it is served."""
 
 from pathlib import Path
 

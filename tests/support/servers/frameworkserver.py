@@ -1,7 +1,6 @@
 """An API server that knows Frameworks, and our controller beside it.
 
-Called by tests/kube, by the difftest driver and by every test that needs the programs whole: they
-are started as users start them, as processes.
+Both are started as processes, as users start them.
 """
 
 import contextlib

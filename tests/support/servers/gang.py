@@ -1,7 +1,7 @@
 """Gangs on a local cluster with everything in it, and a record of all that its API said.
 
-Called by tests/e2e. The cluster's API server and kubelet share the test's event loop; controller,
-barriers and the Tasks' own programs are processes.
+The cluster's API server and kubelet share the test's event loop; controller, barriers and the
+Tasks' own programs are processes.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """A blocking JSON client of an API server, for what tests arrange and look at.
 
-Called by harnesses and tests. Apart from ``framework.kube`` on purpose: what checks the client must
-not be the client.
+It does not use ``framework.kube``, because it checks that client.
 """
 
 import json

@@ -1,7 +1,6 @@
 """Keys and certificates of one control plane, and of a node.
 
-Called by ``tests.support.controlplane``, ``tests.support.realnode`` and ``tests.framework``. Made
-by the openssl program, because the standard library makes none.
+Made by the openssl program, because the standard library makes none.
 """
 
 import shutil

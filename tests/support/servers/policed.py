@@ -1,7 +1,6 @@
 """A namespace under the policies of deploy/admission, and clients with chosen rights in it.
 
-Called by tests/kube and tests/security, whose conftest.py imports the fixtures. The policies hold
-in the whole cluster, so a module applies them for its own tests only.
+The policies hold in the whole cluster, so a module applies them for its own tests only.
 """
 
 import json

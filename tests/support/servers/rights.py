@@ -1,6 +1,6 @@
 """Service accounts of deploy/ on a real API server: what they may do, and what they did.
 
-Called by tests of the shipped roles. What an account did is read from the server's audit log, which
+What an account did is read from the server's audit log, which
 ``tests.support.servers.controlplane`` keeps for service accounts only.
 """
 

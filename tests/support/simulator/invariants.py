@@ -1,8 +1,7 @@
 """What must hold between two stored statuses of one Framework, whatever was stored between them.
 
-Called by the properties and by the simulator after every step. The codes are those of
-docs/design/invariants.md: I5 (times, ids and counts, states along the tables, completions never
-change), P2, P3.
+The codes are those of docs/design/invariants.md: I5 (times, ids and counts, states along the
+tables, completions never change), P2, P3.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """The controller's shell on a storage, part by part, for tests in virtual time.
 
-Called by tests of store, executor, writer and worker. Nothing runs until a test says so.
+Nothing runs until a test says so.
 """
 
 import asyncio
