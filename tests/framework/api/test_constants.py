@@ -6,7 +6,6 @@ from pathlib import Path
 
 from framework.agent.exitcodes import ExitCode
 from framework.api import codec, constants
-from framework.api.completion import PREDEFINED
 from framework.api.states import FrameworkState
 from framework.api.wire import Field, Kind
 from tests.support.builders import build_annotations
@@ -53,17 +52,6 @@ def walk_fields(kind: Kind) -> Iterator[Field]:
 def test_every_field_is_in_the_docs() -> None:
     for wire in {f.wire for s in (codec.SPEC, codec.STATUS) for f in walk_fields(s.kind())}:
         assert any(re.search(rf"\b{wire}\b", quoted) for quoted in QUOTED), wire
-
-
-def test_completion_codes_of_the_docs_are_those_of_the_code() -> None:
-    rows = re.findall(
-        r"^\| (-?\d+) \| (\w+) \| ((?:Succeeded|Failed)[\w, ]*) \|", DOC, re.MULTILINE
-    )
-    documented = {int(code): (phrase, kind) for code, phrase, kind in rows}
-    assert documented == {
-        code: (phrase, ", ".join((kind.name, *(kind.attributes or ()))))
-        for code, (phrase, kind) in PREDEFINED.items()
-    }
 
 
 def test_exit_codes_of_the_docs_are_those_of_the_code() -> None:
