@@ -249,15 +249,22 @@ def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -
     }
 
 
-def pod(name: str, *, node: str | None = None, **metadata: Any) -> Object:
-    spec: Object = {"containers": [{"name": "main", "image": "example.com/main:1"}]}
-    if node is not None:
-        spec["nodeName"] = node
+def pod(
+    name: str,
+    *,
+    node: str | None = None,
+    container: Object | None = None,
+    spec: Object | None = None,
+    **metadata: Any,
+) -> Object:
+    """A Pod of one container; ``container`` and ``spec`` are more of their fields."""
+    main = {"name": "main", "image": "example.com/main:1", **(container or {})}
+    placed = {} if node is None else {"nodeName": node}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, **metadata},
-        "spec": spec,
+        "spec": {"containers": [main], **placed, **(spec or {})},
     }
 
 

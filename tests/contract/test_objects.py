@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.apiclient import Api, config_map, pod
+from tests.contract.apiclient import Api, config_map, pod, widget
 
 
 async def test_create_of_an_object_sets_the_metadata(api: Api) -> None:
@@ -43,13 +43,7 @@ async def test_list_has_a_version_and_items_without_kind(api: Api) -> None:
 
 
 async def test_list_of_custom_resources_has_items_with_kind(api: Api) -> None:
-    body = {
-        "apiVersion": "contract.example.com/v1",
-        "kind": "Widget",
-        "metadata": {"name": "one"},
-        "spec": {"size": 1},
-    }
-    (await api.create("widgets", body)).ok()
+    (await api.create("widgets", widget())).ok()
 
     listed = (await api.list("widgets")).ok()
 

@@ -60,20 +60,8 @@ def labelled(**metadata: Any) -> Any:
     return create(config_map("new", **metadata), [f"metadata.{field}" for field in metadata])
 
 
-def with_spec(**fields: Any) -> Object:
-    body = pod("new")
-    body["spec"] |= fields
-    return body
-
-
-def with_container(**fields: Any) -> Object:
-    body = pod("new")
-    body["spec"]["containers"][0] |= fields
-    return body
-
-
 def tolerate(field: str, **fields: str | int) -> Any:
-    body = with_spec(tolerations=[{"key": "a", "operator": "Exists", **fields}])
+    body = pod("new", spec={"tolerations": [{"key": "a", "operator": "Exists", **fields}]})
     return invalid("POST pods", body, [f"spec.tolerations[0].{field}"])
 
 
@@ -166,20 +154,22 @@ CUSTOM = {
 PODS = {
     "node beside a scheduling gate": invalid(
         "POST pods",
-        with_spec(nodeName="n1", schedulingGates=[{"name": "a"}]),
+        pod("new", spec={"nodeName": "n1", "schedulingGates": [{"name": "a"}]}),
         {("FieldValueForbidden", "spec.nodeName")},
     ),
     "two containers of one name": invalid(
         "POST pods",
-        with_spec(containers=2 * pod("new")["spec"]["containers"]),
+        pod("new", spec={"containers": 2 * pod("new")["spec"]["containers"]}),
         {("FieldValueDuplicate", "spec.containers[1].name")},
     ),
-    "quantity": bad("POST pods", with_container(resources={"limits": {"cpu": "abc"}})),
-    "command": bad("POST pods", with_container(command="sh")),
-    "containers": bad("POST pods", with_spec(containers="none")),
-    "grace": bad("POST pods", with_spec(terminationGracePeriodSeconds="soon")),
-    "environment": bad("POST pods", with_container(env=[{"name": "A", "value": 1}])),
-    "priority class": refuse("403 Forbidden", "POST pods", with_spec(priorityClassName="none")),
+    "quantity": bad("POST pods", pod("new", container={"resources": {"limits": {"cpu": "abc"}}})),
+    "command": bad("POST pods", pod("new", container={"command": "sh"})),
+    "containers": bad("POST pods", pod("new", spec={"containers": "none"})),
+    "grace": bad("POST pods", pod("new", spec={"terminationGracePeriodSeconds": "soon"})),
+    "environment": bad("POST pods", pod("new", container={"env": [{"name": "A", "value": 1}]})),
+    "priority class": refuse(
+        "403 Forbidden", "POST pods", pod("new", spec={"priorityClassName": "none"})
+    ),
     "seconds of a toleration": tolerate("effect", tolerationSeconds=5),
     "seconds of NoSchedule": tolerate("effect", effect="NoSchedule", tolerationSeconds=5),
     "value of a toleration of any": tolerate("operator", value="b"),
