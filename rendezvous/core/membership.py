@@ -10,24 +10,17 @@ import re
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
 from framework.agent.addresses import IPV4, IPV6, find_family, is_pod_address
-from framework.agent.gang import Identity
-from framework.api.naming import (
-    build_pod_name,
-    is_framework_name,
-    is_role_name,
-)
+from framework.agent.gang import Identity, assess
+from framework.api.naming import build_pod_name, is_framework_name, is_role_name
 from framework.api.roster import (
     FINGERPRINT_LENGTH,
     PHASE_ACTIVE,
     PHASE_COMPLETING,
     STATE_FAILED,
     STATE_SUCCEEDED,
-    CompletedTask,
-    Leaving,
     Member,
     RoleRoster,
     Roster,
-    fingerprint_uid,
 )
 from rendezvous.core.refusal import MembershipError, RefusedError
 from rendezvous.core.target import UID_FORM
@@ -81,58 +74,40 @@ class Peer(NamedTuple):
 
 
 class RoleView(NamedTuple):
-    """One role and its members in order of their index."""
+    """One role: as it is in the roster, and its members in order of their index."""
 
-    name: str
-    """The name of the task role."""
+    roster: RoleRoster
     kind: RoleKind
-    """What the role is to training."""
-    wanted: int
-    """How many Tasks it shall have."""
-    minimum: int
-    """How many Tasks are enough."""
-    running: bool
-    """Whether the Pods of all members are Running."""
     peers: Tuple[Peer, ...]
-    """Its members, by index."""
-    completed: Tuple[CompletedTask, ...]
-    """Its Tasks that are finally Completed."""
-    absent: Tuple[int, ...]
-    """Indexes that the user wants to be absent."""
+
+    @property
+    def name(self) -> str:
+        """The name of the task role."""
+        return self.roster.name
 
 
 class View(NamedTuple):
     """One generation for one Pod. ``own`` is None where its Task is no member (it leaves)."""
 
-    namespace: str
-    """The namespace of the Framework."""
-    framework: str
-    """The name of the Framework."""
-    framework_uid: str
-    """Its UID; "" if it is not known."""
-    attempt_id: int
-    """The Framework attempt."""
-    instance_uid: str
-    """The instance of that attempt."""
-    generation: int
-    """The number of the generation."""
-    complete: bool
-    """Whether the controller calls the gang complete."""
-    phase: str
-    """Active or Completing."""
-    roles: Tuple[RoleView, ...]
-    """All task roles, in the order of the Framework."""
-    leaving: Tuple[Leaving, ...]
-    """The Tasks that drain."""
+    roster: Roster
+    """The generation. It names the instance of the attempt also where its source does not."""
     identity: Identity
     """The own Task and Pod."""
     own_kind: RoleKind
     """The kind of the own role."""
     own: Optional[Peer]
+    """The own Pod as a member."""
+    roles: Tuple[RoleView, ...]
+    """All task roles, in the order of the Framework."""
     ranked: Tuple[Peer, ...]
     """The members that compute together, by rank."""
     directory: str
     """The volume, as the training container finds it."""
+
+    @property
+    def framework(self) -> str:
+        """The name of the Framework."""
+        return self.roster.framework
 
     @property
     def peers(self) -> Iterator[Peer]:
@@ -143,10 +118,7 @@ class View(NamedTuple):
     @property
     def rank(self) -> int:
         """The own position among those that compute together; -1 without one."""
-        for rank, peer in enumerate(self.ranked):
-            if (peer.role, peer.index) == (self.identity.role, self.identity.index):
-                return rank if self.own is not None else -1
-        return -1
+        return self.ranked.index(self.own) if self.own in self.ranked else -1
 
     @property
     def coordinator(self) -> Optional[Peer]:
@@ -174,36 +146,18 @@ def build_view(roster: Roster, identity: Identity, options: Options) -> View:
     roles = tuple(
         _build_role(roster.framework, role, kinds[role.name], options) for role in roster.roles
     )
-    own = _find_own(roles, identity)
+    is_member = assess(roster, identity).own is not None
+    own_key = (identity.role, identity.index)
+    peers = (peer for role in roles for peer in role.peers)
     return View(
-        namespace=roster.namespace,
-        framework=roster.framework,
-        framework_uid=roster.framework_uid,
-        attempt_id=roster.attempt_id,
-        instance_uid=roster.instance_uid or identity.instance_uid,
-        generation=roster.generation,
-        complete=roster.complete,
-        phase=roster.phase,
-        roles=roles,
-        leaving=roster.leaving,
+        roster=roster._replace(instance_uid=roster.instance_uid or identity.instance_uid),
         identity=identity,
         own_kind=kinds.get(identity.role, RoleKind.NONE),
-        own=own,
+        own=next((p for p in peers if is_member and (p.role, p.index) == own_key), None),
+        roles=roles,
         ranked=_rank(roles, options),
         directory=options.directory,
     )
-
-
-def _find_own(roles: Tuple[RoleView, ...], identity: Identity) -> Optional[Peer]:
-    fingerprint = fingerprint_uid(identity.pod_uid) if identity.pod_uid else ""
-    for role in roles:
-        for peer in role.peers if role.name == identity.role else ():
-            # Another Pod's entry is one that this Pod replaces or that replaces this Pod. DNS
-            # knows no Pods.
-            is_same = not fingerprint or peer.fingerprint in {"", fingerprint}
-            if peer.index == identity.index and is_same:
-                return peer
-    return None
 
 
 def _rank(roles: Tuple[RoleView, ...], options: Options) -> Tuple[Peer, ...]:
@@ -246,16 +200,7 @@ def _build_role(framework: str, role: RoleRoster, kind: RoleKind, options: Optio
                 attempt_id=member.attempt_id,
             )
         )
-    return RoleView(
-        role.name,
-        kind,
-        role.wanted,
-        role.minimum,
-        role.running,
-        tuple(peers),
-        role.completed,
-        role.absent,
-    )
+    return RoleView(role, kind, tuple(peers))
 
 
 def _choose_host_name(pod_name: str, role: str, index: int) -> str:

@@ -17,7 +17,7 @@ def render(view: View, options: Options) -> Rendered:
     """Render the variables; what only a member has (rank, address) is left out for others."""
     env: Dict[str, str] = {
         "FB_FRAMEWORK": view.framework,
-        "FB_GENERATION": str(view.generation),
+        "FB_GENERATION": str(view.roster.generation),
         "FB_ROLE": view.identity.role,
         "FB_INDEX": str(view.identity.index),
         "FB_SIZE": str(len(view.ranked)),

@@ -109,7 +109,7 @@ def _render(file_name: str, line: str, hosts: List[Host], env: Dict[str, str]) -
 
 def _is_launching(view: View) -> bool:
     """Return whether this Pod starts the processes: a launcher, or without one rank 0."""
-    has_launcher = any(role.kind is RoleKind.LAUNCHER and role.wanted for role in view.roles)
+    has_launcher = any(role.kind is RoleKind.LAUNCHER and role.roster.wanted for role in view.roles)
     return view.own_kind is RoleKind.LAUNCHER if has_launcher else view.rank == 0
 
 

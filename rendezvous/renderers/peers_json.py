@@ -7,7 +7,6 @@ changes its meaning.
 import json
 from typing import Any, Dict
 
-from framework.api.roster import CompletedTask, Leaving
 from rendezvous.core.membership import Peer, RoleView, View
 from rendezvous.renderers.rendered import Rendered, RenderedFile
 from rendezvous.settings.options import Options
@@ -20,34 +19,42 @@ ACTIVE = "Active"
 def render(view: View, _options: Options) -> Rendered:
     """Render the roster; one member a line, so that people can search it."""
     ranks = {(peer.role, peer.index): rank for rank, peer in enumerate(view.ranked)}
-    document = _build_document(view)
     roles = [_render_role(role, ranks) for role in view.roles]
-    head = json.dumps(document, separators=(",", ":"))[:-1]
-    text = head + ',"roles":[' + ",".join(roles) + "]}\n"
+    text = _render_open(_build_document(view)) + ',"roles":[' + ",".join(roles) + "]}\n"
     return Rendered(
         {FILE_NAME: RenderedFile(text.encode())}, {"FB_PEERS_FILE": view.get_path(FILE_NAME)}
     )
 
 
 def _build_document(view: View) -> Dict[str, Any]:
+    roster, identity = view.roster, view.identity
     return {
         "version": VERSION,
-        "namespace": view.namespace,
-        "framework": view.framework,
-        "frameworkUID": view.framework_uid,
-        "attemptID": view.attempt_id,
-        "instanceUID": view.instance_uid,
-        "generation": view.generation,
-        "complete": view.complete,
-        "phase": view.phase,
+        "namespace": roster.namespace,
+        "framework": roster.framework,
+        "frameworkUID": roster.framework_uid,
+        "attemptID": roster.attempt_id,
+        "instanceUID": roster.instance_uid,
+        "generation": roster.generation,
+        "complete": roster.complete,
+        "phase": roster.phase,
         "own": {
-            "role": view.identity.role,
-            "index": view.identity.index,
+            "role": identity.role,
+            "index": identity.index,
             "isMember": view.own is not None,
             "rank": view.rank,
         },
         "size": len(view.ranked),
-        "leaving": [_build_leaving(leaving) for leaving in view.leaving],
+        "leaving": [
+            {
+                "role": leaving.role,
+                "index": leaving.index,
+                "podUIDFingerprint": leaving.fingerprint,
+                "since": leaving.since,
+                "deadline": leaving.deadline,
+            }
+            for leaving in roster.leaving
+        ],
     }
 
 
@@ -55,18 +62,25 @@ def _render_role(role: RoleView, ranks: "dict[tuple[str, int], int]") -> str:
     head = {
         "name": role.name,
         "kind": role.kind.value,
-        "wanted": role.wanted,
-        "minimum": role.minimum,
-        "running": role.running,
-        "absent": list(role.absent),
-        "completed": [_build_completed(task) for task in role.completed],
+        "wanted": role.roster.wanted,
+        "minimum": role.roster.minimum,
+        "running": role.roster.running,
+        "absent": list(role.roster.absent),
+        "completed": [
+            {"index": task.index, "state": task.state, "ip": task.address}
+            for task in role.roster.completed
+        ],
     }
     members = ",\n".join(
         json.dumps(_build_member(p, ranks.get((p.role, p.index), -1)), separators=(",", ":"))
         for p in role.peers
     )
-    start = json.dumps(head, separators=(",", ":"))[:-1]
-    return "\n" + start + ',"members":[\n' + members + "\n]}"
+    return "\n" + _render_open(head) + ',"members":[\n' + members + "\n]}"
+
+
+def _render_open(head: Dict[str, Any]) -> str:
+    """Render an object whose last field is to follow."""
+    return json.dumps(head, separators=(",", ":"))[:-1]
 
 
 def _build_member(peer: Peer, rank: int) -> Dict[str, Any]:
@@ -82,18 +96,4 @@ def _build_member(peer: Peer, rank: int) -> Dict[str, Any]:
         "podUIDFingerprint": peer.fingerprint,
         "attemptID": peer.attempt_id,
         "state": ACTIVE,
-    }
-
-
-def _build_completed(task: CompletedTask) -> Dict[str, Any]:
-    return {"index": task.index, "state": task.state, "ip": task.address}
-
-
-def _build_leaving(leaving: Leaving) -> Dict[str, Any]:
-    return {
-        "role": leaving.role,
-        "index": leaving.index,
-        "podUIDFingerprint": leaving.fingerprint,
-        "since": leaving.since,
-        "deadline": leaving.deadline,
     }

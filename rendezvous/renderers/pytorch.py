@@ -31,7 +31,7 @@ def render(view: View, options: Options) -> Rendered:
     env = {
         "PET_NPROC_PER_NODE": options.torch_nproc or str(max(own.slots, 1)),
         "PET_LOCAL_ADDR": own.address,
-        "PET_RDZV_ID": f"{view.framework}-{view.instance_uid or view.attempt_id}",
+        "PET_RDZV_ID": f"{view.framework}-{view.roster.instance_uid or view.roster.attempt_id}",
         "PYTHONUNBUFFERED": "1",
     }
     if options.torch_mode == ELASTIC:
@@ -102,7 +102,7 @@ def _choose_bounds(view: View, options: Options) -> Tuple[int, int]:
             )
         return low, high
     names = {peer.role for peer in view.ranked}
-    roles = [role for role in view.roles if role.name in names]
+    roles = [role for role in view.roster.roles if role.name in names]
     # A finally Completed member is satisfied and never joins again.
     low = sum(max(role.minimum - len(role.completed), 0) for role in roles)
     high = sum(role.wanted - len(role.completed) for role in roles)

@@ -207,4 +207,4 @@ def test_own_fingerprint_is_that_of_the_pod_uid() -> None:
 def test_instance_uid_of_a_source_without_attempts_is_the_pods_own() -> None:
     roster = build_gang(1)._replace(instance_uid="")
     view = build_view(roster, Identity("worker", 0, "", INSTANCE), build_options())
-    assert view.instance_uid == INSTANCE
+    assert view.roster.instance_uid == INSTANCE
