@@ -25,7 +25,6 @@ from framework.api import constants, images
 from framework.kube.resources import Object
 from rendezvous.renderers.registry import BUILT_IN
 from rendezvous.settings.arguments import INSTALL, RENDER, RUN, WATCH
-from rendezvous.settings.option import BY_ANNOTATION
 from rendezvous.settings.options import OPTIONS
 from rendezvous.settings.unused_settings import list_misspelt, list_named_roles
 
@@ -292,7 +291,7 @@ def _is_given(role: RoleTemplate, agent: ContainerTemplate, call: Call, name: st
     return bool(
         name in call.flags
         or option.env_name in agent.get_env()
-        or (option.word in BY_ANNOTATION and option.annotation in role.annotations)
+        or (option.by_annotation and option.annotation in role.annotations)
         or agent.body.get("envFrom")
     )
 

@@ -14,7 +14,7 @@ from cli.authoring.findings import Finding, error, warning
 from cli.templates import ContainerTemplate, RoleTemplate, is_open
 from framework.api import constants
 from framework.kube.resources import Object
-from rendezvous.settings.option import BY_ANNOTATION
+from rendezvous.settings.options import BY_ANNOTATION
 
 _REFUSED = "the API server refuses the Pod"
 _QUOTES = "put it into quotes"

@@ -1,7 +1,7 @@
 """The own Pod's annotations, as the kubelet writes them into a downward API volume.
 
 A line is ``key="value"``, the value quoted as Go quotes strings. Which settings those are is listed
-in ``option.BY_ANNOTATION``; what they mean is decided in ``options``.
+in ``options.BY_ANNOTATION``; what they mean is decided in ``options``.
 """
 
 import os
@@ -9,7 +9,6 @@ import re
 from typing import Dict, Iterator, Mapping
 
 from framework.api import constants
-from rendezvous.settings.option import BY_ANNOTATION
 from rendezvous.settings.options import OPTIONS
 
 FILE_ENV = "FB_ANNOTATIONS_FILE"
@@ -54,7 +53,7 @@ def list_ignored(annotations: Mapping[str, str]) -> Iterator[str]:
         if name.startswith(constants.ANNOTATION_PREFIX) and name not in known:
             yield f"annotation {name}: there is no such setting"
     for name, setting in settings.items():
-        if name in annotations and setting.word not in BY_ANNOTATION:
+        if name in annotations and not setting.by_annotation:
             # Only the Pod's spec may give it.
             yield (
                 f"annotation {name} is ignored: it is no setting that an annotation "

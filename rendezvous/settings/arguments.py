@@ -5,7 +5,6 @@ The flags are those of ``options``.
 
 from typing import Dict, List, NamedTuple
 
-from rendezvous.settings.option import BY_ANNOTATION
 from rendezvous.settings.options import BEHAVIOUR, OPTIONS, RENDERING
 
 RENDER, WATCH, RUN, INSTALL = "render", "watch", "run", "install"
@@ -78,7 +77,7 @@ def render_help() -> str:
         lines.append(title)
         for setting in settings:
             default = f" [{setting.default}]" if setting.default else ""
-            mark = "*" if setting.word in BY_ANNOTATION else " "
+            mark = "*" if setting.by_annotation else " "
             lines.append(f"{mark} {setting.flag}, {setting.env_name}: {setting.form}{default}")
             lines.append(f"      {setting.summary}")
         lines.append("")

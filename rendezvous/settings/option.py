@@ -4,63 +4,72 @@ Used by ``options``, which lists them. A value is found so:
 
 1. The flag, if it is given.
 2. The variable, if it is set and not empty.
-3. The annotation of the Pod, if it is there and the name is in ``BY_ANNOTATION``.
+3. The annotation of the Pod, if it is there and may give the setting.
 4. The default.
 
 All bad values are reported together, each with the name it was given by and the remedy.
 """
 
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Generic,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Tuple,
+    TypeVar,
+    overload,
+)
 
 from framework.api import constants
 
 _ENV_PREFIX = "FB_"
-# What an annotation of the Pod may give. Clients that may
-# not create Pods may still write annotations. So none of these chooses what is executed or
-# signalled, a path, or a host that is connected to.
-BY_ANNOTATION = frozenset(
-    [
-        "acknowledge",
-        "container-name",
-        "debounce-sec",
-        "notify-command-timeout-sec",
-        "on-change",
-        "reach",
-        "reach-timeout-sec",
-        "sidecar-end",
-        "stop-grace-sec",
-        "timeout-sec",
-        "coordinator",
-        "formats",
-        "host-style",
-        "ip-family",
-        "jax-coordinator-port",
-        "ports",
-        "roles",
-        "slots",
-        "tf-environment",
-        "tf-master-type",
-        "tf-mode",
-        "tf-rpc-layer",
-        "torch-master-port",
-        "torch-max-restarts",
-        "torch-mode",
-        "torch-nodes",
-        "torch-nproc",
-        "torch-rdzv-port",
-    ]
-)
+
+T = TypeVar("T")
 
 
-class Option(NamedTuple):
-    """One setting. ``name`` is its field of ``Options``."""
+class Option(Generic[T]):
+    """One setting, an attribute of the class ``Options``; of its instances, the value.
 
-    name: str
-    default: str
-    parse: Callable[[str], Any]
-    form: str
-    summary: str
-    env: str = ""
+    Clients that may not create Pods may still write annotations. So no setting that chooses what is
+    executed or signalled, a path, or a host that is connected to, is given ``by_annotation``.
+    """
+
+    def __init__(
+        self,
+        default: str,
+        parse: Callable[[str], T],
+        form: str,
+        summary: str,
+        env: str = "",
+        *,
+        by_annotation: bool = False,
+    ) -> None:
+        """``parse`` raises ``ValueError``; ``env`` is the variable if its name is not FB_<NAME>."""
+        self.name = ""
+        self.default = default
+        self.parse = parse
+        self.form = form
+        self.summary = summary
+        self.by_annotation = by_annotation
+        self._env = env
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        """Take the name of the attribute."""
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, _owner: type) -> "Option[T]": ...
+
+    @overload
+    def __get__(self, instance: object, _owner: type) -> T: ...
+
+    def __get__(self, instance: Any, _owner: type) -> Any:
+        """Return the option itself: instances have their values in ``__dict__``."""
+        return self
 
     @property
     def flag(self) -> str:
@@ -70,7 +79,7 @@ class Option(NamedTuple):
     @property
     def env_name(self) -> str:
         """The variable."""
-        return self.env or _ENV_PREFIX + self.name.upper()
+        return self._env or _ENV_PREFIX + self.name.upper()
 
     @property
     def annotation(self) -> str:
@@ -80,8 +89,8 @@ class Option(NamedTuple):
     @property
     def word(self) -> str:
         """The name in flags and annotations."""
-        is_ours = self.env.startswith(_ENV_PREFIX)
-        name = self.env[len(_ENV_PREFIX) :].lower() if is_ours else self.name
+        is_ours = self._env.startswith(_ENV_PREFIX)
+        name = self._env[len(_ENV_PREFIX) :].lower() if is_ours else self.name
         return name.replace("_", "-")
 
 
@@ -106,8 +115,13 @@ class OptionsError(ValueError):
         self.problems = problems
 
 
+def list_options(owner: type) -> Tuple[Option[Any], ...]:
+    """List the settings of a class, in their order."""
+    return tuple(value for value in vars(owner).values() if isinstance(value, Option))
+
+
 def parse_each(
-    options: Iterable[Option],
+    options: Iterable[Option[Any]],
     env: Mapping[str, str],
     flags: Mapping[str, str],
     annotations: Mapping[str, str],
@@ -125,7 +139,7 @@ def parse_each(
 
 
 def _find_text(
-    option: Option,
+    option: Option[Any],
     env: Mapping[str, str],
     flags: Mapping[str, str],
     annotations: Mapping[str, str],
@@ -135,6 +149,6 @@ def _find_text(
         return option.flag, flags[option.name]
     if env.get(option.env_name):
         return option.env_name, env[option.env_name]
-    if option.word in BY_ANNOTATION and option.annotation in annotations:
+    if option.by_annotation and option.annotation in annotations:
         return option.annotation, annotations[option.annotation]
     return option.env_name, option.default

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from rendezvous.settings.annotations import list_ignored, parse_annotations, read_annotations
-from rendezvous.settings.option import BY_ANNOTATION
 from rendezvous.settings.options import OPTIONS
 
 PREFIX = "frameworkbarrier.io/"
@@ -45,7 +44,7 @@ def test_file_need_not_be_there_unless_it_is_named(tmp_path: Path) -> None:
 def test_annotation_names_are_told_apart() -> None:
     names = [setting.annotation for setting in OPTIONS]
     assert len(set(names)) == len(names)
-    given = [setting.annotation for setting in OPTIONS if setting.word in BY_ANNOTATION]
+    given = [setting.annotation for setting in OPTIONS if setting.by_annotation]
     known = dict.fromkeys([*given, PREFIX + "wrapper", PREFIX + "acknowledged-generation"], "")
     (line,) = list_ignored({**known, PREFIX + "prots": ""})
     assert line == f"annotation {PREFIX}prots: there is no such setting"

@@ -16,14 +16,6 @@ from rendezvous.settings.values import RolePort
 from tests.rendezvous.gangs import build_gang, build_role, build_roster, see
 
 
-def test_options_without_settings_are_the_defaults_of_the_type() -> None:
-    assert parse_options({}) == Options()
-
-
-def test_every_field_of_options_has_its_setting() -> None:
-    assert tuple(option.name for option in OPTIONS) == Options._fields
-
-
 @pytest.mark.parametrize(
     ("flags", "env", "annotations", "expected"),
     [

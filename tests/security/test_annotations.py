@@ -6,8 +6,7 @@ from pathlib import Path
 
 from framework.api import constants
 from rendezvous.settings.annotations import list_ignored
-from rendezvous.settings.option import BY_ANNOTATION
-from rendezvous.settings.options import OPTIONS, parse_options
+from rendezvous.settings.options import BY_ANNOTATION, OPTIONS, parse_options
 from tests.rendezvous.agents import run_agent
 from tests.support.servers.frameworkcrd import ROOT
 

@@ -16,7 +16,7 @@ from framework.api import constants
 from framework.api.codec import decode_framework
 from framework.api.naming import TaskKey
 from framework.kube.resources import Object
-from rendezvous.settings.option import BY_ANNOTATION
+from rendezvous.settings.options import BY_ANNOTATION
 from tests.support.builders import (
     build_framework,
     build_role_status,
