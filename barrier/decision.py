@@ -79,10 +79,17 @@ class Wait(NamedTuple):
     """The gang is not ready. ``wake_at`` or a result of ``probes`` may change the decision."""
 
     reason: str
+    """The reason, in CamelCase."""
     message: str
+    """The reason for users; "" if the progress says it."""
     progress: Progress | None = None
+    """Counts and missing Tasks."""
     wake_at: float | None = None
+    """When time alone may change the decision."""
     probes: tuple[Probe, ...] = ()
+    """The connections to try before the next decision."""
+    grace_start: GraceStart | None = None
+    """For the next observation: once it is known, it is kept."""
 
 
 class Pass(NamedTuple):
@@ -109,6 +116,7 @@ def decide(observation: Observation, config: Config, now: float) -> Decision:
     result = _decide_without_failures(observation, config, now)
     if not isinstance(result, Wait):
         return result
+    result = result._replace(grace_start=result.grace_start or observation.grace_start)
     knowledge = observation.knowledge
     return (
         _fail_if_circular(observation)
@@ -117,19 +125,6 @@ def decide(observation: Observation, config: Config, now: float) -> Decision:
         or _fail_if_timed_out(knowledge, config, result, now)
         or result
     )
-
-
-def find_grace_start(observation: Observation, config: Config, now: float) -> GraceStart | None:
-    """Find the first complete roster that contains this Pod; keep it once it is known."""
-    if observation.grace_start is not None:
-        return observation.grace_start
-    selected = select_roster(observation.knowledge, config.gang, now)
-    if selected is None:
-        return None
-    assessment = _assess(selected, config)
-    if not assessment.is_complete or not _is_own(selected, assessment, config.identity):
-        return None
-    return GraceStart(selected.roster.generation, now)
 
 
 def _decide_without_failures(observation: Observation, config: Config, now: float) -> Decision:
@@ -151,14 +146,20 @@ def _decide_without_failures(observation: Observation, config: Config, now: floa
     if identity is not None and not _is_own(selected, assessment, identity):
         message = f"{identity.role}/{identity.task_index} is not in it with this Pod yet"
         return Wait("NotInRoster", message, progress)
-    fault = find_fault(selected.roster)
-    if fault:
-        return Wait("BadRoster", fault, progress)
-    return (
-        _wait_for_other_tasks(selected.roster, observation, config, progress, now)
-        or _check_requirements(selected.roster, observation, config, progress)
-        or Pass(selected.roster, selected.source)
+    roster = selected.roster
+    start = observation.grace_start or GraceStart(roster.generation, now)
+    result = (
+        _wait_for_valid_values(roster, progress)
+        or _wait_for_other_tasks(roster, start, knowledge, config, progress, now)
+        or _check_requirements(roster, observation, config, progress)
+        or Pass(roster, selected.source)
     )
+    return result._replace(grace_start=start) if isinstance(result, Wait) else result
+
+
+def _wait_for_valid_values(roster: Roster, progress: Progress) -> Wait | None:
+    fault = find_fault(roster)
+    return Wait("BadRoster", fault, progress) if fault else None
 
 
 def _check_requirements(
@@ -177,7 +178,12 @@ def _check_requirements(
 
 
 def _wait_for_other_tasks(
-    roster: Roster, observation: Observation, config: Config, progress: Progress, now: float
+    roster: Roster,
+    start: GraceStart,
+    knowledge: Knowledge,
+    config: Config,
+    progress: Progress,
+    now: float,
 ) -> Wait | None:
     """Return a Wait while a complete quorum of the first generation waits for other Tasks.
 
@@ -185,8 +191,7 @@ def _wait_for_other_tasks(
     """
     if roster.ready >= roster.wanted:
         return None
-    start = observation.grace_start or GraceStart(roster.generation, now)
-    times_out_at = observation.knowledge.started_at + config.timeout_seconds
+    times_out_at = knowledge.started_at + config.timeout_seconds
     ends_at = min(start.at + config.quorum_grace_seconds, times_out_at)
     if start.generation > _FIRST_GENERATION or now >= ends_at:
         return None

@@ -25,12 +25,10 @@ class Reporter(LineReporter):
 
     def show_wait(self, wait: Wait, now: float) -> None:
         """Print the progress if it has changed or the interval is over."""
-        is_same = self._shown is not None and self._shown._replace(wake_at=None) == wait._replace(
-            wake_at=None
-        )
-        if is_same and now - self._shown_at < self._interval_seconds:
+        shown = wait._replace(wake_at=None, grace_start=None)
+        if shown == self._shown and now - self._shown_at < self._interval_seconds:
             return
-        self._shown, self._shown_at = wait, now
+        self._shown, self._shown_at = shown, now
         waited = now - self._started_at
         self.say(render_wait(wait, waited), reason=wait.reason, waitedSeconds=round(waited, 1))
 

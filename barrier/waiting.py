@@ -28,7 +28,6 @@ from barrier.decision import (
     Pass,
     Wait,
     decide,
-    find_grace_start,
 )
 from barrier.release import Frameworks, wants_framework_json
 from barrier.report import Reporter
@@ -69,7 +68,7 @@ class Waiting:
         self._observer = GangObserver(clock, config.gang, sources)
         self._reporter = reporter
         self._started_at = clock.monotonic()
-        self._first_sight: GraceStart | None = None
+        self._grace_start: GraceStart | None = None
         self._prober = Prober(clock)
         self._prepared_for: Progress | None = None
         self._cycle = ""
@@ -91,17 +90,16 @@ class Waiting:
             last = decision
 
     def _decide(self) -> Decision:
-        now, observation = self._clock.monotonic(), self._observe()
-        self._first_sight = find_grace_start(observation, self._config, now)
-        return decide(observation._replace(grace_start=self._first_sight), self._config, now)
-
-    def _observe(self) -> Observation:
-        return Observation(
+        observation = Observation(
             knowledge=self._observer.knowledge,
-            grace_start=self._first_sight,
+            grace_start=self._grace_start,
             reached=frozenset(self._prober.reached),
             cycle=self._cycle,
         )
+        decision = decide(observation, self._config, self._clock.monotonic())
+        if isinstance(decision, Wait):
+            self._grace_start = decision.grace_start
+        return decision
 
     def _poll_sources(self, last: Wait | None) -> None:
         """Poll the sources, at most until time may change the decision or a line is due."""

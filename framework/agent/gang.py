@@ -227,8 +227,7 @@ def assess(
     own = leaving = None
     other = ""
     if identity is not None:
-        if source != SOURCE_DNS:  # DNS has no attempts
-            other = _explain_other_attempt(roster, identity.instance_uid)
+        other = explain_other_attempt(roster, identity, source)
         fingerprint = fingerprint_uid(identity.pod_uid) if identity.pod_uid else ""
         own = roster.find_member(identity.role, identity.index)
         if own is not None and fingerprint and own.fingerprint not in {"", fingerprint}:
@@ -242,6 +241,14 @@ def assess(
         own=own,
         leaving=leaving,
     )
+
+
+def explain_other_attempt(roster: Roster, identity: Identity, source: str) -> str:
+    """Name the attempt of a roster that is not that of the Pod; "" if it is, or for DNS."""
+    expected, seen = identity.instance_uid, roster.instance_uid
+    if source == SOURCE_DNS or not expected or seen == expected:
+        return ""
+    return f"attempt {seen or 'none'} is seen, not {expected}"
 
 
 def index_members(roster: Optional[Roster]) -> Dict[TaskKey, Member]:
@@ -271,12 +278,6 @@ def _find_leaving(roster: Roster, identity: Identity, fingerprint: str) -> Optio
         if is_own and fingerprint in {"", leaving.fingerprint}:
             return leaving
     return None
-
-
-def _explain_other_attempt(roster: Roster, instance_uid: str) -> str:
-    if not instance_uid or roster.instance_uid == instance_uid:
-        return ""
-    return "attempt {} is seen, not {}".format(roster.instance_uid or "none", instance_uid)
 
 
 def _build_framework_permission(gang: Gang, verb: str) -> Permission:

@@ -17,7 +17,7 @@ from framework.agent.gang import (
     Identity,
     Knowledge,
     SelectedRoster,
-    assess,
+    explain_other_attempt,
     get_own_configmap,
     is_framework_trusted,
     select_roster,
@@ -66,7 +66,7 @@ def select_candidate(
     if selected is None:
         reason = _explain_configmap(knowledge, gang)
     else:
-        reason = assess(selected.roster, identity, selected.source).other_attempt
+        reason = explain_other_attempt(selected.roster, identity, selected.source)
         if not reason:
             return selected
     is_framework_read = not has_published and is_framework_trusted(knowledge, gang, now)

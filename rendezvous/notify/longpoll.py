@@ -1,10 +1,24 @@
 """Long-polls on the loopback: ``GET /changes?after=NUMBER`` answers when there are newer ones.
 
 For processes that may be neither signalled nor restarted, in any language. Only this Pod can reach
-it, and with hostNetwork all processes of the node. So the server holds few connections and gives
-each little time for its request; where the agent has the gang key, both ends prove it: ``GET
-/challenge?nonce=TEXT`` first, then ``/changes`` with the header ``Gang-Proof``, on the same
-connection.
+it, and with hostNetwork all processes of the node. For each connection:
+
+1. Accept it. If 64 are open, end the oldest one, at first of those without a request; refuse the
+   new one if that makes no place within 1 s.
+2. Read a request of at most 8 KiB, for at most 10 s.
+3. Where the agent has the gang key: ``GET /challenge?nonce=TEXT`` is answered with a nonce and the
+   agent's proof. ``/changes`` is answered 401 until the client has sent its proof, in the header
+   ``Gang-Proof``, on the same connection.
+4. Wait until there is a change after NUMBER, at most for ``timeout`` seconds (30, at most 300), or
+   until the client hangs up or its place is needed. Answer with all changes after NUMBER.
+
+Invariants: numbers of changes grow, also when the agent starts anew; at most 100 changes of 20,000
+members together are kept, but always the newest; a client that asks with the last number it got
+misses no change, or gets ``isComplete: false``; a proof is of one connection and its nonces.
+
+Example: a client asks ``after=0`` and gets the change 100 (the first of generation 1). It asks
+``after=100`` and waits. Generation 2 comes: it gets the change 200. The agent ends and another
+starts: ``after=200`` waits for generation 3.
 """
 
 import json

@@ -1,7 +1,22 @@
 """How a sidecar learns that it is no longer needed; chosen once, at its start.
 
 A native sidecar is ended by the kubelet. Any other container that runs on keeps its Pod from ever
-completing, so it must learn when the others have ended. It refuses to start where it cannot.
+completing, so it must learn when the others have ended. ``choose_ending`` takes these steps:
+
+1. Take what FB_SIDECAR_END names. ``shared`` needs a process namespace that is shared.
+2. With ``auto`` or ``pod``, fetch the own Pod. While the API server is away, wait.
+3. Where reading it is denied for 10 s: end by processes if PID 1 is the Pod's pause process and
+   FB_SIDECAR_END is ``auto``, else refuse to start.
+4. With ``auto``, choose by the Pod's spec: a native sidecar; the annotation of the wrapper; a shared
+   process namespace; else the status of the Pod.
+
+Invariants: a sidecar that can never learn of the end does not start; an ending that is over stays
+over; without ``native`` and ``pod``, a sidecar that has seen no container to serve for
+FB_TIMEOUT_SEC ends.
+
+Example: a Pod of restartPolicy Never has the containers ``train`` and ``peers`` (``watch``), and no
+annotation. ``peers`` watches its Pod. When the status shows ``train`` as terminated, with any exit
+code, ``is_pod_done`` is true, the sidecar ends with 0, and the Pod completes.
 """
 
 import fcntl

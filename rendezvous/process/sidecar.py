@@ -1,8 +1,15 @@
-"""``watch``: the sidecar, for as long as the containers it serves.
+"""The loop of an agent: turns until the containers it serves have ended. ``watch`` and ``run``.
 
-Once it has started it ends only with 0: in a Pod of restartPolicy Never any other code would turn a
-succeeded Pod into a failed one. So whatever goes wrong is said and tried again, with the last good
-generation in force.
+1. End if the ``Ending`` is over. If that cannot be found out now, report it and go on.
+2. Take a turn of the agent, which waits for news for at most 1 s.
+3. After any error of the turn: report it once, and pause for 1 s.
+
+Invariants: no error ends the loop, because in a Pod of restartPolicy Never any exit code but 0
+turns a succeeded Pod into a failed one; after an error the last good generation is in force.
+
+Example: the volume is full when generation 4 is to be written. The turn raises OSError, one line is
+logged, and processes go on with generation 3. Each second the turn is tried again. When there is
+room, generation 4 comes into force, and processes are notified of it.
 """
 
 from framework.agent.clock import AgentClock

@@ -7,13 +7,14 @@ second), which is the writer's.
 """
 
 from rendezvous.core.membership import View
-from rendezvous.renderers.hosts import list_hosts
+from rendezvous.renderers.hosts import HostFile, list_hosts
 from rendezvous.renderers.quoting import quote_shell
-from rendezvous.renderers.rendered import EXECUTABLE, Rendered, RenderedFile, build_lines_file
+from rendezvous.renderers.rendered import EXECUTABLE, Rendered, RenderedFile
 from rendezvous.settings.options import Options
 
-HOSTS_FILE_NAME = "hosts.horovod"
-HOSTFILE_NAME = "hosts.horovodrun"
+DISCOVERED = HostFile("Horovod", "hosts.horovod", "{}:{}", reads_ipv6=False, merges_same=False)
+# Neither blank line nor comment may be in it: horovodrun fails with an IndexError.
+HOROVODRUN = DISCOVERED._replace(name="hosts.horovodrun", line="{} slots={}")
 SCRIPT_NAME = "discover_hosts.sh"
 
 # Reads the file as a whole before it prints the first byte. A generation may be removed between
@@ -57,19 +58,14 @@ def render(view: View, options: Options) -> Rendered:
     Raises:
         RefusedError: A host is an IPv6 address, or two have the same.
     """
-    hosts = list_hosts(view, options, "Horovod", reads_ipv6=False, merges_same=False)
-    lines = [f"{host.name}:{host.slots}" for host in hosts]
+    hosts = list_hosts(view, options, DISCOVERED)
     return Rendered(
-        {
-            HOSTS_FILE_NAME: build_lines_file(lines),
-            # Neither blank line nor comment may be in it: horovodrun fails with an IndexError.
-            HOSTFILE_NAME: build_lines_file([f"{host.name} slots={host.slots}" for host in hosts]),
-        },
-        {"FB_HOROVOD_HOST_LIST": ",".join(lines)},
+        {DISCOVERED.name: DISCOVERED.build(hosts), HOROVODRUN.name: HOROVODRUN.build(hosts)},
+        {"FB_HOROVOD_HOST_LIST": ",".join(DISCOVERED.line.format(*host) for host in hosts)},
         {SCRIPT_NAME: RenderedFile(render_script(view.directory), EXECUTABLE)},
     )
 
 
 def render_script(directory: str) -> bytes:
     """Render the script; it finds its files beside itself, a copy of it in ``directory``."""
-    return _SCRIPT.format(directory=quote_shell(directory), file=HOSTS_FILE_NAME).encode()
+    return _SCRIPT.format(directory=quote_shell(directory), file=DISCOVERED.name).encode()

@@ -12,12 +12,12 @@ The grammars differ, so no file is shared by two consumers:
   IPv6, as does its launcher pdsh; it does not read two lines of one host.
 """
 
-from typing import Dict, List, NamedTuple
+from typing import List, NamedTuple
 
 from framework.agent.addresses import IPV6, find_family
 from rendezvous.core.membership import Peer, View
 from rendezvous.core.refusal import RefusedError
-from rendezvous.renderers.rendered import Rendered, build_lines_file
+from rendezvous.renderers.rendered import Rendered, RenderedFile, build_lines_file
 from rendezvous.settings.kinds import RoleKind
 from rendezvous.settings.options import Options
 
@@ -31,16 +31,36 @@ class Host(NamedTuple):
     slots: int
 
 
+class HostFile(NamedTuple):
+    """The host file of a consumer. ``merges_same``: it adds up the slots of lines of one host."""
+
+    consumer: str
+    name: str
+    line: str
+    reads_ipv6: bool
+    merges_same: bool
+
+    def build(self, hosts: List[Host]) -> RenderedFile:
+        """Build the file."""
+        return build_lines_file([self.line.format(*host) for host in hosts])
+
+
+OPEN_MPI = HostFile("Open MPI", "hosts.openmpi", "{} slots={}", reads_ipv6=True, merges_same=True)
+HYDRA = HostFile("Hydra", "hosts.hydra", "{}:{}", reads_ipv6=False, merges_same=True)
+DEEPSPEED = HostFile(
+    "DeepSpeed", "hosts.deepspeed", "{} slots={}", reads_ipv6=True, merges_same=False
+)
+
+
 def render_openmpi(view: View, options: Options) -> Rendered:
     """Render ``host slots=N`` lines; the variables only where mpirun is run.
 
     Raises:
         RefusedError: No member has slots.
     """
-    hosts = list_hosts(view, options, "Open MPI", reads_ipv6=True, merges_same=True)
-    file_name, env = "hosts.openmpi", {}
+    hosts, env = list_hosts(view, options, OPEN_MPI), {}
     if _is_launching(view):
-        path = view.get_path(file_name)
+        path = view.get_path(OPEN_MPI.name)
         env = {
             "OMPI_MCA_orte_default_hostfile": path,
             "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
@@ -48,7 +68,7 @@ def render_openmpi(view: View, options: Options) -> Rendered:
         }
         if any(":" in host.name for host in hosts):
             env["OMPI_MCA_regx"] = "naive"
-    return _render(file_name, "{} slots={}", hosts, env)
+    return Rendered({OPEN_MPI.name: OPEN_MPI.build(hosts)}, env)
 
 
 def render_hydra(view: View, options: Options) -> Rendered:
@@ -57,11 +77,9 @@ def render_hydra(view: View, options: Options) -> Rendered:
     Raises:
         RefusedError: A host is an IPv6 address, or no member has slots.
     """
-    hosts = list_hosts(view, options, "Hydra", reads_ipv6=False, merges_same=True)
-    path, env = view.get_path("hosts.hydra"), {}
-    if _is_launching(view):
-        env = {"HYDRA_HOST_FILE": path, "I_MPI_HYDRA_HOST_FILE": path}
-    return _render("hosts.hydra", "{}:{}", hosts, env)
+    files = {HYDRA.name: HYDRA.build(list_hosts(view, options, HYDRA))}
+    names = ("HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE") if _is_launching(view) else ()
+    return Rendered(files, dict.fromkeys(names, view.get_path(HYDRA.name)))
 
 
 def render_deepspeed(view: View, options: Options) -> Rendered:
@@ -70,17 +88,12 @@ def render_deepspeed(view: View, options: Options) -> Rendered:
     Raises:
         RefusedError: Two hosts are the same (a ValueError to DeepSpeed), or no member has slots.
     """
-    hosts = list_hosts(view, options, "DeepSpeed", reads_ipv6=True, merges_same=False)
-    env = {"FB_DEEPSPEED_HOSTFILE": view.get_path("hosts.deepspeed")}
-    return _render("hosts.deepspeed", "{} slots={}", hosts, env)
+    files = {DEEPSPEED.name: DEEPSPEED.build(list_hosts(view, options, DEEPSPEED))}
+    return Rendered(files, {"FB_DEEPSPEED_HOSTFILE": view.get_path(DEEPSPEED.name)})
 
 
-def list_hosts(
-    view: View, options: Options, consumer: str, *, reads_ipv6: bool, merges_same: bool
-) -> List[Host]:
+def list_hosts(view: View, options: Options, file: HostFile) -> List[Host]:
     """List the members that have slots: launchers with slots, then by rank, then the others.
-
-    ``merges_same``: the consumer adds up the slots of two lines with the same host.
 
     Raises:
         RefusedError: There is none, or the consumer would misread one.
@@ -89,22 +102,16 @@ def list_hosts(
     first = launchers + [peer for peer in view.ranked if peer.slots]
     listed = {(peer.role, peer.index) for peer in first}
     rest = [p for p in view.peers if p.slots and (p.role, p.index) not in listed]
-    hosts = [
-        Host(_name_host(peer, options, consumer, reads_ipv6=reads_ipv6), peer.slots)
-        for peer in first + rest
-    ]
+    hosts = [Host(_name_host(peer, options, file), peer.slots) for peer in first + rest]
     if not hosts:
         raise RefusedError(
-            f"no member has slots, and {consumer} does not take an empty list",
+            f"no member has slots, and {file.consumer} does not take an empty list",
             "set FB_ROLES or FB_SLOTS (for example FB_SLOTS=trainer=1)",
         )
-    if not merges_same and len({host.name for host in hosts}) != len(hosts):
-        raise RefusedError(f"members share an address, which {consumer} takes once", _USE_NAMES)
+    if not file.merges_same and len({host.name for host in hosts}) != len(hosts):
+        reason = f"members share an address, which {file.consumer} takes once"
+        raise RefusedError(reason, _USE_NAMES)
     return hosts
-
-
-def _render(file_name: str, line: str, hosts: List[Host], env: Dict[str, str]) -> Rendered:
-    return Rendered({file_name: build_lines_file([line.format(*host) for host in hosts])}, env)
 
 
 def _is_launching(view: View) -> bool:
@@ -113,7 +120,7 @@ def _is_launching(view: View) -> bool:
     return view.own_kind is RoleKind.LAUNCHER if has_launcher else view.rank == 0
 
 
-def _name_host(peer: Peer, options: Options, consumer: str, *, reads_ipv6: bool) -> str:
+def _name_host(peer: Peer, options: Options, file: HostFile) -> str:
     if options.host_style == "name":
         if not peer.host_name:
             raise RefusedError(
@@ -121,8 +128,8 @@ def _name_host(peer: Peer, options: Options, consumer: str, *, reads_ipv6: bool)
                 "shorten the role's name, or set FB_HOST_STYLE=address",
             )
         return peer.host_name
-    if reads_ipv6 or find_family(peer.address) != IPV6:
+    if file.reads_ipv6 or find_family(peer.address) != IPV6:
         return peer.address
     if peer.find_ipv4():
         return peer.find_ipv4()
-    raise RefusedError(f"{consumer} cannot read the IPv6 address of {peer}", _USE_NAMES)
+    raise RefusedError(f"{file.consumer} cannot read the IPv6 address of {peer}", _USE_NAMES)

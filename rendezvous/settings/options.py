@@ -142,6 +142,12 @@ class Options(_Rendering, _Behaviour):
         defaults = {option.name: option.parse(option.default) for option in OPTIONS}
         self.__dict__.update({**defaults, **values})
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether all values are equal."""
+        return isinstance(other, Options) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]  # some values are dictionaries
+
 
 RENDERING = list_options(_Rendering)
 BEHAVIOUR = list_options(_Behaviour)

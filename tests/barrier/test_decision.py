@@ -15,7 +15,6 @@ from barrier.decision import (
     Pass,
     Wait,
     decide,
-    find_grace_start,
 )
 from framework.agent.exitcodes import ExitCode
 from framework.agent.framework_roster import FrameworkView, build_view
@@ -196,12 +195,18 @@ def test_decide_quorum_lost_in_grace_waits_on() -> None:
     assert decision.reason == "GangIncomplete"
 
 
-def test_find_grace_start_counts_only_rosters_that_name_this_pod() -> None:
+def test_decide_grace_starts_with_the_first_roster_that_names_this_pod_and_is_kept() -> None:
     stranger = with_role(members=(make_member(0, "10.0.0.2"),), wanted=2, minimum=1)
-    assert find_grace_start(observe(make_configmap(stranger)), CONFIG, 5.0) is None
-    assert find_grace_start(observe(make_configmap(QUORUM)), CONFIG, 6.0) == GraceStart(1, 6.0)
-    later = observe(make_configmap(FULL), grace_start=GraceStart(1, 6.0))
-    assert find_grace_start(later, CONFIG, 9.0) == GraceStart(1, 6.0)
+    start, lost = GraceStart(1, 6.0), QUORUM._replace(complete=False)
+    for roster, before, expected in (
+        (stranger, None, None),
+        (QUORUM, None, start),
+        (QUORUM._replace(generation=2), start, start),
+        (lost, start, start),
+    ):
+        decision = decide(observe(make_configmap(roster), grace_start=before), CONFIG, 6.0)
+        assert isinstance(decision, Wait)
+        assert decision.grace_start == expected
 
 
 SECOND_TASK = make_task(1, "10.0.0.3")

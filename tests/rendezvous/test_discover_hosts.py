@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rendezvous.renderers.horovod import HOSTS_FILE_NAME, SCRIPT_NAME, render_script
+from rendezvous.renderers.horovod import DISCOVERED, SCRIPT_NAME, render_script
 from tests.rendezvous.hostile import SHELLS, find_shell
 from tests.support.waiting import HANG_SECONDS
 
@@ -18,7 +18,7 @@ def write_generation(volume: Path, number: int, count: int) -> None:
     generation = volume / f"gen-{number}"
     generation.mkdir()
     lines = [f"10.0.{number}.{i}:{count}\n" for i in range(count)]
-    (generation / HOSTS_FILE_NAME).write_text("".join(lines))
+    (generation / DISCOVERED.name).write_text("".join(lines))
     (volume / "next").symlink_to(f"gen-{number}")
     (volume / "next").rename(volume / "current")
 
