@@ -17,8 +17,8 @@ members together are kept, but always the newest; a client that asks with the la
 misses no change, or gets ``isComplete: false``; a proof is of one connection and its nonces.
 
 Example: a client asks ``after=0`` and gets the change 100 (the first of generation 1). It asks
-``after=100`` and waits. Generation 2 comes: it gets the change 200. The agent ends and another
-starts: ``after=200`` waits for generation 3.
+``after=100`` and waits. Generation 2 comes: it gets the change 200. The agent is killed and starts
+anew: ``after=200`` is answered at once with number 299 and no change, and ``after=299`` waits.
 """
 
 import json

@@ -7,8 +7,8 @@ completing, so it must learn when the others have ended. ``choose_ending`` takes
 2. With ``auto`` or ``pod``, fetch the own Pod. While the API server is away, wait.
 3. Where reading it is denied for 10 s: end by processes if PID 1 is the Pod's pause process and
    FB_SIDECAR_END is ``auto``, else refuse to start.
-4. With ``auto``, choose by the Pod's spec: a native sidecar; the annotation of the wrapper; a shared
-   process namespace; else the status of the Pod.
+4. With ``auto``, choose by the Pod's spec: a native sidecar; the annotation of the wrapper; a
+   shared process namespace; else the status of the Pod.
 
 Invariants: a sidecar that can never learn of the end does not start; an ending that is over stays
 over; without ``native`` and ``pod``, a sidecar that has seen no container to serve for
