@@ -191,7 +191,7 @@ async def test_pods_end_as_their_programs_do_whatever_ends_their_agents(
     world: GangCluster, tmp_path: Path
 ) -> None:
     # "shared" needs a process namespace of the Pod, which the local cluster has not:
-    # tests/rendezvous/test_sidecar_ends.py has it.
+    # tests/rendezvous/test_sidecar.py has it.
     gang = build_gang(*map(build_served_role, SERVED))
     gang["spec"]["completedPodPolicy"] = "Retain"
     await world.create(gang)

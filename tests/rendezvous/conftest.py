@@ -1,9 +1,10 @@
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.rendezvous.agents import Publisher
+from tests.rendezvous.agents import Gang, Publisher
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import open_local_server
 
@@ -24,3 +25,8 @@ def gang_numbers() -> Iterator[int]:
 def open_gang(api: Access, gang_numbers: Iterator[int]) -> Callable[[], Publisher]:
     """Make a new Framework's ConfigMap, without a roster yet."""
     return lambda: Publisher(api.open_http(), f"job{next(gang_numbers)}")
+
+
+@pytest.fixture
+def gang(api: Access, open_gang: Callable[[], Publisher], tmp_path: Path) -> Gang:
+    return Gang(api, open_gang(), tmp_path / "volume")

@@ -84,6 +84,19 @@ def build_gang(count: int, family: str = IPV4, name: str = "worker") -> Roster:
     return build_roster(build_role(name, count, family=family))
 
 
+def build_mixed(**counts: int) -> Roster:
+    """A gang of these roles: the first has addresses from 10.0.0.2 on, the next from 10.0.0.12."""
+    roles = enumerate(counts.items())
+    return build_roster(*(build_role(name, n, first=10 * i + 1) for i, (name, n) in roles))
+
+
+def with_address(roster: Roster, *addresses: str) -> Roster:
+    """The gang, all of whose first role's members have these addresses."""
+    role = roster.roles[0]
+    members = tuple(member._replace(addresses=addresses) for member in role.members)
+    return roster._replace(roles=(role._replace(members=members), *roster.roles[1:]))
+
+
 def build_options(**flags: str) -> Options:
     return parse_options({}, flags)
 

@@ -1,5 +1,6 @@
-"""One agent, turn by turn, in virtual time: what it shows, tells and acknowledges, and when."""
+"""One agent in virtual time: what it shows, notifies of and acknowledges, and when."""
 
+import contextlib
 import random
 import socket
 import threading
@@ -25,7 +26,7 @@ from rendezvous.core.target import Target
 from rendezvous.settings.options import Options
 from rendezvous.settings.values import RolePort
 from rendezvous.volume.writer import Writer
-from tests.rendezvous.gangs import build_gang, get_uid
+from tests.rendezvous.gangs import build_gang, build_role, build_roster, get_uid
 from tests.support.fakes.agentclock import VirtualClock
 
 INSTANCE = "0_attempt"
@@ -106,22 +107,33 @@ class World:
     def events(self) -> list[tuple[str, int, int]]:
         return [(n.event, n.diff.previous_generation, n.diff.generation) for n in self.told]
 
+    @property
+    def event_names(self) -> list[str]:
+        return [notification.event for notification in self.told]
+
+    @property
+    def shown(self) -> str:
+        return (self.volume / "current").readlink().name
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path, Options())
 
 
+@pytest.fixture
+def beside(tmp_path: Path, world: World) -> World:
+    """Another agent of the same volume."""
+    return World(world.volume, Options(debounce_seconds=0.0))
+
+
 def gang(count: int, generation: int) -> Roster:
     return build_gang(count)._replace(generation=generation)
 
 
-def leave(roster: Roster, generation: int) -> Roster:
-    """The roster after this one, in which the own Pod leaves."""
-    (role,) = roster.roles
-    rest = role._replace(members=role.members[1:], wanted=role.wanted - 1, minimum=1)
-    entry = Leaving("worker", 0, fingerprint_uid(get_uid("worker", 0)), generation, DEADLINE)
-    return roster._replace(generation=generation, roles=(rest,), leaving=(entry,))
+LEAVING_ENTRY = Leaving("worker", 0, fingerprint_uid(get_uid("worker", 0)), 2, DEADLINE)
+# Generation 2, in which the own Pod leaves.
+DRAINED = build_roster(build_role("worker", [1, 2]), generation=2, leaving=(LEAVING_ENTRY,))
 
 
 def test_first_change_is_told_at_once_and_the_newest_after_the_debounce(world: World) -> None:
@@ -164,18 +176,16 @@ def test_notifier_that_fails_keeps_no_other_from_its_notification(world: World) 
 
     world.agent.notifiers = [fail, *world.agent.notifiers]
     world.take(gang(2, 1))
-    world.take(leave(gang(3, 1), 2))
+    world.take(DRAINED)
     world.settle()
-    assert [event for event, _, _ in world.events] == ["changed", "leaving", "changed"]
+    assert world.event_names == ["changed", "leaving", "changed"]
     assert world.acknowledged == [1, 2]
 
 
 def test_leaving_pod_is_told_within_the_debounce_and_acknowledges_after_it(world: World) -> None:
     world.take(gang(3, 1))
     before = world.clock.now
-    world.source.candidate = SelectedRoster(
-        leave(gang(3, 1), 2)._replace(instance_uid=INSTANCE), SOURCE_CONFIGMAP
-    )
+    world.publish(DRAINED)
     world.agent.turn(0.1)
     assert world.events[-1] == ("leaving", 1, 1)
     assert world.told[-1].deadline == DEADLINE
@@ -189,26 +199,26 @@ def test_leaving_pod_is_told_within_the_debounce_and_acknowledges_after_it(world
 def test_leaving_pod_is_told_though_the_volume_cannot_be_written(world: World) -> None:
     world.take(gang(3, 1))
     world.settle()
-    world.publish(leave(gang(3, 1), 2))
+    world.publish(DRAINED)
     moved = world.volume.with_name("moved")
     world.volume.rename(moved)
     with pytest.raises(OSError, match="No such file"):
         world.agent.turn()
-    assert [event for event, _, _ in world.events] == ["changed", "leaving"]
+    assert world.event_names == ["changed", "leaving"]
     moved.rename(world.volume)
     world.settle()
-    assert [event for event, _, _ in world.events] == ["changed", "leaving", "changed"]
+    assert world.event_names == ["changed", "leaving", "changed"]
 
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["complete", "incomplete"])
 def test_restarted_agent_tells_nothing_twice(world: World, *, is_shown: bool) -> None:
     world.take(gang(3, 1))
     world.settle()
-    last = leave(gang(3, 1), 2)._replace(phase=PHASE_COMPLETING, complete=is_shown)
+    last = DRAINED._replace(phase=PHASE_COMPLETING, complete=is_shown)
     world.take(last)
     world.settle()
     told = world.events
-    assert [event for event, _, _ in told] == ["changed", "leaving", "completing"]
+    assert world.event_names == ["changed", "leaving", "completing"]
     for _ in range(3):
         world.start()
         world.settle()
@@ -221,37 +231,34 @@ def test_restarted_agent_of_a_source_without_attempts_tells_nothing_twice(world:
     world.start()
     world.agent.turn()
     assert world.events == [("changed", 0, 1)]
-    assert (world.volume / "current").readlink().name == "gen-1"
+    assert world.shown == "gen-1"
 
 
-def test_second_agent_of_a_volume_shows_no_generation_twice(world: World, tmp_path: Path) -> None:
-    beside = World(tmp_path, Options())
+def test_second_agent_of_a_volume_shows_no_generation_twice(world: World, beside: World) -> None:
     for generation in (1, 2):
         for agent in (world, beside):
             agent.take(gang(generation + 1, generation))
             agent.settle()
-            assert (tmp_path / "current").readlink().name == f"gen-{generation}"
+            assert world.shown == f"gen-{generation}"
     assert world.events == beside.events == [("changed", 0, 1), ("changed", 1, 2)]
     assert beside.acknowledged == [1, 2]
 
 
-def test_second_agent_that_lags_behind_shows_nothing_older(world: World, tmp_path: Path) -> None:
-    beside = World(tmp_path, Options())
+def test_second_agent_that_lags_behind_shows_nothing_older(world: World, beside: World) -> None:
     world.take(gang(2, 1))
     world.settle()
     world.take(gang(4, 3))
     beside.take(gang(3, 2))
     assert beside.events == []
-    assert (tmp_path / "current").readlink().name == "gen-3"
+    assert world.shown == "gen-3"
     beside.take(gang(4, 3))
     assert beside.acknowledged == [3]
 
 
 def test_agent_that_lagged_behind_the_other_catches_up_with_the_same_gang(
-    world: World, tmp_path: Path
+    world: World, beside: World
 ) -> None:
     """The gang is again what this agent showed last, but the volume has moved on since."""
-    beside = World(tmp_path, Options(debounce_seconds=0.0))
     world.take(gang(2, 1))
     beside.take(gang(3, 2))
     beside.take(gang(2, 3))
@@ -272,7 +279,7 @@ def test_generation_that_no_agent_wrote_is_nothing_to_catch_up_with(
     world.settle(60)
     assert world.acknowledged == [1]
     world.take(gang(3, 2))
-    assert (tmp_path / "current").readlink().name == "gen-10"
+    assert world.shown == "gen-10"
     assert world.acknowledged == [1, 2]
 
 
@@ -318,6 +325,14 @@ def test_restarted_agent_goes_not_back_to_what_the_framework_says(world: World) 
     assert world.events[-1] == ("changed", 2, 3)
 
 
+def test_same_gang_under_a_newer_number_is_only_acknowledged(world: World) -> None:
+    for generation in (1, 4):
+        world.take(gang(2, generation))
+        world.settle()
+    assert (world.shown, world.events) == ("gen-1", [("changed", 0, 1)])
+    assert world.acknowledged == [1, 4]
+
+
 def test_api_away_for_a_minute_changes_nothing(world: World) -> None:
     world.take(gang(3, 1))
     world.source.candidate = NoRoster("unreachable: connection refused")
@@ -347,19 +362,15 @@ class Servers:
             server.close()
 
     def build(self, count: int, generation: int) -> Roster:
-        roster = gang(count, generation)
-        (role,) = roster.roles
-        members = tuple(
-            member._replace(addresses=(self.get_address(member.index),)) for member in role.members
-        )
-        return roster._replace(roles=(role._replace(members=members),))
+        (role,) = build_gang(count).roles
+        members = (m._replace(addresses=(self.get_address(m.index),)) for m in role.members)
+        return build_roster(role._replace(members=tuple(members)), generation=generation)
 
 
 @pytest.fixture
 def servers() -> Iterator[Servers]:
-    opened = Servers()
-    yield opened
-    opened.close()
+    with contextlib.closing(Servers()) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -1,28 +1,24 @@
-"""The agent's decision as a table: what is observed and remembered, and what is done then."""
+"""Parts of the decision that time or probes change; test_agent.py has the rest, by an agent."""
 
 from typing import Any
 
 import pytest
 
-from framework.agent.gang import SOURCE_CONFIGMAP, SOURCE_FRAMEWORK, Identity, SelectedRoster
+from framework.agent.gang import SOURCE_CONFIGMAP, Identity, SelectedRoster
 from framework.agent.probes import Probe
-from framework.api.roster import PHASE_COMPLETING, Leaving, Roster, fingerprint_uid
+from framework.api.roster import Roster
 from rendezvous.core.decision import (
-    Acknowledge,
-    Action,
     Context,
     Memory,
     Notified,
     Observation,
     Plan,
-    RecordNotified,
     Report,
     Warn,
     compute_poll_seconds,
     decide,
     list_probes,
 )
-from rendezvous.core.notification import Notify
 from rendezvous.core.selection import Generation, NoRoster
 from rendezvous.settings.options import Options
 from rendezvous.settings.values import RolePort
@@ -31,146 +27,33 @@ from tests.rendezvous.gangs import INSTANCE, build_gang, build_role, build_roste
 OWN = Identity("worker", 0, get_uid("worker", 0), INSTANCE)
 CONTEXT = Context(OWN)
 CAREFUL = Context(OWN, Options(reach={"": RolePort(2222)}, reach_seconds=30.0))
-DEADLINE = "2026-01-02T03:04:05Z"
-LEAVING = Leaving("worker", 0, fingerprint_uid(OWN.pod_uid), 2, DEADLINE)
 
 
 def gang(count: int, generation: int, **changes: Any) -> Roster:
     return build_gang(count)._replace(generation=generation, **changes)
 
 
-def in_force(roster: Roster, source: str = SOURCE_CONFIGMAP, number: int = 0) -> Generation:
-    shown = roster._replace(generation=number or roster.generation)
-    return Generation(shown, source, roster.generation)
-
-
-def remember(roster: Roster, source: str = SOURCE_CONFIGMAP, **changes: Any) -> Memory:
-    """An agent that has shown a generation, and notified of it."""
-    memory = Memory(
-        current=in_force(roster, source),
-        is_applied=True,
-        notified=Notified(roster.generation),
-        notified_roster=roster,
-    )
-    return memory._replace(**changes)
-
-
-SHOWN = remember(gang(2, 1))
-DRAINED = build_roster(build_role("worker", [1]), generation=2, leaving=(LEAVING,))
+# An agent that has shown a generation, and notified of it.
+SHOWN = Memory(
+    current=Generation(gang(2, 1), SOURCE_CONFIGMAP, 1),
+    is_applied=True,
+    notified=Notified(1),
+    notified_roster=gang(2, 1),
+)
 
 
 def look(
     seen: Roster | None,
     memory: Memory = SHOWN,
     *,
-    source: str = SOURCE_CONFIGMAP,
     context: Context = CONTEXT,
-    in_volume: Generation | None = None,
     reached: frozenset[Probe] = frozenset(),
     now: float = 100.0,
 ) -> Plan:
-    current = in_volume or memory.current
-    candidate = NoRoster("unreachable") if seen is None else SelectedRoster(seen, source)
+    current = memory.current
+    candidate = NoRoster("unreachable") if seen is None else SelectedRoster(seen, SOURCE_CONFIGMAP)
     observation = Observation(candidate, current.number if current else 0, current, reached)
     return decide(observation, memory, context, now)
-
-
-def name(actions: tuple[Action, ...]) -> list[str]:
-    """Name actions: what a reader of the table wants to see of them."""
-    named = []
-    for action in actions:
-        if isinstance(action, Notify):
-            diff = action.diff
-            named.append(f"{action.event} {diff.previous_generation}->{diff.generation}")
-        elif isinstance(action, RecordNotified):
-            number, leaving, completing = action.notified
-            parts = ["record", str(number), leaving, "completing" if completing else ""]
-            named.append(" ".join(filter(None, parts)))
-        elif isinstance(action, Acknowledge):
-            named.append(f"acknowledge {action.generation}")
-        else:
-            named.append(type(action).__name__)
-    return named
-
-
-@pytest.mark.parametrize(
-    ("seen", "memory", "number", "then", "otherwise"),
-    [
-        pytest.param(None, Memory(), 0, ["Report"], ["Report"], id="nothing_seen"),
-        pytest.param(
-            gang(2, 1, complete=False), Memory(), 0, ["Report"], ["Report"], id="incomplete"
-        ),
-        pytest.param(
-            build_roster(build_role("ps", 1)), Memory(), 0, ["Report"], ["Report"], id="not_in_it"
-        ),
-        pytest.param(
-            gang(2, 1), Memory(), 1, ["changed 0->1", "record 1", "acknowledge 1"], [], id="first"
-        ),
-        pytest.param(gang(2, 1), SHOWN, 0, [], [], id="nothing_new"),
-        pytest.param(gang(2, 4), SHOWN, 0, ["acknowledge 4"], ["acknowledge 4"], id="same_gang"),
-        pytest.param(
-            gang(3, 2), SHOWN, 2, ["changed 1->2", "record 2", "acknowledge 2"], [], id="newer"
-        ),
-        pytest.param(
-            gang(3, 2), SHOWN._replace(next_show_at=100.5), 0, [], [], id="within_the_debounce"
-        ),
-        pytest.param(
-            gang(2, 1),
-            SHOWN._replace(is_applied=False),
-            1,
-            ["acknowledge 1"],
-            [],
-            id="of_the_agent_before",
-        ),
-        pytest.param(
-            DRAINED,
-            SHOWN,
-            2,
-            ["leaving 1->2", f"record 2 {DEADLINE}", "acknowledge 2"],
-            ["leaving 1->1", f"record 1 {DEADLINE}"],
-            id="leaving",
-        ),
-        pytest.param(
-            DRAINED,
-            SHOWN._replace(next_show_at=100.5),
-            0,
-            ["leaving 1->1", f"record 1 {DEADLINE}"],
-            ["leaving 1->1", f"record 1 {DEADLINE}"],
-            id="leaving_within_the_debounce",
-        ),
-        pytest.param(
-            gang(2, 1, phase=PHASE_COMPLETING),
-            SHOWN,
-            0,
-            ["completing 1->1", "record 1 completing", "EndCommand"],
-            ["completing 1->1", "record 1 completing", "EndCommand"],
-            id="completing",
-        ),
-        pytest.param(
-            gang(2, 1),
-            SHOWN._replace(notified=Notified(1, "", completing=True), has_completed=True),
-            0,
-            [],
-            [],
-            id="completed",
-        ),
-    ],
-)
-def test_decide_of_a_published_roster(
-    seen: Roster | None, memory: Memory, number: int, then: list[str], otherwise: list[str]
-) -> None:
-    plan = look(seen, memory)
-    assert (plan.show.generation.number if plan.show else 0) == number
-    assert (name(plan.then.actions), name(plan.otherwise.actions)) == (then, otherwise)
-
-
-def test_decide_counts_up_from_a_roster_of_the_framework() -> None:
-    plan = look(gang(2, 0), Memory(), source=SOURCE_FRAMEWORK)
-    assert plan.show is not None
-    assert (plan.show.generation.number, plan.show.generation.source_generation) == (1, 0)
-    assert name(plan.then.actions) == ["changed 0->1", "record 1"]
-    # Nothing says whether a Framework is older than a published roster.
-    assert name(look(gang(3, 0), source=SOURCE_FRAMEWORK).then.actions) == ["Report"]
 
 
 def test_decide_holds_new_members_until_they_answer_or_for_so_long() -> None:
@@ -178,7 +61,7 @@ def test_decide_holds_new_members_until_they_answer_or_for_so_long() -> None:
     assert [(p.number, p.port) for p in probes] == [(2, 2222), (3, 2222)]
     plan = look(gang(4, 2), context=CAREFUL)
     assert (plan.show, plan.probes) == (None, probes)
-    assert name(plan.then.actions) == ["Report"]
+    assert [type(action) for action in plan.then.actions] == [Report]
     memory = plan.then.memory
     assert (memory.held_since, memory.is_held) == (100.0, True)
     one = look(gang(4, 2), memory, context=CAREFUL, reached=frozenset(probes[:1]), now=129.9)

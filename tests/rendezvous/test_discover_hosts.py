@@ -23,23 +23,30 @@ def write_generation(volume: Path, number: int, count: int) -> None:
     (volume / "next").rename(volume / "current")
 
 
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    (tmp_path / "volume").mkdir()
+    return tmp_path / "volume"
+
+
 def write_script(volume: Path, directory: Path) -> Path:
-    volume.mkdir(exist_ok=True)
     script = volume / SCRIPT_NAME
     script.write_bytes(render_script(str(directory)))
     script.chmod(0o555)
     return script
 
 
-def run(shell: list[str], script: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+def run(shell: list[str], script: Path, path: str = os.environ["PATH"]) -> tuple[int, str, str]:
+    ran = subprocess.run(
         [*shell, str(script)],
-        cwd=cwd,
+        cwd=script.parent.parent,
+        env={"PATH": path},
         capture_output=True,
         text=True,
         check=False,
         timeout=HANG_SECONDS,
     )
+    return ran.returncode, ran.stdout, ran.stderr
 
 
 @pytest.fixture(params=SHELLS)
@@ -47,16 +54,13 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
     return find_shell(request.param)
 
 
-def test_script_beside_the_files_prints_them(shell: list[str], tmp_path: Path) -> None:
-    volume = tmp_path / "volume"
+def test_script_beside_the_files_prints_them(shell: list[str], volume: Path) -> None:
     script = write_script(volume, Path("/nowhere"))
     write_generation(volume, 1, 2)
-    ran = run(shell, script, tmp_path)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "10.0.1.0:2\n10.0.1.1:2\n", "")
+    assert run(shell, script) == (0, "10.0.1.0:2\n10.0.1.1:2\n", "")
 
 
-def test_script_run_by_itself_prints_the_files(tmp_path: Path) -> None:
-    volume = tmp_path / "volume"
+def test_script_run_by_itself_prints_the_files(volume: Path) -> None:
     write_script(volume, Path("/nowhere"))
     write_generation(volume, 1, 1)
     ran = subprocess.run(
@@ -73,31 +77,30 @@ def test_copied_script_finds_a_volume_of_any_name(
 ) -> None:
     volume = tmp_path / name
     elsewhere = tmp_path / "elsewhere"
-    script = write_script(elsewhere, volume)
     volume.mkdir()
+    elsewhere.mkdir()
+    script = write_script(elsewhere, volume)
     write_generation(volume, 1, 1)
-    ran = run(shell, script, tmp_path)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "10.0.1.0:1\n", "")
+    assert run(shell, script) == (0, "10.0.1.0:1\n", "")
     assert not list(tmp_path.rglob("canary"))
 
 
 def test_script_without_the_link_prints_the_newest_generation(
-    shell: list[str], tmp_path: Path
+    shell: list[str], volume: Path
 ) -> None:
-    volume = tmp_path / "volume"
     script = write_script(volume, volume)
     for number in (2, 9, 10):
         write_generation(volume, number, 1)
     (volume / "gen-x").mkdir()
     (volume / "gen-11").mkdir()  # not written whole
     (volume / "current").unlink()
-    ran = run(shell, script, tmp_path)
-    assert (ran.returncode, ran.stdout) == (0, "10.0.10.0:1\n")
+    assert run(shell, script) == (0, "10.0.10.0:1\n", "")
 
 
 @pytest.mark.parametrize("name", ["dash", "bash"])
-def test_script_whose_read_breaks_off_prints_nothing_of_it(name: str, tmp_path: Path) -> None:
-    volume = tmp_path / "volume"
+def test_script_whose_read_breaks_off_prints_nothing_of_it(
+    name: str, volume: Path, tmp_path: Path
+) -> None:
     script = write_script(volume, volume)
     write_generation(volume, 1, 2)
     # As if the generation went away in the middle of the read: half a file, and a failure.
@@ -110,28 +113,18 @@ def test_script_whose_read_breaks_off_prints_nothing_of_it(name: str, tmp_path: 
     )
     stub.chmod(0o755)
     path = f"{stub.parent}{os.pathsep}{os.environ['PATH']}"
-    ran = subprocess.run(
-        [*find_shell(name), str(script)],
-        env={"PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANG_SECONDS,
-    )
+    assert run(find_shell(name), script, path) == (0, "10.0.1.0:2\n10.0.1.1:2\n", "")
     assert (volume / "broken").exists()
-    assert (ran.returncode, ran.stdout) == (0, "10.0.1.0:2\n10.0.1.1:2\n")
 
 
-def test_script_before_the_first_generation_fails_and_says_so(tmp_path: Path) -> None:
-    volume = tmp_path / "volume"
+def test_script_before_the_first_generation_fails_and_says_so(volume: Path) -> None:
     script = write_script(volume, volume)
-    ran = run(["sh"], script, tmp_path)
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert "has the rendezvous agent written it?" in ran.stderr
+    code, text, fault = run(["sh"], script)
+    assert (code, text) == (1, "")
+    assert "has the rendezvous agent written it?" in fault
 
 
-def test_script_called_during_rescales_always_prints_one_whole_generation(tmp_path: Path) -> None:
-    volume = tmp_path / "volume"
+def test_script_called_during_rescales_always_prints_one_whole_generation(volume: Path) -> None:
     script = write_script(volume, volume)
     write_generation(volume, 1, 3)
     ended = threading.Event()
@@ -151,9 +144,9 @@ def test_script_called_during_rescales_always_prints_one_whole_generation(tmp_pa
     try:
         calls = int(os.environ.get("FRAMEWORKBARRIER_DISCOVERY_CALLS", "200"))
         for _ in range(calls):
-            ran = run(["sh"], script, tmp_path)
-            lines = ran.stdout.splitlines()
-            assert ran.returncode == 0
+            code, text, _ = run(["sh"], script)
+            lines = text.splitlines()
+            assert code == 0
             slots = {line.partition(":")[2] for line in lines}
             assert slots == {str(len(lines))}
             assert len({line.rpartition(".")[0] for line in lines}) == 1

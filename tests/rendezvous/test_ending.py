@@ -46,22 +46,21 @@ def choose(pod: dict[str, Any]) -> str:
     return choose_by_pod(pod, find_own_container(pod, ""))
 
 
-def test_native_sidecar_is_ended_by_the_kubelet() -> None:
-    assert choose(build_pod(MAIN, init=({**AGENT, "restartPolicy": "Always"},))) == "native"
+WRAPPED = build_pod(MAIN, AGENT)
+WRAPPED["metadata"]["annotations"] = {constants.WRAPPER_ANNOTATION: "true"}
 
 
-def test_ordinary_sidecar_watches_its_pod() -> None:
-    assert choose(build_pod(MAIN, AGENT)) == "pod"
-
-
-def test_sidecar_beside_a_wrapper_is_told_by_it() -> None:
-    pod = build_pod(MAIN, AGENT)
-    pod["metadata"]["annotations"] = {constants.WRAPPER_ANNOTATION: "true"}
-    assert choose(pod) == "wrapper"
-
-
-def test_sidecar_in_a_shared_namespace_looks_at_processes() -> None:
-    assert choose(build_pod(MAIN, AGENT, shareProcessNamespace=True)) == "shared"
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (build_pod(MAIN, init=({**AGENT, "restartPolicy": "Always"},)), "native"),
+        (build_pod(MAIN, AGENT), "pod"),
+        (WRAPPED, "wrapper"),
+        (build_pod(MAIN, AGENT, shareProcessNamespace=True), "shared"),
+    ],
+)
+def test_ending_is_chosen_by_the_pod(pod: dict[str, Any], expected: str) -> None:
+    assert choose(pod) == expected
 
 
 @pytest.mark.parametrize(

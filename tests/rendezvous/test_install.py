@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from framework.api.images import INSTALLED_AGENT
+from rendezvous.renderers.registry import render_all
 from rendezvous.volume.install import (
     SITE_DIRECTORY,
     build_zipapp,
@@ -18,7 +19,7 @@ from rendezvous.volume.install import (
     read_sources,
 )
 from tests.rendezvous.agents import Publisher, run_agent
-from tests.rendezvous.gangs import build_gang
+from tests.rendezvous.gangs import build_gang, build_options, see
 from tests.support.machine.oldpython import find_old_python
 from tests.support.servers.controlplane import Access
 
@@ -34,16 +35,21 @@ SITE_SOURCES = [name for name in SOURCES if name.startswith("rendezvous/site/p")
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_zipapp_file_is_written_for_python_3_7(name: str) -> None:
+def test_zipapp_file_is_python_3_7_and_imports_itself_and_the_standard_library_only(
+    name: str,
+) -> None:
     tree = ast.parse(SOURCES[name], feature_version=(3, 7))
     imported = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     typing = {alias.name for node in imported if node.module == "typing" for alias in node.names}
     assert not typing & TOO_NEW
-    for node in imported:
-        for alias in node.names:
-            full = f"{node.module}.{alias.name}"
-            if full.startswith("framework"):
-                assert full.startswith(ALLOWED), full
+    plain = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    names = [alias.name for node in plain for alias in node.names]
+    names += [f"{n.module}.{alias.name}" for n in imported if not n.level for alias in n.names]
+    for full in names:
+        is_standard = full.partition(".")[0] in sys.stdlib_module_names
+        # A kubeconfig is read outside Pods only.
+        is_standard |= (name, full) == ("framework/agent/kubeconfig.py", "yaml")
+        assert is_standard or full.startswith(("rendezvous.", *ALLOWED)), full
 
 
 def test_zipapp_holds_the_agent_and_nothing_else(tmp_path: Path) -> None:
@@ -91,7 +97,7 @@ def test_zipapp_runs_by_itself_on_any_python(which: str, api: Access, tmp_path: 
     volume = tmp_path / "volume"
     install(str(volume))
     publisher = Publisher(api.open_http(), f"zip-{which}")
-    publisher.publish(build_gang(3))
+    roster = publisher.publish(build_gang(3, "dual"))
     env = publisher.build_env(api.url, api.token, volume, "worker", 1)
     # Nothing of this checkout, and the directory is where the zipapp lies.
     del env["PYTHONPATH"], env["BARRIER_WORKING_DIR"]
@@ -102,6 +108,11 @@ def test_zipapp_runs_by_itself_on_any_python(which: str, api: Access, tmp_path: 
     with run_agent(env, "run", "--", "sh", "-c", script, command=command) as agent:
         assert agent.wait() == 0, agent.text
     assert agent.text.splitlines()[-1] == "1 3"
+    # The bytes of the files are those of this Python.
+    for file_name, file in render_all(
+        see(roster, index=1, directory=str(volume)), build_options(directory=str(volume))
+    ).files.items():
+        assert (volume / "current" / file_name).read_bytes() == file.content, file_name
     # It can put itself into another volume, unchanged.
     subprocess.run([*command, "install", "--directory", str(tmp_path / "next")], check=True)
     copied = tmp_path / "next" / INSTALLED_AGENT

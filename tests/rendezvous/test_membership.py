@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from framework.agent.gang import Identity
-from framework.api.roster import CompletedTask, Member, RoleRoster, fingerprint_uid
+from framework.api.roster import CompletedTask, Member, RoleRoster
 from rendezvous.core.membership import build_view
 from rendezvous.core.refusal import MembershipError, RefusedError
 from rendezvous.core.target import parse_target
@@ -16,6 +16,7 @@ from tests.rendezvous.gangs import (
     build_options,
     build_role,
     build_roster,
+    get_uid,
     see,
 )
 
@@ -50,30 +51,27 @@ def test_ranks_put_the_coordinators_role_then_master_chief_and_workers(
     assert str(view.coordinator) == expected[0]
 
 
-def test_view_of_a_pod_that_was_replaced_has_no_own_entry() -> None:
-    roster = build_gang(2)
-    view = build_view(roster, Identity("worker", 1, "another-uid"), build_options())
-    assert view.own is None
-    assert view.rank == -1
-    assert len(view.ranked) == 2
+NAMELESS = build_role("worker", 2)
+NAMELESS = NAMELESS._replace(members=tuple(m._replace(fingerprint="") for m in NAMELESS.members))
 
 
-def test_view_of_a_pod_that_left_has_its_kind_but_no_rank() -> None:
-    view = see(build_gang(2), index=7)
-    assert (view.own, view.rank, view.own_kind) == (None, -1, RoleKind.WORKER)
-
-
-def test_view_of_an_unknown_pod_uid_finds_the_entry_by_index() -> None:
-    view = build_view(build_gang(2), Identity("worker", 1), build_options())
-    assert view.rank == 1
-
-
-def test_view_of_a_source_without_pod_uids_finds_the_entry_by_index() -> None:
-    role = build_role("worker", 2)
-    members = tuple(member._replace(fingerprint="") for member in role.members)
-    view = see(build_roster(role._replace(members=members)), index=1)
-    assert view.own is not None
-    assert view.rank == 1
+@pytest.mark.parametrize(
+    ("role", "index", "uid", "rank"),
+    [
+        (build_role("worker", 2), 1, get_uid("worker", 1), 1),
+        (build_role("worker", 2), 1, "", 1),
+        (NAMELESS, 1, get_uid("worker", 1), 1),
+        (build_role("worker", 2), 1, "another-uid", -1),
+        (build_role("worker", 2), 7, get_uid("worker", 7), -1),
+    ],
+    ids=["member", "unknown_uid", "source_without_uids", "replaced", "left"],
+)
+def test_own_entry_is_found_by_index_and_by_the_pod_uid_where_it_is_known(
+    role: RoleRoster, index: int, uid: str, rank: int
+) -> None:
+    view = build_view(build_roster(role), Identity("worker", index, uid), build_options())
+    assert (view.rank, view.own_kind, len(view.ranked)) == (rank, RoleKind.WORKER, 2)
+    assert view.own == (view.ranked[1] if rank == 1 else None)
 
 
 def test_completed_tasks_are_no_peers() -> None:
@@ -86,20 +84,9 @@ def test_completed_tasks_are_no_peers() -> None:
 def test_slots_by_default_are_one_for_those_with_a_rank_and_none_for_others() -> None:
     names = ("worker", "chief", "ps", "launcher", "evaluator")
     roster = build_roster(*(build_role(name, 1, first=10 * i) for i, name in enumerate(names)))
-    assert {p.role: p.slots for p in see(roster).peers} == {
-        "worker": 1,
-        "chief": 1,
-        "ps": 0,
-        "launcher": 0,
-        "evaluator": 0,
-    }
-    assert {p.role: p.slots for p in see(roster, slots="8,launcher=2,chief=0").peers} == {
-        "worker": 8,
-        "chief": 0,
-        "ps": 0,
-        "launcher": 2,
-        "evaluator": 0,
-    }
+    assert [p.slots for p in see(roster).peers] == [1, 1, 0, 0, 0]
+    slots = "8,launcher=2,chief=0"
+    assert [p.slots for p in see(roster, slots=slots).peers] == [8, 0, 0, 2, 0]
 
 
 def test_ports_with_index_differ_by_member() -> None:
@@ -144,25 +131,21 @@ def test_host_name_too_long_for_a_label_falls_back_then_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "message"),
+    ("role", "index", "instance", "message"),
     [
-        ({"FC_TASK_INDEX": "0"}, "FC_TASKROLE_NAME=''"),
-        ({"FC_TASKROLE_NAME": "w x", "FC_TASK_INDEX": "0"}, "FC_TASKROLE_NAME='w x'"),
-        ({"FC_TASKROLE_NAME": "w", "FC_TASK_INDEX": "-1"}, "FC_TASK_INDEX='-1'"),
-        ({"FC_TASKROLE_NAME": "w", "FC_TASK_INDEX": "01"}, "FC_TASK_INDEX='01'"),
-        (
-            {
-                "FC_TASKROLE_NAME": "w",
-                "FC_TASK_INDEX": "0",
-                "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": "0 1",
-            },
-            "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID='0 1'",
-        ),
+        ("", "0", "", "FC_TASKROLE_NAME=''"),
+        ("w x", "0", "", "FC_TASKROLE_NAME='w x'"),
+        ("w", "-1", "", "FC_TASK_INDEX='-1'"),
+        ("w", "01", "", "FC_TASK_INDEX='01'"),
+        ("w", "0", "0 1", "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID='0 1'"),
     ],
 )
-def test_identity_of_broken_variables_is_refused(env: dict[str, str], message: str) -> None:
+def test_identity_of_broken_variables_is_refused(
+    role: str, index: str, instance: str, message: str
+) -> None:
+    env = {"FC_TASKROLE_NAME": role, "FC_TASK_INDEX": index}
     with pytest.raises(MembershipError, match=message):
-        parse_target(env)
+        parse_target({**env, "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": instance})
 
 
 def test_identity_comes_from_the_controllers_variables() -> None:
@@ -196,12 +179,6 @@ def test_roster_with_what_no_roster_has_is_refused(role: RoleRoster) -> None:
 def test_roster_with_a_role_twice_is_refused() -> None:
     with pytest.raises(MembershipError, match="listed twice"):
         see(build_roster(build_role("worker", 1), build_role("worker", 1)))
-
-
-def test_own_fingerprint_is_that_of_the_pod_uid() -> None:
-    view = see(build_gang(1))
-    assert view.own is not None
-    assert view.own.fingerprint == fingerprint_uid("uid-of-worker-0")
 
 
 def test_instance_uid_of_a_source_without_attempts_is_the_pods_own() -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -56,31 +56,42 @@ def log() -> Log:
     return Log()
 
 
-def test_command_gets_variables_and_json(tmp_path: Path, log: Log) -> None:
+@pytest.fixture
+def run_command(log: Log) -> Callable[..., None]:
+    """Notify by a command."""
+
+    def run(command: str, notification: Notify, seconds: float = HANG_SECONDS) -> None:
+        children = Children(AgentClock())
+        build_command_notifier(command, seconds, children, log)(notification, {"OWN": "x y"})
+
+    return run
+
+
+def test_command_gets_variables_and_json(
+    tmp_path: Path, log: Log, run_command: Callable[..., None]
+) -> None:
     file = tmp_path / "told"
     words = "$FB_EVENT $FB_PREVIOUS_GENERATION $FB_GENERATION $FB_ADDED $OWN"
-    script = f'{{ echo "{words}"; cat; }} >{file}'
-    build_command_notifier(script, 10, Children(AgentClock()), log)(
-        build_notification(), {"OWN": "x y"}
-    )
+    run_command(f'{{ echo "{words}"; cat; }} >{file}', build_notification())
     line, wire = file.read_text().splitlines()
     assert line == "changed 1 2 worker/2=10.0.0.4 x y"
     assert json.loads(wire)["added"] == [{"role": "worker", "index": 2, "address": "10.0.0.4"}]
     assert log.lines == []
 
 
-def test_command_that_reads_nothing_blocks_nobody(log: Log) -> None:
+def test_command_that_reads_nothing_is_not_waited_for(
+    log: Log, run_command: Callable[..., None]
+) -> None:
     notification = build_notification(0, 10000)
     assert len(notification.to_json()) > 65536, "it would fit into a pipe"
-    build_command_notifier("exec true", HANG_SECONDS, Children(AgentClock()), log)(notification, {})
+    run_command("exec true", notification)
     assert log.lines == []
     assert "FB_ADDED" not in notification.to_env()
 
 
-def test_command_that_fails_or_hangs_is_said(log: Log) -> None:
-    children = Children(AgentClock())
-    build_command_notifier("exit 3", 10, children, log)(build_notification(), {})
-    build_command_notifier("sleep 1000", 0.1, children, log)(build_notification(), {})
+def test_command_that_fails_or_hangs_is_logged(log: Log, run_command: Callable[..., None]) -> None:
+    run_command("exit 3", build_notification())
+    run_command("sleep 1000", build_notification(), 0.1)
     assert "exit 3" in log.lines[0]
     assert "killed after 0.1 s" in log.lines[1]
 
@@ -119,14 +130,17 @@ def test_post_sends_the_change(receiver: str, log: Log) -> None:
     assert log.lines == []
 
 
-def test_post_that_fails_is_said(receiver: str, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_post_that_fails_is_logged(
+    receiver: str, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Receiver, "status", 503)
-    build_post_notifier(f"http://{receiver}", log)(build_notification(), {})
-    build_post_notifier("http://127.0.0.1:1/", log)(build_notification(), {})
-    build_post_notifier("http://127.0.0.1:99999/", log)(build_notification(), {})
-    assert "HTTP 503" in log.lines[0]
-    assert "refused" in log.lines[1]
-    assert "no port" in log.lines[2]
+    for address, fault in (
+        (receiver, "HTTP 503"),
+        ("127.0.0.1:1/", "refused"),
+        ("127.0.0.1:99999/", "no port"),
+    ):
+        build_post_notifier(f"http://{address}", log)(build_notification(), {})
+        assert fault in log.lines[-1]
 
 
 class Dripper(threading.Thread):
@@ -145,16 +159,8 @@ class Dripper(threading.Thread):
                 time.sleep(0.05)
 
 
-def test_post_to_one_that_drips_ends_in_time(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rendezvous.notify.notifiers._POST_TIMEOUT_SECONDS", 0.5)
-    dripper = Dripper()
-    dripper.start()
-    build_post_notifier(f"http://{dripper.address}/", log)(build_notification(), {})
-    (line,) = log.lines
-    assert "timed out" in line or "no answer in time" in line
-
-
-def test_post_that_connects_late_ends_then(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_late", [False, True], ids=["drips", "connects_late"])
+def test_post_ends_in_time(log: Log, monkeypatch: pytest.MonkeyPatch, *, is_late: bool) -> None:
     monkeypatch.setattr("rendezvous.notify.notifiers._POST_TIMEOUT_SECONDS", 0.5)
     connect = http.client.HTTPConnection.connect
 
@@ -164,12 +170,13 @@ def test_post_that_connects_late_ends_then(log: Log, monkeypatch: pytest.MonkeyP
                 timer.join(HANG_SECONDS)
         connect(connection)
 
-    monkeypatch.setattr(http.client.HTTPConnection, "connect", connect_late)
+    if is_late:
+        monkeypatch.setattr(http.client.HTTPConnection, "connect", connect_late)
     dripper = Dripper()
     dripper.start()
     build_post_notifier(f"http://{dripper.address}/", log)(build_notification(), {})
     (line,) = log.lines
-    assert "no answer in time" in line
+    assert "no answer in time" in line or ("timed out" in line and not is_late)
 
 
 def tell(changes: Changes, generation: int) -> None:
@@ -224,53 +231,88 @@ def test_long_poll_tells_leaving_and_completing_of_one_generation_apart() -> Non
     assert numbers == sorted(set(numbers))
 
 
+WAITS_FOR_SIGNAL = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print("ready", flush=True)
+signal.sigwait([signal.SIGUSR1])
+sys.exit(9)
+"""
+START_SLOWLY = """
+import signal, sys, time
+print("ready", flush=True)
+sys.stdin.readline()
+signal.signal(signal.SIGHUP, lambda *_: sys.exit(9))
+while True:
+    time.sleep(0.01)  # pause would miss a signal that has just come
+"""
+BLOCKS_ALL = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+print("ready", flush=True)
+input()
+signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+print("unblocked", flush=True)
+input()
+"""
+
+
+class Child:
+    """A program that has written its first line."""
+
+    def __init__(self, script: Path) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", str(script)], stdin=pipe, stdout=pipe, text=True
+        )
+        self.pid = self.process.pid
+        assert self.read_line() == "ready\n"
+
+    def read_line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def go_on(self) -> None:
+        """End its wait for a line."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+
+@contextlib.contextmanager
+def start_program(folder: Path, text: str, name: str = "program.py") -> Iterator[Child]:
+    script = folder / name
+    script.write_text(text)
+    child = Child(script)
+    with child.process:
+        yield child
+        child.process.kill()
+
+
 def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) -> None:
-    script = tmp_path / "train_by_signal.py"
-    script.write_text(
-        "import signal, sys\n"
-        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
-        "print('ready', flush=True)\n"
-        "signal.sigwait([signal.SIGUSR1])\n"
-        "sys.exit(9)\n"
-    )
-    child = subprocess.Popen([sys.executable, "-u", str(script)], stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    with child.stdout:
-        assert child.stdout.readline() == b"ready\n"
-    # On its way into sigwait it seems to have no handler.
-    wait_until(lambda: read_stat(child.pid)[0] == b"S")
-    notify = build_signal_notifier(signal.SIGUSR1, script.name, log, AgentClock())
-    first = build_notification()
-    # It reads the files at its start; a signal before it listens would end it.
-    notify(first._replace(diff=first.diff._replace(previous_generation=0)), {})
+    name = "train_by_signal.py"
+    with start_program(tmp_path, WAITS_FOR_SIGNAL, name) as child:
+        # On its way into sigwait it seems to have no handler.
+        wait_until(lambda: read_stat(child.pid)[0] == b"S")
+        notify = build_signal_notifier(signal.SIGUSR1, name, log, AgentClock())
+        first = build_notification()
+        # It reads the files at its start; a signal before it listens would end it.
+        notify(first._replace(diff=first.diff._replace(previous_generation=0)), {})
+        notify(first, {})
+        assert child.process.wait(HANG_SECONDS) == 9
     notify(first, {})
-    assert child.wait(HANG_SECONDS) == 9
-    notify(first, {})
-    assert log.lines == [f"warning: SIGUSR1: there is no process {script.name}"]
+    assert log.lines == [f"warning: SIGUSR1: there is no process {name}"]
 
 
 @pytest.mark.usefixtures("hangup_by_default")
 def test_signal_waits_until_the_process_has_a_handler(tmp_path: Path, log: Log) -> None:
-    script = tmp_path / "train_that_starts_slowly.py"
-    script.write_text(
-        "import signal, sys, time\n"
-        "print('up', flush=True)\n"
-        "sys.stdin.readline()\n"
-        "signal.signal(signal.SIGHUP, lambda *_: sys.exit(9))\n"
-        "while True:\n"
-        "    time.sleep(0.01)  # pause would miss a signal that has just come\n"
-    )
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, str(script)], stdin=pipe, stdout=pipe) as child:
-        assert child.stdout is not None
-        assert child.stdin is not None
-        assert child.stdout.readline() == b"up\n"
-        notify = build_signal_notifier(signal.SIGHUP, script.name, log, AgentClock())
+    name = "train_that_starts_slowly.py"
+    with start_program(tmp_path, START_SLOWLY, name) as child:
+        notify = build_signal_notifier(signal.SIGHUP, name, log, AgentClock())
         for _ in range(2):
             notify(build_notification(), {})
-        child.stdin.write(b"\n")
-        child.stdin.flush()
-        assert child.wait(HANG_SECONDS) == 9
+        child.go_on()
+        assert child.process.wait(HANG_SECONDS) == 9
     assert len(log.lines) == 1
     assert "no handler" in log.lines[0]
 
@@ -293,17 +335,6 @@ def test_signal_waits_for_nobody_who_has_ended(log: Log, *, is_reaped: bool) -> 
         waiting.join(HANG_SECONDS)
         assert not waiting.is_alive()
     assert sent == []
-
-
-BLOCKS_ALL = """
-import signal
-signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-print("blocked", flush=True)
-input()
-signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
-print("unblocked", flush=True)
-input()
-"""
 
 
 class SteppedClock(AgentClock):
@@ -329,31 +360,18 @@ class SteppedClock(AgentClock):
         self._ended.release()
 
 
-@contextlib.contextmanager
-def start_blocking_all() -> Iterator[subprocess.Popen[str]]:
-    command, pipe = [sys.executable, "-c", BLOCKS_ALL], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "blocked\n"
-        yield child
-        child.kill()
-
-
-def test_signal_waits_for_a_process_that_just_starts_another(log: Log) -> None:
+def test_signal_waits_for_a_process_that_just_starts_another(tmp_path: Path, log: Log) -> None:
     """A shell and posix_spawn block all signals while they start a program, and have no handler."""
     sent: list[int] = []
     clock = SteppedClock()
     before = list_waiting()
-    with start_blocking_all() as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
+    with start_program(tmp_path, BLOCKS_ALL) as child:
         Signaller(signal.SIGUSR1, sent.append, log, clock).signal(child.pid)
         assert sent == []
         (waiting,) = list_waiting() - before
         clock.step()
-        child.stdin.write("\n")
-        child.stdin.flush()
-        assert child.stdout.readline() == "unblocked\n"
+        child.go_on()
+        assert child.read_line() == "unblocked\n"
         clock.step(100)
         # The process is killed during a sleep. Between two sleeps the thread may or may not see it.
         clock.await_sleep()
@@ -363,12 +381,12 @@ def test_signal_waits_for_a_process_that_just_starts_another(log: Log) -> None:
     assert sent == []
 
 
-def test_signal_goes_to_a_process_that_blocks_all_and_goes_on_so(log: Log) -> None:
+def test_signal_is_sent_to_a_process_that_goes_on_to_block_all(tmp_path: Path, log: Log) -> None:
     """One of its threads waits for it by sigwait, if it does so with all signals blocked."""
     sent: list[int] = []
     clock = SteppedClock()
     before = list_waiting()
-    with start_blocking_all() as child:
+    with start_program(tmp_path, BLOCKS_ALL) as child:
         Signaller(signal.SIGUSR1, sent.append, log, clock).signal(child.pid)
         (waiting,) = list_waiting() - before
         clock.step(20)

@@ -1,5 +1,8 @@
-"""Where there is no roster to read: the Framework instead, faults in words."""
+"""Where there is no roster to read: the Framework or DNS instead, faults in words."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from tests.barrier.api_server import (
     make_task,
     run_api_server,
 )
+from tests.barrier.dns_server import build_prefix, run_dns_server
 from tests.rendezvous.agents import read_changes, run_agent
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import wait_until
@@ -91,3 +95,35 @@ def test_render_without_any_right_names_the_rules(tmp_path: Path) -> None:
             assert agent.wait() == 1
     assert "missing right: watch configmaps 'f-attempt'" in agent.text
     assert "missing right: get frameworks.frameworkcontroller.microsoft.com 'f'" in agent.text
+
+
+def run_render(
+    server: ApiServer, volume: Path, expected: str, prefix: list[str]
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*prefix, sys.executable, "-m", "rendezvous", "render"],
+        env=build_env(server, volume, BARRIER_EXPECT=expected),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_render_by_dns_where_every_right_is_missing(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    with run_api_server() as server, run_dns_server() as dns:
+        server.forbidden = {"configmaps", "frameworks"}
+        dns.records = {"f-worker-0.f": ["10.0.0.2"], "f-worker-1.f": ["10.0.0.3"]}
+        done = run_render(server, volume, "worker=2", build_prefix(tmp_path))
+    assert done.returncode == 0, done.stderr
+    peers = json.loads((volume / "current" / "peers.json").read_text())
+    assert "10.0.0.3" in json.dumps(peers)
+    assert peers["own"]["isMember"]
+
+
+def test_render_with_a_bad_size_ends_with_210(tmp_path: Path) -> None:
+    with run_api_server() as server:
+        done = run_render(server, tmp_path / "volume", "worker", [])
+    assert done.returncode == 210
+    assert "$BARRIER_EXPECT" in done.stderr

@@ -1,6 +1,7 @@
 """Settings: precedence, every form, every bad value named with its remedy."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -8,10 +9,12 @@ from framework.agent.clock import AgentClock
 from framework.api import constants
 from rendezvous.app import Program
 from rendezvous.renderers.registry import BUILT_IN, render_all
+from rendezvous.settings.annotations import list_ignored, parse_annotations, read_annotations
 from rendezvous.settings.arguments import parse_arguments
 from rendezvous.settings.kinds import RoleKind, map_roles
 from rendezvous.settings.option import OptionsError
 from rendezvous.settings.options import OPTIONS, Options, parse_options
+from rendezvous.settings.unused_settings import list_foreign_roles, list_misspelt, list_named_roles
 from rendezvous.settings.values import RolePort
 from tests.rendezvous.gangs import build_gang, build_role, build_roster, see
 
@@ -59,42 +62,28 @@ def test_option_of_good_form_is_parsed(name: str, text: str, expected: object) -
     assert getattr(parse_options({}, {name: text}), name) == expected
 
 
+BAD_FORMS = {
+    "formats": ("", "pytorch,,jax"),
+    "plugins": ("my.room",),
+    "directory": ("relative", "/a\nb"),
+    "roles": ("worker", "a=boss", "A=worker", "a=ps,a=worker"),
+    "ports": ("0", "65536", "+index", "worker=", "\u0661\u0662"),
+    "slots": ("-1", "1e3", "99999"),
+    "ip_family": ("IPv4",),
+    "torch_nodes": ("3:2", "0:2"),
+    "torch_nproc": ("all",),
+    "torch_endpoint": ("fd00::1:29400", "host:0", "a b:1"),
+    "torch_rdzv_conf": ("is_host=1", "a=b c"),
+    "torch_master_port": ("1+index",),
+    "torch_max_restarts": ("many",),
+    "ssh_user": ("-oProxyCommand=x",),
+    "ssh_identity_file": ('/a"b', "/a/%h"),
+    "coordinator": ("no-role",),
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("formats", ""),
-        ("formats", "pytorch,,jax"),
-        ("plugins", "my.room"),
-        ("directory", "relative"),
-        ("directory", "/a\nb"),
-        ("roles", "worker"),
-        ("roles", "a=boss"),
-        ("roles", "A=worker"),
-        ("roles", "a=ps,a=worker"),
-        ("ports", "0"),
-        ("ports", "65536"),
-        ("ports", "+index"),
-        ("ports", "worker="),
-        ("ports", "\u0661\u0662"),
-        ("slots", "-1"),
-        ("slots", "1e3"),
-        ("slots", "99999"),
-        ("ip_family", "IPv4"),
-        ("torch_nodes", "3:2"),
-        ("torch_nodes", "0:2"),
-        ("torch_nproc", "all"),
-        ("torch_endpoint", "fd00::1:29400"),
-        ("torch_endpoint", "host:0"),
-        ("torch_endpoint", "a b:1"),
-        ("torch_rdzv_conf", "is_host=1"),
-        ("torch_rdzv_conf", "a=b c"),
-        ("torch_master_port", "1+index"),
-        ("torch_max_restarts", "many"),
-        ("ssh_user", "-oProxyCommand=x"),
-        ("ssh_identity_file", '/a"b'),
-        ("ssh_identity_file", "/a/%h"),
-        ("coordinator", "no-role"),
-    ],
+    ("name", "text"), [(name, text) for name, texts in BAD_FORMS.items() for text in texts]
 )
 def test_option_of_bad_form_is_reported_with_name_value_and_remedy(name: str, text: str) -> None:
     with pytest.raises(OptionsError) as caught:
@@ -183,3 +172,90 @@ def test_bad_settings_are_told_each_on_a_line_of_its_own(
     starts = [line.removeprefix("rendezvous: error: ").partition("=")[0] for line in lines]
     assert starts[:2] == ["FB_SLOTS", "FB_LISTEN"]
     assert not any("?" in line for line in lines)
+
+
+# --- Annotations of the Pod
+
+PREFIX = "frameworkbarrier.io/"
+
+
+@pytest.mark.parametrize(
+    ("quoted", "value"),
+    [
+        ("", ""),
+        ("worker=2222,ps=2223", "worker=2222,ps=2223"),
+        (r"echo \"a\\b\" $X", r'echo "a\b" $X'),
+        (r"a\nb\tc\r\a\b\f\v", "a\nb\tc\r\a\b\f\v"),
+        (r"\x7f\u00ad\U0001f600\u2028", "\x7f\xad\U0001f600\u2028"),
+        ("größe", "größe"),
+        (r"\U7fffffff", "\ufffd"),
+    ],
+)
+def test_value_is_read_as_go_quotes_it(quoted: str, value: str) -> None:
+    text = f'before="1"\n{PREFIX}x="{quoted}"\nafter="2"\n'
+    assert parse_annotations(text) == {"before": "1", PREFIX + "x": value, "after": "2"}
+
+
+@pytest.mark.parametrize("line", ["x", "x=1", 'x="1', 'x="1"2"', '="1"', 'x="\\"', "\x00"])
+def test_line_that_is_none_is_left_out(line: str) -> None:
+    assert parse_annotations(f'{line}\na="b"') == {"a": "b"}
+
+
+def test_file_need_not_be_there_unless_it_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "annotations"
+    assert read_annotations({}) == {}
+    with pytest.raises(FileNotFoundError):
+        read_annotations({"FB_ANNOTATIONS_FILE": str(file)})
+    file.write_text('a="b"')
+    assert read_annotations({"FB_ANNOTATIONS_FILE": str(file)}) == {"a": "b"}
+
+
+def test_annotation_names_are_told_apart() -> None:
+    names = [setting.annotation for setting in OPTIONS]
+    assert len(set(names)) == len(names)
+    given = [setting.annotation for setting in OPTIONS if setting.by_annotation]
+    known = dict.fromkeys([*given, PREFIX + "wrapper", PREFIX + "acknowledged-generation"], "")
+    (line,) = list_ignored({**known, PREFIX + "prots": ""})
+    assert line == f"annotation {PREFIX}prots: there is no such setting"
+
+
+# --- Settings without effect
+
+KNOWN = [setting.env_name for setting in OPTIONS]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("FB_SLOT", "FB_SLOTS"),
+        ("FB_PORT", "FB_PORTS"),
+        ("FB_prots", "FB_PORTS"),
+        ("FB_TIMEOUT_SECS", "FB_TIMEOUT_SEC"),
+        ("FB_TORCH_MASTR_PORT", "FB_TORCH_MASTER_PORT"),
+    ],
+)
+def test_misspelt_variable_is_told_with_what_is_meant(name: str, meant: str) -> None:
+    assert list(list_misspelt({name: "8"})) == [
+        f"{name}: there is no such setting; is {meant} meant?"
+    ]
+
+
+def test_variables_that_are_known_ours_or_the_users_own_are_not_told() -> None:
+    ours = ["FB_ROLE", "FB_SIZE", "FB_WORKER_PORT", "FB_PORTSX_PORT", "FB_SLOTS_COUNT"]
+    own = ["FB_DATASET", "FB_LEARNING_RATE", "SLOT", "FB_"]
+    assert list(list_misspelt(dict.fromkeys([*KNOWN, *ours, *own], "1"))) == []
+
+
+def test_roles_that_the_gang_lacks_are_told_with_those_it_has() -> None:
+    env = {"FB_PORTS": "wurker=2222,worker=2223", "FB_SLOTS": "8", "FB_ROLES": "chef=chief"}
+    named = list_named_roles(parse_options(env), env)
+    assert list(list_foreign_roles(named, build_gang(2))) == [
+        "FB_PORTS: the gang has no role 'wurker'; it has worker",
+        "FB_ROLES: the gang has no role 'chef'; it has worker",
+    ]
+
+
+def test_port_variable_of_another_role_is_not_told() -> None:
+    env = {"FB_DASHBOARD_PORT": "8080"}
+    named = list_named_roles(parse_options(env), env)
+    assert list(list_foreign_roles(named, build_gang(2))) == []

@@ -50,32 +50,37 @@ def collect_changes(since: peers.Roster | None = None) -> Iterator[queue.Queue[p
     assert seen.empty()
 
 
-def write(volume: Path, roster: Roster) -> None:
-    rendering = render_all(see(roster), build_options())
+def write(volume: Path, roster: Roster, index: int = 0) -> None:
+    rendering = render_all(see(roster, index=index), build_options())
     generation = Generation(roster, SOURCE_CONFIGMAP, roster.generation)
     Writer(str(volume)).write(generation, rendering.files, rendering.fixed_files)
 
 
-def test_roster_tells_who_computes_together(volume: Path) -> None:
+def test_roster_names_the_members_and_the_own_place(volume: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="has the rendezvous agent written it"):
+        peers.roster()
     write(volume, build_roster(build_role("ps", 1, first=100), build_role("worker", [0, 2])))
     gang = peers.roster()
     assert (gang.generation, gang.role, gang.index, gang.rank, gang.size) == (1, "worker", 0, 0, 2)
     assert gang.addresses == ["10.0.0.2", "10.0.0.4"]
     assert {str(peer.role) for peer in gang.peers} == {"ps", "worker"}
-    assert gang.is_member
-    assert not gang.is_leaving
-
-
-def test_roster_of_a_leaving_pod_says_so(volume: Path) -> None:
+    assert (gang.is_member, gang.is_leaving) == (True, False)
     leaving = Leaving("worker", 0, fingerprint_uid(get_uid("worker", 0)), 2, "")
     write(volume, build_roster(build_role("worker", [1]), generation=2, leaving=(leaving,)))
     gang = peers.roster()
     assert (gang.is_member, gang.is_leaving, gang.rank) == (False, True, -1)
 
 
-def test_roster_without_any_says_what_is_missing() -> None:
-    with pytest.raises(FileNotFoundError, match="has the rendezvous agent written it"):
-        peers.roster()
+@pytest.mark.parametrize(
+    ("role", "state", "expected"),
+    [("ps", "Succeeded", False), ("worker", "Failed", False), ("worker", "Succeeded", True)],
+)
+def test_roster_says_that_a_member_that_computes_has_succeeded(
+    volume: Path, role: str, state: str, *, expected: bool
+) -> None:
+    other = build_role(role, 1, first=50, completed=(CompletedTask(5, state, ""),))
+    write(volume, build_roster(build_role("chief", 1), other))
+    assert peers.roster().has_succeeded is expected
 
 
 def test_wait_gives_up_in_time(volume: Path) -> None:
@@ -87,28 +92,23 @@ def test_wait_gives_up_in_time(volume: Path) -> None:
         peers.wait(min=3, timeout=0.0)
 
 
-def test_on_change_calls_with_each_change_in_order(volume: Path) -> None:
+def test_on_change_calls_with_each_change_since_what_was_read_and_none_that_is_empty(
+    volume: Path,
+) -> None:
     write(volume, build_gang(2))
-    with collect_changes() as seen:
-        for generation, count in ((2, 4), (3, 3)):
-            write(volume, build_gang(count)._replace(generation=generation))
-            change = seen.get(timeout=HANG_SECONDS)
-            assert change.roster.generation == generation
-            changed = change.added if generation == 2 else change.removed
-            assert [peer.index for peer in changed] == ([2, 3] if generation == 2 else [3])
-
-
-def test_on_change_is_not_called_where_nobody_came_went_or_moved(volume: Path) -> None:
-    write(volume, build_gang(2))
-    (role,) = build_gang(2).roles
-    same = build_gang(2)._replace(generation=2, roles=(role._replace(running=not role.running),))
-    with collect_changes() as seen:
+    before = peers.roster()
+    write(volume, build_gang(4)._replace(generation=2))
+    (role,) = build_gang(4).roles
+    same = build_gang(4)._replace(generation=3, roles=(role._replace(running=not role.running),))
+    with collect_changes(since=before) as seen:
+        assert [peer.index for peer in seen.get(timeout=HANG_SECONDS).added] == [2, 3]
         write(volume, same)
         # The thread must have had the time to see it.
         with pytest.raises(queue.Empty):
             seen.get(timeout=0.3)
-        write(volume, build_gang(3)._replace(generation=3))
-        assert [peer.index for peer in seen.get(timeout=HANG_SECONDS).added] == [2]
+        write(volume, build_gang(3)._replace(generation=4))
+        change = seen.get(timeout=HANG_SECONDS)
+        assert (change.roster.generation, [peer.index for peer in change.removed]) == (4, [3])
 
 
 def test_on_change_goes_on_after_a_callback_that_fails(
@@ -128,26 +128,6 @@ def test_on_change_goes_on_after_a_callback_that_fails(
     subscription.stop()
     subscription.join()
     assert capsys.readouterr().err.count("ValueError: of the user") == 2
-
-
-def test_on_change_misses_nothing_since_what_was_read(volume: Path) -> None:
-    write(volume, build_gang(2))
-    before = peers.roster()
-    write(volume, build_gang(3)._replace(generation=2))
-    with collect_changes(since=before) as seen:
-        assert [peer.index for peer in seen.get(timeout=HANG_SECONDS).added] == [2]
-
-
-def test_roster_says_that_one_who_computes_has_succeeded(volume: Path) -> None:
-    def look(generation: int, role: str, state: str) -> bool:
-        completed = (CompletedTask(5, state, ""),)
-        other = build_role(role, 1, first=50, completed=completed)
-        write(volume, build_roster(build_role("chief", 1), other, generation=generation))
-        return peers.roster().has_succeeded
-
-    assert not look(1, "ps", "Succeeded")
-    assert not look(2, "worker", "Failed")
-    assert look(3, "worker", "Succeeded")
 
 
 def test_compute_change_finds_a_replaced_pod() -> None:
@@ -213,10 +193,7 @@ class Member:
             self.passed.put(line.strip())
 
     def show(self, roster: Roster) -> None:
-        view = see(roster, index=self.index)
-        rendering = render_all(view, build_options())
-        generation = Generation(roster, SOURCE_CONFIGMAP, roster.generation)
-        Writer(str(self.volume)).write(generation, rendering.files, rendering.fixed_files)
+        write(self.volume, roster, self.index)
 
     def come(self, name: str) -> None:
         assert self.process.stdin is not None
@@ -259,62 +236,65 @@ def members(tmp_path: Path) -> Iterator[list[Member]]:
         yield found
 
 
-def test_barrier_lets_all_go_when_the_last_has_come(members: list[Member]) -> None:
+def show(members: list[Member], roster: Roster) -> None:
     for member in members:
-        member.show(build_local_gang([0, 1, 2], 1))
+        member.show(roster)
+
+
+def come(members: list[Member], name: str) -> None:
+    for member in members:
+        member.come(name)
+
+
+def assert_passed(members: list[Member], text: str) -> None:
+    for member in members:
+        assert member.passed.get(timeout=HANG_SECONDS) == f"passed {text}"
+
+
+def assert_waits(member: Member, seconds: float = 0.3) -> None:
+    with pytest.raises(queue.Empty):
+        member.passed.get(timeout=seconds)
+
+
+def test_barrier_lets_all_go_when_the_last_has_come(members: list[Member]) -> None:
+    show(members, build_local_gang([0, 1, 2], 1))
     for name in ("one", "two", "one", "one"):
         # Rank 0, which serves the others, comes second.
-        for member in (members[1], members[0]):
-            member.come(name)
-        with pytest.raises(queue.Empty):
-            members[1].passed.get(timeout=0.3)
+        come([members[1], members[0]], name)
+        assert_waits(members[1])
         members[2].come(name)
-        for member in members:
-            assert member.passed.get(timeout=HANG_SECONDS) == f"passed {name} 1"
+        assert_passed(members, f"{name} 1")
 
 
 def test_barrier_follows_the_gang(members: list[Member]) -> None:
-    for member in members:
-        member.show(build_local_gang([0, 1, 2], 1))
-    for member in members[:2]:
-        member.come("epoch")
-    # The third is scaled away and never comes. Rank 0 sees it last, and it is the one who counts.
-    for member in (members[1], members[0]):
-        member.show(build_local_gang([0, 1], 2))
-    for member in members[:2]:
-        assert member.passed.get(timeout=HANG_SECONDS) == "passed epoch 2"
+    show(members, build_local_gang([0, 1, 2], 1))
+    come(members[:2], "epoch")
+    # The third is scaled away and never comes. Rank 0, which counts, sees that last.
+    show([members[1], members[0]], build_local_gang([0, 1], 2))
+    assert_passed(members[:2], "epoch 2")
 
 
 def test_barrier_survives_the_loss_of_rank_0(members: list[Member]) -> None:
-    for member in members:
-        member.show(build_local_gang([0, 1, 2], 1))
-        member.come("before")
-    for member in members:
-        assert member.passed.get(timeout=HANG_SECONDS) == "passed before 1"
+    show(members, build_local_gang([0, 1, 2], 1))
+    come(members, "before")
+    assert_passed(members, "before 1")
     members[1].come("after")
     members[0].process.kill()
-    for member in members[1:]:
-        member.show(build_local_gang([1, 2], 2))
+    show(members[1:], build_local_gang([1, 2], 2))
     members[2].come("after")
-    for member in members[1:]:
-        assert member.passed.get(timeout=HANG_SECONDS) == "passed after 2"
+    assert_passed(members[1:], "after 2")
 
 
-def test_barrier_does_not_count_who_went_away(members: list[Member]) -> None:
-    for member in members:
-        member.show(build_local_gang([0, 1, 2], 1))
-        member.come("ready")
-    for member in members:
-        assert member.passed.get(timeout=HANG_SECONDS) == "passed ready 1"
+def test_barrier_does_not_count_a_process_that_has_ended(members: list[Member]) -> None:
+    show(members, build_local_gang([0, 1, 2], 1))
+    come(members, "ready")
+    assert_passed(members, "ready 1")
     members[2].come("epoch")
-    with pytest.raises(queue.Empty):
-        members[2].passed.get(timeout=0.3)
+    assert_waits(members[2])
     members[2].process.kill()
     members[2].process.wait()
-    for member in members[:2]:
-        member.come("epoch")
-    with pytest.raises(queue.Empty):
-        members[0].passed.get(timeout=0.5)
+    come(members[:2], "epoch")
+    assert_waits(members[0], 0.5)
 
 
 FORKER = """
@@ -332,9 +312,7 @@ sys.stdin.read()
 def test_barrier_is_served_beside_forked_workers_of_a_process_before(
     members: list[Member],
 ) -> None:
-    gang = build_local_gang([0, 1], 1)
-    for member in members[:2]:
-        member.show(gang)
+    show(members[:2], build_local_gang([0, 1], 1))
     members[1].come("start")
     first = subprocess.Popen(
         [sys.executable, "-c", FORKER], env=members[0].env,
@@ -343,11 +321,9 @@ def test_barrier_is_served_beside_forked_workers_of_a_process_before(
     # At its end the forked worker ends, too: it reads our pipe.
     with first:
         assert first.wait(timeout=HANG_SECONDS) == 0
-        assert members[1].passed.get(timeout=HANG_SECONDS) == "passed start 1"
-        for member in members[:2]:
-            member.come("again")
-        for member in members[:2]:
-            assert member.passed.get(timeout=HANG_SECONDS) == "passed again 1"
+        assert_passed([members[1]], "start 1")
+        come(members[:2], "again")
+        assert_passed(members[:2], "again 1")
 
 
 def test_barrier_of_more_members_than_a_process_may_open_files(members: list[Member]) -> None:
@@ -361,10 +337,9 @@ def test_barrier_of_more_members_than_a_process_may_open_files(members: list[Mem
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(connect(first)) for _ in range(59)]
         for index, connection in enumerate(connections, start=1):
-            arrival = build_arrival(gang, index, token=f"of {index}")
-            connection.sendall(json.dumps(arrival).encode() + b"\n")
+            connection.sendall(build_arrival_line(gang, index, f"of {index}"))
         assert {connection.recv(16) for connection in connections} == {b"go\n"}
-    assert first.passed.get(timeout=HANG_SECONDS) == "passed start 1"
+    assert_passed([first], "start 1")
 
 
 def build_arrival(gang: Roster, index: int, token: str) -> dict[str, object]:
@@ -378,18 +353,20 @@ def build_arrival(gang: Roster, index: int, token: str) -> dict[str, object]:
     }
 
 
-def test_barrier_lets_go_who_missed_the_word(members: list[Member]) -> None:
+def build_arrival_line(gang: Roster, index: int, token: str) -> bytes:
+    return json.dumps(build_arrival(gang, index, token)).encode() + b"\n"
+
+
+def test_barrier_lets_go_a_process_that_missed_the_word(members: list[Member]) -> None:
     gang = build_local_gang([0, 1], 1)
     members[0].show(gang)
-    arrival = build_arrival(gang, 1, token="mine")
     members[0].come("start")
     for _ in range(3):
-        # The first time with worker/0; then again, as one does whose connection broke too early.
-        connection = connect(members[0])
-        with connection:
-            connection.sendall(json.dumps(arrival).encode() + b"\n")
+        # The first time with worker/0; then again, as after a connection that broke too early.
+        with connect(members[0]) as connection:
+            connection.sendall(build_arrival_line(gang, 1, "mine"))
             assert connection.recv(16) == b"go\n"
-    assert members[0].passed.get(timeout=HANG_SECONDS) == "passed start 1"
+    assert_passed([members[0]], "start 1")
 
 
 @pytest.mark.parametrize(
@@ -402,10 +379,8 @@ def test_barrier_lets_go_who_missed_the_word(members: list[Member]) -> None:
         b'{"attempt": "another"}\n',
         b"x" * 5000,
         b"[" * 4000 + b"\n",
-        json.dumps(
-            {"name": "e", "token": "t", "attempt": INSTANCE, "role": [], "index": 0, "pod": ""}
-        ).encode()
-        + b"\n",
+        b'{"name": "e", "token": "t", "attempt": "%s", "role": [], "index": 0, "pod": ""}\n'
+        % INSTANCE.encode(),
     ],
 )
 def test_barrier_hangs_up_on_strangers(members: list[Member], line: bytes) -> None:

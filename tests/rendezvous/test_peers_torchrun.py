@@ -149,6 +149,11 @@ class World:
         """Have these Pods start a round, and return what torchrun is told in each."""
         return {pod: joined.result(HANG_SECONDS) for pod, joined in self.join(*pods).items()}
 
+    def start(self, *pods: str) -> dict[str, Any]:
+        """Show the gang of these Pods to all, and have them start a round."""
+        self.show(*pods)
+        return self.train(*pods)
+
     def await_stop(self, *pods: str) -> None:
         """Go on in these Pods until torchrun is told to stop the workers, in all of them."""
 
@@ -185,8 +190,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def test_round_numbers_the_members_densely_and_its_store_is_on_rank_zero(world: World) -> None:
-    world.show("0", "2", "5")
-    joined = world.train("0", "2", "5")
+    joined = world.start("0", "2", "5")
     assert [joined[pod].rank for pod in ("0", "2", "5")] == [0, 1, 2]
     assert {each.size for each in joined.values()} == {3}
     ((address, port),) = {each.info for each in joined.values()}
@@ -211,8 +215,7 @@ def test_member_that_never_comes_ends_the_wait_of_the_others(world: World) -> No
 
 
 def test_gang_that_grows_trains_on_until_the_new_member_has_arrived(world: World) -> None:
-    world.show("0", "1")
-    first = world.train("0", "1")
+    first = world.start("0", "1")
     world.show("0", "1", "2")
     assert world.look("0", "1") == {"0": 0, "1": 0}
     newcomer = world.join("2")
@@ -225,8 +228,7 @@ def test_gang_that_grows_trains_on_until_the_new_member_has_arrived(world: World
 
 
 def test_member_that_is_scaled_away_is_no_failure(world: World) -> None:
-    world.show("0", "1", "2")
-    world.train("0", "1", "2")
+    world.start("0", "1", "2")
     world.show("0", "1")
     # All three stop their workers, none before the others know: no connection breaks.
     world.await_stop("0", "1", "2")
@@ -234,8 +236,7 @@ def test_member_that_is_scaled_away_is_no_failure(world: World) -> None:
 
 
 def test_member_that_leaves_ends_with_success(world: World) -> None:
-    world.show("0", "1")
-    world.train("0", "1")
+    world.start("0", "1")
     world.show("0")
     world.show("0", to=("1",), is_leaving=True)
     world.await_stop("0", "1")
@@ -244,22 +245,19 @@ def test_member_that_leaves_ends_with_success(world: World) -> None:
 
 
 def test_change_that_one_member_has_seen_stops_the_workers_of_all(world: World) -> None:
-    world.show("0", "1", "2")
-    world.train("0", "1", "2")
+    world.start("0", "1", "2")
     world.show("0", "1", to=("1",))
     world.await_stop("0", "1", "2")
 
 
 def test_lost_member_does_not_keep_the_others_from_stopping(world: World) -> None:
-    world.show("0", "1", "2")
-    world.train("0", "1", "2")
+    world.start("0", "1", "2")
     world.show("0", "1")
     assert world.look("0", "1") == {"0": 1, "1": 1}
 
 
 def test_failed_worker_restarts_the_round_of_all(world: World) -> None:
-    world.show("0", "1")
-    world.train("0", "1")
+    world.start("0", "1")
     failed = world.join("1")
     world.await_stop("0")
     assert world.train("0")["0"].size == failed["1"].result(HANG_SECONDS).size == 2
@@ -267,8 +265,7 @@ def test_failed_worker_restarts_the_round_of_all(world: World) -> None:
 
 def test_member_whose_torchrun_is_started_anew_is_taken_in(world: World) -> None:
     """Its container was: the Pod is the same, and the others may wait long for its processes."""
-    world.show("0", "1")
-    world.train("0", "1")
+    world.start("0", "1")
     del world.handlers["1"]
     joined = world.join("1")
     world.await_stop("0")
@@ -278,8 +275,7 @@ def test_member_whose_torchrun_is_started_anew_is_taken_in(world: World) -> None
 
 
 def test_replaced_member_is_another_one(world: World) -> None:
-    world.show("0", "1")
-    world.train("0", "1")
+    world.start("0", "1")
     world.show("0", "1b")
     assert world.look("0") == {"0": 1}
     joined = world.train("0", "1b")
@@ -287,8 +283,7 @@ def test_replaced_member_is_another_one(world: World) -> None:
 
 
 def test_replaced_rank_zero_takes_the_store_with_it(world: World) -> None:
-    world.show("0", "1")
-    world.train("0", "1")
+    world.start("0", "1")
     del world.stores.served["10.0.0.0", 29400]
     current = world.get("1")._round
     assert current is not None
@@ -319,8 +314,7 @@ def test_member_with_an_old_view_does_not_end_the_round(world: World) -> None:
 
 
 def test_training_that_ends_takes_nobody_in(world: World) -> None:
-    world.show("0")
-    joined = world.train("0")
+    joined = world.start("0")
     joined["0"].store.set("torchelastic/agent/terminal_state/num_members", "1")
     world.show("0", "1")
     newcomer = world.join("1")
@@ -330,15 +324,13 @@ def test_training_that_ends_takes_nobody_in(world: World) -> None:
 
 
 def test_member_that_fails_when_the_others_have_succeeded_has_failed(world: World) -> None:
-    world.show("0", "1")
-    world.train("0", "1")
+    world.start("0", "1")
     world.show("1", has_succeeded=True)
     assert isinstance(world.join("1")["1"].exception(HANG_SECONDS), ConnectionError)
 
 
 def test_store_that_is_lost_is_asked_no_more(world: World) -> None:
-    world.show("0", "1")
-    world.train("0", "1")
+    world.start("0", "1")
     store = world.stores.served["10.0.0.0", 29400]
     store.is_gone = True
     assert world.look("1") == {"1": 0}
@@ -350,8 +342,7 @@ def test_store_that_is_lost_is_asked_no_more(world: World) -> None:
 
 
 def test_attempt_that_completes_restarts_nothing(world: World) -> None:
-    world.show("0", "1")
-    world.train("0", "1")
+    world.start("0", "1")
     world.show("0", is_completing=True)
     assert world.look("0", "1") == {"0": 0, "1": 0}
 
@@ -390,13 +381,9 @@ def test_site_folder_announces_the_handler_to_torchrun(
     assert (entry.group, entry.name) == ("torchrun.handlers", "framework")
     assert found.metadata["Name"] == "frameworkbarrier-peers"
     monkeypatch.syspath_prepend(str(site))
+    parameters = SimpleNamespace(endpoint="", run_id="r", get_as_int=lambda _name: None)
     try:
-        assert (
-            entry.load()()(
-                SimpleNamespace(endpoint="", run_id="r", get_as_int=lambda _name: None)
-            ).get_backend()
-            == "framework"
-        )
+        assert entry.load()()(parameters).get_backend() == "framework"
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] == "peers"]:
             del sys.modules[name]

@@ -9,7 +9,16 @@ from framework.api.roster import CompletedTask, Leaving, Roster
 from rendezvous.core.refusal import NotConcernedError, RefusedError
 from rendezvous.renderers.registry import BUILT_IN
 from rendezvous.renderers.rendered import Rendered
-from tests.rendezvous.gangs import IPV6, build_gang, build_options, build_role, build_roster, see
+from tests.rendezvous.gangs import (
+    IPV6,
+    build_gang,
+    build_mixed,
+    build_options,
+    build_role,
+    build_roster,
+    see,
+    with_address,
+)
 from tests.support.servers.frameworkcrd import ROOT
 
 
@@ -47,51 +56,39 @@ def test_sparse_tf_config_of_a_worker_is_itself_under_its_index() -> None:
 
 
 def test_tf_config_names_the_evaluator_to_the_evaluator_only() -> None:
-    roster = build_roster(build_role("worker", 1, first=1), build_role("evaluator", 1, first=9))
+    roster = build_mixed(worker=1, evaluator=1)
     assert "evaluator" not in read_tf_config(roster, "worker")["cluster"]
     config = read_tf_config(roster, "evaluator")
-    assert config["cluster"]["evaluator"] == ["10.0.0.10:2222"]
+    assert config["cluster"]["evaluator"] == ["10.0.0.12:2222"]
     assert config["task"] == {"type": "evaluator", "index": 0}
 
 
-@pytest.mark.parametrize(("master", "expected"), [("chief", "chief"), ("master", "master")])
-def test_tf_config_calls_a_master_as_the_version_wants(master: str, expected: str) -> None:
-    roster = build_roster(build_role("worker", 1, first=1), build_role("master", 1, first=9))
-    config = read_tf_config(roster, "master", tf_master_type=master)
-    assert config["task"]["type"] == expected
-    assert set(config["cluster"]) == {"worker", expected}
+@pytest.mark.parametrize("name", ["chief", "master"])
+def test_tf_config_calls_a_master_as_the_version_wants(name: str) -> None:
+    config = read_tf_config(build_mixed(worker=1, master=1), "master", tf_master_type=name)
+    assert config["task"]["type"] == name
+    assert set(config["cluster"]) == {"worker", name}
+
+
+SPARSE = {"tf_mode": "sparse"}
 
 
 @pytest.mark.parametrize(
     ("roster", "flags", "message"),
     [
-        (build_roster(build_role("chief", 2)), {}, "takes one chief, and there are 2"),
-        (
-            build_roster(build_role("chief", 1), build_role("evaluator", 3, first=9)),
-            {},
-            "takes one evaluator, and there are 3",
-        ),
-        (
-            build_roster(build_role("chief", 1), build_role("master", 1, first=9)),
-            {},
-            "takes one chief, and there are 2",
-        ),
-        (
-            build_roster(build_role("chief", 1), build_role("master", 1, first=9)),
-            {"tf_master_type": "master"},
-            "a chief or a master",
-        ),
-        (build_gang(2, name="chief"), {"roles": "chief=worker", "tf_mode": "sparse"}, "every work"),
+        (build_mixed(chief=2), {}, "takes one chief, and there are 2"),
+        (build_mixed(chief=1, evaluator=3), {}, "takes one evaluator, and there are 3"),
+        (build_mixed(chief=1, master=1), {}, "takes one chief, and there are 2"),
+        (build_mixed(chief=1, master=1), {"tf_master_type": "master"}, "a chief or a master"),
+        (build_mixed(chief=2), {"roles": "chief=worker", **SPARSE}, "every work"),
         (
             build_roster(build_role("chief", 1), build_role("ps", 1)),
             {},
             "the same address and port; give them ports of their own: FB_PORTS=worker=2222.index",
         ),
         (
-            build_roster(
-                build_role("chief", 1), build_role("a", 1, first=5), build_role("ps", 1, first=9)
-            ),
-            {"roles": "a=worker,chief=worker", "tf_mode": "sparse"},
+            build_mixed(chief=1, a=1, ps=1),
+            {"roles": "a=worker,chief=worker", **SPARSE},
             "chief, a are all worker, so their indexes coincide",
         ),
     ],
@@ -104,19 +101,15 @@ def test_tf_config_that_tensorflow_would_misread_is_refused(
 
 
 def test_tf_config_of_members_of_one_host_is_rendered_with_ports_by_index() -> None:
-    roster = build_roster(build_role("worker", 2))
-    members = tuple(m._replace(addresses=("10.0.0.1",)) for m in roster.roles[0].members)
-    roster = build_roster(roster.roles[0]._replace(members=members))
-    config = read_tf_config(roster, ports="2222+index")
+    config = read_tf_config(with_address(build_gang(2), "10.0.0.1"), ports="2222+index")
     assert config["cluster"]["worker"] == ["10.0.0.1:2222", "10.0.0.1:2223"]
 
 
 @pytest.mark.parametrize("name", ["tf_config", "pytorch", "jax"])
 @pytest.mark.parametrize("role", ["launcher", "tensorboard"])
 def test_role_without_a_part_in_it_is_not_concerned(name: str, role: str) -> None:
-    roster = build_roster(build_role("worker", 1), build_role(role, 1, first=9))
     with pytest.raises(NotConcernedError, match=f"{role} takes no part"):
-        render(name, roster, role)
+        render(name, build_mixed(worker=1, **{role: 1}), role)
 
 
 # --- PyTorch ----------------------------------------------------------------------------------
@@ -141,37 +134,41 @@ def test_elastic_bounds_come_from_the_roster_unless_given(
     assert env["PET_NNODES"] == expected
 
 
-def test_elastic_gang_larger_than_the_bounds_is_refused() -> None:
-    with pytest.raises(RefusedError, match="3 nodes are more than the 2"):
-        render("pytorch", build_gang(3), torch_mode="elastic", torch_nodes="1:2")
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"torch_nodes": "1:2"}, "3 nodes are more than the 2"),
+        ({"torch_backend": "etcd"}, "etcd needs an endpoint; set FB_TORCH_ENDPOINT"),
+    ],
+)
+def test_elastic_gang_that_cannot_start_is_refused(flags: dict[str, Any], message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        render("pytorch", build_gang(3), torch_mode="elastic", **flags)
 
 
-def test_elastic_etcd_without_an_endpoint_is_refused() -> None:
-    with pytest.raises(RefusedError, match="etcd needs an endpoint; set FB_TORCH_ENDPOINT"):
-        render("pytorch", build_gang(3), torch_mode="elastic", torch_backend="etcd")
-
-
-def test_elastic_store_is_served_by_one_member() -> None:
-    conf = [
-        render("pytorch", build_gang(3), index=i, torch_mode="elastic").env["PET_RDZV_CONF"]
-        for i in range(3)
-    ]
-    assert [text.rpartition(",")[2] for text in conf] == ["is_host=1", "is_host=0", "is_host=0"]
-
-
-def test_elastic_store_elsewhere_leaves_the_choice_to_torch() -> None:
-    flags: dict[str, Any] = {"torch_mode": "elastic", "torch_endpoint": "store.example:29400"}
-    env = render("pytorch", build_gang(3), **flags).env
-    assert "is_host" not in env["PET_RDZV_CONF"]
-    assert env["PET_RDZV_ENDPOINT"] == "store.example:29400"
-
-
-def test_elastic_by_the_framework_has_no_bounds_and_no_host_of_its_own() -> None:
-    flags: dict[str, Any] = {"torch_mode": "elastic", "torch_backend": "framework"}
-    env = render("pytorch", build_gang(3), index=1, torch_nodes="1:2", **flags).env
-    assert (env["PET_RDZV_BACKEND"], env["PET_NNODES"]) == ("framework", "1:3")
-    assert env["PET_RDZV_ENDPOINT"].endswith(":29400")
-    assert "is_host" not in env["PET_RDZV_CONF"]
+@pytest.mark.parametrize(
+    ("flags", "index", "nodes", "endpoint", "host"),
+    [
+        ({}, 0, "3:3", "10.0.0.2:29400", "is_host=1"),
+        ({}, 1, "3:3", "10.0.0.2:29400", "is_host=0"),
+        ({"torch_endpoint": "store:1"}, 0, "3:3", "store:1", "read_timeout=60"),
+        (
+            {"torch_backend": "framework", "torch_nodes": "1:2"},
+            1,
+            "1:3",
+            "10.0.0.2:29400",
+            "read_timeout=60",
+        ),
+    ],
+    ids=["host", "other", "store_elsewhere", "framework"],
+)
+def test_elastic_store_is_served_by_rank_0_or_elsewhere(
+    flags: dict[str, Any], index: int, nodes: str, endpoint: str, host: str
+) -> None:
+    env = render("pytorch", build_gang(3), index=index, torch_mode="elastic", **flags).env
+    assert (env["PET_NNODES"], env["PET_RDZV_ENDPOINT"]) == (nodes, endpoint)
+    assert env["PET_RDZV_BACKEND"] == flags.get("torch_backend", "c10d")
+    assert env["PET_RDZV_CONF"].rpartition(",")[2] == host
 
 
 def test_run_id_differs_by_attempt() -> None:
@@ -198,68 +195,46 @@ HOST_FILES = {
 
 @pytest.mark.parametrize("name", HOST_FILES)
 def test_host_file_lists_launchers_with_slots_first_then_by_rank(name: str) -> None:
-    roster = build_roster(
-        build_role("worker", 2, first=1),
-        build_role("ps", 1, first=11),
-        build_role("master", 1, first=21),
-        build_role("launcher", 1, first=31),
-    )
     file_name, line = HOST_FILES[name]
-    rendered = render(name, roster, slots="2,launcher=1,ps=3")
-    assert get_lines(rendered, file_name) == [
-        line.format(host, slots)
-        for host, slots in (
-            ("10.0.0.32", 1),
-            ("10.0.0.22", 2),
-            ("10.0.0.2", 2),
-            ("10.0.0.3", 2),
-            ("10.0.0.12", 3),
-        )
+
+    def list_hosts(roster: Roster, **flags: Any) -> list[str]:
+        return get_lines(render(name, roster, **flags), file_name)
+
+    mixed = build_mixed(worker=2, ps=1, master=1, launcher=1)
+    assert list_hosts(mixed, slots="2,launcher=1,ps=3") == [
+        line.format(f"10.0.0.{host}", slots)
+        for host, slots in ((32, 1), (22, 2), (2, 2), (3, 2), (12, 3))
+    ]
+    assert list_hosts(build_gang(2, IPV6), host_style="name") == [
+        line.format(host, 1) for host in ("job-worker-0", "job-worker-1")
     ]
 
 
+LONG = "w" * 63
+
+
 @pytest.mark.parametrize("name", HOST_FILES)
-def test_host_file_without_hosts_is_refused(name: str) -> None:
+def test_host_file_without_hosts_or_with_a_name_too_long_is_refused(name: str) -> None:
     with pytest.raises(RefusedError, match="no member has slots"):
-        render(name, build_roster(build_role("ps", 2)), "ps")
-
-
-@pytest.mark.parametrize("name", HOST_FILES)
-def test_host_file_of_an_ipv6_gang_by_name_has_names(name: str) -> None:
-    file_name, line = HOST_FILES[name]
-    rendered = render(name, build_gang(2, IPV6), host_style="name")
-    hosts = ("job-worker-0", "job-worker-1")
-    assert get_lines(rendered, file_name) == [line.format(h, 1) for h in hosts]
-
-
-@pytest.mark.parametrize("name", HOST_FILES)
-def test_host_file_with_a_name_too_long_is_refused(name: str) -> None:
-    roster = build_roster(build_role("w" * 63, 1))
+        render(name, build_mixed(ps=2), "ps")
     with pytest.raises(RefusedError, match="longer than a host name may be"):
-        render(name, roster, "w" * 63, host_style="name", roles="w" * 63 + "=worker")
+        render(name, build_mixed(**{LONG: 1}), LONG, host_style="name", roles=f"{LONG}=worker")
 
 
 @pytest.mark.parametrize("name", ["horovod", "hydra"])
 def test_host_file_of_dual_stack_members_takes_ipv4_where_only_that_is_read(name: str) -> None:
-    roster = build_gang(1)
-    member = roster.roles[0].members[0]._replace(addresses=("2001:db8::1", "10.0.0.7"))
-    roster = build_roster(roster.roles[0]._replace(members=(member,)))
+    roster = with_address(build_gang(1), "2001:db8::1", "10.0.0.7")
     assert get_lines(render(name, roster), HOST_FILES[name][0]) == ["10.0.0.7:1"]
     with pytest.raises(RefusedError, match="cannot read the IPv6 address"):
         render(name, roster, ip_family="ipv6")
 
 
-@pytest.mark.parametrize(("name", "is_refused"), [("horovod", 1), ("deepspeed", 1), ("openmpi", 0)])
-def test_host_file_of_members_with_one_address_is_refused_where_it_is_read_once(
-    name: str, is_refused: int
-) -> None:
-    role = build_role("worker", 2)
-    members = tuple(m._replace(addresses=("10.0.0.1",)) for m in role.members)
-    roster = build_roster(role._replace(members=members))
-    if is_refused:
+def test_host_file_of_members_with_one_address_is_refused_where_it_is_read_once() -> None:
+    roster = with_address(build_gang(2), "10.0.0.1")
+    for name in ("horovod", "deepspeed"):
         with pytest.raises(RefusedError, match="share an address"):
             render(name, roster)
-    else:
+    for name in ("openmpi", "hydra"):
         assert len(get_lines(render(name, roster), HOST_FILES[name][0])) == 2
 
 
@@ -267,12 +242,15 @@ def test_host_file_of_members_with_one_address_is_refused_where_it_is_read_once(
 def test_launcher_variables_are_given_to_the_launcher_or_to_rank_0(name: str) -> None:
     assert render(name, build_gang(2), index=0).env
     assert not render(name, build_gang(2), index=1).env
-    roster = build_roster(build_role("worker", 1), build_role("launcher", 1, first=9))
+    roster = build_mixed(worker=1, launcher=1)
     assert not render(name, roster, "worker").env
     assert render(name, roster, "launcher").env
 
 
 # --- peers.json and the rest ------------------------------------------------------------------
+
+
+LEAVING = (Leaving("worker", 4, "0" * 8, 7, "2026-01-01T00:00:00Z"),)
 
 
 def check_schema(value: Any, schema: dict[str, Any], path: str = "$") -> None:
@@ -306,7 +284,7 @@ def check_schema(value: Any, schema: dict[str, Any], path: str = "$") -> None:
             build_role(
                 "chief", [3], absent=(1,), completed=(CompletedTask(0, "Failed", "10.0.0.9"),)
             ),
-            leaving=(Leaving("worker", 4, "0" * 8, 7, "2026-01-01T00:00:00Z"),),
+            leaving=LEAVING,
         ),
     ],
 )
@@ -320,7 +298,7 @@ def test_peers_json_tells_index_rank_and_who_leaves() -> None:
     roster = build_roster(
         build_role("worker", [0, 2], first=1),
         build_role("ps", 1, first=9),
-        leaving=(Leaving("worker", 4, "0" * 8, 7, "2026-01-01T00:00:00Z"),),
+        leaving=LEAVING,
     )
     document = json.loads(render("peers_json", roster, index=2).files["peers.json"].content)
     assert document["own"] == {"role": "worker", "index": 2, "isMember": True, "rank": 1}

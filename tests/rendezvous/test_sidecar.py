@@ -1,108 +1,31 @@
-"""``watch`` and ``render`` as processes: a gang rescaled while everybody looks."""
+"""``watch`` and ``render`` as processes: what they show, and with which code they end."""
 
 import json
+import os
 import signal
 import subprocess
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from framework.agent.clock import AgentClock
-from framework.agent.discovery import load_access
-from framework.agent.report import LineReporter
-from rendezvous.agent import Agent, Setup
-from rendezvous.core.notification import Notify
-from rendezvous.core.target import parse_target
-from rendezvous.observer import AttemptObserver
-from rendezvous.settings.options import parse_options
-from rendezvous.volume.writer import Writer
 from tests.rendezvous.agents import (
-    Publisher,
+    NATIVE,
+    AgentProcess,
+    Gang,
+    list_children,
     read_changes,
     run_agent,
 )
 from tests.rendezvous.gangs import build_gang
-from tests.rendezvous.sidecars import NATIVE, Gang, wait_for_text
 from tests.support.fakes.proxy import run_proxy
 from tests.support.servers.controlplane import Access
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.local
-
-OpenGang = Callable[[], Publisher]
-DISCOVERIES = 1000
-
-
-@pytest.fixture
-def gang(api: Access, open_gang: OpenGang, tmp_path: Path) -> Gang:
-    return Gang(api, open_gang(), tmp_path / "volume")
-
-
-class Discoverer(threading.Thread):
-    """Calls discover_hosts.sh again and again, as Horovod's driver does, only without a pause."""
-
-    def __init__(self, script: Path) -> None:
-        super().__init__()
-        self._script = script
-        self.seen: list[int] = []
-        self.faults: list[str] = []
-
-    def run(self) -> None:
-        for _ in range(DISCOVERIES):
-            ran = subprocess.run(
-                ["/bin/sh", str(self._script)], capture_output=True, text=True, check=False
-            )
-            lines = ran.stdout.splitlines()
-            expected = [f"10.0.0.{i + 2}:1" for i in range(len(lines))]
-            if ran.returncode or ran.stderr or lines != expected or not ran.stdout.endswith("\n"):
-                self.faults.append(repr(ran))
-            self.seen.append(len(lines))
-
-
-def test_live_rescale_shows_each_generation_once_and_whole(gang: Gang) -> None:
-    sizes = [4, 6, 3, 5, 4, 6, 3]
-    gang.publish(sizes[0], 1)
-    with run_agent(gang.env, *NATIVE) as agent:
-        gang.wait_until_told(1)
-        discoverer = Discoverer(gang.volume / "discover_hosts.sh")
-        discoverer.start()
-        number = 1
-        while discoverer.is_alive():
-            number += 1
-            gang.publish(sizes[(number - 1) % len(sizes)], number)
-            gang.wait_until_told(number)
-            discoverer.join(0.05)
-        agent.signal(signal.SIGTERM)
-        assert agent.wait() == 0, agent.text
-    assert discoverer.faults == []
-    assert len(discoverer.seen) == DISCOVERIES
-    assert set(discoverer.seen) == set(sizes)
-    changes = read_changes(gang.told)
-    assert [c["generation"] for c in changes] == list(range(1, number + 1))
-    assert [c["previousGeneration"] for c in changes] == list(range(number))
-    members: set[int] = set()
-    for change in changes:
-        members |= {peer["index"] for peer in change["added"]}
-        members -= {peer["index"] for peer in change["removed"]}
-        assert members == set(range(sizes[(change["generation"] - 1) % len(sizes)]))
-
-
-@pytest.mark.parametrize("what", ["another attempt", "another Pod in its place"])
-def test_roster_of_others_is_not_shown(gang: Gang, what: str) -> None:
-    if what == "another attempt":
-        gang.env["FC_FRAMEWORK_ATTEMPT_INSTANCE_UID"] = "1_other"
-        expected = "is seen, not 1_other"
-    else:
-        gang.env["FC_POD_UID"] = "another"
-        expected = "worker/0 is not in it with this Pod yet"
-    gang.publish(2, 1)
-    with run_agent(gang.env, *NATIVE) as agent:
-        agent.wait_for(expected)
-    assert gang.read_current() == 0
 
 
 def test_killed_sidecar_goes_on_where_it_was(gang: Gang) -> None:
@@ -132,53 +55,21 @@ def test_process_started_after_render_is_told_of_later_changes_only(gang: Gang) 
     assert (change["previousGeneration"], change["generation"]) == (1, 2)
 
 
-class SkippingClock(AgentClock):
-    """The real clock, only that nobody waits for a pause to pass."""
-
-    def __init__(self) -> None:
-        self._skipped = 0.0
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self._skipped
-
-    def sleep(self, seconds: float) -> None:
-        self._skipped += seconds
-
-
-def test_api_away_for_a_minute_keeps_the_last_good(gang: Gang, api: Access) -> None:
+def test_api_that_is_away_keeps_the_last_good(gang: Gang, api: Access) -> None:
     gang.publish(2, 1)
     with run_proxy(api.url) as way:
         gang.env["KUBE_APISERVER_ADDRESS"] = way.address
-        clock, target = SkippingClock(), parse_target(gang.env)
-        options = parse_options({}, {"directory": str(gang.volume), "debounce_seconds": "0"})
-        setup = Setup(options, target, {}, LineReporter("rendezvous", is_json=False), clock)
-        observer = AttemptObserver(load_access(gang.env), clock, target)
-        told: list[Notify] = []
-        writer = Writer(str(gang.volume))
-        writer.prepare()
-        agent = Agent(setup, observer, writer, None, [lambda n, _: told.append(n)])
-
-        def turn_until_told(count: int) -> None:
-            def is_told() -> bool:
-                agent.turn(0.01)
-                return len(told) == count
-
-            wait_until(is_told)
-
-        turn_until_told(1)
-        way.cut()
-        gang.publish(3, 2)
-        gang.publish(4, 3)
-        start = clock.monotonic()
-        while clock.monotonic() - start < 60:
-            agent.turn(0.5)
+        with run_agent(gang.env, *NATIVE) as agent:
+            gang.wait_until_told(1)
+            way.cut()
+            gang.publish(3, 2)
+            gang.publish(4, 3)
+            wait_until(lambda: way.refused >= 2)
+            assert agent.process.poll() is None
             assert (gang.read_current(), gang.count_hosts()) == (1, 2)
-        assert way.refused >= 10
-        assert len(told) == 1
-        way.is_cut = False
-        turn_until_told(2)
-        observer.close()
-    assert [n.diff.generation for n in told] == [1, 3]
+            way.is_cut = False
+            gang.wait_until_told(2)
+    assert [change["generation"] for change in read_changes(gang.told)] == [1, 3]
 
 
 def test_volume_that_is_full_keeps_the_last_good(gang: Gang) -> None:
@@ -196,22 +87,24 @@ def test_volume_that_is_full_keeps_the_last_good(gang: Gang) -> None:
     assert gang.count_hosts() == 3
 
 
+def poll(agent: AgentProcess, query: str) -> Any:
+    """Ask the agent for changes."""
+    agent.wait_for("long-polls: http://127.0.0.1:")
+    port = agent.text.partition("long-polls: http://127.0.0.1:")[2].partition("/")[0]
+    url = f"http://127.0.0.1:{port}/changes?{query}"
+    with urllib.request.urlopen(url, timeout=2 * HANG_SECONDS) as answer:
+        return json.load(answer)
+
+
 def test_long_poll_answers_when_something_changes(gang: Gang) -> None:
     gang.publish(2, 1)
     with run_agent(gang.env, *NATIVE, "--listen", "0") as agent:
-        port = wait_for_text(agent, "long-polls: http://127.0.0.1:").split("/")[0]
         gang.wait_until_told(1)
-        url = f"http://127.0.0.1:{port}/changes"
-        with urllib.request.urlopen(f"{url}?after=0") as answer:
-            seen = json.load(answer)
+        seen = poll(agent, "after=0")
         assert [c["generation"] for c in seen["changes"]] == [1]
-        with urllib.request.urlopen(f"{url}?after={seen['number']}&timeout=0.1") as answer:
-            assert json.load(answer)["changes"] == []
+        assert poll(agent, f"after={seen['number']}&timeout=0.1")["changes"] == []
         threading.Timer(0.2, lambda: gang.publish(3, 2)).start()
-        with urllib.request.urlopen(
-            f"{url}?after={seen['number']}&timeout={HANG_SECONDS}"
-        ) as answer:
-            later = json.load(answer)
+        later = poll(agent, f"after={seen['number']}&timeout={HANG_SECONDS}")
     assert [c["generation"] for c in later["changes"]] == [2]
     assert later["isComplete"]
 
@@ -225,11 +118,8 @@ def test_long_poll_of_an_agent_with_the_gang_key_asks_for_it(gang: Gang, tmp_pat
     key.write_text(f"{gang.publisher.instance_uid}:{'ab' * 32}")
     gang.publish(2, 1)
     with run_agent(gang.env, *NATIVE, "--listen", "0") as agent:
-        port = wait_for_text(agent, "long-polls: http://127.0.0.1:").split("/")[0]
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(
-                f"http://127.0.0.1:{port}/changes?timeout=0", timeout=HANG_SECONDS
-            )
+            poll(agent, "timeout=0")
         assert "not authenticated" not in agent.text
     del gang.env["FB_GANG_KEY_FILE"]
     with run_agent(gang.env, *NATIVE, "--listen", "0") as agent:
@@ -245,14 +135,6 @@ def test_render_writes_once_and_ends(gang: Gang) -> None:
     assert set(modes.values()) == {0o444}
     assert {"env.sh", "peers.json", "hosts.openmpi", "tf_config.json"} <= modes.keys()
     assert (gang.volume / "discover_hosts.sh").stat().st_mode & 0o777 == 0o555
-
-
-def test_render_of_bad_settings_names_all_and_ends_with_210(gang: Gang) -> None:
-    gang.env |= {"FB_PORTS": "99999", "FB_DEBOUNCE_SEC": "soon", "FB_TF_MODE": "both"}
-    with run_agent(gang.env, "render") as agent:
-        assert agent.wait() == 210
-    for name in ("FB_PORTS", "FB_DEBOUNCE_SEC", "FB_TF_MODE"):
-        assert name in agent.text
 
 
 def test_render_of_a_format_that_would_be_misread_ends_with_210(gang: Gang) -> None:
@@ -276,3 +158,59 @@ def test_unknown_words_end_with_210(gang: Gang) -> None:
         with run_agent(gang.env, *words) as agent:
             assert agent.wait() == 210, words
             assert "usage:" in agent.text
+
+
+@pytest.mark.parametrize("how", ["exit 0", "exit 3", "kill -9 $$"])
+def test_sidecar_of_shared_processes_ends_with_0_however_they_end(
+    gang: Gang, tmp_path: Path, how: str
+) -> None:
+    script = tmp_path / f"train-{os.getpid()}-{how.replace(' ', '')}"
+    script.write_text(f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done; {how}\n")
+    gang.publish(1, 1)
+    flags = ("--sidecar-end", "shared", "--notify-process", script.name)
+    with (
+        subprocess.Popen(["sh", str(script)]) as served,
+        run_agent(gang.env, "watch", *flags) as agent,
+    ):
+        gang.wait_for_generation(1)
+        assert agent.process.poll() is None
+        (tmp_path / "end").touch()
+        served.wait(HANG_SECONDS)
+        assert agent.wait() == 0, agent.text
+        assert "the containers it served are done" in agent.text
+
+
+def test_sidecar_that_serves_nobody_gives_up_with_0(gang: Gang) -> None:
+    """The main container has ended, or was killed, before this one looked."""
+    gang.publish(1, 1)
+    for end in ("shared", "wrapper"):
+        flags = ("--sidecar-end", end, "--timeout-sec", "0.5", "--notify-process", "nobody-at-all")
+        with run_agent(gang.env, "watch", *flags) as agent:
+            assert agent.wait() == 0, agent.text
+            assert "nobody to serve was seen" in agent.text
+
+
+def test_sidecar_whose_notification_hangs_ends_at_once_with_0(gang: Gang) -> None:
+    gang.publish(2, 1)
+    gang.env["FB_NOTIFY_COMMAND"] = "echo stuck; exec sleep 1000"
+    with run_agent(gang.env, *NATIVE) as agent:
+        agent.wait_for("stuck")
+        (child,) = list_children(agent.process.pid)
+        try:
+            agent.signal(signal.SIGTERM)
+            assert agent.process.wait(timeout=HANG_SECONDS) == 0
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_notification_that_hangs_is_killed_and_the_others_are_told(gang: Gang) -> None:
+    gang.publish(2, 1)
+    gang.env["FB_NOTIFY_COMMAND"] = "exec sleep 1000"
+    flags = ("--notify-command-timeout-sec", "0.3", "--listen", "0")
+    with run_agent(gang.env, *NATIVE, *flags) as agent:
+        for number in (1, 2, 3):
+            gang.publish(1 + number, number)
+            gang.wait_for_generation(number)
+            wait_until(lambda: agent.text.count("killed after 0.3 s") == number)  # noqa: B023 called at once
+        seen = poll(agent, "after=0")
+    assert [change["generation"] for change in seen["changes"]] == [1, 2, 3]

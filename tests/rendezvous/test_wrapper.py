@@ -1,6 +1,5 @@
 """``run -- CMD`` as a process: what PID 1 owes its command, and what its command's code becomes."""
 
-import contextlib
 import json
 import os
 import signal
@@ -9,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,21 +22,13 @@ from framework.api.roster import (
 )
 from rendezvous.process.children import Children
 from rendezvous.process.ending import WrapperEnding
-from tests.rendezvous.agents import (
-    AgentProcess,
-    Publisher,
-    list_children,
-    run_agent,
-)
-from tests.rendezvous.gangs import build_role, build_roster
-from tests.rendezvous.sidecars import Gang
+from tests.rendezvous.agents import AgentProcess, Gang, list_children, read_changes, run_agent
+from tests.rendezvous.gangs import build_role, build_roster, get_uid
 from tests.support.measuring.pace import measure_slowness
-from tests.support.servers.controlplane import Access
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.local
 
-OpenGang = Callable[[], Publisher]
 SHOW = "echo generation $FB_GENERATION world $WORLD_SIZE rank $RANK"
 TOLD_TRIES = 15
 TOLD_SECONDS = 0.1
@@ -45,14 +36,17 @@ HOLD = f"trap 'echo got TERM; exit 7' TERM; {SHOW}; while :; do sleep 0.05; done
 
 
 @pytest.fixture
-def gang(api: Access, open_gang: OpenGang, tmp_path: Path) -> Gang:
-    gang = Gang(api, open_gang(), tmp_path / "volume")
+def gang(gang: Gang) -> Gang:
     del gang.env["FB_NOTIFY_COMMAND"]
     return gang
 
 
+def wrap(gang: Gang, script: str, *flags: str) -> AbstractContextManager[AgentProcess]:
+    return run_agent(gang.env, "run", *flags, "--", "sh", "-c", script)
+
+
 def run_shell(gang: Gang, script: str, *flags: str) -> "tuple[int, str]":
-    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", script) as agent:
+    with wrap(gang, script, *flags) as agent:
         return agent.wait(), agent.text
 
 
@@ -62,36 +56,30 @@ def find_command(agent: AgentProcess) -> int:
 
 
 @pytest.mark.parametrize(
-    ("script", "code"),
+    ("command", "code", "text"),
     [
-        ("exit 0", 0),
-        ("exit 3", 3),
-        ("exit 210", 210),
-        ("kill -9 $$", 137),
-        ("kill -TERM $$", 143),
+        (["sh", "-c", "exit 0"], 0, ""),
+        (["sh", "-c", "exit 210"], 210, ""),
+        (["sh", "-c", "kill -9 $$"], 137, ""),
+        (["sh", "-c", "kill -TERM $$"], 143, ""),
+        (["/nowhere/train"], 127, "/nowhere/train"),
+        (["/etc/passwd"], 126, "/etc/passwd"),
+        (["no-such-program"], 127, "no-such-program"),
     ],
 )
-def test_wrapper_ends_with_the_code_of_its_command(gang: Gang, script: str, code: int) -> None:
-    gang.publish(2, 1)
-    assert run_shell(gang, script)[0] == code
-
-
-@pytest.mark.parametrize(
-    ("program", "code"), [("/nowhere/train", 127), ("/etc/passwd", 126), ("no-such-program", 127)]
-)
-def test_wrapper_without_a_program_ends_as_a_shell_does(
-    gang: Gang, program: str, code: int
+def test_wrapper_ends_with_the_code_of_its_command_or_of_a_shell(
+    gang: Gang, command: list[str], code: int, text: str
 ) -> None:
     gang.publish(1, 1)
-    with run_agent(gang.env, "run", "--", program) as agent:
+    with run_agent(gang.env, "run", "--", *command) as agent:
         assert agent.wait() == code
-        assert program in agent.text
+        assert text in agent.text
 
 
 def test_wrapper_starts_its_command_when_the_gang_is_complete(gang: Gang) -> None:
     incomplete = build_roster(build_role("worker", 2)._replace(wanted=3, minimum=3))
     gang.publisher.publish(incomplete._replace(complete=False))
-    with run_agent(gang.env, "run", "--", "sh", "-c", SHOW) as agent:
+    with wrap(gang, SHOW) as agent:
         agent.wait_for("waiting: 2/3 Tasks are there")
         assert not (gang.volume / "current").exists()
         gang.publish(3, 2)
@@ -99,27 +87,27 @@ def test_wrapper_starts_its_command_when_the_gang_is_complete(gang: Gang) -> Non
         assert "generation 2 world 3 rank 0" in agent.text
 
 
-def test_wrapper_of_a_gang_that_stays_incomplete_ends_with_201(gang: Gang) -> None:
-    code, text = run_shell(gang, "echo started", "--timeout-sec", "0.5")
-    assert code == 201, text
+@pytest.mark.parametrize(
+    ("address", "code", "message"),
+    [("", 201, "not complete"), ("http://127.0.0.1:1", 1, "unreachable")],
+)
+def test_wrapper_without_a_gang_ends_in_time(
+    gang: Gang, address: str, code: int, message: str
+) -> None:
+    if address:
+        gang.env["KUBE_APISERVER_ADDRESS"] = address
+    found, text = run_shell(gang, "echo started", "--timeout-sec", "0.5")
+    assert found == code, text
+    assert message in text
     assert "started" not in text
 
 
-def test_wrapper_without_an_api_ends_with_1_in_time(gang: Gang) -> None:
-    gang.env["KUBE_APISERVER_ADDRESS"] = "http://127.0.0.1:1"
-    code, text = run_shell(gang, "echo started", "--timeout-sec=0.5")
-    assert code == 1, text
-    assert "unreachable" in text
-
-
-def test_wrapper_whose_port_is_taken_says_which_setting_it_is_of(gang: Gang) -> None:
-    gang.publish(1, 1)
+def test_wrapper_whose_port_is_taken_names_the_setting(gang: Gang) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, text = run_shell(gang, "echo started", f"--listen={port}")
     assert code == 1, text
-    assert "FB_LISTEN" in text
-    assert f"127.0.0.1:{port}" in text
+    assert f"FB_LISTEN: cannot listen on 127.0.0.1:{port}" in text
 
 
 def test_wrapper_terminated_while_it_waits_ends_with_143(gang: Gang) -> None:
@@ -129,25 +117,13 @@ def test_wrapper_terminated_while_it_waits_ends_with_143(gang: Gang) -> None:
         assert agent.wait() == 143
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGTERM,
-        signal.SIGHUP,
-        signal.SIGINT,
-        signal.SIGQUIT,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-        signal.SIGTSTP,
-        signal.SIGWINCH,
-    ],
-)
-def test_wrapper_forwards_signals(gang: Gang, number: signal.Signals) -> None:
+@pytest.mark.parametrize("name", ["TERM", "HUP", "INT", "QUIT", "USR1", "USR2", "TSTP", "WINCH"])
+def test_wrapper_forwards_signals(gang: Gang, name: str) -> None:
     gang.publish(1, 1)
-    script = f"trap 'exit 9' {number.name[3:]}; echo ready; while :; do sleep 0.05; done"
-    with run_agent(gang.env, "run", "--", "sh", "-c", script) as agent:
+    script = f"trap 'exit 9' {name}; echo ready; while :; do sleep 0.05; done"
+    with wrap(gang, script) as agent:
         agent.wait_for("ready")
-        agent.signal(number)
+        agent.signal(signal.Signals[f"SIG{name}"])
         assert agent.wait() == 9
 
 
@@ -164,7 +140,7 @@ def test_wrapper_reaps_orphans(gang: Gang) -> None:
     gang.publish(1, 1)
     orphans = "for i in 1 2 3 4 5; do (sh -c 'exit 5' &) ; done; echo spawned"
     script = f"{orphans}; while :; do sleep 0.05; done"
-    with run_agent(gang.env, "run", "--", "sh", "-c", script) as agent:
+    with wrap(gang, script) as agent:
         agent.wait_for("spawned")
         wait_until(lambda: len(list_children(agent.process.pid)) == 1)
         agent.signal(signal.SIGTERM)
@@ -178,8 +154,7 @@ def test_wrapper_signals_its_command_after_the_files_changed(gang: Gang) -> None
         f"trap 'cat {volume}/current/hosts.openmpi | wc -l' HUP; {SHOW}; "
         "while :; do sleep 0.05; done"
     )
-    flags = ("--notify-signal", "HUP")
-    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", script) as agent:
+    with wrap(gang, script, "--notify-signal=HUP") as agent:
         agent.wait_for("generation 1 world 2")
         gang.publish(4, 2)
         agent.wait_for("\n4\n")
@@ -193,7 +168,7 @@ def test_wrapper_does_not_kill_a_command_that_is_not_ready_for_its_signal(gang: 
         f"{SHOW}; until [ -e {ready} ]; do sleep 0.05; done; trap 'echo told; exit 9' USR1; "
         "echo ready; while :; do sleep 0.05; done"
     )
-    with run_agent(gang.env, "run", "--notify-signal=USR1", "--", "sh", "-c", script) as agent:
+    with wrap(gang, script, "--notify-signal=USR1") as agent:
         agent.wait_for("generation 1 world 2")
         for number in (2, 3):
             gang.publish(number + 1, number)
@@ -243,8 +218,7 @@ def test_process_is_told_within_100_ms(gang: Gang) -> None:
 
 def test_wrapper_restarts_its_command_with_the_new_world(gang: Gang) -> None:
     gang.publish(2, 1)
-    flags = ("--on-change", "restart")
-    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", HOLD) as agent:
+    with wrap(gang, HOLD, "--on-change=restart") as agent:
         agent.wait_for("generation 1 world 2 rank 0")
         first = find_command(agent)
         gang.publish(3, 2)
@@ -259,7 +233,7 @@ def test_wrapper_kills_a_command_that_ignores_its_restart(gang: Gang) -> None:
     gang.publish(2, 1)
     script = f"trap '' TERM; {SHOW}; while :; do sleep 0.05; done"
     flags = ("--on-change", "restart", "--stop-grace-sec", "0.2")
-    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", script) as agent:
+    with wrap(gang, script, *flags) as agent:
         agent.wait_for("generation 1 world 2")
         gang.publish(3, 2)
         agent.wait_for("generation 2 world 3")
@@ -277,8 +251,7 @@ def test_wrapper_restarts_into_a_place_without_leftovers(gang: Gang) -> None:
         "echo workers-started; exec sleep 1000"
     )
     again = f"if [ $FB_GENERATION = 1 ]; then {script}; fi; {SHOW}; exec sleep 1000"
-    flags = ("--on-change", "restart")
-    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", again) as agent:
+    with wrap(gang, again, "--on-change=restart") as agent:
         agent.wait_for("workers-started")
         pids = [int(line) for line in left.read_text().split()]
         assert all(Path(f"/proc/{pid}").exists() for pid in pids)
@@ -302,7 +275,7 @@ def test_wrapper_asks_its_command_to_end_once(gang: Gang, first: str) -> None:
     completing = roster._replace(generation=2, phase=PHASE_COMPLETING, complete=False)
     flags = ("--notify-command", f"echo told >>{file}.$FB_EVENT")
     script = COUNT.format(file=file)
-    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", script) as agent:
+    with wrap(gang, script, *flags) as agent:
         agent.wait_for("ready")
         if first == "kubelet":
             agent.signal(signal.SIGTERM)
@@ -330,7 +303,7 @@ def test_wrapper_does_not_restart_a_command_that_leaves(gang: Gang, *, drains: b
     entry = Leaving("worker", 0, fingerprint_uid(uid), 2, "2026-01-01T00:00:00Z")
     leaving = (entry,) if drains else ()
     flags = ("--on-change", "restart", "--notify-command", "echo told $FB_EVENT $FB_GENERATION")
-    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", HOLD) as agent:
+    with wrap(gang, HOLD, *flags) as agent:
         agent.wait_for("generation 1 world 4")
         for generation, members in ((2, role.members[1:]), (3, role.members[2:])):
             rest = role._replace(members=members, wanted=len(members), minimum=1)
@@ -349,7 +322,7 @@ def test_wrapper_does_not_restart_because_a_peer_has_done_its_work(gang: Gang) -
     rest = role._replace(members=role.members[:2], completed=(done,))
     gang.publisher.publish(build_roster(role))
     flags = ("--on-change", "restart", "--notify-command", "echo told $FB_EVENT $FB_GENERATION")
-    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", HOLD) as agent:
+    with wrap(gang, HOLD, *flags) as agent:
         agent.wait_for("generation 1 world 3")
         gang.publisher.publish(build_roster(rest, generation=2))
         agent.wait_for("told changed 2")
@@ -381,28 +354,17 @@ def test_wrapper_gives_its_command_its_own_input_and_a_session(gang: Gang) -> No
 def test_wrapper_holds_a_lock_as_long_as_it_lives(gang: Gang) -> None:
     gang.publish(1, 1)
     ending = WrapperEnding(str(gang.volume))
-    with run_agent(gang.env, "run", "--", "sh", "-c", HOLD) as agent:
+    with wrap(gang, HOLD) as agent:
         agent.wait_for("generation 1 world")
         assert not ending.is_over()
         agent.process.kill()
         agent.process.wait()
         wait_until(ending.is_over)
         for folder in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 if str(gang.volume).encode() in (folder / "environ").read_bytes():
                     os.kill(int(folder.name), signal.SIGKILL)
     assert not (gang.volume / ".ended").exists()
-
-
-def test_wrapper_ends_its_command_when_the_attempt_completes(gang: Gang) -> None:
-    roster = gang.publish(2, 1)
-    with run_agent(gang.env, "run", "--", "sh", "-c", HOLD) as agent:
-        agent.wait_for("generation 1 world")
-        gang.publisher.publish(
-            roster._replace(generation=2, phase=PHASE_COMPLETING, complete=False)
-        )
-        assert agent.wait() == 7
-        assert "got TERM" in agent.text
 
 
 def test_wrapper_tells_its_sidecar_of_the_end(gang: Gang) -> None:
@@ -428,7 +390,7 @@ def test_wrapper_exits_at_once_when_its_command_does(gang: Gang) -> None:
     gang.publish(2, 1)
     flags = ("--notify-command", "echo stuck; sleep 1000")
     script = f"trap 'exit 4' USR1; {SHOW}; while :; do sleep 0.05; done"
-    with run_agent(gang.env, "run", *flags, "--", "sh", "-c", script) as agent:
+    with wrap(gang, script, *flags) as agent:
         agent.wait_for("generation 1 world")
         gang.publish(3, 2)
         agent.wait_for("stuck")
@@ -450,3 +412,40 @@ def test_child_that_may_not_be_signalled_is_still_awaited(monkeypatch: pytest.Mo
     monkeypatch.setattr("os.kill", refuse)
     children.kill(pid)
     assert children.wait(pid, 10.0) == 3
+
+
+# --- A gang of 10,000
+
+MEMBERS = 10_000
+LARGE_GANG_SCRIPT = """
+echo "rank $RANK of $WORLD_SIZE"
+tr , '\\n' <"$FB_WORKER_ADDRESSES_FILE" | wc -l
+wc -l <"${BARRIER_WORKING_DIR}/current/hosts.openmpi"
+sh "$BARRIER_WORKING_DIR/discover_hosts.sh" | wc -l
+. "$BARRIER_WORKING_DIR/current/env.sh" && exec env sh -c 'echo "env of $FB_SIZE"'
+"""
+
+
+def test_gang_of_ten_thousand_starts_its_command_and_programs_start_from_it(gang: Gang) -> None:
+    gang.publish(MEMBERS, 1)
+    gang.env.update(FC_TASK_INDEX="9999", FC_POD_UID=get_uid("worker", 9999))
+    code, text = run_shell(gang, LARGE_GANG_SCRIPT)
+    assert code == 0, text
+    assert "rank 9999 of 10000" in text
+    assert "env of 10000" in text
+    assert text.split().count("10000") >= 3, text
+
+
+def test_change_of_ten_thousand_members_reaches_a_command(gang: Gang) -> None:
+    """What was added is too long for a variable; the JSON on the command's input has it all."""
+    gang.publish(2, 1)
+    gang.env["FB_NOTIFY_COMMAND"] = f"cat >>{gang.told}"
+    with wrap(gang, HOLD) as agent:
+        agent.wait_for("generation 1 world 2")
+        gang.publish(MEMBERS, 2)
+        wait_until(lambda: gang.told.exists() and gang.told.read_text().endswith("\n"))
+        (change,) = read_changes(gang.told)
+        agent.signal(signal.SIGTERM)
+        assert agent.wait() == 7
+    assert len(change["added"]) == MEMBERS - 2
+    assert change["added"][-1]["index"] == MEMBERS - 1

@@ -55,22 +55,29 @@ def test_settle_removes_what_killed_writers_left_but_nobody_elses_work(tmp_path:
     assert {path.name for path in tmp_path.iterdir()} == {"current", "gen-1", "script.sh", *others}
 
 
+@pytest.mark.parametrize(
+    ("module", "name"), [(os, "readlink"), (os.path, "isdir")], ids=["link", "folder"]
+)
 def test_reader_whose_generation_is_removed_just_now_finds_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
 ) -> None:
-    """Between reading the link and looking at what it names, two newer ones come into force."""
+    """Between two steps of the reader, two newer generations come into force."""
     write(tmp_path, 1)
-    real = os.readlink
+    real = getattr(module, name)
 
-    def read_and_fall_behind(path: str) -> str:
-        link = real(path)
-        monkeypatch.setattr(os, "readlink", real)
+    def look_and_fall_behind(path: str) -> Any:
+        found = real(path)
+        monkeypatch.setattr(module, name, real)
         write(tmp_path, 2)
         write(tmp_path, 3)
-        return link
+        return found
 
-    monkeypatch.setattr(os, "readlink", read_and_fall_behind)
-    assert Writer(str(tmp_path)).find_last_number() == 3
+    monkeypatch.setattr(module, name, look_and_fall_behind)
+    writer = Writer(str(tmp_path))
+    if name == "readlink":
+        assert writer.find_last_number() == 3
+    else:
+        assert writer.read_current() == build_generation(3)
 
 
 def test_agent_that_starts_while_another_one_cleans_finds_the_volume_writable(
@@ -91,24 +98,6 @@ def test_link_to_a_generation_that_is_gone_counts_as_none(tmp_path: Path) -> Non
     shutil.rmtree(tmp_path / "gen-1")
     assert Writer(str(tmp_path)).find_last_number() == 0
     assert Writer(str(tmp_path)).read_current() is None
-
-
-def test_reader_whose_generation_is_removed_before_its_state_is_read_finds_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between finding the generation in force and reading it, two newer ones come into force."""
-    write(tmp_path, 1)
-    real = os.path.isdir
-
-    def look_and_fall_behind(path: str) -> bool:
-        is_there = real(path)
-        monkeypatch.setattr(os.path, "isdir", real)
-        write(tmp_path, 2)
-        write(tmp_path, 3)
-        return is_there
-
-    monkeypatch.setattr(os.path, "isdir", look_and_fall_behind)
-    assert Writer(str(tmp_path)).read_current() == build_generation(3)
 
 
 def read_whole(volume: Path) -> int:
