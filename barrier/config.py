@@ -6,8 +6,8 @@
 
 import enum
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
 
 from barrier.requirements import (
     RequireError,
@@ -24,12 +24,18 @@ from framework.agent.dns_source import (
 )
 from framework.agent.gang import Gang
 from framework.api import constants
-from framework.api.naming import build_configmap_name, is_framework_name, is_role_name
+from framework.api.naming import (
+    build_configmap_name,
+    is_framework_name,
+    is_object_name,
+    is_role_name,
+)
 
 AUTO_FRAMEWORK_JSON_TASKS = 100
 
+T = TypeVar("T")
+
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z")
-_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?\Z")
 _IDENTITY_ENVS = (
     constants.FRAMEWORK_ATTEMPT_INSTANCE_UID,
     constants.CONFIGMAP_UID,
@@ -121,6 +127,12 @@ class Config(NamedTuple):
         )
 
 
+def _parse_log(text: str) -> bool:
+    if text not in {"text", "json"}:
+        raise ValueError(text)
+    return text == "json"
+
+
 class _Reader:
     """Reads variables and collects the faults."""
 
@@ -131,23 +143,24 @@ class _Reader:
     def read_text(self, name: str, default: str = "") -> str:
         return self._env.get(name) or default
 
-    def read_integer(self, name: str, default: int, low: int, high: int | None) -> int:
-        text = self._env.get(name) or str(default)
-        number = int(text) if _INTEGER.match(text) else None
-        if number is not None and number >= low and (high is None or number <= high):
-            return number
-        span = f"at least {low}" if high is None else f"from {low} to {high}"
-        self.faults.append(f"${name} is {text!r}; set it to a whole number {span}, or unset it")
-        return default
-
-    def read_framework_json(self) -> FrameworkJson:
-        name = constants.BARRIER_FRAMEWORK_JSON_ENV
-        text = self._env.get(name) or FrameworkJson.AUTO.value
+    def read(self, name: str, default: str, parse: Callable[[str], T], form: str) -> T:
+        """Read a variable; ``parse`` raises ValueError if the text has not this ``form``."""
+        text = self._env.get(name) or default
         try:
-            return FrameworkJson(text)
+            return parse(text)
         except ValueError:
-            self.faults.append(f"${name} is {text!r}; set it to auto, on or off, or unset it")
-            return FrameworkJson.AUTO
+            self.faults.append(f"${name} is {text!r}; set it to {form}, or unset it")
+            return parse(default)
+
+    def read_number(self, name: str, default: int, low: int, high: int | None = None) -> int:
+        def parse(text: str) -> int:
+            number = int(text) if _INTEGER.match(text) else low - 1
+            if number < low or (high is not None and number > high):
+                raise ValueError(text)
+            return number
+
+        span = f"at least {low}" if high is None else f"from {low} to {high}"
+        return self.read(name, str(default), parse, f"a whole number {span}")
 
     def check(self, name: str, text: str, *, is_valid: bool, kind: str) -> None:
         if not text:
@@ -156,7 +169,9 @@ class _Reader:
                 "other Pods set it yourself"
             )
         elif not is_valid:
-            self.faults.append(f"${name} is {text!r}, which is not a valid {kind}; correct it")
+            self.faults.append(
+                f"${name} is {text!r}, which is not a valid name of a {kind}; correct it"
+            )
 
     def read_requirements(self, own_role: str) -> tuple[Requirement, ...]:
         name = constants.BARRIER_REQUIRE_ENV
@@ -207,11 +222,7 @@ def load_config(env: Mapping[str, str]) -> Config:
     _check_names(reader, namespace, framework, configmap)
     missing = tuple(name for name in _IDENTITY_ENVS if not env.get(name))
     identity = None if missing else _read_identity(reader)
-    log = reader.read_text(constants.BARRIER_LOG_ENV, "text")
-    if log not in {"text", "json"}:
-        reader.faults.append(
-            f"${constants.BARRIER_LOG_ENV} is {log!r}; set it to text or json, or unset it"
-        )
+    is_json_log = reader.read(constants.BARRIER_LOG_ENV, "text", _parse_log, "text or json")
     dns_name = reader.read_dns_name()
     requirements = reader.read_requirements(env.get(constants.TASKROLE_NAME, ""))
     config = Config(
@@ -220,13 +231,15 @@ def load_config(env: Mapping[str, str]) -> Config:
         configmap=configmap,
         identity=identity,
         missing_identity=missing,
-        interval_seconds=reader.read_integer(constants.BARRIER_CHECK_INTERVAL_ENV, 10, 5, None),
-        timeout_seconds=reader.read_integer(constants.BARRIER_CHECK_TIMEOUT_ENV, 600, 60, 1200),
-        quorum_grace_seconds=reader.read_integer(constants.BARRIER_QUORUM_GRACE_ENV, 30, 0, 1200),
-        framework_json=reader.read_framework_json(),
+        interval_seconds=reader.read_number(constants.BARRIER_CHECK_INTERVAL_ENV, 10, 5),
+        timeout_seconds=reader.read_number(constants.BARRIER_CHECK_TIMEOUT_ENV, 600, 60, 1200),
+        quorum_grace_seconds=reader.read_number(constants.BARRIER_QUORUM_GRACE_ENV, 30, 0, 1200),
+        framework_json=reader.read(
+            constants.BARRIER_FRAMEWORK_JSON_ENV, "auto", FrameworkJson, "auto, on or off"
+        ),
         working_dir=reader.read_text(constants.WORKING_DIR_ENV, constants.WORKING_DIR),
         termination_log=reader.read_text(constants.TERMINATION_LOG_ENV, constants.TERMINATION_LOG),
-        is_json_log=log == "json",
+        is_json_log=is_json_log,
         requirements=requirements,
         dns_name=dns_name,
         expected=reader.read_expected(requirements),
@@ -238,39 +251,26 @@ def load_config(env: Mapping[str, str]) -> Config:
 
 def _check_names(reader: _Reader, namespace: str, framework: str, configmap: str) -> None:
     # The names become parts of URLs.
-    reader.check(
-        constants.FRAMEWORK_NAMESPACE,
-        namespace,
-        is_valid=is_framework_name(namespace),
-        kind="name of a namespace",
-    )
-    reader.check(
-        constants.FRAMEWORK_NAME,
-        framework,
-        is_valid=is_framework_name(framework),
-        kind="name of a Framework",
-    )
-    reader.check(
-        constants.CONFIGMAP_NAME,
-        configmap,
-        # The default is built from the name of the Framework, which is checked above.
-        is_valid=configmap == build_configmap_name(framework)
-        or _OBJECT_NAME.match(configmap) is not None,
-        kind="name of a ConfigMap",
-    )
+    is_namespace, is_framework = is_framework_name(namespace), is_framework_name(framework)
+    # The default is built from the name of the Framework, which is checked before.
+    is_configmap = configmap == build_configmap_name(framework) or is_object_name(configmap)
+    for env, name, is_valid, kind in (
+        (constants.FRAMEWORK_NAMESPACE, namespace, is_namespace, "namespace"),
+        (constants.FRAMEWORK_NAME, framework, is_framework, "Framework"),
+        (constants.CONFIGMAP_NAME, configmap, is_configmap, "ConfigMap"),
+    ):
+        reader.check(env, name, is_valid=is_valid, kind=kind)
 
 
 def _read_identity(reader: _Reader) -> Identity:
     role = reader.read_text(constants.TASKROLE_NAME)
-    reader.check(
-        constants.TASKROLE_NAME, role, is_valid=is_role_name(role), kind="name of a task role"
-    )
+    reader.check(constants.TASKROLE_NAME, role, is_valid=is_role_name(role), kind="task role")
     last = constants.MAX_TASK_NUMBER - 1
     return Identity(
         instance_uid=reader.read_text(constants.FRAMEWORK_ATTEMPT_INSTANCE_UID),
         configmap_uid=reader.read_text(constants.CONFIGMAP_UID),
         role=role,
-        task_index=reader.read_integer(constants.TASK_INDEX, 0, 0, last),
-        task_attempt_id=reader.read_integer(constants.TASK_ATTEMPT_ID, 0, 0, None),
+        task_index=reader.read_number(constants.TASK_INDEX, 0, 0, last),
+        task_attempt_id=reader.read_number(constants.TASK_ATTEMPT_ID, 0, 0),
         pod_uid=reader.read_text(constants.POD_UID),
     )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from framework.agent.addresses import find_family, is_pod_address
 from framework.api.naming import is_role_name
 from framework.api.roster import RoleRoster, Roster
+from framework.api.text import quote_shell
 
 INJECTOR_MODE = 0o755
 LIST_MODE = 0o444
@@ -93,7 +94,7 @@ def _render_ips(
     if len(value) <= MAX_VARIABLE_BYTES:
         return _export(name, value)
     lists[name] = value.encode() + b"\n"
-    return _export(f"{name}_FILE", _quote(f"{directory}/{name}"))
+    return _export(f"{name}_FILE", quote_shell(f"{directory}/{name}"))
 
 
 def _render_addresses(role: RoleRoster, addresses: list[str], directory: str) -> list[str]:
@@ -107,7 +108,7 @@ def _render_addresses(role: RoleRoster, addresses: list[str], directory: str) ->
     # read-only, in /tmp.
     file = f"{name}_FILE"
     return [
-        f'for {file} in {_quote(directory)} "${{TMPDIR:-/tmp}}"; do',
+        f'for {file} in {quote_shell(directory)} "${{TMPDIR:-/tmp}}"; do',
         f'  {file}="${{{file}}}/{name}-{port}"',
         f'  (umask 022; printf \'%s\\n\' "{value}" >"${{{file}}}.$$") 2>/dev/null || continue',
         f'  mv -f "${{{file}}}.$$" "${{{file}}}" && break',
@@ -125,7 +126,3 @@ def _list_addresses(role: RoleRoster) -> list[str]:
 
 def _export(name: str, value: str) -> list[str]:
     return [f"export {name}={value}", f"echo {name}=${{{name}}}"]
-
-
-def _quote(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"

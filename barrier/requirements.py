@@ -8,13 +8,13 @@ would wait for ever. Both are refused.
 import enum
 from typing import Any, NamedTuple
 
+from framework.agent.addresses import MAX_PORT
 from framework.agent.dns_source import build_name
 from framework.agent.probes import Probe
 from framework.api import constants
 from framework.api.naming import is_role_name
 from framework.api.roster import RoleRoster, Roster
 
-_MAX_PORT = 65535
 _EXAMPLES = "worker=running,ps=tcp:2222"
 _SHOWN = 3
 
@@ -178,9 +178,9 @@ def _parse_one(text: str) -> Requirement:
     level = levels[word]
     if level is not Level.TCP and not has_port:
         return Requirement(role, level)
-    is_port = port.isascii() and port.isdigit() and len(port) <= len(str(_MAX_PORT))
-    if level is not Level.TCP or not is_port or not 0 < int(port) <= _MAX_PORT:
-        raise RequireError(f"{text!r:.80}: a port (1 to {_MAX_PORT}) belongs to tcp alone")
+    is_port = port.isascii() and port.isdigit() and len(port) <= len(str(MAX_PORT))
+    if level is not Level.TCP or not is_port or not 0 < int(port) <= MAX_PORT:
+        raise RequireError(f"{text!r:.80}: a port (1 to {MAX_PORT}) belongs to tcp alone")
     return Requirement(role, level, int(port))
 
 

@@ -5,6 +5,7 @@ import sys
 from typing import Callable, List, Mapping, NoReturn, Tuple
 
 from framework.agent.access import Access, AccessError
+from framework.agent.addresses import join_port
 from framework.agent.clock import AgentClock
 from framework.agent.discovery import load_access
 from framework.agent.dns_source import ExpectedGangError, read_expected
@@ -30,7 +31,6 @@ from rendezvous.process.ending import Ending, EndingError, choose_ending
 from rendezvous.process.sidecar import run_sidecar
 from rendezvous.process.wrapper import Wrapper
 from rendezvous.renderers.plugins import load_plugins
-from rendezvous.settings.addresses import join_port
 from rendezvous.settings.annotations import list_ignored, read_annotations
 from rendezvous.settings.arguments import (
     INSTALL,

@@ -5,12 +5,12 @@
 
 from typing import Any, NamedTuple, Tuple
 
+from framework.agent.addresses import MAX_PORT
 from framework.api import constants
 from framework.api.text import describe_server, hide_secrets
 
 _HTTP_PORT = 80
 _HTTPS_PORT = 443
-_MAX_PORT = 65535
 
 
 class AccessError(Exception):
@@ -134,7 +134,7 @@ def parse_address(address: str) -> Tuple[bool, str, int, str]:
     authority, _, path = rest.partition("/")
     host, port_text = _split_authority(authority)
     default_port = _HTTPS_PORT if scheme == "https" else _HTTP_PORT
-    valid_port = not port_text or (port_text.isdigit() and 0 < int(port_text) <= _MAX_PORT)
+    valid_port = not port_text or (port_text.isdigit() and 0 < int(port_text) <= MAX_PORT)
     if scheme not in {"http", "https"} or not host or not valid_port or "@" in authority:
         raise AccessError(
             f"the API server address {describe_server(address)!r} must be http://HOST:PORT or "

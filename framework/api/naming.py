@@ -13,6 +13,7 @@ ROLE_NAME_PATTERN = r"^[a-z0-9]{1,63}$"
 # The original accepts a role without a name.
 STORED_ROLE_NAME_PATTERN = r"^[a-z0-9]{0,63}$"
 
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?\Z")
 _FRAMEWORK_NAME = re.compile(FRAMEWORK_NAME_PATTERN + r"\Z")
 _ROLE_NAME = re.compile(ROLE_NAME_PATTERN + r"\Z")
 _CONFIGMAP_NAME = re.compile(r"^(?P<framework>.+)-attempt\Z")
@@ -33,6 +34,11 @@ class TaskKey(NamedTuple):
 def is_framework_name(name: str) -> bool:
     """Return whether a Framework may have this name (a DNS-1123 label)."""
     return _FRAMEWORK_NAME.match(name) is not None
+
+
+def is_object_name(name: str) -> bool:
+    """Return whether an object may have this name (a DNS-1123 subdomain)."""
+    return _OBJECT_NAME.match(name) is not None
 
 
 def is_role_name(name: str) -> bool:

@@ -172,3 +172,8 @@ def _is_shown(character: str) -> bool:
     if character.isprintable():
         return character not in _INVISIBLE
     return character in _SPACES
+
+
+def quote_shell(text: str) -> str:
+    """Quote for any POSIX shell: nothing within is expanded or ends the word."""
+    return "'" + text.replace("'", "'\\''") + "'"

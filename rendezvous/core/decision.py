@@ -28,6 +28,7 @@ only; from then on it is to show generation 5, and Notify(changed, 4 -> 5), Ackn
 
 from typing import FrozenSet, List, Mapping, NamedTuple, NoReturn, Optional, Tuple, Union
 
+from framework.agent.addresses import MAX_PORT
 from framework.agent.gang import (
     SOURCE_CONFIGMAP,
     Assessment,
@@ -50,7 +51,6 @@ from rendezvous.core.selection import (
     is_unordered,
     number_roster,
 )
-from rendezvous.settings.addresses import MAX_PORT
 from rendezvous.settings.options import Options
 from rendezvous.settings.unused_settings import list_foreign_roles
 

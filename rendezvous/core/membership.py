@@ -9,7 +9,7 @@ do not check it. Rules: docs/design/agents.md, "Checks of a roster".
 import re
 from typing import Iterator, List, NamedTuple, Optional, Tuple
 
-from framework.agent.addresses import IPV4, IPV6, find_family, is_pod_address
+from framework.agent.addresses import IPV4, IPV6, MAX_PORT, find_family, is_pod_address
 from framework.agent.gang import Identity, assess
 from framework.api.naming import build_pod_name, is_framework_name, is_role_name
 from framework.api.roster import (
@@ -24,7 +24,6 @@ from framework.api.roster import (
 )
 from rendezvous.core.refusal import MembershipError, RefusedError
 from rendezvous.core.target import UID_FORM
-from rendezvous.settings.addresses import MAX_PORT
 from rendezvous.settings.kinds import RANKED_KINDS, RoleKind, map_roles
 from rendezvous.settings.options import Options
 

@@ -5,12 +5,16 @@ from typing import Mapping, NamedTuple
 
 from framework.agent.gang import Identity
 from framework.api import constants
-from framework.api.naming import build_configmap_name, is_framework_name, is_role_name
+from framework.api.naming import (
+    build_configmap_name,
+    is_framework_name,
+    is_object_name,
+    is_role_name,
+)
 from rendezvous.core.refusal import MembershipError
 
 UID_FORM = re.compile(r"[A-Za-z0-9._-]{0,256}\Z")
 _INDEX = re.compile(r"(0|[1-9][0-9]{0,8})\Z")
-_OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?\Z")
 _NAME = "name of an object"
 
 
@@ -43,7 +47,7 @@ def parse_target(env: Mapping[str, str]) -> Target:
     framework = env.get(constants.FRAMEWORK_NAME, "")
     configmap = env.get(constants.CONFIGMAP_NAME) or build_configmap_name(framework)
     pod = env.get(constants.POD_NAME, "")
-    is_pod = not pod or _OBJECT_NAME.match(pod)
+    is_pod = not pod or is_object_name(pod)
     for name, text, is_good, form in (
         (constants.TASKROLE_NAME, role, is_role_name(role), "task role"),
         (constants.TASK_INDEX, index, _INDEX.match(index), "index"),
@@ -55,7 +59,7 @@ def parse_target(env: Mapping[str, str]) -> Target:
         ),
         (constants.FRAMEWORK_NAMESPACE, namespace, is_framework_name(namespace), _NAME),
         (constants.FRAMEWORK_NAME, framework, is_framework_name(framework), _NAME),
-        (constants.CONFIGMAP_NAME, configmap, _OBJECT_NAME.match(configmap), _NAME),
+        (constants.CONFIGMAP_NAME, configmap, is_object_name(configmap), _NAME),
         (constants.POD_NAME, pod, is_pod, _NAME),
     ):
         if not is_good:

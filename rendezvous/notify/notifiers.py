@@ -11,6 +11,7 @@ import socket
 import threading
 from typing import Any, Callable, Mapping
 
+from framework.agent.addresses import MAX_PORT
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
 from framework.api.text import describe_server
@@ -18,7 +19,6 @@ from rendezvous.core.notification import CHANGED, Notify
 from rendezvous.process.children import Children, StartError
 from rendezvous.process.processes import find_processes
 from rendezvous.process.signalling import Signaller
-from rendezvous.settings.addresses import MAX_PORT
 
 _POST_TIMEOUT_SECONDS = 5.0
 _SUCCESSES = range(200, 300)

@@ -7,8 +7,9 @@ it is not there) its path.
 
 from typing import Dict, Mapping, NamedTuple
 
+from framework.api.text import quote_shell
 from rendezvous.core.refusal import RefusedError
-from rendezvous.renderers.quoting import check_value, quote_dotenv, quote_shell
+from rendezvous.renderers.quoting import check_value, quote_dotenv
 from rendezvous.renderers.rendered import RenderedFile, build_lines_file
 
 SHELL_FILE_NAME = "env.sh"

@@ -7,9 +7,9 @@ IPv6 is bracketed before it.
 
 from typing import Dict
 
+from framework.agent.addresses import join_port
 from rendezvous.core.membership import View
 from rendezvous.renderers.rendered import Rendered
-from rendezvous.settings.addresses import join_port
 from rendezvous.settings.options import Options
 
 

@@ -6,9 +6,9 @@ no file can choose the ranks. Not here: the debounce Horovod needs (it merges wh
 second), which is the writer's.
 """
 
+from framework.api.text import quote_shell
 from rendezvous.core.membership import View
 from rendezvous.renderers.hosts import HostFile, list_hosts
-from rendezvous.renderers.quoting import quote_shell
 from rendezvous.renderers.rendered import EXECUTABLE, Rendered, RenderedFile
 from rendezvous.settings.options import Options
 

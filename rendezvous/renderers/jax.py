@@ -5,10 +5,10 @@ passed to ``jax.distributed.initialize``, which the module in the volume's site 
 these variables. A Pod is one process.
 """
 
+from framework.agent.addresses import join_port
 from rendezvous.core.membership import View
 from rendezvous.core.refusal import NotConcernedError
 from rendezvous.renderers.rendered import Rendered
-from rendezvous.settings.addresses import join_port
 from rendezvous.settings.options import Options
 
 

@@ -8,10 +8,10 @@ before.
 
 from typing import Dict, Tuple
 
+from framework.agent.addresses import bracket, join_port
 from rendezvous.core.membership import Peer, View
 from rendezvous.core.refusal import NotConcernedError, RefusedError
 from rendezvous.renderers.rendered import Rendered
-from rendezvous.settings.addresses import bracket, join_port
 from rendezvous.settings.options import Options
 
 ELASTIC = "elastic"

@@ -31,11 +31,6 @@ def check_value(name: str, value: str) -> None:
         )
 
 
-def quote_shell(text: str) -> str:
-    """Quote for any POSIX shell: nothing within is expanded or ends the word."""
-    return "'" + text.replace("'", "'\\''") + "'"
-
-
 def quote_dotenv(name: str, value: str) -> str:
     """Quote a value so that every reader of dotenv files, and a shell, sees the same text.
 

@@ -9,10 +9,10 @@ everything, gaps included, since the resolver takes ``{"index": address}`` for a
 import json
 from typing import Any, Dict, List, Union
 
+from framework.agent.addresses import join_port
 from rendezvous.core.membership import Peer, View
 from rendezvous.core.refusal import NotConcernedError, RefusedError
 from rendezvous.renderers.rendered import Rendered, RenderedFile
-from rendezvous.settings.addresses import join_port
 from rendezvous.settings.kinds import RoleKind
 from rendezvous.settings.options import Options
 

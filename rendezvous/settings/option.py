@@ -1,6 +1,6 @@
 """One setting of the agent, and how it is given: flag, variable or annotation. Pure.
 
-Used by ``options``, which lists them. A value is found so:
+The value of a setting is found so:
 
 1. The flag, if it is given.
 2. The variable, if it is set and not empty.
@@ -95,12 +95,17 @@ class Option(Generic[T]):
 
 
 class Problem(NamedTuple):
-    """A bad value: by which name it was given, what is wrong and what to write instead."""
+    """A bad value: by which name it was given, what is wrong and what it should look like."""
 
     name: str
     value: str
     reason: str
-    remedy: str
+    form: str
+
+    @property
+    def remedy(self) -> str:
+        """Say what to write instead."""
+        return f"write {self.form}"
 
     def __str__(self) -> str:
         """Say it on one line."""
@@ -134,7 +139,7 @@ def parse_each(
         try:
             parsed[option.name] = option.parse(text)
         except ValueError as e:
-            problems.append(Problem(source, text, str(e), f"write {option.form}"))
+            problems.append(Problem(source, text, str(e), option.form))
     return parsed, problems
 
 

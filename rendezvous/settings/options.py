@@ -186,5 +186,5 @@ def _parse_role_ports(env: Mapping[str, str], problems: List[Problem]) -> Dict[s
         try:
             ports[match.group(1).lower()] = values.parse_port(text)
         except ValueError as e:
-            problems.append(Problem(name, text, str(e), "write PORT or PORT+index"))
+            problems.append(Problem(name, text, str(e), "PORT or PORT+index"))
     return ports

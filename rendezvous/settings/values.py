@@ -8,8 +8,8 @@ import re
 import signal
 from typing import Callable, Dict, NamedTuple, Optional, Tuple
 
+from framework.agent.addresses import MAX_PORT, is_endpoint
 from framework.api.naming import is_framework_name, is_role_name
-from rendezvous.settings.addresses import MAX_PORT, is_endpoint
 from rendezvous.settings.kinds import RoleKind
 
 MAX_SLOTS = 4096

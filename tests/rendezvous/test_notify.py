@@ -31,7 +31,6 @@ from rendezvous.notify.notifiers import (
 )
 from rendezvous.process import signalling
 from rendezvous.process.children import Children, StartError
-from rendezvous.process.processes import read_stat
 from rendezvous.process.signalling import Signaller
 from tests.rendezvous.gangs import build_gang
 from tests.support.waiting import HANG_SECONDS, wait_until
@@ -293,7 +292,7 @@ def test_signal_reaches_a_process_found_by_its_script(tmp_path: Path, log: Log) 
     name = "train_by_signal.py"
     with start_program(tmp_path, WAITS_FOR_SIGNAL, name) as child:
         # On its way into sigwait it seems to have no handler.
-        wait_until(lambda: read_stat(child.pid)[0] == b"S")
+        wait_until(lambda: "sigtimedwait" in Path(f"/proc/{child.pid}/wchan").read_text())
         notify = build_signal_notifier(signal.SIGUSR1, name, log, AgentClock())
         first = build_notification()
         # It reads the files at its start; a signal before it listens would end it.
