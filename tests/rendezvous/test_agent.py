@@ -343,33 +343,26 @@ def test_api_away_for_a_minute_changes_nothing(world: World) -> None:
     assert world.events == [("changed", 0, 1), ("changed", 1, 7)]
 
 
-class Servers:
+class Servers(contextlib.ExitStack):
     """Members 0, 1, ... of a gang: their port is open or not, on addresses of this host."""
 
     def __init__(self) -> None:
+        super().__init__()
         with socket.create_server(("127.0.0.2", 0)) as probe:
             self.port: int = probe.getsockname()[1]
-        self._open: list[socket.socket] = []
 
     def open(self, index: int) -> None:
-        self._open.append(socket.create_server((self.get_address(index), self.port)))
-
-    def get_address(self, index: int) -> str:
-        return f"127.0.0.{index + 2}"
-
-    def close(self) -> None:
-        for server in self._open:
-            server.close()
+        self.enter_context(socket.create_server((f"127.0.0.{index + 2}", self.port)))
 
     def build(self, count: int, generation: int) -> Roster:
         (role,) = build_gang(count).roles
-        members = (m._replace(addresses=(self.get_address(m.index),)) for m in role.members)
+        members = (m._replace(addresses=(f"127.0.0.{m.index + 2}",)) for m in role.members)
         return build_roster(role._replace(members=tuple(members)), generation=generation)
 
 
 @pytest.fixture
 def servers() -> Iterator[Servers]:
-    with contextlib.closing(Servers()) as opened:
+    with Servers() as opened:
         yield opened
 
 

@@ -1,5 +1,7 @@
 """Which roster is shown: complete, of this attempt, with this Pod, newer than the last."""
 
+from typing import Any
+
 import pytest
 
 from framework.agent.framework_roster import FrameworkView
@@ -40,6 +42,7 @@ OWN = Identity("worker", 0, get_uid("worker", 0), INSTANCE)
 GANG = Gang("default", "job", "job-attempt", "cm")
 HEALTHY = SourceState(Health.HEALTHY, 0.0, "")
 DENIED = SourceState(Health.FORBIDDEN, 0.0, "HTTP 403")
+DONE = CompletedTask(4, STATE_SUCCEEDED, "")
 AWAY = SourceState(Health.UNREACHABLE, 100.0, "refused")
 VIEW = FrameworkView(build_gang(3)._replace(generation=0), ())
 
@@ -144,44 +147,35 @@ def test_is_of_attempt_believes_what_is_not_known(
     assert is_of_attempt(generation, OWN._replace(instance_uid=own)) is expected
 
 
-def test_find_obstacle_names_what_is_missing() -> None:
-    quorum = build_roster(build_role("worker", 2)._replace(wanted=4, minimum=3))
-    waiting = find_obstacle(quorum, OWN, was_member=False)
-    assert waiting == "2/4 Tasks are there (missing: worker/2, worker/3)"
-    claimed = build_gang(2)._replace(complete=False)
-    assert find_obstacle(claimed, OWN, was_member=True)
-    assert "missing" not in find_obstacle(claimed, OWN, was_member=False)
+def build_workers(present: "int | list[int]", wanted: int, minimum: int, **more: Any) -> Roster:
+    role = build_role("worker", present)._replace(wanted=wanted, minimum=minimum, **more)
+    return build_roster(build_role("ps", 1), role)
 
 
-def test_find_obstacle_completed_and_absent_tasks_are_not_named() -> None:
-    worker = build_role("worker", [0, 3])._replace(
-        wanted=4, minimum=4, absent=(1,), completed=(CompletedTask(4, STATE_SUCCEEDED, ""),)
-    )
-    roster = build_roster(build_role("ps", 1), worker)
-    assert find_obstacle(roster, OWN, was_member=False) == (
-        "4/5 Tasks are there (missing: worker/2)"
-    )
-
-
-def test_find_obstacle_gang_that_was_whole_is_not_called_incomplete() -> None:
-    # A peer's Pod has succeeded, and the controller has not concluded its Task yet.
-    ended = build_roster(build_role("worker", 1)._replace(wanted=2, minimum=2))
-    assert find_obstacle(ended, OWN, was_member=True) == (
-        "1/2 Tasks are there (ended or starting: worker/1)"
-    )
-
-
-def test_find_obstacle_of_a_huge_gang_names_ten() -> None:
-    role = build_role("worker", 1)._replace(wanted=10_000, minimum=10_000)
-    message = find_obstacle(build_roster(role), OWN, was_member=False)
-    assert message.endswith("worker/9, worker/10 and 9989 more)")
-    assert not find_obstacle(build_gang(2), OWN, was_member=False)
-
-
-def test_find_obstacle_holds_a_pod_until_it_is_a_member_once() -> None:
-    replaced = OWN._replace(pod_uid="another")
-    assert "not in it" in find_obstacle(build_gang(2), replaced, was_member=False)
-    assert not find_obstacle(build_gang(2), replaced, was_member=True)
+@pytest.mark.parametrize(
+    ("roster", "was_member", "expected"),
+    [
+        (build_workers(2, 4, 3), False, "3/5 Tasks are there (missing: worker/2, worker/3)"),
+        # A peer's Pod has succeeded, and the controller has not concluded its Task yet.
+        (build_workers(1, 2, 2), True, "2/3 Tasks are there (ended or starting: worker/1)"),
+        (
+            build_workers([0, 3], 4, 4, absent=(1,), completed=(DONE,)),
+            False,
+            "4/5 Tasks are there (missing: worker/2)",
+        ),
+        (build_workers(1, 10_000, 10_000), False, "worker/9, worker/10 and 9989 more)"),
+        (build_gang(2)._replace(complete=False), True, "does not call the gang complete yet"),
+        (build_gang(2)._replace(complete=False), False, "does not call the gang complete yet"),
+        (build_gang(2), False, ""),
+    ],
+    ids=["missing", "ended", "completed_absent", "huge", "claimed", "claimed_at_first", "complete"],
+)
+def test_find_obstacle_names_the_first_ten_missing_tasks(
+    roster: Roster, expected: str, *, was_member: bool
+) -> None:
+    obstacle = find_obstacle(roster, OWN, was_member=was_member)
+    assert obstacle.endswith(expected)
+    assert bool(obstacle) is bool(expected)
 
 
 def test_assess_leaving_finds_only_this_pod() -> None:

@@ -155,44 +155,27 @@ def run_killed(volume: Path, number: int, step: int) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_writer_killed_at_any_call_leaves_a_whole_generation(tmp_path: Path) -> None:
-    step, seen = 0, set()
-    while True:
-        step += 1
-        volume = tmp_path / str(step)
-        volume.mkdir()
-        for number in (1, 2, 3):
-            write(volume, number)
-        was_killed = run_killed(volume, 4, step)
-        found = read_whole(volume)
-        seen.add(found)
-        assert found in {3, 4}, f"step {step}"
-        # The next one goes on as if nothing had been, and sweeps up.
-        write(volume, 5)
-        assert read_whole(volume) == 5
-        names = sorted(path.name for path in volume.iterdir())
-        assert names in (
-            ["current", "gen-3", "gen-5", "script.sh"],
-            ["current", "gen-4", "gen-5", "script.sh"],
-        ), f"step {step}"
-        if not was_killed:
-            break
-    assert seen == {3, 4}
-    assert step > 40, "too few calls were seen"
-
-
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_first_writer_killed_at_any_call_leaves_nothing_or_all(tmp_path: Path) -> None:
-    step, was_killed = 0, True
+@pytest.mark.parametrize("last", [3, 0], ids=["after_others", "first"])
+def test_writer_killed_at_any_call_leaves_a_whole_generation(tmp_path: Path, last: int) -> None:
+    step, seen, was_killed = 0, set(), True
     while was_killed:
         step += 1
         volume = tmp_path / str(step)
         volume.mkdir()
-        was_killed = run_killed(volume, 1, step)
-        assert read_whole(volume) in {0, 1}
-        write(volume, 1)
-        assert read_whole(volume) == 1
-        assert sorted(path.name for path in volume.iterdir()) == ["current", "gen-1", "script.sh"]
+        for number in range(1, last + 1):
+            write(volume, number)
+        was_killed = run_killed(volume, last + 1, step)
+        found = read_whole(volume)
+        seen.add(found)
+        assert found in {last, last + 1}, f"step {step}"
+        # The next one goes on as if nothing had been, and sweeps up.
+        write(volume, found + 1)
+        assert read_whole(volume) == found + 1
+        names = {path.name for path in volume.iterdir()} - {"current", "script.sh"}
+        kept = [f"gen-{found}"] if found else []
+        assert sorted(names) == [*kept, f"gen-{found + 1}"], f"step {step}"
+    assert seen == {last, last + 1}
+    assert step > 40, "too few calls were seen"
 
 
 def test_writer_keeps_the_generation_before_and_the_one_told(tmp_path: Path) -> None:
