@@ -11,7 +11,7 @@ import threading
 from typing import IO, Dict, List, Mapping, Optional, Set
 
 from framework.agent.clock import AgentClock
-from rendezvous.process.processes import read_stat
+from rendezvous.process.processes import list_processes, read_stat
 
 _FIRST_LOOK_SECONDS = 0.001
 _LOOK_SECONDS = 0.05
@@ -150,13 +150,10 @@ def become_subreaper() -> None:
 def _list_children() -> List[int]:
     """List the own children that run."""
     found = []
-    for name in os.listdir("/proc"):
-        with contextlib.suppress(ValueError):
-            if not name.isdigit():
-                continue
-            state, parent = read_stat(int(name))[:2]
-            if int(parent) == os.getpid() and state not in {b"Z", b"X"}:
-                found.append(int(name))
+    for pid in list_processes():
+        state, parent, *_ = read_stat(pid) or (b"X", b"0")
+        if int(parent) == os.getpid() and state not in {b"Z", b"X"}:
+            found.append(pid)
     return found
 
 

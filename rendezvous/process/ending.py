@@ -30,7 +30,12 @@ from framework.agent.permission import Permission
 from framework.agent.watch import ObjectWatch
 from framework.api import constants, images
 from rendezvous.core.target import Target
-from rendezvous.process.processes import find_processes, list_processes, read_stat
+from rendezvous.process.processes import (
+    find_processes,
+    list_processes,
+    read_file,
+    read_stat,
+)
 from rendezvous.settings.options import (
     END_AUTO,
     END_NATIVE,
@@ -236,7 +241,7 @@ def _build_ending(end: str, options: Options, clock: AgentClock) -> Ending:
 
 def _choose_without_pod(options: Options, target: Target, clock: AgentClock) -> Ending:
     """Choose where the Pod cannot be read."""
-    if options.end == END_AUTO and os.getpid() != 1 and _read_name(1) == "pause":
+    if options.end == END_AUTO and os.getpid() != 1 and read_file(1, "comm").strip() == b"pause":
         return _build_ending(END_SHARED, options, clock)
     right = Permission("watch", "", "pods", target.namespace, target.pod)
     raise EndingError(
@@ -318,11 +323,3 @@ def choose_by_pod(pod: Mapping[str, Any], container: str) -> str:
 def _list_containers(pod: Mapping[str, Any], *fields: str) -> "list[Dict[str, Any]]":
     spec = pod.get("spec") or {}
     return [container for field in fields for container in spec.get(field) or ()]
-
-
-def _read_name(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read(64).strip()
-    except OSError:
-        return ""

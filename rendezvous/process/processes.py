@@ -3,6 +3,18 @@
 import os
 from typing import Iterator, List
 
+_MAX_BYTES = 65536
+_MAX_COMMAND_BYTES = 4096
+
+
+def read_file(pid: int, name: str, root: str = "/proc") -> bytes:
+    """Read a file of a process; b"" if there is no such process."""
+    try:
+        with open(f"{root}/{pid}/{name}", "rb") as file:
+            return file.read(_MAX_BYTES)
+    except OSError:
+        return b""
+
 
 def read_stat(pid: int, root: str = "/proc") -> List[bytes]:
     """Read the fields of a process's ``stat`` after its name: state, parent, ...
@@ -10,23 +22,16 @@ def read_stat(pid: int, root: str = "/proc") -> List[bytes]:
     Returns:
         The fields; [] if there is no such process.
     """
-    try:
-        with open(f"{root}/{pid}/stat", "rb") as file:
-            # The name is in parentheses and may hold anything.
-            return file.read(4096).rpartition(b")")[2].split()
-    except OSError:
-        return []
+    # The name is in parentheses and may hold anything.
+    return read_file(pid, "stat", root).rpartition(b")")[2].split()
 
 
 def find_processes(name: str, root: str = "/proc") -> List[int]:
     """Find processes by their program's name: of the command line, or of its first script."""
     found = []
     for pid in list_processes(root):
-        try:
-            with open(f"{root}/{pid}/cmdline", "rb") as file:
-                words = file.read(4096).decode("utf-8", "replace").split("\0")
-        except OSError:
-            continue
+        command = read_file(pid, "cmdline", root)[:_MAX_COMMAND_BYTES]
+        words = command.decode("utf-8", "replace").split("\0")
         # "python3 -u /app/train.py" is train.py to everybody but the kernel.
         script = next((word for word in words[1:] if word and not word.startswith("-")), "")
         if name in {os.path.basename(words[0]), os.path.basename(script)} and pid != os.getpid():
@@ -36,6 +41,4 @@ def find_processes(name: str, root: str = "/proc") -> List[int]:
 
 def list_processes(root: str = "/proc") -> Iterator[int]:
     """List all processes that can be seen."""
-    for name in os.listdir(root):
-        if name.isdigit():
-            yield int(name)
+    return (int(name) for name in os.listdir(root) if name.isdigit())

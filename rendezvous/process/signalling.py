@@ -17,7 +17,7 @@ from typing import Callable, Dict, Set, Tuple
 
 from framework.agent.clock import AgentClock
 from framework.agent.report import LineReporter
-from rendezvous.process.processes import read_stat
+from rendezvous.process.processes import read_file, read_stat
 
 _LOOK_SECONDS = 0.05
 # Without a handler they end a process, which is not what they are sent for.
@@ -81,12 +81,12 @@ def is_ready(pid: int, number: int) -> bool:
     if not masks or any(_holds(masks, name, number) for name in harmless):
         return True
     # In the middle of sigwait the signal is shown as neither blocked nor caught.
-    return _SIGWAIT in _read(pid, "wchan")
+    return _SIGWAIT in read_file(pid, "wchan")
 
 
 def _read_masks(pid: int) -> Dict[bytes, int]:
     """Read which signals a process blocks, ignores and catches; nothing if it has ended."""
-    pairs = [line.partition(b":")[::2] for line in _read(pid, "status").splitlines()]
+    pairs = [line.partition(b":")[::2] for line in read_file(pid, "status").splitlines()]
     return {name: int(mask, 16) for name, mask in pairs if name in {_BLOCKED, _IGNORED, _CAUGHT}}
 
 
@@ -104,11 +104,3 @@ def _read_start_time(pid: int) -> bytes:
     fields = read_stat(pid)
     is_running = len(fields) > _START_TIME_FIELD and fields[0] not in {b"Z", b"X"}
     return fields[_START_TIME_FIELD] if is_running else b""
-
-
-def _read(pid: int, name: str) -> bytes:
-    try:
-        with open(f"/proc/{pid}/{name}", "rb") as file:
-            return file.read(65536)
-    except OSError:
-        return b""

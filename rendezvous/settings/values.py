@@ -47,22 +47,12 @@ def is_printable(text: str) -> bool:
 
 def parse_formats(text: str) -> Optional[Tuple[str, ...]]:
     """Parse ``auto`` (None) or a list of formats."""
-    if text == "auto":
-        return None
-    names = _split(text)
-    for name in names:
-        if not _FORMAT.match(name):
-            raise ValueError(f"{name!r:.80} is no name of a format")
-    return tuple(names)
+    return None if text == "auto" else _parse_list(text, _FORMAT, "no name of a format")
 
 
 def parse_plugins(text: str) -> Tuple[str, ...]:
     """Parse a list of ``module:function``."""
-    names = _split(text) if text else []
-    for name in names:
-        if not _PLUGIN.match(name):
-            raise ValueError(f"{name!r:.80} is not MODULE:FUNCTION")
-    return tuple(names)
+    return _parse_list(text, _PLUGIN, "not MODULE:FUNCTION") if text else ()
 
 
 def parse_roles(text: str) -> Dict[str, RoleKind]:
@@ -212,6 +202,14 @@ def _parse_number(text: str, low: int, high: int) -> int:
     if not _NUMBER.match(text) or not low <= int(text) <= high:
         raise ValueError(f"{text!r:.80} is no number from {low} to {high}")
     return int(text)
+
+
+def _parse_list(text: str, form: "re.Pattern[str]", fault: str) -> Tuple[str, ...]:
+    names = _split(text)
+    for name in names:
+        if not form.match(name):
+            raise ValueError(f"{name!r:.80} is {fault}")
+    return tuple(names)
 
 
 def _split(text: str) -> "list[str]":
