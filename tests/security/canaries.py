@@ -1,4 +1,4 @@
-"""Pod templates in which every text is a distinct canary: a text that is found nowhere else.
+"""Pod templates in which every text is a distinct canary: a text that occurs in no other place.
 
 The fields come from the table of Kubernetes' own schema that the local API server decodes with, so
 a new field of Kubernetes is covered as soon as it is known here.
@@ -15,7 +15,7 @@ from localcluster.apiserver.bodies.wire import FieldType, struct_types
 Object = dict[str, Any]
 
 _FORM = re.compile(r"canary[0-9]{5}")
-# Of these fields an object may have one only; a list has an item for each.
+# An object may have only one of these fields; a list has an item for each.
 _UNIONS: dict[str, tuple[str, ...]] = {
     "Probe": ("exec", "grpc", "httpGet", "tcpSocket"),
     "LifecycleHandler": ("exec", "httpGet", "sleep", "tcpSocket"),
@@ -33,7 +33,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Canaries:
-    """Makes canaries and knows where each one stands."""
+    """Makes canaries and knows the field of each."""
 
     def __init__(self) -> None:
         self.paths: dict[str, str] = {}
@@ -98,11 +98,11 @@ class Canaries:
 
 
 def build_valid(template: Object, is_valid: Callable[[Object], list[str]]) -> Object:
-    """Leave out of a template what keeps an API server from taking it.
+    """Remove from a template the fields for which an API server refuses it.
 
     Args:
         template: of ``build_template``.
-        is_valid: asks the server; returns the fields that it names, none if it takes the Pod.
+        is_valid: asks the server; returns the fields that it names, none if it accepts the Pod.
     """
     metadata = {name: template["metadata"][name] for name in ("annotations", "labels")}
     spec = {k: v for k, v in template["spec"].items() if k not in _OF_THE_CLUSTER}

@@ -1,4 +1,4 @@
-"""What agents check of a roster before they use it, and what they leave undecoded."""
+"""The checks of agents before they decode or use a roster."""
 
 import base64
 import resource
@@ -28,18 +28,13 @@ UID = INSTANCE.partition("_")[2]
 
 def build_configmap(content: bytes, **metadata: Any) -> dict[str, Any]:
     stored = base64.b64encode(content).decode()
-    return {
-        "metadata": {"uid": UID, **metadata},
-        "binaryData": {constants.ROSTER_KEY: stored},
-    }
+    metadata |= {"uid": UID}
+    return {"metadata": metadata, "binaryData": {constants.ROSTER_KEY: stored}}
 
 
 def own(kind: str = "Framework", name: str = "gang") -> dict[str, Any]:
-    return {"ownerReferences": [{"kind": "Node", "name": "x"}, build_owner(kind, name)]}
-
-
-def build_owner(kind: str, name: str) -> dict[str, Any]:
-    return {"kind": kind, "name": name, "controller": True}
+    owner = {"kind": kind, "name": name, "controller": True}
+    return {"ownerReferences": [{"kind": "Node", "name": "x"}, owner]}
 
 
 def replace_address(address: str) -> Roster:
@@ -52,22 +47,11 @@ def replace_address(address: str) -> Roster:
 @pytest.mark.parametrize(
     "address",
     [
-        "0.0.0.0",
-        "169.254.169.254",
-        "224.0.0.1",
-        "255.255.255.255",
-        "::",
-        "ff02::1",
-        "fe80::1",
-        "::ffff:169.254.169.254",
-        "::ffff:0.0.0.0",
-        "10.0.0.1%eth0",
-        "010.0.0.1",
-        "example.com",
-        "",
+        "0.0.0.0", "169.254.169.254", "224.0.0.1", "255.255.255.255", "::", "ff02::1", "fe80::1",
+        "::ffff:169.254.169.254", "::ffff:0.0.0.0", "10.0.0.1%eth0", "010.0.0.1", "example.com", "",
     ],
-)
-def test_address_that_no_pod_has_is_not_written(address: str) -> None:
+)  # fmt: skip
+def test_address_that_no_pod_has_is_refused(address: str) -> None:
     assert not is_pod_address(address)
     gang = replace_address(address)
     assert "worker/1" in find_fault(gang)
@@ -76,16 +60,18 @@ def test_address_that_no_pod_has_is_not_written(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["10.0.0.1", "127.0.9.1", "223.255.255.255", "2001:db8::1", "fd00::1", "::1",
-                "::ffff:10.0.0.1"]
+    "address",
+    [
+        "10.0.0.1", "127.0.9.1", "223.255.255.255", "2001:db8::1", "fd00::1", "::1",
+        "::ffff:10.0.0.1",
+    ],
 )  # fmt: skip
-def test_address_of_a_pod_is_written(address: str) -> None:
+def test_address_of_a_pod_is_accepted(address: str) -> None:
     assert is_pod_address(address)
     assert find_fault(replace_address(address)) == ""
 
 
 def test_configmap_of_another_attempt_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it costs to decode."""
     decoded = []
 
     def decode(stored: Any) -> Roster:
@@ -100,7 +86,7 @@ def test_configmap_of_another_attempt_is_not_decoded(monkeypatch: pytest.MonkeyP
     assert len(decoded) == 1
 
 
-def test_roster_in_a_configmap_of_another_controller_is_not_believed() -> None:
+def test_roster_in_a_configmap_of_another_controller_is_ignored() -> None:
     content = encode_roster(build_gang(2))
     for metadata in (own("ReplicaSet"), own(name="other")):
         parsed = parse_configmap(build_configmap(content, **metadata), UID, "gang")
@@ -110,7 +96,7 @@ def test_roster_in_a_configmap_of_another_controller_is_not_believed() -> None:
         assert parse_configmap(build_configmap(content, **metadata), UID, "gang").roster
 
 
-def test_roster_of_another_attempt_or_uid_is_not_shown() -> None:
+def test_roster_of_another_attempt_or_uid_is_not_selected() -> None:
     identity = see(build_gang(2)).identity._replace(instance_uid=INSTANCE)
     other = build_gang(2)._replace(instance_uid="0_another")
     for gang, uid in ((other, UID), (build_gang(2), "another-uid")):
@@ -121,7 +107,7 @@ def test_roster_of_another_attempt_or_uid_is_not_shown() -> None:
         assert isinstance(seen, NoRoster)
 
 
-def test_generation_never_goes_back() -> None:
+def test_generation_never_decreases() -> None:
     current = Generation(build_gang(2)._replace(generation=7), SOURCE_CONFIGMAP, 7)
     for generation, expected in ((6, False), (7, False), (8, True)):
         gang = build_gang(3)._replace(generation=generation)

@@ -1,6 +1,6 @@
-"""The port of peers.barrier under attack, by real sockets on loopback: members pass all the same.
+"""The port of peers.barrier under attack, by real sockets on loopback: members pass nevertheless.
 
-Each address of 127.0.0.0/8 stands for a Pod. A connection whose source is not chosen comes from
+Each address of 127.0.0.0/8 stands for a Pod. A connection without a chosen source comes from
 127.0.0.1, as all connections in a local cluster may.
 """
 
@@ -8,7 +8,6 @@ import contextlib
 import json
 import resource
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,25 +52,56 @@ def write_key(root: Path, text: str) -> str:
     return str(path)
 
 
+@contextlib.contextmanager
+def open_gang(root: Path, size: int, *, pods: int = 2, **options: Any) -> Iterator[list[Member]]:
+    """Start ``size`` members of a gang of ``pods``, with their roster."""
+    root.mkdir(exist_ok=True)
+    with open_members(root, size, **options) as members:
+        show(members, build_local_gang(list(range(pods)), 1))
+        yield members
+
+
+@contextlib.contextmanager
+def open_keyed(root: Path, size: int, key: str = KEY, **options: Any) -> Iterator[list[Member]]:
+    with open_gang(root, size, FB_GANG_KEY_FILE=write_key(root, key), **options) as members:
+        yield members
+
+
 def show(members: list[Member], gang: Roster) -> None:
     for member in members:
         member.show(gang)
 
 
 def dial(member: Member, source: str = "") -> socket.socket:
-    """Connect to the process of rank 0 as soon as it serves."""
-    deadline = time.monotonic() + HANG_SECONDS
+    """Connect to the process of rank 0 as soon as it listens."""
     address = (f"127.0.9.{member.index + 1}", member.port)
-    while True:
-        try:
+
+    def connect() -> socket.socket | None:
+        with contextlib.suppress(ConnectionRefusedError):
             return socket.create_connection(address, HANG_SECONDS, (source, 0) if source else None)
-        except ConnectionRefusedError:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        return None
+
+    connection = wait_until(connect)
+    assert connection is not None
+    return connection
 
 
-def is_hung_up(connection: socket.socket) -> bool:
-    """Return whether the other end closes the connection, without a word but its challenge."""
+def build_line(**changes: Any) -> bytes:
+    """Build the line by which the member 1 arrives."""
+    arrival = build_arrival(build_local_gang([0, 1], 1), 1, token="mine")
+    return json.dumps({**arrival, **changes}).encode() + b"\n"
+
+
+def arrive(member: Member, line: bytes, source: str = SECOND) -> bytes:
+    """Send a line on a connection of its own; return the answer, b"" if there is none."""
+    with dial(member, source) as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(line)
+        return connection.recv(16)
+    return b""
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Return whether the other end closes the connection and sends nothing but its challenge."""
     with contextlib.suppress(ConnectionResetError):
         while True:
             part = connection.recv(4096)
@@ -101,9 +131,8 @@ def read_warnings(member: Member) -> list[str]:
 def test_silent_connections_keep_no_member_out_and_use_up_no_files(
     tmp_path: Path, many_files: None, source: str
 ) -> None:
-    """Neither from a stranger's address, nor from that of a member, nor all from one address."""
-    with open_members(tmp_path, 2) as members, contextlib.ExitStack() as stack:
-        show(members, build_local_gang([0, 1], 1))
+    """Neither from the address of a stranger, nor of a member, nor from 127.0.0.1."""
+    with open_gang(tmp_path, 2) as members, contextlib.ExitStack() as stack:
         pass_all(members, "before")
         for _ in range(ATTACKERS):
             stack.enter_context(dial(members[0], source))
@@ -111,64 +140,48 @@ def test_silent_connections_keep_no_member_out_and_use_up_no_files(
         assert count_files(members[0]) < MOST_FILES
 
 
-def test_half_lines_are_hung_up_on_at_their_deadline(tmp_path: Path) -> None:
-    with open_members(tmp_path, 2, setup=QUICK) as members, contextlib.ExitStack() as stack:
-        show(members, build_local_gang([0, 1], 1))
+def test_half_lines_are_closed_at_their_deadline(tmp_path: Path) -> None:
+    with open_gang(tmp_path, 2, setup=QUICK) as members, contextlib.ExitStack() as stack:
         members[0].come("epoch")
         opened = [stack.enter_context(dial(members[0])) for _ in range(10)]
         for number, connection in enumerate(opened):
             connection.sendall(b'{"name": "epoch"'[:number])
-        assert all(map(is_hung_up, opened))
+        assert all(map(is_closed, opened))
         members[1].come("epoch")
         for member in members:
             assert member.passed.get(timeout=HANG_SECONDS) == "passed epoch 1"
 
 
 def test_stranger_is_refused_once_in_the_log_and_any_source_may_be_allowed(tmp_path: Path) -> None:
-    gang = build_local_gang([0, 1], 1)
-    arrival = json.dumps(build_arrival(gang, 1, token="mine")).encode() + b"\n"
-    with open_members(tmp_path, 1) as members:
-        show(members, gang)
+    with open_gang(tmp_path, 1) as members:
         members[0].come("start")
         for _ in range(3):
-            with dial(members[0], STRANGER) as connection:
-                with contextlib.suppress(OSError):
-                    connection.sendall(arrival)
-                assert is_hung_up(connection)
-        told = [line for line in read_warnings(members[0]) if STRANGER in line]
-    assert len(told) == 1
-    assert "set FB_BARRIER_SOURCES=any" in told[0]
-    (tmp_path / "any").mkdir()
-    with open_members(tmp_path / "any", 1, FB_BARRIER_SOURCES="any") as members:
-        show(members, gang)
+            assert arrive(members[0], build_line(), STRANGER) == b""
+        (line,) = [line for line in read_warnings(members[0]) if STRANGER in line]
+    assert "set FB_BARRIER_SOURCES=any" in line
+    with open_gang(tmp_path / "any", 1, FB_BARRIER_SOURCES="any") as members:
         members[0].come("start")
-        with dial(members[0], STRANGER) as connection:
-            connection.sendall(arrival)
-            assert connection.recv(16) == b"go\n"
+        assert arrive(members[0], build_line(), STRANGER) == b"go\n"
 
 
 @pytest.mark.parametrize("known", ["known", "unknown"])
-def test_member_that_leaves_may_still_come(tmp_path: Path, known: str) -> None:
-    """Also to a process of rank 0 that has never seen it as a member."""
+def test_leaving_member_may_still_arrive(tmp_path: Path, known: str) -> None:
+    """Also at a process of rank 0 that has never seen it as a member."""
     leaving = Leaving("worker", 1, fingerprint_uid(get_uid("worker", 1)), 2, "")
-    gang = build_local_gang([0, 1, 2], 1)
-    arrival = {**build_arrival(gang, 1, token="mine"), "pod": "", "name": "checkpoint"}
-    with open_members(tmp_path, 3) as members:
-        show(members, gang)
+    with open_gang(tmp_path, 3, pods=3) as members:
         if known == "known":
             pass_all(members, "before")
         remaining = [members[0], members[2]]
         show(remaining, build_local_gang([0, 2], 2)._replace(leaving=(leaving,)))
         members[0].come("checkpoint")
         with dial(members[0], SECOND) as connection:
-            connection.sendall(json.dumps(arrival).encode() + b"\n")
+            connection.sendall(build_line(pod="", name="checkpoint"))
             members[2].come("checkpoint")
             assert connection.recv(16) == b"go\n"
 
 
 def test_source_setting_is_checked(tmp_path: Path) -> None:
-    with open_members(tmp_path, 1, FB_BARRIER_SOURCES="all") as members:
-        show(members, build_local_gang([0], 1))
+    with open_gang(tmp_path, 1, pods=1, FB_BARRIER_SOURCES="all") as members:
         members[0].come("start")
         assert members[0].process.wait(timeout=HANG_SECONDS) == 1
         assert "write roster or any" in read_warnings(members[0])[-1]
@@ -188,16 +201,11 @@ def test_addresses_are_compared_in_one_form(address: str, written: str) -> None:
     assert barrier_limits.normalize(address) == written
 
 
-def test_what_an_arrival_may_say_is_bounded(tmp_path: Path) -> None:
-    gang = build_local_gang([0, 1], 1)
-    with open_members(tmp_path, 1) as members:
-        show(members, gang)
+def test_fields_of_an_arrival_are_bounded(tmp_path: Path) -> None:
+    with open_gang(tmp_path, 1) as members:
         members[0].come("start")
         for changes in ({"token": "t" * 65}, {"token": 7}, {"token": None}, {"name": "n" * 5000}):
-            with dial(members[0], SECOND) as connection:
-                arrival = {**build_arrival(gang, 1, token="mine"), **changes}
-                connection.sendall(json.dumps(arrival).encode() + b"\n")
-                assert is_hung_up(connection), changes
+            assert arrive(members[0], build_line(**changes)) == b"", changes
 
 
 def test_number_of_remembered_arrivals_is_bounded_by_the_gang(
@@ -221,27 +229,21 @@ def test_number_of_remembered_arrivals_is_bounded_by_the_gang(
 # --- The gang key ---------------------------------------------------------------------------------
 
 
-def test_members_with_the_key_pass_and_say_nothing(tmp_path: Path) -> None:
-    key = write_key(tmp_path, f"{INSTANCE}:{KEY}\n")
-    with open_members(tmp_path, 3, FB_GANG_KEY_FILE=key) as members:
-        show(members, build_local_gang([0, 1, 2], 1))
+def test_members_with_the_key_pass_without_warnings(tmp_path: Path) -> None:
+    with open_keyed(tmp_path, 3, f"{INSTANCE}:{KEY}\n", pods=3) as members:
         for name in ("one", "two"):
             pass_all(members, name)
         assert [read_warnings(member) for member in members] == [[], [], []]
 
 
 def test_members_with_an_old_python_pass(tmp_path: Path) -> None:
-    key = write_key(tmp_path, f"{INSTANCE}:{KEY}")
-    python = find_old_python()
-    with open_members(tmp_path, 2, python=python, FB_GANG_KEY_FILE=key) as members:
-        show(members, build_local_gang([0, 1], 1))
+    with open_keyed(tmp_path, 2, f"{INSTANCE}:{KEY}", python=find_old_python()) as members:
         pass_all(members, "start")
         assert [read_warnings(member) for member in members] == [[], []]
 
 
-def test_without_a_key_each_process_says_so_once(tmp_path: Path) -> None:
-    with open_members(tmp_path, 2) as members:
-        show(members, build_local_gang([0, 1], 1))
+def test_without_a_key_each_process_warns_once(tmp_path: Path) -> None:
+    with open_gang(tmp_path, 2) as members:
         for name in ("one", "two"):
             pass_all(members, name)
         for member in members:
@@ -258,36 +260,31 @@ def exchange(connection: socket.socket, key: str, *, nonce: str = "", mine: str 
     connection.sendall(json.dumps({"nonce": mine, "proof": proof}).encode() + b"\n")
 
 
-def test_whoever_does_not_prove_the_key_is_hung_up_on(tmp_path: Path) -> None:
-    gang = build_local_gang([0, 1], 1)
-    arrival = json.dumps(build_arrival(gang, 1, token="mine")).encode() + b"\n"
-    path = write_key(tmp_path, KEY)
-    with open_members(tmp_path, 1, FB_GANG_KEY_FILE=path) as members:
-        show(members, gang)
+def test_client_that_does_not_prove_the_key_is_refused(tmp_path: Path) -> None:
+    with open_keyed(tmp_path, 1) as members:
         members[0].come("start")
-        # No proof, a wrong key, one for a challenge of another connection, broken ones.
         with dial(members[0], SECOND) as other:
             nonce = json.loads(other.makefile("rb").readline())["nonce"]
             for attack in (
-                lambda c: c.sendall(arrival),
+                lambda c: c.sendall(build_line()),
                 lambda c: exchange(c, OTHER_KEY),
-                lambda c: exchange(c, KEY, nonce=nonce),
+                lambda c: exchange(c, KEY, nonce=nonce),  # of another connection
                 lambda c: c.sendall(b'{"nonce": "n", "proof": null}\n'),
                 lambda c: c.sendall(b'{"nonce": "n", "proof": "\\ud800"}\n'),
                 lambda c: c.sendall(b"[1]\n"),
             ):
                 with dial(members[0], SECOND) as connection:
                     attack(connection)
-                    assert is_hung_up(connection)
+                    assert is_closed(connection)
         with dial(members[0], SECOND) as connection:
             exchange(connection, KEY)
             assert json.loads(connection.makefile("rb").readline()).keys() == {"proof"}
-            connection.sendall(arrival)
+            connection.sendall(build_line())
             assert connection.recv(16) == b"go\n"
 
 
-def test_proof_of_rank_0_is_none_of_a_member() -> None:
-    """Else it could be sent back to it."""
+def test_proofs_of_each_side_and_channel_differ() -> None:
+    """Otherwise the proof of rank 0 could be sent back to it."""
     parts = (INSTANCE, "a", "b")
     key = KEY.encode()
     proofs = {
@@ -299,11 +296,10 @@ def test_proof_of_rank_0_is_none_of_a_member() -> None:
     assert peers.compute_proof(key, "ab", "c") != peers.compute_proof(key, "a", "bc")
 
 
-def test_member_does_not_believe_a_rank_0_without_the_key(tmp_path: Path) -> None:
-    """It sends nothing but a proof, and goes on to look for rank 0."""
-    path = write_key(tmp_path, KEY)
+def test_member_trusts_no_rank_0_without_the_key(tmp_path: Path) -> None:
+    """The member sends nothing but a proof, and looks for rank 0 again."""
     with (
-        open_members(tmp_path, 2, FB_GANG_KEY_FILE=path) as members,
+        open_members(tmp_path, 2, FB_GANG_KEY_FILE=write_key(tmp_path, KEY)) as members,
         socket.create_server((FIRST, members[0].port)) as impostor,
     ):
         show(members, build_local_gang([0, 1], 1))
@@ -315,30 +311,25 @@ def test_member_does_not_believe_a_rank_0_without_the_key(tmp_path: Path) -> Non
                 wire: Any = json.loads(connection.makefile("rb").readline())
                 assert wire.keys() == {"nonce", "proof"}
                 connection.sendall(reply)
-                assert is_hung_up(connection)
+                assert is_closed(connection)
         assert members[1].passed.empty()
         assert any("gang key" in line for line in read_warnings(members[1]))
 
 
-def test_member_without_the_key_is_told_to_mount_it(tmp_path: Path) -> None:
-    path = write_key(tmp_path, KEY)
-    (tmp_path / "other").mkdir()
+def test_member_without_the_key_is_asked_to_mount_it(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
-        (first,) = stack.enter_context(open_members(tmp_path, 1, FB_GANG_KEY_FILE=path))
-        port = {"FB_BARRIER_PORT": str(first.port)}
-        _, second = stack.enter_context(open_members(tmp_path / "other", 2, **port))
-        show([first, second], build_local_gang([0, 1], 1))
+        (first,) = stack.enter_context(open_keyed(tmp_path, 1))
+        other = open_gang(tmp_path / "other", 2, FB_BARRIER_PORT=str(first.port))
+        _, second = stack.enter_context(other)
         first.come("start")
         dial(first).close()
         second.come("start")
-        wait_until(
-            lambda: any("asks for the gang key" in line for line in read_warnings(second)),
-        )
+        wait_until(lambda: any("asks for the gang key" in w for w in read_warnings(second)))
         assert first.passed.empty()
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (None, "cannot be read"),
         ("", "has less than 32 characters"),
@@ -347,30 +338,30 @@ def test_member_without_the_key_is_told_to_mount_it(tmp_path: Path) -> None:
     ],
 )
 def test_key_that_cannot_be_used_ends_the_barrier(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, message: str
 ) -> None:
     path = tmp_path / "gang-key"
     monkeypatch.setenv("FB_GANG_KEY_FILE", str(path))
     if text is not None:
         path.write_text(text)
-    with pytest.raises(peers.GangKeyError, match=told):
+    with pytest.raises(peers.GangKeyError, match=message):
         peers.read_gang_key(INSTANCE)
 
 
-def test_key_need_not_be_there_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_key_is_no_error_unless_a_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FB_GANG_KEY_FILE", raising=False)
     monkeypatch.setattr(gang_key, "DEFAULT_KEY_FILE", "/nonexistent/gang-key")
     assert peers.read_gang_key(INSTANCE) is None
 
 
-def test_silent_connections_do_not_pass_for_members_with_the_key(
+def test_silent_connections_do_not_count_as_members_with_the_key(
     tmp_path: Path, many_files: None
 ) -> None:
-    """With the key, any address may be allowed: those that prove nothing make place."""
-    path = write_key(tmp_path, KEY)
-    variables = {"FB_GANG_KEY_FILE": path, "FB_BARRIER_SOURCES": "any"}
-    with open_members(tmp_path, 2, **variables) as members, contextlib.ExitStack() as stack:
-        show(members, build_local_gang([0, 1], 1))
+    """With the key, any address may be allowed: connections without a proof are closed first."""
+    with (
+        open_keyed(tmp_path, 2, FB_BARRIER_SOURCES="any") as members,
+        contextlib.ExitStack() as stack,
+    ):
         pass_all(members, "before")
         for number in range(ATTACKERS):
             source = f"127.0.{number % 50 + 100}.1" if number % 2 else SECOND

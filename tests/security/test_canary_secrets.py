@@ -1,6 +1,6 @@
-"""A canary in every field of a Pod template: none comes out of the programs.
+"""A canary in every field of a Pod template: no program writes one.
 
-Frameworks run through their life on an API server, with the controller as a process at each level
+Frameworks take all their states on an API server, with the controller as a process at each level
 and in each format of its log. Then its log, the Events, the metrics, the Frameworks' statuses, the
 ConfigMaps and the output of ``framework run`` are searched for the canaries.
 """
@@ -17,10 +17,10 @@ import pytest
 
 from tests.security.canaries import Canaries, build_valid
 from tests.support.builders import build_role_wire, build_submission
-from tests.support.servers.childprocess import ChildProcess, find_free_ports
+from tests.support.servers.childprocess import find_free_ports
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import ROOT
-from tests.support.servers.frameworkserver import build_env, open_local_server
+from tests.support.servers.frameworkserver import build_env, open_local_server, start_controller
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.slow import keep_first
 from tests.support.waiting import HANG_SECONDS, wait_until
@@ -33,8 +33,8 @@ FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/fram
 MERGE = "application/merge-patch+json"
 MESSAGE = "the-termination-message"
 
-# Where a canary may be found, by the field that holds it. Each of these is an identity or a word
-# that Kubernetes knows, which names what an object is or needs; none is a place for a secret.
+# The fields whose canaries may be written. Each is a name or a word of Kubernetes, and no place for
+# a secret.
 SHOWN = {
     r"spec\.(initContainers|containers)\[\]\.(name|image)": "names the container and its program",
     r"spec\.(initContainers|containers)\[\]\.resources\.claims\[\]\.name": "names a claim",
@@ -53,36 +53,39 @@ def access(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Access]:
 
 
 class World:
-    """An API server with our controller, and all that is seen of its Frameworks."""
+    """An API server with our controller, and all that it showed of its Frameworks."""
 
     def __init__(self, http: JsonHttp) -> None:
         self.http = http
         self.seen: list[str] = []
 
-    def ask(self, method: str, path: str, body: Any = None, content_type: str = MERGE) -> Any:
-        kind = content_type if method == "PATCH" else "application/json"
+    def send(self, method: str, path: str, body: Any = None) -> Any:
+        kind = MERGE if method == "PATCH" else "application/json"
         code, answer = self.http.request(method, path, body, content_type=kind)
         assert code < 300, (method, path, code, answer)
         return answer
 
-    def look(self) -> None:
-        """Note the statuses, the ConfigMaps and the Events as they are now."""
-        for framework in self.ask("GET", FRAMEWORKS)["items"]:
-            self.seen.append(json.dumps(framework.get("status")))
-        self.seen.append(json.dumps(self.ask("GET", f"{CORE}/configmaps")))
-        self.seen.append(json.dumps(self.ask("GET", f"{CORE}/events")))
+    def create(self, name: str, template: Any, count: int = 1, retries: int = 0) -> None:
+        self.send("POST", FRAMEWORKS, build_framework(name, template, count, retries))
 
-    def wait_for(self, what: Callable[[], Any]) -> Any:
-        def look() -> Any:
-            found = what()
-            self.look()
+    def record(self) -> None:
+        """Record the statuses, the ConfigMaps and the Events as they are now."""
+        for framework in self.send("GET", FRAMEWORKS)["items"]:
+            self.seen.append(json.dumps(framework.get("status")))
+        self.seen.append(json.dumps(self.send("GET", f"{CORE}/configmaps")))
+        self.seen.append(json.dumps(self.send("GET", f"{CORE}/events")))
+
+    def wait_for(self, find: Callable[[], Any]) -> Any:
+        def find_and_record() -> Any:
+            found = find()
+            self.record()
             return found
 
-        return wait_until(look, lambda: str(self.seen[-3:]))
+        return wait_until(find_and_record, lambda: str(self.seen[-3:]))
 
     def list_pods(self, framework: str) -> list[Object]:
         selector = f"labelSelector=FC_FRAMEWORK_NAME%3D{framework}"
-        return list(self.ask("GET", f"{CORE}/pods?{selector}")["items"])
+        return list(self.send("GET", f"{CORE}/pods?{selector}")["items"])
 
     def wait_for_pod(self, framework: str, attempts: str) -> Object:
         def find() -> Object | None:
@@ -97,29 +100,26 @@ class World:
         return pod
 
     def fail(self, pod: Object) -> None:
-        """Be the kubelet: the first container has failed."""
+        """Write the status of a Pod whose first container has failed."""
         ended = {"exitCode": 3, "reason": "Error", "message": MESSAGE}
         name = pod["spec"]["containers"][0]["name"]
-        status = {
-            "phase": "Failed",
-            "containerStatuses": [{"name": name, "state": {"terminated": ended}}],
-        }
+        containers = [{"name": name, "state": {"terminated": ended}}]
         path = f"{CORE}/pods/{pod['metadata']['name']}/status"
-        self.ask("PATCH", path, {"status": status})
+        body = {"status": {"phase": "Failed", "containerStatuses": containers}}
+        self.send("PATCH", path, body)
 
-    def wait_completed(self, name: str) -> Object:
-        def find() -> Object | None:
-            found: Object = self.ask("GET", f"{FRAMEWORKS}/{name}")
-            return found if (found.get("status") or {}).get("state") == "Completed" else None
+    def wait_until_completed(self, name: str) -> None:
+        def is_completed() -> bool:
+            status = self.send("GET", f"{FRAMEWORKS}/{name}").get("status") or {}
+            return bool(status.get("state") == "Completed")
 
-        framework: Object = self.wait_for(find)
-        return framework
+        self.wait_for(is_completed)
 
 
 def build_framework(name: str, template: Any, count: int = 1, retries: int = 0) -> Object:
     retry = {"maxRetryCount": retries}
-    policy = {"minFailedTaskCount": 1}
     task = {"retryPolicy": retry, "pod": template}
+    policy = {"minFailedTaskCount": 1}
     role = build_role_wire("worker", count, task=task, frameworkAttemptCompletionPolicy=policy)
     return build_submission(name, role, retryPolicy=retry)
 
@@ -135,46 +135,42 @@ def list_faults(http: JsonHttp, template: Object) -> list[str]:
     return [cause["field"] for cause in causes]
 
 
-def live(world: World, valid: Object) -> None:
+def run_through_all_states(world: World, valid: Object) -> None:
     """Create, run, fail, retry the Task, retry the Framework, scale, complete, delete."""
-    world.ask("POST", FRAMEWORKS, build_framework("lives", valid, count=2, retries=1))
+    name = "complete"
+    world.create(name, valid, count=2, retries=1)
     for attempts in ("0.0", "0.1", "1.0"):
-        world.fail(world.wait_for_pod("lives", attempts))
-    world.wait_for_pod("lives", "1.1")
-    roles = build_framework("lives", valid, count=1, retries=1)["spec"]["taskRoles"]
-    world.ask("PATCH", f"{FRAMEWORKS}/lives", {"spec": {"taskRoles": roles}})
-    world.wait_for(lambda: len(world.list_pods("lives")) == 1)
-    world.fail(world.list_pods("lives")[0])
-    world.wait_completed("lives")
-    world.ask("DELETE", f"{FRAMEWORKS}/lives?propagationPolicy=Foreground")
-    world.wait_for(lambda: not world.list_pods("lives"))
+        world.fail(world.wait_for_pod(name, attempts))
+    world.wait_for_pod(name, "1.1")
+    roles = build_framework(name, valid, count=1, retries=1)["spec"]["taskRoles"]
+    world.send("PATCH", f"{FRAMEWORKS}/{name}", {"spec": {"taskRoles": roles}})
+    world.wait_for(lambda: len(world.list_pods(name)) == 1)
+    world.fail(world.list_pods(name)[0])
+    world.wait_until_completed(name)
+    world.send("DELETE", f"{FRAMEWORKS}/{name}?propagationPolicy=Foreground")
+    world.wait_for(lambda: not world.list_pods(name))
 
 
-def be_refused(world: World, template: Object, canaries: Canaries) -> None:
-    """Frameworks whose Pods the server refuses, for each in another way."""
+def run_refused(world: World, template: Object, canaries: Canaries) -> None:
+    """Create Frameworks whose Pods the server refuses, each for another reason."""
     number = canaries.make("spec.containers[].env[].value of another type")
-    wrong_type = {"spec": {"containers": [{"name": "a", "image": "b", "args": number}]}}
-    only_class = {
-        "spec": {
-            "containers": [{"name": "a", "image": "b"}],
-            "priorityClassName": template["spec"]["priorityClassName"],
-        }
-    }
+    container = {"name": "a", "image": "b"}
     metadata = {k: template["metadata"][k] for k in ("annotations", "labels", "finalizers")}
+    priority_class = template["spec"]["priorityClassName"]
     templates = {
         "invalid": {"metadata": metadata, "spec": template["spec"]},
-        "type": wrong_type,
-        "class": only_class,
+        "type": {"spec": {"containers": [{**container, "args": number}]}},
+        "class": {"spec": {"containers": [container], "priorityClassName": priority_class}},
     }
     for name, refused in templates.items():
-        world.ask("POST", FRAMEWORKS, build_framework(name, refused))
+        world.create(name, refused)
     for name in templates:
-        world.wait_completed(name)
+        world.wait_until_completed(name)
 
 
-def poison(world: World, valid: Object) -> None:
-    """Make a Framework whose status cannot be read, before there is a controller."""
-    world.ask("POST", FRAMEWORKS, build_framework("poison", valid))
+def create_unreadable(world: World, valid: Object) -> None:
+    """Create a Framework whose status cannot be read, before a controller runs."""
+    world.create("unreadable", valid)
     at = "2026-01-01T00:00:00Z"
     status = {
         "startTime": at,
@@ -183,11 +179,7 @@ def poison(world: World, valid: Object) -> None:
         "retryPolicyStatus": {},
         "attemptStatus": {"id": 0, "startTime": at, "taskRoleStatusesCompressed": "bm8gZ3ppcA=="},
     }
-    world.ask("PATCH", f"{FRAMEWORKS}/poison/status", {"status": status})
-
-
-def be_poisoned(world: World) -> None:
-    world.wait_for(lambda: any("UnreadableFramework" in text for text in world.seen[-2:]))
+    world.send("PATCH", f"{FRAMEWORKS}/unreadable/status", {"status": status})
 
 
 def run_command(access: Access, file: Path, framework: Object) -> str:
@@ -218,7 +210,7 @@ def find_unexpected(canaries: Canaries, text: str) -> dict[str, str]:
     ("log_format", "log_level"),
     keep_first([("text", "debug"), ("json", "debug"), ("text", "info"), ("json", "info")]),
 )
-def test_no_canary_comes_out_of_the_programs(
+def test_programs_write_no_canary(
     access: Access, tmp_path: Path, log_format: str, log_level: str
 ) -> None:
     http = access.open_http()
@@ -229,16 +221,13 @@ def test_no_canary_comes_out_of_the_programs(
     assert len(canaries.find_fields(template)) >= 500
 
     (port,) = find_free_ports(1)
-    command = [sys.executable, "-m", "controller", "--kubeconfig", access.kubeconfig]
-    command += ["--health-port", str(port), "--log-format", log_format, "--log-level", log_level]
-    log = tmp_path / "controller.log"
+    options = ["--log-format", log_format, "--log-level", log_level]
     world = World(http)
-    poison(world, valid)
-    controller = ChildProcess("controller", command, log=log, env=build_env())
-    try:
-        live(world, valid)
-        be_refused(world, template, canaries)
-        be_poisoned(world)
+    create_unreadable(world, valid)
+    with start_controller(access, tmp_path, "--health-port", str(port), *options) as controller:
+        run_through_all_states(world, valid)
+        run_refused(world, template, canaries)
+        world.wait_for(lambda: any("UnreadableFramework" in text for text in world.seen[-2:]))
         refused = {"metadata": valid["metadata"], "spec": template["spec"]}
         secret = canaries.make("metadata.labels of a Framework")
         shown = run_command(access, tmp_path / "a.json", build_framework("ran", refused))
@@ -247,24 +236,19 @@ def test_no_canary_comes_out_of_the_programs(
         shown += run_command(access, tmp_path / "b.json", bad)
         _, metrics = JsonHttp(f"http://127.0.0.1:{port}", "", None).request("GET", "/metrics")
         controller.raise_if_ended()
-    finally:
-        controller.terminate()
-        for name in ("lives", "invalid", "type", "class", "poison", "ran"):
-            http.request("DELETE", f"{FRAMEWORKS}/{name}?propagationPolicy=Foreground")
-    logged = log.read_text()
+    for framework in world.send("GET", FRAMEWORKS)["items"]:
+        name = framework["metadata"]["name"]
+        world.send("DELETE", f"{FRAMEWORKS}/{name}?propagationPolicy=Foreground")
+    logged = controller.log.read_text()
     sinks = {"log": logged, "api": "\n".join(world.seen), "metrics": str(metrics), "run": shown}
-    assert {name: find_unexpected(canaries, text) for name, text in sinks.items()} == {
-        "log": {},
-        "api": {},
-        "metrics": {},
-        "run": {},
-    }
-    # They have something to say.
-    for said in ("OnTaskRetry", "OnFrameworkRetry", "OnPodDeletion", "OnTaskDeletion"):
-        assert said in logged
+    for name, text in sinks.items():
+        assert find_unexpected(canaries, text) == {}, name
+    # Each sink has its usual content.
+    for reason in ("OnTaskRetry", "OnFrameworkRetry", "OnPodDeletion", "OnTaskDeletion"):
+        assert reason in logged
     assert "frameworkcontroller" in str(metrics)
     assert "Invalid value: [hidden]" in shown
-    # A container's last words are in the status, as of the Go original; the log leaves them out.
+    # A termination message is in the status, as with the Go original; the log leaves it out.
     assert MESSAGE in sinks["api"]
     assert MESSAGE not in logged
     assert access.token not in "".join(sinks.values())

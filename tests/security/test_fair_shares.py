@@ -1,6 +1,6 @@
-"""A namespace with thousands of busy Frameworks does not hold up the Framework of another.
+"""A namespace with thousands of busy Frameworks does not delay the Framework of another.
 
-In virtual time: only waits for turns and for the API server count, not the speed of the machine.
+In virtual time: waits for turns and for the API server count, not the speed of the machine.
 """
 
 import asyncio
@@ -35,11 +35,7 @@ class SlowNetwork(Network):
 
 
 async def measure_calm_pod(shell: Shell) -> float:
-    """Create one Framework in a namespace of its own, while all others are worked on.
-
-    Returns:
-        The seconds until it has its Pod.
-    """
+    """Create a Framework in its own namespace beside busy ones; return the seconds to its Pod."""
     loop = asyncio.get_running_loop()
     running = asyncio.create_task(shell.run(60, workers=MAX_WORKERS))
     await asyncio.sleep(1)
@@ -55,7 +51,7 @@ async def measure_calm_pod(shell: Shell) -> float:
     return seconds
 
 
-async def test_a_key_beside_ten_thousand_hot_ones_of_another_namespace_waits_for_one_turn() -> None:
+async def test_key_beside_ten_thousand_hot_keys_of_another_namespace_waits_for_one_turn() -> None:
     queue = WorkQueue(lambda _: NAMESPACE_WORKERS)
     loop = asyncio.get_running_loop()
     waits: list[float] = []
@@ -85,7 +81,7 @@ async def test_a_key_beside_ten_thousand_hot_ones_of_another_namespace_waits_for
     assert max(waits) <= WRITE_SECONDS
 
 
-async def test_first_pod_of_a_framework_beside_hundreds_of_new_ones_comes_within_a_second() -> None:
+async def test_framework_beside_hundreds_of_new_ones_has_its_pod_within_a_second() -> None:
     shell = Shell()
     shell.client.network = SlowNetwork(lambda _: WRITE_SECONDS)
     for number in range(400):
@@ -109,8 +105,8 @@ async def test_requests_that_hang_in_one_namespace_leave_workers_and_slots_to_an
     assert await measure_calm_pod(shell) < 1
 
 
-async def test_new_list_of_pods_that_did_not_change_takes_a_fraction_of_the_first() -> None:
-    """The event loop does nothing else meanwhile: all namespaces wait."""
+async def test_list_of_unchanged_pods_costs_a_fraction_of_the_first() -> None:
+    """All namespaces wait for the event loop meanwhile."""
     store = Store(lambda _: None)
     pods = []
     for number in range(3000):

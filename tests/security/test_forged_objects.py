@@ -1,7 +1,7 @@
-"""Pods and ConfigMaps that are forged from all that can be read are never taken for our own.
+"""Forged Pods and ConfigMaps are never taken for the controller's own.
 
-The tenant may create and delete Pods and ConfigMaps and read everything in its namespace. Issue 10,
-rows 6 and 7; the controller's shell on a storage, in virtual time.
+The tenant may create and delete Pods and ConfigMaps and read everything in its namespace. The
+controller's shell on a storage, in virtual time.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ import pytest
 from framework.api import constants
 from framework.api.roster import encode_roster
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
-from localcluster.apiserver.model.errors import StatusError
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import (
     FRAMEWORK,
@@ -29,9 +28,11 @@ from tests.support.simulator.shell import Shell, refuse
 
 pytestmark = pytest.mark.looptime
 
-POD, CONFIGMAP = "gang-worker-0", "gang-attempt"
+POD = "gang-worker-0"
+NAMES = {PODS: POD, CONFIGMAPS: "gang-attempt"}
 ATTACKER = "10.66.66.66"
 MERGE = "application/merge-patch+json"
+FORGED_ROSTER = base64.b64encode(encode_roster(build_roster(build_role_roster()))).decode()
 
 
 def read(shell: Shell) -> Object:
@@ -39,27 +40,27 @@ def read(shell: Shell) -> Object:
 
 
 def make(shell: Shell, resource: Resource, body: Object) -> str:
-    """Create a forged object, which has an address at once; return its UID."""
-    created = shell.storage.create(shell.type(resource), NAMESPACE, body)
+    """Create a forged object, a Pod with an address; return its UID."""
+    rt = shell.type(resource)
+    created = shell.storage.create(rt, NAMESPACE, body)
     if resource is PODS:
-        address = {"phase": "Running", "podIP": ATTACKER, "podIPs": [{"ip": ATTACKER}]}
-        shell.storage.patch(
-            shell.type(PODS), NAMESPACE, POD, {"status": address}, MERGE, subresource="status"
-        )
+        status = {"phase": "Running", "podIP": ATTACKER, "podIPs": [{"ip": ATTACKER}]}
+        name = created["metadata"]["name"]
+        shell.storage.patch(rt, NAMESPACE, name, {"status": status}, MERGE, subresource="status")
     return str(created["metadata"]["uid"])
 
 
 def remove(shell: Shell, resource: Resource, name: str) -> None:
+    rt = shell.type(resource)
     if resource is CONFIGMAPS:
-        unheld = {"metadata": {"finalizers": None}}
-        shell.storage.patch(shell.type(resource), NAMESPACE, name, unheld, MERGE)
-    shell.storage.delete(shell.type(resource), NAMESPACE, name, DeleteOptions(grace_seconds=0))
+        shell.storage.patch(rt, NAMESPACE, name, {"metadata": {"finalizers": None}}, MERGE)
+    shell.storage.delete(rt, NAMESPACE, name, DeleteOptions(grace_seconds=0))
 
 
-async def run(shell: Shell, seconds: float, *, is_watched: bool = True) -> None:
-    """Let the controller work for so long; it sees every second what the server has."""
+async def run(shell: Shell, seconds: int, *, is_watched: bool = True) -> None:
+    """Run the controller; its watches show every second the objects of the server."""
     recording = asyncio.create_task(shell.recorder.run())
-    for _ in range(round(seconds)):
+    for _ in range(seconds):
         await shell.run(1.0)
         if is_watched:
             shell.show()
@@ -71,24 +72,28 @@ def find_blocked(shell: Shell) -> Mapping[str, Any]:
     return next(c for c in conditions if c["type"] == "Blocked")
 
 
-def check_untouched(shell: Shell, resource: Resource, name: str, uid: str) -> None:
-    """Assert that a forged object is told, and neither adopted, deleted nor told to agents."""
+def check_not_adopted(shell: Shell, resource: Resource, uid: str) -> None:
+    """Assert that a forged object is reported, and not adopted, deleted or published."""
     blocked = find_blocked(shell)
     assert (blocked["status"], blocked["reason"]) == ("True", "NameTaken")
     assert uid in blocked["message"]
-    assert shell.get(resource, name)["metadata"]["uid"] == uid
+    assert shell.get(resource, NAMES[resource])["metadata"]["uid"] == uid
     status = str(read(shell)["status"] | {"conditions": []})
     assert uid not in status
     assert ATTACKER not in status
     assert shell.sent("delete") == []
-    if CONFIGMAP in shell.names(CONFIGMAPS):
-        published = shell.get(CONFIGMAPS, CONFIGMAP)
+    assert shell.entry.observed.published.roster is None
+    if resource is PODS:
+        published = shell.get(CONFIGMAPS, NAMES[CONFIGMAPS])
         assert constants.ROSTER_KEY not in (published.get("binaryData") or {})
+    else:
+        assert read(shell)["status"]["attemptStatus"]["configMapUID"] is None
+        assert shell.names(PODS) == []
 
 
-async def check_freed(shell: Shell, resource: Resource, name: str, uid: str) -> None:
-    """Assert that the Task gets its own Pod when the forged object has gone."""
-    remove(shell, resource, name)
+async def check_replaced(shell: Shell, resource: Resource, uid: str) -> None:
+    """Assert that the Task gets its own Pod when the forged object is deleted."""
+    remove(shell, resource, NAMES[resource])
     shell.show()
     await run(shell, 40)
     own = shell.get(PODS, POD)["metadata"]
@@ -98,76 +103,105 @@ async def check_freed(shell: Shell, resource: Resource, name: str, uid: str) -> 
     assert find_blocked(shell)["status"] == "False"
 
 
-async def open_before_pod(fate: Fate) -> Shell:
-    """A gang whose ConfigMap is there and whose first Pod's create has this fate."""
+async def open_with(fate: Fate, resource: Resource = PODS, number: int = 1) -> Shell:
+    """Open a gang of which the first create of this resource has a fate."""
     shell = Shell()
-    shell.create_framework()
-    shell.network.expect("create", PODS, fate)
+    shell.create_framework(number=number)
+    shell.network.expect("create", resource, fate)
     await shell.run(0.1)
     return shell
 
 
-# --- Pods ----------------------------------------------------------------------------------------
+def forge(shell: Shell, resource: Resource, **options: Any) -> str:
+    """Create a Pod or ConfigMap forged from the Framework's status; return its UID."""
+    if resource is PODS:
+        return make(shell, PODS, forge_pod(read(shell), **options))
+    return make(shell, CONFIGMAPS, forge_configmap(read(shell), roster=FORGED_ROSTER))
+
+
+# --- Objects forged while the controller creates its own -----------------------------------------
+
+IN_FLIGHT, LOST = Fate(uplink_seconds=5.0), Fate(is_lost=True)
 
 
 @pytest.mark.parametrize(
-    ("fate", "seconds"),
-    [(refuse(503), 30), (Fate(uplink_seconds=5.0), 30), (Fate(is_lost=True), 60)],
-    ids=["before", "while_in_flight", "after_it_was_lost"],
+    ("resource", "fate", "seconds", "is_restarted"),
+    [
+        pytest.param(PODS, refuse(503), 30, False, id="pod-before"),
+        pytest.param(PODS, IN_FLIGHT, 30, False, id="pod-in_flight"),
+        pytest.param(PODS, LOST, 60, False, id="pod-lost"),
+        pytest.param(PODS, LOST, 30, True, id="pod-lost-next_controller"),
+        pytest.param(CONFIGMAPS, IN_FLIGHT, 60, False, id="configmap-in_flight"),
+        pytest.param(CONFIGMAPS, IN_FLIGHT, 60, True, id="configmap-in_flight-next_controller"),
+        pytest.param(CONFIGMAPS, LOST, 60, False, id="configmap-lost"),
+        pytest.param(CONFIGMAPS, LOST, 60, True, id="configmap-lost-next_controller"),
+    ],
 )
-async def test_pod_forged_beside_our_create_is_not_adopted(fate: Fate, seconds: float) -> None:
-    shell = await open_before_pod(fate)
-    uid = make(shell, PODS, forge_pod(read(shell)))
+async def test_object_forged_beside_our_create_is_not_adopted(
+    resource: Resource, fate: Fate, seconds: int, *, is_restarted: bool
+) -> None:
+    shell = await open_with(fate, resource)
+    uid = forge(shell, resource)
+    if is_restarted:
+        shell = Shell(after=shell)
     shell.show()
     await run(shell, seconds)
-    check_untouched(shell, PODS, POD, uid)
-    await check_freed(shell, PODS, POD, uid)
+    check_not_adopted(shell, resource, uid)
+    await check_replaced(shell, resource, uid)
+
+
+async def test_configmap_forged_before_the_framework_is_seen_is_not_adopted() -> None:
+    shell = Shell()
+    body = build_submission(FRAMEWORK)
+    framework = shell.storage.create(shell.type(FRAMEWORKS), NAMESPACE, body)
+    uid = make(shell, CONFIGMAPS, forge_configmap(framework, roster=FORGED_ROSTER))
+    shell.show()
+    await run(shell, 30)
+    check_not_adopted(shell, CONFIGMAPS, uid)
+    await check_replaced(shell, CONFIGMAPS, uid)
 
 
 async def test_pod_forged_without_labels_is_not_adopted_by_a_live_get() -> None:
-    shell = await open_before_pod(refuse(503))
+    shell = await open_with(refuse(503))
     body = forge_pod(read(shell))
     del body["metadata"]["labels"]
     uid = make(shell, PODS, body)
     await run(shell, 30, is_watched=False)
-    check_untouched(shell, PODS, POD, uid)
+    check_not_adopted(shell, PODS, uid)
 
 
-async def test_pod_forged_before_a_restart_of_the_controller_is_not_adopted() -> None:
-    shell = await open_before_pod(Fate(is_lost=True))
-    uid = make(shell, PODS, forge_pod(read(shell)))
-    successor = Shell(after=shell)
-    successor.show()
-    await run(successor, 30)
-    check_untouched(successor, PODS, POD, uid)
-    await check_freed(successor, PODS, POD, uid)
-
-
-async def test_own_pod_whose_answer_was_lost_is_adopted_by_the_next_controller() -> None:
-    shell = await open_before_pod(Fate(is_answer_lost=True))
-    uid = shell.get(PODS, POD)["metadata"]["uid"]
+@pytest.mark.parametrize("resource", [PODS, CONFIGMAPS], ids=["pod", "configmap"])
+async def test_own_object_whose_answer_was_lost_is_adopted_by_the_next_controller(
+    resource: Resource,
+) -> None:
+    shell = await open_with(Fate(is_answer_lost=True), resource)
+    uid = shell.get(resource, NAMES[resource])["metadata"]["uid"]
     successor = Shell(after=shell)
     successor.show()
     await run(successor, 5)
     assert uid in str(read(successor)["status"])
-    assert successor.sent("create") == []
+    created = [] if resource is PODS else [f"create pods {POD}"]
+    assert successor.sent("create") == created
+
+
+# --- Proofs ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["same_controller", "next_controller"])
-async def test_proof_of_a_deleted_pod_is_not_for_a_copy_of_it(*, is_restarted: bool) -> None:
-    shell = await open_before_pod(Fate(is_answer_lost=True))
+async def test_proof_of_a_deleted_pod_is_invalid_for_a_copy(*, is_restarted: bool) -> None:
+    shell = await open_with(Fate(is_answer_lost=True))
     if is_restarted:
         shell = Shell(after=shell)
     own = shell.get(PODS, POD)
     shell.show()
     remove(shell, PODS, POD)
-    uid = make(shell, PODS, forge_pod(read(shell), proof_of=own))
+    uid = forge(shell, PODS, proof_of=own)
     shell.show()
     await run(shell, 60)
-    check_untouched(shell, PODS, POD, uid)
+    check_not_adopted(shell, PODS, uid)
 
 
-async def test_proof_of_a_pod_whose_create_is_unanswered_is_not_for_a_copy_of_it() -> None:
+async def test_proof_of_a_pod_whose_create_is_unanswered_is_invalid_for_a_copy() -> None:
     shell = Shell()
     shell.create_framework()
     shell.network.expect("create", PODS, Fate(downlink_seconds=5.0))
@@ -176,23 +210,20 @@ async def test_proof_of_a_pod_whose_create_is_unanswered_is_not_for_a_copy_of_it
         await asyncio.sleep(1.0)
         own = shell.get(PODS, POD)
         remove(shell, PODS, POD)
-        uid = make(shell, PODS, forge_pod(read(shell), proof_of=own))
+        uid = forge(shell, PODS, proof_of=own)
         shell.show()  # The controller sees its own Pod in the answer to the create only.
         return uid
 
     task = asyncio.create_task(replace_pod())
     await shell.run(10.0)
     await run(shell, 60)
-    check_untouched(shell, PODS, POD, await task)
+    check_not_adopted(shell, PODS, await task)
 
 
-async def test_proof_of_another_tasks_pod_proves_nothing() -> None:
-    shell = Shell()
-    shell.create_framework(number=2)
-    shell.network.expect("create", PODS, refuse(503))
-    await shell.run(0.1)
+async def test_proof_of_the_pod_of_another_task_is_invalid() -> None:
+    shell = await open_with(refuse(503), number=2)
     shell.show()
-    uid = make(shell, PODS, forge_pod(read(shell), proof_of=shell.get(PODS, "gang-worker-1")))
+    uid = forge(shell, PODS, proof_of=shell.get(PODS, "gang-worker-1"))
     shell.show()
     await run(shell, 30)
     blocked = find_blocked(shell)
@@ -203,90 +234,30 @@ async def test_proof_of_another_tasks_pod_proves_nothing() -> None:
 @pytest.mark.parametrize(
     "proof", ["", "x", "A" * 108, "A" * 107 + "=", "é" * 108, "A" * 100_000], ids=len
 )
-async def test_proof_that_is_none_proves_nothing(proof: str) -> None:
-    shell = await open_before_pod(refuse(503))
+async def test_text_that_is_no_proof_is_invalid(proof: str) -> None:
+    shell = await open_with(refuse(503))
     body = forge_pod(read(shell))
     body["metadata"]["annotations"][constants.CREATION_PROOF_ANNOTATION] = proof
     uid = make(shell, PODS, body)
     shell.show()
     await run(shell, 30)
-    check_untouched(shell, PODS, POD, uid)
+    check_not_adopted(shell, PODS, uid)
 
 
-async def test_pod_forged_into_a_gang_that_does_not_want_it_is_left_alone() -> None:
+async def test_forged_pod_that_no_task_wants_is_not_deleted() -> None:
     shell = Shell()
     shell.create_framework()
     await run(shell, 2)
     body = forge_pod(read(shell))
     body["metadata"]["name"] = "gang-worker-7"
-    uid = shell.storage.create(shell.type(PODS), NAMESPACE, body)["metadata"]["uid"]
+    uid = make(shell, PODS, body)
     shell.show()
     await run(shell, 10)
     assert shell.get(PODS, "gang-worker-7")["metadata"]["uid"] == uid
     assert shell.sent("delete") == []
 
 
-# --- ConfigMaps ----------------------------------------------------------------------------------
-
-FORGED_ROSTER = base64.b64encode(encode_roster(build_roster(build_role_roster()))).decode()
-
-
-async def test_configmap_forged_before_the_framework_is_seen_is_not_adopted() -> None:
-    shell = Shell()
-    body = build_submission(FRAMEWORK)
-    framework = shell.storage.create(shell.type(FRAMEWORKS), NAMESPACE, body)
-    uid = make(shell, CONFIGMAPS, forge_configmap(framework, roster=FORGED_ROSTER))
-    shell.show()
-    await run(shell, 30)
-    check_forged_configmap(shell, uid)
-    await check_freed(shell, CONFIGMAPS, CONFIGMAP, uid)
-
-
-@pytest.mark.parametrize(
-    "fate", [Fate(uplink_seconds=5.0), Fate(is_lost=True)], ids=["in_flight", "lost"]
-)
-@pytest.mark.parametrize("is_restarted", [False, True], ids=["same_controller", "next_controller"])
-async def test_configmap_forged_beside_our_create_is_not_adopted(
-    fate: Fate, *, is_restarted: bool
-) -> None:
-    shell = Shell()
-    shell.create_framework()
-    shell.network.expect("create", CONFIGMAPS, fate)
-    await shell.run(0.1)
-    uid = make(shell, CONFIGMAPS, forge_configmap(read(shell), roster=FORGED_ROSTER))
-    if is_restarted:
-        shell = Shell(after=shell)
-    shell.show()
-    await run(shell, 60)
-    check_forged_configmap(shell, uid)
-    await check_freed(shell, CONFIGMAPS, CONFIGMAP, uid)
-
-
-def check_forged_configmap(shell: Shell, uid: str) -> None:
-    blocked = find_blocked(shell)
-    assert (blocked["status"], blocked["reason"]) == ("True", "NameTaken")
-    assert uid in blocked["message"]
-    assert shell.get(CONFIGMAPS, CONFIGMAP)["metadata"]["uid"] == uid
-    assert read(shell)["status"]["attemptStatus"]["configMapUID"] is None
-    assert shell.sent("delete") == []
-    assert shell.names(PODS) == []
-    assert shell.entry.observed.published.roster is None
-
-
-async def test_own_configmap_whose_answer_was_lost_is_adopted_by_the_next_controller() -> None:
-    shell = Shell()
-    shell.create_framework()
-    shell.network.expect("create", CONFIGMAPS, Fate(is_answer_lost=True))
-    await shell.run(0.1)
-    uid = shell.get(CONFIGMAPS, CONFIGMAP)["metadata"]["uid"]
-    successor = Shell(after=shell)
-    successor.show()
-    await run(successor, 5)
-    assert read(successor)["status"]["attemptStatus"]["configMapUID"] == uid
-    assert successor.sent("create") == ["create pods gang-worker-0"]
-
-
-async def test_key_is_private_to_the_process() -> None:
+async def test_signing_key_is_private_to_the_process() -> None:
     shell = Shell()
     shell.create_framework()
     await run(shell, 2)
@@ -294,5 +265,3 @@ async def test_key_is_private_to_the_process() -> None:
     assert key == shell.signer.public_key
     proof = shell.get(PODS, POD)["metadata"]["annotations"][constants.CREATION_PROOF_ANNOTATION]
     assert len(base64.b64decode(proof)) == 16 + 64
-    with pytest.raises(StatusError):
-        shell.get(PODS, "gang-worker-1")

@@ -1,8 +1,7 @@
 """Forged Pods and ConfigMaps on a real API server: a tenant with few rights, our controller.
 
 The tenant may create and delete Pods and ConfigMaps and read them and the Frameworks. The policies
-of deploy/admission are not installed: the controller alone must tell its own objects (issue 10,
-row 7).
+of deploy/admission are not installed: the controller alone must recognize its own objects.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ POD, OTHER, CONFIGMAP = "gang-worker-0", "gang-worker-1", "gang-attempt"
 
 
 class Site:
-    """A Framework's namespace, its tenant, and a controller that can be killed."""
+    """The namespace of a Framework, its tenant, and a controller that can be killed."""
 
     def __init__(self, access: Access, admin: JsonHttp, namespace: str, folder: Path) -> None:
         self._access = access
@@ -42,11 +41,9 @@ class Site:
         self._frameworks = f"/apis/{constants.API_VERSION}/namespaces/{namespace}/frameworks"
 
     def start(self) -> None:
-        """Start a controller that knows nothing."""
         self._controller = launch_controller(self._access, self._folder)
 
     def kill(self) -> None:
-        """Kill the controller."""
         if self._controller is not None:
             self._controller.kill()
             self._controller = None
@@ -80,7 +77,7 @@ class Site:
         return str(uid) if uid else None
 
     def make(self, plural: str, body: Object) -> str:
-        """Create an object as the tenant."""
+        """Create an object as the tenant; return its UID."""
         return str(create(self.tenant, f"{self.cluster.path}/{plural}", body)["metadata"]["uid"])
 
     def remove(self, plural: str, name: str) -> None:
@@ -105,7 +102,7 @@ def site(
     opened.kill()
 
 
-def test_squatted_and_forged_pod_is_never_the_tasks_own(site: Site) -> None:
+def test_pod_that_takes_the_name_of_a_task_or_is_forged_is_not_adopted(site: Site) -> None:
     plain = {"metadata": {"name": POD}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
     squatter = site.make("pods", plain)
     site.create_gang()
@@ -129,7 +126,9 @@ def test_squatted_and_forged_pod_is_never_the_tasks_own(site: Site) -> None:
     assert site.cluster.read(OTHER)["metadata"]["uid"] == own["metadata"]["uid"]
 
 
-def test_configmap_forged_before_the_first_look_is_never_the_attempts_own(site: Site) -> None:
+def test_configmap_forged_before_the_controller_starts_is_not_adopted(
+    site: Site,
+) -> None:
     framework = site.create_gang()
     forged = site.make("configmaps", forge_configmap(framework))
     site.start()

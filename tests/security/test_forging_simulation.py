@@ -1,12 +1,12 @@
-"""Lives of a cluster with faults and with a tenant that forges Pods and ConfigMaps all the time.
+"""Simulations with faults and with a tenant that forges Pods and ConfigMaps all the time.
 
-The tenant may create and delete Pods and ConfigMaps and read everything. Beside the invariants of
-every life, no forged object is ever recorded, listed in a roster or deleted by the controller
-(issue 10, row 7). ``SEEDS=17-17`` lives through one of them again.
+The tenant may create and delete Pods and ConfigMaps and read everything. Besides the invariants of
+every simulation, no forged object is ever recorded, listed in a roster or deleted by the
+controller. ``SEEDS=17-17`` runs one of them again.
 
-Two copies of an object with its proof are told apart only by what the controller remembers
+Only the memory of the controller distinguishes two copies of an object with its proof
 (docs/security.md). A copy of a Pod that was recorded may be deleted as a late one; it is never
-recorded. A copy of a Pod that was deleted before its UID was recorded is left out here.
+recorded. Copies of a Pod that was deleted before its UID was recorded are left out.
 """
 
 import base64
@@ -29,8 +29,8 @@ ATTACKER = "10.66.66.66"
 FORGE_SHARE, CLEAR_SHARE = 0.6, 0.25
 
 
-class AttackedLife(Simulation):
-    """A life whose tenant forges between any two steps."""
+class AttackedSimulation(Simulation):
+    """A simulation whose tenant forges between any two steps."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -82,7 +82,7 @@ class AttackedLife(Simulation):
         self._make(PODS, body, stolen)
 
     def _steal(self) -> Object | None:
-        """Take the proof of any Pod but one that may still be waited for."""
+        """Take the proof of a Pod that is recorded."""
         recorded = [pod for uid, pod in self.proofs.items() if uid in self.auditor.recorded]
         return self.forger.choice(recorded) if recorded and self.forger.random() < 0.7 else None
 
@@ -132,11 +132,11 @@ class AttackedLife(Simulation):
 @pytest.mark.looptime
 @pytest.mark.parametrize("seed", list_seeds(12, 4))
 async def test_no_forged_object_is_taken_for_the_controllers_own(seed: int) -> None:
-    await AttackedLife(seed).run(STEPS)
+    await AttackedSimulation(seed).run(STEPS)
 
 
 @pytest.mark.looptime
-async def test_tenant_forges_many_objects_in_a_life() -> None:
-    life = AttackedLife(0)
-    await life.run(STEPS)
-    assert life.forged >= 5
+async def test_tenant_forges_many_objects() -> None:
+    simulation = AttackedSimulation(0)
+    await simulation.run(STEPS)
+    assert simulation.forged >= 5

@@ -6,8 +6,8 @@ import resource
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +15,7 @@ from controller.serve.health import HealthServer
 from controller.serve.health_connections import HealthLimits
 from controller.serve.metrics import Metrics
 from framework.connectionlimit import ConnectionLimit
+from tests.support.servers.frameworkcrd import ROOT
 
 DESCRIPTORS = 256
 ATTACKERS = 2000
@@ -25,9 +26,8 @@ PROBE_SECONDS = 5.0
 @pytest.fixture
 def port() -> Iterator[int]:
     """The port of a server in a process with few descriptors."""
-    root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "tests.security.health_server", str(DESCRIPTORS)]
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             yield int(process.stdout.readline())
@@ -52,13 +52,13 @@ def attack(port: int, held: contextlib.ExitStack, sent: bytes, source: str = "12
     attacker.settimeout(PROBE_SECONDS)
     attacker.bind((source, 0))
     attacker.connect(("127.0.0.1", port))
-    # The server may have given this connection up already for a newer one.
+    # The server may have closed this connection already for a newer one.
     with contextlib.suppress(ConnectionError):
         attacker.sendall(sent)
 
 
 def probe(port: int, path: str = "/healthz") -> bytes:
-    """Return the first line of the answer, as the kubelet would judge it."""
+    """Return the first line of the answer, which is what the kubelet checks."""
     with socket.create_connection(("127.0.0.1", port), timeout=PROBE_SECONDS) as client:
         client.sendall(f"GET {path} HTTP/1.1\r\nHost: node\r\n\r\n".encode())
         answer = bytearray()
@@ -106,10 +106,12 @@ def serve(metrics: Metrics | None = None, seconds: float = 10.0) -> HealthServer
     )
 
 
-async def exchange(port: int, request: bytes) -> bytes:
+async def exchange(port: int, *parts: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(request)
     try:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
         return await reader.read()
     finally:
         writer.close()
@@ -122,28 +124,23 @@ async def test_half_request_is_closed_at_its_deadline() -> None:
 
 async def test_request_in_parts_is_answered() -> None:
     async with serve() as server:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        for part in (b"GET /rea", b"dyz HTTP/1.1\r\nHost: a\r", b"\n\r\n"):
-            writer.write(part)
-            await writer.drain()
-        assert (await reader.read()).endswith(b"\r\n\r\nok\n")
-        writer.close()
+        parts = (b"GET /rea", b"dyz HTTP/1.1\r\nHost: a\r", b"\n\r\n")
+        assert (await exchange(server.port, *parts)).endswith(b"\r\n\r\nok\n")
 
 
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
-        (b"GET /" + b"a" * 10_000 + b" HTTP/1.1\r\n\r\n", b"431"),
-        (b"GET /healthz HTTP/1.1\r\nX: " + b"a" * 10_000, b"431"),
-        (b"POST /healthz HTTP/1.1\r\n\r\n", b"405"),
-        (b"GET /secret HTTP/1.1\r\n\r\n", b"404"),
-        (b"\x16\x03\x01\r\n\r\n", b"400"),
-        (b"GET  HTTP/1.1\r\n\r\n", b"404"),
-        (b"GET /healthz SIP/2.0\r\n\r\n", b"400"),
+        pytest.param(b"GET /" + b"a" * 10_000 + b" HTTP/1.1\r\n\r\n", b"431", id="line"),
+        pytest.param(b"GET / HTTP/1.1\r\nX: " + b"a" * 10_000, b"431", id="headers"),
+        pytest.param(b"POST /healthz HTTP/1.1\r\n\r\n", b"405", id="method"),
+        pytest.param(b"GET /secret HTTP/1.1\r\n\r\n", b"404", id="path"),
+        pytest.param(b"\x16\x03\x01\r\n\r\n", b"400", id="no HTTP"),
+        pytest.param(b"GET  HTTP/1.1\r\n\r\n", b"404", id="no path"),
+        pytest.param(b"GET /healthz SIP/2.0\r\n\r\n", b"400", id="protocol"),
     ],
-    ids=["line", "headers", "method", "path", "no HTTP", "no path", "protocol"],
 )
-async def test_request_that_is_none_of_ours_is_refused(request_: bytes, status: bytes) -> None:
+async def test_unknown_request_is_refused(request_: bytes, status: bytes) -> None:
     async with serve() as server:
         answer = await exchange(server.port, request_)
     assert answer.split(b" ")[1] == status
@@ -162,18 +159,15 @@ async def test_scrapes_in_a_row_render_seldom_when_rendering_is_slow() -> None:
     def count_slowly() -> int:
         nonlocal rendered
         rendered += 1
-        until = asyncio.get_running_loop().time() + 0.05
-        while asyncio.get_running_loop().time() < until:
-            pass
+        time.sleep(0.05)
         return 1
 
     metrics = Metrics()
     metrics.follow_frameworks(count_slowly)
+    started_at = time.monotonic()
     async with serve(metrics) as server:
-        started_at = asyncio.get_running_loop().time()
         for _ in range(50):
             answer = await exchange(server.port, b"GET /metrics HTTP/1.1\r\n\r\n")
             assert b"frameworkcontroller_frameworks 1.0" in answer
-        seconds = asyncio.get_running_loop().time() - started_at
     # Twenty times 0.05 s pass between two renderings.
-    assert rendered <= 1 + seconds
+    assert rendered <= 1 + time.monotonic() - started_at

@@ -1,23 +1,20 @@
-"""Text of a cluster on the terminal: many hostile strings, no character that it would obey.
+"""Text of a cluster on the terminal: many hostile strings, no control character.
 
-The strings go through what each printing command renders with. Afterwards whole programs print
-what a hostile container and a hostile API server said.
+The strings are rendered as each printing command renders them. Then whole programs print the
+texts of a hostile container and a hostile API server.
 """
 
 import ast
 import asyncio
 import io
-import json
 import logging
 import random
 import subprocess
 import sys
 import unicodedata
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from threading import Thread
 
 import pytest
 import yaml
@@ -40,12 +37,14 @@ from framework.agent.report import LineReporter
 from framework.api.naming import TaskKey
 from framework.logs import JsonFormatter, TextFormatter
 from tests.rendezvous.hostile import CASES
+from tests.security.failing_server import serve
+from tests.support.builders import FAIL_FAST, build_role_wire, build_submission, build_template_wire
 from tests.support.slow import keep_first
 from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
 BATCH = 1000
-# What a terminal obeys, hides or reorders.
+# Characters that a terminal obeys, hides or reorders.
 BAD_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 PIECES = [
     "\x1b]52;c;ZXZpbA==\x07", "\x1b]0;title\x1b\\", "\x1b]8;;http://x\x07y", "\x1b[2J", "\x1b[31m",
@@ -86,12 +85,8 @@ def show(render: Callable[[Sequence[str]], object]) -> str:
     return raw.getvalue().decode()
 
 
-def each(print_one: Callable[[str], object]) -> Callable[[Sequence[str]], None]:
-    def render(texts: Sequence[str]) -> None:
-        for text in texts:
-            print_one(text)
-
-    return render
+def each(print_one: Callable[[str], object]) -> Callable[[Sequence[str]], object]:
+    return lambda texts: list(map(print_one, texts))
 
 
 def print_as_findings(texts: Sequence[str]) -> None:
@@ -111,10 +106,8 @@ def print_as_error(texts: Sequence[str]) -> None:
 
 
 def print_as_state(text: str) -> None:
-    state = ClusterState(
-        pid=1, server=text, kubeconfig=text, directory=text, started_at=text, note=text
-    )
-    commands._print_state(state)
+    names = ("server", "kubeconfig", "directory", "started_at", "note")
+    commands._print_state(ClusterState(pid=1, **dict.fromkeys(names, text)))
 
 
 def print_as_logs(texts: Sequence[str]) -> None:
@@ -174,42 +167,41 @@ def report_as(*, is_json: bool) -> Callable[[str], None]:
     return lambda text: reporter.say(text, "warning")
 
 
-@pytest.mark.parametrize(
-    ("render", "allowed"),
-    [
-        pytest.param(each(print_line), "\n", id="line"),
-        pytest.param(each(print_error), "\n", id="error"),
-        pytest.param(print_as_error, "\n", id="main"),
-        pytest.param(each(print_as_state), "\n", id="local"),
-        pytest.param(print_as_findings, "\n", id="lint"),
-        pytest.param(print_as_inject, "\n", id="inject"),
-        pytest.param(print_as_logs, "\n\t", id="logs"),
-        pytest.param(print_as_failure, "\n\t", id="run-last-lines"),
-        pytest.param(print_as_progress, "\n", id="run"),
-        pytest.param(each(log_as(TextFormatter())), "\n", id="log-text"),
-        pytest.param(each(log_as(JsonFormatter())), "\n", id="log-json"),
-        pytest.param(each(report_as(is_json=False)), "\n", id="agent-text"),
-        pytest.param(each(report_as(is_json=True)), "\n", id="agent-json"),
-    ],
-)
-def test_hostile_text_is_printed_without_control_characters(
-    render: Callable[[Sequence[str]], object], allowed: str
-) -> None:
+PRINTERS: dict[str, Callable[[Sequence[str]], object]] = {
+    "line": each(print_line),
+    "error": each(print_error),
+    "main": print_as_error,
+    "local": each(print_as_state),
+    "lint": print_as_findings,
+    "inject": print_as_inject,
+    "logs": print_as_logs,
+    "run-last-lines": print_as_failure,
+    "run": print_as_progress,
+    "log-text": each(log_as(TextFormatter())),
+    "log-json": each(log_as(JsonFormatter())),
+    "agent-text": each(report_as(is_json=False)),
+    "agent-json": each(report_as(is_json=True)),
+}
+
+
+@pytest.mark.parametrize("name", PRINTERS)
+def test_hostile_text_is_printed_without_control_characters(name: str) -> None:
+    render = PRINTERS[name]
+    allowed = "\n\t" if name in {"logs", "run-last-lines"} else "\n"
     shown = show(render)
     assert find_bad(shown, allowed) == set()
-    # It is there: shown, not dropped, and no markup.
+    # The text is shown, not dropped, and is no markup.
     assert shown.count("plain") >= sum(text.count("plain") for text in STRINGS)
     assert shown.count("[red]") >= sum(text.count("[red]") for text in STRINGS)
 
 
-def test_hostile_lines_are_not_taken_for_lines_of_ours() -> None:
+def test_hostile_text_adds_no_line() -> None:
     assert len(show(each(print_line)).splitlines()) == CASES
 
 
 def test_inject_keeps_hostile_text_as_it_is() -> None:
-    texts = [text for text in STRINGS[:3000] if not set(text) & {"\ud800"}]
+    texts = [text for text in STRINGS[:3000] if not any(0xD800 <= ord(c) < 0xE000 for c in text)]
     texts = [text for text in texts if text.isprintable() or "\x1b" in text or "\u202e" in text]
-    texts = [text for text in texts if not any(0xD800 <= ord(c) < 0xE000 for c in text)]
     assert len(texts) > 500
     assert yaml.safe_load(render_yaml([{"texts": texts}]))["texts"] == texts
 
@@ -253,33 +245,6 @@ def test_only_one_module_of_the_command_line_prints() -> None:
 HOSTILE_MESSAGE = "no\x1b]52;c;eA==\x07 \x9b31m\u202e[red]\nerror: fake"
 
 
-@contextmanager
-def serve_hostile(status: int, message: str) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            is_version = self.path.endswith("/version")
-            body = json.dumps({"kind": "Status", "message": message, "reason": message}).encode()
-            self.send_response(200 if is_version else status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_GET  # noqa: N815 the name is that of http.server
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 def call(*arguments: str, **env: str) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "-m", "cli.main", *arguments],
@@ -293,41 +258,34 @@ def call(*arguments: str, **env: str) -> tuple[int, str]:
     return done.returncode, done.stdout.decode()
 
 
-FRAMEWORK = """\
-apiVersion: frameworkcontroller.microsoft.com/v1
-kind: Framework
-metadata: {name: gang}
-spec:
-  taskRoles:
-  - name: worker
-    taskNumber: 1
-    frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceededTaskCount: -1}
-    task:
-      retryPolicy: {fancyRetryPolicy: false, maxRetryCount: 0}
-      pod:
-        spec:
-          restartPolicy: Never
-          containers:
-          - name: main
-            image: busybox
-            command:
-            - sh
-            - -c
-            - |
-              printf '\\033]52;c;eA==\\007shown \\302\\23331m '
-              printf '\\342\\200\\256 \\033[32mgreen\\033[0m\\n'
-              printf 'ended\\033]52;c;eA==\\007\\r\\n' > /dev/termination-log
-              exit 3
+SCRIPT = r"""
+printf '\033]52;c;eA==\007shown \302\23331m '
+printf '\342\200\256 \033[32mgreen\033[0m\n'
+printf 'ended\033]52;c;eA==\007\r\n' > /dev/termination-log
+exit 3
 """
 
 
-@pytest.mark.parametrize("status", keep_first([422, 401, 403, 404, 409, 500]))
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The file of a Framework whose container prints hostile text and fails."""
+    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", SCRIPT]}
+    task = {
+        "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
+        "pod": build_template_wire(containers=[container]),
+    }
+    role = build_role_wire(task=task, frameworkAttemptCompletionPolicy=FAIL_FAST)
+    body = build_submission("gang", role)
+    path = tmp_path / "gang.yaml"
+    path.write_text(yaml.safe_dump(body))
+    return path
+
+
+@pytest.mark.parametrize("status", keep_first(["422", "401", "403", "404", "409", "500"]))
 def test_run_and_logs_of_a_hostile_server_print_no_control_characters(
-    status: int, tmp_path: Path
+    status: str, file: Path
 ) -> None:
-    file = tmp_path / "gang.yaml"
-    file.write_text(FRAMEWORK)
-    with serve_hostile(status, HOSTILE_MESSAGE) as url:
+    with serve(status, HOSTILE_MESSAGE) as url:
         for command in (["run", str(file)], ["logs", "gang"]):
             code, shown = call(*command, KUBE_APISERVER_ADDRESS=url)
             assert code != 0
@@ -336,9 +294,9 @@ def test_run_and_logs_of_a_hostile_server_print_no_control_characters(
 
 
 @pytest.mark.local
-def test_run_and_logs_of_a_hostile_container_print_no_control_characters(tmp_path: Path) -> None:
-    file = tmp_path / "gang.yaml"
-    file.write_text(FRAMEWORK)
+def test_run_and_logs_of_a_hostile_container_print_no_control_characters(
+    file: Path, tmp_path: Path
+) -> None:
     state = str(tmp_path / "state")
     code, shown = call("run", "--local", "--directory", state, str(file))
     assert code == ExitCode.FAILED, shown

@@ -1,4 +1,4 @@
-"""Another user of the machine plants files where the local cluster writes its own.
+"""Another user of the machine creates files at the names of the local cluster's own.
 
 The attacker's files are made by root and given to another user, so these tests need root.
 """
@@ -75,47 +75,31 @@ async def run_cluster(tmp_path: Path, **options: Path) -> AsyncIterator[LocalClu
         yield cluster
 
 
-def plant_symlink(path: Path, victim: Path) -> None:
-    path.symlink_to(victim)
-
-
-def plant_hard_link(path: Path, victim: Path) -> None:
-    path.hardlink_to(victim)
-
-
-def plant_file(path: Path, victim: Path) -> None:
-    path.write_text("apiVersion: v1\n")
+def write_for_all(path: Path, text: str) -> None:
+    path.write_text(text)
     path.chmod(0o666)
 
 
-def plant_fifo(path: Path, victim: Path) -> None:
-    os.mkfifo(path, 0o666)
+PART = [{"name": "frameworkbarrier-local"}]
+LOCAL_KUBECONFIG = yaml.safe_dump({"clusters": PART, "users": PART, "contexts": PART})
+PLANTS: dict[str, Callable[[Path, Path], object]] = {
+    "symlink": Path.symlink_to,
+    "hard_link": Path.hardlink_to,
+    "file": lambda path, _: write_for_all(path, "apiVersion: v1\n"),
+    "fifo": lambda path, _: os.mkfifo(path, 0o666),
+    "kubeconfig": lambda path, _: write_for_all(path, LOCAL_KUBECONFIG),
+}
 
 
-def plant_kubeconfig(path: Path, victim: Path) -> None:
-    """Plant a kubeconfig that looks like one of a local cluster."""
-    part = [{"name": "frameworkbarrier-local"}]
-    config = {"clusters": part, "users": part, "contexts": part}
-    path.write_text(yaml.safe_dump(config))
-    path.chmod(0o666)
+def plant(name: str, path: Path, victim: Path) -> None:
+    """Create a file of the attacker; a hard link is the victim's own file."""
+    PLANTS[name](path, victim)
+    if name != "hard_link":
+        os.lchown(path, ATTACKER, ATTACKER)
 
 
-Plant = Callable[[Path, Path], None]
-PLANTS = [plant_symlink, plant_hard_link, plant_file, plant_fifo, plant_kubeconfig]
-
-
-def give_away(path: Path, owner: int = ATTACKER) -> None:
-    if path.is_file() and not path.is_symlink() and path.stat().st_nlink > 1:
-        return  # A hard link is the victim's own file.
-    os.lchown(path, owner, owner)
-
-
-def assert_untouched(victim: Path) -> None:
-    assert victim.read_text() == VICTIM_TEXT
-
-
-def assert_without_token(path: Path) -> None:
-    assert "token" not in path.read_text()
+def read(path: Path) -> str:
+    return path.read_text()
 
 
 def assert_private(path: Path) -> None:
@@ -125,40 +109,38 @@ def assert_private(path: Path) -> None:
     assert (found.st_uid, found.st_nlink) == (os.geteuid(), 1)
 
 
-@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("name", PLANTS)
 async def test_kubeconfig_with_planted_temporary_is_private(
-    plant: Plant, tmp_path: Path, shared: Path, victim: Path
+    name: str, tmp_path: Path, shared: Path, victim: Path
 ) -> None:
     temporary = shared / f".config.{os.getpid()}"
-    plant(temporary, victim)
-    give_away(temporary)
+    plant(name, temporary, victim)
     async with run_cluster(tmp_path, kubeconfig=shared / "config"):
         assert_private(shared / "config")
-        assert_untouched(victim)
-        if plant in (plant_file, plant_kubeconfig):
-            assert_without_token(temporary)
+        assert read(victim) == VICTIM_TEXT
+        if name in {"file", "kubeconfig"}:
+            assert "token" not in read(temporary)
 
 
-@pytest.mark.parametrize("plant", PLANTS)
-async def test_kubeconfig_with_something_planted_at_its_name_is_private_or_refused(
-    plant: Plant, tmp_path: Path, shared: Path, victim: Path
+@pytest.mark.parametrize("name", PLANTS)
+async def test_kubeconfig_with_a_planted_file_at_its_name_is_private_or_refused(
+    name: str, tmp_path: Path, shared: Path, victim: Path
 ) -> None:
     path = shared / "config"
-    plant(path, victim)
-    give_away(path)
-    if plant is plant_kubeconfig:
-        # Root may replace it; another user could not, and would be told so.
+    plant(name, path, victim)
+    if name == "kubeconfig":
+        # Root may replace it; another user could not, and would be refused.
         async with run_cluster(tmp_path, kubeconfig=path):
             assert_private(path)
         return
     with pytest.raises(LocalClusterError, match=r"--kubeconfig: .* name another file"):
         async with run_cluster(tmp_path, kubeconfig=path):
             pass
-    assert_untouched(victim)
+    assert read(victim) == VICTIM_TEXT
 
 
-async def test_kubeconfig_where_everybody_may_replace_it_is_refused(tmp_path: Path) -> None:
-    shared = make_directory_for_all(tmp_path)
+async def test_kubeconfig_that_every_user_may_replace_is_refused(tmp_path: Path) -> None:
+    shared = make_directory(tmp_path, 0o777)
     with pytest.raises(LocalClusterError, match="every user may replace files"):
         async with run_cluster(tmp_path / "own", kubeconfig=shared / "config"):
             pass
@@ -176,60 +158,44 @@ async def test_everything_written_with_an_open_umask_is_private(
         assert_private(directory / "kubeconfig")
 
 
+def make_directory(shared: Path, mode: int = 0o755, owner: int = 0, group: int = 0) -> Path:
+    directory = shared / "cluster"
+    directory.mkdir()
+    os.chown(directory, owner, group)
+    directory.chmod(mode)
+    return directory
+
+
 def make_directory_of_attacker(shared: Path) -> Path:
-    (shared / "cluster").mkdir()
-    os.chown(shared / "cluster", ATTACKER, ATTACKER)
-    return shared / "cluster"
+    return make_directory(shared, owner=ATTACKER, group=ATTACKER)
 
 
 def make_link_to_directory_of_attacker(shared: Path) -> Path:
-    target = make_directory_of_attacker(shared)
-    (shared / "link").symlink_to(target)
+    (shared / "link").symlink_to(make_directory_of_attacker(shared))
     return shared / "link"
 
 
-def make_directory_for_all(shared: Path) -> Path:
-    (shared / "cluster").mkdir()
-    (shared / "cluster").chmod(0o777)
-    return shared / "cluster"
+EXPOSED: dict[str, Callable[[Path], Path]] = {
+    "attacker": make_directory_of_attacker,
+    "link": make_link_to_directory_of_attacker,
+    "all": lambda shared: make_directory(shared, 0o777),
+    "group": lambda shared: make_directory(shared, 0o775, group=ATTACKER),
+    "shared": lambda shared: shared,
+}
 
 
-def make_directory_for_a_group(shared: Path) -> Path:
-    (shared / "cluster").mkdir()
-    os.chown(shared / "cluster", os.geteuid(), ATTACKER)
-    (shared / "cluster").chmod(0o775)
-    return shared / "cluster"
-
-
-def use_shared_directory_itself(shared: Path) -> Path:
-    return shared
-
-
-EXPOSED = [
-    make_directory_of_attacker,
-    make_link_to_directory_of_attacker,
-    make_directory_for_all,
-    make_directory_for_a_group,
-    use_shared_directory_itself,
-]
-
-
-@pytest.mark.parametrize("make", EXPOSED)
-async def test_directory_that_others_may_change_is_refused(
-    make: Callable[[Path], Path], shared: Path
-) -> None:
-    directory = make(shared)
+@pytest.mark.parametrize("name", EXPOSED)
+async def test_directory_that_others_may_change_is_refused(name: str, shared: Path) -> None:
+    directory = EXPOSED[name](shared)
     with pytest.raises(LocalClusterError, match=r"--directory: .* directory of your own"):
         async with run_cluster(shared, directory=directory):
             pass
     assert list(directory.iterdir()) in ([], [directory])
 
 
-@pytest.mark.parametrize("make", EXPOSED[:2])
-def test_up_in_a_directory_that_others_may_change_writes_nothing(
-    make: Callable[[Path], Path], shared: Path
-) -> None:
-    directory = make(shared)
+@pytest.mark.parametrize("name", ["attacker", "link"])
+def test_up_in_a_directory_that_others_may_change_writes_nothing(name: str, shared: Path) -> None:
+    directory = EXPOSED[name](shared)
     command = [sys.executable, "-m", "cli.main", "local", "up", "--directory", str(directory)]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
@@ -239,33 +205,38 @@ def test_up_in_a_directory_that_others_may_change_writes_nothing(
     assert list(directory.iterdir()) in ([], [directory])
 
 
+HOLD_LOCK = """
+import fcntl, sys
+lock = open(sys.argv[1], "wb")
+fcntl.flock(lock, fcntl.LOCK_EX)
+print(1, flush=True)
+sys.stdin.read()
+"""
+
+
 def test_down_by_a_state_file_of_another_user_ends_no_process(shared: Path) -> None:
     directory = make_directory_of_attacker(shared)
-    with subprocess.Popen(["sleep", "60"]) as bystander:
+    command = [sys.executable, "-c", HOLD_LOCK, str(directory / "lock")]
+    with (
+        subprocess.Popen(["sleep", "60"]) as bystander,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder,
+    ):
         try:
-            state = {"pid": bystander.pid, "server": "", "kubeconfig": "", "directory": ""}
-            (directory / "state.json").write_text(json.dumps({**state, "started_at": ""}))
-            lock = f"import fcntl, sys; f = open({str(directory / 'lock')!r}, 'wb')"
-            holder = (
-                f"{lock}; fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True); sys.stdin.read()"
-            )
-            with subprocess.Popen(
-                [sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            ) as held:
-                assert held.stdout is not None
-                held.stdout.readline()
-                with pytest.raises(CliError, match="belongs to another user"):
-                    stop_cluster(str(directory))
-                with pytest.raises(CliError, match="belongs to another user"):
-                    read_state(directory)
-                assert held.stdin is not None
-                held.stdin.close()
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            state = {"server": "", "kubeconfig": "", "directory": "", "started_at": ""}
+            (directory / "state.json").write_text(json.dumps({"pid": bystander.pid, **state}))
+            with pytest.raises(CliError, match="belongs to another user"):
+                stop_cluster(str(directory))
+            with pytest.raises(CliError, match="belongs to another user"):
+                read_state(directory)
             assert bystander.poll() is None
         finally:
+            holder.kill()
             bystander.kill()
 
 
-def test_private_directory_of_ones_own_group_is_taken(tmp_path: Path) -> None:
+def test_private_directory_of_the_own_group_is_accepted(tmp_path: Path) -> None:
     directory = tmp_path / "mine"
     directory.mkdir()
     directory.chmod(0o775)
@@ -280,7 +251,7 @@ def test_private_file_replaces_a_link_and_leaves_its_target(
     (shared / "file").symlink_to(victim)
     write_private_file(shared / "file", "secret")
     assert_private(shared / "file")
-    assert victim.read_text() == VICTIM_TEXT
+    assert read(victim) == VICTIM_TEXT
 
 
 def test_private_file_that_others_could_replace_is_refused(shared: Path) -> None:

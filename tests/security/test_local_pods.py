@@ -1,4 +1,4 @@
-"""A Pod's securityContext on the local cluster, told by the processes themselves."""
+"""A Pod's securityContext on the local cluster, as its processes see it."""
 
 import os
 import sys
@@ -167,7 +167,7 @@ async def test_read_only_root_lets_only_volumes_and_shared_memory_be_written(
     assert (ended["status"]["phase"], log) == ("Succeeded", "/work-dir\n")
 
 
-async def test_fields_that_no_host_honours_are_told(node: Node) -> None:
+async def test_fields_that_the_host_cannot_apply_are_reported(node: Node) -> None:
     await run(node, "true", {"seccompProfile": {"type": "RuntimeDefault"}})
     (event,) = await node.wait_for_events("SecurityContextIgnored")
     assert (

@@ -36,17 +36,30 @@ def attack(port: int, sent: bytes) -> Iterator[list[socket.socket]]:
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(dial(port)) for _ in range(ATTACKERS)]
         for connection in opened:
-            with contextlib.suppress(OSError):  # it may have made place already
+            with contextlib.suppress(OSError):  # it may be closed already for a newer one
                 connection.sendall(sent)
         yield opened
 
 
-def poll(port: int, after: int = 0, timeout: float = 0.0) -> dict[str, Any]:
+@contextlib.contextmanager
+def open_http(port: int) -> Iterator[http.client.HTTPConnection]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
     with contextlib.closing(connection):
-        connection.request("GET", f"/changes?after={after}&timeout={timeout}")
-        answer: dict[str, Any] = json.loads(connection.getresponse().read())
-        return answer
+        yield connection
+
+
+def ask(
+    connection: http.client.HTTPConnection, path: str, proof: str = ""
+) -> tuple[int, dict[str, Any]]:
+    connection.request("GET", path, headers={PROOF_HEADER: proof} if proof else {})
+    response = connection.getresponse()
+    body = response.read()
+    return response.status, json.loads(body) if response.status == 200 else {}
+
+
+def ask_once(port: int, path: str, proof: str = "") -> tuple[int, dict[str, Any]]:
+    with open_http(port) as connection:
+        return ask(connection, path, proof)
 
 
 def count_threads() -> int:
@@ -67,14 +80,14 @@ def test_idle_connections_keep_no_client_out(sent: bytes) -> None:
     changes(build_notification(1), {})
     port = serve(("127.0.0.1", 0), changes)
     with attack(port, sent):
-        assert poll(port)["generation"] == 1
+        assert ask_once(port, "/changes?after=0&timeout=0")[1]["generation"] == 1
         assert count_threads() <= 2 * longpoll._MAX_CONNECTIONS
-        # One that waits is answered: with the change, or early and asks again.
+        # A waiting poll is answered: with the change, or early and polls again.
         threading.Timer(0.1, changes, (build_notification(2), {})).start()
-        wait_until(lambda: poll(port, 100, 5.0)["changes"] != [])
+        wait_until(lambda: ask_once(port, "/changes?after=100&timeout=5")[1]["changes"] != [])
 
 
-def test_request_must_come_in_time_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_that_is_late_or_too_long_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(longpoll, "_REQUEST_SECONDS", 0.3)
     port = serve(("127.0.0.1", 0), Changes())
     head = b"GET /changes HTTP/1.1\r\n"
@@ -85,7 +98,7 @@ def test_request_must_come_in_time_and_size(monkeypatch: pytest.MonkeyPatch) -> 
                 assert connection.recv(4096) == b"", sent
 
 
-def test_byte_now_and_then_does_not_move_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_request_does_not_move_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(longpoll, "_REQUEST_SECONDS", 0.3)
     port = serve(("127.0.0.1", 0), Changes())
     with dial(port) as connection:
@@ -95,10 +108,10 @@ def test_byte_now_and_then_does_not_move_the_deadline(monkeypatch: pytest.Monkey
                 connection.sendall(b"G")
                 assert connection.recv(1) == b""
                 return
-    pytest.fail("it is never hung up on")
+    pytest.fail("the connection stays open")
 
 
-def test_poll_of_a_client_that_is_gone_ends() -> None:
+def test_poll_of_a_closed_connection_ends() -> None:
     before = count_threads()
     port = serve(("127.0.0.1", 0), Changes())
     with attack(port, b"GET /changes?timeout=300 HTTP/1.1\r\n\r\n"):
@@ -106,7 +119,7 @@ def test_poll_of_a_client_that_is_gone_ends() -> None:
     wait_until(lambda: count_threads() <= before)
 
 
-def test_what_is_kept_is_bounded_by_its_members() -> None:
+def test_kept_changes_are_bounded_by_their_members() -> None:
     changes = Changes()
     for generation in range(1, 9):
         changes(build_notification(generation, 6000), {})
@@ -120,30 +133,14 @@ def test_what_is_kept_is_bounded_by_its_members() -> None:
 # --- The gang key ---------------------------------------------------------------------------------
 
 
-def ask(
-    connection: http.client.HTTPConnection, path: str, proof: str = ""
-) -> tuple[int, dict[str, Any]]:
-    connection.request("GET", path, headers={PROOF_HEADER: proof} if proof else {})
-    response = connection.getresponse()
-    body = response.read()
-    return response.status, json.loads(body) if response.status == 200 else {}
-
-
 def prove(connection: http.client.HTTPConnection, key: Key, nonce: str = "mine") -> str:
-    """Ask for a challenge, check the agent's proof, and return one's own."""
+    """Ask for a challenge, check the agent's proof, and return the client's."""
     status, challenge = ask(connection, f"/challenge?nonce={nonce}")
     assert status == 200
     nonces = (challenge["nonce"], nonce)
     expected = compute_proof(KEY.secret, "changes", "agent", KEY.attempt, *nonces)
     assert is_proof(challenge["proof"], expected)
     return compute_proof(key.secret, "changes", "client", key.attempt, *nonces)
-
-
-@contextlib.contextmanager
-def open_http(port: int) -> Iterator[http.client.HTTPConnection]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
-    with contextlib.closing(connection):
-        yield connection
 
 
 def test_client_with_the_key_polls_again_and_again() -> None:
@@ -163,17 +160,14 @@ def test_client_without_the_key_learns_nothing() -> None:
         used = prove(connection, KEY)
         assert ask(connection, "/changes?timeout=0", used)[0] == 200
     for proof in ("", "0" * 64, used):
-        with open_http(port) as connection:
-            assert ask(connection, "/changes?timeout=0", proof)[0] == 401
+        assert ask_once(port, "/changes?timeout=0", proof)[0] == 401
     with open_http(port) as connection:
         proof = prove(connection, OTHER)
         assert ask(connection, "/changes?timeout=0", proof)[0] == 401
-    with open_http(port) as connection:
-        assert ask(connection, f"/challenge?nonce={'x' * 200}")[0] == 400
+    assert ask_once(port, f"/challenge?nonce={'x' * 200}")[0] == 400
 
 
-def test_a_proof_counts_once() -> None:
-    """A challenge is drawn anew for each connection, and is over when it was answered wrongly."""
+def test_proof_is_valid_for_its_own_connection_only() -> None:
     port = serve(("127.0.0.1", 0), Changes(), KEY)
     with open_http(port) as first, open_http(port) as second:
         proof = prove(first, KEY)
@@ -183,5 +177,4 @@ def test_a_proof_counts_once() -> None:
 
 def test_without_a_key_there_is_no_challenge() -> None:
     port = serve(("127.0.0.1", 0), Changes())
-    with open_http(port) as connection:
-        assert ask(connection, "/challenge?nonce=mine")[0] == 404
+    assert ask_once(port, "/challenge?nonce=mine")[0] == 404

@@ -10,11 +10,10 @@ from tests.support.builders import build_role_wire, build_submission, build_temp
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkserver import start_controller
 from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.policed import MERGE, create
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kube
-
-MERGE_PATCH = "application/merge-patch+json"
 
 
 def build_framework(name: str, **container: Any) -> dict[str, Any]:
@@ -26,28 +25,24 @@ def build_framework(name: str, **container: Any) -> dict[str, Any]:
 def test_pod_of_a_framework_that_asks_for_too_much_is_denied_as_any_pod_is(
     control_plane: Access, framework_crd: None, http: JsonHttp, namespace: str, tmp_path: Path
 ) -> None:
-    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
     path = f"/api/v1/namespaces/{namespace}"
-    patch = {"metadata": {"labels": labels}}
-    assert http.request("PATCH", path, patch, content_type=MERGE_PATCH)[0] == 200
     frameworks = f"/apis/{constants.API_VERSION}/namespaces/{namespace}/frameworks"
+    patch = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
+    assert http.request("PATCH", path, patch, content_type=MERGE)[0] == 200
 
     def find_refusal() -> str:
-        _, events = http.request("GET", f"{path}/events")
-        refusals = [item for item in events["items"] if item["reason"] == "FailedCreate"]
-        return refusals[0]["message"] if refusals else ""
+        events = http.request("GET", f"{path}/events")[1]["items"]
+        return next((e["message"] for e in events if e["reason"] == "FailedCreate"), "")
 
-    def find_pod() -> str:
-        _, pods = http.request("GET", f"{path}/pods")
-        names = [item["metadata"]["name"] for item in pods["items"]]
-        return ",".join(names)
+    def list_pods() -> list[str]:
+        return [pod["metadata"]["name"] for pod in http.request("GET", f"{path}/pods")[1]["items"]]
 
     with start_controller(control_plane, tmp_path):
         greedy = build_framework("greedy", securityContext={"capabilities": {"add": ["SYS_ADMIN"]}})
-        assert http.request("POST", frameworks, greedy)[0] == 201
+        create(http, frameworks, greedy)
         refusal = wait_until(find_refusal)
-        assert http.request("POST", frameworks, build_framework("ordinary"))[0] == 201
-        pods = wait_until(find_pod)
+        create(http, frameworks, build_framework("ordinary"))
+        pods = wait_until(list_pods)
 
     assert 'violates PodSecurity "baseline' in refusal
-    assert pods == "ordinary-worker-0"
+    assert pods == ["ordinary-worker-0"]

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from framework.api import constants
-from framework.kube.resources import FRAMEWORKS, LEASES, PODS, Object
+from framework.kube.resources import FRAMEWORKS, LEASES, PODS
 from tests.support.builders import build_submission
 from tests.support.servers.controlplane import Access
 from tests.support.servers.deployed import ACCOUNT, BASE
 from tests.support.servers.frameworkcrd import ROOT
 from tests.support.servers.jsonhttp import JsonHttp
+from tests.support.servers.policed import MERGE, create
 from tests.support.servers.rights import apply_kustomization, create_account_access, write_overlay
 from tests.support.waiting import HANG_SECONDS, wait_until
 
@@ -25,11 +26,10 @@ FLOW_CONTROL = "/apis/flowcontrol.apiserver.k8s.io/v1"
 SCHEMA_HEADER = "X-Kubernetes-PF-FlowSchema-UID"
 LEVEL_HEADER = "X-Kubernetes-PF-PriorityLevel-UID"
 QUOTA = "frameworks"
-"""The name of the ResourceQuota."""
 
 
 def read_flow(access: Access, path: str) -> tuple[str, str]:
-    """Send a GET; give the UIDs of the FlowSchema and the priority level that took it."""
+    """Send a GET; return the UIDs of its FlowSchema and its priority level."""
     context = ssl.create_default_context(cafile=access.ca_file)
     handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)]
     request = urllib.request.Request(
@@ -38,7 +38,7 @@ def read_flow(access: Access, path: str) -> tuple[str, str]:
     try:
         answer = urllib.request.build_opener(*handlers).open(request, timeout=HANG_SECONDS)
     except urllib.error.HTTPError as e:
-        # Not found, or forbidden: it was classified all the same.
+        # Not found, or forbidden: the headers are in the answer too.
         answer = e
     with answer:
         return answer.headers[SCHEMA_HEADER], answer.headers[LEVEL_HEADER]
@@ -59,17 +59,16 @@ def shared(control_plane: Access, framework_crd: None) -> None:
 @pytest.mark.parametrize(
     ("path", "schema", "level"),
     [
-        pytest.param(FRAMEWORKS.path(), ACCOUNT, ACCOUNT, id="frameworks_of_all_namespaces"),
-        pytest.param(PODS.path("default"), ACCOUNT, ACCOUNT, id="pods_of_one_namespace"),
-        pytest.param(
-            f"/apis/{constants.API_VERSION}", ACCOUNT, ACCOUNT, id="discovery_for_the_crd_check"
-        ),
-        pytest.param(
-            LEASES.path(SYSTEM_NAMESPACE, ACCOUNT),
-            f"{ACCOUNT}-leader-election",
-            "leader-election",
-            id="its_lease",
-        ),
+        (FRAMEWORKS.path(), ACCOUNT, ACCOUNT),
+        (PODS.path("default"), ACCOUNT, ACCOUNT),
+        (f"/apis/{constants.API_VERSION}", ACCOUNT, ACCOUNT),
+        (LEASES.path(SYSTEM_NAMESPACE, ACCOUNT), f"{ACCOUNT}-leader-election", "leader-election"),
+    ],
+    ids=[
+        "frameworks_of_all_namespaces",
+        "pods_of_one_namespace",
+        "discovery_for_the_crd_check",
+        "its_lease",
     ],
 )
 def test_requests_of_the_controller_have_their_own_share(
@@ -112,9 +111,7 @@ def test_quota_of_a_tenant_refuses_one_framework_too_many(
     path = f"/api/v1/namespaces/{namespace}/resourcequotas/{QUOTA}"
     counted = f"count/frameworks.{constants.GROUP}"
     lowered = {"spec": {"hard": {counted: "1"}}}
-    status, answer = http.request(
-        "PATCH", path, lowered, content_type="application/merge-patch+json"
-    )
+    status, answer = http.request("PATCH", path, lowered, content_type=MERGE)
     assert status == 200, answer
 
     def is_counted() -> bool:
@@ -123,12 +120,8 @@ def test_quota_of_a_tenant_refuses_one_framework_too_many(
 
     # The controller of quotas looks for new kinds of objects every half minute.
     wait_until(is_counted)
-    assert create(http, namespace, "first")[0] == 201
-    status, answer = create(http, namespace, "second")
+    create(http, FRAMEWORKS.path(namespace), build_submission("first", executionType="Create"))
+    second = build_submission("second", executionType="Create")
+    status, answer = http.request("POST", FRAMEWORKS.path(namespace), second)
     assert status == 403
     assert "exceeded quota: frameworks" in answer["message"]
-
-
-def create(http: JsonHttp, namespace: str, name: str) -> tuple[int, Object]:
-    body = build_submission(name, executionType="Create")
-    return http.request("POST", FRAMEWORKS.path(namespace), body)

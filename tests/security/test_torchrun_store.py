@@ -1,4 +1,4 @@
-"""The hand-over in torchrun's store: what was not written with the gang key is not believed."""
+"""The hand-over in torchrun's store: values that were not signed with the gang key are refused."""
 
 import json
 from typing import Any
@@ -17,21 +17,14 @@ KEY = b"ab" * 32
 PREFIX = "framework/0_uid/run/"
 
 
-class Watched:
-    """A store as any client of its port sees it."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self.entries = store.entries
-        self.set = store.set
-
-    def await_change(self, name: str, old: bytes) -> bytes:
-        """Wait until there is another value than the old one."""
-        wait_until(lambda: self.entries.get(name, b"") not in {b"", old})
-        return self.entries[name]
+def wait_for_change(store: MemoryStore, name: str, old: bytes) -> bytes:
+    """Wait until a store has another value than the old one."""
+    wait_until(lambda: store.entries.get(name, b"") not in {b"", old})
+    return store.entries[name]
 
 
 class KeyedWorld:
-    """A world whose Pods have the gang key, but for those in ``keys``."""
+    """A world whose Pods have the gang key, except those in ``keys``."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -50,10 +43,10 @@ class KeyedWorld:
             )
         return world.handlers[pod]
 
-    def find_store(self) -> "Watched":
+    def find_store(self) -> MemoryStore:
         """Find the store of rank 0, as any client of its port does."""
-        wait_until(lambda: ("10.0.0.0", 29400) in self.world.stores.served)
-        return Watched(self.world.stores.served["10.0.0.0", 29400])
+        served = self.world.stores.served
+        return wait_until(lambda: served.get(("10.0.0.0", 29400)))  # type: ignore[return-value]
 
 
 @pytest.fixture
@@ -85,7 +78,7 @@ def test_member_without_the_key_is_given_no_place(keyed: KeyedWorld, key: bytes 
     assert not any("assigned/" in name for name in keyed.find_store().entries)
 
 
-def test_member_believes_no_place_that_was_forged(keyed: KeyedWorld) -> None:
+def test_member_takes_no_forged_place(keyed: KeyedWorld) -> None:
     """An attacker reads the token from the store and names a master of its own."""
     world = keyed.world
     world.show("0", "1", "2")
@@ -94,15 +87,15 @@ def test_member_believes_no_place_that_was_forged(keyed: KeyedWorld) -> None:
     store = keyed.find_store()
     arrived = f"{PREFIX}arrived/{name_member(world.shown['1'].ranked[1])}"
     for forged in (json.dumps(place), json.dumps({"value": json.dumps(place), "proof": "0"})):
-        old = store.await_change(arrived, b"")
+        old = wait_for_change(store, arrived, b"")
         token = json.loads(json.loads(old)["value"])["token"]
         store.set(f"{PREFIX}assigned/{token}", forged)
-        store.await_change(arrived, old)  # the member arrives anew, under another token
+        wait_for_change(store, arrived, old)  # the member arrives again, with another token
     joined.update(world.join("2"))
     assert {each.result(HANG_SECONDS).info[0] for each in joined.values()} == {"10.0.0.0"}
 
 
-def test_forged_wish_ends_no_round_and_a_true_one_does(keyed: KeyedWorld) -> None:
+def test_forged_wish_ends_no_round_and_a_signed_one_does(keyed: KeyedWorld) -> None:
     world = keyed.world
     world.show("0", "1")
     world.train("0", "1")
@@ -121,7 +114,7 @@ def build_control(store: Any, number: str, key: bytes = KEY, run: str = "run") -
     return control
 
 
-def test_value_counts_only_under_its_name_in_its_store_and_run() -> None:
+def test_value_is_valid_only_under_its_name_in_its_store_and_run() -> None:
     """A signed value that was read elsewhere cannot be written again."""
     store = MemoryStore(1)
     control = build_control(store, "7")
@@ -141,13 +134,13 @@ def test_value_counts_only_under_its_name_in_its_store_and_run() -> None:
             other.read("arrived/a")
 
 
-def test_member_waits_until_rank_0_has_told_its_number() -> None:
+def test_member_waits_until_rank_0_has_written_its_number() -> None:
     store = MemoryStore(1)
     with pytest.raises(RuntimeError, match="rank 0 has not begun"):
         Control(store, KEY, "0_uid", "run").join()
 
 
-def test_without_a_key_values_are_as_before() -> None:
+def test_values_without_a_key_are_not_signed() -> None:
     store = MemoryStore(1)
     control = Control(store, None, "0_uid", "run")
     control.open("7")

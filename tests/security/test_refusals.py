@@ -1,6 +1,11 @@
-"""What ten thousand refused creates cost: the author of a template decides what a server says."""
+"""Refused Pods fill neither the memory of the controller nor the log, the status and the Events.
+
+The author of a template decides the text of the server's refusals.
+"""
 
 import json
+import logging
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -10,9 +15,11 @@ from controller.core.snapshot import Failure
 from controller.store.entry import Entry
 from framework.api.naming import TaskKey
 from framework.kube.errors import ApiError, build_api_error
-from tests.support.builders import at, build_framework
+from framework.kube.resources import EVENTS, FRAMEWORKS, PODS
+from localcluster.apiserver.model.errors import StatusError
+from tests.support.builders import FRAMEWORK, NAMESPACE, at, build_framework, build_role_wire
 from tests.support.measuring.cost import assert_costs_at_most, assert_grows_at_most
-from tests.support.simulator.shell import Shell
+from tests.support.simulator.shell import Shell, refuse
 
 TASKS = 10_000
 
@@ -47,7 +54,6 @@ def record_failures(count: int) -> None:
 
 
 def test_recording_a_failure_costs_no_more_when_there_are_many() -> None:
-    """Ten thousand creates that fail at every try took 8 s at each round."""
     assert_grows_at_most(16, partial(record_failures, TASKS // 4), partial(record_failures, TASKS))
     assert_costs_at_most(1.0, partial(record_failures, TASKS))
 
@@ -69,7 +75,7 @@ def test_failures_of_other_names_and_verbs_stay() -> None:
 
 
 def test_path_of_a_field_is_cut() -> None:
-    """A name of a resource may be as long as the Pod, and stands in the path."""
+    """A resource may have a name as long as the Pod, which is part of the path."""
     error = build_refusal("spec.containers[0].resources.limits[" + "a" * 200_000 + "]")
     assert len(json.dumps(error.body)) < 100_000
 
@@ -90,3 +96,26 @@ async def test_texts_of_all_failures_are_bounded_together() -> None:
     assert texts[0] > 30_000
     assert sum(texts) < 200 * 1024 * 1024
     assert max(texts[-1000:]) < 4096
+
+
+MESSAGE = "spec.containers[0].image: Invalid value: " + "x" * 400_000
+
+
+@pytest.mark.looptime
+async def test_refusals_of_400_kb_are_reported_briefly_and_not_at_every_try(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shell = Shell()
+    role = build_role_wire("worker", 25)
+    role["task"]["retryPolicy"] = {"maxRetryCount": -1}
+    fate = replace(refuse(422), error=StatusError(422, "Invalid", MESSAGE), uplink_seconds=0.01)
+    shell.network.expect("create", PODS, *[fate] * 5000)
+    shell.create_framework(taskRoles=[role])
+    caplog.set_level(logging.WARNING)
+    await shell.run(60)
+    logged = [f"{record.getMessage()} {vars(record)}" for record in caplog.records]
+    assert 1 <= len(logged) <= 20
+    assert sum(map(len, logged)) < 100_000
+    assert len(json.dumps(shell.get(FRAMEWORKS, FRAMEWORK))) < 1_000_000
+    events = shell.storage.list(shell.type(EVENTS), NAMESPACE).items
+    assert all(len(event["message"]) <= 1024 for event in events)

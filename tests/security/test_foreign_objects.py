@@ -1,15 +1,22 @@
-"""Large ConfigMaps with the names of gangs' ones: the controller keeps little of them."""
+"""Many foreign Pods and large foreign ConfigMaps: the controller keeps little of them."""
 
 import tracemalloc
 
 import pytest
 
-from controller.core.actions import ObjectKind
+from controller.core.actions import ActionKey, ObjectKind, Verb
+from controller.store.entry import Entry
 from controller.store.store import Store
 from framework.api import constants, pods
 from framework.api.roster import decode_stored_roster
 from framework.kube.resources import CONFIGMAPS, PODS, Object
-from tests.support.builders import FRAMEWORK, FRAMEWORK_UID, NAMESPACE
+from tests.support.builders import (
+    FRAMEWORK,
+    FRAMEWORK_UID,
+    NAMESPACE,
+    build_framework,
+    build_status,
+)
 from tests.support.simulator.shell import Shell, refuse
 
 MERGE = "application/merge-patch+json"
@@ -35,31 +42,24 @@ def build_foreign(number: int) -> Object:
     }
 
 
-def test_rosters_of_foreign_configmaps_are_not_kept() -> None:
+@pytest.mark.parametrize("is_listed", [False, True], ids=["watched", "listed"])
+def test_rosters_of_foreign_configmaps_are_not_kept(*, is_listed: bool) -> None:
     store = Store(lambda _key: None)
     tracemalloc.start()
     try:
-        for number in range(MANY):
-            store.apply(ObjectKind.CONFIGMAP, build_foreign(number))
+        if is_listed:
+            listed = [pods.trim_configmap(build_foreign(number)) for number in range(MANY)]
+            store.replace(ObjectKind.CONFIGMAP, listed, "5000")
+            del listed
+        else:
+            for number in range(MANY):
+                store.apply(ObjectKind.CONFIGMAP, build_foreign(number))
         kept, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert len(list(store.walk())) == MANY
     assert kept < 20 * MIB
-    assert peak < 25 * MIB
-
-
-def test_rosters_of_foreign_configmaps_are_not_kept_by_their_list() -> None:
-    store = Store(lambda _key: None)
-    tracemalloc.start()
-    try:
-        listed = [pods.trim_configmap(build_foreign(number)) for number in range(MANY)]
-        store.replace(ObjectKind.CONFIGMAP, listed, "5000")
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(list(store.walk())) == MANY
-    assert peak < 30 * MIB
+    assert peak < (30 if is_listed else 25) * MIB
 
 
 def read_generation(shell: Shell) -> int:
@@ -74,7 +74,7 @@ def give_address(shell: Shell, name: str, address: str) -> None:
 
 
 async def run_gang(monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """Run a gang of two up to its roster, which counts as a long one."""
+    """Run a gang of two until its roster is published; the roster counts as a long one."""
     monkeypatch.setattr(pods, "UNPROVEN_ROSTER_CHARS", 10)
     shell = Shell()
     shell.create_framework(number=2)
@@ -88,9 +88,7 @@ async def run_gang(monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 
 @pytest.mark.looptime
-async def test_long_roster_is_taken_over_by_the_next_controller(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_long_roster_is_read_by_the_next_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     before = await run_gang(monkeypatch)
     shell = Shell(after=before)
     shell.show()
@@ -134,3 +132,57 @@ async def test_nothing_is_decided_while_the_roster_cannot_be_read(
     await shell.worker.stop()
     await shell.worker.write_rest()
     assert shell.sent("patch", "create", "replace", "delete") == []
+
+
+# --- Pods with ever new names --------------------------------------------------------------------
+
+MANY_PODS = 5 * constants.MAX_TASK_NUMBER
+REMEMBERED = 3 * constants.MAX_TASK_NUMBER
+
+
+def build_pod(name: str, version: int, **metadata: str) -> Object:
+    metadata |= {"name": name, "namespace": NAMESPACE, "uid": f"uid-{name}"}
+    labels = {constants.FRAMEWORK_NAME: FRAMEWORK}
+    return {"metadata": {**metadata, "resourceVersion": str(version), "labels": labels}}
+
+
+def create_and_delete(store: Store, name: str, version: int) -> None:
+    """Let the store see a Pod, and its end."""
+    store.apply(ObjectKind.POD, build_pod(name, version))
+    ending = build_pod(name, version + 1, deletionTimestamp="2026-01-01T00:00:00Z")
+    store.remove(ObjectKind.POD, ending)
+
+
+def open_store() -> tuple[Store, Entry]:
+    store = Store(lambda _key: None)
+    store.apply(ObjectKind.POD, build_pod("first", 1))
+    entry = store.find(f"{NAMESPACE}/{FRAMEWORK}")
+    assert entry is not None
+    entry.observed.framework = build_framework(status=build_status())
+    return store, entry
+
+
+def test_names_of_most_short_lived_pods_are_forgotten() -> None:
+    store, entry = open_store()
+    for number in range(MANY_PODS):
+        create_and_delete(store, f"short-lived-{number}", 2 * number + 2)
+    assert len(entry.observed.live) <= REMEMBERED
+    assert len(entry.observed.name_revisions) <= REMEMBERED
+
+
+def test_names_of_the_gangs_own_objects_are_remembered() -> None:
+    store, entry = open_store()
+    framework = entry.observed.framework
+    assert framework is not None
+    assert framework.status is not None
+    (_, task), *_ = framework.status.attempt_status.walk_tasks()
+    name = task.attempt_status.pod_name
+    create_and_delete(store, name, 2)
+    entry.observed.live[ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt"] = "uid"
+    entry.outcomes.in_flight.add(ActionKey(Verb.CREATE, ObjectKind.POD, name, "0"))
+    revision = entry.observed.name_revisions[ObjectKind.POD, name]
+    for number in range(MANY_PODS):
+        create_and_delete(store, f"short-lived-{number}", 2 * number + 4)
+    assert entry.observed.live[ObjectKind.POD, name] == ""
+    assert entry.observed.live[ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt"] == "uid"
+    assert entry.observed.name_revisions[ObjectKind.POD, name] == revision

@@ -1,17 +1,20 @@
-"""Attacks on the local API server's port by another user of the machine, who has no token."""
+"""Attacks on the port of the local API server by another user of the machine, without a token."""
 
 import asyncio
 import contextlib
 import resource
+import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 import pytest
 
-from framework.clock import SequentialUids, SystemClock
+from framework.clock import SequentialUids, SystemClock, SystemRandom, SystemUids
 from localcluster.apiserver.front import unauthenticated
 from localcluster.apiserver.server import ApiServer
 from localcluster.apiserver.storage import Storage
+from localcluster.cluster import ClusterOptions, LocalCluster
 
 TOKEN = "secret"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -43,6 +46,16 @@ async def open_half(url: str, sent: bytes) -> tuple[asyncio.StreamReader, asynci
     return reader, writer
 
 
+async def read_until_closed(url: str, sent: bytes) -> bytes:
+    """Send bytes as a stranger; return the answer when the server has closed the connection."""
+    reader, writer = await open_half(url, sent)
+    answer = b""
+    with contextlib.suppress(ConnectionError):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
 async def list_status(session: aiohttp.ClientSession, url: str) -> int:
     async with session.get(f"{url}{LIST}") as answer:
         await answer.read()
@@ -60,7 +73,7 @@ async def test_half_requests_of_strangers_are_closed_and_tokens_are_served(
             for _ in range(3):
                 attackers += [await open_half(url, sent) for _ in range(100)]
                 assert await list_status(session, url) == 200
-                # What the server gave up is given up here too: both sides share the descriptors.
+                # Both sides share the descriptors, so this side closes what the server has closed.
                 for reader, writer in attackers[:-64]:
                     with contextlib.suppress(ConnectionError):
                         assert await reader.read() == b""
@@ -78,10 +91,7 @@ async def test_silent_stranger_is_closed_at_its_deadline(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unauthenticated, "TOKEN_DEADLINE_SECONDS", 0.05)
-    reader, writer = await open_half(url, HALF_REQUEST)
-    with contextlib.suppress(ConnectionError):
-        assert await reader.read() == b""
-    writer.close()
+    assert await read_until_closed(url, HALF_REQUEST) == b""
 
 
 async def test_request_with_a_wrong_token_does_not_lift_the_deadline(
@@ -89,14 +99,11 @@ async def test_request_with_a_wrong_token_does_not_lift_the_deadline(
 ) -> None:
     monkeypatch.setattr(unauthenticated, "TOKEN_DEADLINE_SECONDS", 0.2)
     request = b"GET /api/v1/pods HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer no\r\n\r\n"
-    reader, writer = await open_half(url, request)
-    with contextlib.suppress(ConnectionError):
-        assert b"401" in await reader.readline()
-        await reader.read()
-    writer.close()
+    answer = await read_until_closed(url, request)
+    assert answer == b"" or b"401" in answer.partition(b"\r\n")[0]
 
 
-async def test_watch_goes_on_beyond_the_deadline_of_strangers(
+async def test_watch_continues_beyond_the_deadline_of_strangers(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unauthenticated, "TOKEN_DEADLINE_SECONDS", 0.05)
@@ -104,16 +111,13 @@ async def test_watch_goes_on_beyond_the_deadline_of_strangers(
         aiohttp.ClientSession(headers=HEADERS) as session,
         session.get(f"{url}{LIST}", params={"watch": "true"}) as watch,
     ):
-        reader, writer = await open_half(url, HALF_REQUEST)
-        with contextlib.suppress(ConnectionError):
-            await reader.read()
-        writer.close()
+        assert await read_until_closed(url, HALF_REQUEST) == b""
         async with session.post(f"{url}{LIST}", json={"metadata": {"name": "a"}}) as answer:
             assert answer.status == 201
         assert b'"ADDED"' in await watch.content.readline()
 
 
-async def test_gang_that_connects_at_one_moment_is_served() -> None:
+async def test_gang_that_connects_at_once_is_served() -> None:
     """All clients of a loopback port have one address, so no address has a bound of its own."""
     storage = Storage(SystemClock(), SequentialUids(1))
     request = f"GET {LIST} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
@@ -128,8 +132,37 @@ async def test_gang_that_connects_at_one_moment_is_served() -> None:
     assert answers == [b"HTTP/1.1 200 OK\r\n"] * GANG
 
 
-async def test_large_body_with_expect_header_is_asked_for(url: str) -> None:
+async def test_large_body_with_expect_header_is_accepted(url: str) -> None:
     async with aiohttp.ClientSession(headers=HEADERS) as session:
         body = {"metadata": {"name": "a"}, "data": {"k": "x" * 100_000}}
         async with session.post(f"{url}{LIST}", json=body, expect100=True) as answer:
             assert answer.status == 201
+
+
+LISTENING = "0A"
+LOOPBACK = "0100007F"  # 127.0.0.1 as /proc/net/tcp writes it
+
+
+def list_listening_addresses(port: int) -> set[str]:
+    """List the addresses at which this machine listens on a port."""
+    lines = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+    ]
+    sockets = [fields[1].split(":") for fields in lines if fields[3] == LISTENING]
+    return {address for address, hexadecimal in sockets if int(hexadecimal, 16) == port}
+
+
+@pytest.mark.local
+async def test_local_server_listens_on_loopback_only(tmp_path: Path) -> None:
+    options = ClusterOptions(directory=tmp_path, with_kubelet=False, with_controller=False)
+    cluster = LocalCluster(options, clock=SystemClock(), uids=SystemUids(), random=SystemRandom())
+    async with cluster:
+        port = int(cluster.kube_config.server.split(":")[2].partition("/")[0])
+        assert list_listening_addresses(port) == {LOOPBACK}
+
+
+def test_list_listening_addresses_finds_a_server_of_all_addresses() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        assert list_listening_addresses(server.getsockname()[1]) == {"00000000"}
