@@ -245,7 +245,6 @@ class GangCluster:
             raise AssertionError(f"no {what} in {seconds} s; {self.describe()}") from e
 
     async def wait_for_state(self, state: str, framework: str = "gang") -> Object:
-
         def is_there(change: Change) -> bool:
             is_it = change.resource is FRAMEWORKS and change.name == framework
             return is_it and change.status.get("state") == state
