@@ -40,12 +40,16 @@ HELD_ROLE, HELD_POD = "worker", "gang-worker-3"
 AGENT_UNUSED = {Right("", "configmaps", "get"), Right("", "configmaps", "list")}
 
 
-class Agents:
-    """The shipped role of agents, applied as its README says, and the barriers that have it."""
+class Gang:
+    """A namespace with the shipped role of agents, and the gang whose barriers have this role."""
 
-    def __init__(self, access: Access, folder: Path, namespace: str, overlay: str) -> None:
-        self._access = access
-        self._folder = folder
+    def __init__(
+        self, access: Access, kube: KubeClient, folder: Path, namespace: str, overlay: str
+    ) -> None:
+        self.access = access
+        self.kube = kube
+        self.folder = folder
+        self.namespace = namespace
         path = write_overlay(folder / "agents", ROOT / "deploy" / "agents" / overlay, namespace)
         text = run_kubectl(access, "kustomize", str(path)).replace("FRAMEWORK_NAME", NAME)
         manifest = folder / "agents.yaml"
@@ -55,20 +59,20 @@ class Agents:
         self.granted = expand_rules(objects)
         (self.account,) = (o["metadata"]["name"] for o in objects if o["kind"] == "ServiceAccount")
         self.audit = AuditLog.open(access, namespace, self.account)
-        self._write_account_folder(namespace)
-        self.gang = build_gang(self.account)
-        self.size = sum(role["taskNumber"] for role in self.gang["spec"]["taskRoles"])
+        self._write_account_folder()
+        self.body = build_gang(self.account)
+        self.size = sum(role["taskNumber"] for role in self.body["spec"]["taskRoles"])
         self.exit_codes: dict[str, int] = {}
         self.folders: list[Path] = []
         self._all_run = asyncio.Barrier(self.size)
 
-    def _write_account_folder(self, namespace: str) -> None:
+    def _write_account_folder(self) -> None:
         """Write the files that a Pod has of its service account."""
-        folder = self._folder / "serviceaccount"
+        folder = self.folder / "serviceaccount"
         folder.mkdir()
-        access = create_account_access(self._access, self._folder, namespace, self.account)
+        access = create_account_access(self.access, self.folder, self.namespace, self.account)
         (folder / "token").write_text(access.token)
-        (folder / "namespace").write_text(namespace)
+        (folder / "namespace").write_text(self.namespace)
         if access.ca_file is not None:
             (folder / "ca.crt").write_bytes(Path(access.ca_file).read_bytes())
 
@@ -85,7 +89,7 @@ class Agents:
         await pod.finish()
 
     async def _run_barrier(self, pod: FakePod) -> int:
-        folder = self._folder / pod.uid
+        folder = self.folder / pod.uid
         folder.mkdir()
         self.folders.append(folder)
         with (folder / "log").open("wb") as log:
@@ -106,11 +110,11 @@ class Agents:
                     await child.wait()
 
     def _build_env(self, pod: FakePod, folder: Path) -> dict[str, str]:
-        host, _, port = self._access.url.rpartition("//")[2].rpartition(":")
+        host, _, port = self.access.url.rpartition("//")[2].rpartition(":")
         env = build_env() | {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
         env |= expand_env(pod.body["spec"]["initContainers"][0].get("env") or [], pod)
         return env | {
-            constants.SERVICE_ACCOUNT_DIR_ENV: str(self._folder / "serviceaccount"),
+            constants.SERVICE_ACCOUNT_DIR_ENV: str(self.folder / "serviceaccount"),
             constants.WORKING_DIR_ENV: str(folder),
             constants.TERMINATION_LOG_ENV: str(folder / "termination-log"),
         }
@@ -131,10 +135,10 @@ def expand_env(declared: list[Object], pod: FakePod) -> dict[str, str]:
 
 
 @pytest.fixture
-def agents(
-    framework_crd: None, audited_plane: Access, tmp_path: Path, namespace: str
-) -> Callable[[str], Agents]:
-    return lambda overlay: Agents(audited_plane, tmp_path, namespace, overlay)
+def open_gang(
+    framework_crd: None, audited_plane: Access, kube: KubeClient, tmp_path: Path, namespace: str
+) -> Callable[[str], Gang]:
+    return lambda overlay: Gang(audited_plane, kube, tmp_path, namespace, overlay)
 
 
 def build_gang(account: str) -> Object:
@@ -147,28 +151,25 @@ def build_gang(account: str) -> Object:
 
 
 @contextlib.asynccontextmanager
-async def open_kubelet(
-    kube: KubeClient, namespace: str, script: Script
-) -> AsyncIterator[dict[str, str]]:
-    """Run a fake kubelet; gives the Pods it has seen, name by UID."""
+async def create(gang: Gang, script: Script) -> AsyncIterator[dict[str, str]]:
+    """Create the gang beside a fake kubelet; gives the Pods it has seen, name by UID."""
     seen: dict[str, str] = {}
 
     def choose(body: Object) -> Script:
         seen[body["metadata"]["uid"]] = body["metadata"]["name"]
         return script
 
-    async with FakeKubelet(kube, SystemClock(), namespace, choose_script=choose):
+    async with FakeKubelet(gang.kube, SystemClock(), gang.namespace, choose_script=choose):
+        await gang.kube.create(FRAMEWORKS, gang.namespace, gang.body)
         yield seen
 
 
-async def wait_until_succeeded(kube: KubeClient, namespace: str) -> None:
+async def wait_until_succeeded(gang: Gang) -> None:
     """Watch the gang until it is Completed; assert that it succeeded."""
     body: Object = {}
-    events = kube.watch(
-        FRAMEWORKS,
-        namespace,
-        field_selector=f"metadata.name={NAME}",
-        timeout_seconds=HANG_SECONDS,
+    selector = f"metadata.name={NAME}"
+    events = gang.kube.watch(
+        FRAMEWORKS, gang.namespace, field_selector=selector, timeout_seconds=HANG_SECONDS
     )
     async with contextlib.aclosing(events):
         async for _, body in events:
@@ -182,52 +183,41 @@ async def wait_until_succeeded(kube: KubeClient, namespace: str) -> None:
     ("controller_role", "agents_role"), [("cluster", "namespace"), ("namespaced", "one-framework")]
 )
 async def test_gang_completes_when_all_have_their_shipped_roles_only(
-    agents: Callable[[str], Agents],
-    audited_plane: Access,
-    kube: KubeClient,
-    namespace: str,
-    tmp_path: Path,
-    controller_role: str,
-    agents_role: str,
+    open_gang: Callable[[str], Gang], controller_role: str, agents_role: str
 ) -> None:
-    """No request of controller or barriers is refused; the barriers use what is granted."""
-    barriers = agents(agents_role)
-    objects = apply_role(audited_plane, controller_role, namespace, tmp_path)
-    deployed = Deployed(audited_plane, objects, tmp_path)
+    """No request of controller or barriers is refused; the barriers use all granted rights."""
+    gang = open_gang(agents_role)
+    objects = apply_role(gang.access, controller_role, gang.namespace, gang.folder)
+    deployed = Deployed(gang.access, objects, gang.folder)
     child = deployed.launch()
     try:
-        async with open_kubelet(kube, namespace, barriers.run_pod) as seen:
-            await kube.create(FRAMEWORKS, namespace, barriers.gang)
-            await wait_until_succeeded(kube, namespace)
+        async with create(gang, gang.run_pod) as seen:
+            await wait_until_succeeded(gang)
     finally:
         assert child.terminate() == 0
-    assert len(seen) == barriers.size
-    assert set(barriers.exit_codes.values()) == {0}
-    for folder in barriers.folders:
+    assert len(seen) == gang.size
+    assert set(gang.exit_codes.values()) == {0}
+    for folder in gang.folders:
         assert (folder / constants.INJECTOR_FILE).exists()
-    assert deployed.audit.read_refused() == barriers.audit.read_refused() == set()
-    assert barriers.granted - barriers.audit.read_used() == AGENT_UNUSED
+    assert deployed.audit.read_refused() == gang.audit.read_refused() == set()
+    assert gang.granted - gang.audit.read_used() == AGENT_UNUSED
 
 
 async def test_barrier_with_a_pending_member_holds_until_the_member_runs(
-    agents: Callable[[str], Agents],
-    control_plane: Access,
-    kube: KubeClient,
-    namespace: str,
-    tmp_path: Path,
+    open_gang: Callable[[str], Gang],
 ) -> None:
-    barriers = agents("namespace")
+    gang = open_gang("namespace")
     release, waiting = asyncio.Event(), asyncio.Event()
 
     async def script(pod: FakePod) -> None:
         if pod.name == HELD_POD:
             waiting.set()
             await release.wait()
-        await barriers.run_pod(pod)
+        await gang.run_pod(pod)
 
     async def wait_for_progress() -> None:
         """The controller reports missing members only after a few seconds of waiting."""
-        events = kube.watch(CONFIGMAPS, namespace, timeout_seconds=HANG_SECONDS)
+        events = gang.kube.watch(CONFIGMAPS, gang.namespace, timeout_seconds=HANG_SECONDS)
         async with contextlib.aclosing(events):
             async for _, body in events:
                 annotations = body["metadata"].get("annotations") or {}
@@ -235,42 +225,36 @@ async def test_barrier_with_a_pending_member_holds_until_the_member_runs(
                     return
         raise AssertionError("no ConfigMap reports missing members")
 
-    with start_controller(control_plane, tmp_path):
-        async with open_kubelet(kube, namespace, script):
-            await kube.create(FRAMEWORKS, namespace, barriers.gang)
+    with start_controller(gang.access, gang.folder):
+        async with create(gang, script):
             await asyncio.wait_for(waiting.wait(), HANG_SECONDS)
             await wait_for_progress()
-            assert barriers.exit_codes == {}
-            pods = await kube.list(PODS, namespace)
+            assert gang.exit_codes == {}
+            pods = await gang.kube.list(PODS, gang.namespace)
             assert {pod["status"]["phase"] for pod in pods["items"]} == {"Pending"}
             release.set()
-            await wait_until_succeeded(kube, namespace)
-    assert set(barriers.exit_codes.values()) == {0}
+            await wait_until_succeeded(gang)
+    assert set(gang.exit_codes.values()) == {0}
 
 
 async def test_controller_killed_while_pods_start_wastes_no_pod(
-    agents: Callable[[str], Agents],
-    control_plane: Access,
-    kube: KubeClient,
-    namespace: str,
-    tmp_path: Path,
+    open_gang: Callable[[str], Gang],
 ) -> None:
-    barriers = agents("namespace")
+    gang = open_gang("namespace")
     first_runs = asyncio.Event()
 
     async def script(pod: FakePod) -> None:
         first_runs.set()
-        await barriers.run_pod(pod)
+        await gang.run_pod(pod)
 
-    child = launch_controller(control_plane, tmp_path)
+    child = launch_controller(gang.access, gang.folder)
     try:
-        async with open_kubelet(kube, namespace, script) as seen:
-            await kube.create(FRAMEWORKS, namespace, barriers.gang)
+        async with create(gang, script) as seen:
             await asyncio.wait_for(first_runs.wait(), HANG_SECONDS)
             os.killpg(child.pid, signal.SIGKILL)
             child.kill()
-            child = launch_controller(control_plane, tmp_path)
-            await wait_until_succeeded(kube, namespace)
+            child = launch_controller(gang.access, gang.folder)
+            await wait_until_succeeded(gang)
     finally:
         child.terminate()
-    assert len(seen) == len(set(seen.values())) == barriers.size
+    assert len(seen) == len(set(seen.values())) == gang.size

@@ -120,10 +120,6 @@ def unowned(gang: LargeGang) -> Snapshot:
     return build_snapshot(gang.build_spec(), status, gang.build_pods())
 
 
-def rescaled_up(gang: LargeGang) -> Snapshot:
-    return build_snapshot(gang.build_spec(), build_running(gang.half), gang.half.build_pods())
-
-
 def scaled_away(gang: LargeGang, spec: FrameworkSpec) -> Snapshot:
     """All Tasks are marked as scaled down; the spec wants other ones."""
     return build_snapshot(spec, change_tasks(gang.build_status(TaskState.COMPLETED), mark_gone))
@@ -211,7 +207,9 @@ STAGES: dict[str, Stage] = {
     "lost": lost,
     "attempt_lost": attempt_lost,
     "unowned": unowned,
-    "rescaled_up": rescaled_up,
+    "rescaled_up": lambda gang: build_snapshot(
+        gang.build_spec(), build_running(gang.half), gang.half.build_pods()
+    ),
     "rescaled_down": lambda gang: running(gang, gang.half.build_spec()),
     "scaled_away": lambda gang: scaled_away(gang, gang.half.build_spec()),
     "draining": lambda gang: draining(gang, deadline=7200),

@@ -81,7 +81,9 @@ async def test_root_that_drops_all_has_no_capabilities(node: Node) -> None:
     assert [int(status[name], 16) for name in ("CapEff", "CapBnd")] == [1, 1]
 
 
-async def test_non_root_without_a_user_runs_as_one_without_rights_and_says_so(node: Node) -> None:
+async def test_non_root_without_a_user_runs_without_rights_and_an_event_reports_it(
+    node: Node,
+) -> None:
     _, log = await run(node, STATUS, RESTRICTED)
     assert read_status(log)["Uid"].split() == ["65532"] * 4
     (event,) = await node.wait_for_events("SecurityContextIgnored")

@@ -154,14 +154,6 @@ def in_container(fields: Object, field: str = "containers") -> Object:
 
 
 @pytest.mark.kube
-def test_numbers_of_roles_and_tasks_are_bounded(tenant: Tenant) -> None:
-    """Sixty roles of 10,000 Tasks each are one small object."""
-    for count, tasks, status in ((60, 10_000, 422), (257, 0, 422), (256, 39, 201)):
-        roles = [build_role_wire(f"role{number}", tasks) for number in range(count)]
-        assert tenant.submit(gang(*roles))[0] == status, (count, tasks)
-
-
-@pytest.mark.kube
 def test_administrator_sets_lower_numbers(
     tenant: Tenant, control_plane: Access, tmp_path: Path
 ) -> None:
