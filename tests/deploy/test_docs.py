@@ -145,19 +145,6 @@ def test_retention_in_the_docs_is_the_default() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
-def test_links_lead_somewhere(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        name, _, anchor = target.partition("#")
-        path = page.parent / name if name else page
-        assert path.exists(), target
-        if anchor:
-            headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-            slugs = {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
-            assert anchor in slugs, target
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
 def test_paths_in_commands_exist(page: Path) -> None:
     for path in re.findall(r"\bdeploy/[\w./-]+\w", page.read_text(encoding="utf-8")):
         assert (ROOT / path).exists(), path

@@ -12,14 +12,9 @@ import yaml
 from framework.api import constants
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.kube.client import KubeClient
-from framework.kube.config import load_kube_config
+from framework.kube.config import KubeConfig, load_kube_config
 from framework.kube.errors import KubeError, UnauthorizedError
-from framework.kube.resources import (
-    CUSTOM_RESOURCE_DEFINITIONS,
-    FRAMEWORKS,
-    NAMESPACES,
-    Object,
-)
+from framework.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, FRAMEWORKS, NAMESPACES, Object
 from localcluster.cluster import (
     NAME,
     ClusterOptions,
@@ -44,16 +39,25 @@ def build(directory: Path, **options: Any) -> LocalCluster:
     )
 
 
-def open_client(cluster: LocalCluster) -> KubeClient:
-    return KubeClient(cluster.kube_config, user_agent="test", clock=SystemClock())
+def open_client(config: KubeConfig) -> KubeClient:
+    return KubeClient(config, user_agent="test", clock=SystemClock())
 
 
-async def test_cluster_serves_frameworks_to_who_has_the_kubeconfig(tmp_path: Path) -> None:
+async def run_forever(cluster: LocalCluster) -> None:
+    async with cluster:
+        await asyncio.Event().wait()
+
+
+def list_names(directory: Path) -> list[str]:
+    return sorted(entry.name for entry in directory.iterdir())
+
+
+async def test_cluster_serves_frameworks_to_the_owner_of_the_kubeconfig(tmp_path: Path) -> None:
     async with build(tmp_path) as cluster:
         assert stat.S_IMODE(cluster.kubeconfig_path.stat().st_mode) == 0o600
         config = load_kube_config(None, str(cluster.kubeconfig_path), {})
         assert config.namespace == "default"
-        async with KubeClient(config, user_agent="test", clock=SystemClock()) as client:
+        async with open_client(config) as client:
             crd = await client.get(CUSTOM_RESOURCE_DEFINITIONS, None, constants.FRAMEWORK_CRD_NAME)
             assert crd["spec"]["group"] == constants.GROUP
             assert (await client.list(FRAMEWORKS))["items"] == []
@@ -86,31 +90,23 @@ def test_token_may_follow_an_option_of_a_command(tmp_path: Path) -> None:
 async def test_cluster_without_the_token_refuses(tmp_path: Path) -> None:
     async with build(tmp_path) as cluster:
         config = load_kube_config(cluster.kube_config.server, None, {"HOME": str(tmp_path)})
-        async with KubeClient(config, user_agent="test", clock=SystemClock()) as client:
+        async with open_client(config) as client:
             with pytest.raises(UnauthorizedError):
                 await client.list(FRAMEWORKS)
 
 
-async def test_cluster_in_a_directory_with_files_of_others_leaves_them(tmp_path: Path) -> None:
+async def test_cluster_at_its_end_leaves_logs_and_files_of_others(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     (tmp_path / "papers").mkdir()
-    async with build(tmp_path, with_kubelet=True):
-        pass
-    assert list_names(tmp_path) == ["logs", "papers", "thesis.txt"]
-
-
-async def test_cluster_at_its_end_leaves_logs_only(tmp_path: Path) -> None:
     async with build(tmp_path, with_kubelet=True) as cluster:
         (cluster.logs_path / "x.log").touch()
-    assert list_names(tmp_path) == ["logs"]
+    assert list_names(tmp_path) == ["logs", "papers", "thesis.txt"]
     with pytest.raises(KubeError):
-        async with open_client(cluster) as client:
+        async with open_client(cluster.kube_config) as client:
             await client.list(FRAMEWORKS)
 
 
-async def test_cluster_that_keeps_its_directory_leaves_all_but_the_kubeconfig(
-    tmp_path: Path,
-) -> None:
+async def test_cluster_that_keeps_its_directory_removes_the_kubeconfig(tmp_path: Path) -> None:
     async with build(tmp_path, with_kubelet=True, keeps_directory=True) as cluster:
         assert cluster.kubelet is not None
         await cluster.kubelet.synced.wait()
@@ -126,9 +122,7 @@ async def test_cluster_with_a_port_in_use_names_flag_and_remedy(tmp_path: Path) 
     assert not (tmp_path / "kubeconfig").exists()
 
 
-async def test_cluster_in_a_directory_it_may_not_write_names_flag_and_remedy(
-    tmp_path: Path,
-) -> None:
+async def test_cluster_that_cannot_write_its_directory_names_flag_and_path(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LocalClusterError, match=r"--directory: cannot write to .*Not a directory"):
         await build(tmp_path / "file").__aenter__()
@@ -156,22 +150,24 @@ async def test_cluster_neither_overwrites_nor_removes_a_kubeconfig_with_other_cl
     assert path.read_text() == yaml.safe_dump(foreign)
 
 
-async def test_cluster_ready_tells_what_will_not_work(tmp_path: Path) -> None:
-    async with build(tmp_path, with_kubelet=True, isolation=Isolation.PATHS) as cluster:
-        assert "collide" in await cluster.ready()
-    async with build(tmp_path, with_kubelet=True, network=NetworkChoice.LOOPBACK) as cluster:
-        assert await cluster.ready() == ""
-    async with build(tmp_path) as cluster:
-        assert await cluster.ready() == ""
+async def test_cluster_ready_notes_the_limits_of_its_network(tmp_path: Path) -> None:
+    for options, note in (
+        ({"with_kubelet": True, "isolation": Isolation.PATHS}, "collide"),
+        ({"with_kubelet": True, "network": NetworkChoice.LOOPBACK}, ""),
+        ({}, ""),
+    ):
+        async with build(tmp_path, **options) as cluster:
+            ready = await cluster.ready()
+        assert note in ready if note else ready == ""
 
 
-async def test_cluster_without_the_network_asked_for_says_why(tmp_path: Path) -> None:
+async def test_cluster_without_the_network_asked_for_fails_with_the_reason(tmp_path: Path) -> None:
     options = {"isolation": Isolation.PATHS, "network": NetworkChoice.NAMESPACE}
     with pytest.raises(PartFailedError, match=r"no network namespaces here"):
-        await stay(build(tmp_path, with_kubelet=True, **options))
+        await run_forever(build(tmp_path, with_kubelet=True, **options))
 
 
-async def test_cluster_whose_kubelet_never_registers_ends_all_the_same(
+async def test_cluster_whose_kubelet_never_registers_can_be_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, never = asyncio.Event(), asyncio.Event()
@@ -186,32 +182,19 @@ async def test_cluster_whose_kubelet_never_registers_ends_all_the_same(
     assert list_names(tmp_path) == ["logs"]
 
 
-async def test_cluster_whose_controller_cannot_start_says_why(
+async def test_cluster_whose_controller_cannot_start_fails_with_its_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("localcluster.cluster.CONTROLLER_ARGUMENTS", ("--no-such-option",))
     monkeypatch.setattr("localcluster.supervisor._MAX_QUICK_ENDS", 2)
     with pytest.raises(PartFailedError, match=r"(?s)the controller ended .*--no-such-option"):
-        await stay(build(tmp_path, with_controller=True))
+        await run_forever(build(tmp_path, with_controller=True))
 
 
 async def test_cluster_left_by_an_error_raises_that_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="mine"):
-        await fail_in(build(tmp_path, with_kubelet=True, with_controller=True))
-
-
-async def stay(cluster: LocalCluster) -> None:
-    async with cluster:
-        await asyncio.sleep(HANG_SECONDS)
-
-
-async def fail_in(cluster: LocalCluster) -> None:
-    async with cluster:
-        raise ValueError("mine")
-
-
-def list_names(directory: Path) -> list[str]:
-    return sorted(entry.name for entry in directory.iterdir())
+        async with build(tmp_path, with_kubelet=True, with_controller=True):
+            raise ValueError("mine")
 
 
 async def test_cluster_in_a_directory_of_a_running_one_is_refused(tmp_path: Path) -> None:

@@ -9,22 +9,22 @@ import pytest
 from framework.clock import SystemClock
 from framework.kube.backoff import Backoff
 from localcluster.supervisor import ChildFailedError, Supervisor
+from tests.support.servers.frameworkcrd import ROOT
 from tests.support.waiting import wait_until_async
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(60)"
+# Runs a child and prints its id.
 PARENT = """
-import asyncio, os, sys
+import asyncio, sys
 from pathlib import Path
-from framework.clock import SystemClock
-from localcluster.supervisor import Supervisor
+from tests.localcluster.test_supervisor import SLEEPER, build
+from tests.support.servers.frameworkcrd import ROOT
+from tests.support.waiting import wait_until_async
 
 async def main():
-    command = [sys.executable, "-c", "import time; time.sleep(60)"]
-    child = Supervisor("child", command, log_path=Path(sys.argv[1]), env={}, clock=SystemClock())
+    child = build(Path(sys.argv[1]), SLEEPER)
     task = asyncio.create_task(child.run())
-    while child.pid is None:
-        await asyncio.sleep(0.01)
-    print(child.pid, flush=True)
+    print(await wait_until_async(lambda: child.pid), flush=True)
     await task
 
 asyncio.run(main())
@@ -42,15 +42,16 @@ def build(tmp_path: Path, script: str) -> Supervisor:
     )
 
 
-async def wait_for_start(supervisor: Supervisor, starts: int, log: Path) -> int:
-    """Wait until the child has started so often and said so; return its pid."""
-    await wait_until_async(lambda: supervisor.starts >= starts and count_ups(log) >= starts)
+async def wait_for_start(supervisor: Supervisor, starts: int, tmp_path: Path) -> int:
+    """Wait until the child has started so often and printed it; return its pid."""
+
+    def has_started() -> bool:
+        log = tmp_path / "child.log"
+        return supervisor.starts >= starts and log.read_text().count("up") >= starts
+
+    await wait_until_async(has_started)
     assert supervisor.pid is not None
     return supervisor.pid
-
-
-def count_ups(log: Path) -> int:
-    return log.read_text().count("up")
 
 
 def is_alive(pid: int) -> bool:
@@ -64,9 +65,9 @@ def is_alive(pid: int) -> bool:
 async def test_run_after_a_kill_starts_the_child_again(tmp_path: Path) -> None:
     supervisor = build(tmp_path, SLEEPER)
     task = asyncio.create_task(supervisor.run())
-    first = await wait_for_start(supervisor, 1, tmp_path / "child.log")
+    first = await wait_for_start(supervisor, 1, tmp_path)
     os.kill(first, signal.SIGKILL)
-    second = await wait_for_start(supervisor, 2, tmp_path / "child.log")
+    second = await wait_for_start(supervisor, 2, tmp_path)
     assert second != first
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -82,16 +83,14 @@ async def test_run_when_cancelled_ends_the_child_with_sigterm(tmp_path: Path) ->
     )
     supervisor = build(tmp_path, script)
     task = asyncio.create_task(supervisor.run())
-    await wait_for_start(supervisor, 1, tmp_path / "child.log")
+    await wait_for_start(supervisor, 1, tmp_path)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (tmp_path / "child.log").read_text() == "up\nasked\n"
 
 
-async def test_run_of_a_child_that_always_fails_gives_up_with_its_last_words(
-    tmp_path: Path,
-) -> None:
+async def test_run_of_a_child_that_always_fails_raises_with_its_output(tmp_path: Path) -> None:
     supervisor = build(tmp_path, "raise SystemExit('no configuration')")
     with pytest.raises(ChildFailedError, match=r"exit code 1; .*child.log") as caught:
         await supervisor.run()
@@ -99,14 +98,10 @@ async def test_run_of_a_child_that_always_fails_gives_up_with_its_last_words(
     assert supervisor.starts == 6
 
 
-async def test_run_when_its_own_process_is_killed_takes_the_child_along(tmp_path: Path) -> None:
-    parent = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        PARENT,
-        str(tmp_path / "child.log"),
-        stdout=asyncio.subprocess.PIPE,
-    )
+async def test_run_when_its_own_process_is_killed_ends_the_child(tmp_path: Path) -> None:
+    command = (sys.executable, "-c", PARENT, str(tmp_path))
+    pipe = asyncio.subprocess.PIPE
+    parent = await asyncio.create_subprocess_exec(*command, stdout=pipe, cwd=ROOT)
     assert parent.stdout is not None
     child = int(await parent.stdout.readline())
     parent.kill()
