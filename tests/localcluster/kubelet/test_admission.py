@@ -55,10 +55,9 @@ def test_decide_admission_pod_is_run_bound_left_or_refused(
 def test_decide_admission_extended_resources_are_shared_out() -> None:
     capacity = Capacity(extended={"nvidia.com/gpu": 4})
     running = [build({"nvidia.com/gpu": "3"})]
-    assert decide_admission(build({"nvidia.com/gpu": "1"}), "local", capacity, running) == Bind()
-    assert isinstance(
-        decide_admission(build({"nvidia.com/gpu": "2"}), "local", capacity, running), Refuse
-    )
+    fits, too_much = build({"nvidia.com/gpu": "1"}), build({"nvidia.com/gpu": "2"})
+    assert decide_admission(fits, "local", capacity, running) == Bind()
+    assert isinstance(decide_admission(too_much, "local", capacity, running), Refuse)
 
 
 def test_decide_admission_node_full_refuses() -> None:

@@ -67,8 +67,9 @@ async def test_probe_once_http_status_decides(status: int, *, ok: bool) -> None:
 
 async def test_probe_once_tcp_open_port_is_ok_and_closed_is_not() -> None:
     async with listen(b"") as port:
-        assert (await probe_once({"tcpSocket": {"port": port}}, Target(), 1)).ok
-    assert not (await probe_once({"tcpSocket": {"port": port}}, Target(), 1)).ok
+        action = {"tcpSocket": {"port": port}}
+        assert (await probe_once(action, Target(), 1)).ok
+    assert not (await probe_once(action, Target(), 1)).ok
 
 
 async def test_probe_once_exec_exit_code_decides() -> None:
@@ -78,17 +79,14 @@ async def test_probe_once_exec_exit_code_decides() -> None:
     assert not (await probe_once(action, target, 1)).ok
 
 
-async def test_probe_once_slow_command_times_out() -> None:
+async def test_probe_once_slow_command_and_unknown_kind_fail() -> None:
     result = await probe_once({"exec": {"command": ["hang"]}}, Target(), 0.01)
     assert result == ProbeResult(ok=False, message="timed out after 0.01s")
-
-
-async def test_probe_once_unknown_kind_fails() -> None:
     assert not (await probe_once({"grpc": {"port": 1}}, Target(), 1)).ok
 
 
 @pytest.mark.looptime
-async def test_follow_probe_waits_as_told_and_ends_when_told() -> None:
+async def test_follow_probe_waits_between_probes_until_its_handler_ends_it() -> None:
     loop = asyncio.get_running_loop()
     seen: list[Any] = []
 

@@ -3,9 +3,11 @@ import pytest
 from localcluster.network.loopback import BlockLock, LoopbackNetwork
 from localcluster.network.pod_network import NetworkError
 
+API = "http://127.0.0.1:1"
 
-class Claims:
-    """Blocks of which some are another cluster's."""
+
+class Locks:
+    """Locks of blocks, of which another cluster holds some."""
 
     def __init__(self, *foreign: str) -> None:
         self.foreign = foreign
@@ -22,13 +24,13 @@ class Claims:
 
 
 async def test_loopback_network_pods_get_different_addresses() -> None:
-    network = LoopbackNetwork("http://127.0.0.1:1", Claims())
+    network = LoopbackNetwork(API, Locks())
     addresses = [await network.attach(uid) for uid in ("a", "b", "c", "a")]
     assert addresses == [("127.64.0.1",), ("127.64.0.2",), ("127.64.0.3",), ("127.64.0.1",)]
 
 
 async def test_loopback_network_address_given_back_comes_last() -> None:
-    network = LoopbackNetwork("http://127.0.0.1:1", Claims())
+    network = LoopbackNetwork(API, Locks())
     first = await network.attach("a")
     await network.detach("a")
     others = [await network.attach(f"p{i}") for i in range(253)]
@@ -37,23 +39,23 @@ async def test_loopback_network_address_given_back_comes_last() -> None:
 
 
 async def test_loopback_network_block_of_another_cluster_is_left_out() -> None:
-    claims = Claims("127.64.0", "127.64.2")
-    network = LoopbackNetwork("http://127.0.0.1:1", claims)
+    locks = Locks("127.64.0", "127.64.2")
+    network = LoopbackNetwork(API, locks)
     addresses = [(await network.attach(str(i)))[0] for i in range(300)]
     assert len(set(addresses)) == 300
     assert {address.rpartition(".")[0] for address in addresses} == {"127.64.1", "127.64.3"}
     await network.close()
-    assert claims.held == []
+    assert locks.held == []
 
 
 async def test_loopback_network_no_block_left_raises() -> None:
-    network = LoopbackNetwork("http://127.0.0.1:1", lambda _: None)
+    network = LoopbackNetwork(API, lambda _: None)
     with pytest.raises(NetworkError):
         await network.attach("a")
 
 
 async def test_loopback_network_two_on_one_machine_share_no_address() -> None:
-    networks = [LoopbackNetwork("http://127.0.0.1:1"), LoopbackNetwork("http://127.0.0.1:1")]
+    networks = [LoopbackNetwork(API), LoopbackNetwork(API)]
     blocks = {(await n.attach("a"))[0].rpartition(".")[0] for n in networks}
     for network in networks:
         await network.close()

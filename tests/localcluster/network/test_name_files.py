@@ -13,6 +13,15 @@ from localcluster.network.name_files import (
 HOST = ResolverSettings(["192.0.2.1"], ["example.com"], {"timeout": "1"})
 
 
+SERVER = "nameserver 10.244.0.1"
+SEARCH = "search ml.svc.cluster.local svc.cluster.local cluster.local example.com"
+CONFIG = {
+    "nameservers": ["192.0.2.7"],
+    "searches": ["x"],
+    "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}],
+}
+
+
 def build_pod(**spec: Any) -> Object:
     return {"metadata": {"name": "p", "namespace": "ml"}, "spec": spec}
 
@@ -33,40 +42,20 @@ def test_render_hosts_pod_of_a_subdomain_has_its_full_name_first() -> None:
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
+        ({}, [SERVER, SEARCH, "options ndots:5"]),
+        ({"dnsPolicy": "Default"}, [SERVER, "search example.com", "options timeout:1"]),
         (
-            {},
-            [
-                "nameserver 10.244.0.1",
-                "search ml.svc.cluster.local svc.cluster.local cluster.local example.com",
-                "options ndots:5",
-            ],
-        ),
-        (
-            {"dnsPolicy": "Default"},
-            ["nameserver 10.244.0.1", "search example.com", "options timeout:1"],
-        ),
-        (
-            {
-                "dnsPolicy": "None",
-                "dnsConfig": {
-                    "nameservers": ["192.0.2.7"],
-                    "searches": ["x"],
-                    "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}],
-                },
-            },
+            {"dnsPolicy": "None", "dnsConfig": CONFIG},
             ["nameserver 192.0.2.7", "search x", "options ndots:2 edns0"],
         ),
         (
             {"dnsConfig": {"options": [{"name": "ndots", "value": "1"}]}},
-            [
-                "nameserver 10.244.0.1",
-                "search ml.svc.cluster.local svc.cluster.local cluster.local example.com",
-                "options ndots:1",
-            ],
+            [SERVER, SEARCH, "options ndots:1"],
         ),
     ],
+    ids=["cluster", "default", "none", "cluster with options"],
 )
-def test_render_resolv_conf_goes_by_policy_and_config(spec: Object, expected: list[str]) -> None:
+def test_render_resolv_conf_follows_policy_and_config(spec: Object, expected: list[str]) -> None:
     text = render_resolv_conf(build_pod(**spec), "10.244.0.1", HOST)
     assert text.splitlines()[1:] == expected
 
