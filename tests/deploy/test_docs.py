@@ -1,4 +1,4 @@
-"""docs/operations.md, docs/migration.md and deploy/ say what is there."""
+"""docs/operations.md, docs/migration.md and deploy/ agree with the code."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ SUFFIXES = ("_bucket", "_sum", "_count")
 
 
 def read_section(page: str, title: str) -> str:
-    """Give what stands under a heading, up to the next one."""
+    """Return the text under a heading, up to the next one."""
     return re.split(r"^#+ ", page.partition(f"# {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 
@@ -34,7 +34,7 @@ def read_rows(text: str) -> list[list[str]]:
 
 
 def list_metrics() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """List what the controller exposes: type and labels by name."""
+    """List the metrics of the controller: type and labels by name."""
     collectors = Metrics()._registry._collector_to_names
     found = {}
     for collector in collectors:
@@ -87,10 +87,8 @@ def test_rights_are_those_of_the_roles() -> None:
     for resources, verbs, _ in read_rows(read_section(OPERATIONS, "What it may do")):
         for resource in resources.split(","):
             if not resource.strip().startswith("in the"):
-                documented[resource.strip()] = set(re.findall(r"\b[a-z]{3,}\b", verbs)) - {
-                    "one",
-                    "name",
-                }
+                words = set(re.findall(r"\b[a-z]{3,}\b", verbs))
+                documented[resource.strip()] = words - {"one", "name"}
     granted: dict[str, set[str]] = {}
     for body in yaml.safe_load_all(manifests.INSTALL_FILE.read_text(encoding="utf-8")):
         for rule in body.get("rules") or [] if body["kind"] in {"Role", "ClusterRole"} else []:
@@ -105,32 +103,25 @@ def test_history_trigger_is_in_the_docs(trigger: SnapshotTrigger) -> None:
 
 
 def test_extensions_are_in_the_list_of_differences() -> None:
-    for name in (
-        constants.ABSENT_TASK_INDICES_FIELD,
-        constants.MIN_MEMBER_COUNT_FIELD,
-        constants.DRAIN_FIELD,
-        constants.COMPLETED_POD_POLICY_FIELD,
-    ):
+    fields = ("ABSENT_TASK_INDICES", "MIN_MEMBER_COUNT", "DRAIN", "COMPLETED_POD_POLICY")
+    for field in fields:
+        name = getattr(constants, f"{field}_FIELD")
         assert f"`{name}`" in read_section(MIGRATION, "What is different")
 
 
-def test_take_away_finds_all_that_agents_were_granted() -> None:
+def test_uninstall_deletes_all_that_agents_were_granted() -> None:
     section = read_section((DOCS / "install.md").read_text(encoding="utf-8"), "Uninstall")
     found = re.search(r"kubectl delete (\S+) --all-namespaces \\\n +-l (\S+)=(\S+)", section)
     assert found is not None
     kinds, key, value = found.groups()
-    files = (manifests.DEPLOY / "agents").glob("*/*.yaml")
-    granted = [
-        body
-        for path in files
-        for body in yaml.safe_load_all(path.read_text(encoding="utf-8"))
-        if body["kind"] != "Kustomization"
-    ]
+    texts = [path.read_text() for path in (manifests.DEPLOY / "agents").glob("*/*.yaml")]
+    bodies = [body for text in texts for body in yaml.safe_load_all(text)]
+    granted = [body for body in bodies if body["kind"] != "Kustomization"]
     assert {body["kind"].lower() for body in granted} <= set(kinds.split(","))
     assert {body["metadata"]["labels"][key] for body in granted} == {value}
 
 
-def test_pages_on_a_crd_of_others_apply_it_over_another_field_manager() -> None:
+def test_pages_apply_the_crd_with_force_over_another_field_manager() -> None:
     # After a replace, as migration.md has it, an apply without force ends with a conflict.
     upgrade = (DOCS / "upgrade.md").read_text(encoding="utf-8")
     lost = next(line for line in OPERATIONS.splitlines() if "lost its status subresource" in line)

@@ -1,4 +1,4 @@
-"""The files of deploy/: generated ones are fresh, and they say the same things."""
+"""The files of deploy/: generated ones are up to date, and they agree with one another."""
 
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,7 @@ from framework.version import VERSION
 from tools import manifests
 
 DEPLOY = manifests.DEPLOY
-CLUSTER_SCOPED = {
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "CustomResourceDefinition",
-    "Namespace",
-}
+CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace"}
 OPTIONS = {option for p in controller_command.params for option in p.opts}
 
 
@@ -33,30 +28,30 @@ def find(kind: str, objects: list[dict[str, Any]]) -> dict[str, Any]:
 
 INSTALLED = load(manifests.INSTALL_FILE)
 POD_SPEC = find("Deployment", INSTALLED)["spec"]["template"]["spec"]
+(CONTAINER,) = POD_SPEC["containers"]
+NAMESPACED = DEPLOY / "overlays" / "namespaced"
 
 
 @pytest.mark.parametrize(
     "path", list(manifests.render_all()), ids=lambda p: str(p.relative_to(manifests.ROOT))
 )
-def test_generated_file_is_fresh(path: Path) -> None:
+def test_generated_file_is_up_to_date(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == manifests.render_all()[path]
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.yaml")), ids=lambda p: str(p.name))
-def test_manifest_names_kind_and_version_in_every_document(path: Path) -> None:
+def test_manifest_has_kinds_and_versions_and_no_other_name_of_the_lease(path: Path) -> None:
     for body in load(path):
         assert body["apiVersion"]
         assert body["kind"]
+    assert "leader-elect-name=" not in path.read_text(encoding="utf-8")
 
 
-def test_install_file_holds_every_object_of_the_base_and_no_other() -> None:
+def test_install_file_holds_every_object_of_the_base_and_begins_with_definitions() -> None:
     names = find("Kustomization", load(manifests.BASE / "kustomization.yaml"))["resources"]
     assert [body for name in names for body in load(manifests.BASE / name)] == INSTALLED
     on_disk = {path.name for path in manifests.BASE.glob("*.yaml")} - {"kustomization.yaml"}
     assert set(names) == on_disk
-
-
-def test_install_file_defines_before_it_uses() -> None:
     kinds = [body["kind"] for body in INSTALLED]
     assert kinds[:2] == ["CustomResourceDefinition", "Namespace"]
 
@@ -70,9 +65,10 @@ def test_install_when_the_base_does_more_than_list_files_is_refused(
         manifests.render_install()
 
 
-def test_deployment_runs_the_image_of_this_version() -> None:
-    (container,) = POD_SPEC["containers"]
-    assert container["image"] == f"frameworkbarrier/framework-controller:{VERSION}"
+def test_deployment_runs_the_image_of_this_version_with_options_that_exist() -> None:
+    assert CONTAINER["image"] == f"frameworkbarrier/framework-controller:{VERSION}"
+    arguments = CONTAINER["args"] + ["--namespace=$(POD_NAMESPACE)"]
+    assert {argument.partition("=")[0] for argument in arguments} <= OPTIONS
 
 
 def test_deployment_when_the_version_moves_gets_the_new_tag(
@@ -85,33 +81,26 @@ def test_deployment_when_the_version_moves_gets_the_new_tag(
     assert "framework-barrier:9.8.7\n" in rendered[manifests.DEPLOY / "agents" / "README.md"]
 
 
-def test_deployment_gives_the_controller_options_it_has() -> None:
-    arguments = POD_SPEC["containers"][0]["args"] + ["--namespace=$(POD_NAMESPACE)"]
-    assert {argument.partition("=")[0] for argument in arguments} <= OPTIONS
-
-
 def test_deployment_probes_what_the_controller_listens_on() -> None:
-    (container,) = POD_SPEC["containers"]
-    (port,) = container["ports"]
-    assert "--health-address=0.0.0.0" in container["args"]
-    assert f"--health-port={port['containerPort']}" in container["args"]
+    (port,) = CONTAINER["ports"]
+    assert "--health-address=0.0.0.0" in CONTAINER["args"]
+    assert f"--health-port={port['containerPort']}" in CONTAINER["args"]
     for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
-        assert container[probe]["httpGet"] == {"path": path, "port": port["name"]}
+        assert CONTAINER[probe]["httpGet"] == {"path": path, "port": port["name"]}
     service = find("Service", INSTALLED)["spec"]
     assert [p["targetPort"] for p in service["ports"]] == [port["name"]]
 
 
-def test_deployment_is_what_restricted_pod_security_asks_for() -> None:
-    (container,) = POD_SPEC["containers"]
-    assert POD_SPEC["securityContext"]["runAsNonRoot"] is True
-    assert POD_SPEC["securityContext"]["runAsUser"] == 65532
-    assert POD_SPEC["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container["securityContext"] == {
+def test_deployment_meets_restricted_pod_security() -> None:
+    context = POD_SPEC["securityContext"]
+    assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 65532)
+    assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert CONTAINER["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert set(container["resources"]) == {"requests", "limits"}
+    assert set(CONTAINER["resources"]) == {"requests", "limits"}
     assert "volumes" not in POD_SPEC
 
 
@@ -121,29 +110,21 @@ def test_lease_rule_names_the_lease_of_the_controller() -> None:
     assert named["resourceNames"] == [DEFAULT_LEASE_NAME]
 
 
-@pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.yaml")), ids=lambda p: str(p.name))
-def test_no_manifest_gives_the_lease_another_name(path: Path) -> None:
-    assert "leader-elect-name=" not in path.read_text(encoding="utf-8")
-
-
 def test_namespaced_role_grants_what_the_cluster_role_grants() -> None:
-    role = find("Role", load(DEPLOY / "overlays" / "namespaced" / "role.yaml"))
+    role = find("Role", load(NAMESPACED / "role.yaml"))
     assert role["rules"] == find("ClusterRole", INSTALLED)["rules"]
 
 
 def test_namespaced_overlay_deletes_everything_of_the_whole_cluster() -> None:
-    overlay = find("Kustomization", load(DEPLOY / "overlays" / "namespaced" / "kustomization.yaml"))
+    overlay = find("Kustomization", load(NAMESPACED / "kustomization.yaml"))
     patches = [yaml.safe_load(patch["patch"]) for patch in overlay["patches"]]
-    deleted = {
-        (patch["kind"], patch["metadata"]["name"])
-        for patch in patches
-        if isinstance(patch, dict) and patch["$patch"] == "delete"
-    }
-    assert deleted == {
-        (body["kind"], body["metadata"]["name"])
-        for body in INSTALLED
-        if body["kind"] in CLUSTER_SCOPED
-    }
+    deleted = [p for p in patches if isinstance(p, dict) and p["$patch"] == "delete"]
+    scoped = [body for body in INSTALLED if body["kind"] in CLUSTER_SCOPED]
+    named, expected = (
+        {(body["kind"], body["metadata"]["name"]) for body in bodies}
+        for bodies in (deleted, scoped)
+    )
+    assert named == expected
 
 
 def test_controller_may_write_no_spec_and_read_no_secret() -> None:
@@ -175,10 +156,7 @@ def test_agents_objects_of_any_frameworks_in_one_namespace_never_share_a_name() 
 def test_agents_role_only_reads_the_roster_and_the_framework(variant: str) -> None:
     role = find("Role", load(DEPLOY / "agents" / variant / "rbac.yaml"))
     granted = {rule["resources"][0]: set(rule["verbs"]) for rule in role["rules"]}
-    assert granted == {
-        "configmaps": {"get", "list", "watch"},
-        constants.FRAMEWORK_PLURAL: {"get"},
-    }
+    assert granted == {"configmaps": {"get", "list", "watch"}, constants.FRAMEWORK_PLURAL: {"get"}}
     names = {rule["resources"][0]: rule.get("resourceNames") for rule in role["rules"]}
     if variant == "one-framework":
         assert names == {"configmaps": ["FRAMEWORK_NAME-attempt"], "frameworks": ["FRAMEWORK_NAME"]}

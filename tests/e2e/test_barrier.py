@@ -119,7 +119,7 @@ async def test_pending_worker_holds_all_and_all_logs_name_it(
         assert (missing["role"], missing["index"]) == ("worker", 3)
         assert REASON in missing["reason"]
 
-        # Held: nobody's program was started, by what it would have written, its log and its status.
+        # No program was started: no file, no log, no status of one.
         assert world.list_starts() == {}
         for log in world.list_logs(MAIN):
             assert await world.read_log(log.pod) == ""

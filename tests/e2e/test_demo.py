@@ -35,8 +35,18 @@ def home() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
+@pytest.fixture
+def other_home(home: Path) -> Path:
+    """The home of an ordinary user."""
+    obstacle = find_obstacle()
+    if obstacle is not None:
+        pytest.skip(obstacle)
+    os.chown(home, NOBODY, NOBODY)
+    return home
+
+
 def run_demo(home: Path, *options: str, wrapper: Wrapper | None = None) -> str:
-    """Run the demo to its end, check what every user of it sees; give the cluster's log."""
+    """Run the demo to its end, check its output, and return the cluster's log."""
     directory = home / "cluster"
     command = [str(Path(sys.executable).with_name("framework")), "run", "--local"]
     command += ["--directory", str(directory), *options, str(ROOT / "examples" / "gang.yaml")]
@@ -56,12 +66,12 @@ def run_demo(home: Path, *options: str, wrapper: Wrapper | None = None) -> str:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     check_table(done.stdout)
-    told = [line for line in done.stdout.splitlines() if line.startswith("note: ")]
+    notes = [line for line in done.stdout.splitlines() if line.startswith("note: ")]
     assert dict(find_processes(str(home))) == {}
     log = (directory / "cluster.log").read_text()
     assert "ERROR" not in log, log
-    # What will not work is told, where there is such a thing, in one line.
-    assert len(told) == ("network=LoopbackNetwork" in log)
+    # The limits of the loopback network are noted in one line.
+    assert len(notes) == ("network=LoopbackNetwork" in log)
     return log
 
 
@@ -102,19 +112,15 @@ def test_demo_with_path_replacement_succeeds(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_demo_of_an_ordinary_user_without_namespaces_succeeds(home: Path) -> None:
-    obstacle = find_obstacle()
-    if obstacle is not None:
-        pytest.skip(obstacle)
-    os.chown(home, NOBODY, NOBODY)
+def test_demo_of_an_ordinary_user_without_namespaces_succeeds(other_home: Path) -> None:
     # The mount below it is private to the command: here the directory stays empty.
-    new_root = home.with_name(f"{home.name}-root")
+    new_root = other_home.with_name(f"{other_home.name}-root")
     new_root.mkdir()
     try:
-        log = run_demo(home, wrapper=lambda command: wrap(command, new_root))
+        log = run_demo(other_home, wrapper=lambda command: wrap(command, new_root))
     finally:
         new_root.rmdir()
-    assert (home / "cluster").stat().st_uid == NOBODY
+    assert (other_home / "cluster").stat().st_uid == NOBODY
     assert "no mount namespaces here, paths are replaced" in log
     assert "private_root=False" in log
     assert "network=LoopbackNetwork" in log
@@ -122,12 +128,8 @@ def test_demo_of_an_ordinary_user_without_namespaces_succeeds(home: Path) -> Non
 
 @pytest.mark.slow
 def test_demo_of_an_ordinary_user_with_namespaces_has_a_network_for_each_pod(
-    home: Path, tmp_path: Path
+    other_home: Path, tmp_path: Path
 ) -> None:
-    obstacle = find_obstacle()
-    if obstacle is not None:
-        pytest.skip(obstacle)
-    os.chown(home, NOBODY, NOBODY)
-    log = run_demo(home, wrapper=lambda command: wrap_with_namespaces(command, tmp_path))
-    assert (home / "cluster").stat().st_uid == NOBODY
+    log = run_demo(other_home, wrapper=lambda command: wrap_with_namespaces(command, tmp_path))
+    assert (other_home / "cluster").stat().st_uid == NOBODY
     assert "private_root=True network=NamespaceNetwork" in log

@@ -58,9 +58,9 @@ async def test_gang_deleted_in_the_foreground_leaves_nothing(world: GangCluster)
     created = await run_gang(world)
     await world.client.delete(FRAMEWORKS, NAMESPACE, "gang", propagation="Foreground")
     await wait_until_deleted(world, "gang")
-    gone = [c.name for c in world.changes if c.type == "DELETED"]
-    assert gone[-1] == "gang", "the Framework was deleted before its dependents"
-    assert sorted(gone[:-2]) == PODS_OF_GANG
+    deleted = [c.name for c in world.changes if c.type == "DELETED"]
+    assert deleted[-1] == "gang", "the Framework was deleted before its dependents"
+    assert sorted(deleted[:-2]) == PODS_OF_GANG
     with pytest.raises(NotFoundError):
         await world.client.get(FRAMEWORKS, NAMESPACE, "gang")
     await check_nothing_left(world, created)

@@ -1,4 +1,4 @@
-"""What each image holds is enough for its program, and no more than it should be.
+"""Each image holds all that its program needs, and nothing that it must not hold.
 
 Looks at the sources only; make test-node builds and runs the images.
 """
@@ -66,7 +66,7 @@ def test_controller_imports_what_its_lock_file_installs(tmp_path: Path) -> None:
     locked = (ROOT / "images" / "controller" / "requirements.txt").read_text(encoding="utf-8")
     installed = {line.partition("==")[0] for line in locked.splitlines() if "==" in line}
     assert {"aiohttp", "cryptography", "msgspec", "uvloop"} <= installed
-    # What the local cluster needs besides stays out.
+    # The local cluster and its packages are not in the image.
     assert not modules & {"rich", "dns", "localcluster", "cli", "barrier"}
 
 
@@ -91,14 +91,14 @@ def test_every_package_of_an_image_is_locked_by_hash(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_dockerfile_runs_as_nobody_of_importance_and_without_a_shell(name: str) -> None:
+def test_dockerfile_runs_as_an_ordinary_user_without_a_shell(name: str) -> None:
     text = (ROOT / "images" / name / "Dockerfile").read_text(encoding="utf-8")
     assert re.search(r"^USER 65532:65532$", text, re.MULTILINE)
     assert re.search(r'^ENTRYPOINT \["python3", "-IuB"', text, re.MULTILINE)
     assert not re.search(r"^(RUN|ENTRYPOINT|CMD) [^\[]", text, re.MULTILINE)
 
 
-def test_stage_forgets_times_so_that_equal_input_gives_equal_bytes(tmp_path: Path) -> None:
+def test_stage_sets_all_times_to_0_so_that_equal_input_gives_equal_bytes(tmp_path: Path) -> None:
     file = tmp_path / "folder" / "file"
     file.parent.mkdir()
     file.write_text("x")
@@ -121,7 +121,7 @@ def test_stage_lists_the_wheels_it_installed_with_their_hashes() -> None:
     assert text == f"{'1' * 64}  one-2.0-py3.whl\n{'0' * 64}  two-1.0+x-py3-none-any.whl\n"
 
 
-def test_stage_lets_the_images_user_read_what_only_its_owner_could(tmp_path: Path) -> None:
+def test_stage_makes_files_of_the_owner_readable_for_the_user_of_the_image(tmp_path: Path) -> None:
     file, program = tmp_path / "folder" / "file", tmp_path / "folder" / "program"
     file.parent.mkdir()
     for path, mode in ((file, 0o600), (program, 0o700), (file.parent, 0o700)):

@@ -23,21 +23,16 @@ SOURCE = "git+https://example.org/team/frameworkbarrier"
 
 @dataclass(frozen=True)
 class Release:
-    """What `make sign` left.
-
-    Attributes:
-        registry: host and team that the images were pushed to.
-        folder: the folder of the release.
-        public_key: what a user verifies with.
-        other_key: a private key that is not the release's, with its public key beside it.
-        images: the folder of the archives.
-    """
+    """The output of `make sign`."""
 
     registry: str
+    """Host and team that the images were pushed to."""
     folder: Path
     public_key: Path
     other_key: Path
+    """A private key that is not the release's, with its public key beside it."""
     images: Path
+    """The folder of the archives."""
 
     def name_image(self, name: str) -> str:
         """Return an image's name with its tag."""
@@ -89,23 +84,9 @@ def release(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         patch.setenv("COSIGN_PASSWORD", "")
         key, other_key = create_key(folder / "key"), create_key(folder / "other")
         images = Path(os.environ[IMAGES_ENV])
-        code = sign.main(
-            [
-                f"--registry={registry}/team",
-                f"--key={key}",
-                "--no-log",
-                f"--source={SOURCE}",
-                f"--builder={BUILDER}",
-                f"--images={images}",
-                f"--dist={dist}",
-                f"--output={folder / 'release'}",
-            ]
-        )
-        assert code == 0
-        yield Release(
-            registry=f"{registry}/team",
-            folder=folder / "release",
-            public_key=key.with_suffix(".pub"),
-            other_key=other_key,
-            images=images,
-        )
+        options = {"registry": f"{registry}/team", "key": key, "source": SOURCE, "builder": BUILDER}
+        options |= {"images": images, "dist": dist, "output": folder / "release"}
+        arguments = [f"--{name}={value}" for name, value in options.items()]
+        assert sign.main(["--no-log", *arguments]) == 0
+        public_key = key.with_suffix(".pub")
+        yield Release(f"{registry}/team", folder / "release", public_key, other_key, images)

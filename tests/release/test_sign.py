@@ -1,4 +1,4 @@
-"""What `make sign` signs is verified with cosign as docs/release.md says; what was changed is not.
+"""Signatures of `make sign` are verified with cosign as in docs/release.md; changed files are not.
 
 The images are those of `make images`; the registry is one on loopback.
 """
@@ -107,7 +107,7 @@ def test_bill_of_materials_of_another_key_is_not_taken_for_ours(
 
 
 def verify_sums(release: Release, folder: Path) -> int:
-    """Verify the signature of the hashes, then the files, as docs/release.md says."""
+    """Verify the signature of the hashes, then the files, as in docs/release.md."""
     bundle = f"--bundle={folder / sign.SIGNATURE}"
     command = ["cosign", "verify-blob", f"--key={release.public_key}", OFFLINE, bundle]
     if run(*command, str(folder / sign.SUMS)).returncode != 0:
@@ -152,12 +152,9 @@ def test_bill_of_materials_that_was_changed_is_not_verified(
 
 def find_images(text: str) -> list[str]:
     """List the images of the workloads in a manifest."""
-    return [
-        container["image"]
-        for body in yaml.safe_load_all(text)
-        if body["kind"] == "Deployment"
-        for container in body["spec"]["template"]["spec"]["containers"]
-    ]
+    bodies = [body for body in yaml.safe_load_all(text) if body["kind"] == "Deployment"]
+    specs = [body["spec"]["template"]["spec"] for body in bodies]
+    return [container["image"] for spec in specs for container in spec["containers"]]
 
 
 def test_manifests_of_the_release_name_the_controller_by_the_digest_that_was_signed(

@@ -1,9 +1,9 @@
 """Puts objects into an API server as if they had always been there.
 
-A server gives identities and deletion times itself, so what is stored is not byte for byte what was
-read: objects are created owners first, each new UID is put in the old one's place wherever it
-stands in the others (also inside compressed statuses), all times are moved to now, and what was
-being deleted is deleted again.
+A server sets identities and deletion times itself, so the stored objects differ from those that were
+read: owners are created first, each new UID replaces the old one in all objects (also inside
+compressed statuses), all times are moved to now, and objects that were being deleted are deleted
+again.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ def move_times(objects: list[Object], at: datetime, *, remaining_seconds: int = 
 def complete_pods(objects: list[Object]) -> list[Object]:
     """Add the Pods that a long list leaves out, made like its first Pod.
 
-    Which there were tells the status, which must be open.
+    The status, which must be open, names them.
     """
     pods = {body["metadata"]["name"]: body for body in objects if body["kind"] == "Pod"}
     if not pods:
@@ -134,7 +134,7 @@ class Loader:
         """Store a Framework, its status open, with its ConfigMap and its Pods.
 
         Returns:
-            what was written, with the UIDs the server gave.
+            the written objects, with the UIDs of the server.
         """
         texts = [json.dumps(body).replace('"default"', f'"{self._namespace}"') for body in objects]
         versions: dict[str, str] = {}

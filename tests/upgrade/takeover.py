@@ -21,17 +21,17 @@ from tests.upgrade.originals import HOLD
 from tests.upgrade.stored import Loader, complete_pods, move_times, open_status
 
 IDLE_SECONDS = 120.0
-"""Far longer than a busy machine takes for the next step: only what hangs gets there."""
+"""Far longer than a busy machine takes for the next step."""
 FOLLOWED = (PODS, FRAMEWORKS)
 SCHEDULERS = (DEFAULT_SCHEDULER, "fake")
-# This one fails once more: its count goes on from what the original has counted.
+# This Pod fails once more: its count continues that of the original.
 FAILING_POD = "running-worker-1"
 FAILING_ATTEMPT = "1"
 
 
 @dataclass
 class Ledger:
-    """What happened in a namespace since the situations were stored."""
+    """The changes in a namespace since the situations were stored."""
 
     pods: dict[str, list[str]] = field(default_factory=dict)
     """Each name's Pods by UID, in the order in which they came."""
@@ -67,7 +67,7 @@ class Ledger:
                 statuses.append(status)
 
     async def read(self, kube: KubeClient, namespace: str, resource: Resource) -> str:
-        """Read what is there; give the version from which to follow."""
+        """Read all objects; return the version from which to follow."""
         listed = await kube.list(resource, namespace)
         for body in listed["items"]:
             self.take(resource, body)
@@ -174,7 +174,7 @@ class TakeOver:
         return script
 
     async def _let_end(self) -> None:
-        """Do what users and kubelets do next."""
+        """Do the next steps of users and kubelets."""
         start = {"spec": {"executionType": "Start"}}
         await self._kube.patch(FRAMEWORKS, self._namespace, "created", start)
         listed = await self._kube.list(PODS, self._namespace)
@@ -186,7 +186,7 @@ class TakeOver:
         self._may_end.set()
 
     def _check_nothing_ended(self, ledger: Ledger) -> None:
-        """Until somebody moves, everything is as it was found."""
+        """Check that the controller changed no state by itself."""
         for name in ("created", "completing", "scalingdown", "completed"):
             assert ledger.statuses[name][-1].state == self._status(name).state
         held = ledger.statuses["scalingdown"][-1].attempt_status.task_roles[0].tasks
@@ -246,7 +246,7 @@ class TakeOver:
             assert delay is not None
             started_at = after.attempt_status.start_time
             assert started_at >= before.transition_time + timedelta(seconds=delay)
-            # The delay did not begin anew; how soon after its end depends on the machine.
+            # The delay did not begin again; how soon after its end depends on the machine.
             assert started_at < self._started_at + timedelta(seconds=delay)
             return
         assert after.attempt_status.instance_uid is not None
@@ -293,7 +293,7 @@ def _has_ended(task: TaskStatus) -> bool:
 
 
 def _is_taken_over(framework: Object) -> bool:
-    # What was completed before is left as it is.
+    # A Framework that was completed before is not changed.
     return "conditions" in framework["status"] or _is_over(framework)
 
 
@@ -302,6 +302,6 @@ def _is_over(framework: Object) -> bool:
 
 
 async def count_configmaps(kube: KubeClient, namespace: str) -> int:
-    """Count what attempts have left behind."""
+    """Count the ConfigMaps of attempts."""
     listed = await kube.list(CONFIGMAPS, namespace, label_selector=constants.FRAMEWORK_NAME)
     return len(listed["items"])

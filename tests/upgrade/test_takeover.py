@@ -1,4 +1,4 @@
-"""Frameworks in the middle of their lives under the original are taken over and completed."""
+"""Frameworks in any state under the original are taken over and completed."""
 
 import os
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""Fixtures of the kubelet's tests; what they are made of is in ``nodes``."""
+"""Fixtures of the kubelet's tests."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Run by ``test_egress`` in a network namespace of its own, whose loopback interface is the world.
 
-Prints what a Pod finds out there.
+Prints which addresses a Pod reaches.
 """
 
 import asyncio

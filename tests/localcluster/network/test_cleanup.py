@@ -1,4 +1,4 @@
-"""What is left of a network when whoever runs it is killed: nothing."""
+"""A killed cluster leaves no network behind."""
 
 import asyncio
 import contextlib

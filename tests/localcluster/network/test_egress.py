@@ -1,4 +1,4 @@
-"""What a Pod reaches outside of its network; the world is a network namespace of the test's own."""
+"""A Pod reaches addresses outside of its network; a network namespace of the test is the world."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def test_pod_reaches_usual_ports_of_the_world_by_name_and_others_are_refused(
     )
     assert world.stdout.splitlines() == [
         "the world",
-        # Nobody listens there: what was accepted on the way is reset.
+        # No server listens there: the connection that was accepted on the way is reset.
         "8081 ConnectionResetError",
         "4711 ConnectionRefusedError",
         "8080 ConnectionRefusedError",

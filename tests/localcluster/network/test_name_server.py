@@ -92,7 +92,7 @@ async def test_name_server_unknown_name_differs_from_a_name_without_records_of_t
             answer = await ask(served, name, kind)
             assert (name, answer.rcode()) == (name, code)
             assert answer.answer == []
-            # What a resolver needs to keep the answer for some time.
+            # A resolver needs it to cache the answer.
             assert [rrset.rdtype for rrset in answer.authority] == [dns.rdatatype.SOA]
 
 

@@ -20,7 +20,7 @@ from tests.localcluster.network.builders import build_service
 
 pytestmark = pytest.mark.local
 
-# As a gRPC server does: every address, always the same port. Says its name to whoever connects.
+# As a gRPC server does: every address, always the same port. Sends its name to each client.
 SERVER = """
 import socket
 server = socket.create_server(("", 2222))

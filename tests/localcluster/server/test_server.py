@@ -1,4 +1,4 @@
-"""The server over real sockets: what only the local one promises."""
+"""The server over real sockets: laws of the local server only."""
 
 import asyncio
 import gzip
