@@ -1,6 +1,6 @@
 """Puts objects into an API server as if they had always been there.
 
-A server sets identities and deletion times itself, so the stored objects differ from those that were
+A server sets identities and deletion times itself, so stored objects differ from those that were
 read: owners are created first, each new UID replaces the old one in all objects (also inside
 compressed statuses), all times are moved to now, and objects that were being deleted are deleted
 again.
