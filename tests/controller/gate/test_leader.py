@@ -25,17 +25,6 @@ TIMES = LeaseTimes()
 TICK_SECONDS = 0.05
 
 
-class BootLoopClock(LoopClock):
-    """A machine whose processes can be stopped: the loop's time stands, the machine's goes on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stopped_seconds = 0.0
-
-    def boottime(self) -> float:
-        return self.monotonic() + self.stopped_seconds
-
-
 class UnkindNetwork(Network):
     def __init__(self) -> None:
         self.draw: Callable[[Request], Fate] = lambda _: Fate()
@@ -49,7 +38,7 @@ class Candidate:
 
     def __init__(self, election: "Hall", name: str) -> None:
         self.name = name
-        self.clock = BootLoopClock()
+        self.clock = LoopClock()
         self.network = UnkindNetwork()
         self.client = StorageClient(election.storage, self.network)
         self.changes: list[bool] = []

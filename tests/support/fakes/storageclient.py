@@ -49,16 +49,24 @@ _REPEATABLE_EVENTS = 8
 
 
 class LoopClock:
-    """Wall and monotonic time of a virtual event loop, ``skew`` seconds ahead or behind."""
+    """The clocks of one machine in a virtual event loop.
+
+    Its wall clock is ``skew_seconds`` ahead; boot time counts the ``stopped_seconds`` of its
+    processes too.
+    """
 
     def __init__(self, skew_seconds: float = 0.0) -> None:
         self.skew_seconds = skew_seconds
+        self.stopped_seconds = 0.0
 
     def now(self) -> datetime:
         return AT + timedelta(seconds=self.monotonic() + self.skew_seconds)
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()
+
+    def boottime(self) -> float:
+        return self.monotonic() + self.stopped_seconds
 
 
 class SeededKeys:

@@ -23,17 +23,6 @@ from tests.support.fakes.storageclient import (
 TICK_SECONDS = 0.02
 
 
-class BootLoopClock(LoopClock):
-    """A machine whose processes can be stopped: boot time advances, the time of the loop stops."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stopped_seconds = 0.0
-
-    def boottime(self) -> float:
-        return self.monotonic() + self.stopped_seconds
-
-
 class HalfRandom:
     def uniform(self, low: float, high: float) -> float:
         return (low + high) / 2
@@ -64,7 +53,7 @@ class Program:
     def __init__(self, storage: Storage, name: str, *, is_elected: bool) -> None:
         self.link = Link()
         self.client = StorageClient(storage, self.link)
-        self.clock = BootLoopClock()
+        self.clock = LoopClock()
         self.lease_client = StorageClient(storage, self.link)
         election = Election(self.lease_client, self.clock, NAMESPACE, "frameworkcontroller", name)
         self.controller = Controller(

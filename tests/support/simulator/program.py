@@ -27,13 +27,6 @@ _LATE_SECONDS = 0.01
 _LEASE_TIMES = LeaseTimes(poll_seconds=1.5)
 
 
-class ProgramClock(LoopClock):
-    """The clock of a machine that never sleeps."""
-
-    def boottime(self) -> float:
-        return self.monotonic()
-
-
 class Link(Network):
     """The connection of one program; while it is stalled, requests and events arrive late."""
 
@@ -82,7 +75,7 @@ class Program:
         *,
         config: ControllerConfig,
         random: Random,
-        clock: ProgramClock,
+        clock: LoopClock,
         is_elected: bool,
         on_end: Callable[["Program"], None],
     ) -> None:

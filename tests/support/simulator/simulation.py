@@ -16,12 +16,12 @@ from framework.kube.errors import GoneError, UnreachableError
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, LEASES, PODS
 from localcluster.apiserver.model.options import DeleteOptions
 from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.fakes.storageclient import Request
+from tests.support.fakes.storageclient import LoopClock, Request
 from tests.support.simulator.auditor import Auditor
 from tests.support.simulator.cluster import Cluster
 from tests.support.simulator.final_state import list_unreached
 from tests.support.simulator.network import FaultyNetwork
-from tests.support.simulator.program import Program, ProgramClock
+from tests.support.simulator.program import Program
 
 TRACE_LINES = 120
 MAX_PER_SECOND = 30
@@ -75,7 +75,7 @@ class Simulation(Cluster):
             return
         name = f"controller-{len(self._ended) + len(self.programs)}"
         self.note(f"{name} starts")
-        clock = ProgramClock(self.clock.skew_seconds)
+        clock = LoopClock(self.clock.skew_seconds)
         self.clocks = [self.clock, *(program.clock for program in self.programs), clock]
         program = Program(
             name,
