@@ -76,7 +76,7 @@ class Agent:
         notifiers: Sequence[Notifier] = (),
         end_command: Callable[[], None] = lambda: None,
     ) -> None:
-        """Go on where an agent before this one left the volume."""
+        """Continue from the volume as an agent before this one left it."""
         self._setup = setup
         self._observer = observer
         self._writer = writer
@@ -198,7 +198,7 @@ class Agent:
             try:
                 notify(notification, self.env)
             except RuntimeError as e:
-                # At the Pod's limit of processes no thread starts. The other notifiers go on.
+                # At the Pod's limit of processes no thread starts. Call the other notifiers.
                 self._setup.reporter.say(f"a notification failed: {e}", "warning")
 
     def _report_shown(self, generation: Generation, rendering: Rendering) -> None:

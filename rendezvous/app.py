@@ -134,7 +134,7 @@ class Program:
         notifiers = [*self._build_notifiers(setup, writer), wrapper.notify]
         agent, observer = self._build_agent(setup, access, writer, wrapper.stop)
 
-        def live() -> None:
+        def run_agent() -> None:
             try:
                 self._await_first(agent, observer, setup.options)
             except EndError as e:
@@ -149,7 +149,7 @@ class Program:
             # Its thread ends with the program.
             run_sidecar(agent, Ending(), self._reporter, self._clock)
 
-        return wrapper.run(live)
+        return wrapper.run(run_agent)
 
     def _observe(self, access: Access, target: Target) -> AttemptObserver:
         return AttemptObserver(access, self._clock, target, read_expected(self._env))

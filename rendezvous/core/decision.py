@@ -284,7 +284,7 @@ def list_probes(before: Roster, after: Roster, context: Context) -> Tuple[Probe,
         if key == own or is_known or not member.addresses or port is None:
             continue
         if port.of(key.index) <= MAX_PORT:
-            # The fingerprint in place of a name tells a Pod from the last one at its address.
+            # The fingerprint is used as the name: an earlier Pod of this address has another one.
             address, fingerprint = member.addresses[0], member.fingerprint
             probes.append(Probe(key.role, key.index, address, port.of(key.index), fingerprint))
     return tuple(sorted(probes))

@@ -143,10 +143,10 @@ def number_roster(
 
 
 def _describe_incomplete(roster: Roster, *, was_member: bool) -> str:
-    """Describe who is missing.
+    """Describe which Tasks are missing.
 
     Of a gang that was complete before, a Task may have succeeded and not be concluded yet: the
-    roster cannot tell it from a Task whose next Pod is on its way.
+    roster does not distinguish it from a Task whose next Pod is starting.
     """
     text = f"{roster.ready}/{roster.wanted} Tasks are there"
     listed = tuple(islice(walk_missing(roster), PROGRESS_MAX_MISSING))

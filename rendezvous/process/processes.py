@@ -32,7 +32,7 @@ def find_processes(name: str, root: str = "/proc") -> List[int]:
     for pid in list_processes(root):
         command = read_file(pid, "cmdline", root)[:_MAX_COMMAND_BYTES]
         words = command.decode("utf-8", "replace").split("\0")
-        # "python3 -u /app/train.py" is train.py to everybody but the kernel.
+        # "python3 -u /app/train.py" is called train.py by all but the kernel.
         script = next((word for word in words[1:] if word and not word.startswith("-")), "")
         if name in {os.path.basename(words[0]), os.path.basename(script)} and pid != os.getpid():
             found.append(pid)

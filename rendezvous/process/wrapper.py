@@ -138,14 +138,14 @@ class Wrapper:
 
     # --- The main thread --------------------------------------------------------------------------
 
-    def run(self, live: Callable[[], None]) -> int:
-        """Run ``live`` (the agent) in a thread and the command here; return the exit code."""
+    def run(self, run_agent: Callable[[], None]) -> int:
+        """Run the agent in a thread and the command here; return the exit code."""
         signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
         for number in (*FORWARDED, signal.SIGCHLD):
             signal.signal(number, _note_signal)
         become_subreaper()
         self._mark_running()
-        threading.Thread(target=live, name="agent", daemon=True).start()
+        threading.Thread(target=run_agent, name="agent", daemon=True).start()
         while self._exit_code is None:
             self._turn()
         self._mark_ended()
@@ -254,7 +254,7 @@ class Wrapper:
             self._reporter.say_once(f"a sidecar does not learn of the end: {e}", "warning")
 
     def _mark_running(self) -> None:
-        """Hold a lock as long as this process lives, however it ends; a sidecar looks at it."""
+        """Hold a lock until this process ends, in whatever way; a sidecar checks it."""
         path = os.path.join(self._options.directory, RUNNING_FILE)
         temporary = f"{path}.{os.urandom(6).hex()}.tmp"
         with contextlib.suppress(OSError):

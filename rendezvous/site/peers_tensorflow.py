@@ -1,4 +1,4 @@
-"""What TensorFlow training code imports, so that a gang that changes goes on where it was.
+"""What TensorFlow training code imports, so that a gang that changes continues its training.
 
 Stands beside ``peers`` in the volume's site folder. For commands that ``run`` restarts
 (FB_ON_CHANGE=restart) under MultiWorkerMirroredStrategy: all processes save one checkpoint after

@@ -63,7 +63,7 @@ def test_load_config_legal_interval_is_taken(value: str) -> None:
     assert config.interval_seconds == int(value)
 
 
-def test_load_config_all_faults_are_told_at_once() -> None:
+def test_load_config_reports_all_faults_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         load_config({"BARRIER_CHECK_TIMEOUT_SEC": "x", "BARRIER_QUORUM_GRACE_SEC": "y"})
     assert len(caught.value.faults) == 4

@@ -59,7 +59,7 @@ class Publisher:
         return roster
 
     def create_pod(self, role: str, index: int) -> str:
-        """Create a Pod, which nobody runs; return its UID."""
+        """Create a Pod, which no kubelet runs; return its UID."""
         pod = {
             "metadata": {"name": f"{self.framework}-{role}-{index}"},
             "spec": {"containers": [{"name": "main", "image": "busybox", "command": ["true"]}]},
@@ -179,15 +179,15 @@ NATIVE = ("watch", "--sidecar-end", "native")
 
 
 class Gang:
-    """A gang, one member's volume, and what it was told."""
+    """A gang, one member's volume, and the notifications of its process."""
 
     def __init__(self, api: Access, publisher: Publisher, volume: Path) -> None:
         self.publisher = publisher
         self.volume = volume
-        self.told = volume.with_name("told")
+        self.notified = volume.with_name("notified")
         self.env = publisher.build_env(api.url, api.token, volume, "worker", 0)
         self.env["FB_DEBOUNCE_SEC"] = "0"
-        self.env["FB_NOTIFY_COMMAND"] = f"cat >>{self.told}"
+        self.env["FB_NOTIFY_COMMAND"] = f"cat >>{self.notified}"
 
     def publish(self, count: int, generation: int) -> Roster:
         return self.publisher.publish(build_gang(count)._replace(generation=generation))
@@ -201,10 +201,10 @@ class Gang:
     def wait_for_generation(self, number: int) -> None:
         wait_until(lambda: self.read_current() == number)
 
-    def wait_until_told(self, count: int) -> None:
-        wait_until(lambda: len(read_changes(self.told)) == count)
-        last = read_changes(self.told)[-1]["generation"]
-        # An agent killed before it has noted this tells the same once more.
+    def wait_until_notified(self, count: int) -> None:
+        wait_until(lambda: len(read_changes(self.notified)) == count)
+        last = read_changes(self.notified)[-1]["generation"]
+        # An agent killed before it has recorded this notifies once more.
         note = self.volume / NOTIFIED_FILE
         wait_until(lambda: note.exists() and int(note.read_text().split()[0]) == last)
 

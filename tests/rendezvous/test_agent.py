@@ -61,14 +61,14 @@ class Acknowledgements(list[int]):
 
 
 class World:
-    """A volume and the agents that live in it, one after the other."""
+    """A volume and its agents, one after the other."""
 
     def __init__(self, volume: Path, options: Options) -> None:
         self.volume = volume
         self.clock = VirtualClock(1000.0)
         self.source = Source(self.clock)
         self.acknowledged = Acknowledgements()
-        self.told: list[Notify] = []
+        self.notified: list[Notify] = []
         self.ended: list[bool] = []
         self.options = options
         self.start()
@@ -86,7 +86,7 @@ class World:
             self.source,  # type: ignore[arg-type]  # scripted
             Writer(str(self.volume)),
             self.acknowledged,  # type: ignore[arg-type]  # scripted
-            [lambda notification, _: self.told.append(notification)],
+            [lambda notification, _: self.notified.append(notification)],
             lambda: self.ended.append(True),
         )
 
@@ -105,11 +105,11 @@ class World:
 
     @property
     def events(self) -> list[tuple[str, int, int]]:
-        return [(n.event, n.diff.previous_generation, n.diff.generation) for n in self.told]
+        return [(n.event, n.diff.previous_generation, n.diff.generation) for n in self.notified]
 
     @property
     def event_names(self) -> list[str]:
-        return [notification.event for notification in self.told]
+        return [notification.event for notification in self.notified]
 
     @property
     def shown(self) -> str:
@@ -136,7 +136,7 @@ LEAVING_ENTRY = Leaving("worker", 0, fingerprint_uid(get_uid("worker", 0)), 2, D
 DRAINED = build_roster(build_role("worker", [1, 2]), generation=2, leaving=(LEAVING_ENTRY,))
 
 
-def test_first_change_is_told_at_once_and_the_newest_after_the_debounce(world: World) -> None:
+def test_first_change_is_notified_at_once_and_the_newest_after_the_debounce(world: World) -> None:
     world.take(gang(2, 1))
     world.settle()
     world.take(gang(3, 2))
@@ -182,13 +182,13 @@ def test_notifier_that_fails_keeps_no_other_from_its_notification(world: World) 
     assert world.acknowledged == [1, 2]
 
 
-def test_leaving_pod_is_told_within_the_debounce_and_acknowledges_after_it(world: World) -> None:
+def test_leaving_pod_is_notified_within_the_debounce_and_acknowledges_later(world: World) -> None:
     world.take(gang(3, 1))
     before = world.clock.now
     world.publish(DRAINED)
     world.agent.turn(0.1)
     assert world.events[-1] == ("leaving", 1, 1)
-    assert world.told[-1].deadline == DEADLINE
+    assert world.notified[-1].deadline == DEADLINE
     assert world.clock.now - before < 1
     assert world.acknowledged == [1]
     world.settle()
@@ -196,7 +196,7 @@ def test_leaving_pod_is_told_within_the_debounce_and_acknowledges_after_it(world
     assert world.events == [("changed", 0, 1), ("leaving", 1, 1), ("changed", 1, 2)]
 
 
-def test_leaving_pod_is_told_though_the_volume_cannot_be_written(world: World) -> None:
+def test_leaving_pod_is_notified_though_the_volume_cannot_be_written(world: World) -> None:
     world.take(gang(3, 1))
     world.settle()
     world.publish(DRAINED)
@@ -211,21 +211,21 @@ def test_leaving_pod_is_told_though_the_volume_cannot_be_written(world: World) -
 
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["complete", "incomplete"])
-def test_restarted_agent_tells_nothing_twice(world: World, *, is_shown: bool) -> None:
+def test_restarted_agent_notifies_of_nothing_twice(world: World, *, is_shown: bool) -> None:
     world.take(gang(3, 1))
     world.settle()
     last = DRAINED._replace(phase=PHASE_COMPLETING, complete=is_shown)
     world.take(last)
     world.settle()
-    told = world.events
+    notified = world.events
     assert world.event_names == ["changed", "leaving", "completing"]
     for _ in range(3):
         world.start()
         world.settle()
-    assert world.events == told
+    assert world.events == notified
 
 
-def test_restarted_agent_of_a_source_without_attempts_tells_nothing_twice(world: World) -> None:
+def test_restarted_agent_of_a_source_without_attempts_notifies_once(world: World) -> None:
     world.source.candidate = SelectedRoster(gang(2, 0)._replace(instance_uid=""), SOURCE_DNS)
     world.agent.turn()
     world.start()
@@ -311,7 +311,7 @@ def test_restarted_agent_of_a_completing_attempt_still_ends_its_command(world: W
     assert world.ended == [True, True]
 
 
-def test_restarted_agent_goes_not_back_to_what_the_framework_says(world: World) -> None:
+def test_restarted_agent_does_not_go_back_to_a_roster_of_the_framework(world: World) -> None:
     """The ConfigMap cannot be read for a while; the Framework comes from a lagging cache."""
     world.take(gang(3, 1))
     world.settle()
@@ -375,7 +375,7 @@ def careful(tmp_path: Path, servers: Servers) -> World:
 
 def test_member_that_comes_later_is_shown_when_it_answers(careful: World, servers: Servers) -> None:
     careful.take(servers.build(2, 1))
-    assert careful.events == [("changed", 0, 1)], "the first generation waits for nobody"
+    assert careful.events == [("changed", 0, 1)], "the first generation is not held back"
     careful.publish(servers.build(4, 2))
     careful.settle(10.0)
     assert careful.acknowledged == [1]
@@ -389,7 +389,7 @@ def test_member_that_comes_later_is_shown_when_it_answers(careful: World, server
     assert max(careful.source.waits[-3:-1]) <= 0.2
 
 
-def test_restarted_agent_waits_for_nobody_it_has_shown(careful: World, servers: Servers) -> None:
+def test_restarted_agent_holds_no_member_that_was_shown(careful: World, servers: Servers) -> None:
     careful.take(servers.build(3, 1))
     careful.start()
     careful.settle(1.0)
@@ -417,8 +417,8 @@ def stir(world: World, choose: random.Random, generation: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_happens_the_told_changes_add_up(tmp_path: Path, seed: int) -> None:
-    """Rescaled, incomplete, gone back, killed, debounced: who follows what he is told is right."""
+def test_notified_changes_add_up_whatever_happens(tmp_path: Path, seed: int) -> None:
+    """Rescaled, incomplete, older, killed, debounced: the sum of all changes is the gang."""
     choose = random.Random(seed)
     world = World(tmp_path, Options(debounce_seconds=choose.choice((0.0, 2.0))))
     generation = 1
@@ -432,12 +432,12 @@ def test_whatever_happens_the_told_changes_add_up(tmp_path: Path, seed: int) -> 
     shown = [number for _, _, number in world.events]
     assert len(set(shown)) == len(shown)
     members: dict[tuple[str, int], str] = {}
-    for told in world.told:
-        for change in told.diff.removed:
+    for notified in world.notified:
+        for change in notified.diff.removed:
             del members[change.role, change.index]
-        for change in told.diff.added:
+        for change in notified.diff.added:
             assert (change.role, change.index) not in members
-        for change in (*told.diff.added, *told.diff.moved):
+        for change in (*notified.diff.added, *notified.diff.moved):
             members[change.role, change.index] = change.address
     expected = {(r.name, m.index): m.addresses[0] for r in gang(6, 1).roles for m in r.members}
     assert members == expected

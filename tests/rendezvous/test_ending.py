@@ -156,7 +156,7 @@ def test_wrapper_ending_looks_for_the_file(tmp_path: Path) -> None:
     assert ending.is_over()
 
 
-def test_ending_gives_up_where_nobody_was_ever_seen(tmp_path: Path) -> None:
+def test_ending_gives_up_if_no_process_was_ever_seen(tmp_path: Path) -> None:
     clock = VirtualClock()
     ending = TimedEnding(SharedEnding("train.py", str(tmp_path)), 600.0, clock)
     endless = TimedEnding(WrapperEnding(str(tmp_path)), 0.0, clock)
@@ -168,7 +168,7 @@ def test_ending_gives_up_where_nobody_was_ever_seen(tmp_path: Path) -> None:
     assert "nobody" in ending.farewell
 
 
-def test_ending_does_not_give_up_those_it_has_seen(tmp_path: Path) -> None:
+def test_ending_does_not_give_up_processes_that_were_seen(tmp_path: Path) -> None:
     clock, proc = VirtualClock(), Proc(tmp_path)
     ending = TimedEnding(SharedEnding("train.py", str(tmp_path)), 600.0, clock)
     proc.add(999_999, "/usr/bin/python3", "train.py", parent=0)

@@ -133,7 +133,7 @@ def test_variable_names_that_are_none_are_refused(seed: int) -> None:
 
 
 def check_rendering(rendering: Rendering) -> None:
-    """No file that was rendered holds anything a line or a word of it could break on."""
+    """Check that no line of a rendered file can break, and that no shell expands anything."""
     for name, (content, _) in rendering.files.items():
         text = content.decode()
         assert not text or text.endswith("\n"), name

@@ -1,4 +1,4 @@
-"""What travels into users' images: small, reproducible, and at home on old Pythons."""
+"""What is installed into users' images: small, reproducible, and for old Pythons, too."""
 
 import ast
 import os

@@ -1,4 +1,4 @@
-"""Notifys: what a command, a URL and a process are given, and what a failing one costs."""
+"""Notifications: what a command, a URL and a process are given, and what a failing one costs."""
 
 import contextlib
 import http.client
@@ -69,7 +69,7 @@ def run_command(log: Log) -> Callable[..., None]:
 def test_command_gets_variables_and_json(
     tmp_path: Path, log: Log, run_command: Callable[..., None]
 ) -> None:
-    file = tmp_path / "told"
+    file = tmp_path / "notified"
     words = "$FB_EVENT $FB_PREVIOUS_GENERATION $FB_GENERATION $FB_ADDED $OWN"
     run_command(f'{{ echo "{words}"; cat; }} >{file}', build_notification())
     line, wire = file.read_text().splitlines()
@@ -178,7 +178,7 @@ def test_post_ends_in_time(log: Log, monkeypatch: pytest.MonkeyPatch, *, is_late
     assert "no answer in time" in line or ("timed out" in line and not is_late)
 
 
-def tell(changes: Changes, generation: int) -> None:
+def notify_of(changes: Changes, generation: int) -> None:
     old, new = build_gang(2)._replace(generation=generation - 1), build_gang(generation + 2)
     diff = compute_diff(old, new._replace(generation=generation))
     changes(Notify(CHANGED, diff), {})
@@ -192,19 +192,19 @@ def poll(changes: Changes, after: int) -> tuple[list[int], int, bool]:
 
 def test_long_poll_misses_nothing_and_repeats_nothing_over_restarts_of_the_agent() -> None:
     changes = Changes()
-    tell(changes, 1)
-    tell(changes, 2)
+    notify_of(changes, 1)
+    notify_of(changes, 2)
     seen, number, is_complete = poll(changes, 0)
     assert (seen, is_complete) == ([1, 2], True)
     changes = Changes(generation=2)  # the agent was killed and has started anew
     assert poll(changes, number) == ([], changes.wait(number, 0)["number"], True)
-    tell(changes, 3)
+    notify_of(changes, 3)
     seen, number, is_complete = poll(changes, number)
     assert (seen, is_complete) == ([3], True)
-    changes = Changes(generation=2)  # killed before it had noted that it has told of 3
-    tell(changes, 3)
+    changes = Changes(generation=2)  # killed before it had recorded generation 3
+    notify_of(changes, 3)
     assert poll(changes, number)[0] == []
-    tell(changes, 4)
+    notify_of(changes, 4)
     assert poll(changes, number)[0] == [4]
 
 
@@ -213,13 +213,13 @@ def test_long_poll_says_when_it_has_forgotten_some() -> None:
     assert poll(Changes(generation=5), 100)[2] is False
     changes = Changes()
     for generation in range(1, 150):
-        tell(changes, generation)
+        notify_of(changes, generation)
     seen, number, is_complete = poll(changes, 0)
     assert (seen, is_complete) == (list(range(50, 150)), False)
     assert poll(changes, number) == ([], number, True)
 
 
-def test_long_poll_tells_leaving_and_completing_of_one_generation_apart() -> None:
+def test_long_poll_numbers_leaving_and_completing_of_one_generation() -> None:
     changes = Changes()
     empty = Diff(3, 3, (), (), ())
     for event in (CHANGED, LEAVING, COMPLETING):
@@ -322,7 +322,7 @@ def list_waiting() -> set[threading.Thread]:
 
 
 @pytest.mark.parametrize("is_reaped", [True, False])
-def test_signal_waits_for_nobody_who_has_ended(log: Log, *, is_reaped: bool) -> None:
+def test_signal_does_not_wait_for_a_process_that_has_ended(log: Log, *, is_reaped: bool) -> None:
     sent: list[int] = []
     before = list_waiting()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
@@ -380,7 +380,7 @@ def test_signal_waits_for_a_process_that_just_starts_another(tmp_path: Path, log
     assert sent == []
 
 
-def test_signal_is_sent_to_a_process_that_goes_on_to_block_all(tmp_path: Path, log: Log) -> None:
+def test_signal_is_sent_to_a_process_that_keeps_all_blocked(tmp_path: Path, log: Log) -> None:
     """One of its threads waits for it by sigwait, if it does so with all signals blocked."""
     sent: list[int] = []
     clock = SteppedClock()
@@ -396,7 +396,7 @@ def test_signal_is_sent_to_a_process_that_goes_on_to_block_all(tmp_path: Path, l
 def test_signal_waits_for_each_of_two_processes_with_one_id(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first has just ended; the second must not miss what it was told."""
+    """The first has just ended; the second must get its signal."""
     births, ready, gate = [b"1"], set[bytes](), threading.Event()
     sent: list[int] = []
     monkeypatch.setattr(signalling, "_read_start_time", lambda _: births[0])

@@ -32,7 +32,7 @@ def build_env(server: ApiServer, volume: Path, **more: str) -> dict[str, str]:
         "KUBE_APISERVER_ADDRESS": server.address,
         "BARRIER_WORKING_DIR": str(volume),
         "FB_DEBOUNCE_SEC": "0",
-        "FB_NOTIFY_COMMAND": f"cat >>{volume}-told",
+        "FB_NOTIFY_COMMAND": f"cat >>{volume}-notified",
         constants.FRAMEWORK_NAMESPACE: "default",
         constants.FRAMEWORK_NAME: "f",
         constants.CONFIGMAP_NAME: "f-attempt",
@@ -53,7 +53,7 @@ def make_gang(count: int) -> dict[str, Any]:
 @pytest.mark.parametrize("why", ["forbidden", "of the Go original"])
 def test_gang_without_a_roster_is_read_from_the_framework(why: str, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
-    told = Path(f"{volume}-told")
+    notified = Path(f"{volume}-notified")
     with run_api_server() as server:
         server.framework = make_gang(2)
         if why == "forbidden":
@@ -63,10 +63,10 @@ def test_gang_without_a_roster_is_read_from_the_framework(why: str, tmp_path: Pa
         with run_agent(build_env(server, volume), "watch", "--sidecar-end=native") as agent:
             agent.wait_for("generation 1 is in force: 2 members")
             server.framework = make_gang(3)
-            wait_until(lambda: len(read_changes(told)) == 2)
+            wait_until(lambda: len(read_changes(notified)) == 2)
             if why == "forbidden":
                 assert "missing right: watch configmaps 'f-attempt'" in agent.text
-    changes = read_changes(told)
+    changes = read_changes(notified)
     assert [(c["previousGeneration"], c["generation"]) for c in changes] == [(0, 1), (1, 2)]
 
 

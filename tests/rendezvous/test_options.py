@@ -114,7 +114,7 @@ def test_port_variable_of_a_role_is_taken_unless_ports_name_the_role() -> None:
 
 
 def test_port_variable_that_kubernetes_sets_for_a_service_is_ignored() -> None:
-    assert "worker" not in parse_options({"FB_WORKER_PORT": "tcp://10.0.0.1:80"}).ports
+    assert parse_options({"FB_WORKER_PORT": "tcp://10.0.0.1:80"}) == Options()
 
 
 def test_no_setting_has_the_name_of_a_variable_that_is_rendered() -> None:
@@ -133,7 +133,7 @@ def test_no_setting_has_the_name_of_a_variable_that_is_rendered() -> None:
 
 
 def test_directory_setting_is_the_barriers_own() -> None:
-    assert {o.name: o.env_name for o in OPTIONS}["directory"] == constants.WORKING_DIR_ENV
+    assert Options.directory.env_name == constants.WORKING_DIR_ENV
 
 
 def test_names_of_formats_are_those_users_may_write() -> None:
@@ -162,7 +162,7 @@ def test_role_kinds_follow_the_mapping_then_the_name(
     assert " ".join(kind.value for kind in map_roles(names, given).values()) == expected
 
 
-def test_bad_settings_are_told_each_on_a_line_of_its_own(
+def test_bad_settings_are_reported_each_on_a_line_of_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     env = {"FB_SLOTS": "x", "FB_LISTEN": "0.0.0.0:1", "BARRIER_TERMINATION_LOG": "/nonexistent"}
@@ -201,7 +201,7 @@ def test_line_that_is_none_is_left_out(line: str) -> None:
     assert parse_annotations(f'{line}\na="b"') == {"a": "b"}
 
 
-def test_file_need_not_be_there_unless_it_is_named(tmp_path: Path) -> None:
+def test_annotations_file_may_be_absent_unless_it_is_named(tmp_path: Path) -> None:
     file = tmp_path / "annotations"
     assert read_annotations({}) == {}
     with pytest.raises(FileNotFoundError):
@@ -210,7 +210,7 @@ def test_file_need_not_be_there_unless_it_is_named(tmp_path: Path) -> None:
     assert read_annotations({"FB_ANNOTATIONS_FILE": str(file)}) == {"a": "b"}
 
 
-def test_annotation_names_are_told_apart() -> None:
+def test_annotation_names_differ_and_unknown_names_are_reported() -> None:
     names = [setting.annotation for setting in OPTIONS]
     assert len(set(names)) == len(names)
     given = [setting.annotation for setting in OPTIONS if setting.by_annotation]
@@ -234,19 +234,19 @@ KNOWN = [setting.env_name for setting in OPTIONS]
         ("FB_TORCH_MASTR_PORT", "FB_TORCH_MASTER_PORT"),
     ],
 )
-def test_misspelt_variable_is_told_with_what_is_meant(name: str, meant: str) -> None:
+def test_misspelt_variable_is_reported_with_the_setting_meant(name: str, meant: str) -> None:
     assert list(list_misspelt({name: "8"})) == [
         f"{name}: there is no such setting; is {meant} meant?"
     ]
 
 
-def test_variables_that_are_known_ours_or_the_users_own_are_not_told() -> None:
+def test_known_variables_and_those_of_users_are_not_reported() -> None:
     ours = ["FB_ROLE", "FB_SIZE", "FB_WORKER_PORT", "FB_PORTSX_PORT", "FB_SLOTS_COUNT"]
     own = ["FB_DATASET", "FB_LEARNING_RATE", "SLOT", "FB_"]
     assert list(list_misspelt(dict.fromkeys([*KNOWN, *ours, *own], "1"))) == []
 
 
-def test_roles_that_the_gang_lacks_are_told_with_those_it_has() -> None:
+def test_roles_that_the_gang_lacks_are_reported_with_those_it_has() -> None:
     env = {"FB_PORTS": "wurker=2222,worker=2223", "FB_SLOTS": "8", "FB_ROLES": "chef=chief"}
     named = list_named_roles(parse_options(env), env)
     assert list(list_foreign_roles(named, build_gang(2))) == [
@@ -255,7 +255,7 @@ def test_roles_that_the_gang_lacks_are_told_with_those_it_has() -> None:
     ]
 
 
-def test_port_variable_of_another_role_is_not_told() -> None:
+def test_port_variable_of_another_role_is_not_reported() -> None:
     env = {"FB_DASHBOARD_PORT": "8080"}
     named = list_named_roles(parse_options(env), env)
     assert list(list_foreign_roles(named, build_gang(2))) == []

@@ -155,7 +155,7 @@ for line in sys.stdin:
 
 
 class Member:
-    """A member's process, which comes to the barriers it is told to."""
+    """A member's process, which comes to the barriers that the test names."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ def assert_waits(member: Member, seconds: float = 0.3) -> None:
         member.passed.get(timeout=seconds)
 
 
-def test_barrier_lets_all_go_when_the_last_has_come(members: list[Member]) -> None:
+def test_barrier_releases_all_when_the_last_has_come(members: list[Member]) -> None:
     show(members, build_local_gang([0, 1, 2], 1))
     for name in ("one", "two", "one", "one"):
         # Rank 0, which serves the others, comes second.
@@ -300,7 +300,7 @@ def test_barrier_does_not_count_a_process_that_has_ended(members: list[Member]) 
 FORKER = """
 import os, sys, peers
 peers.barrier("start", timeout=240)
-pid = os.fork()  # as a DataLoader makes its workers, who may outlive the process for a while
+pid = os.fork()  # as a DataLoader makes its workers, which may outlive the process for a while
 if pid:
     print(pid, flush=True)
     os._exit(0)
@@ -327,7 +327,7 @@ def test_barrier_is_served_beside_forked_workers_of_a_process_before(
 
 
 def test_barrier_of_more_members_than_a_process_may_open_files(members: list[Member]) -> None:
-    """As newer container runtimes start processes: 1024, and more for who asks."""
+    """As newer container runtimes start processes: 1024 files, and more on request."""
     gang = build_local_gang(list(range(60)), 1)
     first = members[0]
     first.show(gang)
@@ -357,7 +357,7 @@ def build_arrival_line(gang: Roster, index: int, token: str) -> bytes:
     return json.dumps(build_arrival(gang, index, token)).encode() + b"\n"
 
 
-def test_barrier_lets_go_a_process_that_missed_the_word(members: list[Member]) -> None:
+def test_barrier_releases_a_process_that_missed_the_release(members: list[Member]) -> None:
     gang = build_local_gang([0, 1], 1)
     members[0].show(gang)
     members[0].come("start")

@@ -1,4 +1,4 @@
-"""``peers_tensorflow``: when TensorFlow is told to save, and with which code the process ends.
+"""``peers_tensorflow``: when TensorFlow is asked to save, and with which code the process ends.
 
 TensorFlow itself is in tests/consumers; here a module of its name holds what is given to it.
 """
@@ -60,7 +60,7 @@ config.exit_fn()
         assert process.returncode == 143
 
 
-def test_process_whose_peer_was_told_first_waits_to_be_told(tmp_path: Path) -> None:
+def test_process_whose_peer_was_asked_first_waits_until_it_is_asked(tmp_path: Path) -> None:
     with run_script(tmp_path, "print('waits', flush=True)\nconfig.exit_fn()") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waits\n"
@@ -69,7 +69,7 @@ def test_process_whose_peer_was_told_first_waits_to_be_told(tmp_path: Path) -> N
         assert process.wait(timeout=HANG_SECONDS) == 143
 
 
-def test_process_that_nobody_asks_to_end_says_transient(tmp_path: Path) -> None:
+def test_process_that_is_not_asked_to_end_ends_with_a_transient_code(tmp_path: Path) -> None:
     with run_script(tmp_path, "config.exit_fn()", timeout=0.05) as process:
         assert process.wait(timeout=HANG_SECONDS) == 201
 

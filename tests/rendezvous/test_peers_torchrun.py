@@ -1,4 +1,4 @@
-"""torchrun's rendezvous by the Framework, on stores in memory: who joins, who is waited for."""
+"""torchrun's rendezvous by the Framework, on stores in memory: the members of its rounds."""
 
 import sys
 import threading
@@ -146,7 +146,7 @@ class World:
         return {pod: self._workers.submit(self.get(pod).next_rendezvous) for pod in pods}
 
     def train(self, *pods: str) -> dict[str, Any]:
-        """Have these Pods start a round, and return what torchrun is told in each."""
+        """Have these Pods start a round, and return what torchrun gets in each."""
         return {pod: joined.result(HANG_SECONDS) for pod, joined in self.join(*pods).items()}
 
     def start(self, *pods: str) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class World:
         return self.train(*pods)
 
     def await_stop(self, *pods: str) -> None:
-        """Go on in these Pods until torchrun is told to stop the workers, in all of them."""
+        """Train in these Pods until torchrun is to stop the workers, in all of them."""
 
         def train(pod: str) -> None:
             while not self.get(pod).num_nodes_waiting():
@@ -199,7 +199,7 @@ def test_round_numbers_the_members_densely_and_its_store_is_on_rank_zero(world: 
     assert world.look("0", "2", "5") == {"0": 0, "2": 0, "5": 0}
 
 
-def test_round_waits_for_everybody_and_for_nobody_else(world: World) -> None:
+def test_round_waits_for_all_members_and_for_no_other(world: World) -> None:
     world.show("0", "1")
     first = world.join("0")
     with pytest.raises(TimeoutError):
@@ -313,7 +313,7 @@ def test_member_with_an_old_view_does_not_end_the_round(world: World) -> None:
     assert world.look("0", "1", "2") == {"0": 0, "1": 0, "2": 0}
 
 
-def test_training_that_ends_takes_nobody_in(world: World) -> None:
+def test_training_that_ends_takes_no_member_in(world: World) -> None:
     joined = world.start("0")
     joined["0"].store.set("torchelastic/agent/terminal_state/num_members", "1")
     world.show("0", "1")

@@ -294,7 +294,7 @@ def test_peers_json_keeps_its_schema(roster: Roster) -> None:
     check_schema(json.loads(rendered.files["peers.json"].content), schema)
 
 
-def test_peers_json_tells_index_rank_and_who_leaves() -> None:
+def test_peers_json_has_index_rank_and_leaving_tasks() -> None:
     roster = build_roster(
         build_role("worker", [0, 2], first=1),
         build_role("ps", 1, first=9),

@@ -178,6 +178,12 @@ def test_find_obstacle_names_the_first_ten_missing_tasks(
     assert bool(obstacle) is bool(expected)
 
 
+def test_find_obstacle_holds_a_pod_until_it_is_a_member_once() -> None:
+    replaced = OWN._replace(pod_uid="another")
+    assert "not in it" in find_obstacle(build_gang(2), replaced, was_member=False)
+    assert not find_obstacle(build_gang(2), replaced, was_member=True)
+
+
 def test_assess_leaving_finds_only_this_pod() -> None:
     leaving = Leaving("worker", 0, fingerprint_uid(OWN.pod_uid), 2, "")
     roster = build_roster(build_role("worker", [1]), leaving=(leaving,))

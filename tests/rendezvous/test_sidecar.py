@@ -12,6 +12,15 @@ from typing import Any
 
 import pytest
 
+from framework.agent.clock import AgentClock
+from framework.agent.discovery import load_access
+from framework.agent.report import LineReporter
+from rendezvous.agent import Agent, Setup
+from rendezvous.core.notification import Notify
+from rendezvous.core.target import parse_target
+from rendezvous.observer import AttemptObserver
+from rendezvous.settings.options import parse_options
+from rendezvous.volume.writer import Writer
 from tests.rendezvous.agents import (
     NATIVE,
     AgentProcess,
@@ -28,54 +37,86 @@ from tests.support.waiting import HANG_SECONDS, wait_until
 pytestmark = pytest.mark.local
 
 
-def test_killed_sidecar_goes_on_where_it_was(gang: Gang) -> None:
+def test_sidecar_that_starts_after_a_kill_continues_with_the_next_change(gang: Gang) -> None:
     gang.publish(2, 1)
     with run_agent(gang.env, *NATIVE):
-        gang.wait_until_told(1)
-    # Here it was killed by SIGKILL. The process was told of 1; 2 is published meanwhile.
+        gang.wait_until_notified(1)
+    # Here it was killed by SIGKILL. The process was notified of 1; 2 is published meanwhile.
     gang.publish(3, 2)
     with run_agent(gang.env, *NATIVE):
-        gang.wait_until_told(2)
+        gang.wait_until_notified(2)
     with run_agent(gang.env, *NATIVE):
         gang.publish(4, 3)
-        gang.wait_until_told(3)
-    changes = read_changes(gang.told)
+        gang.wait_until_notified(3)
+    changes = read_changes(gang.notified)
     assert [(c["previousGeneration"], c["generation"]) for c in changes] == [(0, 1), (1, 2), (2, 3)]
     assert [p["index"] for p in changes[1]["added"]] == [2]
 
 
-def test_process_started_after_render_is_told_of_later_changes_only(gang: Gang) -> None:
+def test_process_started_after_render_is_notified_of_later_changes_only(gang: Gang) -> None:
     gang.publish(2, 1)
     with run_agent(gang.env, "render") as init:
         assert init.wait() == 0, init.text
     gang.publish(3, 2)
     with run_agent(gang.env, *NATIVE):
-        gang.wait_until_told(1)
-    (change,) = read_changes(gang.told)
+        gang.wait_until_notified(1)
+    (change,) = read_changes(gang.notified)
     assert (change["previousGeneration"], change["generation"]) == (1, 2)
 
 
-def test_api_that_is_away_keeps_the_last_good(gang: Gang, api: Access) -> None:
+class SkippingClock(AgentClock):
+    """The real clock, except that a pause takes no time."""
+
+    def __init__(self) -> None:
+        self._skipped = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._skipped
+
+    def sleep(self, seconds: float) -> None:
+        self._skipped += seconds
+
+
+def test_api_away_for_a_minute_keeps_the_last_good(gang: Gang, api: Access) -> None:
     gang.publish(2, 1)
     with run_proxy(api.url) as way:
         gang.env["KUBE_APISERVER_ADDRESS"] = way.address
-        with run_agent(gang.env, *NATIVE) as agent:
-            gang.wait_until_told(1)
-            way.cut()
-            gang.publish(3, 2)
-            gang.publish(4, 3)
-            wait_until(lambda: way.refused >= 2)
-            assert agent.process.poll() is None
+        clock, target = SkippingClock(), parse_target(gang.env)
+        options = parse_options({}, {"directory": str(gang.volume), "debounce_seconds": "0"})
+        setup = Setup(options, target, {}, LineReporter("rendezvous", is_json=False), clock)
+        observer = AttemptObserver(load_access(gang.env), clock, target)
+        notified: list[Notify] = []
+        writer = Writer(str(gang.volume))
+        writer.prepare()
+        agent = Agent(setup, observer, writer, None, [lambda n, _: notified.append(n)])
+
+        def turn_until_notified(count: int) -> None:
+            def is_notified() -> bool:
+                agent.turn(0.01)
+                return len(notified) == count
+
+            wait_until(is_notified)
+
+        turn_until_notified(1)
+        way.cut()
+        gang.publish(3, 2)
+        gang.publish(4, 3)
+        start = clock.monotonic()
+        while clock.monotonic() - start < 60:
+            agent.turn(0.5)
             assert (gang.read_current(), gang.count_hosts()) == (1, 2)
-            way.is_cut = False
-            gang.wait_until_told(2)
-    assert [change["generation"] for change in read_changes(gang.told)] == [1, 3]
+        assert way.refused >= 10
+        assert len(notified) == 1
+        way.is_cut = False
+        turn_until_notified(2)
+        observer.close()
+    assert [n.diff.generation for n in notified] == [1, 3]
 
 
 def test_volume_that_is_full_keeps_the_last_good(gang: Gang) -> None:
     gang.publish(2, 1)
     with run_agent(gang.env, *NATIVE) as agent:
-        gang.wait_until_told(1)
+        gang.wait_until_notified(1)
         # What an administrator's mistake does to one that runs as root, too.
         moved = gang.volume.with_name("moved")
         gang.volume.rename(moved)
@@ -83,7 +124,7 @@ def test_volume_that_is_full_keeps_the_last_good(gang: Gang) -> None:
         agent.wait_for("the volume cannot be written")
         assert agent.process.poll() is None
         moved.rename(gang.volume)
-        gang.wait_until_told(2)
+        gang.wait_until_notified(2)
     assert gang.count_hosts() == 3
 
 
@@ -99,7 +140,7 @@ def poll(agent: AgentProcess, query: str) -> Any:
 def test_long_poll_answers_when_something_changes(gang: Gang) -> None:
     gang.publish(2, 1)
     with run_agent(gang.env, *NATIVE, "--listen", "0") as agent:
-        gang.wait_until_told(1)
+        gang.wait_until_notified(1)
         seen = poll(agent, "after=0")
         assert [c["generation"] for c in seen["changes"]] == [1]
         assert poll(agent, f"after={seen['number']}&timeout=0.1")["changes"] == []
@@ -180,7 +221,7 @@ def test_sidecar_of_shared_processes_ends_with_0_however_they_end(
         assert "the containers it served are done" in agent.text
 
 
-def test_sidecar_that_serves_nobody_gives_up_with_0(gang: Gang) -> None:
+def test_sidecar_without_a_container_to_serve_ends_with_0(gang: Gang) -> None:
     """The main container has ended, or was killed, before this one looked."""
     gang.publish(1, 1)
     for end in ("shared", "wrapper"):
@@ -203,7 +244,7 @@ def test_sidecar_whose_notification_hangs_ends_at_once_with_0(gang: Gang) -> Non
             os.kill(child, signal.SIGKILL)
 
 
-def test_notification_that_hangs_is_killed_and_the_others_are_told(gang: Gang) -> None:
+def test_notification_that_hangs_is_killed_and_the_others_follow(gang: Gang) -> None:
     gang.publish(2, 1)
     gang.env["FB_NOTIFY_COMMAND"] = "exec sleep 1000"
     flags = ("--notify-command-timeout-sec", "0.3", "--listen", "0")

@@ -1,4 +1,4 @@
-"""``run -- CMD`` as a process: what PID 1 owes its command, and what its command's code becomes."""
+"""``run -- CMD`` as a process: start, signals, restarts and end of its command, as PID 1."""
 
 import json
 import os
@@ -30,8 +30,8 @@ from tests.support.waiting import HANG_SECONDS, wait_until
 pytestmark = pytest.mark.local
 
 SHOW = "echo generation $FB_GENERATION world $WORLD_SIZE rank $RANK"
-TOLD_TRIES = 15
-TOLD_SECONDS = 0.1
+NOTIFIED_TRIES = 15
+NOTIFIED_SECONDS = 0.1
 HOLD = f"trap 'echo got TERM; exit 7' TERM; {SHOW}; while :; do sleep 0.05; done"
 
 
@@ -165,7 +165,7 @@ def test_wrapper_does_not_kill_a_command_that_is_not_ready_for_its_signal(gang: 
     gang.publish(2, 1)
     ready = gang.volume.with_name("ready")
     script = (
-        f"{SHOW}; until [ -e {ready} ]; do sleep 0.05; done; trap 'echo told; exit 9' USR1; "
+        f"{SHOW}; until [ -e {ready} ]; do sleep 0.05; done; trap 'echo notified; exit 9' USR1; "
         "echo ready; while :; do sleep 0.05; done"
     )
     with wrap(gang, script, "--notify-signal=USR1") as agent:
@@ -176,7 +176,7 @@ def test_wrapper_does_not_kill_a_command_that_is_not_ready_for_its_signal(gang: 
         agent.wait_for("SIGUSR1: process")
         ready.touch()
         assert agent.wait() == 9, agent.text
-    assert agent.text.count("told") == 1
+    assert agent.text.count("notified") == 1
 
 
 def test_wrapper_sends_a_signal_that_asks_for_the_end_at_once(gang: Gang) -> None:
@@ -194,26 +194,26 @@ signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 print("ready", flush=True)
 while True:
     signal.sigwait([signal.SIGUSR1])
-    print("told", time.monotonic(), flush=True)
+    print("notified", time.monotonic(), flush=True)
 """
 
 
-def test_process_is_told_within_100_ms(gang: Gang) -> None:
+def test_process_is_notified_within_100_ms(gang: Gang) -> None:
     gang.publish(2, 1)
     seconds = []
     slowness = measure_slowness()
     flags = ("--notify-signal", "USR1")
     with run_agent(gang.env, "run", *flags, "--", sys.executable, "-c", NOTE_SIGNALS) as agent:
         agent.wait_for("ready")
-        for number in range(2, 2 + TOLD_TRIES):
+        for number in range(2, 2 + NOTIFIED_TRIES):
             started = time.monotonic()
             gang.publish(3 - number % 2, number)
-            wait_until(lambda: agent.text.count("told ") == number - 1)  # noqa: B023 called at once
-            seconds.append(float(agent.text.rsplit("told ", 1)[1].split()[0]) - started)
+            wait_until(lambda: agent.text.count("notified ") == number - 1)  # noqa: B023 called at once
+            seconds.append(float(agent.text.rsplit("notified ", 1)[1].split()[0]) - started)
     median = statistics.median(seconds)
     slowness = max(slowness, measure_slowness())
-    print(f"told after {median * 1000:.0f} ms, {slowness=:.1f}")
-    assert median <= TOLD_SECONDS * slowness, seconds
+    print(f"notified after {median * 1000:.0f} ms, {slowness=:.1f}")
+    assert median <= NOTIFIED_SECONDS * slowness, seconds
 
 
 def test_wrapper_restarts_its_command_with_the_new_world(gang: Gang) -> None:
@@ -273,7 +273,7 @@ def test_wrapper_asks_its_command_to_end_once(gang: Gang, first: str) -> None:
     roster = gang.publish(2, 1)
     file = gang.volume.with_name("signals")
     completing = roster._replace(generation=2, phase=PHASE_COMPLETING, complete=False)
-    flags = ("--notify-command", f"echo told >>{file}.$FB_EVENT")
+    flags = ("--notify-command", f"echo notified >>{file}.$FB_EVENT")
     script = COUNT.format(file=file)
     with wrap(gang, script, *flags) as agent:
         agent.wait_for("ready")
@@ -302,14 +302,14 @@ def test_wrapper_does_not_restart_a_command_that_leaves(gang: Gang, *, drains: b
     gang.publisher.publish(build_roster(role._replace(members=(own, *role.members[1:]))))
     entry = Leaving("worker", 0, fingerprint_uid(uid), 2, "2026-01-01T00:00:00Z")
     leaving = (entry,) if drains else ()
-    flags = ("--on-change", "restart", "--notify-command", "echo told $FB_EVENT $FB_GENERATION")
+    flags = ("--on-change", "restart", "--notify-command", "echo notified $FB_EVENT $FB_GENERATION")
     with wrap(gang, HOLD, *flags) as agent:
         agent.wait_for("generation 1 world 4")
         for generation, members in ((2, role.members[1:]), (3, role.members[2:])):
             rest = role._replace(members=members, wanted=len(members), minimum=1)
             gang.publisher.publish(build_roster(rest, generation=generation, leaving=leaving))
             event = "leaving" if generation == 2 and drains else "changed"
-            agent.wait_for(f"told {event} {generation}")
+            agent.wait_for(f"notified {event} {generation}")
         wait_until(lambda: gang.publisher.read_acknowledged("worker", 0) == "3")
         assert "got TERM" not in agent.text
         agent.signal(signal.SIGTERM)
@@ -321,11 +321,11 @@ def test_wrapper_does_not_restart_because_a_peer_has_done_its_work(gang: Gang) -
     done = CompletedTask(2, "Succeeded", "10.0.0.4")
     rest = role._replace(members=role.members[:2], completed=(done,))
     gang.publisher.publish(build_roster(role))
-    flags = ("--on-change", "restart", "--notify-command", "echo told $FB_EVENT $FB_GENERATION")
+    flags = ("--on-change", "restart", "--notify-command", "echo notified $FB_EVENT $FB_GENERATION")
     with wrap(gang, HOLD, *flags) as agent:
         agent.wait_for("generation 1 world 3")
         gang.publisher.publish(build_roster(rest, generation=2))
-        agent.wait_for("told changed 2")
+        agent.wait_for("notified changed 2")
         gang.publisher.publish(build_roster(build_role("worker", 4), generation=3))
         agent.wait_for("generation 3 world 4")
         assert agent.text.count("got TERM") == 1
@@ -351,7 +351,7 @@ def test_wrapper_gives_its_command_its_own_input_and_a_session(gang: Gang) -> No
     assert lines[1].removeprefix("session ") == lines[2].removeprefix("me ")
 
 
-def test_wrapper_holds_a_lock_as_long_as_it_lives(gang: Gang) -> None:
+def test_wrapper_holds_a_lock_until_it_ends(gang: Gang) -> None:
     gang.publish(1, 1)
     ending = WrapperEnding(str(gang.volume))
     with wrap(gang, HOLD) as agent:
@@ -367,7 +367,7 @@ def test_wrapper_holds_a_lock_as_long_as_it_lives(gang: Gang) -> None:
     assert not (gang.volume / ".ended").exists()
 
 
-def test_wrapper_tells_its_sidecar_of_the_end(gang: Gang) -> None:
+def test_wrapper_leaves_a_file_for_its_sidecar_at_its_end(gang: Gang) -> None:
     gang.publish(1, 1)
     (gang.volume).mkdir()
     (gang.volume / ".ended").touch()
@@ -439,12 +439,12 @@ def test_gang_of_ten_thousand_starts_its_command_and_programs_start_from_it(gang
 def test_change_of_ten_thousand_members_reaches_a_command(gang: Gang) -> None:
     """What was added is too long for a variable; the JSON on the command's input has it all."""
     gang.publish(2, 1)
-    gang.env["FB_NOTIFY_COMMAND"] = f"cat >>{gang.told}"
+    gang.env["FB_NOTIFY_COMMAND"] = f"cat >>{gang.notified}"
     with wrap(gang, HOLD) as agent:
         agent.wait_for("generation 1 world 2")
         gang.publish(MEMBERS, 2)
-        wait_until(lambda: gang.told.exists() and gang.told.read_text().endswith("\n"))
-        (change,) = read_changes(gang.told)
+        wait_until(lambda: gang.notified.exists() and gang.notified.read_text().endswith("\n"))
+        (change,) = read_changes(gang.notified)
         agent.signal(signal.SIGTERM)
         assert agent.wait() == 7
     assert len(change["added"]) == MEMBERS - 2

@@ -30,7 +30,7 @@ def build_generation(number: int) -> Generation:
 
 
 def build_files(number: int) -> dict[str, RenderedFile]:
-    """Files of which each byte tells the generation."""
+    """Files whose bytes name the generation."""
     return {name: RenderedFile(b"%d" % (number % 10) * SIZE) for name in ("a", "b", ".env")}
 
 
@@ -43,7 +43,7 @@ def write(volume: Path, number: int) -> None:
     writer.settle()
 
 
-def test_settle_removes_what_killed_writers_left_but_nobody_elses_work(tmp_path: Path) -> None:
+def test_settle_removes_files_of_killed_writers_and_of_no_other_program(tmp_path: Path) -> None:
     ours = [".new-0123456789ab", ".link-0123456789ab", ".notified.0123456789ab.tmp"]
     others = [
         "injector.sh.0123456789ab.tmp", "framework.json.0123456789ab.tmp",
@@ -168,7 +168,7 @@ def test_writer_killed_at_any_call_leaves_a_whole_generation(tmp_path: Path, las
         found = read_whole(volume)
         seen.add(found)
         assert found in {last, last + 1}, f"step {step}"
-        # The next one goes on as if nothing had been, and sweeps up.
+        # The next one writes as usual, and removes what was left.
         write(volume, found + 1)
         assert read_whole(volume) == found + 1
         names = {path.name for path in volume.iterdir()} - {"current", "script.sh"}
@@ -178,7 +178,7 @@ def test_writer_killed_at_any_call_leaves_a_whole_generation(tmp_path: Path, las
     assert step > 40, "too few calls were seen"
 
 
-def test_writer_keeps_the_generation_before_and_the_one_told(tmp_path: Path) -> None:
+def test_writer_keeps_the_generation_before_and_the_notified_one(tmp_path: Path) -> None:
     writer = Writer(str(tmp_path))
     for number in (1, 2):
         write(tmp_path, number)
@@ -188,9 +188,9 @@ def test_writer_keeps_the_generation_before_and_the_one_told(tmp_path: Path) -> 
     kept = sorted(path.name for path in tmp_path.glob("gen-*"))
     assert kept == ["gen-2", "gen-4", "gen-5"]
     assert writer.read_notified() == Notified(2)
-    told = writer.read_generation(2)
-    assert told is not None
-    assert told.number == 2
+    notified = writer.read_generation(2)
+    assert notified is not None
+    assert notified.number == 2
 
 
 def test_writer_that_fails_leaves_the_last_good_in_force(

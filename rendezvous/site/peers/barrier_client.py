@@ -5,7 +5,7 @@
 1. Wait for a generation with a member that computes.
 2. In the process of rank 0, start the hub, unless a process of this Pod serves it already.
 3. Connect to rank 0 (2 s at most), prove the gang key if it is mounted, and arrive.
-4. Wait for the word. Every 0.5 s look whether rank 0 is still the same, and whether this Pod is
+4. Wait for the release. Every 0.5 s look whether rank 0 is still the same, and whether this Pod is
    still a member or still none; if not, begin again. Begin again also where the connection fails.
 """
 

@@ -37,7 +37,7 @@ from .gang_key import draw_nonce, is_proof
 from .generations import LOOK_SECONDS, Roster, read_older, roster
 from .logs import log
 
-# How many addresses are named in the log, so that strangers do not fill it.
+# How many addresses are named in the log, so that foreign clients do not fill it.
 _NAMED_STRANGERS = 8
 _MAX_TOKEN_LENGTH = 64
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -106,7 +106,7 @@ class Hub(threading.Thread):
     Connections come from addresses of the roster only, unless ``takes_any`` says otherwise. A
     connection is silent until it has proven the gang key, if there is one, and has named a barrier.
     Silent ones have a deadline. When there is no room for a new connection, the oldest silent one
-    goes, first of the address that has most of them. So strangers keep no member out.
+    goes, first of the address that has most of them. So foreign clients keep no member out.
     """
 
     def __init__(

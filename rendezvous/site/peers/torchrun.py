@@ -11,12 +11,12 @@ and a member that is scaled away is no failure. Rank 0 serves a store. In it are
     want/N           round N is to end
     stopping/N       how many of round N know that and stop their workers
 
-A round goes so:
+The steps of a round:
 
 1. Each member arrives in the store of rank 0, anew whenever it sees another gang.
-2. When everybody of rank 0's own generation has arrived and sees the same gang, or 5 s after they
-   have arrived, rank 0 starts the round: it serves a store for the workers and writes who takes
-   part, and a place for each.
+2. When all members of rank 0's own generation have arrived and see the same gang, or 5 s after
+   they have arrived, rank 0 starts the round: it serves a store for the workers and writes the
+   members, and a place for each.
 3. Each member takes its place, and its torchrun starts the workers.
 4. A member sees that the round is to end: one of its members is no longer in the gang or has
    failed, or all who came to the gang since have arrived. Until they have, which takes as long as
@@ -344,7 +344,7 @@ class FrameworkRendezvous:
         return time.monotonic() + self._settle_seconds
 
     def _try_to_start(self, control: Control, gang: Roster, settle_until: Optional[float]) -> None:
-        """Start a round if everybody has arrived."""
+        """Start a round if all members have arrived."""
         if settle_until is None:
             return
         names = [name_member(peer) for peer in gang.ranked]
