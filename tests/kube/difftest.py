@@ -40,13 +40,13 @@ CONFIG = {
     **yaml.safe_load(_SHIPPED_CONFIG.read_text(encoding="utf-8")),
     "retryBackoffMaxSec": 0,
 }
-# Where the suites play.
+# The namespace of the suites.
 NAMESPACE = "default"
 
 
 @contextlib.contextmanager
 def open_server(kind: str, folder: Path) -> Iterator[Access]:
-    """Give an API server with the CRD and nothing that runs Pods."""
+    """Open an API server with the CRD on which nothing runs the Pods."""
     if kind == "local":
         with open_local_server(folder) as access:
             yield access
@@ -63,7 +63,7 @@ def run_suites(
     controller: ChildProcess,
     settle_seconds: float | None,
 ) -> int:
-    """Play the suites; give 0 if everything ended as the original's did."""
+    """Play the suites; return 0 if each Framework ended as under the original."""
     to_server = [access.url, f"--token={access.token}"]
     commands = [[str(folder / "run.py"), *to_server, *names]]
     if not names and (folder / "fuzz.py").is_file():

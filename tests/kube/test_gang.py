@@ -36,7 +36,7 @@ from tests.support.waiting import HANG_SECONDS
 
 NAME = "gang"
 HELD_ROLE, HELD_POD = "worker", "gang-worker-3"
-# Granted to agents and not used by the barrier: a watch shows no less than these two.
+# Granted to agents and not used by the barrier; the right to watch shows the same objects.
 AGENT_UNUSED = {Right("", "configmaps", "get"), Right("", "configmaps", "list")}
 
 

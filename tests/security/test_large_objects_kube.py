@@ -1,4 +1,7 @@
-"""Objects with the longest names and the deepest fields that a real API server stores."""
+"""Objects with the longest names and the deepest fields that a real API server stores.
+
+And lists of them: the server lets each page of a list have a limit of its own.
+"""
 
 import contextlib
 import json
@@ -10,8 +13,10 @@ from controller.core.actions import ObjectKind
 from controller.store.object_identity import owner_key
 from framework.api import constants
 from framework.api.pods import parse_configmap, parse_pod, trim_configmap, trim_pod
-from framework.kube.client import KubeClient
+from framework.kube.client import PAGE_SIZE, KubeClient
+from framework.kube.pages import MAX_PAGE_BYTES
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object, Resource
+from framework.kube.transport import Request, Transport
 from tests.support.builders import build_role_wire, build_submission
 from tests.support.servers.jsonhttp import JsonHttp
 
@@ -105,3 +110,31 @@ async def test_deep_object_is_listed_and_watched_beside_others(
             if len(names) == 2:
                 break
     assert names == {"deep", "other"}
+
+
+async def test_list_of_small_and_large_objects_is_whole_in_small_pages(
+    kube: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = []
+    for prefix, number, size in (("a", 160, 10), ("b", 30, 1_000_000), ("c", 20, 10)):
+        for index in range(number):
+            metadata = {"name": f"{prefix}-{index:03}", "labels": {"test": "pages"}}
+            body = {"metadata": metadata, "data": {"a": "x" * size}}
+            await kube.create(CONFIGMAPS, namespace, body)
+            names.append(metadata["name"])
+    sizes: list[int] = []
+    send = Transport.send
+
+    async def measure(self: Transport, request: Request) -> bytes:
+        sizes.append(0)
+        raw = await send(self, request)
+        sizes[-1] = len(raw)
+        return raw
+
+    monkeypatch.setattr(Transport, "send", measure)
+    whole = await kube.list(CONFIGMAPS, namespace, label_selector="test=pages", limit=PAGE_SIZE)
+    assert [item["metadata"]["name"] for item in whole["items"]] == names
+    assert max(sizes) <= MAX_PAGE_BYTES
+    assert sum(sizes) > 30_000_000
+    # Some requests failed because the answer was too large, and were repeated with a lower limit.
+    assert 1 <= sizes.count(0) <= 4

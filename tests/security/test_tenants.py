@@ -26,6 +26,7 @@ from tests.support.builders import (
 )
 from tests.support.servers.controlplane import Access
 from tests.support.servers.frameworkcrd import ROOT
+from tests.support.servers.frameworkserver import start_controller
 from tests.support.servers.jsonhttp import JsonHttp
 from tests.support.servers.policed import Policed, allow, apply_policies, create
 from tests.support.servers.rights import apply_kustomization
@@ -416,3 +417,26 @@ def test_largest_gangs_are_checked_within_the_cost_budget(strict: Tenant) -> Non
     body = gang(*roles)
     assert len(json.dumps(body)) > 400_000
     assert strict.find_denial(body) == ""
+
+
+@pytest.mark.kube
+def test_pod_security_of_a_namespace_denies_pods_of_frameworks_as_any_pod(
+    tenant: Tenant, control_plane: Access, http: JsonHttp, tmp_path: Path
+) -> None:
+    path = f"/api/v1/namespaces/{tenant.namespace}"
+    patch = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
+    assert http.request("PATCH", path, patch, content_type=MERGE)[0] == 200
+
+    def find_refusal() -> str:
+        events = http.request("GET", f"{path}/events")[1]["items"]
+        return next((e["message"] for e in events if e["reason"] == "FailedCreate"), "")
+
+    def list_pods() -> list[str]:
+        return [pod["metadata"]["name"] for pod in http.request("GET", f"{path}/pods")[1]["items"]]
+
+    with start_controller(control_plane, tmp_path):
+        added = in_container({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}})
+        tenant.create(gang_of(added) | {"metadata": {"name": "privileged"}})
+        assert 'violates PodSecurity "baseline' in wait_until(find_refusal)
+        tenant.create(gang_of({}) | {"metadata": {"name": "ordinary"}})
+        assert wait_until(list_pods) == ["ordinary-worker-0"]
