@@ -10,7 +10,6 @@ from framework.api.naming import TaskKey
 def test_keep_waits_of_a_framework_without_tasks_says_that_it_has_none() -> None:
     before = GangView("gang", "Waiting", 0, "", ())
     after = GangView("gang", "Stopped", 0, "stopped on request", (), is_completed=True)
-
     assert keep_waits(before, after, "Ctrl-C").note == (
         "stopped by Ctrl-C; the gang never started: it has no Tasks"
     )

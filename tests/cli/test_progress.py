@@ -93,13 +93,13 @@ def notes(shown: GangView) -> dict[str, str]:
     return {str(line.key): line.note for line in shown.tasks}
 
 
-IN_BARRIER = {
+IN_BARRIER: dict[str, Any] = {
     "podIP": "127.64.0.1",
     "initContainerStatuses": [{"name": "barrier", "state": {"running": {}}}],
 }
 NO_NODE = "0/1 nodes are available"
 NOT_SCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-UNSCHEDULABLE = {"conditions": [{**NOT_SCHEDULED, "message": NO_NODE}]}
+UNSCHEDULABLE: dict[str, Any] = {"conditions": [{**NOT_SCHEDULED, "message": NO_NODE}]}
 NO_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "no pull"}}
 NEW_NOTE = "not seen by a controller yet; if this lasts, check that framework-controller runs"
 
@@ -207,9 +207,7 @@ def test_view_names_the_number_of_transient_retries_that_do_not_count() -> None:
     waiting["retryPolicyStatus"] |= {"totalRetriedCount": 3, "accountableRetriedCount": 1}
     gang = framework(waiting, state="AttemptCompleted", ended=completion(201), retry_delay=0)
     gang["status"]["retryPolicyStatus"] |= {"totalRetriedCount": 1, "accountableRetriedCount": 0}
-
     shown = view(gang)
-
     assert notes(shown) == {
         "worker/0": "Phrase: diagnosed 137; next attempt now; 2 of 3 retries were Transient and "
         "do not count"

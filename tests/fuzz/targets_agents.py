@@ -172,6 +172,7 @@ AGENT_TARGETS = (
         write_file,
         (AccessError,),
         max_bytes=65536,
+        fixed_inputs=2000,
     ),
     Target(
         "barrier-settings",

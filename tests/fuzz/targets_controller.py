@@ -157,6 +157,7 @@ CONTROLLER_TARGETS = (
         (FieldErrors,),
         max_bytes=65536,
         budget=YAML_BUDGET,
+        fixed_inputs=400,
     ),
     Target(
         "kubeconfig",
@@ -166,11 +167,13 @@ CONTROLLER_TARGETS = (
         (ConfigError,),
         max_bytes=65536,
         budget=YAML_BUDGET,
+        fixed_inputs=1000,
     ),
     Target(
         "log-formatter",
         _format,
         (b"bearer abcdefgh eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJr.c2ln token=x", b"plain text"),
         to_text,
+        fixed_inputs=2000,
     ),
 )

@@ -35,7 +35,14 @@ def _lint(path: str) -> object:
 
 USER_TARGETS = (
     Target(
-        "yaml", _load_yaml, (YAML,), to_text, (YamlError,), max_bytes=262144, budget=YAML_BUDGET
+        "yaml",
+        _load_yaml,
+        (YAML,),
+        to_text,
+        (YamlError,),
+        max_bytes=262144,
+        budget=YAML_BUDGET,
+        fixed_inputs=1000,
     ),
     Target(
         "manifests",
@@ -45,6 +52,7 @@ USER_TARGETS = (
         (CliError,),
         max_bytes=262144,
         budget=YAML_BUDGET,
+        fixed_inputs=1000,
     ),
     Target(
         "lint",
@@ -54,5 +62,6 @@ USER_TARGETS = (
         (CliError,),
         max_bytes=262144,
         budget=YAML_BUDGET,
+        fixed_inputs=1000,
     ),
 )

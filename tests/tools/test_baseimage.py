@@ -70,9 +70,7 @@ def list_images(*patterns: str) -> set[str]:
 
 def test_manifests_name_our_images_of_this_version_and_no_other() -> None:
     ours = re.compile(rf"{REGISTRY}/{IMAGE_PREFIX}[a-z]+:{re.escape(VERSION)}")
-
     found = list_images("deploy/**/*.yaml", "deploy/**/*.md")
-
     assert found
     # `example/`: a training image in a page of documentation.
     others = [name for name in found if not name.startswith("example/")]
@@ -103,7 +101,6 @@ def test_is_pinned_does_not_hold_for_tags(image: str) -> None:
 
 def test_base_digest_writes_what_the_registry_says(base_file: Path) -> None:
     assert baseimage.main([]) == 0
-
     assert base_file.read_text() == f"registry.example/python:3.13@{DIGEST}\n"
 
 
@@ -111,9 +108,7 @@ def test_base_digest_of_an_unknown_tag_changes_nothing(
     base_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = base_file.read_text()
-
     assert baseimage.main(["registry.example/python:4"]) == 1
-
     assert base_file.read_text() == before
     assert "MANIFEST_UNKNOWN" in capsys.readouterr().err
 
@@ -122,14 +117,12 @@ def test_fetch_digest_without_a_program_that_asks_names_them(
     base_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(base_file.parent))
-
     with pytest.raises(BaseError, match="install one of crane, skopeo, docker"):
         fetch_digest("python:3.13")
 
 
 def test_images_refuses_a_base_whose_name_may_move(capsys: pytest.CaptureFixture[str]) -> None:
     assert images.main(["--base", "registry.example/python:3.13-slim"]) == 1
-
     error = capsys.readouterr().err
     assert "registry.example/python:3.13-slim may change while its name does not" in error
     assert "--allow-tag" in error
@@ -144,7 +137,6 @@ def test_images_with_allow_tag_takes_it(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     monkeypatch.setattr(images, "build_images", build)
     monkeypatch.setenv("CONTAINER_TOOL", "none")
-
     assert images.main(["--base", "python:3.13", "--allow-tag"]) == 0
     assert images.main(["--base", f"python@{DIGEST}"]) == 0
     assert bases == ["python:3.13", f"python@{DIGEST}"]

@@ -67,7 +67,6 @@ def run(checkout: Path, **env: str) -> tuple[int, list[str]]:
 
 def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(checkout: Path) -> None:
     code, lines = run(checkout, CI="true")
-
     assert code == 0
     assert [line.split()[-8:] for line in lines[:3]] == [
         ["packages", "passed"],
@@ -91,9 +90,7 @@ def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(chec
 
 def test_ci_run_with_a_failed_suite_runs_the_others_and_fails(checkout: Path) -> None:
     answer(checkout, "test-kube", "==== 1 failed, 39 passed in 70.00s ====", fails=True)
-
     code, lines = run(checkout)
-
     assert code == 1
     assert "test-kube          failed   1 failed, 39 passed in 70.00s" in lines
     assert "test-node          passed" in [line.rstrip() for line in lines]
@@ -103,9 +100,7 @@ def test_ci_run_with_a_failed_suite_runs_the_others_and_fails(checkout: Path) ->
 @pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
 def test_ci_run_with_a_skipped_suite_fails_in_ci_only(ci: str, code: int, checkout: Path) -> None:
     answer(checkout, "test-node", "SKIPPED: a node needs root")
-
     exit_code, lines = run(checkout, CI=ci)
-
     assert exit_code == code
     assert "test-node          skipped  SKIPPED: a node needs root" in lines
 
@@ -121,7 +116,6 @@ def test_ci_run_without_recordings_fails_in_ci_unless_told(
     folder: str, code: int, detail: str, checkout: Path
 ) -> None:
     exit_code, lines = run(checkout, CI="true", DIFFTEST_DIR=folder)
-
     assert exit_code == code
     assert f"difftest           skipped  {detail}" in lines
 
@@ -140,8 +134,6 @@ def test_ci_run_does_not_wait_for_a_process_that_a_suite_left_behind(checkout: P
 
 def test_ci_run_without_a_summary_of_the_tests_says_so(checkout: Path) -> None:
     answer(checkout, "test", "killed", fails=True)
-
     code, lines = run(checkout)
-
     assert code == 1
     assert lines[-1] == "no summary of `make test`: see above"

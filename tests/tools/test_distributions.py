@@ -106,7 +106,6 @@ def test_each_file_of_the_local_cluster_is_in_its_own_wheel_only(wheels: dict[st
     ).stdout.split()
     packaging = {f"localcluster/{name}" for name in ("hatch_build.py", "pyproject.toml")}
     expected = {name for name in tracked if (ROOT / name).exists()} - packaging
-
     assert list_folders(main) == {*rooms, f"frameworkbarrier-{VERSION}.dist-info"}
     assert list_folders(local) == {"localcluster", f"frameworkbarrier_local-{VERSION}.dist-info"}
     packed = {name for name in ZipFile(local).namelist() if name.startswith("localcluster/")}
@@ -119,7 +118,6 @@ def test_local_cluster_requires_this_version_and_alone_requires_its_packages(
     main = read_requirements(wheels["frameworkbarrier"], "frameworkbarrier")
     local = read_requirements(wheels["frameworkbarrier_local"], "frameworkbarrier_local")
     own = set(local) - {f"frameworkbarrier=={VERSION}"}
-
     assert "frameworkbarrier-local; extra == 'local'" in main
     assert f"frameworkbarrier=={VERSION}" in local
     assert own
@@ -139,7 +137,6 @@ def test_command_that_needs_no_local_cluster_works_without_it(
 ) -> None:
     exit_code, stdout, stderr = without_local["results"][command]
     expected_code, text = WITHOUT_LOCAL[command]
-
     assert exit_code == expected_code, stderr
     assert text in stdout + stderr
 
@@ -149,5 +146,4 @@ def test_command_that_needs_the_local_cluster_says_what_to_install(
     without_local: dict[str, Any], command: str
 ) -> None:
     exit_code, _, stderr = without_local["results"][command]
-
     assert (exit_code, stderr) == (2, MESSAGE)

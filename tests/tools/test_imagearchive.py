@@ -32,7 +32,6 @@ def test_read_size_of_compressed_layers_is_what_they_unpack_to(tmp_path: Path) -
     files = {"manifest.json": json.dumps(manifest).encode(), "blobs/layer": gzip.compress(layer)}
     path = tmp_path / "image.tar"
     path.write_bytes(build_tar(files))
-
     assert ImageArchive(path).read_size() == len(layer)
 
 
@@ -42,7 +41,5 @@ def test_list_sizes_has_the_files_of_all_layers_and_no_folders(archive: ImageArc
 
 def test_read_files_gives_those_wanted_from_the_last_layer_that_has_them(tmp_path: Path) -> None:
     path = write_archive(tmp_path / "image.tar", [BASE, {"etc/name": b"app"}])
-
     found = ImageArchive(path).read_files(lambda name: name.startswith("etc/"))
-
     assert found == {"etc/name": b"app"}

@@ -20,9 +20,7 @@ def report(*lines: str) -> "subprocess.CompletedProcess[str]":
 def test_progress_has_a_line_for_every_ten_packages() -> None:
     collected = [f"Collecting package{number}==1.0" for number in range(25)]
     noise = ["  Downloading package.whl (1 kB)", "Requirement already satisfied: pip"]
-
     done = report(*collected, *noise, "Installing collected packages: a, b", "exit 0")
-
     assert done.returncode == 0
     assert done.stdout.splitlines() == [
         "make init: fetched 10 of 25 packages",
@@ -33,7 +31,6 @@ def test_progress_has_a_line_for_every_ten_packages() -> None:
 
 def test_progress_of_a_failed_installation_passes_errors_and_exit_code_on() -> None:
     done = report("Collecting a==1.0", "ERROR: no such package", "exit 3")
-
     assert (done.returncode, done.stdout) == (3, "ERROR: no such package\n")
 
 

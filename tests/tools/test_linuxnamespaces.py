@@ -64,10 +64,8 @@ def test_harness_killed_leaves_nothing_that_the_next_one_does_not_remove(tmp_pat
     assert is_anything_running()
     with pytest.raises(MissingPrerequisiteError, match="runs already"):
         run_inside(["true"], tmp_path, CGROUP)
-
     harness.send_signal(signal.SIGKILL)
     harness.wait()
-
     wait_until(lambda: not is_anything_running())
     assert list_leftovers() == []
     assert find_cgroups(CGROUP), "the test leaves nothing to remove"
@@ -78,7 +76,6 @@ def test_harness_killed_leaves_nothing_that_the_next_one_does_not_remove(tmp_pat
 
 def test_command_s_exit_code_is_given_and_its_files_are_gone(tmp_path: Path) -> None:
     command = ["sh", "-c", 'echo x >"$TMPDIR/file" && echo x >/run/left-by-test && exit 7']
-
     assert run_inside(command, tmp_path, CGROUP) == 7
     assert list_leftovers() == []
     assert [path.name for path in tmp_path.iterdir() if path.name != "probe"] == ["space.lock"]

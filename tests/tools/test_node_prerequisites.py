@@ -39,10 +39,8 @@ def test_install_node_programs_names_the_package_of_a_missing_program(
     lacking: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", build_path(tmp_path / "bin", set(PACKAGES) - {lacking}))
-
     with pytest.raises(MissingPrerequisiteError) as e:
         install_node_programs()
-
     assert str(e.value) == f"install the packages {package}"
 
 
@@ -51,7 +49,6 @@ def test_install_node_programs_without_the_network_plugins_names_their_package(
 ) -> None:
     monkeypatch.setenv("PATH", build_path(tmp_path / "bin", PACKAGES))
     monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path / "none")
-
     with pytest.raises(MissingPrerequisiteError, match=f"^install the packages {CNI_PACKAGE}$"):
         install_node_programs()
 
@@ -60,14 +57,12 @@ def test_install_node_programs_with_everything_installs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", build_path(tmp_path / "bin", PACKAGES))
-
     install_node_programs()
 
 
 def run_and_read(capsys: pytest.CaptureFixture[str], expected_code: int = 0) -> str:
     """Run the harness as `make test-node` does; give its only line."""
     code = realnode.run(["false"])
-
     out, err = capsys.readouterr()
     (line,) = out.splitlines()
     assert (code, err) == (expected_code, "")
@@ -78,7 +73,6 @@ def test_run_without_containerd_skips_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", build_path(tmp_path / "bin", set(PACKAGES) - {"containerd", "ctr"}))
-
     assert run_and_read(capsys) == "SKIPPED: install the packages containerd"
 
 
@@ -87,9 +81,7 @@ def test_run_without_containerd_in_ci_fails_with_one_line(
 ) -> None:
     monkeypatch.setenv("PATH", build_path(tmp_path / "bin", set(PACKAGES) - {"containerd", "ctr"}))
     monkeypatch.setenv("CI", "true")
-
     line = run_and_read(capsys, expected_code=1)
-
     assert line == "FAILED: install the packages containerd; with CI=true no suite is skipped"
 
 
@@ -98,7 +90,6 @@ def test_run_in_ci_without_the_training_stack_fails(
 ) -> None:
     monkeypatch.setenv("CI", "true")
     monkeypatch.setattr(nodeimages, "find_python", lambda _: None)
-
     with pytest.raises(MissingPrerequisiteError, match="jax is not installed"):
         nodeimages._build_stack(Tool("none"), tmp_path, tmp_path)
 
@@ -109,9 +100,7 @@ def test_run_without_an_image_tool_skips_with_one_line(
     monkeypatch.setenv("PATH", build_path(tmp_path / "bin", PACKAGES))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(realnode, "find_programs", lambda *_, **__: {})
-
     line = run_and_read(capsys)
-
     assert line.startswith("SKIPPED: no docker, podman or buildah that works: install one")
 
 
@@ -124,7 +113,6 @@ def test_run_as_an_ordinary_user_skips_with_one_line(
     monkeypatch.setattr(realnode, "prepare_images", dict)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", str(tmp_path))
-
     assert run_and_read(capsys) == "SKIPPED: a node needs root"
 
 
@@ -146,11 +134,9 @@ def test_images_of_the_same_sources_are_taken_again(
     monkeypatch.setattr(nodeimages, "ROOT", tmp_path)
     monkeypatch.setattr(nodeimages, "_SOURCES", ("source",))
     tool = Tool("none")
-
     first = nodeimages._build_ours(tool, cache)
     again = nodeimages._build_ours(tool, cache)
     source.write_text("two")
     nodeimages._build_ours(tool, cache)
-
     assert first == again == {"docker.io/team/app:1": cache / "app.tar"}
     assert built == ["one", "two"]

@@ -69,7 +69,6 @@ def test_install_packages_updates_the_lists_once_and_installs_what_is_missing(
     install_packages(["runc", "containerd"])
     install_packages(["runc"])
     install_packages(["iproute2", "runc"])
-
     options = "--yes --no-install-recommends --no-remove -o DPkg::Lock::Timeout=300"
     assert list_calls(machine) == [
         "update",
@@ -80,16 +79,13 @@ def test_install_packages_updates_the_lists_once_and_installs_what_is_missing(
 
 def test_install_programs_installs_the_packages_of_programs_not_on_the_path(machine: Path) -> None:
     write_program(machine, "present", "#!/bin/sh\n")
-
     install_programs({"present": "other", "buildah": "buildah"}, ["cni"])
-
     assert [line.split()[-2:] for line in list_calls(machine)[1:]] == [["buildah", "cni"]]
 
 
 def test_install_programs_without_the_program_afterwards_says_so(machine: Path) -> None:
     with pytest.raises(MissingPrerequisiteError) as e:
         install_programs({"iptables": "nftables"})
-
     assert str(e.value) == "iptables not found on the PATH, from the packages nftables"
 
 
@@ -97,17 +93,14 @@ def test_install_packages_as_an_ordinary_user_names_them(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-
     with pytest.raises(MissingPrerequisiteError) as e:
         install_packages(["runc", "containerd"])
-
     assert str(e.value) == "install the packages runc containerd"
     assert list_calls(machine) == []
 
 
 def test_install_packages_without_apt_get_names_them(machine: Path) -> None:
     (machine / "bin" / "apt-get").unlink()
-
     with pytest.raises(MissingPrerequisiteError, match=r"^install the packages runc$"):
         install_packages(["runc"])
 
@@ -115,7 +108,6 @@ def test_install_packages_without_apt_get_names_them(machine: Path) -> None:
 def test_install_packages_refused_by_apt_get_gives_its_reason(machine: Path) -> None:
     with pytest.raises(MissingPrerequisiteError) as e:
         install_packages(["broken"])
-
     assert str(e.value) == (
         "install the packages broken: apt-get failed: E: Unable to locate package broken"
     )
@@ -138,7 +130,6 @@ def test_report_missing_fails_in_ci_only(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("CI", ci)
-
     assert report_missing(MissingPrerequisiteError("install Go")) == code
     assert capsys.readouterr().out == line
 
@@ -163,6 +154,5 @@ def test_consumers_installer_that_cannot_install_a_stack_fails_in_ci_only(
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr("sys.argv", ["install", "mpich"])
-
     assert consumers.main() == code
     assert capsys.readouterr().err == "mpich: NOT INSTALLED: install the packages mpich\n"

@@ -95,9 +95,7 @@ def test_predicate_of_equal_images_is_equal(tmp_path: Path) -> None:
 
 def test_predicate_of_a_local_base_has_the_digest_of_its_config(tmp_path: Path) -> None:
     local = {**LABELS, "org.opencontainers.image.base.name": "localhost/base:bookworm"}
-
     base = describe(tmp_path, local)["buildDefinition"]["resolvedDependencies"][1]
-
     assert base["uri"] == "docker://localhost/base:bookworm"
     assert base["digest"] == {"sha256": ImageArchive(tmp_path / "base.tar").read_id()}
 

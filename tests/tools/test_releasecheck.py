@@ -30,7 +30,6 @@ UNRELEASED = "# Changelog\n\n## [Unreleased]\n\n### Added\n\n- a thing\n"
 )
 def test_check_changelog_finds_what_is_missing(text: str, expected: list[str]) -> None:
     problems = list(check_changelog(text))
-
     assert len(problems) == len(expected)
     assert all(part in problem for part, problem in zip(expected, problems, strict=True))
 

@@ -19,7 +19,6 @@ def render(path: Path, layers: list[dict[str, bytes]]) -> str:
 
 def test_sbom_lists_packages_of_debian_and_python_once_each(tmp_path: Path) -> None:
     bom = json.loads(render(tmp_path / "a.tar", LAYERS))
-
     assert [item["purl"] for item in bom["components"]] == [
         "pkg:deb/debian/base-files@12.4%2Bdeb12u5",
         "pkg:deb/debian/libc6@2.36-9",
@@ -46,7 +45,6 @@ def test_sbom_lists_the_interpreter_that_no_package_manager_knows(tmp_path: Path
         "usr/local/bin/python3.13": b"elf",
         "usr/local/include/python3.13/patchlevel.h": PATCHLEVEL,
     }
-
     assert list_interpreters(tmp_path / "a.tar", layer) == [
         ("pkg:generic/python@3.13.15", "platform", "cpe:2.3:a:python:python:3.13.15:*:*:*:*:*:*:*")
     ]
@@ -54,7 +52,6 @@ def test_sbom_lists_the_interpreter_that_no_package_manager_knows(tmp_path: Path
 
 def test_sbom_lists_an_interpreter_without_headers_by_its_name(tmp_path: Path) -> None:
     ((purl, _, _),) = list_interpreters(tmp_path / "a.tar", {"usr/local/bin/python3.14": b"elf"})
-
     assert purl == "pkg:generic/python@3.14"
 
 
@@ -64,7 +61,6 @@ def test_sbom_of_debians_python_lists_it_by_its_package_alone(tmp_path: Path) ->
 
 def test_sbom_has_what_cyclonedx_1_6_requires(tmp_path: Path) -> None:
     bom: dict[str, Any] = json.loads(render(tmp_path / "a.tar", LAYERS))
-
     assert (bom["bomFormat"], bom["specVersion"], bom["version"]) == ("CycloneDX", "1.6", 1)
     assert bom["$schema"] == "http://cyclonedx.org/schema/bom-1.6.schema.json"
     assert uuid.UUID(bom["serialNumber"].removeprefix("urn:uuid:")).version == 5
@@ -79,9 +75,7 @@ def test_sbom_has_what_cyclonedx_1_6_requires(tmp_path: Path) -> None:
 
 def test_sbom_of_equal_images_is_equal_and_of_others_is_not(tmp_path: Path) -> None:
     other = [LAYERS[0], {SITE: build_metadata("PyYAML", "6.0.4")}]
-
     first, second = (render(tmp_path / name, LAYERS) for name in ("a.tar", "b.tar"))
     third = render(tmp_path / "c.tar", other)
-
     assert first == second
     assert json.loads(first)["serialNumber"] != json.loads(third)["serialNumber"]

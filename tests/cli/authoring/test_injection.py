@@ -38,7 +38,6 @@ def test_inject_every_example_is_valid_lints_clean_and_is_stable(
     for framework in load_frameworks(path):
         once = inject(framework, options)[-1]
         twice = inject(once, options)[-1]
-
         assert not validate_framework(decode_framework(once))
         assert lint(once, LintOptions(quota=[])) == []
         assert twice == once
@@ -51,9 +50,7 @@ def test_inject_leaves_its_input_and_all_the_user_wrote() -> None:
         "automountServiceAccountToken": True,
     }
     before = copy.deepcopy(framework)
-
     objects = inject(framework, InjectionOptions())
-
     assert framework == before
     spec = get_spec(objects)
     assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == ("mine", True)
@@ -66,11 +63,9 @@ def test_inject_roles_that_share_a_template_get_one_each() -> None:
     framework = build()
     shared = framework["spec"]["taskRoles"][0]
     framework["spec"]["taskRoles"].append({**shared, "name": "ps"})
-
     roles = inject(framework, InjectionOptions(rendezvous=Rendezvous.WRAPPER))[-1]["spec"][
         "taskRoles"
     ]
-
     commands = [role["task"]["pod"]["spec"]["containers"][0]["command"] for role in roles]
     assert (
         commands
@@ -89,7 +84,6 @@ def test_inject_roles_that_share_a_template_get_one_each() -> None:
 )
 def test_inject_adds_the_agents_asked_for(rendezvous: Rendezvous, expected: list[str]) -> None:
     spec = get_spec(inject(build(), InjectionOptions(rendezvous=rendezvous)))
-
     assert [container["name"] for container in spec["initContainers"]] == expected
     assert all(":" in container["image"] for container in spec["initContainers"])
 
@@ -140,7 +134,6 @@ def test_inject_mounts_the_gang_key_where_agents_and_processes_prove_it(
     rendezvous: Rendezvous, holders: set[str]
 ) -> None:
     framework = inject(build(), InjectionOptions(rendezvous=rendezvous))[-1]
-
     spec = get_spec([framework])
     mounts = {
         container["name"]: mount
@@ -158,15 +151,12 @@ def test_inject_leaves_the_gang_key_that_the_user_mounts() -> None:
     framework = build()
     spec = get_spec([framework])
     spec["volumes"] = [{"name": "key", "secret": {"secretName": "job-gang-key"}}]
-
     injected = get_spec(inject(framework, InjectionOptions()))
-
     assert KEY_VOLUME not in {volume["name"] for volume in injected["volumes"]}
 
 
 def test_inject_dns_names_each_pod_as_the_barrier_asks_for_it() -> None:
     objects = inject(build(), InjectionOptions(dns=True))
-
     service = next(body for body in objects if body["kind"] == "Service")
     assert service["metadata"]["name"] == "job"
     assert service["spec"]["publishNotReadyAddresses"] is True
@@ -186,9 +176,7 @@ def test_inject_nulls_are_as_good_as_nothing(rendezvous: Rendezvous) -> None:
     plain, framework = build(), build(taskNumber=None)
     set_nulls(get_spec([framework]))
     framework["spec"]["taskRoles"][0]["task"]["pod"]["metadata"] = {"annotations": None}
-
     found, expected = inject(framework, options), inject(plain, options)
-
     assert found[:-1] == expected[:-1]
     assert lint(found[-1], LintOptions()) == []
     spec, wanted = get_spec(found), get_spec(expected)
@@ -204,9 +192,7 @@ def test_inject_mounts_the_same_part_of_a_volume_everywhere() -> None:
     spec["containers"][0]["volumeMounts"] = [
         {"name": "scratch", "mountPath": "/mnt/frameworkbarrier/", "subPath": "peers"}
     ]
-
     found = get_spec(inject(framework, InjectionOptions()))
-
     for container in [*found["initContainers"], *found["containers"]]:
         (mount,) = (m for m in container["volumeMounts"] if m["name"] == "scratch")
         assert mount["subPath"] == "peers"
@@ -239,7 +225,6 @@ def test_inject_into_what_takes_no_agents_names_the_field(
 ) -> None:
     framework = build()
     change(framework)
-
     with pytest.raises(InjectionError, match=re.escape(message)):
         inject(framework, options)
 
@@ -249,9 +234,7 @@ def test_inject_restricted_drops_capabilities_where_one_is_added() -> None:
     get_spec([framework])["containers"][0]["securityContext"] = {
         "capabilities": {"add": ["NET_BIND_SERVICE"]}
     }
-
     spec = get_spec(inject(framework, InjectionOptions(restricted=True)))
-
     assert spec["containers"][0]["securityContext"]["capabilities"] == {
         "add": ["NET_BIND_SERVICE"],
         "drop": ["ALL"],
@@ -261,14 +244,11 @@ def test_inject_restricted_drops_capabilities_where_one_is_added() -> None:
 def test_inject_wrapper_passes_over_a_role_without_containers() -> None:
     framework = build(taskNumber=0)
     get_spec([framework])["containers"] = []
-
     assert inject(framework, InjectionOptions(rendezvous=Rendezvous.WRAPPER))
 
 
 def test_inject_dns_on_the_nodes_network_asks_the_clusters_dns() -> None:
     framework = build()
     get_spec([framework])["hostNetwork"] = True
-
     spec = get_spec(inject(framework, InjectionOptions(dns=True)))
-
     assert spec["dnsPolicy"] == "ClusterFirstWithHostNet"

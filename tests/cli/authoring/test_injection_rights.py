@@ -27,16 +27,13 @@ def test_inject_rights_are_those_of_deploy(*, drains: bool) -> None:
             .replace("FRAMEWORK_NAME", "job")
         )
     ]
-
     assert inject(framework, InjectionOptions())[:-1] == shipped
 
 
 def test_inject_objects_of_two_frameworks_never_share_a_name() -> None:
     draining, neighbour = build(drain={"timeoutSec": 30}), build()
     neighbour["metadata"]["name"] = "job-drain"
-
     objects = inject_all([draining, neighbour], InjectionOptions())
-
     names = [(body["kind"], body["metadata"]["name"]) for body in objects]
     assert len(set(names)) == len(names)
 
@@ -45,9 +42,7 @@ def test_inject_again_takes_back_the_right_to_drain_where_nobody_drains_any_more
     objects = inject_all([build(drain={"timeoutSec": 30})], InjectionOptions())
     assert "frameworkbarrier-job:acknowledge" in {body["metadata"]["name"] for body in objects}
     del objects[-1]["spec"]["taskRoles"][0]["drain"]
-
     again = inject_all(objects, InjectionOptions())
-
     kinds = [(body["kind"], body["metadata"]["name"]) for body in again]
     assert kinds == [
         ("ServiceAccount", "frameworkbarrier-job"),
@@ -70,9 +65,7 @@ def test_inject_again_takes_back_what_earlier_releases_gave_to_drain() -> None:
         }
         for kind in ("Role", "RoleBinding")
     ]
-
     objects = inject_all([*past, build(drain={"timeoutSec": 30})], InjectionOptions())
-
     names = {(body["kind"], body["metadata"]["name"]) for body in objects}
     assert ("RoleBinding", "frameworkbarrier-job:acknowledge") in names
     assert not {name for _, name in names if name.endswith(":drain")}
@@ -82,10 +75,8 @@ def test_inject_again_takes_back_what_earlier_releases_gave_to_drain() -> None:
 def test_inject_account_of_the_users_own_gets_no_right_to_patch_pods(field: str) -> None:
     framework = build(drain={"timeoutSec": 30})
     get_spec([framework])[field] = "mine"
-
     with pytest.raises(InjectionError) as e:
         inject(framework, InjectionOptions())
-
     message = str(e.value)
     assert message.startswith(f"spec.taskRoles[0].task.pod.spec.{field}: mine is an account of")
     assert "bind to frameworkbarrier-job" in message
@@ -97,7 +88,6 @@ def test_inject_account_of_another_role_is_refused_where_one_role_drains() -> No
     other = copy.deepcopy(build()["spec"]["taskRoles"][0]) | {"name": "ps"}
     other["task"]["pod"]["spec"]["serviceAccountName"] = "mine"
     framework["spec"]["taskRoles"].append(other)
-
     with pytest.raises(
         InjectionError, match=r"taskRoles\[1\]\.task\.pod\.spec\.serviceAccountName"
     ):
@@ -108,9 +98,7 @@ def test_inject_account_of_another_role_is_refused_where_one_role_drains() -> No
 def test_inject_account_of_agents_acknowledges(account: str) -> None:
     framework = build(drain={"timeoutSec": 30})
     get_spec([framework])["serviceAccountName"] = account
-
     objects = inject(framework, InjectionOptions())
-
     binding = next(b for b in objects if b["metadata"]["name"].endswith(":acknowledge"))
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account}]
     assert binding["roleRef"]["kind"] == "ClusterRole"
@@ -133,9 +121,7 @@ def test_inject_agents_that_nobody_waits_for_do_not_acknowledge() -> None:
 def test_inject_account_by_its_old_field_stays() -> None:
     framework = build()
     get_spec([framework])["serviceAccount"] = "mine"
-
     objects = inject(framework, InjectionOptions())
-
     assert get_spec(objects)["serviceAccountName"] == "mine"
     assert "ServiceAccount" not in [body["kind"] for body in objects]
     del get_spec(objects)["serviceAccountName"]
@@ -147,9 +133,7 @@ def test_inject_all_of_its_own_output_changes_nothing() -> None:
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}}
     second = build()
     second["metadata"]["name"] = "second"
-
     once = inject_all([other, build(), second], options)
-
     assert inject_all(once, options) == once
 
 
@@ -160,7 +144,5 @@ def test_inject_all_keeps_an_object_of_the_users_own_with_the_name_of_ours() -> 
         "metadata": {"name": "job"},
         "spec": {"clusterIP": "None", "selector": {"app": "mine"}},
     }
-
     objects = inject_all([service, build()], InjectionOptions(dns=True))
-
     assert [body for body in objects if body["kind"] == "Service"] == [service]

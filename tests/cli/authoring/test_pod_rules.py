@@ -44,9 +44,7 @@ def test_lint_container_that_the_api_server_refuses_is_found(
     spec = get_spec([framework])
     spec["volumes"] = [{"name": "scratch", "emptyDir": {}}]
     spec["containers"][0] |= container
-
     (found,) = lint(framework, LintOptions())
-
     assert (found.rule, found.path) == ("pod-template", f"{MAIN}.{path}")
     assert found.fix.startswith(fix)
     assert find_refused_templates(framework) == [found]
@@ -58,7 +56,6 @@ def test_lint_container_that_the_api_server_refuses_is_found(
 def test_lint_node_selector_that_the_api_server_refuses_is_found(selector: Any, path: str) -> None:
     framework = build()
     get_spec([framework])["nodeSelector"] = selector
-
     assert find_places(framework) == [("pod-template", f"{SPEC}.{path}")]
 
 
@@ -79,7 +76,6 @@ def test_lint_container_that_the_api_server_takes_is_left_alone() -> None:
             {"name": "of-{{FC_TASKROLE_NAME}}", "mountPath": "/own"},
         ],
     }
-
     assert find_places(framework) == []
 
 
@@ -102,7 +98,6 @@ def test_lint_restarts_that_keep_tasks_from_completing_are_found(
 ) -> None:
     framework = build(**({"frameworkAttemptCompletionPolicy": role} if role else {}))
     get_spec([framework]).update(spec, restartPolicy=policy)
-
     expected = [("restart-policy", f"{SPEC}.restartPolicy")] if is_found else []
     assert find_places(framework) == expected
 
@@ -111,7 +106,6 @@ def test_lint_service_is_restarted_in_place_or_by_the_controller() -> None:
     framework = build()
     framework["spec"]["taskRoles"][0]["task"]["retryPolicy"]["maxRetryCount"] = -2
     get_spec([framework])["restartPolicy"] = "Always"
-
     assert find_places(framework) == []
 
 
@@ -126,9 +120,7 @@ def test_lint_service_is_restarted_in_place_or_by_the_controller() -> None:
 def test_lint_restart_policy_that_the_api_server_refuses_is_found(policy: Any, fix: str) -> None:
     framework = build()
     get_spec([framework])["restartPolicy"] = policy
-
     (found,) = lint(framework, LintOptions())
-
     assert (found.rule, found.path) == ("pod-template", f"{SPEC}.restartPolicy")
     assert found.fix.startswith(fix)
 
@@ -137,9 +129,7 @@ def test_lint_restart_policy_misspelt_offers_the_word_that_stands_there() -> Non
     framework = build()
     spec = get_spec([framework])
     spec["restartpolicy"] = spec.pop("restartPolicy")
-
     (found,) = lint(framework, LintOptions())
-
     assert found.fix.startswith("write `restartPolicy: Never` for `restartpolicy`; ")
 
 
@@ -147,9 +137,7 @@ def test_lint_restart_policy_misspelt_offers_the_word_that_stands_there() -> Non
 def test_lint_quantity_that_the_api_server_refuses_is_found(quantity: Any) -> None:
     framework = build()
     get_spec([framework])["containers"][0]["resources"] = {"limits": {"memory": quantity}}
-
     (found,) = lint(framework, LintOptions())
-
     assert (found.rule, found.path) == ("pod-template", f"{MAIN}.resources.limits[memory]")
 
 
@@ -160,7 +148,6 @@ def test_lint_quantity_that_the_api_server_takes_is_left_alone(quantity: Any) ->
     framework = build()
     main = get_spec([framework])["containers"][0]
     main["resources"] = {"requests": {"memory": quantity}, "limits": {"cpu": "{{FC_TASK_INDEX}}"}}
-
     assert find_places(framework) == []
 
 

@@ -137,10 +137,8 @@ FAULTS: list[tuple[str, str, Change]] = [
 def test_lint_fault_is_found_where_it_is(rule: str, path: str, change: Change) -> None:
     framework = build_injected()
     assert lint(framework, LintOptions()) == []
-
     change(framework)
     found = lint(framework, LintOptions())
-
     assert [(finding.rule, finding.path) for finding in found] == [(rule, path)]
     assert found[0].message
     assert found[0].fix
@@ -161,7 +159,6 @@ def test_lint_fault_is_gone_with_the_fix_it_names(change: Change, setting: dict[
     for container in [*spec["initContainers"], *spec["containers"]]:
         others = [v for v in container.get("env", []) if v["name"] != setting["name"]]
         container["env"] = [*others, setting]
-
     assert lint(framework, LintOptions()) == []
 
 
@@ -185,24 +182,19 @@ def test_lint_fault_is_gone_with_the_fix_it_names(change: Change, setting: dict[
 def test_lint_for_the_original_names_what_it_drops(field: str, value: Any, path: str) -> None:
     framework = build()
     get_spec([framework])[field] = value
-
     found = lint(framework, LintOptions(for_original=True))
-
     assert [(finding.rule, finding.path) for finding in found] == [("dropped-field", path)]
     assert lint(framework, LintOptions()) == []
 
 
 def test_lint_native_sidecar_for_the_original_is_an_error() -> None:
     paths = [f.path for f in lint(build_injected(), LintOptions(for_original=True))]
-
     assert f"{SPEC}.initContainers[1].restartPolicy" in paths
 
 
 def test_lint_under_a_quota_every_container_needs_its_requests() -> None:
     framework = build_injected()
-
     found = lint(framework, LintOptions(quota=["cpu", "memory"]))
-
     # The agents bring theirs.
     assert [(finding.rule, finding.path) for finding in found] == [
         ("missing-requests", f"{SPEC}.containers[0].resources.requests")
@@ -214,7 +206,6 @@ def test_lint_under_a_quota_every_container_needs_its_requests() -> None:
 def test_lint_shapes_that_validation_judges_do_not_stop_it() -> None:
     framework = build()
     get_spec([framework]).update(containers="none", initContainers=[None], volumes={})
-
     assert lint(framework, LintOptions(for_original=True, quota=["cpu"])) == []
 
 
@@ -236,7 +227,6 @@ def test_lint_shapes_that_validation_judges_do_not_stop_it() -> None:
 def test_lint_port_that_comes_from_elsewhere_is_not_missed(container: dict[str, Any]) -> None:
     framework = build_injected()
     get_spec([framework])["containers"][0] |= container
-
     assert "missing-port" not in {found.rule for found in lint(framework, LintOptions())}
 
 
@@ -245,18 +235,14 @@ def test_lint_elastic_settings_in_two_containers_are_seen_together() -> None:
     spec = get_spec([framework])
     spec["initContainers"][1]["env"].append({"name": "FB_TORCH_MODE", "value": "elastic"})
     spec["initContainers"][1]["env"].append({"name": "FB_TORCH_MAX_RESTARTS", "value": "0"})
-
     (found,) = lint(framework, LintOptions())
-
     assert (found.rule, found.path) == ("elastic-restarts", f"{SPEC}.initContainers[1].env")
 
 
 def test_lint_for_the_original_finds_the_fields_it_does_not_know() -> None:
     framework = build(minMemberCount=1, drain={"timeoutSec": 1}, absentTaskIndices=[1])
     framework["spec"]["completedPodPolicy"] = "Retain"
-
     found = lint(framework, LintOptions(for_original=True))
-
     assert {item.path for item in found if item.rule == "dropped-field"} == {
         "spec.completedPodPolicy",
         "spec.taskRoles[0].absentTaskIndices",
@@ -272,9 +258,7 @@ def test_lint_for_the_original_finds_the_fields_it_does_not_know() -> None:
 def test_lint_field_misspelt_offers_the_nearest_one(change: Change, fix: str) -> None:
     framework = build()
     change(framework)
-
     (found,) = lint(framework, LintOptions())
-
     assert found.fix == fix
 
 
@@ -303,5 +287,4 @@ def test_docs_list_every_rule() -> None:
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE))
     assert {rule for rule, _, _ in FAULTS} <= documented
-
     assert {rule.__name__.replace("_", "-") for rule in RULES} <= documented

@@ -41,9 +41,7 @@ def test_inject_gives_agents_a_user_that_no_other_container_has(
     user: int | None, *, restricted: bool
 ) -> None:
     framework = build_shared(**({} if user is None else {"runAsUser": user}))
-
     users = list_users(inject_one(framework, restricted=restricted))
-
     train = users.pop("main")
     assert set(users) == {"barrier", "rendezvous"}
     for agent_user, agent_group in users.values():
@@ -84,9 +82,7 @@ def test_inject_agent_that_sends_signals_has_the_same_user_and_another_group() -
             ],
         }
     ]
-
     injected = inject_one(framework)
-
     users = list_users(injected)
     assert users["rendezvous"][0] == users["main"][0] == 1000
     assert users["rendezvous"][1] not in {None, 0, 1000}
@@ -105,10 +101,8 @@ def test_lint_finds_an_agent_of_the_training_containers_user() -> None:
     framework = inject_one(build_shared())
     assert find_token_rule(framework) == []
     sidecar = get_spec([framework])["initContainers"][1]
-
     sidecar["securityContext"] |= {"runAsUser": 65532}
     del sidecar["securityContext"]["runAsGroup"]
-
     path = f"{SPEC}.initContainers[1].securityContext.runAsUser"
     assert find_token_rule(framework) == [("error", path)]
     del get_spec([framework])["shareProcessNamespace"]

@@ -38,7 +38,6 @@ def test_render_yaml_text_that_go_reads_as_something_else_is_quoted(text: str) -
 def test_render_yaml_leaves_usual_texts_bare_and_numbers_numbers() -> None:
     texts = {"cpu": "10m", "memory": "32Mi", "image": "app:1", "flag": "-c", "count": 3, "on": 1}
     texts |= {"share": 0.5, "big": 1e16}
-
     assert render_yaml([texts]) == (
         "cpu: 10m\nmemory: 32Mi\nimage: app:1\nflag: -c\ncount: 3\n'on': 1\n"
         "share: 0.5\nbig: 1.0e+16\n"
@@ -47,7 +46,6 @@ def test_render_yaml_leaves_usual_texts_bare_and_numbers_numbers() -> None:
 
 def test_render_yaml_is_read_back_as_it_was() -> None:
     (document,) = load_documents(render_yaml([build_object()]), "text")
-
     assert document.value == build_object()
 
 
@@ -55,13 +53,11 @@ def test_render_yaml_is_read_back_as_it_was() -> None:
 def test_render_yaml_is_read_by_kubectl_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "texts.yaml"
     path.write_text(render_yaml([build_object()]), encoding="utf-8")
-
     done = subprocess.run(
         ["kubectl", "annotate", "--local", "-f", path, "seen=yes", "-o", "json"],
         capture_output=True,
         text=True,
         check=True,
     )
-
     found = json.loads(done.stdout)
     assert (found["values"], found["keys"]) == (TEXTS, dict.fromkeys(TEXTS, 1))
