@@ -10,20 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
-    ".ci",
-    "barrier",
-    "benchmarks",
-    "cli",
-    "controller",
-    "deploy",
-    "docs",
-    "examples",
-    "framework",
-    "images",
-    "localcluster",
-    "rendezvous",
-    "tests",
-    "tools",
+    *(".ci", "barrier", "benchmarks", "cli", "controller", "deploy", "docs", "examples"),
+    *("framework", "images", "localcluster", "rendezvous", "tests", "tools"),
 )
 SUFFIXES = {".py", ".md", ".yaml", ".yml", ".sh", ".toml"}
 # Documents that exist only outside of the repository.
@@ -47,14 +35,15 @@ def list_files() -> list[Path]:
     )
 
 
+@cache
 def read_prose(path: Path) -> str:
-    """Read what is written for people: of a Python file its comments and texts."""
+    """Read a document, or the comments and strings of a Python file."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return text
     if path.suffix != ".py":
         return re.sub(r"^ *# ?", "", text, flags=re.MULTILINE)
-    # Most files cite nothing, and to take one apart takes milliseconds.
+    # Most files cite nothing, and tokenizing takes milliseconds.
     if not (_OUTSIDE_CITATION.search(text) or _CITATION.search(text)):
         return ""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
@@ -105,7 +94,7 @@ def test_files_cite_documents_and_headings_that_exist() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_file)
-def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+def test_links_of_a_page_have_a_target(page: Path) -> None:
     missing = []
     for link in _LINK.findall(page.read_text(encoding="utf-8")):
         file, _, anchor = link.partition("#")

@@ -33,10 +33,7 @@ WITHOUT_LOCAL = {
     "logs gang": (2, "no cluster is configured"),
 }
 WITH_LOCAL = (
-    f"run --local {FRAMEWORK}",
-    "local up",
-    "local down",
-    "local status",
+    *(f"run --local {FRAMEWORK}", "local up", "local down", "local status"),
     "logs gang --directory .",
 )
 # Neither the checkout nor site-packages' links to it are on the path of -I -S.
@@ -70,7 +67,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def without_local(
     wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
-    """What the commands say where `frameworkbarrier` is installed without its extra."""
+    """The results of commands with `frameworkbarrier` installed without its extra."""
     folder = tmp_path_factory.mktemp("installed")
     with ZipFile(wheels["frameworkbarrier"]) as wheel:
         wheel.extractall(folder)

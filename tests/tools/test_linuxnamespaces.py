@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.local
 
 CGROUP = f"frameworkbarrier-test-{os.getpid()}"
-# What a node leaves behind: a process that nobody reaps, mounts, a network, groups, files.
+# A node may leave behind a process, mounts, a network device, cgroups and files.
 LEAVE = """\
 set -e
 mkdir "$TMPDIR/kept" && mount -t tmpfs left "$TMPDIR/kept"
@@ -56,7 +56,7 @@ def list_leftovers() -> list[str]:
     return found
 
 
-def test_harness_killed_leaves_nothing_that_the_next_one_does_not_remove(tmp_path: Path) -> None:
+def test_run_inside_after_a_killed_harness_removes_what_it_left(tmp_path: Path) -> None:
     harness = subprocess.Popen(
         [sys.executable, "-c", HARNESS, str(tmp_path), CGROUP, "sh", "-c", LEAVE]
     )
@@ -74,7 +74,7 @@ def test_harness_killed_leaves_nothing_that_the_next_one_does_not_remove(tmp_pat
     assert not (tmp_path / "space").exists()
 
 
-def test_command_s_exit_code_is_given_and_its_files_are_gone(tmp_path: Path) -> None:
+def test_run_inside_returns_the_exit_code_and_removes_the_files(tmp_path: Path) -> None:
     command = ["sh", "-c", 'echo x >"$TMPDIR/file" && echo x >/run/left-by-test && exit 7']
     assert run_inside(command, tmp_path, CGROUP) == 7
     assert list_leftovers() == []

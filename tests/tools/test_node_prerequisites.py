@@ -3,7 +3,7 @@
 It succeeds then, but in CI it fails.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -13,22 +13,26 @@ from tests.support.machine.prerequisites import MissingPrerequisiteError
 from tests.support.machine.realnode import CNI_PACKAGE, PACKAGES, install_node_programs
 from tools.images import Tool
 
+Captured = pytest.CaptureFixture[str]
+SetPath = Callable[[Iterable[str]], None]
+
 
 @pytest.fixture(autouse=True)
-def _own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No CI, no apt-get (the PATH of each test has its own programs), and the CNI plugins."""
+def set_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SetPath:
+    """Build no CI, no apt-get, and the CNI plugins; the result makes programs the whole PATH."""
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("CONTAINER_TOOL", raising=False)
     monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path)
 
+    def set_path(names: Iterable[str]) -> None:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_text("#!/bin/sh\nexit 1\n")
+            (folder / name).chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder))
 
-def build_path(folder: Path, names: Iterable[str]) -> str:
-    """A folder with programs of these names, as the whole PATH."""
-    folder.mkdir()
-    for name in names:
-        (folder / name).write_text("#!/bin/sh\nexit 1\n")
-        (folder / name).chmod(0o755)
-    return str(folder)
+    return set_path
 
 
 @pytest.mark.parametrize(
@@ -36,32 +40,25 @@ def build_path(folder: Path, names: Iterable[str]) -> str:
     [("containerd", "containerd"), ("runc", "runc"), ("ip", "iproute2"), ("nsenter", "util-linux")],
 )
 def test_install_node_programs_names_the_package_of_a_missing_program(
-    lacking: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lacking: str, package: str, set_path: SetPath
 ) -> None:
-    monkeypatch.setenv("PATH", build_path(tmp_path / "bin", set(PACKAGES) - {lacking}))
-    with pytest.raises(MissingPrerequisiteError) as e:
+    set_path(set(PACKAGES) - {lacking})
+    with pytest.raises(MissingPrerequisiteError, match=f"^install the packages {package}$"):
         install_node_programs()
-    assert str(e.value) == f"install the packages {package}"
 
 
 def test_install_node_programs_without_the_network_plugins_names_their_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_path: SetPath
 ) -> None:
-    monkeypatch.setenv("PATH", build_path(tmp_path / "bin", PACKAGES))
+    set_path(PACKAGES)
+    install_node_programs()
     monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path / "none")
     with pytest.raises(MissingPrerequisiteError, match=f"^install the packages {CNI_PACKAGE}$"):
         install_node_programs()
 
 
-def test_install_node_programs_with_everything_installs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", build_path(tmp_path / "bin", PACKAGES))
-    install_node_programs()
-
-
-def run_and_read(capsys: pytest.CaptureFixture[str], expected_code: int = 0) -> str:
-    """Run the harness as `make test-node` does; give its only line."""
+def run_and_read(capsys: Captured, expected_code: int = 0) -> str:
+    """Run the harness as `make test-node` does; return its only line."""
     code = realnode.run(["false"])
     out, err = capsys.readouterr()
     (line,) = out.splitlines()
@@ -69,20 +66,24 @@ def run_and_read(capsys: pytest.CaptureFixture[str], expected_code: int = 0) -> 
     return line
 
 
-def test_run_without_containerd_skips_with_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("ci", "code", "line"),
+    [
+        ("", 0, "SKIPPED: install the packages containerd"),
+        ("true", 1, "FAILED: install the packages containerd; with CI=true no suite is skipped"),
+    ],
+)
+def test_run_without_containerd_prints_one_line_and_fails_in_ci_only(
+    ci: str,
+    code: int,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+    set_path: SetPath,
 ) -> None:
-    monkeypatch.setenv("PATH", build_path(tmp_path / "bin", set(PACKAGES) - {"containerd", "ctr"}))
-    assert run_and_read(capsys) == "SKIPPED: install the packages containerd"
-
-
-def test_run_without_containerd_in_ci_fails_with_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", build_path(tmp_path / "bin", set(PACKAGES) - {"containerd", "ctr"}))
-    monkeypatch.setenv("CI", "true")
-    line = run_and_read(capsys, expected_code=1)
-    assert line == "FAILED: install the packages containerd; with CI=true no suite is skipped"
+    set_path(set(PACKAGES) - {"containerd", "ctr"})
+    monkeypatch.setenv("CI", ci)
+    assert run_and_read(capsys, expected_code=code) == line
 
 
 def test_run_in_ci_without_the_training_stack_fails(
@@ -95,9 +96,9 @@ def test_run_in_ci_without_the_training_stack_fails(
 
 
 def test_run_without_an_image_tool_skips_with_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, set_path: SetPath
 ) -> None:
-    monkeypatch.setenv("PATH", build_path(tmp_path / "bin", PACKAGES))
+    set_path(PACKAGES)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(realnode, "find_programs", lambda *_, **__: {})
     line = run_and_read(capsys)
@@ -105,7 +106,7 @@ def test_run_without_an_image_tool_skips_with_one_line(
 
 
 def test_run_as_an_ordinary_user_skips_with_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr(realnode, "install_node_programs", lambda: None)
     monkeypatch.setattr(realnode, "install_image_tools", lambda: None)

@@ -1,4 +1,4 @@
-"""A suite installs what it needs where it may; what it cannot install fails it in CI only."""
+"""A suite installs the packages it needs; if it cannot, it fails in CI and is skipped elsewhere."""
 
 import os
 from pathlib import Path
@@ -15,6 +15,7 @@ from tests.support.machine.prerequisites import (
     skip_test,
 )
 
+Captured = pytest.CaptureFixture[str]
 # Packages "installed" by the fake apt-get become files, which the fake dpkg-query reads; each
 # package brings the program of its own name.
 FAKE_APT = """\
@@ -84,18 +85,17 @@ def test_install_programs_installs_the_packages_of_programs_not_on_the_path(mach
 
 
 def test_install_programs_without_the_program_afterwards_says_so(machine: Path) -> None:
-    with pytest.raises(MissingPrerequisiteError) as e:
+    message = "^iptables not found on the PATH, from the packages nftables$"
+    with pytest.raises(MissingPrerequisiteError, match=message):
         install_programs({"iptables": "nftables"})
-    assert str(e.value) == "iptables not found on the PATH, from the packages nftables"
 
 
 def test_install_packages_as_an_ordinary_user_names_them(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(MissingPrerequisiteError) as e:
+    with pytest.raises(MissingPrerequisiteError, match=r"^install the packages runc containerd$"):
         install_packages(["runc", "containerd"])
-    assert str(e.value) == "install the packages runc containerd"
     assert list_calls(machine) == []
 
 
@@ -106,11 +106,9 @@ def test_install_packages_without_apt_get_names_them(machine: Path) -> None:
 
 
 def test_install_packages_refused_by_apt_get_gives_its_reason(machine: Path) -> None:
-    with pytest.raises(MissingPrerequisiteError) as e:
+    reason = "apt-get failed: E: Unable to locate package broken"
+    with pytest.raises(MissingPrerequisiteError, match=f"^install the packages broken: {reason}$"):
         install_packages(["broken"])
-    assert str(e.value) == (
-        "install the packages broken: apt-get failed: E: Unable to locate package broken"
-    )
 
 
 @pytest.mark.parametrize(
@@ -123,11 +121,7 @@ def test_install_packages_refused_by_apt_get_gives_its_reason(machine: Path) -> 
     ],
 )
 def test_report_missing_fails_in_ci_only(
-    ci: str,
-    code: int,
-    line: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    ci: str, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setenv("CI", ci)
     assert report_missing(MissingPrerequisiteError("install Go")) == code
@@ -145,11 +139,7 @@ def test_skip_test_fails_in_ci_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
 def test_consumers_installer_that_cannot_install_a_stack_fails_in_ci_only(
-    ci: str,
-    code: int,
-    machine: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    ci: str, code: int, machine: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

@@ -67,15 +67,10 @@ def test_crd_manifest_says_what_the_model_says() -> None:
 
 
 def test_framework_package_when_imported_loads_no_library() -> None:
-    program = "import framework, framework.api, sys; print(*sorted(sys.modules))"
+    path = f"import sys; sys.path.insert(0, {str(ROOT)!r})"
+    program = "import framework, framework.api; print(*sorted(sys.modules))"
     done = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            f"import sys; sys.path.insert(0, {str(ROOT)!r}); {program}",
-        ],
+        [sys.executable, "-I", "-S", "-c", f"{path}; {program}"],
         capture_output=True,
         text=True,
         check=True,

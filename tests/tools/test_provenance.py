@@ -55,27 +55,23 @@ def test_predicate_names_source_base_and_wheels_with_their_digests(tmp_path: Pat
 
     definition = predicate["buildDefinition"]
     assert definition["buildType"] == BUILD_TYPE
-    assert definition["externalParameters"] == {
-        "image": "framework-barrier",
-        "version": "1.2.3",
-        "base": BASE,
-    }
+    expected = {"image": "framework-barrier", "version": "1.2.3", "base": BASE}
+    assert definition["externalParameters"] == expected
+    dependencies = [
+        ("source", "git+https://example.org/team/frameworkbarrier", {"gitCommit": COMMIT}),
+        (
+            "base",
+            "docker://docker.io/library/python:3.13.15-slim-trixie",
+            {"sha256": BASE_DIGEST},
+        ),
+        (
+            "google_re2-1.1-cp313-cp313-manylinux_2_28_x86_64.whl",
+            "pkg:pypi/google-re2@1.1",
+            {"sha256": WHEEL},
+        ),
+    ]
     assert definition["resolvedDependencies"] == [
-        {
-            "name": "source",
-            "uri": "git+https://example.org/team/frameworkbarrier",
-            "digest": {"gitCommit": COMMIT},
-        },
-        {
-            "name": "base",
-            "uri": "docker://docker.io/library/python:3.13.15-slim-trixie",
-            "digest": {"sha256": BASE_DIGEST},
-        },
-        {
-            "name": "google_re2-1.1-cp313-cp313-manylinux_2_28_x86_64.whl",
-            "uri": "pkg:pypi/google-re2@1.1",
-            "digest": {"sha256": WHEEL},
-        },
+        {"name": name, "uri": uri, "digest": digest} for name, uri, digest in dependencies
     ]
     assert predicate["runDetails"] == {
         "builder": {"id": "https://ci.example.org/builder"},
