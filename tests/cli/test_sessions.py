@@ -54,13 +54,29 @@ def build_role(
 """
 
 
-def write(path: Path, *roles: str) -> str:
+GPU = "resources: {limits: {example.com/gpu: 1}}"
+
+
+def add_to_container(role: str, fields: str) -> str:
+    return role.replace("image: busybox", f"image: busybox, {fields}")
+
+
+def write(path: Path, *roles: str, name: str = "gang") -> str:
     text = "".join(roles)
     path.write_text(
         "apiVersion: frameworkcontroller.microsoft.com/v1\nkind: Framework\n"
-        f"metadata: {{name: gang}}\nspec:\n  taskRoles:\n{text}"
+        f"metadata: {{name: {name}}}\nspec:\n  taskRoles:\n{text}"
     )
     return str(path)
+
+
+def list_local(directory: Path, *options: str) -> tuple[str, ...]:
+    """Return the words that run a file on a local cluster in this directory."""
+    return ("run", "--local", "--timeout", LIMIT, "--directory", str(directory), *options)
+
+
+def run_local(tmp_path: Path, *roles: str) -> tuple[int, str]:
+    return call(*list_local(tmp_path / "state"), write(tmp_path / "f.yaml", *roles))
 
 
 @contextmanager
@@ -138,9 +154,7 @@ def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
 ) -> None:
     seconds = f"8{os.getpid()}.{int(number)}"
     file = write(tmp_path / "f.yaml", build_role("worker", 2, f"exec sleep {seconds}"))
-    with start(
-        "run", "--local", "--timeout", LIMIT, "--directory", str(tmp_path / "state"), file
-    ) as program:
+    with start(*list_local(tmp_path / "state"), file) as program:
         read_until(program, r"worker/1 +Running")
         assert len(find_processes(f"sleep\0{seconds}")) >= 2
         program.send_signal(number)
@@ -154,10 +168,10 @@ def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
 
 
 @pytest.mark.slow
-def test_run_local_says_at_once_how_another_shell_reaches_it(tmp_path: Path) -> None:
+def test_run_local_prints_at_once_the_export_for_another_shell(tmp_path: Path) -> None:
     state = tmp_path / "my state"
     file = write(tmp_path / "f.yaml", build_role("w", 1, "exec sleep 600"))
-    with start("run", "--local", "--directory", str(state), file) as program:
+    with start(*list_local(state), file) as program:
         output = read_until(program, r"w/0 +Running")
         assert f"local cluster in {state}; to reach it from another shell:\n" in output
         (variable,) = re.findall(r"^  export KUBECONFIG='(.*)'$", output, re.MULTILINE)
@@ -170,37 +184,32 @@ def test_run_local_says_at_once_how_another_shell_reaches_it(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_run_of_a_gang_that_crashes_again_and_again_says_so(tmp_path: Path) -> None:
-    role = build_role("worker", 1, "exit 3").replace(
-        "restartPolicy: Never", "restartPolicy: Always"
-    )
-    told = "exited with 3; restartPolicy is Always: write Never"
+    role = build_role("worker", 1, "exit 3").replace("Policy: Never", "Policy: Always")
+    remedy = "exited with 3; restartPolicy is Always: write Never"
     file = write(tmp_path / "f.yaml", role)
-    with start("run", "--local", "--directory", str(tmp_path / "state"), file) as program:
-        output = read_until(program, told)
+    with start(*list_local(tmp_path / "state"), file) as program:
+        output = read_until(program, remedy)
         program.send_signal(signal.SIGINT)
         output += finish(program)
     assert program.returncode == ExitCode.INTERRUPTED, output
     lines = [line for line in output.splitlines() if re.match(r" +[\d.]+s  worker/0 ", line)]
-    restarts = [line for line in lines if told in line]
+    restarts = [line for line in lines if remedy in line]
     assert [line.partition("worker/0")[2] for line in restarts] == [
-        f"  Running: main restarts, {told}"
+        f"  Running: main restarts, {remedy}"
     ], output
-    assert re.search(rf"worker/0 +Stopped .* main: .*[12] restarts?, {told}\n", output)
+    assert re.search(rf"worker/0 +Stopped .* main: .*[12] restarts?, {remedy}\n", output)
 
 
 @pytest.mark.slow
-def test_run_past_its_timeout_stops_and_says_why_it_waited(tmp_path: Path) -> None:
-    stuck = build_role("gpu", 1, "true").replace(
-        "image: busybox", "image: busybox, resources: {limits: {example.com/gpu: 1}}"
-    )
+def test_run_past_its_timeout_stops_and_has_the_reasons_of_the_wait(tmp_path: Path) -> None:
+    stuck = add_to_container(build_role("gpu", 1, "true"), GPU)
     started = tmp_path / "started"
     file = write(
         tmp_path / "f.yaml", build_role("worker", 2, f"touch {started}", barrier=True), stuck
     )
     seconds = stretch(6)
-    code, output = call(
-        "run", "--local", "--timeout", f"{seconds}s", "--directory", str(tmp_path / "state"), file
-    )
+    # The last of two options counts.
+    code, output = call(*list_local(tmp_path / "state", "--timeout", f"{seconds}s"), file)
     assert code == ExitCode.TIMEOUT, output
     assert re.search(r"gpu/0 +Waiting: Unschedulable: .*example.com/gpu", output)
     assert re.search(r"worker/0 +.*barrier: the gang of 3 lacks gpu/0 \(.*example.com/gpu", output)
@@ -223,7 +232,7 @@ def test_run_whose_controller_is_killed_completes_with_no_pod_wasted(
         build_role("ps", 1, "sleep 3", barrier=True),
         build_role("worker", 4, "sleep 3", barrier=True),
     )
-    with start("run", "--local", "--timeout", LIMIT, "--directory", str(state), file) as program:
+    with start(*list_local(state), file) as program:
         read_until(program, moment)
         log = (state / "cluster.log").read_text()
         os.kill(int(re.findall(r"child_pid=(\d+)", log)[-1]), signal.SIGKILL)
@@ -237,23 +246,18 @@ def test_run_whose_controller_is_killed_completes_with_no_pod_wasted(
 
 @pytest.mark.slow
 def test_run_of_a_gang_whose_plain_role_ends_early_passes_its_barrier(tmp_path: Path) -> None:
-    file = write(
-        tmp_path / "f.yaml",
-        build_role("setup", 1, "true"),
-        build_role("worker", 2, ". /mnt/frameworkbarrier/injector.sh", barrier=True).replace(
-            "image: busybox",
-            "image: busybox, volumeMounts: [{name: v, mountPath: /mnt/frameworkbarrier}]",
-        ),
-    )
-    code, output = call("run", "--local", "--timeout", LIMIT, "--directory", str(tmp_path), file)
+    worker = build_role("worker", 2, ". /mnt/frameworkbarrier/injector.sh", barrier=True)
+    mounts = "volumeMounts: [{name: v, mountPath: /mnt/frameworkbarrier}]"
+    setup = build_role("setup", 1, "true")
+    code, output = run_local(tmp_path, setup, add_to_container(worker, mounts))
     assert code == 0, output
 
 
 @pytest.mark.slow
 def test_run_of_a_gang_with_a_late_retry_passes_its_barrier_again(tmp_path: Path) -> None:
     script = "test $FC_TASK_INDEX = 0 || { sleep 1; test $FC_TASK_ATTEMPT_ID -ge 1; }"
-    file = write(tmp_path / "f.yaml", build_role("worker", 2, script, barrier=True, retries=1))
-    code, output = call("run", "--local", "--timeout", LIMIT, "--directory", str(tmp_path), file)
+    role = build_role("worker", 2, script, barrier=True, retries=1)
+    code, output = run_local(tmp_path, role)
     assert code == 0, output
     assert re.search(r"worker/0 +Succeeded +0 +0", output)
     assert re.search(r"worker/1 +Succeeded +1 +0", output)
@@ -273,14 +277,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     assert code == ExitCode.FAILED, output
 
 
-def test_local_status_says_where(cluster: dict[str, str]) -> None:
+def test_local_status_prints_address_and_kubeconfig(cluster: dict[str, str]) -> None:
     code, output = call("local", "status", **cluster)
     assert code == 0
     assert re.search(r"local cluster at http://127\.0\.0\.1:\d+, process \d+, since ", output)
     assert f"export KUBECONFIG={cluster['KUBECONFIG']}\n" in output
 
 
-def test_logs_of_a_cluster_do_not_ask_for_a_local_directory_that_others_may_change(
+def test_logs_of_a_cluster_ignore_an_unsafe_local_directory(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "frameworkbarrier").mkdir()
@@ -324,9 +328,8 @@ def test_run_of_a_task_with_a_stack_trace_names_its_cause_and_shows_the_end(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:
     script = "seq 1000 1100; echo KeyError: 7; exit 1"
-    role = build_role("w", 1, script).replace(
-        "image: busybox", "image: busybox, terminationMessagePolicy: FallbackToLogsOnError"
-    )
+    policy = "terminationMessagePolicy: FallbackToLogsOnError"
+    role = add_to_container(build_role("w", 1, script), policy)
     code, output = call("run", "--replace", write(tmp_path / "f.yaml", role), **cluster)
     assert code == ExitCode.FAILED, output
     assert re.search(r"w/0 +Failed +0 +1 +main exited with 1; last output: KeyError: 7\n", output)
@@ -337,8 +340,11 @@ def test_run_of_a_task_with_a_stack_trace_names_its_cause_and_shows_the_end(
 @pytest.mark.slow
 def test_logs_of_a_running_task_follows_to_its_end(cluster: dict[str, str], tmp_path: Path) -> None:
     script = f"echo first; while ! test -e {tmp_path}/go; do sleep 0.05; done; echo last"
-    file = write(tmp_path / "f.yaml", build_role("w", 2, script))
-    with start("run", "-n", "logs", "--replace", write_namespace(file), **cluster) as program:
+    file = Path(write(tmp_path / "f.yaml", build_role("w", 2, script)))
+    file.write_text(
+        f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: logs}}\n---\n{file.read_text()}"
+    )
+    with start("run", "-n", "logs", "--replace", str(file), **cluster) as program:
         read_until(program, r"w/1 +Running")
         code, output = call("logs", "gang", "w/1", "-n", "logs", **cluster)
         assert (code, output) == (0, "first\n")
@@ -353,19 +359,18 @@ def test_logs_of_a_running_task_follows_to_its_end(cluster: dict[str, str], tmp_
 
 
 def test_logs_of_an_unknown_framework_says_so(cluster: dict[str, str]) -> None:
-    code, output = call("logs", "nobody", **cluster)
+    code, output = call("logs", "absent", **cluster)
     assert code == ExitCode.FAILED
-    assert "no Framework 'nobody' in namespace default" in output
+    assert "no Framework 'absent' in namespace default" in output
 
 
 def test_logs_of_a_task_that_never_started_says_so(cluster: dict[str, str], tmp_path: Path) -> None:
-    role = build_role("w", 1, "true").replace(
-        "image: busybox", "image: busybox, resources: {limits: {example.com/gpu: 1}}"
-    )
-    file = Path(write(tmp_path / "f.yaml", role))
-    file.write_text(file.read_text().replace("name: gang", "name: never"))
-    assert call("run", "--timeout", f"{stretch(2)}s", str(file), **cluster)[0] == ExitCode.TIMEOUT
-    code, output = call("logs", "never", **cluster)
+    role = add_to_container(build_role("w", 1, "true"), GPU)
+    with start("run", write(tmp_path / "f.yaml", role, name="never"), **cluster) as program:
+        read_until(program, r"w/0 +Waiting: Unschedulable")
+        code, output = call("logs", "never", **cluster)
+        program.send_signal(signal.SIGINT)
+        assert "gang never started" in finish(program)
     assert code == ExitCode.FAILED
     assert (
         "never has no Pod now, and none of its containers has started: `kubectl get events"
@@ -373,18 +378,8 @@ def test_logs_of_a_task_that_never_started_says_so(cluster: dict[str, str], tmp_
     )
 
 
-def write_namespace(file: str) -> str:
-    """Put the namespace the test runs in before the Framework."""
-    path = Path(file)
-    namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: logs}\n---\n"
-    path.write_text(namespace + path.read_text())
-    return file
-
-
 def test_run_of_a_deleted_framework_fails(cluster: dict[str, str], tmp_path: Path) -> None:
-    file = write(tmp_path / "f.yaml", build_role("w", 1, "exec sleep 600"))
-    text = Path(file).read_text().replace("name: gang", "name: doomed")
-    Path(file).write_text(text)
+    file = write(tmp_path / "f.yaml", build_role("w", 1, "exec sleep 600"), name="doomed")
     with start("run", file, **cluster) as program:
         read_until(program, r"w/0 +Running")
         delete_framework("doomed", cluster["KUBECONFIG"])
@@ -394,7 +389,7 @@ def test_run_of_a_deleted_framework_fails(cluster: dict[str, str], tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_run_that_cannot_deliver_its_stop_leaves_at_once(tmp_path: Path) -> None:
+def test_run_whose_stop_fails_ends_at_once(tmp_path: Path) -> None:
     env = {"XDG_RUNTIME_DIR": str(tmp_path), "KUBECONFIG": str(tmp_path / "the config")}
     file = write(tmp_path / "f.yaml", build_role("w", 1, "exec sleep 600"))
     assert call("local", "up", "--detach", "--kubeconfig", env["KUBECONFIG"], **env)[0] == 0
@@ -422,11 +417,9 @@ def delete_framework(name: str, kubeconfig: str) -> None:
 
 
 @pytest.mark.slow
-def test_run_whose_reader_goes_away_goes_on_to_the_end(tmp_path: Path) -> None:
+def test_run_whose_output_is_closed_continues_to_the_end(tmp_path: Path) -> None:
     file = write(tmp_path / "f.yaml", build_role("w", 1, "sleep 0.5; exit 3"))
-    with start(
-        "run", "--local", "--timeout", LIMIT, "--directory", str(tmp_path / "state"), file
-    ) as program:
+    with start(*list_local(tmp_path / "state"), file) as program:
         assert program.stdout is not None
         program.stdout.readline()
         program.stdout.close()

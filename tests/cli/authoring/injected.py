@@ -1,4 +1,4 @@
-"""The Framework that tests give to `inject` and `lint`, and what they read of the answer."""
+"""The Framework that tests pass to `inject` and `lint`, and readers of the results."""
 
 import copy
 from collections.abc import Callable
@@ -15,32 +15,19 @@ DROPPED = object()
 
 
 def build(**role: Any) -> dict[str, Any]:
-    """Build a Framework of one role, which has these fields besides."""
+    """Build a Framework of one role; ``role`` changes its fields."""
     container = {"name": "main", "image": "app:1", "command": ["train"], "args": ["--fast"]}
+    retry = {"fancyRetryPolicy": False, "maxRetryCount": 0}
+    policy = {"minFailedTaskCount": 1, "minSucceededTaskCount": -1}
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    task = {"retryPolicy": dict(retry), "podGracefulDeletionTimeoutSec": 600, "pod": pod}
+    defaults = {"name": "worker", "taskNumber": 2, "frameworkAttemptCompletionPolicy": policy}
+    role = {**defaults, "task": task, **role}
     return {
         "apiVersion": "frameworkcontroller.microsoft.com/v1",
         "kind": "Framework",
         "metadata": {"name": "job"},
-        "spec": {
-            "executionType": "Start",
-            "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
-            "taskRoles": [
-                {
-                    "name": "worker",
-                    "taskNumber": 2,
-                    "frameworkAttemptCompletionPolicy": {
-                        "minFailedTaskCount": 1,
-                        "minSucceededTaskCount": -1,
-                    },
-                    "task": {
-                        "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
-                        "podGracefulDeletionTimeoutSec": 600,
-                        "pod": {"spec": {"restartPolicy": "Never", "containers": [container]}},
-                    },
-                    **role,
-                }
-            ],
-        },
+        "spec": {"executionType": "Start", "retryPolicy": retry, "taskRoles": [role]},
     }
 
 

@@ -12,68 +12,64 @@ from tests.cli.authoring.injected import build, get_spec
 from tests.support.servers.frameworkcrd import ROOT
 
 AGENT_RIGHTS = ROOT / "deploy" / "agents"
+DRAIN = {"timeoutSec": 30}
+
+
+def inject_job(account: str = "", *, drains: bool = True) -> list[dict[str, Any]]:
+    """Inject into a Framework, whose Pods may have an account, and return all objects."""
+    framework = build(drain=DRAIN) if drains else build()
+    if account:
+        get_spec([framework])["serviceAccountName"] = account
+    return inject(framework, InjectionOptions())
 
 
 @pytest.mark.parametrize("drains", [False, True])
 def test_inject_rights_are_those_of_deploy(*, drains: bool) -> None:
-    framework = build(drain={"timeoutSec": 30}) if drains else build()
     folders = ["one-framework", "one-framework-drain"] if drains else ["one-framework"]
+    texts = [(AGENT_RIGHTS / folder / "rbac.yaml").read_text() for folder in folders]
     shipped = [
         document
-        for folder in folders
-        for document in yaml.safe_load_all(
-            (AGENT_RIGHTS / folder / "rbac.yaml")
-            .read_text(encoding="utf-8")
-            .replace("FRAMEWORK_NAME", "job")
-        )
+        for text in texts
+        for document in yaml.safe_load_all(text.replace("FRAMEWORK_NAME", "job"))
     ]
-    assert inject(framework, InjectionOptions())[:-1] == shipped
+    assert inject_job(drains=drains)[:-1] == shipped
 
 
 def test_inject_objects_of_two_frameworks_never_share_a_name() -> None:
-    draining, neighbour = build(drain={"timeoutSec": 30}), build()
+    draining, neighbour = build(drain=DRAIN), build()
     neighbour["metadata"]["name"] = "job-drain"
     objects = inject_all([draining, neighbour], InjectionOptions())
     names = [(body["kind"], body["metadata"]["name"]) for body in objects]
     assert len(set(names)) == len(names)
 
 
-def test_inject_again_takes_back_the_right_to_drain_where_nobody_drains_any_more() -> None:
-    objects = inject_all([build(drain={"timeoutSec": 30})], InjectionOptions())
+def test_inject_again_removes_the_right_to_drain_with_the_last_drain() -> None:
+    objects = inject_all([build(drain=DRAIN)], InjectionOptions())
     assert "frameworkbarrier-job:acknowledge" in {body["metadata"]["name"] for body in objects}
     del objects[-1]["spec"]["taskRoles"][0]["drain"]
     again = inject_all(objects, InjectionOptions())
     kinds = [(body["kind"], body["metadata"]["name"]) for body in again]
-    assert kinds == [
-        ("ServiceAccount", "frameworkbarrier-job"),
-        ("Role", "frameworkbarrier-job"),
-        ("RoleBinding", "frameworkbarrier-job"),
-        ("Framework", "job"),
-    ]
+    agents = [(kind, "frameworkbarrier-job") for kind in ("ServiceAccount", "Role", "RoleBinding")]
+    assert kinds == [*agents, ("Framework", "job")]
 
 
-def test_inject_again_takes_back_what_earlier_releases_gave_to_drain() -> None:
-    labels = {
-        "app.kubernetes.io/name": "frameworkbarrier",
-        "app.kubernetes.io/part-of": "frameworkbarrier",
-    }
+def test_inject_again_removes_the_drain_role_of_earlier_releases() -> None:
+    labels = {f"app.kubernetes.io/{key}": "frameworkbarrier" for key in ("name", "part-of")}
+    metadata = {"name": "frameworkbarrier-job:drain", "labels": labels}
+    version = "rbac.authorization.k8s.io/v1"
     past = [
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": kind,
-            "metadata": {"name": "frameworkbarrier-job:drain", "labels": labels},
-        }
+        {"apiVersion": version, "kind": kind, "metadata": metadata}
         for kind in ("Role", "RoleBinding")
     ]
-    objects = inject_all([*past, build(drain={"timeoutSec": 30})], InjectionOptions())
+    objects = inject_all([*past, build(drain=DRAIN)], InjectionOptions())
     names = {(body["kind"], body["metadata"]["name"]) for body in objects}
     assert ("RoleBinding", "frameworkbarrier-job:acknowledge") in names
     assert not {name for _, name in names if name.endswith(":drain")}
 
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
-def test_inject_account_of_the_users_own_gets_no_right_to_patch_pods(field: str) -> None:
-    framework = build(drain={"timeoutSec": 30})
+def test_inject_gives_an_account_of_the_user_no_right_to_patch_pods(field: str) -> None:
+    framework = build(drain=DRAIN)
     get_spec([framework])[field] = "mine"
     with pytest.raises(InjectionError) as e:
         inject(framework, InjectionOptions())
@@ -84,7 +80,7 @@ def test_inject_account_of_the_users_own_gets_no_right_to_patch_pods(field: str)
 
 def test_inject_account_of_another_role_is_refused_where_one_role_drains() -> None:
     """One Role serves all roles, so an account of any of them would get its right."""
-    framework = build(drain={"timeoutSec": 30})
+    framework = build(drain=DRAIN)
     other = copy.deepcopy(build()["spec"]["taskRoles"][0]) | {"name": "ps"}
     other["task"]["pod"]["spec"]["serviceAccountName"] = "mine"
     framework["spec"]["taskRoles"].append(other)
@@ -96,26 +92,18 @@ def test_inject_account_of_another_role_is_refused_where_one_role_drains() -> No
 
 @pytest.mark.parametrize("account", ["frameworkbarrier", "frameworkbarrier-job"])
 def test_inject_account_of_agents_acknowledges(account: str) -> None:
-    framework = build(drain={"timeoutSec": 30})
-    get_spec([framework])["serviceAccountName"] = account
-    objects = inject(framework, InjectionOptions())
+    objects = inject_job(account)
     binding = next(b for b in objects if b["metadata"]["name"].endswith(":acknowledge"))
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account}]
     assert binding["roleRef"]["kind"] == "ClusterRole"
 
 
-def test_inject_agents_that_nobody_waits_for_do_not_acknowledge() -> None:
-    def get_setting(framework: dict[str, Any]) -> list[str]:
-        spec = get_spec(inject(framework, InjectionOptions()))
-        return [
-            variable["value"]
-            for container in spec["initContainers"]
-            for variable in container.get("env", [])
-            if variable["name"] == "FB_ACKNOWLEDGE"
-        ]
-
-    assert get_setting(build()) == ["off"]
-    assert get_setting(build(drain={"timeoutSec": 30})) == []
+@pytest.mark.parametrize("drains", [False, True])
+def test_inject_agents_acknowledge_only_in_a_gang_that_drains(*, drains: bool) -> None:
+    containers = get_spec(inject_job(drains=drains))["initContainers"]
+    variables = [variable for container in containers for variable in container.get("env", [])]
+    settings = [v["value"] for v in variables if v["name"] == "FB_ACKNOWLEDGE"]
+    assert settings == ([] if drains else ["off"])
 
 
 def test_inject_account_by_its_old_field_stays() -> None:
@@ -137,7 +125,7 @@ def test_inject_all_of_its_own_output_changes_nothing() -> None:
     assert inject_all(once, options) == once
 
 
-def test_inject_all_keeps_an_object_of_the_users_own_with_the_name_of_ours() -> None:
+def test_inject_all_keeps_an_object_of_the_user_with_the_name_of_ours() -> None:
     service = {
         "apiVersion": "v1",
         "kind": "Service",

@@ -77,57 +77,38 @@ misspell_image = edit("main", image=DROPPED, imagee="app:1")
 misspell_number = edit("role", tasknumber=2)
 set_restart_policy = edit("spec", restartPolicy="OnFailure")
 # Rule, path, change.
+MAIN, SIDECAR = f"{SPEC}.containers[0]", f"{SPEC}.initContainers[1]"
+ROLE = "spec.taskRoles[0]"
+misspell = chain(edit("main", args=[". /mnt/frameworkbarrier/injector.sh"]), misspell_agents)
+ON_CHANGE, MISSPELT = "frameworkbarrier.io/on-change", "frameworkbarrier.io/on-chnage"
+annotate = edit("pod", metadata={"annotations": {MISSPELT: "restart"}})
+label = edit("pod", metadata={"labels": OWN_LABELS, "annotations": {ON_CHANGE: "restart"}})
+drain_alone = chain(edit("role", drain={"timeoutSec": 5}), drop_sidecar)
 FAULTS: list[tuple[str, str, Change]] = [
-    ("pod-template", f"{SPEC}.containers[0].image", misspell_image),
-    ("pod-template", f"{SPEC}.containers[0].name", edit("main", name=DROPPED)),
-    ("pod-template", f"{SPEC}.containers[0].command[1]", edit("main", command=["sh", True])),
-    ("pod-template", f"{SPEC}.containers[0].args", edit("main", args="-c train")),
-    (
-        "missing-agent",
-        f"{SPEC}.containers[0]",
-        chain(edit("main", args=[". /mnt/frameworkbarrier/injector.sh"]), misspell_agents),
-    ),
-    ("unknown-field", "spec.taskRoles[0].tasknumber", misspell_number),
+    ("pod-template", f"{MAIN}.image", misspell_image),
+    ("pod-template", f"{MAIN}.name", edit("main", name=DROPPED)),
+    ("pod-template", f"{MAIN}.command[1]", edit("main", command=["sh", True])),
+    ("pod-template", f"{MAIN}.args", edit("main", args="-c train")),
+    ("missing-agent", MAIN, misspell),
+    ("unknown-field", f"{ROLE}.tasknumber", misspell_number),
     (
         "unknown-field",
         "spec.retryPolicy.maxRetries",
         edit("framework", retryPolicy={"maxRetries": 2}),
     ),
-    (
-        "reserved-key",
-        f"{METADATA}.labels[FC_FRAMEWORK_NAME]",
-        edit(
-            "pod",
-            metadata={
-                "labels": OWN_LABELS,
-                "annotations": {"frameworkbarrier.io/on-change": "restart"},
-            },
-        ),
-    ),
-    (
-        "reserved-key",
-        f"{METADATA}.annotations[frameworkbarrier.io/on-chnage]",
-        edit("pod", metadata={"annotations": {"frameworkbarrier.io/on-chnage": "restart"}}),
-    ),
+    ("reserved-key", f"{METADATA}.labels[FC_FRAMEWORK_NAME]", label),
+    ("reserved-key", f"{METADATA}.annotations[{MISSPELT}]", annotate),
     ("restart-policy", f"{SPEC}.restartPolicy", set_restart_policy),
     ("service-account", f"{SPEC}.serviceAccountName", edit("spec", serviceAccountName=DROPPED)),
     ("service-account", f"{SPEC}.initContainers[0].volumeMounts", drop_token),
     ("shared-volume", f"{SPEC}.containers", edit("main", volumeMounts=DROPPED)),
-    ("missing-port", f"{SPEC}.containers[0].env", read_addresses),
-    ("missing-slots", f"{SPEC}.initContainers[1].env", want_slots),
-    ("elastic-restarts", f"{SPEC}.containers[0].env", forbid_restarts),
-    ("fixed-rdzv-id", f"{SPEC}.containers[0]", edit("main", args=["--rdzv-id=mine"])),
-    (
-        "endless-sidecar",
-        f"{SPEC}.initContainers[1].restartPolicy",
-        edit("sidecar", restartPolicy=DROPPED),
-    ),
+    ("missing-port", f"{MAIN}.env", read_addresses),
+    ("missing-slots", f"{SIDECAR}.env", want_slots),
+    ("elastic-restarts", f"{MAIN}.env", forbid_restarts),
+    ("fixed-rdzv-id", MAIN, edit("main", args=["--rdzv-id=mine"])),
+    ("endless-sidecar", f"{SIDECAR}.restartPolicy", edit("sidecar", restartPolicy=DROPPED)),
     ("endless-sidecar", f"{SPEC}.containers[1].env", move_sidecar),
-    (
-        "unheard-drain",
-        "spec.taskRoles[0].drain",
-        chain(edit("role", drain={"timeoutSec": 5}), drop_sidecar),
-    ),
+    ("unheard-drain", f"{ROLE}.drain", drain_alone),
 ]
 
 

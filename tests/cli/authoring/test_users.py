@@ -6,7 +6,7 @@ import pytest
 
 from cli.authoring.injection import InjectionOptions, Rendezvous, inject
 from cli.authoring.rules import LintOptions, lint
-from tests.cli.authoring.injected import build, get_spec
+from tests.cli.authoring.injected import SPEC, build, get_spec
 
 
 def build_shared(**context: Any) -> dict[str, Any]:
@@ -54,34 +54,21 @@ def test_inject_again_leaves_the_users() -> None:
     assert inject_one(once) == once
 
 
-def test_inject_leaves_the_user_that_the_user_wrote() -> None:
+def test_inject_keeps_a_user_in_the_template() -> None:
     framework = build_shared()
-    get_spec([framework])["initContainers"] = [
-        {
-            "name": "barrier",
-            "image": "frameworkbarrier/framework-barrier",
-            "securityContext": {"runAsUser": 5},
-        }
-    ]
+    barrier = {"name": "barrier", "image": "frameworkbarrier/framework-barrier"}
+    get_spec([framework])["initContainers"] = [barrier | {"securityContext": {"runAsUser": 5}}]
     assert list_users(inject_one(framework))["barrier"] == (5, None)
 
 
 def test_inject_agent_that_sends_signals_has_the_same_user_and_another_group() -> None:
     """A signal needs the same user; reading through /proc needs the same group too."""
     framework = build_shared(runAsUser=1000, runAsGroup=1000)
-    get_spec([framework])["initContainers"] = [
-        {
-            "name": "rendezvous",
-            "image": "frameworkbarrier/framework-rendezvous",
-            "args": ["watch"],
-            "restartPolicy": "Always",
-            "env": [
-                {"name": "FB_NOTIFY_SIGNAL", "value": "HUP"},
-                {"name": "FB_NOTIFY_PROCESS", "value": "train"},
-                {"name": "FB_SIDECAR_END", "value": "native"},
-            ],
-        }
-    ]
+    signals = {"FB_NOTIFY_SIGNAL": "HUP", "FB_NOTIFY_PROCESS": "train", "FB_SIDECAR_END": "native"}
+    agent: dict[str, Any] = {"name": "rendezvous", "image": "frameworkbarrier/framework-rendezvous"}
+    agent |= {"args": ["watch"], "restartPolicy": "Always"}
+    agent |= {"env": [{"name": name, "value": value} for name, value in signals.items()]}
+    get_spec([framework])["initContainers"] = [agent]
     injected = inject_one(framework)
     users = list_users(injected)
     assert users["rendezvous"][0] == users["main"][0] == 1000
@@ -92,9 +79,6 @@ def test_inject_agent_that_sends_signals_has_the_same_user_and_another_group() -
 def find_token_rule(framework: dict[str, Any]) -> list[tuple[str, str]]:
     found = lint(framework, LintOptions())
     return [(f.severity, f.path) for f in found if f.rule == "agent-token"]
-
-
-SPEC = "spec.taskRoles[0].task.pod.spec"
 
 
 def test_lint_finds_an_agent_of_the_training_containers_user() -> None:
