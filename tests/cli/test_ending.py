@@ -1,22 +1,16 @@
-"""What is kept of a Framework that was stopped: why it had not started."""
+"""The note of a Framework that was stopped keeps the reason why it had not started."""
 
 from dataclasses import replace
+
+import pytest
 
 from cli.ending import keep_waits
 from cli.progress import GangView, TaskLine
 from framework.api.naming import TaskKey
 
 
-def test_keep_waits_of_a_framework_without_tasks_says_that_it_has_none() -> None:
-    before = GangView("gang", "Waiting", 0, "", ())
-    after = GangView("gang", "Stopped", 0, "stopped on request", (), is_completed=True)
-    assert keep_waits(before, after, "Ctrl-C").note == (
-        "stopped by Ctrl-C; the gang never started: it has no Tasks"
-    )
-
-
 def stop(*before: TaskLine, note: str = "", is_blocked: bool = False, attempt: int = 0) -> GangView:
-    """Stop a Framework whose Tasks were at this point; give what is told of it."""
+    """Stop a Framework with these Tasks; return its last view."""
     running = GangView("gang", "Running", attempt, note, before, is_blocked=is_blocked)
     tasks = tuple(
         replace(line, note=line.diagnostics, is_retrying=False)
@@ -28,7 +22,7 @@ def stop(*before: TaskLine, note: str = "", is_blocked: bool = False, attempt: i
     return keep_waits(running, stopped, "Ctrl-C")
 
 
-def test_keep_waits_of_tasks_that_restarted_says_so() -> None:
+def test_keep_waits_of_tasks_that_restarted_names_them() -> None:
     crash = "train: 6 restarts, exited with 3"
     restarting = TaskLine(
         TaskKey("worker", 1), "Running", 0, crash, is_running=True, is_restarting=True
@@ -38,7 +32,7 @@ def test_keep_waits_of_tasks_that_restarted_says_so() -> None:
     assert [line.note for line in shown.tasks] == ["ended with its Framework", crash]
 
 
-def test_keep_waits_of_a_blocked_framework_says_by_what() -> None:
+def test_keep_waits_of_a_blocked_framework_has_the_message() -> None:
     waiting = TaskLine(TaskKey("worker", 0), "Pending", 0, "Pod cannot be created", is_waiting=True)
     shown = stop(waiting, note="blocked: exceeded quota: q", is_blocked=True)
     assert shown.note == (
@@ -47,7 +41,7 @@ def test_keep_waits_of_a_blocked_framework_says_by_what() -> None:
     assert [line.note for line in shown.tasks] == ["never started: Pod cannot be created"]
 
 
-def test_keep_waits_of_a_gang_of_which_some_have_ended_does_not_say_that_it_never_started() -> None:
+def test_keep_waits_of_a_gang_with_ended_tasks_has_started() -> None:
     ended = TaskLine(TaskKey("worker", 0), "Succeeded", 0, "", code=0)
     waiting = TaskLine(TaskKey("worker", 1), "Pending", 0, "why", is_waiting=True)
     assert stop(ended, waiting).note == ("stopped by Ctrl-C; 1 of 2 Tasks waits; worker/1: why")
@@ -55,19 +49,14 @@ def test_keep_waits_of_a_gang_of_which_some_have_ended_does_not_say_that_it_neve
 
 def fail(index: int, *, is_retrying: bool) -> TaskLine:
     """Build a Task whose second attempt failed."""
-    return TaskLine(
-        TaskKey("worker", index),
-        "Retrying" if is_retrying else "Failed",
-        1,
-        "main exited with 3; next attempt in 20 s" if is_retrying else "main exited with 3",
-        code=3,
-        diagnostics="main exited with 3",
-        is_own_failure=True,
-        is_retrying=is_retrying,
+    state, suffix = ("Retrying", "; next attempt in 20 s") if is_retrying else ("Failed", "")
+    line = TaskLine(TaskKey("worker", index), state, 1, f"main exited with 3{suffix}", code=3)
+    return replace(
+        line, diagnostics="main exited with 3", is_own_failure=True, is_retrying=is_retrying
     )
 
 
-def test_keep_waits_of_a_task_between_two_attempts_names_no_attempt_that_never_comes() -> None:
+def test_keep_waits_of_a_task_between_two_attempts_does_not_name_the_next_attempt() -> None:
     running = TaskLine(TaskKey("worker", 1), "Running", 0, "", is_running=True)
     note = "blocked: worker/0: its last 4 attempts ended within 10 s each, so the next one starts"
     shown = stop(fail(0, is_retrying=True), running, note=note)
@@ -78,14 +67,9 @@ def test_keep_waits_of_a_task_between_two_attempts_names_no_attempt_that_never_c
 
 def test_keep_waits_of_a_framework_between_two_attempts_names_the_task_that_failed() -> None:
     ended = TaskLine(TaskKey("worker", 0), "Stopped", 0, "ended with its Framework", code=-220)
-    before = GangView(
-        "gang",
-        "Retrying",
-        2,
-        "main exited with 3; next attempt in 20 s",
-        (ended, fail(1, is_retrying=False)),
-        is_retrying=True,
-    )
+    note = "main exited with 3; next attempt in 20 s"
+    tasks = (ended, fail(1, is_retrying=False))
+    before = GangView("gang", "Retrying", 2, note, tasks, is_retrying=True)
     after = replace(before, state="Stopped", note="stopped on request", is_completed=True)
     assert keep_waits(before, after, "--timeout").note == (
         "stopped by --timeout; the Framework was to be retried; worker/1: main exited with 3"
@@ -107,9 +91,17 @@ def test_keep_waits_of_a_task_that_ran_before_does_not_say_that_it_never_started
     assert [line.note for line in shown.tasks] == ["attempt 1 never started: why"]
 
 
-def test_keep_waits_of_tasks_that_are_not_listed_yet_does_not_say_that_there_are_none() -> None:
-    before = GangView("gang", "Pending", 1, "", ())
-    after = GangView("gang", "Stopped", 1, "stopped on request", (), is_completed=True)
-    assert keep_waits(before, after, "--timeout").note == (
-        "stopped by --timeout; attempt 1 never started: it waits for its ConfigMap to be created"
-    )
+@pytest.mark.parametrize(
+    ("state", "attempt", "note"),
+    [
+        ("Waiting", 0, "the gang never started: it has no Tasks"),
+        # Its Tasks are not listed yet.
+        ("Pending", 1, "attempt 1 never started: it waits for its ConfigMap to be created"),
+    ],
+)
+def test_keep_waits_of_a_framework_without_tasks_has_the_reason(
+    state: str, attempt: int, note: str
+) -> None:
+    before = GangView("gang", state, attempt, "", ())
+    after = GangView("gang", "Stopped", attempt, "stopped on request", (), is_completed=True)
+    assert keep_waits(before, after, "Ctrl-C").note == f"stopped by Ctrl-C; {note}"

@@ -197,6 +197,7 @@ AGENT_TARGETS = (
         (b'a/b="c\\x41\\n\\"\\u00e4"\nx="y"\n',),
         to_text,
         max_bytes=262144,
+        fixed_inputs=3000,
     ),
     # The agent of the same Pod wrote the file: only its cost matters.
     Target(

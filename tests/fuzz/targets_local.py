@@ -51,6 +51,7 @@ LOCAL_TARGETS = (
         to_text,
         (StatusError,),
         max_bytes=65536,
+        fixed_inputs=2000,
     ),
     Target("dns-query", _ask, (QUERY,), max_bytes=65535),
 )
