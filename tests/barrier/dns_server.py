@@ -64,6 +64,16 @@ class DnsServer:
         self._thread.join()
 
 
+def build_mount_prefix(script: str, target: Path) -> tuple[str, ...]:
+    """Build the command that runs another one after this script, in a mount namespace."""
+    prefix = ("unshare", "-m", "sh", "-c", script, str(target))
+    if shutil.which("unshare") is None or os.geteuid() != 0:
+        pytest.skip("a mount namespace needs unshare and root")
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine allows no mount namespace")
+    return prefix
+
+
 @contextlib.contextmanager
 def run_dns_server() -> Iterator[DnsServer]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
@@ -78,15 +88,10 @@ def run_dns_server() -> Iterator[DnsServer]:
             dns_server.stop()
 
 
-def build_prefix(folder: Path) -> list[str]:
-    """Build the command that lets another one ask our DNS server and no other."""
+def build_prefix(folder: Path) -> tuple[str, ...]:
+    """Build the command that runs another one with this DNS server as its only one."""
     file = folder / "resolv.conf"
     file.write_text(
         f"nameserver {ADDRESS}\nsearch {DOMAIN} svc.cluster.local\noptions ndots:5 timeout:1\n"
     )
-    prefix = ["unshare", "-m", "sh", "-c", _IN_NAMESPACE, str(file)]
-    if shutil.which("unshare") is None or os.geteuid() != 0:
-        pytest.skip("a resolv.conf of one's own needs unshare and root")
-    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("this machine allows no mount namespace")
-    return prefix
+    return build_mount_prefix(_IN_NAMESPACE, file)

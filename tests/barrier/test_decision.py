@@ -90,6 +90,11 @@ def with_address(address: str) -> Roster:
     return with_role(members=(make_member(0, address), make_member(1, "10.0.0.3")))
 
 
+def check_wait(decision: Decision, reason: str) -> None:
+    assert isinstance(decision, Wait)
+    assert decision.reason == reason
+
+
 FORBIDDEN = state(Health.FORBIDDEN)
 QUORUM = with_role(wanted=3, minimum=2)
 RETRIED = Member(1, ("10.0.0.3",), fingerprint_uid("pod-1"), 1)
@@ -135,9 +140,7 @@ UNUSABLE: dict[str, tuple[AttemptConfigMap | None, str]] = {
 
 @pytest.mark.parametrize(("configmap", "reason"), UNUSABLE.values(), ids=UNUSABLE)
 def test_decide_roster_not_usable_waits(configmap: AttemptConfigMap | None, reason: str) -> None:
-    decision = decide(observe(configmap), CONFIG, 1.0)
-    assert isinstance(decision, Wait)
-    assert decision.reason == reason
+    check_wait(decide(observe(configmap), CONFIG, 1.0), reason)
 
 
 def test_decide_incomplete_roster_names_the_missing_with_reasons() -> None:
@@ -190,9 +193,9 @@ def test_decide_quorum_rest_arrives_in_grace_passes() -> None:
 def test_decide_quorum_lost_in_grace_waits_on() -> None:
     lost = QUORUM._replace(complete=False)
     start = GraceStart(1, 0.0)
-    decision = decide(observe(make_configmap(lost), grace_start=start), CONFIG, 99.0)
-    assert isinstance(decision, Wait)
-    assert decision.reason == "GangIncomplete"
+    check_wait(
+        decide(observe(make_configmap(lost), grace_start=start), CONFIG, 99.0), "GangIncomplete"
+    )
 
 
 def test_decide_grace_starts_with_the_first_roster_that_names_this_pod_and_is_kept() -> None:
@@ -234,8 +237,7 @@ def test_decide_configmap_forbidden_follows_the_framework(
     if reason is None:
         assert decision == Pass(view.roster, SOURCE_FRAMEWORK)
     else:
-        assert isinstance(decision, Wait)
-        assert decision.reason == reason
+        check_wait(decision, reason)
 
 
 def test_decide_framework_read_while_roster_may_come_waits() -> None:

@@ -4,8 +4,6 @@ By a faster clock where a fault lasts for long. Rows of the fault matrix are nam
 """
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 from tests.barrier.api_server import ApiServer, make_configmap, make_framework, make_roster
 from tests.barrier.conftest import ROOT, Starter
+from tests.barrier.dns_server import build_mount_prefix
 from tests.barrier.fast import IDENTITY, build_env, run_after, run_barrier
 from tests.support.fakes.proxy import run_proxy
 
@@ -26,7 +25,7 @@ def build_long_env(address: str, tmp_path: Path, **more: str) -> dict[str, str]:
 def test_watch_becomes_a_black_hole_is_noticed_within_90_seconds(
     server: ApiServer, tmp_path: Path
 ) -> None:
-    """No FIN, no bytes: the roster that comes then is told by the next watch."""
+    """No FIN, no bytes: the next watch has the roster that is published then."""
     server.add(make_configmap(missing="Pending"))
     with run_proxy(server.address) as proxy:
 
@@ -43,7 +42,7 @@ def test_watch_becomes_a_black_hole_is_noticed_within_90_seconds(
     assert seconds <= 10.0 + 90.0 + 10.0, "90 s of silence, and a moment to connect"
 
 
-def test_server_that_accepts_and_says_nothing_is_left_after_10_seconds(
+def test_server_that_accepts_and_never_answers_is_left_after_10_seconds(
     server: ApiServer, tmp_path: Path
 ) -> None:
     """A black hole at the start."""
@@ -122,9 +121,11 @@ main()
 )
 
 
-def run_killer(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-c", KILLER, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, check=False)
+def run_script(
+    env: dict[str, str], script: str, *arguments: str
+) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -137,7 +138,7 @@ def test_killed_at_every_call_on_the_volume_leaves_whole_files(
     whole: dict[str, bytes] = {}
     work = tmp_path / "work"
     for number in range(1, 2 * len(CALLS) + 2):
-        done = run_killer(env, str(number), moment, "SIGKILL")
+        done = run_script(env, KILLER, str(number), moment, "SIGKILL")
         for file in work.iterdir():
             if not file.name.endswith(".tmp"):
                 assert file.read_bytes() == whole.setdefault(file.name, file.read_bytes())
@@ -156,7 +157,7 @@ def test_terminated_at_every_call_on_the_volume_leaves_nothing_half_made(
     server.framework = make_framework()
     server.forbidden = {"configmaps"}
     for number in range(1, 2 * len(CALLS) + 2):
-        done = run_killer(env, str(number), moment, "SIGTERM")
+        done = run_script(env, KILLER, str(number), moment, "SIGTERM")
         assert list((tmp_path / "work").glob("*.tmp")) == []
         assert json.loads((tmp_path / "termination").read_text())["exitCode"] == done.returncode
         if done.returncode == 0:
@@ -180,34 +181,27 @@ app.main()
 
 
 @pytest.mark.parametrize(("moment", "code"), [("start", 143), ("end", 0)])
-def test_terminated_at_the_edges_ends_as_it_says(
+def test_terminated_at_start_and_end_has_the_documented_exit_code(
     server: ApiServer, env: dict[str, str], tmp_path: Path, moment: str, code: int
 ) -> None:
-    """Before anything was done, and after everything was: no traceback, no other exit code."""
+    """There is no traceback before the first step and after the last step."""
     server.add(make_configmap(make_roster()))
-    command = [sys.executable, "-c", TERMINATED_AT, moment]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    done = run_script(env, TERMINATED_AT, moment)
     assert "Traceback" not in done.stderr
     assert done.returncode == code
     assert json.loads((tmp_path / "termination").read_text())["exitCode"] == code
 
 
-def build_mount(options: str, target: Path) -> tuple[str, ...]:
-    """Build the command that runs another one with a file system of its own at ``target``."""
-    script = f'mount -t tmpfs -o {options} none "$0" && exec "$@"'
-    prefix = ("unshare", "-m", "sh", "-c", script, str(target))
-    if shutil.which("unshare") is None or os.geteuid() != 0:
-        pytest.skip("a volume of one's own needs unshare and root")
-    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("this machine allows no mount namespace")
-    return prefix
+def build_volume(options: str, target: Path) -> tuple[str, ...]:
+    """Build the command that runs another one with an own file system at ``target``."""
+    target.mkdir()
+    return build_mount_prefix(f'mount -t tmpfs -o {options} none "$0" && exec "$@"', target)
 
 
-def test_volume_read_only_is_said_before_the_wait(start: Starter, tmp_path: Path) -> None:
+def test_volume_read_only_is_an_error_before_the_wait(start: Starter, tmp_path: Path) -> None:
     """The message names directory, cause and remedy."""
     work = tmp_path / "work"
-    work.mkdir()
-    barrier = start(prefix=build_mount("ro,size=64k", work))
+    barrier = start(prefix=build_volume("ro,size=64k", work))
     assert barrier.wait() == 1
     assert f"cannot write into {work}: " in barrier.text
     assert "Read-only file system" in barrier.text
@@ -216,11 +210,9 @@ def test_volume_read_only_is_said_before_the_wait(start: Starter, tmp_path: Path
 
 def test_volume_full_ends_with_the_cause(server: ApiServer, start: Starter, tmp_path: Path) -> None:
     """A file that does not fit is not there at all."""
-    work = tmp_path / "work"
-    work.mkdir()
     server.framework = make_framework()
     server.forbidden = {"configmaps"}
-    prefix = list(build_mount("size=8k", work))
+    prefix = list(build_volume("size=8k", tmp_path / "work"))
     # One page is left, too little for framework.json.
     prefix[4] = prefix[4].replace("&&", '&& head -c 6000 /dev/zero >"$0/ballast" &&')
     prefix[4] = prefix[4].replace('exec "$@"', '"$@"; code=$?; ls "$0"; exit $code')

@@ -1,4 +1,4 @@
-"""What happens between the decision and the files."""
+"""The steps from the decision to the files."""
 
 import shutil
 from collections.abc import Callable
@@ -36,8 +36,7 @@ class ScriptedFrameworks:
     def prepare(self) -> None:
         """Nothing is connected here."""
 
-    def close(self) -> None:
-        """Nothing is connected here."""
+    close = prepare
 
     def read(self, *, is_cached: bool = True) -> None:
         self.reads.append(is_cached)

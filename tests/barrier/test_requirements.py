@@ -44,18 +44,8 @@ def test_parse_requirements_all_levels() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "ps",
-        "ps=",
-        "ps=ready",
-        "ps=tcp",
-        "ps=tcp:",
-        "ps=tcp:0",
-        "ps=tcp:65536",
-        "ps=tcp:²",
-        "ps=running:1",
-        "Ps=dns",
-        "ps=dns,ps=dns",
-        "ps=dns,",
+        *("ps", "ps=", "ps=ready", "ps=tcp", "ps=tcp:", "ps=tcp:0", "ps=tcp:65536", "ps=tcp:²"),
+        *("ps=running:1", "Ps=dns", "ps=dns,ps=dns", "ps=dns,"),
     ],
 )
 def test_parse_requirements_other_text_is_refused(text: str) -> None:
@@ -88,24 +78,18 @@ def make_waiting_framework(**requires: str) -> dict[str, Any]:
     return framework
 
 
-@pytest.mark.parametrize(
-    ("requires", "expected"),
-    [
-        pytest.param({"ps": "worker=running"}, "ps waits for worker=running", id="mutual"),
-        pytest.param(
-            {"ps": "chief=tcp:1", "chief": "worker=tcp:2"},
-            "chief waits for worker=tcp:2",
-            id="three",
-        ),
-        pytest.param({"ps": "worker=address"}, "", id="address-is-no-wait"),
-        pytest.param({"ps": "worker=dns"}, "", id="dns-is-no-wait"),
-        pytest.param(
-            {"ps": "chief=running", "chief": "ps=running"}, "", id="not-through-this-role"
-        ),
-        pytest.param({"ps": "nonsense"}, "", id="unreadable"),
-        pytest.param({}, "", id="no-others"),
-    ],
-)
+CYCLES = {
+    "mutual": ({"ps": "worker=running"}, "ps waits for worker=running"),
+    "three": ({"ps": "chief=tcp:1", "chief": "worker=tcp:2"}, "chief waits for worker=tcp:2"),
+    "address-is-no-wait": ({"ps": "worker=address"}, ""),
+    "dns-is-no-wait": ({"ps": "worker=dns"}, ""),
+    "not-through-this-role": ({"ps": "chief=running", "chief": "ps=running"}, ""),
+    "unreadable": ({"ps": "nonsense"}, ""),
+    "no-others": ({}, ""),
+}
+
+
+@pytest.mark.parametrize(("requires", "expected"), CYCLES.values(), ids=CYCLES)
 def test_find_cycle_through_the_other_roles(requires: dict[str, str], expected: str) -> None:
     framework = make_waiting_framework(**requires)
     found = find_cycle(framework, "worker", parse_requirements("ps=running"))

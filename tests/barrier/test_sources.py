@@ -99,7 +99,7 @@ def test_dns_alone_without_a_token(start: Starter, tmp_path: Path, mode: str) ->
         dns.records = {"f-ps-0.f": ["10.0.0.9"], "f-worker-1.f": ["fd00::3", "10.0.0.3"]}
         barrier = start(
             "KUBE_APISERVER_ADDRESS",
-            prefix=tuple(build_prefix(tmp_path)),
+            prefix=build_prefix(tmp_path),
             FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR=str(tmp_path / "none"),
             KUBERNETES_SERVICE_HOST="127.0.0.1",
             KUBERNETES_SERVICE_PORT="1",
@@ -128,7 +128,7 @@ def test_dns_where_every_right_is_missing(
 ) -> None:
     server.forbidden = {"configmaps", "frameworks"}
     with run_dns_server() as dns:
-        prefix = tuple(build_prefix(tmp_path))
+        prefix = build_prefix(tmp_path)
         pattern = "{role}-{index}.gang"
         dns.records = {"worker-0.gang": ["10.0.0.2"], "worker-1.gang": ["10.0.0.3"]}
         barrier = start(prefix=prefix, BARRIER_EXPECT="worker=2", BARRIER_DNS_NAME=pattern)

@@ -89,32 +89,24 @@ async def test_apply_with_replace_puts_a_new_framework_in_its_place(client: Kube
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
 
 
-@pytest.mark.parametrize("refused", ["framework", "configmap"])
-async def test_apply_with_replace_deletes_nothing_for_what_the_server_refuses(
+@pytest.mark.parametrize("refused", ["framework", "configmap", "another framework"])
+async def test_apply_with_replace_deletes_nothing_if_the_server_refuses_an_object(
     client: KubeClient, refused: str
 ) -> None:
     (old,) = await apply_all(client, Manifests((), (framework("a"),), ()), replaces=False)
-    bad = {"labels": {"no label!": "x"}}
-    support = build(CONFIGMAPS, "app", {}, **(bad if refused == "configmap" else {}))
-    new = framework("a", **(bad if refused == "framework" else {}))
+
+    def build_labels(kind: str) -> Object:
+        return {"labels": {"no label!": "x"}} if kind == refused else {}
+
+    support = build(CONFIGMAPS, "app", {}, **build_labels("configmap"))
+    frameworks = [framework("a", **build_labels("framework"))]
+    if refused == "another framework":
+        frameworks.append(framework("bad", **build_labels(refused)))
     with pytest.raises(InvalidError, match="no label!"):
-        await apply_all(client, Manifests((support,), (new,), ()), replaces=True)
+        await apply_all(client, Manifests((support,), tuple(frameworks), ()), replaces=True)
     kept = await client.get(FRAMEWORKS, "default", "a")
     assert kept["metadata"]["uid"] == old["metadata"]["uid"]
     assert "deletionTimestamp" not in kept["metadata"]
-    assert await list_names(client, CONFIGMAPS) == []
-
-
-async def test_apply_with_replace_deletes_nothing_when_another_framework_is_refused(
-    client: KubeClient,
-) -> None:
-    (old,) = await apply_all(client, Manifests((), (framework("a"),), ()), replaces=False)
-    bad = framework("bad", labels={"no label!": "x"})
-    manifests = Manifests((configmap("app", "1"),), (framework("a"), bad), ())
-    with pytest.raises(InvalidError, match="no label!"):
-        await apply_all(client, manifests, replaces=True)
-    kept = await client.get(FRAMEWORKS, "default", "a")
-    assert kept["metadata"]["uid"] == old["metadata"]["uid"]
     assert await list_names(client, CONFIGMAPS) == []
 
 

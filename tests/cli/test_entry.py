@@ -12,7 +12,7 @@ from framework.version import VERSION
 
 
 class Interrupted(ModuleType):
-    """A module while whose loading somebody presses Ctrl-C."""
+    """A module whose import is interrupted by Ctrl-C."""
 
     def __getattr__(self, name: str) -> object:
         raise KeyboardInterrupt
@@ -29,12 +29,8 @@ def test_main_interrupted_while_loading_ends_quietly(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "words",
     [
-        ["cli", "--version"],
-        ["cli", "-V"],
-        ["cli", "version"],
-        ["controller", "--version"],
-        ["barrier", "--version"],
-        ["rendezvous", "--version"],
+        *(["cli", "--version"], ["cli", "-V"], ["cli", "version"]),
+        *([program, "--version"] for program in ("controller", "barrier", "rendezvous")),
     ],
     ids=" ".join,
 )

@@ -49,6 +49,10 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     return load_texts
 
 
+def load_file(name: str, *, is_local: bool = False) -> Manifests:
+    return load_manifests([name], namespace=None, default_namespace="x", is_local=is_local)
+
+
 def refuse(load: Load, *texts: str, namespace: str | None = None) -> list[str]:
     """Return the lines of the error."""
     with pytest.raises(CliError) as caught:
@@ -57,7 +61,7 @@ def refuse(load: Load, *texts: str, namespace: str | None = None) -> list[str]:
     return list(caught.value.lines)
 
 
-def test_load_manifests_puts_what_others_need_first(load: Load) -> None:
+def test_load_manifests_sorts_namespaces_and_configmaps_first(load: Load) -> None:
     service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n"
     namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n"
     manifests = load(f"{FRAMEWORK}\n---\n{service}\n---\n{CONFIGMAP}\n---\n{namespace}")
@@ -86,7 +90,7 @@ def test_load_manifests_with_another_namespace_than_the_flag_refuses(load: Load)
     ]
 
 
-def test_load_manifests_with_many_faults_in_many_files_tells_all(load: Load) -> None:
+def test_load_manifests_reports_all_faults_of_all_files(load: Load) -> None:
     bad_name = FRAMEWORK.replace("gang", "Gang_1")
     duplicate = FRAMEWORK + FRAMEWORK[FRAMEWORK.index("  - name: worker") :]
     lines = refuse(load, "a: [", bad_name, duplicate, "kind: Job\napiVersion: batch/v1\n")
@@ -138,12 +142,7 @@ def test_load_manifests_of_a_missing_file_says_so(load: Load) -> None:
 def test_load_manifests_of_a_file_that_is_no_text_says_so(load: Load) -> None:
     Path("binary.yaml").write_bytes(b"a: \xff\xfe")
     with pytest.raises(CliError, match="no text in UTF-8"):
-        load_manifests(["binary.yaml"], namespace=None, default_namespace="x")
-
-
-def test_load_manifests_without_framework_says_what_is_missing(load: Load) -> None:
-    (line,) = refuse(load, CONFIGMAP)
-    assert line.startswith("0.yaml: no Framework in it (it has: ConfigMap): give a file with an")
+        load_file("binary.yaml")
 
 
 def test_load_manifests_with_one_object_twice_names_both_places(load: Load) -> None:
@@ -163,7 +162,7 @@ def test_load_manifests_with_unknown_fields_warns_of_each(load: Load) -> None:
 
 def test_load_manifests_from_standard_input_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(FRAMEWORK))
-    manifests = load_manifests(["-"], namespace=None, default_namespace="x")
+    manifests = load_file("-")
     assert manifests.frameworks[0].source == "standard input"
 
 
@@ -175,43 +174,40 @@ def test_read_objects_reads_a_file_that_is_named_twice_once(
     assert framework["kind"] == "Framework"
 
 
-def test_load_manifests_for_a_local_cluster_refuses_volume_claims(load: Load) -> None:
-    del load
+@pytest.mark.usefixtures("load")
+def test_load_manifests_for_a_local_cluster_refuses_volume_claims() -> None:
     volume = "volumes: [{name: a, emptyDir: {}}, {name: v, persistentVolumeClaim: {claimName: c}}]"
     text = FRAMEWORK.replace("restartPolicy: Never", f"restartPolicy: Never\n          {volume}")
     claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\n"
     Path("f.yaml").write_text(f"{text}---\n{claim}")
     with pytest.raises(CliError) as caught:
-        load_manifests(["f.yaml"], namespace=None, default_namespace="x", is_local=True)
+        load_file("f.yaml", is_local=True)
     remedy = "is not served by a local cluster: use an emptyDir or hostPath volume"
     assert caught.value.lines == (
         f"f.yaml:2: spec.taskRoles[0].task.pod.spec.volumes[1].persistentVolumeClaim: {remedy}",
         f"f.yaml:16: kind: PersistentVolumeClaim {remedy}",
     )
-    assert len(load_manifests(["f.yaml"], namespace=None, default_namespace="x").supporting) == 1
+    assert len(load_file("f.yaml").supporting) == 1
 
 
-def test_load_manifests_counts_what_has_another_form_as_the_file_does(load: Load) -> None:
-    del load
+@pytest.mark.usefixtures("load")
+def test_load_manifests_counts_malformed_entries_in_paths() -> None:
     volumes = "volumes: [text, {name: v, persistentVolumeClaim: {claimName: c}}]"
     text = FRAMEWORK.replace("restartPolicy: Never", f"restartPolicy: Never\n          {volumes}")
     text = text.replace("taskRoles:\n", "taskRoles:\n  - text\n  - {name: empty}\n")
     Path("f.yaml").write_text(text)
     with pytest.raises(CliError) as caught:
-        load_manifests(["f.yaml"], namespace=None, default_namespace="x", is_local=True)
+        load_file("f.yaml", is_local=True)
     (line,) = caught.value.lines
     place = "spec.taskRoles[2].task.pod.spec.volumes[1].persistentVolumeClaim"
     assert line.startswith(f"f.yaml: {place}: is not served")
 
 
-def test_load_manifests_tells_unreadable_fields_and_broken_rules_together(load: Load) -> None:
+def test_load_manifests_reports_unreadable_fields_and_broken_rules_together(load: Load) -> None:
     text = FRAMEWORK.replace("taskNumber: 1", 'taskNumber: "2"')
     lines = refuse(load, text.replace("worker", "Worker-1").replace("gang", "Gang"))
-    assert [line.split(": ")[1] for line in lines] == [
-        "spec.taskRoles[0].taskNumber",
-        "metadata.name",
-        "spec.taskRoles[0].name",
-    ]
+    paths = ["spec.taskRoles[0].taskNumber", "metadata.name", "spec.taskRoles[0].name"]
+    assert [line.split(": ")[1] for line in lines] == paths
 
 
 @pytest.mark.parametrize(
@@ -242,7 +238,7 @@ def test_load_manifests_with_a_kind_in_the_wrong_case_says_how_it_is_written(
 
 
 @pytest.mark.parametrize(("api_version", "kind"), [("v1", "List"), (API_VERSION, "FrameworkList")])
-def test_load_manifests_goes_through_a_list_as_kubectl_prints_it(
+def test_load_manifests_opens_a_list_as_kubectl_prints_it(
     load: Load, api_version: str, kind: str
 ) -> None:
     items = [yaml.safe_load(text) for text in (FRAMEWORK, FRAMEWORK.replace("gang", "other"))]
@@ -250,7 +246,7 @@ def test_load_manifests_goes_through_a_list_as_kubectl_prints_it(
     assert [manifest.name for manifest in manifests.frameworks] == ["gang", "other"]
 
 
-def test_load_manifests_goes_through_a_list_in_a_list(load: Load) -> None:
+def test_load_manifests_opens_a_list_in_a_list(load: Load) -> None:
     inner = {"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(FRAMEWORK)]}
     manifests = load(json.dumps({"apiVersion": "v1", "kind": "List", "items": [inner]}))
     (manifest,) = manifests.frameworks
@@ -264,7 +260,7 @@ def test_load_manifests_with_a_fault_in_a_list_names_its_item(load: Load) -> Non
     assert line.startswith("0.yaml: items[1]: spec: must be an object")
 
 
-def test_load_manifests_leaves_out_what_the_server_writes(load: Load) -> None:
+def test_load_manifests_drops_fields_that_the_server_writes(load: Load) -> None:
     """`kubectl get -o yaml` prints it, and a creation with it is refused."""
     text = FRAMEWORK.replace(
         "{name: gang}", "{name: gang, uid: u, resourceVersion: '7', labels: {}}"

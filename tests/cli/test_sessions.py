@@ -70,9 +70,9 @@ def write(path: Path, *roles: str, name: str = "gang") -> str:
     return str(path)
 
 
-def list_local(directory: Path, *options: str) -> tuple[str, ...]:
+def list_local(directory: Path, timeout: str = LIMIT) -> tuple[str, ...]:
     """Return the words that run a file on a local cluster in this directory."""
-    return ("run", "--local", "--timeout", LIMIT, "--directory", str(directory), *options)
+    return ("run", "--local", "--timeout", timeout, "--directory", str(directory))
 
 
 def run_local(tmp_path: Path, *roles: str) -> tuple[int, str]:
@@ -208,8 +208,7 @@ def test_run_past_its_timeout_stops_and_has_the_reasons_of_the_wait(tmp_path: Pa
         tmp_path / "f.yaml", build_role("worker", 2, f"touch {started}", barrier=True), stuck
     )
     seconds = stretch(6)
-    # The last of two options counts.
-    code, output = call(*list_local(tmp_path / "state", "--timeout", f"{seconds}s"), file)
+    code, output = call(*list_local(tmp_path / "state", f"{seconds}s"), file)
     assert code == ExitCode.TIMEOUT, output
     assert re.search(r"gpu/0 +Waiting: Unschedulable: .*example.com/gpu", output)
     assert re.search(r"worker/0 +.*barrier: the gang of 3 lacks gpu/0 \(.*example.com/gpu", output)

@@ -74,13 +74,8 @@ STACKS: dict[str, PythonStack | DebianStack] = {
             "MAKEFLAGS": "-j2",
         },
         (
-            "python3-torch",
-            "libtorch-dev",
-            "pybind11-dev",
-            "python3-dev",
-            "python3-venv",
-            "cmake",
-            "g++",
+            *("python3-torch", "libtorch-dev", "pybind11-dev", "python3-dev", "python3-venv"),
+            *("cmake", "g++"),
         ),
     ),
     "torch": PythonStack(

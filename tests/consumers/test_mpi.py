@@ -72,6 +72,10 @@ def write_agent(directory: Path, text: str = AGENT) -> Path:
     return agent
 
 
+def build_hydra(stack: str, agent: Path) -> list[str]:
+    return [find_launcher(stack), "-launcher", "ssh", "-launcher-exec", str(agent)]
+
+
 def build_env(stack: str, directory: Path, rendered: dict[str, str]) -> dict[str, str]:
     """Build what a launcher's container has, with the shell in place of ssh."""
     env = {**os.environ, **rendered, "HOSTS_SEEN": str(directory / "seen")}
@@ -165,13 +169,7 @@ def test_hydra_finds_the_host_file_and_starts_slots_on_every_host(
 ) -> None:
     rendering = write(tmp_path, build_local_gang(count), slots="2")
     env = build_env(stack, tmp_path, rendering.env)
-    command = [
-        find_launcher(stack),
-        "-launcher",
-        "ssh",
-        "-launcher-exec",
-        str(write_agent(tmp_path)),
-    ]
+    command = build_hydra(stack, write_agent(tmp_path))
     script = 'echo "$PMI_RANK/$PMI_SIZE on $STARTED_ON"'
     lines = run([*command, "-n", str(2 * count), "sh", "-c", script], env, tmp_path)
     assert lines == list_ranks(count)
@@ -181,13 +179,7 @@ def test_hydra_finds_the_host_file_and_starts_slots_on_every_host(
 def test_hydra_keeps_whole_names(stack: str, tmp_path: Path) -> None:
     rendering = write(tmp_path, build_gang(2, IPV6), host_style="name")
     env = build_env(stack, tmp_path, rendering.env)
-    command = [
-        find_launcher(stack),
-        "-launcher",
-        "ssh",
-        "-launcher-exec",
-        str(write_agent(tmp_path)),
-    ]
+    command = build_hydra(stack, write_agent(tmp_path))
     command += ["-localhost", "127.0.0.1", "-n", "2", "sh", "-c", "echo $STARTED_ON"]
     assert run(command, env, tmp_path) == ["job-worker-0", "job-worker-1"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.machine import nodeimages, realnode
 from tests.support.machine.prerequisites import MissingPrerequisiteError
-from tests.support.machine.realnode import CNI_PACKAGE, PACKAGES, install_node_programs
+from tests.support.machine.realnode import PACKAGES, install_node_programs
 from tools.images import Tool
 
 Captured = pytest.CaptureFixture[str]
@@ -44,16 +44,6 @@ def test_install_node_programs_names_the_package_of_a_missing_program(
 ) -> None:
     set_path(set(PACKAGES) - {lacking})
     with pytest.raises(MissingPrerequisiteError, match=f"^install the packages {package}$"):
-        install_node_programs()
-
-
-def test_install_node_programs_without_the_network_plugins_names_their_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_path: SetPath
-) -> None:
-    set_path(PACKAGES)
-    install_node_programs()
-    monkeypatch.setattr(realnode, "CNI_FOLDER", tmp_path / "none")
-    with pytest.raises(MissingPrerequisiteError, match=f"^install the packages {CNI_PACKAGE}$"):
         install_node_programs()
 
 
@@ -95,16 +85,6 @@ def test_run_in_ci_without_the_training_stack_fails(
         nodeimages._build_stack(Tool("none"), tmp_path, tmp_path)
 
 
-def test_run_without_an_image_tool_skips_with_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, set_path: SetPath
-) -> None:
-    set_path(PACKAGES)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(realnode, "find_programs", lambda *_, **__: {})
-    line = run_and_read(capsys)
-    assert line.startswith("SKIPPED: no docker, podman or buildah that works: install one")
-
-
 def test_run_as_an_ordinary_user_skips_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
@@ -115,29 +95,3 @@ def test_run_as_an_ordinary_user_skips_with_one_line(
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert run_and_read(capsys) == "SKIPPED: a node needs root"
-
-
-def test_images_of_the_same_sources_are_taken_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, cache = tmp_path / "source", tmp_path / "cache"
-    cache.mkdir()
-    source.write_text("one")
-    built: list[str] = []
-
-    def build(_tool: object, *, output: Path) -> dict[str, Path]:
-        built.append(source.read_text())
-        for name in ("base.tar", "app.tar"):
-            (output / name).touch()
-        return {"team/app:1": output / "app.tar"}
-
-    monkeypatch.setattr(nodeimages, "build_images", build)
-    monkeypatch.setattr(nodeimages, "ROOT", tmp_path)
-    monkeypatch.setattr(nodeimages, "_SOURCES", ("source",))
-    tool = Tool("none")
-    first = nodeimages._build_ours(tool, cache)
-    again = nodeimages._build_ours(tool, cache)
-    source.write_text("two")
-    nodeimages._build_ours(tool, cache)
-    assert first == again == {"docker.io/team/app:1": cache / "app.tar"}
-    assert built == ["one", "two"]

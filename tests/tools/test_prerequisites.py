@@ -10,7 +10,6 @@ from tests.support.machine import prerequisites
 from tests.support.machine.prerequisites import (
     MissingPrerequisiteError,
     install_packages,
-    install_programs,
     report_missing,
     skip_test,
 )
@@ -78,18 +77,6 @@ def test_install_packages_updates_the_lists_once_and_installs_what_is_missing(
     ]
 
 
-def test_install_programs_installs_the_packages_of_programs_not_on_the_path(machine: Path) -> None:
-    write_program(machine, "present", "#!/bin/sh\n")
-    install_programs({"present": "other", "buildah": "buildah"}, ["cni"])
-    assert [line.split()[-2:] for line in list_calls(machine)[1:]] == [["buildah", "cni"]]
-
-
-def test_install_programs_without_the_program_afterwards_says_so(machine: Path) -> None:
-    message = "^iptables not found on the PATH, from the packages nftables$"
-    with pytest.raises(MissingPrerequisiteError, match=message):
-        install_programs({"iptables": "nftables"})
-
-
 def test_install_packages_as_an_ordinary_user_names_them(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,12 +84,6 @@ def test_install_packages_as_an_ordinary_user_names_them(
     with pytest.raises(MissingPrerequisiteError, match=r"^install the packages runc containerd$"):
         install_packages(["runc", "containerd"])
     assert list_calls(machine) == []
-
-
-def test_install_packages_without_apt_get_names_them(machine: Path) -> None:
-    (machine / "bin" / "apt-get").unlink()
-    with pytest.raises(MissingPrerequisiteError, match=r"^install the packages runc$"):
-        install_packages(["runc"])
 
 
 def test_install_packages_refused_by_apt_get_gives_its_reason(machine: Path) -> None:
