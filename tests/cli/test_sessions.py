@@ -207,7 +207,7 @@ def test_run_past_its_timeout_stops_and_has_the_reasons_of_the_wait(tmp_path: Pa
     file = write(
         tmp_path / "f.yaml", build_role("worker", 2, f"touch {started}", barrier=True), stuck
     )
-    seconds = stretch(6)
+    seconds = min(stretch(6), HANG_SECONDS // 2)
     code, output = call(*list_local(tmp_path / "state", f"{seconds}s"), file)
     assert code == ExitCode.TIMEOUT, output
     assert re.search(r"gpu/0 +Waiting: Unschedulable: .*example.com/gpu", output)
@@ -367,9 +367,9 @@ def test_logs_of_a_task_that_never_started_says_so(cluster: dict[str, str], tmp_
     role = add_to_container(build_role("w", 1, "true"), GPU)
     with start("run", write(tmp_path / "f.yaml", role, name="never"), **cluster) as program:
         read_until(program, r"w/0 +Waiting: Unschedulable")
-        code, output = call("logs", "never", **cluster)
         program.send_signal(signal.SIGINT)
         assert "gang never started" in finish(program)
+    code, output = call("logs", "never", **cluster)
     assert code == ExitCode.FAILED
     assert (
         "never has no Pod now, and none of its containers has started: `kubectl get events"
