@@ -5,7 +5,6 @@ import tracemalloc
 import pytest
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
-from controller.store.entry import Entry
 from controller.store.store import Store
 from framework.api import constants, pods
 from framework.api.roster import decode_stored_roster
@@ -153,29 +152,14 @@ def create_and_delete(store: Store, name: str, version: int) -> None:
     store.remove(ObjectKind.POD, ending)
 
 
-def open_store() -> tuple[Store, Entry]:
+def test_store_forgets_names_of_short_lived_pods_and_keeps_those_of_the_gang() -> None:
     store = Store(lambda _key: None)
     store.apply(ObjectKind.POD, build_pod("first", 1))
     entry = store.find(f"{NAMESPACE}/{FRAMEWORK}")
     assert entry is not None
-    entry.observed.framework = build_framework(status=build_status())
-    return store, entry
-
-
-def test_names_of_most_short_lived_pods_are_forgotten() -> None:
-    store, entry = open_store()
-    for number in range(MANY_PODS):
-        create_and_delete(store, f"short-lived-{number}", 2 * number + 2)
-    assert len(entry.observed.live) <= REMEMBERED
-    assert len(entry.observed.name_revisions) <= REMEMBERED
-
-
-def test_names_of_the_gangs_own_objects_are_remembered() -> None:
-    store, entry = open_store()
-    framework = entry.observed.framework
-    assert framework is not None
-    assert framework.status is not None
-    (_, task), *_ = framework.status.attempt_status.walk_tasks()
+    status = build_status()
+    entry.observed.framework = build_framework(status=status)
+    (_, task), *_ = status.attempt_status.walk_tasks()
     name = task.attempt_status.pod_name
     create_and_delete(store, name, 2)
     entry.observed.live[ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt"] = "uid"
@@ -183,6 +167,8 @@ def test_names_of_the_gangs_own_objects_are_remembered() -> None:
     revision = entry.observed.name_revisions[ObjectKind.POD, name]
     for number in range(MANY_PODS):
         create_and_delete(store, f"short-lived-{number}", 2 * number + 4)
+    assert len(entry.observed.live) <= REMEMBERED
+    assert len(entry.observed.name_revisions) <= REMEMBERED
     assert entry.observed.live[ObjectKind.POD, name] == ""
     assert entry.observed.live[ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt"] == "uid"
     assert entry.observed.name_revisions[ObjectKind.POD, name] == revision
