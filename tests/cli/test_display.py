@@ -88,14 +88,12 @@ def test_update_in_a_pipe_prints_a_line_for_each_change(
     assert stream.getvalue().splitlines() == [f"    {each}" for each in lines]
 
 
-def test_show_table_puts_first_what_failed_by_itself() -> None:
+def test_show_table_lists_own_failures_first() -> None:
     stream = io.StringIO()
     failure = TaskLine(TaskKey("worker", 1), "Failed", 0, "x", code=1, is_own_failure=True)
     Display(stream).show_table([gang(line(0, "Stopped"), failure)], 0.0)
-    assert [row.split()[0] for row in stream.getvalue().splitlines()[2:]] == [
-        "worker/1",
-        "worker/0",
-    ]
+    rows = [row.split()[0] for row in stream.getvalue().splitlines()[2:]]
+    assert rows == ["worker/1", "worker/0"]
 
 
 def test_show_table_aligns_the_tasks() -> None:
@@ -162,15 +160,12 @@ def test_format_rows_pads_all_but_the_last_column() -> None:
     assert format_rows([("a", "b"), ("long", "")]) == ["a     b", "long"]
 
 
-def test_say_without_room_on_the_disk_goes_on_in_silence(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_display_on_a_full_disk_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
     with Path("/dev/full").open("w") as full:
         display = Display(full)
         display.say("one")
         display.show_table([gang(line(0, "Running"))], 0.0)
-    told = capsys.readouterr().err
-    assert told == (
+    assert capsys.readouterr().err == (
         "warning: progress cannot be written: No space left on device; "
         "the Frameworks are followed all the same\n"
     )
