@@ -230,6 +230,9 @@ def test_row_of_a_builtin_kind(rt: ResourceType, item: Wire, expected: list[Any]
     assert list_cells(rt, item) == expected
 
 
+UNKNOWN_PATHS = [".spec[", ".spec.list[0]", "spec", "..spec", ".spec.list[?(@.a>1)]"]
+
+
 @pytest.mark.parametrize(
     ("kind", "path", "expected"),
     [
@@ -248,6 +251,13 @@ def test_row_of_a_builtin_kind(rt: ResourceType, item: Wire, expected: list[Any]
         ("string", ".spec.none", None),
         ("string", ".spec.null", None),
         ("string", ".spec.list[0:1]", None),
+        ("string", '.spec.conditions[?( @.type == "Ready" )].status', "True"),
+        ("string", '.spec.conditions[?(@.type=="None")].status', None),
+        ("string", '.spec.object[?(@.type=="Ready")]', None),
+        ("string", ".spec.object.k", "1"),
+        ("string", ".spec.n.deep", None),
+        ("string", ".none.deep", None),
+        *(("string", path, None) for path in UNKNOWN_PATHS),
     ],
 )
 def test_custom_cell_follows_type_and_path(kind: str, path: str, expected: Any) -> None:
