@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-import signal
+import re
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from framework.api import constants
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
 from tests.e2e.steps import wait_until_succeeded
 from tests.support.measuring.pace import measure_slowness
+from tests.support.servers.childprocess import ChildProcess
 from tests.support.servers.gang import (
     BARRIER,
     MAIN,
@@ -27,7 +28,7 @@ from tests.support.servers.gang import (
     find_container,
     list_tasks,
 )
-from tests.support.waiting import HANG_SECONDS
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.local
 
@@ -50,48 +51,18 @@ def end_all(world: GangCluster, framework: str = "gang") -> None:
         world.end_task("worker", index, framework=framework)
 
 
-class Follower:
-    """``framework run`` in a pipe."""
-
-    def __init__(self, child: asyncio.subprocess.Process) -> None:
-        self.child = child
-        self.output = ""
-
-    async def wait_for_line(self, *texts: str) -> str:
-        assert self.child.stdout is not None
-        async with asyncio.timeout(HANG_SECONDS):
-            async for line in self.child.stdout:
-                self.output += line.decode()
-                if all(text in line.decode() for text in texts):
-                    return line.decode()
-        raise AssertionError(f"no line with {texts}:\n{self.output}")
-
-    async def wait(self) -> int:
-        async with asyncio.timeout(HANG_SECONDS):
-            rest, _ = await self.child.communicate()
-        self.output += rest.decode()
-        assert self.child.returncode is not None, self.output
-        return self.child.returncode
-
-
-@asynccontextmanager
-async def follow(world: GangCluster, framework: Object, folder: Path) -> AsyncGenerator[Follower]:
+@contextmanager
+def start_run(world: GangCluster, framework: Object, folder: Path) -> Iterator[ChildProcess]:
     """Run ``framework run`` on the cluster of the test."""
     file = folder / "gang.yaml"
     file.write_text(yaml.safe_dump(world.place_gate(framework)))
-    pipes = asyncio.subprocess
-    child = await asyncio.create_subprocess_exec(
-        str(Path(sys.executable).with_name("framework")), "run", str(file),
-        "--kubeconfig", str(world.cluster.kubeconfig_path),
-        stdin=pipes.DEVNULL, stdout=pipes.PIPE, stderr=pipes.STDOUT,
-    )  # fmt: skip
+    command = [str(Path(sys.executable).with_name("framework")), "run", str(file)]
+    command += ["--kubeconfig", str(world.cluster.kubeconfig_path)]
+    child = ChildProcess("framework run", command, log=folder / "run.log")
     try:
-        yield Follower(child)
+        yield child
     finally:
-        if child.returncode is None:
-            child.send_signal(signal.SIGKILL)
-            async with asyncio.timeout(HANG_SECONDS):
-                await child.communicate()
+        child.kill()
 
 
 def read_progress(change: Change) -> Object:
@@ -104,11 +75,12 @@ def read_progress(change: Change) -> Object:
 async def test_pending_worker_holds_all_and_all_logs_name_it(
     world: GangCluster, tmp_path: Path
 ) -> None:
-    async with follow(world, build_held_gang(), tmp_path) as cli:
+    with start_run(world, build_held_gang(), tmp_path) as run:
         await world.bind(*PUNCTUAL[1:])
         for pod in PUNCTUAL:
             await world.wait_for_log(pod, "worker/3", REASON)
-        await cli.wait_for_line("worker/0", BARRIER, "lacks worker/3", REASON)
+        line = re.compile(f"worker/0.*{BARRIER}.*lacks worker/3.*{REASON}")
+        await wait_until_async(lambda: line.search(run.log.read_text()), run.tail)
         # Before, others may be missing too.
         one_missing = await world.wait_for(
             "progress", lambda change: len(read_progress(change).get("missing", ())) == 1
@@ -129,7 +101,8 @@ async def test_pending_worker_holds_all_and_all_logs_name_it(
         await world.bind(LATE)
         await world.wait_for_task("worker", WORKERS - 1, "AttemptRunning")
         end_all(world)
-        assert await cli.wait() == 0, cli.output
+        await wait_until_async(lambda: not run.is_running(), run.tail)
+        assert run.terminate() == 0, run.tail()
     assert len(world.list_starts()) == WORKERS + 1
     last = [c for c in world.changes if c.resource is CONFIGMAPS and c.type == "MODIFIED"][-1]
     assert not read_progress(last), "the progress stayed after the gang was complete"
