@@ -110,13 +110,11 @@ async def test_main_resource_leaves_the_status_alone(api: Api) -> None:
 
 async def test_status_resource_leaves_spec_and_metadata_alone(api: Api) -> None:
     created = (await api.create("widgets", widget())).ok()
-
     body = copy.deepcopy(created)
     body["spec"]["size"] = 9
     body["metadata"]["labels"] = {"a": "b"}
     body["status"] = {"state": "Running"}
     replaced = (await api.replace("widgets", body, subresource="status")).ok()
-
     assert replaced["status"] == {"state": "Running"}
     assert replaced["spec"] == created["spec"]
     assert "labels" not in replaced["metadata"]
@@ -155,10 +153,8 @@ async def test_json_patch_with_a_test_guards_the_size(api: Api) -> None:
         {"op": "test", "path": "/spec/size", "value": 1},
         {"op": "replace", "path": "/spec/size", "value": 3},
     ]
-
     first = await api.patch("widgets", "one", patch, JSON_PATCH)
     second = await api.patch("widgets", "one", patch, JSON_PATCH)
-
     assert first.ok()["spec"]["size"] == 3
     second.refused(422, "Invalid")
 

@@ -11,9 +11,7 @@ ORPHAN = {"propagationPolicy": "Orphan"}
 
 async def test_delete_of_a_config_map_answers_success(api: Api) -> None:
     created = (await api.create("configmaps", config_map("one"))).ok()
-
     answer = await api.delete("configmaps", "one")
-
     assert answer.status == 200
     assert (answer.body["kind"], answer.body["status"]) == ("Status", "Success")
     assert answer.body["details"] == {
@@ -26,13 +24,11 @@ async def test_delete_of_a_config_map_answers_success(api: Api) -> None:
 
 async def test_delete_with_another_uid_is_a_conflict(api: Api) -> None:
     created = (await api.create("configmaps", config_map("one"))).ok()
-
     wrong = await api.delete("configmaps", "one", {"preconditions": {"uid": "another"}})
     still = await api.get("configmaps", "one")
     right = await api.delete(
         "configmaps", "one", {"preconditions": {"uid": created["metadata"]["uid"]}}
     )
-
     wrong.refused(409, "Conflict")
     still.ok()
     right.ok()
@@ -131,13 +127,11 @@ async def _attempt(api: Api, **metadata: Any) -> tuple[Object, Object]:
 async def test_foreground_finalizer_set_at_creation_holds_the_owner(api: Api) -> None:
     """The way attempts are kept apart: deleted without a policy, gone only after its Pods."""
     await _attempt(api, finalizers=["foregroundDeletion"])
-
     deleting = (await api.delete("configmaps", "owner")).ok()
     await api.wait_for("pods", "dependent", "metadata", "deletionTimestamp")
     waiting = (await api.get("configmaps", "owner")).ok()
     (await api.delete("pods", "dependent", {"gracePeriodSeconds": 0})).ok()
     await api.wait_gone("configmaps", "owner")
-
     assert deleting["metadata"]["deletionTimestamp"]
     assert waiting["metadata"]["finalizers"] == ["foregroundDeletion"]
     (await api.get("configmaps", "owner")).refused(404, "NotFound")

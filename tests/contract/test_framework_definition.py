@@ -159,7 +159,6 @@ async def test_extensions_of_a_role_are_checked(api: Api) -> None:
     bad = {"minMemberCount": -1, "absentTaskIndices": [1, 1, -1], "drain": {"timeoutSec": -1}}
     async with defined(api, renamed(OURS)) as framework:
         answer = await framework.create(framework.build(spec={"taskRoles": [role(**bad)]}))
-
     path = "spec.taskRoles[0]"
     assert answer.refused(422, "Invalid").fields == [
         f"{path}.absentTaskIndices[2]",

@@ -7,7 +7,6 @@ from tests.contract.apiclient import Api, config_map, pod, widget
 
 async def test_create_of_an_object_sets_the_metadata(api: Api) -> None:
     answer = await api.create("configmaps", config_map("one", {"a": "b"}))
-
     assert answer.status == 201
     metadata = answer.ok()["metadata"]
     assert metadata["namespace"] == api.namespace
@@ -44,9 +43,7 @@ async def test_list_has_a_version_and_items_without_kind(api: Api) -> None:
 
 async def test_list_of_custom_resources_has_items_with_kind(api: Api) -> None:
     (await api.create("widgets", widget())).ok()
-
     listed = (await api.list("widgets")).ok()
-
     assert listed["kind"] == "WidgetList"
     assert listed["items"][0]["kind"] == "Widget"
     assert listed["items"][0]["apiVersion"] == "contract.example.com/v1"

@@ -112,9 +112,7 @@ async def test_only_sidecars_have_a_restart_policy(
     prepare = {"name": "prepare", "image": "example.com/a:1", "restartPolicy": policy}
     body = pod("one", spec={"initContainers": [prepare]})
     body["spec"]["containers"][0]["restartPolicy"] = policy
-
     spec = (await api.create("pods", body)).ok()["spec"]
-
     assert spec["initContainers"][0].get("restartPolicy") == stored
     assert "restartPolicy" not in spec["containers"][0]
 
@@ -202,14 +200,12 @@ async def test_tolerations_are_replaced_and_only_grow(api: Api, content: str) ->
 
 async def test_status_patch_changes_the_status_only(api: Api) -> None:
     created = (await api.create("pods", pod("one", node="n1"))).ok()
-
     patch = {
         "metadata": {"annotations": {"a": "b"}},
         "spec": {"nodeName": "n2"},
         "status": {"phase": "Running", "podIP": "127.0.0.9", "podIPs": [{"ip": "127.0.0.9"}]},
     }
     patched = (await api.patch("pods", "one", patch, STRATEGIC, subresource="status")).ok()
-
     assert patched["status"]["phase"] == "Running"
     assert patched["status"]["podIP"] == "127.0.0.9"
     assert patched["spec"] == created["spec"]
@@ -287,11 +283,9 @@ async def test_container_status_round_trips(api: Api) -> None:
 async def test_binding_assigns_the_node_once(api: Api) -> None:
     (await api.create("pods", pod("one"))).ok()
     body = {"metadata": {"name": "one"}, "target": {"kind": "Node", "name": "n1"}}
-
     first = await api.send("POST", api.path("pods", "one", "binding"), body)
     bound = (await api.get("pods", "one")).ok()
     second = await api.send("POST", api.path("pods", "one", "binding"), body)
-
     assert (first.status, first.body["status"]) == (201, "Success")
     assert bound["spec"]["nodeName"] == "n1"
     assert {"PodScheduled"} <= {item["type"] for item in bound["status"]["conditions"]}

@@ -86,11 +86,9 @@ async def test_unchanged_item_of_a_changed_list_without_keys_is_checked(api: Api
         (await gauge.create(gauge.build(spec={"parts": [old]}))).ok()
         refused = {"parts": [{"name": "new", "code": "x"}]}
         await gauge.tighten(listed(None, "^a$"), refused=refused)
-
         added = await gauge.patch({"spec": {"parts": [{"name": "b", "code": "a"}, old]}})
         labelled = await gauge.patch({"metadata": {"labels": {"a": "b"}}})
         changed = await gauge.patch({"spec": {"parts": [{"name": "old", "code": "y"}]}})
-
     assert [a.status for a in (added, labelled, changed)] == [422, 200, 422]
 
 
@@ -99,10 +97,8 @@ async def test_list_that_had_duplicates_may_go_on(api: Api) -> None:
         twice = [{"name": "a"}, {"name": "a"}]
         (await gauge.create(gauge.build(spec={"parts": twice}))).ok()
         await gauge.tighten(listed("map", ""), refused={"parts": twice})
-
         more = await gauge.patch({"spec": {"parts": [*twice, {"name": "a"}]}})
         status = await gauge.patch({"status": {"state": "x"}}, status=True)
         mended = await gauge.patch({"spec": {"parts": [{"name": "a"}]}})
         again = await gauge.patch({"spec": {"parts": twice}})
-
     assert [a.status for a in (more, status, mended, again)] == [200, 200, 200, 422]

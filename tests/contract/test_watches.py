@@ -41,14 +41,12 @@ async def test_watch_resumed_from_an_event_brings_the_next_one(api: Api) -> None
     first = (await api.create("configmaps", config_map("one"))).ok()
     second = (await api.create("configmaps", config_map("two"))).ok()
     (await api.create("configmaps", config_map("three"))).ok()
-
     version = first["metadata"]["resourceVersion"]
     async with api.watch("configmaps", resourceVersion=version) as watch:
         event = await watch.next()
     version = second["metadata"]["resourceVersion"]
     async with api.watch("configmaps", resourceVersion=version) as watch:
         resumed = await watch.next()
-
     assert (_name(event), _name(resumed)) == (("ADDED", "two"), ("ADDED", "three"))
 
 
@@ -133,7 +131,6 @@ async def test_watch_by_field_turns_transitions_into_added_and_deleted(api: Api)
             body = {"status": {"phase": phase}}
             (await api.patch("pods", "one", body, subresource="status")).ok()
         events = [await watch.next() for _ in range(2)]
-
     assert [_name(event) for event in events] == [("ADDED", "one"), ("DELETED", "one")]
 
 
@@ -197,11 +194,9 @@ async def test_watch_from_a_forgotten_version_ends_with_gone(api: Api) -> None:
     for number in range(60):
         (await api.create("configmaps", config_map(f"n{number}"))).ok()
         (await api.delete("configmaps", f"n{number}")).ok()
-
     async with api.watch("widgets", resourceVersion="1") as watch:
         assert watch.status == 200
         events = await watch.rest()
-
     assert [kind for kind, _ in events] == ["ERROR"]
     status = events[0][1]
     assert (status["kind"], status["code"], status["reason"]) == ("Status", 410, "Expired")

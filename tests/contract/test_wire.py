@@ -47,7 +47,6 @@ async def test_health_needs_no_token(api: Api) -> None:
 
 async def test_core_discovery_lists_pods_and_their_subresources(api: Api) -> None:
     resources = (await api.send("GET", "/api/v1")).ok()["resources"]
-
     by_name = {item["name"]: item for item in resources}
     assert by_name["pods"]["kind"] == "Pod"
     assert by_name["pods"]["namespaced"] is True

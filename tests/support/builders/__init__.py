@@ -116,8 +116,7 @@ def build_submission(name: str, *roles: Wire, **spec: Any) -> Wire:
 
 def build_role(name: str = "worker", number: int = 1, **fields: Any) -> TaskRoleSpec:
     """A task role; ``fields`` are more of its attributes."""
-    defaults: Wire = {"task": TaskSpec(pod=build_template_wire())}
-    return TaskRoleSpec(name, number, **(defaults | fields))
+    return replace(TaskRoleSpec(name, number, task=TaskSpec(pod=build_template_wire())), **fields)
 
 
 def build_spec(*roles: TaskRoleSpec, **fields: Any) -> FrameworkSpec:
@@ -150,17 +149,17 @@ _BEFORE_POD = (TaskState.ATTEMPT_CREATION_PENDING, TaskState.ATTEMPT_CREATION_RE
 def build_task_attempt(role: str = "worker", index: int = 0, **fields: Any) -> TaskAttemptStatus:
     """The first attempt of a Task, its Pod known and addressed."""
     uid = pod_uid(role, index)
-    defaults: Wire = {
-        "id": 0,
-        "start_time": AT,
-        "instance_uid": build_instance_uid(0, uid),
-        "pod_name": build_pod_name(FRAMEWORK, role, index),
-        "pod_uid": uid,
-        "pod_node_name": "node",
-        "pod_ip": address(index),
-        "pod_host_ip": "192.168.0.1",
-    }
-    return TaskAttemptStatus(**(defaults | fields))
+    built = TaskAttemptStatus(
+        id=0,
+        start_time=AT,
+        instance_uid=build_instance_uid(0, uid),
+        pod_name=build_pod_name(FRAMEWORK, role, index),
+        pod_uid=uid,
+        pod_node_name="node",
+        pod_ip=address(index),
+        pod_host_ip="192.168.0.1",
+    )
+    return replace(built, **fields)
 
 
 def build_task(
@@ -174,15 +173,15 @@ def build_task(
     attempt = build_task_attempt(
         role, index, **(dict.fromkeys(unknown) if state in _BEFORE_POD else {})
     )
-    defaults: Wire = {
-        "index": index,
-        "instance_uid": task_uid(role, index),
-        "start_time": AT,
-        "state": state,
-        "transition_time": AT,
-        "attempt_status": attempt,
-    }
-    return TaskStatus(**(defaults | fields))
+    built = TaskStatus(
+        index=index,
+        instance_uid=task_uid(role, index),
+        start_time=AT,
+        state=state,
+        transition_time=AT,
+        attempt_status=attempt,
+    )
+    return replace(built, **fields)
 
 
 def build_unaddressed_task(index: int = 0) -> TaskStatus:
@@ -208,21 +207,20 @@ def build_role_status(
 ) -> TaskRoleStatus:
     """A role whose Tasks are all in one state."""
     tasks = tuple(build_task(state, name, index) for index in range(number))
-    defaults: Wire = {"tasks": tasks}
-    return TaskRoleStatus(name, f"role-{name}", **(defaults | fields))
+    return replace(TaskRoleStatus(name, f"role-{name}", tasks=tasks), **fields)
 
 
 def build_attempt(*roles: TaskRoleStatus, **fields: Any) -> FrameworkAttemptStatus:
     """The first attempt of a Framework, its ConfigMap known."""
-    defaults: Wire = {
-        "id": 0,
-        "start_time": AT,
-        "instance_uid": build_instance_uid(0, CONFIGMAP_UID),
-        "configmap_name": build_configmap_name(FRAMEWORK),
-        "configmap_uid": CONFIGMAP_UID,
-        "task_roles": roles,
-    }
-    return FrameworkAttemptStatus(**(defaults | fields))
+    built = FrameworkAttemptStatus(
+        id=0,
+        start_time=AT,
+        instance_uid=build_instance_uid(0, CONFIGMAP_UID),
+        configmap_name=build_configmap_name(FRAMEWORK),
+        configmap_uid=CONFIGMAP_UID,
+        task_roles=roles,
+    )
+    return replace(built, **fields)
 
 
 def build_status(
@@ -231,13 +229,13 @@ def build_status(
     **fields: Any,
 ) -> FrameworkStatus:
     """A status of these roles, or of one with one running Task."""
-    defaults: Wire = {
-        "start_time": AT,
-        "state": state,
-        "transition_time": AT,
-        "attempt_status": build_attempt(*(roles or (build_role_status(),))),
-    }
-    return FrameworkStatus(**(defaults | fields))
+    built = FrameworkStatus(
+        start_time=AT,
+        state=state,
+        transition_time=AT,
+        attempt_status=build_attempt(*(roles or (build_role_status(),))),
+    )
+    return replace(built, **fields)
 
 
 def end_attempt(

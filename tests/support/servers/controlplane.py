@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import yaml
 
@@ -45,6 +46,14 @@ KUBECTL_ENV = "FRAMEWORKBARRIER_KUBECTL"
 AUDIT_LOG_ENV = "FRAMEWORKBARRIER_KUBE_AUDIT_LOG"
 USE_KUBECONFIG_ENV = "FRAMEWORKBARRIER_USE_KUBECONFIG"
 KUBECONFIG_ENV = "KUBECONFIG"
+_ENV_OF_ACCESS = {
+    "url": SERVER_ENV,
+    "token": TOKEN_ENV,
+    "ca_file": CA_ENV,
+    "kubeconfig": KUBECONFIG_ENV,
+    "kubectl": KUBECTL_ENV,
+    "audit_log": AUDIT_LOG_ENV,
+}
 
 DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 START_TRIES = 3
@@ -88,32 +97,16 @@ class Access:
 
     def to_env(self) -> dict[str, str]:
         """Render as the variables that the test suites read."""
-        env = {
-            SERVER_ENV: self.url,
-            TOKEN_ENV: self.token,
-            KUBECONFIG_ENV: self.kubeconfig,
-        }
-        if self.ca_file is not None:
-            env[CA_ENV] = self.ca_file
-        if self.kubectl is not None:
-            env[KUBECTL_ENV] = self.kubectl
-        if self.audit_log is not None:
-            env[AUDIT_LOG_ENV] = self.audit_log
-        return env
+        values = {env: getattr(self, field) for field, env in _ENV_OF_ACCESS.items()}
+        return {env: value for env, value in values.items() if value is not None}
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Access | None":
-        """Read back what ``to_env`` wrote; None if nobody did."""
+        """Read what ``to_env`` renders; None if the variables are not set."""
         if SERVER_ENV not in env:
             return None
-        return cls(
-            url=env[SERVER_ENV],
-            token=env[TOKEN_ENV],
-            ca_file=env.get(CA_ENV),
-            kubeconfig=env[KUBECONFIG_ENV],
-            kubectl=env.get(KUBECTL_ENV),
-            audit_log=env.get(AUDIT_LOG_ENV),
-        )
+        values: dict[str, Any] = {field: env.get(name) for field, name in _ENV_OF_ACCESS.items()}
+        return cls(**values)
 
 
 @dataclass(frozen=True)
