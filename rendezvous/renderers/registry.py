@@ -10,14 +10,13 @@ from rendezvous.core.membership import View
 from rendezvous.core.refusal import NotConcernedError, PluginError, RefusedError
 from rendezvous.renderers import (
     env_files,
-    etc_hosts,
     fb_variables,
     horovod,
+    host_names,
     hosts,
     jax,
     peers_json,
     pytorch,
-    ssh_config,
     tf_config,
 )
 from rendezvous.renderers.plugins import Renderer
@@ -34,8 +33,8 @@ BUILT_IN: Mapping[str, Renderer] = {
     "hydra": hosts.render_hydra,
     "deepspeed": hosts.render_deepspeed,
     "jax": jax.render,
-    "etc_hosts": etc_hosts.render,
-    "ssh_config": ssh_config.render,
+    "etc_hosts": host_names.render_etc_hosts,
+    "ssh_config": host_names.render_ssh_config,
 }
 
 
