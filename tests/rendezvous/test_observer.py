@@ -98,7 +98,7 @@ def test_render_without_any_right_names_the_rules(tmp_path: Path) -> None:
 
 
 def run_render(
-    server: ApiServer, volume: Path, expected: str, prefix: list[str]
+    server: ApiServer, volume: Path, expected: str, *prefix: str
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*prefix, sys.executable, "-m", "rendezvous", "render"],
@@ -115,7 +115,7 @@ def test_render_by_dns_where_every_right_is_missing(tmp_path: Path) -> None:
     with run_api_server() as server, run_dns_server() as dns:
         server.forbidden = {"configmaps", "frameworks"}
         dns.records = {"f-worker-0.f": ["10.0.0.2"], "f-worker-1.f": ["10.0.0.3"]}
-        done = run_render(server, volume, "worker=2", build_prefix(tmp_path))
+        done = run_render(server, volume, "worker=2", *build_prefix(tmp_path))
     assert done.returncode == 0, done.stderr
     peers = json.loads((volume / "current" / "peers.json").read_text())
     assert "10.0.0.3" in json.dumps(peers)
@@ -124,6 +124,6 @@ def test_render_by_dns_where_every_right_is_missing(tmp_path: Path) -> None:
 
 def test_render_with_a_bad_size_ends_with_210(tmp_path: Path) -> None:
     with run_api_server() as server:
-        done = run_render(server, tmp_path / "volume", "worker", [])
+        done = run_render(server, tmp_path / "volume", "worker")
     assert done.returncode == 210
     assert "$BARRIER_EXPECT" in done.stderr
