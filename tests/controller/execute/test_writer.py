@@ -1,4 +1,4 @@
-"""What a failed write means: nothing may rely on a status whose fate is unknown."""
+"""The meaning of a failed write: no decision relies on a status that may not be stored."""
 
 import asyncio
 from dataclasses import replace
@@ -10,8 +10,7 @@ from framework.api import constants
 from framework.api.states import FrameworkState
 from framework.api.types import FrameworkStatus
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS
-from localcluster.apiserver.model.options import DeleteOptions
-from tests.support.builders import FRAMEWORK, NAMESPACE, build_roster, build_status
+from tests.support.builders import FRAMEWORK, build_roster, build_status
 from tests.support.builders.cases import cases
 from tests.support.fakes.storageclient import Fate
 from tests.support.simulator.shell import Shell, refuse
@@ -19,6 +18,7 @@ from tests.support.simulator.shell import Shell, refuse
 pytestmark = pytest.mark.looptime
 
 NAME = "gang-attempt"
+RUNNING, COMPLETED = build_status(), build_status(state=FrameworkState.COMPLETED)
 
 
 def open_shell() -> Shell:
@@ -27,56 +27,31 @@ def open_shell() -> Shell:
     return shell
 
 
-def status(state: FrameworkState = FrameworkState.ATTEMPT_RUNNING) -> FrameworkStatus:
-    return build_status(state=state)
+async def write(shell: Shell, status: FrameworkStatus = RUNNING) -> bool:
+    return await shell.writer.write_status(shell.entry, status)
 
 
-def edit(shell: Shell, description: str) -> None:
-    wire = shell.get(FRAMEWORKS, FRAMEWORK)
-    wire["spec"]["description"] = description
-    shell.storage.update(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK, wire)
-
-
-def is_unsure(shell: Shell) -> bool:
-    return shell.entry.observed.needs_refresh
-
-
-def stored_state(shell: Shell) -> str | None:
-    wire = shell.get(FRAMEWORKS, FRAMEWORK)
-    return (wire.get("status") or {}).get("state")
-
-
-async def test_written_status_is_the_one_decided_from_next() -> None:
-    shell = open_shell()
-    assert await shell.writer.write_status(shell.entry, status())
-    framework = shell.entry.observed.framework
-    assert framework is not None
-    assert framework.status == status()
-    version = shell.get(FRAMEWORKS, FRAMEWORK)["metadata"]["resourceVersion"]
-    assert framework.metadata.resource_version == version
-    assert await shell.writer.write_status(shell.entry, status(FrameworkState.COMPLETED))
-
-
-async def test_spec_is_never_written() -> None:
+async def test_written_status_is_the_one_decided_from_next_and_the_spec_is_not_written() -> None:
     shell = open_shell()
     before = shell.get(FRAMEWORKS, FRAMEWORK)
-    assert await shell.writer.write_status(shell.entry, status())
+    assert await write(shell)
     after = shell.get(FRAMEWORKS, FRAMEWORK)
+    assert shell.framework.status == RUNNING
+    assert shell.framework.metadata.resource_version == after["metadata"]["resourceVersion"]
     assert after["spec"] == before["spec"]
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
+    assert await write(shell, COMPLETED)
 
 
 async def test_conflict_takes_the_users_edit_and_keeps_our_status() -> None:
     shell = open_shell()
-    assert await shell.writer.write_status(shell.entry, status())
-    edit(shell, "new")
-    assert not await shell.writer.write_status(shell.entry, status(FrameworkState.COMPLETED))
-    framework = shell.entry.observed.framework
-    assert framework is not None
-    assert framework.spec.description == "new"
-    assert framework.status == status()
-    assert not shell.entry.observed.needs_refresh
-    assert await shell.writer.write_status(shell.entry, status(FrameworkState.COMPLETED))
+    assert await write(shell)
+    shell.patch(FRAMEWORKS, FRAMEWORK, {"spec": {"description": "new"}})
+    assert not await write(shell, COMPLETED)
+    assert shell.framework.spec.description == "new"
+    assert shell.framework.status == RUNNING
+    assert not shell.known.needs_refresh
+    assert await write(shell, COMPLETED)
 
 
 @cases(
@@ -87,138 +62,117 @@ async def test_conflict_takes_the_users_edit_and_keeps_our_status() -> None:
     applied_but_refused=(replace(refuse(504), is_answer_lost=True), True),
     no_answer_in_time=(Fate(downlink_seconds=100), True),
 )
-async def test_unknown_fate_is_told_by_a_live_get(fate: Fate, *, is_applied: bool) -> None:
+async def test_unknown_result_of_a_write_requires_a_live_get(
+    fate: Fate, *, is_applied: bool
+) -> None:
     shell = open_shell()
     shell.network.expect("replace", FRAMEWORKS, fate)
-    assert not await shell.writer.write_status(shell.entry, status())
-    assert is_unsure(shell)
+    assert not await write(shell)
+    assert shell.known.needs_refresh
     assert await shell.writer.refresh(shell.entry)
-    assert not is_unsure(shell)
-    framework = shell.entry.observed.framework
-    assert framework is not None
-    assert (framework.status is not None) is is_applied
-    assert (stored_state(shell) is not None) is is_applied
+    assert not shell.known.needs_refresh
+    assert (shell.framework.status is not None) is is_applied
+    assert bool(shell.status) is is_applied
 
 
-async def test_refresh_that_fails_leaves_the_fate_unknown() -> None:
+async def test_refresh_that_fails_leaves_the_result_unknown() -> None:
     shell = open_shell()
-    shell.entry.observed.needs_refresh = True
+    shell.known.needs_refresh = True
     shell.network.expect("get", FRAMEWORKS, refuse(500))
     assert not await shell.writer.refresh(shell.entry)
-    assert shell.entry.observed.needs_refresh
+    assert shell.known.needs_refresh
 
 
-async def test_refresh_that_finds_nothing_drops_the_framework() -> None:
+@pytest.mark.parametrize("is_refresh", [True, False])
+async def test_framework_that_is_gone_is_dropped_and_not_written(*, is_refresh: bool) -> None:
     shell = open_shell()
-    shell.entry.observed.needs_refresh = True
-    shell.storage.delete(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK)
-    assert not await shell.writer.refresh(shell.entry)
-    assert shell.entry.observed.framework is None
-    assert not shell.entry.observed.needs_refresh
-
-
-async def test_status_of_a_framework_that_is_gone_is_not_written() -> None:
-    shell = open_shell()
-    shell.storage.delete(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK)
-    assert not await shell.writer.write_status(shell.entry, status())
-    assert shell.entry.observed.framework is None
-    assert not shell.entry.observed.needs_refresh
-    assert not await shell.writer.write_status(shell.entry, status())
+    shell.known.needs_refresh = is_refresh
+    shell.delete(FRAMEWORKS, FRAMEWORK)
+    assert not await (shell.writer.refresh(shell.entry) if is_refresh else write(shell))
+    assert shell.known.framework is None
+    assert not shell.known.needs_refresh
+    assert not await write(shell)
 
 
 async def test_status_of_another_instance_is_not_written() -> None:
     shell = open_shell()
-    shell.storage.delete(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK)
-    body = {
-        "apiVersion": constants.API_VERSION,
-        "kind": "Framework",
-        "metadata": {"name": FRAMEWORK},
-        "spec": {},
-    }
-    shell.storage.create(shell.type(FRAMEWORKS), NAMESPACE, body)
-    assert not await shell.writer.write_status(shell.entry, status())
-    assert stored_state(shell) is None
+    shell.delete(FRAMEWORKS, FRAMEWORK)
+    body = {"apiVersion": constants.API_VERSION, "kind": "Framework", "spec": {}}
+    body |= {"metadata": {"name": FRAMEWORK}}
+    shell.storage.create(shell.type(FRAMEWORKS), "default", body)
+    assert not await write(shell)
+    assert shell.status == {}
 
 
-# --- publishing ----------------------------------------------------------------------------------
-
-
-async def open_published() -> Shell:
-    """A Framework with its ConfigMap. No fixture: those run in real time."""
-    shell = Shell()
-    shell.create_framework()
-    await shell.run(0.05)
-    shell.show()
-    return shell
-
-
-def publication(shell: Shell, generation: int = 1) -> Publication:
-    configmap = shell.entry.observed.configmap
-    assert configmap is not None
-    roster = build_roster(generation=generation)
-    return Publication(NAME, configmap.uid, configmap.resource_version, roster, "")
-
-
-async def test_published_roster_is_known_and_stored() -> None:
-    published = await open_published()
-    assert await published.writer.publish(published.entry, publication(published))
-    assert published.entry.observed.published.roster == build_roster()
-    assert published.entry.observed.published.published_at == published.clock.now()
-    wire = published.get(CONFIGMAPS, NAME)
-    assert constants.ROSTER_KEY in wire["binaryData"]
-    assert wire["metadata"]["annotations"][constants.GENERATION_ANNOTATION] == "1"
-    assert wire["metadata"]["finalizers"] == ["foregroundDeletion"]
-
-
-async def test_progress_alone_leaves_the_roster() -> None:
-    published = await open_published()
-    assert await published.writer.publish(published.entry, publication(published))
-    told = replace(publication(published), roster=None, progress='{"ready":0}')
-    assert await published.writer.publish(published.entry, told)
-    wire = published.get(CONFIGMAPS, NAME)
-    assert wire["metadata"]["annotations"][constants.PROGRESS_ANNOTATION] == '{"ready":0}'
-    assert constants.ROSTER_KEY in wire["binaryData"]
-    assert published.entry.observed.published.roster == build_roster()
-
-
-async def test_conflict_of_a_publication_reads_what_is_there() -> None:
-    published = await open_published()
-    stale = publication(published)
-    patch = {"metadata": {"annotations": {"theirs": "x"}}}
-    merge = "application/merge-patch+json"
-    published.storage.patch(published.type(CONFIGMAPS), NAMESPACE, NAME, patch, merge)
-    assert not await published.writer.publish(published.entry, stale)
-    assert await published.writer.publish(published.entry, publication(published))
-
-
-async def test_publication_to_a_configmap_that_is_gone_is_told() -> None:
-    published = await open_published()
-    stale = publication(published)
-    wire = published.get(CONFIGMAPS, NAME)
-    wire["metadata"]["finalizers"] = []
-    published.storage.update(published.type(CONFIGMAPS), NAMESPACE, NAME, wire)
-    published.storage.delete(published.type(CONFIGMAPS), NAMESPACE, NAME, DeleteOptions())
-    assert not await published.writer.publish(published.entry, stale)
-    assert published.entry.observed.configmap is None
-    assert ("ConfigMap", NAME) in published.entry.observed.live
-
-
-async def test_failed_publication_is_to_be_tried_again() -> None:
-    published = await open_published()
-    published.network.expect("patch", CONFIGMAPS, refuse(500))
-    assert not await published.writer.publish(published.entry, publication(published))
-    assert published.entry.observed.published.roster is None
-
-
-async def test_framework_made_anew_while_a_get_was_answered_is_not_taken_for_gone() -> None:
-    shell = Shell()
-    shell.create_framework()
+async def test_framework_created_anew_while_a_get_was_answered_is_kept() -> None:
+    shell = open_shell()
     await shell.run(1.0)
-    shell.entry.observed.needs_refresh = True
-    shell.storage.delete(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK, DeleteOptions())
+    shell.known.needs_refresh = True
+    shell.delete(FRAMEWORKS, FRAMEWORK)
     shell.network.expect("get", FRAMEWORKS, Fate(downlink_seconds=2.0))
     reading = asyncio.create_task(shell.writer.refresh(shell.entry))
     await asyncio.sleep(1.0)
     shell.create_framework()
     assert not await reading
-    assert shell.entry.observed.framework is not None
+    assert shell.known.framework is not None
+
+
+# --- publication ---------------------------------------------------------------------------------
+
+
+async def open_with_configmap() -> Shell:
+    """A Framework with its ConfigMap. (Fixtures run in real time.)"""
+    shell = open_shell()
+    await shell.run(0.05)
+    shell.show()
+    return shell
+
+
+def build_publication(shell: Shell) -> Publication:
+    configmap = shell.known.configmap
+    assert configmap is not None
+    return Publication(NAME, configmap.uid, configmap.resource_version, build_roster(), "")
+
+
+async def publish(shell: Shell, publication: Publication | None = None) -> bool:
+    return await shell.writer.publish(shell.entry, publication or build_publication(shell))
+
+
+async def test_published_roster_is_known_and_stored_and_progress_alone_keeps_it() -> None:
+    shell = await open_with_configmap()
+    assert await publish(shell)
+    assert shell.known.published.roster == build_roster()
+    assert shell.known.published.published_at == shell.clock.now()
+    wire = shell.get(CONFIGMAPS, NAME)
+    assert wire["metadata"]["annotations"][constants.GENERATION_ANNOTATION] == "1"
+    assert wire["metadata"]["finalizers"] == ["foregroundDeletion"]
+    progress = replace(build_publication(shell), roster=None, progress='{"ready":0}')
+    assert await publish(shell, progress)
+    after = shell.get(CONFIGMAPS, NAME)
+    assert after["metadata"]["annotations"][constants.PROGRESS_ANNOTATION] == '{"ready":0}'
+    assert after["binaryData"][constants.ROSTER_KEY] == wire["binaryData"][constants.ROSTER_KEY]
+    assert shell.known.published.roster == build_roster()
+
+
+async def test_conflict_of_a_publication_reads_the_stored_configmap() -> None:
+    shell = await open_with_configmap()
+    stale = build_publication(shell)
+    shell.patch(CONFIGMAPS, NAME, {"metadata": {"annotations": {"theirs": "x"}}})
+    assert not await publish(shell, stale)
+    assert await publish(shell)
+
+
+async def test_publication_to_a_configmap_that_is_gone_records_its_absence() -> None:
+    shell = await open_with_configmap()
+    shell.patch(CONFIGMAPS, NAME, {"metadata": {"finalizers": []}})
+    shell.delete(CONFIGMAPS, NAME)
+    assert not await publish(shell)
+    assert shell.known.configmap is None
+    assert ("ConfigMap", NAME) in shell.known.live
+
+
+async def test_failed_publication_is_not_recorded() -> None:
+    shell = await open_with_configmap()
+    shell.network.expect("patch", CONFIGMAPS, refuse(500))
+    assert not await publish(shell)
+    assert shell.known.published.roster is None
