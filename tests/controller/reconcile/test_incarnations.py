@@ -1,19 +1,17 @@
-"""Another Framework of the same name: nothing that was learnt for the former one counts for it."""
+"""Another Framework of the same name inherits no outcome of the former one."""
 
-import asyncio
-from datetime import UTC, datetime
+import pytest
 
 import pytest
 
 from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.snapshot import Failure
 from framework.kube.resources import FRAMEWORKS
-from localcluster.apiserver.model.options import DeleteOptions
-from tests.support.builders import FRAMEWORK, NAMESPACE
-from tests.support.fakes.storageclient import Fate
+from tests.support.builders import AT, FRAMEWORK
 from tests.support.simulator.shell import Shell
 
-AT = datetime(2026, 1, 1, tzinfo=UTC)
+pytestmark = pytest.mark.looptime
+
 CREATE = ActionKey(Verb.CREATE, ObjectKind.CONFIGMAP, f"{FRAMEWORK}-attempt", "former/0")
 
 
@@ -29,8 +27,7 @@ async def open_shell() -> Shell:
 
 async def test_new_framework_of_a_name_is_decided_without_the_outcomes_of_the_former() -> None:
     shell = await open_shell()
-    resource = shell.type(FRAMEWORKS)
-    shell.storage.delete(resource, NAMESPACE, FRAMEWORK, DeleteOptions(grace_seconds=0))
+    shell.delete(FRAMEWORKS, FRAMEWORK, grace_seconds=0)
     shell.create_framework()
     await shell.run(1.0)
     assert CREATE not in shell.entry.outcomes.failures
@@ -38,26 +35,17 @@ async def test_new_framework_of_a_name_is_decided_without_the_outcomes_of_the_fo
     assert shell.entry.pacing.changed_at is None
 
 
-async def test_condition_of_the_former_framework_does_not_stand_for_that_of_the_new() -> None:
+async def test_condition_of_the_former_framework_is_written_for_the_new_one_too() -> None:
     shell = await open_shell()
-    resource = shell.type(FRAMEWORKS)
-    shell.storage.delete(resource, NAMESPACE, FRAMEWORK, DeleteOptions(grace_seconds=0))
+    shell.delete(FRAMEWORKS, FRAMEWORK, grace_seconds=0)
     shell.create_framework()
     assert await shell.writer.write_blocked(shell.entry, "Why", "words")
-    (blocked,) = [
-        condition
-        for condition in shell.get(FRAMEWORKS, FRAMEWORK)["status"]["conditions"]
-        if condition["type"] == "Blocked"
-    ]
-    assert blocked["reason"] == "Why"
+    assert shell.find_condition()["reason"] == "Why"
 
 
 async def test_edit_of_a_framework_keeps_the_outcomes() -> None:
     shell = await open_shell()
-    wire = shell.get(FRAMEWORKS, FRAMEWORK)
-    wire["spec"]["description"] = "new"
-    shell.storage.update(shell.type(FRAMEWORKS), NAMESPACE, FRAMEWORK, wire)
-    shell.show()
+    shell.edit(description="new")
     shell.executor.begin_decision(shell.entry)
     assert CREATE in shell.entry.outcomes.failures
     assert shell.entry.outcomes.blocked == ("Why", "words")
