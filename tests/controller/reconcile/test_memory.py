@@ -1,4 +1,4 @@
-"""The controller's memory: what is found in /proc and cgroups, and what is promised to whom."""
+"""The controller's memory: its limit, its use, and how it is divided between Frameworks."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,48 +10,21 @@ from controller.core.policies.limits import MEMORY_BUDGET, POD_MEMORY_BYTES, TAS
 from controller.core.settings import MEMORY_WAIT_SECONDS
 from controller.reconcile.memory import UNLIMITED, MemoryLedger, find_limit_bytes, read_used_bytes
 from framework.api import constants
-from framework.api.states import FrameworkState, TaskState
+from framework.api.states import FRAMEWORK_COMPLETING, FrameworkState, TaskState
 from framework.api.types import Condition, FrameworkStatus
-from framework.kube.resources import FRAMEWORKS, PODS
+from framework.kube.resources import PODS
 from tests.support.builders import build_role_status, build_status
 from tests.support.builders.cases import cases
 from tests.support.simulator.shell import Shell, refuse
 
 MIB = 1024 * 1024
+PENDING = TaskState.ATTEMPT_CREATION_PENDING
 
 
 def pending(tasks: int) -> FrameworkStatus:
     """A Framework none of whose Pods exists."""
-    role = build_role_status(number=tasks, state=TaskState.ATTEMPT_CREATION_PENDING)
+    role = build_role_status(number=tasks, state=PENDING)
     return build_status(role, state=FrameworkState.ATTEMPT_PREPARING)
-
-
-class Process:
-    """Uses as much memory as a test says."""
-
-    def __init__(self, used_bytes: int = 0) -> None:
-        self.used_bytes = used_bytes
-
-    def read(self) -> int:
-        return self.used_bytes
-
-
-def build_ledger(process: Process, limit: int = 1000 * MIB, percent: int = 80) -> MemoryLedger:
-    return MemoryLedger(limit, percent, process.read)
-
-
-def free_of(ledger: MemoryLedger, key: str) -> int:
-    memory = ledger.look(key)
-    assert memory is not None
-    return memory.free_bytes
-
-
-def test_free_is_what_is_not_used_up_to_the_share() -> None:
-    ledger = build_ledger(Process(300 * MIB))
-    memory = ledger.look("a/x")
-    assert memory is not None
-    assert (memory.limit_bytes, memory.budget_bytes) == (1000 * MIB, 800 * MIB)
-    assert memory.free_bytes == 500 * MIB
 
 
 def running(tasks: int) -> FrameworkStatus:
@@ -59,207 +32,196 @@ def running(tasks: int) -> FrameworkStatus:
     return build_status(build_role_status(number=tasks))
 
 
-def fail_creates(kind: ObjectKind, number: int) -> list[ActionKey]:
-    return [ActionKey(Verb.CREATE, kind, f"x-{n}", "0") for n in range(number)]
+COMPLETED = build_status(state=FrameworkState.COMPLETED)
+
+
+class Bench:
+    """A ledger of 1000 MiB, of which 800 are the share for Frameworks."""
+
+    def __init__(self, used_mib: int = 0) -> None:
+        self.used_bytes = used_mib * MIB
+        self.ledger = MemoryLedger(1000 * MIB, 80, lambda: self.used_bytes)
+
+    def record(self, key: str, status: FrameworkStatus | None, *failures: ActionKey) -> None:
+        if status is None:
+            self.ledger.forget(key)
+        else:
+            self.ledger.record_status(key, status, failures)
+
+    def read_free(self, key: str) -> int:
+        memory = self.ledger.look(key)
+        assert memory is not None
+        assert (memory.limit_bytes, memory.budget_bytes) == (1000 * MIB, 800 * MIB)
+        return memory.free_bytes
+
+
+def test_free_memory_is_the_unused_part_of_the_share() -> None:
+    assert Bench(300).read_free("a/x") == 500 * MIB
 
 
 def test_namespace_that_fills_the_share_leaves_the_reserve_to_others() -> None:
-    process = Process(800 * MIB)
-    ledger = build_ledger(process)
-    ledger.record_status("a/x", running(10_000))
-    assert free_of(ledger, "a/y") == 0
-    assert free_of(ledger, "b/x") == 25 * MIB
-    # What is used beyond the share leaves less.
-    process.used_bytes = 860 * MIB
-    assert free_of(ledger, "b/x") == 10 * MIB
-    process.used_bytes = 901 * MIB
-    assert free_of(ledger, "b/x") == 0
+    bench = Bench(800)
+    bench.record("a/x", running(10_000))
+    assert bench.read_free("a/y") == 0
+    # Use beyond the share leaves less.
+    for used, free in ((800, 25), (860, 10), (901, 0)):
+        bench.used_bytes = used * MIB
+        assert bench.read_free("b/x") == free * MIB
 
 
 @pytest.mark.parametrize("is_used", [True, False])
-def test_however_many_namespaces_take_all_they_get_something_is_left(*, is_used: bool) -> None:
-    process = Process(300 * MIB)
-    ledger = build_ledger(process)
+def test_any_number_of_greedy_namespaces_leaves_memory_to_others(*, is_used: bool) -> None:
+    bench = Bench(300)
     for number in range(12):
-        namespace = f"hostile-{number}"
         shares = []
         for name in range(20):
-            key = f"{namespace}/{name}"
-            tasks = free_of(ledger, key) // TASK_MEMORY_BYTES
+            key = f"hostile-{number}/{name}"
+            tasks = bench.read_free(key) // TASK_MEMORY_BYTES
             shares.append(tasks)
-            ledger.record_status(key, running(tasks) if is_used else pending(tasks))
-            process.used_bytes += tasks * TASK_MEMORY_BYTES if is_used else 0
-        # Not twice, by a second Framework.
+            bench.record(key, running(tasks) if is_used else pending(tasks))
+            bench.used_bytes += tasks * TASK_MEMORY_BYTES if is_used else 0
+        # A second Framework of the namespace gets nothing more.
         assert shares[0] > 0
         assert sum(shares[1:]) <= 1
-    assert free_of(ledger, "bystander/x") > 50 * TASK_MEMORY_BYTES
-    assert process.used_bytes < 900 * MIB
+    assert bench.read_free("bystander/x") > 50 * TASK_MEMORY_BYTES
+    assert bench.used_bytes < 900 * MIB
 
 
 def test_completed_frameworks_count_in_the_share_of_their_namespace() -> None:
-    process = Process(800 * MIB)
-    ledger = build_ledger(process)
-    ledger.record_status("a/x", running(10_000))
-    tasks = 25 * MIB // TASK_MEMORY_BYTES
-    role = build_role_status(number=tasks)
-    ledger.record_status("b/x", build_status(role, state=FrameworkState.COMPLETED))
-    process.used_bytes += 25 * MIB
-    assert free_of(ledger, "b/y") < TASK_MEMORY_BYTES
-    ledger.forget("b/x")
-    # The process uses as much as before: b may hold again what it has held.
-    assert free_of(ledger, "b/y") == 25 * MIB
+    bench = Bench(800)
+    bench.record("a/x", running(10_000))
+    role = build_role_status(number=25 * MIB // TASK_MEMORY_BYTES)
+    bench.record("b/x", build_status(role, state=FrameworkState.COMPLETED))
+    bench.used_bytes += 25 * MIB
+    assert bench.read_free("b/y") < TASK_MEMORY_BYTES
+    bench.record("b/x", None)
+    # The process uses as much as before: b may hold again as much as it has held.
+    assert bench.read_free("b/y") == 25 * MIB
 
 
-def end_one(ledger: MemoryLedger, process: Process) -> None:
-    """Two services fill the memory; one ends, and Python keeps the memory for itself."""
-    process.used_bytes = 850 * MIB
-    ledger.record_status("a/x", running(5000))
-    ledger.record_status("a/service", running(1))
-    assert free_of(ledger, "a/y") == 0
-    ledger.forget("a/x")
+def end_large_framework() -> Bench:
+    """Two Frameworks fill the memory; the large one ends, and Python does not return its memory."""
+    bench = Bench(850)
+    bench.record("a/x", running(5000))
+    bench.record("a/service", running(1))
+    assert bench.read_free("a/y") == 0
+    bench.record("a/x", None)
+    return bench
 
 
 def test_memory_that_python_keeps_is_free_for_frameworks_as_large_as_those_that_ended() -> None:
-    process = Process()
-    ledger = build_ledger(process)
-    end_one(ledger, process)
-    assert free_of(ledger, "a/y") == 5000 * TASK_MEMORY_BYTES
-    ledger.record_status("a/y", running(4000))
-    assert free_of(ledger, "a/z") == 1000 * TASK_MEMORY_BYTES
+    bench = end_large_framework()
+    assert bench.read_free("a/y") == 5000 * TASK_MEMORY_BYTES
+    bench.record("a/y", running(4000))
+    assert bench.read_free("a/z") == 1000 * TASK_MEMORY_BYTES
 
 
-def test_memory_that_others_fill_meanwhile_is_not_free_again() -> None:
-    process = Process()
-    ledger = build_ledger(process)
-    end_one(ledger, process)
-    process.used_bytes += 20 * MIB
-    assert free_of(ledger, "a/y") == 5000 * TASK_MEMORY_BYTES - 20 * MIB
-    # The kernel would end the process before all of the rest is in use.
-    process.used_bytes = 890 * MIB
-    assert free_of(ledger, "a/y") == 5000 * TASK_MEMORY_BYTES - 40 * MIB
-    process.used_bytes = 901 * MIB
-    assert free_of(ledger, "a/y") == 0
+@pytest.mark.parametrize(
+    ("used_mib", "expected"),
+    [
+        (870, 5000 * TASK_MEMORY_BYTES - 20 * MIB),
+        # The kernel would end the process before all of the rest is in use.
+        (890, 5000 * TASK_MEMORY_BYTES - 40 * MIB),
+        (901, 0),
+    ],
+)
+def test_memory_that_others_fill_meanwhile_is_not_free_again(used_mib: int, expected: int) -> None:
+    bench = end_large_framework()
+    bench.used_bytes = used_mib * MIB
+    assert bench.read_free("a/y") == expected
 
 
-def test_memory_given_back_is_not_promised_twice() -> None:
-    process = Process()
-    ledger = build_ledger(process)
-    end_one(ledger, process)
-    ledger.record_status("b/x", pending(3000))
-    assert free_of(ledger, "a/y") == 2000 * TASK_MEMORY_BYTES
+def test_memory_that_was_returned_is_not_promised_twice() -> None:
+    bench = end_large_framework()
+    bench.record("b/x", pending(3000))
+    assert bench.read_free("a/y") == 2000 * TASK_MEMORY_BYTES
 
 
 def test_small_namespace_may_fill_the_share_too() -> None:
-    ledger = build_ledger(Process(300 * MIB))
-    ledger.record_status("a/x", running(10_000))
-    assert free_of(ledger, "b/x") == 500 * MIB
+    bench = Bench(300)
+    bench.record("a/x", running(10_000))
+    assert bench.read_free("b/x") == 500 * MIB
+
+
+def fail_creates(kind: ObjectKind, number: int) -> list[ActionKey]:
+    return [ActionKey(Verb.CREATE, kind, f"x-{n}", "0") for n in range(number)]
 
 
 @cases(
     "failures promised",
     none=([], 1000 * TASK_MEMORY_BYTES),
-    some_Pods=(fail_creates(ObjectKind.POD, 400), 600 * TASK_MEMORY_BYTES + 400 * POD_MEMORY_BYTES),
-    all_Pods=(fail_creates(ObjectKind.POD, 1200), 1000 * POD_MEMORY_BYTES),
-    their_ConfigMap=(fail_creates(ObjectKind.CONFIGMAP, 1), 1000 * POD_MEMORY_BYTES),
+    some_pods=(fail_creates(ObjectKind.POD, 400), 600 * TASK_MEMORY_BYTES + 400 * POD_MEMORY_BYTES),
+    all_pods=(fail_creates(ObjectKind.POD, 1200), 1000 * POD_MEMORY_BYTES),
+    their_configmap=(fail_creates(ObjectKind.CONFIGMAP, 1), 1000 * POD_MEMORY_BYTES),
     a_delete=([ActionKey(Verb.DELETE, ObjectKind.POD, "x-0", "0")], 1000 * TASK_MEMORY_BYTES),
 )
-def test_refused_pods_are_promised_what_they_would_take_themselves(
+def test_memory_of_pods_that_do_not_exist_yet_is_promised(
     failures: list[ActionKey], promised: int
 ) -> None:
-    ledger = build_ledger(Process(300 * MIB))
-    ledger.record_status("a/x", pending(1000), failures)
-    assert free_of(ledger, "a/y") == 500 * MIB - promised
-    ledger.record_status("a/x", running(1000), failures)
-    assert free_of(ledger, "a/y") == 500 * MIB
+    """Of a Pod whose create was refused, only the memory of the Pod itself."""
+    bench = Bench(300)
+    bench.record("a/x", pending(1000), *failures)
+    assert bench.read_free("a/y") == 500 * MIB - promised
+    assert bench.read_free("a/x") == 500 * MIB
+    bench.record("a/x", running(1000), *failures)
+    assert bench.read_free("a/y") == 500 * MIB
 
 
 @pytest.mark.parametrize(
-    "state",
-    [
-        FrameworkState.ATTEMPT_DELETION_PENDING,
-        FrameworkState.ATTEMPT_DELETION_REQUESTED,
-        FrameworkState.ATTEMPT_DELETING,
-        FrameworkState.ATTEMPT_COMPLETED,
-        FrameworkState.COMPLETED,
+    "after",
+    [None, running(1000)]
+    + [
+        build_status(build_role_status(number=1000, state=PENDING), state=state)
+        for state in FrameworkState
+        if state in FRAMEWORK_COMPLETING or "Completed" in state.value
     ],
 )
-def test_nothing_is_promised_to_an_attempt_that_ends(state: FrameworkState) -> None:
-    ledger = build_ledger(Process(300 * MIB))
-    role = build_role_status(number=1000, state=TaskState.ATTEMPT_CREATION_PENDING)
-    ledger.record_status("a/x", pending(1000))
-    ledger.record_status("a/x", build_status(role, state=state))
-    assert free_of(ledger, "a/y") == 500 * MIB
+def test_promise_ends_when_its_memory_is_in_use_or_not_needed(
+    after: FrameworkStatus | None,
+) -> None:
+    bench = Bench(300)
+    bench.record("a/x", pending(1000))
+    bench.record("a/x", after)
+    assert bench.read_free("a/y") == 500 * MIB
 
 
-def held(state: TaskState, reason: str = MEMORY_BUDGET) -> FrameworkStatus:
+def hold(state: TaskState, reason: str = MEMORY_BUDGET) -> FrameworkStatus:
     """A Framework whose growth is held."""
     blocked = Condition(type=constants.BLOCKED_CONDITION, status="True", reason=reason)
     role = build_role_status(number=10, state=state)
     return replace(build_status(role), conditions=(blocked,))
 
 
-def test_frameworks_held_with_nothing_left_to_do_do_not_wait_for_each_other() -> None:
-    ledger = build_ledger(Process(850 * MIB))
-    ledger.record_status("a/x", held(TaskState.COMPLETED))
-    ledger.record_status("a/y", held(TaskState.COMPLETED))
-    assert free_of(ledger, "a/x") == free_of(ledger, "a/y") == 100 * MIB
-    # The first that goes on may end, and make room: the other one waits for it.
-    ledger.record_status("a/x", pending(1000))
-    assert free_of(ledger, "a/y") == 0
-    ledger.record_status("a/x", build_status(state=FrameworkState.COMPLETED))
-    assert free_of(ledger, "a/y") == 100 * MIB
+def test_held_frameworks_without_work_do_not_wait_for_each_other() -> None:
+    bench = Bench(850)
+    bench.record("a/x", hold(TaskState.COMPLETED))
+    bench.record("a/y", hold(TaskState.COMPLETED))
+    assert bench.read_free("a/x") == bench.read_free("a/y") == 100 * MIB
+    # The first that continues may end and release memory: the other one waits for it.
+    bench.record("a/x", pending(1000))
+    assert bench.read_free("a/y") == 0
+    bench.record("a/x", COMPLETED)
+    assert bench.read_free("a/y") == 100 * MIB
 
 
 @cases(
     "other",
-    its_Tasks_run=held(TaskState.ATTEMPT_RUNNING),
-    its_Tasks_may_be_retried=held(TaskState.ATTEMPT_COMPLETED),
-    not_held=held(TaskState.COMPLETED, "CreationRefused"),
+    its_tasks_run=hold(TaskState.ATTEMPT_RUNNING),
+    its_tasks_may_be_retried=hold(TaskState.ATTEMPT_COMPLETED),
+    not_held=hold(TaskState.COMPLETED, "CreationRefused"),
 )
 def test_held_framework_waits_for_one_that_may_end(other: FrameworkStatus) -> None:
-    ledger = build_ledger(Process(850 * MIB))
-    ledger.record_status("a/x", held(TaskState.COMPLETED))
-    ledger.record_status("a/y", other)
-    assert free_of(ledger, "a/x") == 0
+    bench = Bench(850)
+    bench.record("a/x", hold(TaskState.COMPLETED))
+    bench.record("a/y", other)
+    assert bench.read_free("a/x") == 0
 
 
-def test_what_is_promised_to_others_is_not_free() -> None:
-    ledger = build_ledger(Process(300 * MIB))
-    ledger.record_status("a/x", pending(1000))
-    assert free_of(ledger, "a/y") == 500 * MIB - 1000 * TASK_MEMORY_BYTES
-    assert free_of(ledger, "a/x") == 500 * MIB
-
-
-@cases(
-    "after",
-    its_Pods_are_there=build_status(build_role_status(number=1000)),
-    it_is_over=build_status(state=FrameworkState.COMPLETED),
-    it_is_gone=None,
-)
-def test_promise_ends_when_its_memory_is_in_use_or_not_needed(
-    after: FrameworkStatus | None,
-) -> None:
-    ledger = build_ledger(Process(300 * MIB))
-    ledger.record_status("a/x", pending(1000))
-    if after is None:
-        ledger.forget("a/x")
-    else:
-        ledger.record_status("a/x", after)
-    assert free_of(ledger, "a/y") == 500 * MIB
-
-
-def test_nothing_is_free_while_others_fill_the_share() -> None:
-    ledger = build_ledger(Process(850 * MIB))
-    ledger.record_status("a/x", build_status())
-    assert free_of(ledger, "a/y") == 0
-
-
-def test_one_framework_goes_on_where_no_other_could_make_room() -> None:
-    ledger = build_ledger(Process(850 * MIB))
-    assert free_of(ledger, "a/y") == 100 * MIB
-    ledger.record_status("a/x", build_status())
-    ledger.record_status("a/x", build_status(state=FrameworkState.COMPLETED))
-    assert free_of(ledger, "a/y") == 100 * MIB
+def test_a_framework_starts_when_no_other_could_release_memory() -> None:
+    bench = Bench(850)
+    for status, free in ((None, 100), (build_status(), 0), (COMPLETED, 100)):
+        bench.record("a/x", status)
+        assert bench.read_free("a/y") == free * MIB
 
 
 def test_controller_without_a_limit_keeps_no_account() -> None:
@@ -318,35 +280,29 @@ def test_memory_limit_of_this_machine_can_be_asked_for() -> None:
     assert limit is None or limit > 0
 
 
-def read_blocked(shell: Shell, name: str) -> str:
-    status = shell.get(FRAMEWORKS, name)["status"]
-    (blocked,) = (c for c in status["conditions"] if c["type"] == "Blocked")
-    return str(blocked["reason"])
-
-
 @pytest.mark.looptime
-async def test_frameworks_beyond_the_memory_wait_and_go_on_by_themselves() -> None:
-    process = Process(799 * MIB)
-    shell = Shell(memory=build_ledger(process))
-    shell.create_framework("first", 600)
-    shell.create_framework("second", 600)
+async def test_frameworks_beyond_the_memory_wait_and_start_by_themselves() -> None:
+    bench = Bench(799)
+    shell = Shell(memory=bench.ledger)
+    for name in ("first", "second"):
+        shell.create_framework(name, 600)
     await shell.run(5)
     shell.show()
-    assert read_blocked(shell, "first") == "NotBlocked"
-    assert read_blocked(shell, "second") == "MemoryBudget"
+    assert shell.find_condition("first")["reason"] == "NotBlocked"
+    assert shell.find_condition("second")["reason"] == "MemoryBudget"
     assert {name.split("-")[0] for name in shell.names(PODS)} == {"first"}
 
-    process.used_bytes = 500 * MIB
+    bench.used_bytes = 500 * MIB
     await shell.run(MEMORY_WAIT_SECONDS + 5)
-    assert read_blocked(shell, "second") == "NotBlocked"
+    assert shell.find_condition("second")["reason"] == "NotBlocked"
     assert len([name for name in shell.names(PODS) if name.startswith("second")]) == 600
 
 
 @pytest.mark.looptime
 async def test_promise_of_pods_that_the_server_refuses_shrinks() -> None:
-    ledger = build_ledger(Process(300 * MIB))
-    shell = Shell(memory=ledger)
+    bench = Bench(300)
+    shell = Shell(memory=bench.ledger)
     shell.network.expect("create", PODS, *[refuse(500)] * 100)
     shell.create_framework("first", 3)
     await shell.run(5)
-    assert free_of(ledger, "default/second") == 500 * MIB - 3 * POD_MEMORY_BYTES
+    assert bench.read_free("default/second") == 500 * MIB - 3 * POD_MEMORY_BYTES
