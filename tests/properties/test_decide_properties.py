@@ -1,4 +1,4 @@
-"""P1-P6 and P13 of ``decide``, over lives that a World lives, and over anything decodable.
+"""P1-P6 and P13 of ``decide``, over histories of a World, and over all that can be decoded.
 
 docs/design/invariants.md, "Properties".
 """
@@ -49,7 +49,7 @@ SETTINGS = Settings(
     min_conflict_delay_seconds=5, max_conflict_delay_seconds=20, completed_retain_seconds=500
 )
 
-# --- legal lives ---------------------------------------------------------------------------------
+# --- legal histories -----------------------------------------------------------------------------
 
 _retries = st.builds(RetryPolicySpec, st.booleans(), st.sampled_from([-2, -1, 0, 1, 2]))
 _tasks = st.builds(
@@ -74,41 +74,19 @@ _specs = st.builds(
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happens: what, and to which Pod."""
+    """An event of a kind, and a number that chooses its Pod or its value."""
 
     kind: str
     choice: int
     spec: FrameworkSpec
 
 
-_steps = st.builds(
-    Step,
-    st.sampled_from(
-        [
-            "decide",
-            "decide",
-            "run",
-            "run",
-            "run",
-            "end",
-            "end",
-            "fail",
-            "terminate",
-            "remove",
-            "collect",
-            "edit",
-            "edit",
-            "wait",
-            "refuse",
-            "forget",
-            "kill_configmap",
-            "delete",
-        ]
-    ),
-    st.integers(0, 5),
-    _specs,
+_KINDS = (
+    "decide decide run run run end end fail terminate remove collect edit edit wait refuse forget "
+    "kill_configmap delete"
 )
-_lives = st.tuples(_specs, st.lists(_steps, max_size=25))
+_steps = st.builds(Step, st.sampled_from(_KINDS.split()), st.integers(0, 5), _specs)
+_histories = st.tuples(_specs, st.lists(_steps, max_size=25))
 
 
 EXIT_CODES = (1, 200, 201, 210, 137, 9)
@@ -161,9 +139,9 @@ def _legal_edit(old: FrameworkSpec, new: FrameworkSpec) -> FrameworkSpec:
     return replace(new, execution_type=order[later])
 
 
-def live(life: tuple[FrameworkSpec, list[Step]], check: Any) -> World:
-    """Live a life; ``check`` sees the World and each decision before it is carried out."""
-    spec, steps = life
+def run(history: tuple[FrameworkSpec, list[Step]], check: Any) -> World:
+    """Run a history; ``check`` sees the World and each decision before it is carried out."""
+    spec, steps = history
     world = World(spec, SETTINGS)
     for step in [*steps, Step("decide", 0, spec)]:
         happen(world, step)
@@ -179,50 +157,60 @@ quick = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_t
 
 
 @quick
-@given(_lives)
-def test_p1_equal_snapshots_give_equal_decisions_and_are_not_changed(life: Any) -> None:
+@given(_histories)
+def test_p1_p2_p3_p4_p13_hold_at_every_step(history: Any) -> None:
     def check(world: World, decision: Decision) -> None:
-        snapshot = world.observe()
-        before = copy.deepcopy(snapshot)
-        assert decide(snapshot, world.settings) == decision
-        assert snapshot == before
+        check_determinism(world, decision)
+        check_transition(world, decision)
+        check_creates(world, decision)
+        check_wake_time(world, decision)
 
-    live(life, check)
-
-
-@quick
-@given(_lives)
-def test_p2_p3_every_status_follows_from_the_last_along_the_tables(life: Any) -> None:
-    def check(world: World, decision: Decision) -> None:
-        if decision.status is not None:
-            check_step(world.framework.status, decision.status)
-            assert codec.decode_status(codec.encode_status(decision.status)) == decision.status
-
-    live(life, check)
+    run(history, check)
 
 
-@quick
-@given(_lives)
-def test_p4_nothing_is_created_that_waits_for_nothing(life: Any) -> None:
-    def check(world: World, decision: Decision) -> None:
-        status = decision.status or world.framework.status
-        creates = [action for action in decision.actions if isinstance(action, CreatePod)]
-        for action in creates:
+def check_determinism(world: World, decision: Decision) -> None:
+    """P1: equal snapshots give equal decisions, and are not changed."""
+    snapshot = world.observe()
+    before = copy.deepcopy(snapshot)
+    assert decide(snapshot, world.settings) == decision
+    assert snapshot == before
+
+
+def check_transition(world: World, decision: Decision) -> None:
+    """P2, P3: a status follows from the last one along the tables; it survives the codec (P9)."""
+    if decision.status is not None:
+        check_step(world.framework.status, decision.status)
+        assert codec.decode_status(codec.encode_status(decision.status)) == decision.status
+
+
+def check_creates(world: World, decision: Decision) -> None:
+    """P4: only Pods that a pending Task waits for are created."""
+    status = decision.status or world.framework.status
+    for action in decision.actions:
+        if isinstance(action, CreatePod):
             assert status is not None
             assert status.state not in FRAMEWORK_COMPLETING
             role = status.attempt_status.find_role(action.task.role)
             assert role is not None
-            task = role.tasks[action.task.index]
-            assert task.state is TaskState.ATTEMPT_CREATION_PENDING
+            assert role.tasks[action.task.index].state is TaskState.ATTEMPT_CREATION_PENDING
             assert action.name not in world.pods
 
-    live(life, check)
+
+def check_wake_time(world: World, decision: Decision) -> None:
+    """P13: the time to wake is in the future, and not after any deadline."""
+    if decision.wake_at is not None:
+        assert decision.wake_at > world.now
+    if world.framework.status is None or decision.status is not None:
+        return
+    for deadline in _list_deadlines(world):
+        assert decision.wake_at is not None, f"no wake time for {deadline}"
+        assert decision.wake_at <= deadline
 
 
 @quick
 @given(_specs, st.lists(st.tuples(st.sampled_from(["run", "end", "fail"]), st.integers(0, 5))))
 def test_p5_retries_never_exceed_the_policy(spec: FrameworkSpec, steps: Any) -> None:
-    """Nobody edits the spec here: what is counted is bounded by what it allows."""
+    """No step edits the spec here, so its policies bound the counts."""
 
     def check(world: World, decision: Decision) -> None:
         status = decision.status
@@ -244,13 +232,13 @@ def test_p5_retries_never_exceed_the_policy(spec: FrameworkSpec, steps: Any) -> 
     for kind, choice in steps:
         world_steps += [Step(kind, choice, spec), Step("remove", choice, spec)]
         world_steps += [Step("collect", 0, spec), Step("wait", choice, spec)]
-    live((spec, world_steps), check)
+    run((spec, world_steps), check)
 
 
 @quick
-@given(_lives)
-def test_p6_a_calm_world_comes_to_rest(life: Any) -> None:
-    world = live(life, lambda _world, _decision: None)
+@given(_histories)
+def test_p6_a_world_without_faults_becomes_quiet(history: Any) -> None:
+    world = run(history, lambda _world, _decision: None)
     world.failures.clear()
     for _ in range(12):
         if world.is_gone:
@@ -262,36 +250,15 @@ def test_p6_a_calm_world_comes_to_rest(life: Any) -> None:
             elif not world.pods[name].is_ended:
                 world.run_pod(name)
         world.collect_garbage()
-    unlimited = any(
-        policy.max_retry_count == -2
-        for policy in (
-            world.framework.spec.retry_policy,
-            *(role.task.retry_policy for role in world.framework.spec.task_roles),
-        )
-    )
+    spec = world.framework.spec
+    policies = [spec.retry_policy, *(role.task.retry_policy for role in spec.task_roles)]
+    unlimited = any(policy.max_retry_count == -2 for policy in policies)
     if not unlimited and not world.is_gone:
         assert world.settle() == 0
 
 
-@quick
-@given(_lives)
-def test_p13_whoever_waits_for_a_time_is_woken_then(life: Any) -> None:
-    def check(world: World, decision: Decision) -> None:
-        if decision.wake_at is not None:
-            assert decision.wake_at > world.now
-        status = decision.status or world.framework.status
-        if status is None or decision.status is not None:
-            return
-        waiting = _list_deadlines(world)
-        for deadline in waiting:
-            assert decision.wake_at is not None, f"nothing wakes at {deadline}"
-            assert decision.wake_at <= deadline
-
-    live(life, check)
-
-
 def _list_deadlines(world: World) -> list[Any]:
-    """When something falls due that no event will tell, as far as the status says."""
+    """Deadlines of the status at which no event will arrive."""
     status, deadlines = world.status, []
     if status.state is FrameworkState.COMPLETED and not world.framework.metadata.deletion_time:
         assert SETTINGS.completed_retain_seconds is not None
@@ -318,9 +285,6 @@ def _list_forced(world: World) -> Iterator[Any]:
             continue
         if pod.uid == task.attempt_status.pod_uid and pod.deletion_time is not None:
             yield pod.deletion_time + timedelta(seconds=timeout - pod.deletion_grace_seconds)
-
-
-# --- anything decodable --------------------------------------------------------------------------
 
 
 @st.composite

@@ -1,21 +1,29 @@
+"""Events are counted, bounded, and never delay a decision: in virtual time on a storage."""
+
 import asyncio
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from controller.core.decision import EventType
 from controller.report.events import EventRecorder
 from controller.serve.metrics import Metrics
-from framework.clock import ManualClock, SequentialUids
-from framework.kube.client import KubeClient
-from framework.kube.errors import UnreachableError, build_api_error
-from framework.kube.resources import EVENTS, Object, Resource
-from localcluster.apiserver.model.errors import StatusError
-from localcluster.apiserver.storage import Storage
+from framework.kube.resources import EVENTS, Object
+from localcluster.apiserver.model.builtins import NAMESPACES
+from tests.support.fakes.storageclient import (
+    Fate,
+    LoopClock,
+    Network,
+    Request,
+    StorageClient,
+    find_type,
+    open_storage,
+)
 
-START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+pytestmark = pytest.mark.looptime
+
+COMPONENT = "frameworkcontroller"
 GANG: Object = {
     "apiVersion": "frameworkcontroller.microsoft.com/v1",
     "kind": "Framework",
@@ -25,207 +33,118 @@ GANG: Object = {
 }
 
 
-class StorageClient(KubeClient):
-    """The three verbs the recorder needs, on the real storage engine."""
+class Server(Network):
+    """A server that a test takes away, or that delays the answers of one namespace."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        self.storage = Storage(clock, SequentialUids(1))
-        found = self.storage.registry.find("", "v1", "events")
-        assert found is not None
-        self._events = found
-        self.gate = asyncio.Event()
-        self.gate.set()
+    def __init__(self) -> None:
         self.is_down = False
+        self.slow_namespace = ""
+        self.storage = open_storage(LoopClock())
+        self.client = StorageClient(self.storage, self)
+        self.metrics = Metrics()
+        self.recorder = self.build_recorder()
 
-    async def get(self, resource: Resource, namespace: str | None, name: str, **_: Any) -> Object:
-        assert resource is EVENTS
-        return await self._call(self.storage.get, namespace, name)
+    def build_recorder(self) -> EventRecorder:
+        return EventRecorder(self.client, LoopClock(), COMPONENT, self.metrics)
 
-    async def create(
-        self, resource: Resource, namespace: str | None, body: Object, **_: Any
-    ) -> Object:
-        assert resource is EVENTS
-        return await self._call(self.storage.create, namespace, body)
+    def draw_fate(self, request: Request) -> Fate:
+        namespace = (request.body or {}).get("metadata", {}).get("namespace")
+        is_slow = namespace == self.slow_namespace
+        return Fate(uplink_seconds=1000 if is_slow else 0, is_lost=self.is_down)
 
-    async def patch(
-        self, resource: Resource, namespace: str | None, name: str, body: Any, **_: Any
-    ) -> Object:
-        assert resource is EVENTS
-        return await self._call(
-            self.storage.patch, namespace, name, body, "application/merge-patch+json"
-        )
+    def list_events(self, namespace: str = "default") -> list[Object]:
+        return self.storage.list(find_type(self.storage, EVENTS), namespace).items
 
-    async def _call(self, verb: Any, *arguments: Any) -> Object:
-        await self.gate.wait()
-        if self.is_down:
-            raise UnreachableError("refused", method="POST", path=EVENTS.path("default"))
-        try:
-            answer = verb(self._events, *arguments)
-        except StatusError as e:
-            raise build_api_error(
-                e.code, b"", method="POST", path="/", fallback_reason=e.reason
-            ) from e
-        obj: Object = answer[0] if isinstance(answer, tuple) else answer
-        return obj
+    def emit(self, message: str = "x", namespace: str = "default") -> None:
+        involved = {**GANG, "namespace": namespace}
+        self.recorder.emit(involved, EventType.NORMAL, "Created", message)
 
-    def list_events(self) -> list[Object]:
-        return self.storage.list(self._events, "default").items
+    @asynccontextmanager
+    async def run(self) -> AsyncGenerator[None]:
+        task = asyncio.create_task(self.recorder.run())
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(START)
+    async def write(self, *messages: str) -> None:
+        """Emit, and wait until all is written."""
+        async with self.run():
+            for message in messages:
+                self.emit(message)
+            await self.recorder.flush()
 
 
-@pytest.fixture
-def client(clock: ManualClock) -> StorageClient:
-    return StorageClient(clock)
-
-
-@pytest.fixture
-async def recorder(clock: ManualClock, client: StorageClient) -> AsyncIterator[EventRecorder]:
-    recorder = EventRecorder(client, clock, "frameworkcontroller")
-    task = asyncio.create_task(recorder.run())
-    yield recorder
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
-async def test_emit_writes_one_event(recorder: EventRecorder, client: StorageClient) -> None:
-    recorder.emit(GANG, EventType.WARNING, "TaskFailed", "worker/0 failed")
-    await recorder.flush()
-    (event,) = client.list_events()
+async def test_event_is_written_with_its_object_and_a_message_that_is_cut() -> None:
+    server = Server()
+    server.recorder.emit(GANG, EventType.WARNING, "TaskFailed", "m" * 5000)
+    await server.write()
+    (event,) = server.list_events()
     assert event["involvedObject"] == GANG
     assert event["metadata"]["name"].startswith("gang.")
-    assert event["source"] == {"component": "frameworkcontroller"}
-    stated = ("type", "reason", "message", "count", "firstTimestamp", "lastTimestamp")
-    assert [event[key] for key in stated] == [
-        "Warning",
-        "TaskFailed",
-        "worker/0 failed",
-        1,
-        "2026-01-02T03:04:05Z",
-        "2026-01-02T03:04:05Z",
-    ]
+    assert event["source"] == {"component": COMPONENT}
+    assert (event["type"], event["reason"], event["count"]) == ("Warning", "TaskFailed", 1)
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-01-01T00:00:00Z"
+    assert len(event["message"]) == 1024
 
 
-async def test_emit_again_counts_instead_of_adding(
-    recorder: EventRecorder, client: StorageClient, clock: ManualClock
-) -> None:
-    recorder.emit(GANG, EventType.NORMAL, "Created", "x")
-    await recorder.flush()
-    clock.advance(60)
-    recorder.emit(GANG, EventType.NORMAL, "Created", "x")
-    recorder.emit(GANG, EventType.NORMAL, "Created", "x")
-    recorder.emit(GANG, EventType.NORMAL, "Created", "another")
-    await recorder.flush()
-    counts = {event["message"]: event for event in client.list_events()}
-    assert {message: event["count"] for message, event in counts.items()} == {"x": 3, "another": 1}
-    assert counts["x"]["firstTimestamp"] == "2026-01-02T03:04:05Z"
-    assert counts["x"]["lastTimestamp"] == "2026-01-02T03:05:05Z"
+async def test_repeated_event_is_counted_also_after_a_restart() -> None:
+    server = Server()
+    await server.write("x")
+    await asyncio.sleep(60)
+    await server.write("x", "x", "another")
+    events = {event["message"]: event for event in server.list_events()}
+    assert {message: e["count"] for message, e in events.items()} == {"x": 3, "another": 1}
+    assert events["x"]["firstTimestamp"] == "2026-01-01T00:00:00Z"
+    assert events["x"]["lastTimestamp"] == "2026-01-01T00:01:00Z"
+    server.recorder = server.build_recorder()
+    await server.write("x")
+    assert sorted(event["count"] for event in server.list_events()) == [1, 4]
 
 
-async def test_emit_after_a_restart_goes_on_counting(
-    recorder: EventRecorder, client: StorageClient, clock: ManualClock
-) -> None:
-    recorder.emit(GANG, EventType.NORMAL, "Created", "x")
-    await recorder.flush()
-    restarted = EventRecorder(client, clock, "frameworkcontroller")
-    task = asyncio.create_task(restarted.run())
-    restarted.emit(GANG, EventType.NORMAL, "Created", "x")
-    await restarted.flush()
-    task.cancel()
-    assert [event["count"] for event in client.list_events()] == [2]
-
-
-async def test_emit_while_the_server_hangs_returns_and_drops_the_rest(
-    client: StorageClient, clock: ManualClock
-) -> None:
-    metrics = Metrics()
-    recorder = EventRecorder(client, clock, "c", metrics)
+async def test_events_beyond_the_queue_are_dropped_and_counted() -> None:
+    server = Server()
     for number in range(1002):
-        recorder.emit(GANG, EventType.NORMAL, "Created", str(number))
-    assert b"frameworkcontroller_dropped_events_total 2.0" in metrics.render()
+        server.emit(str(number))
+    assert b"frameworkcontroller_dropped_events_total 2.0" in server.metrics.render()
 
 
-async def test_emit_while_the_server_is_away_is_forgotten_and_later_ones_written(
-    recorder: EventRecorder, client: StorageClient
+async def test_event_that_is_lost_is_not_tried_again_and_later_ones_are_written() -> None:
+    server = Server()
+    server.is_down = True
+    await server.write("lost")
+    server.is_down = False
+    await server.write("kept")
+    assert [event["message"] for event in server.list_events()] == ["kept"]
+
+
+async def test_event_that_the_server_has_removed_is_created_anew() -> None:
+    server = Server()
+    await server.write("x")
+    (event,) = server.list_events()
+    events = find_type(server.storage, EVENTS)
+    server.storage.delete(events, "default", event["metadata"]["name"])
+    await server.write("x")
+    assert [event["count"] for event in server.list_events()] == [1]
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+async def test_events_of_one_namespace_neither_displace_nor_delay_those_of_another(
+    *, is_slow: bool
 ) -> None:
-    client.is_down = True
-    recorder.emit(GANG, EventType.NORMAL, "Created", "lost")
-    await recorder.flush()
-    client.is_down = False
-    recorder.emit(GANG, EventType.NORMAL, "Created", "kept")
-    await recorder.flush()
-    assert [event["message"] for event in client.list_events()] == ["kept"]
-
-
-async def test_emit_of_an_event_the_server_forgot_creates_it_anew(
-    recorder: EventRecorder, client: StorageClient
-) -> None:
-    recorder.emit(GANG, EventType.NORMAL, "Created", "x")
-    await recorder.flush()
-    (event,) = client.list_events()
-    client.storage.delete(client._events, "default", event["metadata"]["name"])
-    recorder.emit(GANG, EventType.NORMAL, "Created", "x")
-    await recorder.flush()
-    assert [event["count"] for event in client.list_events()] == [1]
-
-
-async def test_emit_with_a_long_message_cuts_it(
-    recorder: EventRecorder, client: StorageClient
-) -> None:
-    recorder.emit(GANG, EventType.NORMAL, "Created", "m" * 5000)
-    await recorder.flush()
-    assert len(client.list_events()[0]["message"]) == 1024
-
-
-def read_version(event: Object) -> str:
-    return str(event["metadata"]["resourceVersion"])
-
-
-def about(namespace: str) -> Object:
-    return {**GANG, "namespace": namespace}
-
-
-async def test_events_of_one_namespace_neither_displace_nor_hold_up_those_of_another(
-    client: StorageClient, clock: ManualClock
-) -> None:
-    metrics = Metrics()
-    namespaces = client.storage.registry.find("", "v1", "namespaces")
-    assert namespaces is not None
-    client.storage.create(namespaces, None, {"metadata": {"name": "hot"}})
-    recorder = EventRecorder(client, clock, "c", metrics)
+    server = Server()
+    server.storage.create(NAMESPACES, None, {"metadata": {"name": "hot"}})
+    server.slow_namespace = "hot" if is_slow else ""
     for number in range(5000):
-        recorder.emit(about("hot"), EventType.NORMAL, "Created", str(number))
-    recorder.emit(about("default"), EventType.NORMAL, "Created", "calm")
-    task = asyncio.create_task(recorder.run())
-    await recorder.flush()
-    task.cancel()
-    (calm,) = client.list_events()
-    hot = client.storage.list(client._events, "hot").items
-    before = [e for e in hot if int(read_version(e)) < int(read_version(calm))]
-    assert (len(hot), len(before) <= 2) == (1000, True)
-    assert b"frameworkcontroller_dropped_events_total 4000.0" in metrics.render()
-
-
-async def test_an_event_that_hangs_in_one_namespace_holds_up_no_other(
-    client: StorageClient, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create = client.create
-
-    async def hang(resource: Resource, namespace: str | None, body: Object, **more: Any) -> Object:
-        if namespace == "hot":
-            await asyncio.Event().wait()
-        return await create(resource, namespace, body, **more)
-
-    monkeypatch.setattr(client, "create", hang)
-    recorder = EventRecorder(client, clock, "c")
-    for number in range(100):
-        recorder.emit(about("hot"), EventType.NORMAL, "Created", str(number))
-    recorder.emit(about("default"), EventType.NORMAL, "Created", "calm")
-    task = asyncio.create_task(recorder.run())
-    for _ in range(100):
-        await asyncio.sleep(0)
-    task.cancel()
-    assert [event["message"] for event in client.list_events()] == ["calm"]
+        server.emit(str(number), "hot")
+    server.emit("calm")
+    async with server.run():
+        if is_slow:
+            await asyncio.sleep(1)
+        else:
+            await server.recorder.flush()
+    (calm,) = server.list_events()
+    version = int(calm["metadata"]["resourceVersion"])
+    hot = server.list_events("hot")
+    assert len(hot) == (0 if is_slow else 1000)
+    assert sum(int(e["metadata"]["resourceVersion"]) < version for e in hot) <= 2
+    assert b"frameworkcontroller_dropped_events_total 4000.0" in server.metrics.render()
