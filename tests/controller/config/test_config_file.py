@@ -276,11 +276,6 @@ def test_load_config_with_unknown_keys_warns_of_each(load: Load) -> None:
     assert loaded.config.worker_number == 200
 
 
-def test_load_config_strict_with_an_unknown_key_refuses_it(load: Load) -> None:
-    with pytest.raises(FieldErrors, match="wokerNumber: unknown key"):
-        load("wokerNumber: 3\n", strict=True)
-
-
 @cases(
     "text message",
     no_yaml=("a: [1", r"config.yaml:1:\d+: "),
@@ -296,11 +291,6 @@ def test_load_config_of_a_text_that_is_no_config_says_where(
 ) -> None:
     with pytest.raises(FieldErrors, match=message):
         load(text)
-
-
-def test_load_config_of_a_missing_file_names_the_flag(tmp_path: Path) -> None:
-    with pytest.raises(FieldErrors, match=r"cannot read .*absent.yaml: No such file.*--config"):
-        load_config(str(tmp_path / "absent.yaml"), {}, strict=False)
 
 
 def test_load_config_without_flag_takes_the_file_of_the_environment(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The draft: shares what does not change, moves along the tables, remembers when to wake."""
+"""The draft: unchanged parts are shared, states follow the tables, and the earliest wake counts."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -19,23 +19,40 @@ def test_freeze_shares_the_roles_that_did_not_change() -> None:
     before = draft.status.attempt_status.task_roles
     draft.put_task(draft.roles[1], build_task(TaskState.COMPLETED, "b"))
     after = draft.freeze().attempt_status.task_roles
-    assert after[0] is before[0]
-    assert after[1] is not before[1]
+    assert (after[0] is before[0], after[1] is before[1]) == (True, False)
 
 
-def test_move_sets_the_times_that_go_with_the_step() -> None:
-    draft = build_draft(status=build_status(state=FrameworkState.ATTEMPT_PREPARING))
+def test_run_time_of_the_first_attempt_is_kept() -> None:
+    task = build_task(TaskState.ATTEMPT_PREPARING, run_time=at(1))
+    role_status = build_role_status(tasks=(task,))
+    status = build_status(role_status, state=FrameworkState.ATTEMPT_PREPARING, run_time=at(1))
+    draft = build_draft(status=status)
     draft.move(FrameworkState.ATTEMPT_RUNNING)
-    assert draft.status.run_time == draft.status.attempt_status.run_time == NOW
+    moved = draft.move_task(draft.roles[0], task, TaskState.ATTEMPT_RUNNING)
+    assert (draft.status.run_time, draft.status.attempt_status.run_time) == (at(1), NOW)
+    assert (moved.run_time, moved.attempt_status.run_time) == (at(1), NOW)
+
+
+def test_completion_times_of_attempt_and_whole_are_those_of_their_own_steps() -> None:
+    draft = build_draft(now=NOW.replace(microsecond=999_999))
+    (role,) = draft.roles
+    task = draft.move_task(role, role.tasks[0], TaskState.ATTEMPT_COMPLETED)
     draft.move(FrameworkState.ATTEMPT_COMPLETED)
-    assert draft.status.attempt_status.completion_time == NOW
-    assert draft.status.completion_time is None
+    assert (task.attempt_status.completion_time, task.completion_time) == (NOW, None)
+    assert (draft.status.attempt_status.completion_time, draft.status.completion_time) == (
+        NOW,
+        None,
+    )
+    task = draft.move_task(role, task, TaskState.COMPLETED)
     draft.move(FrameworkState.COMPLETED)
-    assert draft.status.completion_time == draft.status.transition_time == NOW
+    assert (
+        task.completion_time == draft.status.completion_time == draft.status.transition_time == NOW
+    )
+    assert role.tasks == [task]
     assert draft.urgency >= Urgency.NOW
 
 
-def test_move_outside_the_tables_is_a_bug() -> None:
+def test_move_outside_the_tables_is_an_error() -> None:
     draft = build_draft(status=build_status(state=FrameworkState.COMPLETED))
     with pytest.raises(IllegalTransitionError, match="Completed -> AttemptRunning"):
         draft.move(FrameworkState.ATTEMPT_RUNNING)
@@ -44,26 +61,7 @@ def test_move_outside_the_tables_is_a_bug() -> None:
         draft.move_task(draft.roles[0], task, TaskState.ATTEMPT_DELETING)
 
 
-def test_move_task_sets_the_times_that_go_with_the_step() -> None:
-    task = build_task(TaskState.ATTEMPT_PREPARING, run_time=at(1))
-    draft = build_draft(status=build_status(build_role_status(tasks=(task,))))
-    role = draft.roles[0]
-    task = draft.move_task(role, task, TaskState.ATTEMPT_RUNNING)
-    assert (task.run_time, task.attempt_status.run_time) == (at(1), NOW)
-    task = draft.move_task(role, task, TaskState.ATTEMPT_COMPLETED)
-    assert (task.attempt_status.completion_time, task.completion_time) == (NOW, None)
-    task = draft.move_task(role, task, TaskState.COMPLETED)
-    assert task.completion_time == NOW
-    assert role.tasks == [task]
-
-
-def test_times_are_whole_seconds() -> None:
-    draft = build_draft(now=NOW.replace(microsecond=999_999))
-    draft.move(FrameworkState.ATTEMPT_DELETION_PENDING)
-    assert draft.status.transition_time == NOW
-
-
-def test_act_is_not_repeated_while_in_flight() -> None:
+def test_action_is_not_repeated_while_in_flight() -> None:
     draft = build_draft(in_flight={DELETE.key})
     draft.add_action(DELETE)
     assert not draft.actions
@@ -72,7 +70,7 @@ def test_act_is_not_repeated_while_in_flight() -> None:
     assert len(draft.actions) == 2
 
 
-def test_act_waits_after_a_failure_and_asks_to_be_woken() -> None:
+def test_action_waits_after_a_failure_and_requests_a_wake() -> None:
     draft = build_draft(failures={DELETE.key: build_failure(seconds=7)})
     draft.add_action(DELETE)
     assert (draft.actions, draft.wake_at) == ([], at(107))
@@ -96,7 +94,7 @@ def test_wake_keeps_the_earliest_time() -> None:
     beyond_all_time=(at(0), 10**20, False, None),
     before_all_time=(at(0), -(10**20), False, None),
 )
-def test_elapsed_time_is_told_or_waited_for(
+def test_time_that_has_not_elapsed_requests_a_wake(
     start: datetime, seconds: float, expected: object, wake_at: object
 ) -> None:
     draft = build_draft()

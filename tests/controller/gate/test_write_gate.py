@@ -1,4 +1,4 @@
-"""Who may not act sends nothing, whatever was asked of it before."""
+"""A controller that may not write sends nothing, whatever it had queued."""
 
 import asyncio
 
@@ -6,19 +6,12 @@ import pytest
 
 from controller.core.actions import GetObject, ObjectKind
 from controller.core.decision import EventType, Publication
-from controller.execute.executor import Executor
-from controller.execute.writer import Writer
 from controller.gate.write_gate import ALWAYS_OPEN, JointWriteGate
-from controller.report.events import EventRecorder
-from controller.serve.metrics import Metrics
-from controller.store.entry import Entry
-from controller.store.store import Store
-from tests.support.builders import build_framework_wire, build_roster, build_status
-from tests.support.fakes.storageclient import LoopClock, StorageClient, open_storage
+from tests.support.builders import build_roster, build_status
+from tests.support.simulator.shell import KEY, Shell
 
 pytestmark = pytest.mark.looptime
 
-KEY = "default/gang"
 ACTION = GetObject(ObjectKind.POD, "gang-worker-0", "test")
 
 
@@ -32,39 +25,13 @@ class Gate:
         return self.is_open
 
 
-class Bench:
+def open_gated() -> tuple[Shell, Gate]:
     """The parts that send, behind one gate."""
-
-    def __init__(self) -> None:
-        clock, metrics = LoopClock(), Metrics()
-        self.gate = Gate()
-        self.answered: list[str] = []
-        self.client = StorageClient(open_storage(clock))
-        self.store = Store(on_change=lambda _: None, clock=clock)
-        self.store.apply(ObjectKind.FRAMEWORK, build_framework_wire(name="gang"))
-        self.executor = Executor(
-            self.client,
-            self.store,
-            clock=clock,
-            metrics=metrics,
-            on_answer=self.answered.append,
-            write_gate=self.gate,
-        )
-        self.writer = Writer(
-            self.client,
-            self.store,
-            clock=clock,
-            metrics=metrics,
-            compression_min_bytes=None,
-            write_gate=self.gate,
-        )
-        self.recorder = EventRecorder(self.client, clock, "test", write_gate=self.gate)
-
-    @property
-    def entry(self) -> Entry:
-        entry = self.store.find(KEY)
-        assert entry is not None
-        return entry
+    gate = Gate()
+    shell = Shell(write_gate=gate)
+    shell.create_framework()
+    shell.changed.clear()
+    return shell, gate
 
 
 @pytest.mark.parametrize(
@@ -83,53 +50,53 @@ def test_without_a_gate_everything_may_be_sent() -> None:
     assert ALWAYS_OPEN.may_write()
 
 
-async def test_executor_behind_a_closed_gate_drops_actions_and_says_so() -> None:
-    bench = Bench()
-    bench.gate.is_open = False
+async def test_executor_behind_a_closed_gate_drops_actions_and_reports_their_key() -> None:
+    shell, gate = open_gated()
+    gate.is_open = False
     async with asyncio.TaskGroup() as tasks:
-        bench.executor.start(tasks)
-        bench.executor.submit(KEY, [ACTION])
+        shell.executor.start(tasks)
+        shell.executor.submit(KEY, [ACTION])
         await asyncio.sleep(1)
-    assert bench.client.sent == []
-    assert bench.answered == [KEY]
-    bench.gate.is_open = True
+    assert shell.client.sent == []
+    assert shell.changed == [KEY]
+    gate.is_open = True
     async with asyncio.TaskGroup() as tasks:
-        bench.executor.start(tasks)
-        bench.executor.submit("default/other", [])
-    assert bench.client.sent == []
+        shell.executor.start(tasks)
+        shell.executor.submit("default/other", [])
+    assert shell.client.sent == []
 
 
 async def test_gate_closed_between_a_submit_and_its_task_holds_the_action_back() -> None:
-    bench = Bench()
+    shell, gate = open_gated()
     async with asyncio.TaskGroup() as tasks:
-        bench.executor.start(tasks)
-        bench.executor.submit(KEY, [ACTION])
-        assert ACTION.key in bench.entry.outcomes.in_flight
-        bench.gate.is_open = False
-    assert bench.client.sent == []
-    assert bench.entry.outcomes.in_flight == set()
-    assert bench.answered == [KEY]
+        shell.executor.start(tasks)
+        shell.executor.submit(KEY, [ACTION])
+        assert ACTION.key in shell.entry.outcomes.in_flight
+        gate.is_open = False
+    assert shell.client.sent == []
+    assert shell.entry.outcomes.in_flight == set()
+    assert shell.changed == [KEY]
 
 
 async def test_writer_behind_a_closed_gate_writes_neither_status_nor_roster() -> None:
-    bench = Bench()
-    bench.gate.is_open = False
-    assert not await bench.writer.write_status(bench.entry, build_status())
+    shell, gate = open_gated()
+    gate.is_open = False
+    assert not await shell.writer.write_status(shell.entry, build_status())
     publication = Publication("gang-attempt", "uid", "1", build_roster(), "")
-    assert not await bench.writer.publish(bench.entry, publication)
-    assert bench.client.sent == []
+    assert not await shell.writer.publish(shell.entry, publication)
+    assert shell.client.sent == []
 
 
 async def test_recorder_behind_a_closed_gate_drops_events() -> None:
-    bench = Bench()
+    shell, gate = open_gated()
     involved = {"name": "gang", "namespace": "default", "uid": "u"}
-    bench.recorder.emit(involved, EventType.NORMAL, "Test", "a test")
-    bench.gate.is_open = False
-    running = asyncio.create_task(bench.recorder.run(), name="events")
-    await bench.recorder.flush()
-    assert bench.client.sent == []
-    bench.gate.is_open = True
-    bench.recorder.emit(involved, EventType.NORMAL, "Test", "a test")
-    await bench.recorder.flush()
-    assert len(bench.client.sent) == 1
+    shell.recorder.emit(involved, EventType.NORMAL, "Test", "a test")
+    gate.is_open = False
+    running = asyncio.create_task(shell.recorder.run(), name="events")
+    await shell.recorder.flush()
+    assert shell.client.sent == []
+    gate.is_open = True
+    shell.recorder.emit(involved, EventType.NORMAL, "Test", "a test")
+    await shell.recorder.flush()
+    assert len(shell.client.sent) == 1
     running.cancel()

@@ -1,188 +1,193 @@
-"""Which action is sent next: fair between namespaces and Frameworks, slow after errors."""
+"""The order of actions: fair between namespaces and Frameworks, slow after errors."""
+
+import pytest
 
 from controller.core.actions import DeleteObject, ObjectKind
 from controller.queues.action_queue import MAX_WINDOW, ActionQueue
+from tests.support.builders.cases import cases
 from tests.support.measuring.cost import assert_costs_at_most
+
+FAILED, OK = True, False
 
 
 def actions(count: int, prefix: str = "p") -> list[DeleteObject]:
     return [DeleteObject(ObjectKind.POD, f"{prefix}{n}", f"uid{n}", "why") for n in range(count)]
 
 
-def take_all(queue: ActionQueue) -> list[tuple[str, str]]:
-    taken = []
-    while (item := queue.take()) is not None:
-        taken.append((item[0], item[1].key.name))
-    return taken
+class Queue(ActionQueue):
+    """Takes several actions at a time, and finishes them."""
+
+    def add(self, key: str, count: int = 1, prefix: str = "p") -> None:
+        self.replace(key, actions(count, prefix))
+
+    def take_all(self) -> list[tuple[str, str]]:
+        taken = []
+        while (item := self.take()) is not None:
+            taken.append((item[0], item[1].key.name))
+        return taken
+
+    def take_keys(self) -> list[str]:
+        return [key for key, _ in self.take_all()]
+
+    def run(self, *results: bool, is_read: bool = False) -> list[str]:
+        """Take an action and finish it, as often as there are results; return the keys."""
+        keys = []
+        for is_failed in results:
+            key, _ = self.take() or ("", None)
+            self.finish(key, is_failed=is_failed, is_read=is_read)
+            keys.append(key)
+        return keys
 
 
-def test_flows_take_turns() -> None:
-    queue = ActionQueue(100)
-    queue.replace("a", actions(3))
-    queue.replace("b", actions(2))
-    assert [key for key, _ in take_all(queue)] == ["a", "b", "a", "b", "a"]
+@pytest.fixture
+def queue() -> Queue:
+    return Queue(64, namespace_limit=32)
 
 
-def test_one_great_gang_does_not_hold_up_a_small_one() -> None:
-    queue = ActionQueue(4)
-    queue.replace("great", actions(1000))
-    queue.replace("small", actions(1))
-    assert ("small", "p0") in take_all(queue)
+@cases(
+    "limit counts expected",
+    two_flows=(100, {"a": 3, "b": 2}, ["a", "b", "a", "b", "a"]),
+    a_large_gang_and_a_small_one=(
+        4,
+        {"large": 1000, "small": 1},
+        ["large", "small"] + ["large"] * 2,
+    ),
+    many_frameworks_of_a_namespace=(
+        2,
+        {f"hot/{n}": 10 for n in range(50)} | {"calm/x": 2},
+        ["hot/0", "calm/x"],
+    ),
+)
+def test_flows_take_turns(limit: int, counts: dict[str, int], expected: list[str]) -> None:
+    queue = Queue(limit)
+    for key, count in counts.items():
+        queue.add(key, count)
+    assert queue.take_keys() == expected
 
 
-def test_small_gangs_go_together_when_there_are_too_many_flows_to_serve_at_once() -> None:
-    queue = ActionQueue(3)
-    for name in "abcd":
-        queue.replace(name, actions(12))
-    sent = []
-    for _ in range(24):
-        key, _ = queue.take() or ("", None)
-        queue.finish(key, is_failed=False)
-        sent.append(key)
-    assert sent == ["a"] * 8 + ["b"] * 8 + ["c"] * 8
+@cases(
+    "keys expected",
+    one_after_the_other=("abcd", ["a"] * 8 + ["b"] * 8 + ["c"] * 8),
+    within_their_namespace=(
+        ["hot/a", "hot/b", "hot/c", "hot/d", "calm/x"],
+        ["hot/a", "calm/x"] * 8,
+    ),
+)
+def test_turns_are_long_when_more_flows_wait_than_requests_may_run(
+    keys: list[str], expected: list[str]
+) -> None:
+    queue = Queue(3)
+    for key in keys:
+        queue.add(key, 12)
+    assert queue.run(*[OK] * len(expected)) == expected
 
 
-def test_no_more_run_at_once_than_allowed() -> None:
-    queue = ActionQueue(3)
-    queue.replace("a", actions(5))
-    assert len(take_all(queue)) == 3
+def test_number_of_running_requests_is_limited() -> None:
+    queue = Queue(3)
+    queue.add("a", 5)
+    assert len(queue.take_all()) == 3
     queue.finish("a", is_failed=False)
-    assert (queue.running, len(take_all(queue))) == (2, 1)
+    assert (queue.running, len(queue.take_all())) == (2, 1)
 
 
-def test_newest_decision_replaces_what_is_not_sent() -> None:
-    queue = ActionQueue(1)
-    queue.replace("a", actions(900))
+def test_newest_decision_replaces_the_actions_that_are_not_sent() -> None:
+    queue = Queue(1)
+    queue.add("a", 900)
     queue.take()
-    queue.replace("a", actions(1, "other"))
+    queue.add("a", 1, "other")
     queue.finish("a", is_failed=False)
-    assert take_all(queue) == [("a", "other0")]
+    assert queue.take_all() == [("a", "other0")]
 
 
-def test_same_action_twice_is_sent_once() -> None:
-    queue = ActionQueue(10)
+def test_same_action_twice_is_sent_once(queue: Queue) -> None:
     queue.replace("a", [*actions(2), *actions(2)])
-    assert len(take_all(queue)) == 2
+    assert len(queue.take_all()) == 2
 
 
 def test_flow_starts_slowly_after_an_error_and_doubles_with_each_success() -> None:
-    queue = ActionQueue(1000)
-    queue.replace("a", actions(500))
-    assert len(take_all(queue)) == MAX_WINDOW
+    queue = Queue(1000)
+    queue.add("a", 500)
+    assert len(queue.take_all()) == MAX_WINDOW
     for _ in range(MAX_WINDOW):
         queue.finish("a", is_failed=True)
     running = 0
     for window in (1, 2, 4, 8):
-        running += len(take_all(queue))
+        running += len(queue.take_all())
         assert running == window
         queue.finish("a", is_failed=False)
         running -= 1
 
 
 def test_error_of_one_framework_slows_no_other() -> None:
-    queue = ActionQueue(1000)
-    queue.replace("bad", actions(10))
-    queue.take()
-    queue.finish("bad", is_failed=True)
-    queue.replace("good", actions(10))
-    assert [key for key, _ in take_all(queue)].count("good") == 10
+    queue = Queue(1000)
+    queue.add("bad", 10)
+    queue.run(FAILED)
+    queue.add("good", 10)
+    assert queue.take_keys().count("good") == 10
 
 
-def test_namespace_whose_requests_fail_has_one_at_a_time_however_many_frameworks_it_has() -> None:
-    queue = ActionQueue(64, namespace_limit=32)
+def test_namespace_whose_requests_fail_has_one_at_a_time_for_all_its_frameworks(
+    queue: Queue,
+) -> None:
     for number in range(100):
-        queue.replace(f"bad/{number}", actions(1))
-    for _ in range(5):
-        key, _ = queue.take() or ("", None)
-        queue.finish(key, is_failed=True)
-    queue.replace("good/x", actions(40))
-    namespaces = [key.partition("/")[0] for key, _ in take_all(queue)]
+        queue.add(f"bad/{number}")
+    queue.run(*[FAILED] * 5)
+    queue.add("good/x", 40)
+    namespaces = [key.partition("/")[0] for key in queue.take_keys()]
     assert (namespaces.count("bad"), namespaces.count("good")) == (1, 32)
     assert (queue.get_window("bad"), queue.get_window("good")) == (1, 32)
 
 
-def test_namespace_goes_on_fast_when_its_requests_succeed_again() -> None:
-    queue = ActionQueue(64, namespace_limit=32)
+@pytest.mark.parametrize("is_read", [False, True])
+def test_namespace_becomes_fast_when_its_requests_succeed_again(
+    queue: Queue, *, is_read: bool
+) -> None:
     for number in range(100):
-        queue.replace(f"a/{number}", actions(1))
-    for is_failed in [*[True] * 6, *[False] * 5]:
-        key, _ = queue.take() or ("", None)
-        queue.finish(key, is_failed=is_failed)
-    assert len(take_all(queue)) == 32
+        queue.add(f"a/{number}", 100 if is_read else 1)
+    queue.run(*[FAILED] * 6, *[OK] * 5, is_read=is_read)
+    assert len(queue.take_all()) == 32
 
 
-def test_reads_that_succeed_between_refused_creates_speed_nothing_up() -> None:
-    queue = ActionQueue(64, namespace_limit=32)
+def test_reads_that_succeed_between_refused_creates_change_nothing(queue: Queue) -> None:
     for _ in range(6):
-        queue.replace("a/x", actions(1))
-        queue.take()
-        queue.finish("a/x", is_failed=True)
-        queue.replace("a/x", actions(1))
-        queue.take()
-        queue.finish("a/x", is_failed=False, is_read=True)
-    queue.replace("a/x", actions(9))
-    assert (queue.get_window("a"), len(take_all(queue))) == (1, 1)
+        queue.add("a/x")
+        queue.run(FAILED)
+        queue.add("a/x")
+        queue.run(OK, is_read=True)
+    queue.add("a/x", 9)
+    assert (queue.get_window("a"), len(queue.take_all())) == (1, 1)
 
 
-def test_reads_after_an_error_of_a_read_become_faster() -> None:
-    queue = ActionQueue(64, namespace_limit=32)
-    queue.replace("a/x", actions(100))
-    for is_failed in [*[True] * 6, *[False] * 5]:
-        queue.take()
-        queue.finish("a/x", is_failed=is_failed, is_read=True)
-    assert len(take_all(queue)) == 32
-
-
-def test_only_one_read_after_each_refused_create_does_not_count() -> None:
-    queue = ActionQueue(64, namespace_limit=32)
-    queue.replace("a/x", actions(100))
-    for _ in range(3):
-        queue.take()
-        queue.finish("a/x", is_failed=True)
+def test_one_read_after_each_refused_create_does_not_count(queue: Queue) -> None:
+    queue.add("a/x", 100)
+    queue.run(*[FAILED] * 3)
     windows = []
     for _ in range(6):
-        queue.take()
-        queue.finish("a/x", is_failed=False, is_read=True)
+        queue.run(OK, is_read=True)
         windows.append(queue.get_window("a"))
     assert windows == [4, 4, 4, 8, 16, 32]
-    assert len(take_all(queue)) == 8
+    assert len(queue.take_all()) == 8
 
 
-def test_reads_become_faster_however_many_writes_have_failed() -> None:
-    queue = ActionQueue(64, namespace_limit=32)
-    queue.replace("a/x", actions(1000))
-    for _ in range(500):
-        queue.take()
-        queue.finish("a/x", is_failed=True)
-    for _ in range(100):
-        queue.take()
-        queue.finish("a/x", is_failed=False, is_read=True)
-    assert len(take_all(queue)) == 32
+def test_reads_become_fast_however_many_writes_have_failed(queue: Queue) -> None:
+    queue.add("a/x", 1000)
+    queue.run(*[FAILED] * 500)
+    queue.run(*[OK] * 100, is_read=True)
+    assert len(queue.take_all()) == 32
 
 
-def test_one_error_among_many_requests_of_a_namespace_slows_it_for_one_request() -> None:
-    queue = ActionQueue(64, namespace_limit=32)
+def test_one_error_among_many_requests_slows_their_namespace_for_one_request(queue: Queue) -> None:
     for number in range(100):
-        queue.replace(f"a/{number}", actions(1))
-    sent = take_all(queue)
-    queue.finish(sent[0][0], is_failed=True)
-    assert queue.get_window("a") == 16
-    queue.finish(sent[1][0], is_failed=False)
-    assert queue.get_window("a") == 32
-
-
-def test_namespace_that_is_gone_is_forgotten_whatever_its_errors_taught() -> None:
-    queue = ActionQueue(8)
-    queue.replace("a/x", actions(1))
-    take_all(queue)
-    queue.finish("a/x", is_failed=True)
-    queue.forget("a/x")
-    assert queue.is_empty
+        queue.add(f"a/{number}")
+    sent = queue.take_keys()
+    for key, is_failed, window in ((sent[0], FAILED, 16), (sent[1], OK, 32)):
+        queue.finish(key, is_failed=is_failed)
+        assert queue.get_window("a") == window
 
 
 def test_cleared_queue_sends_nothing_more_and_names_the_keys_that_lost_actions() -> None:
-    queue = ActionQueue(1)
-    queue.replace("a", actions(2))
+    queue = Queue(1)
+    queue.add("a", 2)
     queue.take()
     queue.replace("b", [])
     assert queue.clear() == ["a"]
@@ -191,72 +196,42 @@ def test_cleared_queue_sends_nothing_more_and_names_the_keys_that_lost_actions()
     assert queue.running == 0
 
 
-def test_idle_flows_are_forgotten() -> None:
-    queue = ActionQueue(10)
-    queue.replace("a", actions(1))
-    queue.take()
-    queue.finish("a", is_failed=False)
+@pytest.mark.parametrize("result", [OK, FAILED])
+def test_idle_flow_is_forgotten_and_its_errors_with_its_framework(
+    queue: Queue, *, result: bool
+) -> None:
+    queue.add("a/x")
+    queue.run(result)
+    if result is FAILED:
+        queue.forget("a/x")
     assert queue.is_empty
+    queue.add("a/x", 3)
+    assert len(queue.take_all()) == 3
 
 
-def test_forget_drops_a_flow_whatever_its_errors_taught() -> None:
-    queue = ActionQueue(8)
-    queue.replace("a", actions(1))
-    assert len(take_all(queue)) == 1
-    queue.finish("a", is_failed=True)
-    queue.forget("a")
-    queue.replace("a", actions(3))
-    assert len(take_all(queue)) == 3
-
-
-def test_namespaces_take_turns_however_many_frameworks_one_has() -> None:
-    queue = ActionQueue(100)
+def test_namespace_whose_requests_hang_leaves_slots_to_others() -> None:
+    queue = Queue(8, namespace_limit=6)
     for number in range(50):
-        queue.replace(f"hot/{number}", actions(10))
-    queue.replace("calm/x", actions(2))
-    assert [key for key, _ in take_all(queue)].index("calm/x") <= 1
+        queue.add(f"hot/{number}", 10)
+    assert len(queue.take_all()) == 6
+    queue.add("calm/x", 3)
+    assert queue.take_keys() == ["calm/x", "calm/x"]
 
 
-def test_a_namespace_whose_requests_hang_leaves_slots_to_others() -> None:
-    queue = ActionQueue(8, namespace_limit=6)
-    for number in range(50):
-        queue.replace(f"hot/{number}", actions(10))
-    assert len(take_all(queue)) == 6
-    queue.replace("calm/x", actions(3))
-    assert [key for key, _ in take_all(queue)] == ["calm/x", "calm/x"]
-
-
-def test_a_namespace_at_its_limit_goes_on_when_one_of_its_requests_is_answered() -> None:
-    queue = ActionQueue(8, namespace_limit=2)
-    queue.replace("hot/x", actions(4))
-    assert len(take_all(queue)) == 2
+def test_namespace_at_its_limit_sends_the_next_request_after_an_answer() -> None:
+    queue = Queue(8, namespace_limit=2)
+    queue.add("hot/x", 4)
+    assert len(queue.take_all()) == 2
     queue.finish("hot/x", is_failed=False)
-    assert take_all(queue) == [("hot/x", "p2")]
+    assert queue.take_all() == [("hot/x", "p2")]
 
 
-def test_long_turns_of_small_gangs_stay_within_their_namespace() -> None:
-    queue = ActionQueue(3)
-    for name in "abcd":
-        queue.replace(f"hot/{name}", actions(8))
-    queue.replace("calm/x", actions(4))
-    sent = []
-    for _ in range(8):
-        key, _ = queue.take() or ("", None)
-        queue.finish(key, is_failed=False)
-        sent.append(key)
-    assert sent == ["hot/a", "calm/x"] * 4
-
-
-def test_order_of_any_number_of_flows_costs_the_same() -> None:
-    """What is taken from a queue of 20,000 flows looks at a few of them."""
-
+def test_take_of_any_number_of_flows_costs_the_same() -> None:
     def take_all() -> None:
-        queue = ActionQueue(1)
+        queue = Queue(1)
         for number in range(20_000):
-            queue.replace(f"hot/{number}", actions(1))
-        for _ in range(20_000):
-            key, _ = queue.take() or ("", None)
-            queue.finish(key, is_failed=False)
+            queue.add(f"hot/{number}")
+        queue.run(*[OK] * 20_000)
 
     # Copying a list of all flows for each that is taken costs about 5 s.
     assert_costs_at_most(1.5, take_all)

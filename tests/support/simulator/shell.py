@@ -14,6 +14,7 @@ from controller.core.decision import SnapshotTrigger
 from controller.core.settings import Settings
 from controller.execute.executor import Executor
 from controller.execute.writer import Writer
+from controller.gate.write_gate import ALWAYS_OPEN, WriteGate
 from controller.queues.workqueue import WorkQueue
 from controller.reconcile.memory import UNLIMITED, MemoryLedger
 from controller.reconcile.worker import Worker
@@ -84,6 +85,7 @@ class Shell:
         settings: Settings | None = None,
         after: "Shell | None" = None,
         memory: MemoryLedger = UNLIMITED,
+        write_gate: WriteGate = ALWAYS_OPEN,
     ) -> None:
         """Start with nothing known; ``after``: on the server of another one, which is no more."""
         self.clock = LoopClock()
@@ -102,6 +104,7 @@ class Shell:
             metrics=self.metrics,
             on_answer=self._note,
             signer=self.signer,
+            write_gate=write_gate,
         )
         self.writer = Writer(
             self.client,
@@ -109,8 +112,9 @@ class Shell:
             clock=self.clock,
             metrics=self.metrics,
             compression_min_bytes=None,
+            write_gate=write_gate,
         )
-        self.recorder = EventRecorder(self.client, self.clock, "test")
+        self.recorder = EventRecorder(self.client, self.clock, "test", write_gate=write_gate)
         self.worker = Worker(
             store=self.store,
             queue=self.queue,

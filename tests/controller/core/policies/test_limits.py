@@ -1,4 +1,4 @@
-"""A Framework that asks for more than it may have is Blocked, and loses nothing it has."""
+"""A Framework that asks for more than a limit allows is Blocked, and keeps its Tasks."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -58,7 +58,7 @@ def spec_of(*numbers: int, **fields: object) -> FrameworkSpec:
     return build_spec(*(build_role(f"a{i}", n) for i, n in enumerate(numbers)), **fields)
 
 
-TOO_MUCH = {
+TOO_MUCH: dict[str, tuple[FrameworkSpec, str, str]] = {
     "Tasks": (
         spec_of(6, 3),
         "TooManyTasks",
@@ -79,7 +79,7 @@ TOO_MUCH = {
 
 
 @cases("spec reason message", **TOO_MUCH)
-def test_framework_that_asks_for_too_much_is_blocked_and_gets_nothing(
+def test_framework_beyond_a_limit_is_blocked_and_gets_no_task(
     spec: FrameworkSpec, reason: str, message: str
 ) -> None:
     world = LimitedWorld(spec)
@@ -90,14 +90,7 @@ def test_framework_that_asks_for_too_much_is_blocked_and_gets_nothing(
     assert [(e.type, e.reason) for e in first.events] == [(EventType.WARNING, reason)]
     assert world.status.attempt_status.task_roles == ()
     assert (first.actions, first.wake_at) == ((), None)
-
-
-@cases("spec reason message", **TOO_MUCH)
-def test_blocked_framework_costs_nothing_until_its_spec_changes(
-    spec: FrameworkSpec, reason: str, message: str
-) -> None:
-    world = LimitedWorld(spec)
-    world.carry_out(world.decide())
+    # It costs nothing until its spec changes.
     again = world.decide()
     assert (again.status, again.actions, again.events, again.wake_at) == (None, (), (), None)
 
@@ -122,7 +115,7 @@ def test_blocked_framework_can_be_stopped() -> None:
 
 
 @pytest.mark.parametrize("more", [spec_of(2, 60), spec_of(2, 1, 60), spec_of(2, 1, 0, 0, 0)])
-def test_running_gang_that_is_rescaled_beyond_a_limit_goes_on_as_it_is(more: FrameworkSpec) -> None:
+def test_running_gang_that_is_rescaled_beyond_a_limit_is_kept_as_it_is(more: FrameworkSpec) -> None:
     world = LimitedWorld(spec_of(2, 1)).start()
     before = world.running
     world.edit(more)
@@ -153,7 +146,7 @@ def test_tasks_of_a_blocked_gang_are_retried() -> None:
     assert [task.attempt_status.id for task in role.tasks] == [0, 1]
 
 
-def test_what_a_blocked_spec_takes_away_goes() -> None:
+def test_blocked_spec_still_scales_down() -> None:
     world = LimitedWorld(spec_of(2, 2)).start()
     world.edit(spec_of(1, 60))
     world.settle()
@@ -178,7 +171,7 @@ def test_next_attempt_of_a_blocked_framework_waits_for_its_spec() -> None:
     assert world.running == ["gang-a0-0", "gang-a0-1", "gang-a0-2"]
 
 
-def test_framework_that_is_larger_than_newer_limits_and_does_not_grow_goes_on() -> None:
+def test_framework_that_is_larger_than_newer_limits_and_does_not_grow_is_not_blocked() -> None:
     world = LimitedWorld(spec_of(6, 6), Settings()).start()
     world.settings = SETTINGS
     world.edit(spec_of(6, 5))
@@ -218,7 +211,7 @@ def build_memory(free_bytes: int) -> MemoryBudget:
     return MemoryBudget(limit_bytes=1024 * MIB, budget_bytes=819 * MIB, free_bytes=free_bytes)
 
 
-def test_framework_for_which_memory_is_missing_waits_and_goes_on_by_itself() -> None:
+def test_framework_for_which_memory_is_missing_waits_and_starts_by_itself() -> None:
     world = LimitedWorld(spec_of(2, 1), Settings())
     world.memory = build_memory(3 * TASK_MEMORY_BYTES - 1)
     decision = world.decide()
@@ -231,7 +224,7 @@ def test_framework_for_which_memory_is_missing_waits_and_goes_on_by_itself() -> 
     )
     assert [(e.type, e.reason) for e in decision.events] == [(EventType.WARNING, "MemoryBudget")]
     assert decision.wake_at == world.now + timedelta(seconds=MEMORY_WAIT_SECONDS)
-    # Other numbers are no news.
+    # Other numbers are no reason for a write.
     world.memory = build_memory(0)
     assert world.decide().status is None
 
