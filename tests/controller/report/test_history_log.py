@@ -4,6 +4,7 @@ import io
 import json
 import logging
 import re
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from controller.report.history_log import HistoryLog
 from framework.logs import MESSAGE_LIMIT_BYTES, LogFormat, configure_logging
 from tests.support.builders import build_pod_wire
 
-# What collectors of the Go original look for.
+# The pattern of collectors for the Go original.
 COLLECTED = re.compile(r": ObjectSnapshot: (.+)")
 
 
@@ -26,26 +27,30 @@ def log(caplog: pytest.LogCaptureFixture, *triggers: SnapshotTrigger) -> list[st
     return [record.getMessage() for record in caplog.records]
 
 
-def test_line_is_what_collectors_look_for(caplog: pytest.LogCaptureFixture) -> None:
-    (line,) = log(caplog, SnapshotTrigger.TASK_RETRY)
-    assert line.startswith("[default/gang]: OnTaskRetry: ObjectSnapshot: {")
+def parse(line: str) -> Any:
     match = COLLECTED.search(line)
     assert match is not None
-    assert json.loads(match.group(1)) == {"kind": "Task", "trigger": "OnTaskRetry"}
+    return json.loads(match.group(1))
 
 
-def test_only_what_is_asked_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    assert log(caplog) == []
+def test_line_has_the_form_that_collectors_read(caplog: pytest.LogCaptureFixture) -> None:
+    (line,) = log(caplog, SnapshotTrigger.TASK_RETRY)
+    assert line.startswith("[default/gang]: OnTaskRetry: ObjectSnapshot: {")
+    assert parse(line) == {"kind": "Task", "trigger": "OnTaskRetry"}
 
 
-def test_every_trigger_can_be_asked_for(caplog: pytest.LogCaptureFixture) -> None:
-    assert len(log(caplog, *SnapshotTrigger)) == len(SnapshotTrigger)
+@pytest.mark.parametrize("triggers", [(), tuple(SnapshotTrigger)])
+def test_only_configured_triggers_are_logged(
+    caplog: pytest.LogCaptureFixture, triggers: tuple[SnapshotTrigger, ...]
+) -> None:
+    assert len(log(caplog, *triggers)) == len(triggers)
 
 
-def test_deleted_pod_is_logged_without_its_secrets(caplog: pytest.LogCaptureFixture) -> None:
-    pod = build_pod_wire(
-        spec={"containers": [{"name": "main", "env": [{"name": "TOKEN", "value": "s3cret"}]}]}
-    )
+def test_deleted_pod_is_logged_in_that_form_without_its_secrets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    container = {"name": "main", "env": [{"name": "TOKEN", "value": "s3cret"}]}
+    pod = build_pod_wire(spec={"nodeName": "node-1", "containers": [container]})
     with caplog.at_level(logging.INFO):
         HistoryLog({SnapshotTrigger.POD_DELETION}).log_deleted_pod(pod)
         HistoryLog(set()).log_deleted_pod(pod)
@@ -53,17 +58,7 @@ def test_deleted_pod_is_logged_without_its_secrets(caplog: pytest.LogCaptureFixt
     assert "OnPodDeletion" in record.getMessage()
     assert "s3cret" not in record.getMessage()
     assert "s3cret" not in str(vars(record))
-
-
-def test_deleted_pod_is_logged_in_the_form_that_collectors_read(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    pod = build_pod_wire(spec={"nodeName": "node-1", "containers": [{"name": "main"}]})
-    with caplog.at_level(logging.INFO):
-        HistoryLog({SnapshotTrigger.POD_DELETION}).log_deleted_pod(pod)
-    match = COLLECTED.search(caplog.records[0].getMessage())
-    assert match is not None
-    body = json.loads(match.group(1))
+    body = parse(record.getMessage())
     assert (body["kind"], body["apiVersion"]) == ("Pod", "v1")
     assert body["metadata"]["name"] == pod["metadata"]["name"]
     assert body["spec"]["containers"] == [{"name": "main"}]
@@ -71,7 +66,7 @@ def test_deleted_pod_is_logged_in_the_form_that_collectors_read(
 
 
 def test_largest_snapshot_is_logged_whole_in_both_formats() -> None:
-    """The log cuts long messages; what collectors parse must stay JSON."""
+    """The log cuts long messages; a snapshot must stay JSON."""
     state = {"terminated": {"reason": "\u202e\x1b\x9b\U000e0041" * 200}}
     status = {"containerStatuses": [{"name": '\\"<' * 100, "state": state}] * 10_000}
     pod = {**build_pod_wire(), "status": status}
@@ -81,7 +76,5 @@ def test_largest_snapshot_is_logged_whole_in_both_formats() -> None:
         HistoryLog({SnapshotTrigger.POD_DELETION}).log_deleted_pod(pod)
         (line,) = stream.getvalue().splitlines()
         message = json.loads(line)["message"] if log_format is LogFormat.JSON else line
-        match = COLLECTED.search(message)
-        assert match is not None
-        assert json.loads(match.group(1))["cut"] is True
+        assert parse(message)["cut"] is True
         assert len(line) < 4 * MESSAGE_LIMIT_BYTES
