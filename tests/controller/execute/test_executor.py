@@ -9,7 +9,6 @@ import pytest
 
 from controller.core.actions import (
     Action,
-    CreateConfigMap,
     CreateGangKey,
     CreatePod,
     DeleteObject,
@@ -240,13 +239,6 @@ async def test_no_answer_in_time_is_a_failure() -> None:
     shell.network.expect("create", PODS, Fate(downlink_seconds=100))
     await send(shell, create(shell), seconds=40)
     assert get_failure(shell).code == 0
-
-
-async def test_configmap_is_created() -> None:
-    shell = await open_shell()
-    shell.delete(CONFIGMAPS, CONFIGMAP[1])
-    await send(shell, CreateConfigMap(shell.framework, CONFIGMAP[1], "uid/0", "why"))
-    assert "create configmaps gang-attempt" in shell.sent()
 
 
 # --- deletes -------------------------------------------------------------------------------------

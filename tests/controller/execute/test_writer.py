@@ -169,10 +169,3 @@ async def test_publication_to_a_configmap_that_is_gone_records_its_absence() -> 
     assert not await publish(shell)
     assert shell.known.configmap is None
     assert ("ConfigMap", NAME) in shell.known.live
-
-
-async def test_failed_publication_is_not_recorded() -> None:
-    shell = await open_with_configmap()
-    shell.network.expect("patch", CONFIGMAPS, refuse(500))
-    assert not await publish(shell)
-    assert shell.known.published.roster is None

@@ -44,27 +44,6 @@ def start(shell: Shell, spec: Object | None = None) -> None:
     shell.store.apply(ObjectKind.FRAMEWORK, defer_object(wire))
 
 
-async def test_framework_that_a_watch_shows_runs() -> None:
-    shell = Shell()
-    start(shell)
-    assert shell.entry.observed.framework is None
-    await shell.run(1)
-    assert shell.names(PODS) == [f"{FRAMEWORK}-worker-0"]
-
-
-@pytest.mark.parametrize("number", [1, 2, 10])
-async def test_versions_between_two_turns_cost_one_decode(number: int) -> None:
-    shell = Shell()
-    start(shell)
-    await shell.run(1)
-    spent: list[float] = []
-    for n in range(number):
-        show(shell, 1000 + n, spent)
-    assert not spent
-    await shell.run(1)
-    assert len(spent) == 1
-
-
 async def test_unreadable_spec_is_found_in_the_turn() -> None:
     shell = Shell()
     start(shell, {"taskRoles": "nonsense"})

@@ -50,15 +50,6 @@ async def test_nothing_is_sent_after_a_failed_status_write_until_a_live_get() ->
     assert shell.sent()[:first] == ["replace frameworks gang", *["get frameworks gang"] * 3]
 
 
-async def test_conflict_of_a_status_write_is_decided_anew_from_the_edit() -> None:
-    shell = Shell()
-    wire = shell.create_framework()
-    wire["spec"]["taskRoles"][0]["taskNumber"] = 3
-    shell.patch(FRAMEWORKS, FRAMEWORK, {"spec": wire["spec"]})
-    await shell.run(5.0)
-    assert len(shell.names(PODS)) == 3
-
-
 async def test_informative_changes_are_written_together() -> None:
     shell = await open_shell(8, 1.0)
     shell.client.sent.clear()

@@ -12,10 +12,12 @@ from controller.core.actions import ObjectKind
 from controller.core.decide import decide
 from controller.core.objects.object_templates import build_pod
 from controller.core.settings import Settings
+from controller.store.frameworks import decode_framework
 from controller.store.packed_templates import PackedTemplate, pack_templates
 from controller.store.store import Store
 from framework.api.naming import TaskKey
 from framework.api.types import TaskSpec
+from framework.kube.deferred import defer_object
 from tests.support.builders import (
     build_framework,
     build_framework_wire,
@@ -25,20 +27,11 @@ from tests.support.builders import (
     build_status,
     build_template_wire,
 )
+from tests.support.builders.strategies import json_values
 from tests.support.builders.worlds import build_snapshot
 
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**63)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=10,
-)
 
-
-@given(st.dictionaries(st.text(), JSON, max_size=5))
+@given(st.dictionaries(st.text(), json_values, max_size=5))
 def test_packed_template_equals_the_template(template: dict[str, Any]) -> None:
     packed = PackedTemplate(msgspec.json.encode(template))
     assert dict(packed) == template
@@ -65,7 +58,8 @@ def test_small_templates_stay_as_they_are() -> None:
     assert pack_templates(spec) is spec
 
 
-def test_store_holds_a_large_template_in_few_bytes() -> None:
+@pytest.mark.parametrize("is_list", [False, True])
+def test_store_holds_a_large_template_in_few_bytes(*, is_list: bool) -> None:
     role = build_role_wire()
     role["task"]["pod"]["spec"]["future"] = [{} for _ in range(100_000)]
     wire = build_framework_wire(role)
@@ -74,12 +68,16 @@ def test_store_holds_a_large_template_in_few_bytes() -> None:
     del wire, role
     store = Store(lambda _: None)
     tracemalloc.start()
-    store.apply(ObjectKind.FRAMEWORK, msgspec.json.decode(text))
+    if is_list:
+        store.replace(ObjectKind.FRAMEWORK, [defer_object(msgspec.json.decode(text))], "5")
+    else:
+        store.apply(ObjectKind.FRAMEWORK, msgspec.json.decode(text))
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < 2 * len(text)
     entry = store.find("default/gang")
     assert entry is not None
+    decode_framework(entry)
     assert entry.observed.framework is not None
     assert len(entry.observed.framework.spec.task_roles[0].task.pod["spec"]["future"]) == 100_000
     assert "managedFields" not in entry.observed.framework.metadata.extra

@@ -1,7 +1,6 @@
 """A Framework that a watch shows is decoded later, with the same result."""
 
 import random
-import tracemalloc
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,13 +14,7 @@ from controller.store.store import Store
 from framework.api.types import Framework
 from framework.kube.deferred import DeferredObject, defer_object
 from framework.kube.resources import Object
-from tests.support.builders import (
-    AT,
-    build_framework_wire,
-    build_pod_wire,
-    build_role_wire,
-    build_status_wire,
-)
+from tests.support.builders import AT, build_framework_wire, build_pod_wire, build_status_wire
 
 KEY = "default/gang"
 
@@ -191,15 +184,3 @@ def test_outcome_is_that_of_a_store_that_decodes_at_once(seed: int) -> None:
         assert str(first.fault) == str(second.fault)
         assert first.object_bytes == second.object_bytes
         assert first.incarnation == second.incarnation
-
-
-def test_list_holds_a_large_template_in_few_bytes() -> None:
-    role = build_role_wire()
-    role["task"]["pod"]["spec"]["future"] = [{} for _ in range(100_000)]
-    text = msgspec.json.encode(build_framework_wire(role))
-    store = Store(lambda _: None)
-    tracemalloc.start()
-    store.replace(ObjectKind.FRAMEWORK, [defer_object(msgspec.json.decode(text))], "5")
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert held < 2 * len(text)

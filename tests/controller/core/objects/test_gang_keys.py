@@ -128,15 +128,6 @@ def test_secret_belongs_to_the_attempt_and_names_it() -> None:
     assert content == f"{status.attempt_status.instance_uid}:{'ab' * 32}"
 
 
-def test_life_with_a_key_creates_one_for_each_attempt() -> None:
-    world = World(build_keyed_spec())
-    for _ in range(6):
-        world.carry_out(world.decide())
-    made = [name for verb, name in world.made if verb == "create"]
-    assert made[:2] == ["gang-attempt", NAME]
-    assert sorted(made[2:]) == ["gang-ps-0", "gang-worker-0", "gang-worker-1"]
-
-
 def test_last_configmap_waits_for_its_secret() -> None:
     """Else the Secret would meet the next Framework of the name."""
     for spec, is_waited_for in ((build_keyed_spec(1), True), (build_spec(build_role()), False)):
