@@ -20,9 +20,7 @@ pytestmark = pytest.mark.looptime
 
 
 @pytest.mark.parametrize("number", [3, pytest.param(200, marks=pytest.mark.slow)])
-async def test_frameworks_reconverge_within_10_seconds_after_300_without_a_server(
-    number: int,
-) -> None:
+async def test_frameworks_reconverge_10_seconds_after_300_without_a_server(number: int) -> None:
     async with open_world() as world:
         program = world.start()
         for n in range(number):
@@ -92,9 +90,7 @@ async def test_storage_restored_from_a_backup_is_accepted_as_it_is() -> None:
         await world.wait_for_state("Completed", "kept", seconds=10)
 
 
-async def test_paths_that_are_not_found_for_a_while_are_no_deletion(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_paths_not_found_for_a_while_are_no_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_world() as world:
         program = world.start()
         await world.create_gang()

@@ -370,9 +370,7 @@ def _swap(wire: Any, field: str, value: Any) -> None:
 
 @quick
 @given(_nasty_snapshots(), _absurd_statuses())
-def test_decide_refuses_an_absurd_status_by_an_assertion_only(
-    snapshot: Snapshot, wire: Any
-) -> None:
+def test_decide_only_asserts_on_an_absurd_status(snapshot: Snapshot, wire: Any) -> None:
     """Only another client writes such a status; the worker then makes no decision for a while."""
     try:
         status = codec.decode_status(wire)

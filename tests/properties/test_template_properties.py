@@ -143,9 +143,7 @@ def test_template_is_stored_and_read_as_it_was_written(template: Any) -> None:
 
 
 @given(_templates)
-def test_pod_of_a_stored_template_is_the_template_and_the_documented_additions(
-    template: Any,
-) -> None:
+def test_pod_is_its_template_and_the_documented_additions(template: Any) -> None:
     stored = codec.decode_framework(store(template))
     framework = build_framework(stored.spec, build_status(build_role_status(number=2)))
     before = copy.deepcopy(framework.spec)

@@ -130,7 +130,7 @@ async def test_crash_at_a_write_changes_neither_end_nor_count(write: int, when: 
 
 
 @pytest.mark.looptime
-async def test_life_without_a_crash_ends_as_expected_and_is_tried_as_a_whole() -> None:
+async def test_gang_without_a_crash_ends_as_expected() -> None:
     life = ScriptedLife({})
     assert shape(await life.run_script()) == END
     assert len(life.auditor.created) == PODS_OF_A_LIFE

@@ -100,7 +100,7 @@ class SlowLife(PlainLife):
 @pytest.mark.looptime
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize(("tasks", "most"), [(1, 6), (4, 8)])
-async def test_life_of_a_small_gang_takes_few_status_writes_and_no_conflict(
+async def test_small_gang_takes_few_status_writes_and_no_conflict(
     tasks: int, most: int, pace: float
 ) -> None:
     life = PlainLife(tasks, pace)
@@ -113,7 +113,7 @@ async def test_life_of_a_small_gang_takes_few_status_writes_and_no_conflict(
 @pytest.mark.looptime
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("tasks", [1, 4])
-async def test_slow_life_takes_a_few_more_for_who_is_missing(tasks: int, pace: float) -> None:
+async def test_slow_gang_takes_a_few_more_status_writes(tasks: int, pace: float) -> None:
     life = SlowLife(tasks, pace)
     framework = await life.live()
     assert framework["status"]["state"] == FrameworkState.COMPLETED

@@ -242,7 +242,7 @@ def test_load_config_with_a_repeated_code_names_the_first(load: Load) -> None:
         ("Transient", "Conflict"),
     ),
 )
-def test_load_config_with_a_type_keeps_null_and_empty_apart(
+def test_load_config_keeps_null_and_empty_apart(
     load: Load, text: str, attributes: tuple[str, ...] | None
 ) -> None:
     config = load(f"podFailureSpec: [{{code: 220, {text}podPatterns: [{{nameRegex: a}}]}}]").config
@@ -286,9 +286,7 @@ def test_load_config_with_unknown_keys_warns_of_each(load: Load) -> None:
     a_list=("- 1\n", "must be a mapping"),
     two_documents=("a: 1\n---\nb: 2\n", "config.yaml:3: a second document"),
 )
-def test_load_config_of_a_text_that_is_no_config_says_where(
-    load: Load, text: str, message: str
-) -> None:
+def test_load_config_of_another_text_says_where(load: Load, text: str, message: str) -> None:
     with pytest.raises(FieldErrors, match=message):
         load(text)
 

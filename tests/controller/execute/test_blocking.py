@@ -146,9 +146,7 @@ async def test_condition_that_is_refused_is_not_tried_again() -> None:
     assert count_status_writes(shell) == 2
 
 
-async def test_undecidable_framework_gets_a_condition_and_an_event(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_undecidable_framework_gets_a_condition(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = open_shell()
 
     def fail(*_: Any) -> None:
@@ -172,9 +170,7 @@ def test_status_with_only_conditions_is_no_status_yet(wire: Object) -> None:
 
 
 @pytest.mark.parametrize("is_refused_again", [False, True])
-async def test_framework_created_anew_does_not_inherit_the_refusal_of_the_one_before(
-    *, is_refused_again: bool
-) -> None:
+async def test_framework_created_anew_inherits_no_refusal(*, is_refused_again: bool) -> None:
     shell = open_shell()
     refuse_states(shell, refuse(422, "Invalid"))
     await shell.run(200.0)

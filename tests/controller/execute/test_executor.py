@@ -329,7 +329,7 @@ async def test_live_get_shows_our_pod() -> None:
 
 
 @cases("downlink_seconds expected", answered=(1.0, 2.0), not_for_ever=(50.0, 5.5))
-async def test_drain_waits_for_answers_and_sends_nothing_more(
+async def test_drain_waits_for_answers_and_sends_nothing(
     downlink_seconds: float, expected: float
 ) -> None:
     shell = await open_shell()
@@ -383,9 +383,7 @@ async def test_gang_key_is_drawn_anew_and_recorded() -> None:
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
-async def test_gang_key_whose_answer_was_lost_is_found_by_another_create(
-    *, is_refused: bool
-) -> None:
+async def test_gang_key_whose_answer_was_lost_is_found(*, is_refused: bool) -> None:
     shell = await open_shell()
     shell.network.expect("create", SECRETS, Fate(is_answer_lost=True))
     await send(shell, create_key(shell), seconds=40)

@@ -1,12 +1,11 @@
-"""A Pod that is refused for ever and retried for ever: the server is not asked on and on."""
+"""A Pod whose create is always refused and always retried costs few requests."""
 
 from dataclasses import replace
 
 import pytest
 
 from controller.core.settings import Settings
-from framework.api.types import FrameworkStatus
-from framework.kube.resources import PODS
+from framework.kube.resources import PODS, Object
 from tests.support.builders import NAMESPACE, build_role_wire
 from tests.support.simulator.shell import Shell, refuse
 
@@ -14,35 +13,32 @@ pytestmark = pytest.mark.looptime
 
 POD = "gang-worker-0"
 PAUSES_OFF = Settings(max_pause_seconds=0)
-# More than a controller may ask for in the time of a test.
+# More than a controller may request in the time of a test.
 MANY = 1000
 
 
-def open_refusing(max_retry_count: int, settings: Settings | None = None) -> Shell:
-    """A gang of one whose Pod the server does not take."""
-    shell = Shell(settings)
-    role = build_role_wire("worker", 1)
+def build_retried_role(max_retry_count: int = -1) -> Object:
+    role = build_role_wire()
     role["task"]["retryPolicy"] = {"maxRetryCount": max_retry_count}
-    fate = replace(refuse(422), uplink_seconds=0.01)
-    shell.network.expect("create", PODS, *[fate] * MANY)
-    shell.create_framework(taskRoles=[role])
+    return role
+
+
+def open_refusing(max_retry_count: int = -1, settings: Settings | None = None) -> Shell:
+    """A gang of one whose Pod the server refuses."""
+    shell = Shell(settings)
+    shell.network.expect("create", PODS, *[replace(refuse(422), uplink_seconds=0.01)] * MANY)
+    shell.create_framework(taskRoles=[build_retried_role(max_retry_count)])
     return shell
 
 
-def get_status(shell: Shell) -> FrameworkStatus:
-    framework = shell.entry.observed.framework
-    assert framework is not None
-    assert framework.status is not None
-    return framework.status
-
-
 def count_retries(shell: Shell) -> int:
-    (task,) = get_status(shell).attempt_status.task_roles[0].tasks
+    assert shell.framework.status is not None
+    (task,) = shell.framework.status.attempt_status.task_roles[0].tasks
     return task.retry_policy_status.total_retried_count
 
 
 async def test_retries_without_end_become_rare() -> None:
-    shell = open_refusing(-1)
+    shell = open_refusing()
     await shell.run(120)
     before, asked = count_retries(shell), len(shell.sent())
     assert 5 <= before <= 12
@@ -52,7 +48,7 @@ async def test_retries_without_end_become_rare() -> None:
 
 
 async def test_two_retries_are_made_at_once_and_the_next_ones_after_pauses() -> None:
-    shell = open_refusing(-1)
+    shell = open_refusing()
     await shell.run(0.5)
     assert shell.sent("create").count(f"create pods {POD}") == 3
     await shell.run(4.5)
@@ -60,18 +56,16 @@ async def test_two_retries_are_made_at_once_and_the_next_ones_after_pauses() -> 
     assert shell.sent("create").count(f"create pods {POD}") == 5
 
 
-async def test_refused_pods_of_many_frameworks_are_asked_for_one_at_a_time() -> None:
+async def test_refused_pods_of_many_frameworks_are_requested_one_at_a_time() -> None:
     """However many retry, the server has one request of their namespace at a time."""
-    shell = open_refusing(-1)
+    shell = open_refusing()
     for number in range(30):
-        role = build_role_wire("worker", 1)
-        role["task"]["retryPolicy"] = {"maxRetryCount": -1}
-        shell.create_framework(f"more{number}", taskRoles=[role])
+        shell.create_framework(f"more{number}", taskRoles=[build_retried_role()])
     await shell.run(2)
     assert shell.executor.get_window(NAMESPACE) == 1
 
 
-async def test_switched_off_a_few_retries_are_made_at_once() -> None:
+async def test_without_pauses_a_few_retries_are_made_at_once() -> None:
     """As of the original; without an end, they pause all the same."""
     shell = open_refusing(-1, PAUSES_OFF)
     await shell.run(120)
@@ -79,18 +73,19 @@ async def test_switched_off_a_few_retries_are_made_at_once() -> None:
     shell = open_refusing(15, PAUSES_OFF)
     await shell.run(5)
     assert count_retries(shell) == 15
-    assert get_status(shell).attempt_status.completion_status is not None
+    assert shell.framework.status is not None
+    assert shell.framework.status.attempt_status.completion_status is not None
 
 
-async def test_row_of_refusals_ends_when_a_pod_is_taken() -> None:
-    """One refusal of its successor is the first again, and nothing to be patient for."""
-    shell = open_refusing(-1)
+async def test_count_of_refusals_ends_when_a_pod_is_accepted() -> None:
+    """One refusal of its successor is the first again, and is retried at once."""
+    shell = open_refusing()
     await shell.run(120)
     shell.network.script.clear()
     while not shell.names(PODS):
         await shell.run(1)
     shell.network.expect("create", PODS, refuse(422))
-    shell.storage.delete(shell.type(PODS), NAMESPACE, POD)
+    shell.delete(PODS, POD)
     shell.show()
     before = count_retries(shell)
     await shell.run(2)
@@ -98,8 +93,8 @@ async def test_row_of_refusals_ends_when_a_pod_is_taken() -> None:
     assert shell.names(PODS) == [POD]
 
 
-async def test_pod_that_is_taken_in_the_end_is_created_within_half_a_minute() -> None:
-    shell = open_refusing(-1)
+async def test_pod_that_is_accepted_in_the_end_is_created_within_half_a_minute() -> None:
+    shell = open_refusing()
     await shell.run(120)
     shell.network.script.clear()
     await shell.run(31)

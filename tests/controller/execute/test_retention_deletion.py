@@ -30,9 +30,7 @@ async def test_deletion_is_requested_once_while_the_watch_is_behind() -> None:
 
 
 @pytest.mark.parametrize("is_created_anew", [False, True])
-async def test_framework_that_another_client_deleted_and_created_anew_is_left_alone(
-    *, is_created_anew: bool
-) -> None:
+async def test_framework_that_was_created_anew_is_left_alone(*, is_created_anew: bool) -> None:
     shell = await open_stopped()
     shell.delete(FRAMEWORKS, FRAMEWORK, propagation="Background")
     await shell.run(RETAIN_SECONDS - 2)

@@ -62,9 +62,7 @@ async def test_conflict_takes_the_users_edit_and_keeps_our_status() -> None:
     applied_but_refused=(replace(refuse(504), is_answer_lost=True), True),
     no_answer_in_time=(Fate(downlink_seconds=100), True),
 )
-async def test_unknown_result_of_a_write_requires_a_live_get(
-    fate: Fate, *, is_applied: bool
-) -> None:
+async def test_unknown_result_requires_a_live_get(fate: Fate, *, is_applied: bool) -> None:
     shell = open_shell()
     shell.network.expect("replace", FRAMEWORKS, fate)
     assert not await write(shell)

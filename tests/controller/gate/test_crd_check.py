@@ -79,7 +79,7 @@ async def test_missing_crd_is_waited_for_then_refused() -> None:
     assert asyncio.get_running_loop().time() - started == pytest.approx(5)
 
 
-async def test_missing_crd_is_told_once_with_the_remedy_and_again_when_it_changes(
+async def test_missing_crd_is_logged_once_until_it_changes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING)

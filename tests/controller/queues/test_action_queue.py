@@ -73,9 +73,7 @@ def test_flows_take_turns(limit: int, counts: dict[str, int], expected: list[str
         ["hot/a", "calm/x"] * 8,
     ),
 )
-def test_turns_are_long_when_more_flows_wait_than_requests_may_run(
-    keys: list[str], expected: list[str]
-) -> None:
+def test_turns_are_long_when_many_flows_wait(keys: list[str], expected: list[str]) -> None:
     queue = Queue(3)
     for key in keys:
         queue.add(key, 12)
@@ -126,9 +124,7 @@ def test_error_of_one_framework_slows_no_other() -> None:
     assert queue.take_keys().count("good") == 10
 
 
-def test_namespace_whose_requests_fail_has_one_at_a_time_for_all_its_frameworks(
-    queue: Queue,
-) -> None:
+def test_namespace_whose_requests_fail_has_one_at_a_time(queue: Queue) -> None:
     for number in range(100):
         queue.add(f"bad/{number}")
     queue.run(*[FAILED] * 5)
@@ -139,9 +135,7 @@ def test_namespace_whose_requests_fail_has_one_at_a_time_for_all_its_frameworks(
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-def test_namespace_becomes_fast_when_its_requests_succeed_again(
-    queue: Queue, *, is_read: bool
-) -> None:
+def test_namespace_becomes_fast_when_requests_succeed(queue: Queue, *, is_read: bool) -> None:
     for number in range(100):
         queue.add(f"a/{number}", 100 if is_read else 1)
     queue.run(*[FAILED] * 6, *[OK] * 5, is_read=is_read)
@@ -197,9 +191,7 @@ def test_cleared_queue_sends_nothing_more_and_names_the_keys_that_lost_actions()
 
 
 @pytest.mark.parametrize("result", [OK, FAILED])
-def test_idle_flow_is_forgotten_and_its_errors_with_its_framework(
-    queue: Queue, *, result: bool
-) -> None:
+def test_idle_flow_is_forgotten_with_its_errors(queue: Queue, *, result: bool) -> None:
     queue.add("a/x")
     queue.run(result)
     if result is FAILED:

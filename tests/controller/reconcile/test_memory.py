@@ -155,9 +155,7 @@ def fail_creates(kind: ObjectKind, number: int) -> list[ActionKey]:
     their_configmap=(fail_creates(ObjectKind.CONFIGMAP, 1), 1000 * POD_MEMORY_BYTES),
     a_delete=([ActionKey(Verb.DELETE, ObjectKind.POD, "x-0", "0")], 1000 * TASK_MEMORY_BYTES),
 )
-def test_memory_of_pods_that_do_not_exist_yet_is_promised(
-    failures: list[ActionKey], promised: int
-) -> None:
+def test_memory_of_pods_to_be_created_is_promised(failures: list[ActionKey], promised: int) -> None:
     """Of a Pod whose create was refused, only the memory of the Pod itself."""
     bench = Bench(300)
     bench.record("a/x", pending(1000), *failures)
@@ -176,9 +174,7 @@ def test_memory_of_pods_that_do_not_exist_yet_is_promised(
         if state in FRAMEWORK_COMPLETING or "Completed" in state.value
     ],
 )
-def test_promise_ends_when_its_memory_is_in_use_or_not_needed(
-    after: FrameworkStatus | None,
-) -> None:
+def test_promise_ends_when_its_memory_is_used_or_not_needed(after: FrameworkStatus | None) -> None:
     bench = Bench(300)
     bench.record("a/x", pending(1000))
     bench.record("a/x", after)

@@ -112,7 +112,7 @@ async def test_status_that_another_client_wrote_is_overwritten() -> None:
     assert shell.status["state"] == before
 
 
-async def test_framework_without_a_decision_stops_no_other(
+async def test_undecidable_framework_stops_no_other(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def decide_or_fail(snapshot: Snapshot, settings: Settings) -> Any:

@@ -45,9 +45,7 @@ async def run_decisions(
     await shell.run(seconds)
 
 
-async def test_action_that_relies_on_a_status_put_off_is_put_off_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_action_of_a_delayed_status_is_delayed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = await open_shell()
     relying = delete_pod(shell)
     first = Decision(
@@ -90,9 +88,7 @@ async def test_status_is_written_before_the_delete_that_relies_on_it() -> None:
 @pytest.mark.parametrize(
     ("verb", "resource"), [("replace", FRAMEWORKS), ("patch", CONFIGMAPS), ("get", FRAMEWORKS)]
 )
-async def test_no_request_is_sent_before_the_retry_after_of_the_server(
-    verb: str, resource: Resource
-) -> None:
+async def test_no_request_is_sent_before_retry_after(verb: str, resource: Resource) -> None:
     shell = await open_shell()
     shell.known.needs_refresh = verb == "get"
     shell.network.expect(verb, resource, refuse(429, retry_after=17))

@@ -128,9 +128,7 @@ async def test_event_that_the_server_has_removed_is_created_anew() -> None:
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
-async def test_events_of_one_namespace_neither_displace_nor_delay_those_of_another(
-    *, is_slow: bool
-) -> None:
+async def test_events_of_one_namespace_do_not_displace_or_delay_others(*, is_slow: bool) -> None:
     server = Server()
     server.storage.create(NAMESPACES, None, {"metadata": {"name": "hot"}})
     server.slow_namespace = "hot" if is_slow else ""

@@ -46,9 +46,7 @@ def test_only_configured_triggers_are_logged(
     assert len(log(caplog, *triggers)) == len(triggers)
 
 
-def test_deleted_pod_is_logged_in_that_form_without_its_secrets(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_deleted_pod_is_logged_without_its_secrets(caplog: pytest.LogCaptureFixture) -> None:
     container = {"name": "main", "env": [{"name": "TOKEN", "value": "s3cret"}]}
     pod = build_pod_wire(spec={"nodeName": "node-1", "containers": [container]})
     with caplog.at_level(logging.INFO):

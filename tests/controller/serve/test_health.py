@@ -98,7 +98,7 @@ def give_localhost(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("missing", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
-async def test_name_with_an_address_that_the_host_lacks_is_served_on_the_other(
+async def test_name_is_served_on_the_address_that_the_host_has(
     metrics: Metrics, give_localhost: Any, missing: int
 ) -> None:
     give_localhost({socket.AF_INET6: missing})
@@ -106,18 +106,14 @@ async def test_name_with_an_address_that_the_host_lacks_is_served_on_the_other(
         assert await fetch(f"http://127.0.0.1:{server.port}/healthz") == (200, "ok\n")
 
 
-async def test_name_of_which_the_host_has_no_address_is_refused(
-    metrics: Metrics, give_localhost: Any
-) -> None:
+async def test_name_without_an_address_is_refused(metrics: Metrics, give_localhost: Any) -> None:
     give_localhost(dict.fromkeys((socket.AF_INET6, socket.AF_INET), errno.EAFNOSUPPORT))
     server = HealthServer("localhost", 0, find_unready=list, metrics=metrics)
     with pytest.raises(HealthError, match=r"not supported.*; give another --health-address"):
         await server.__aenter__()
 
 
-async def test_port_that_is_taken_on_one_address_of_a_name_is_refused(
-    metrics: Metrics, give_localhost: Any
-) -> None:
+async def test_port_taken_on_one_address_is_refused(metrics: Metrics, give_localhost: Any) -> None:
     """A probe of that address would be answered by another program."""
     give_localhost({socket.AF_INET6: errno.EADDRINUSE})
     server = HealthServer("localhost", 0, find_unready=list, metrics=metrics)

@@ -34,7 +34,7 @@ async def strip(resource: Resource, name: str) -> Shell:
 
 
 @pytest.mark.parametrize(("resource", "name"), [(PODS, POD), (CONFIGMAPS, ATTEMPT)])
-async def test_object_without_label_and_owner_is_read_now_and_then_and_changes_nothing(
+async def test_object_without_label_is_read_and_changes_nothing(
     resource: Resource, name: str
 ) -> None:
     shell = await strip(resource, name)

@@ -138,9 +138,7 @@ def test_frameworks_not_in_a_list_are_gone(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("is_seen_deleted", [True, False])
-def test_framework_that_is_gone_is_not_restored_by_an_older_event(
-    bench: Bench, *, is_seen_deleted: bool
-) -> None:
+def test_older_event_does_not_restore_a_framework(bench: Bench, *, is_seen_deleted: bool) -> None:
     if is_seen_deleted:
         bench.store.remove(ObjectKind.FRAMEWORK, build_framework_wire())
     else:
@@ -151,9 +149,7 @@ def test_framework_that_is_gone_is_not_restored_by_an_older_event(
     assert bench.known.framework is not None, "the storage was restored from a backup"
 
 
-def test_live_get_that_finds_no_framework_requires_no_other_and_drops_its_own_pods(
-    bench: Bench,
-) -> None:
+def test_live_get_that_finds_no_framework_drops_its_own_pods(bench: Bench) -> None:
     bench.record(pod())
     bench.known.needs_refresh = True
     bench.store.drop_framework(bench.entry)
@@ -233,9 +229,7 @@ def test_own_create_is_unconfirmed_until_a_watch_shows_it(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("late", ["nothing", "create", "delete", "event"])
-def test_deletion_of_a_terminating_pod_is_final_whatever_arrives_late(
-    bench: Bench, late: str
-) -> None:
+def test_deletion_of_a_terminating_pod_is_final(bench: Bench, late: str) -> None:
     bench.apply(pod(10, **TERMINATING))
     bench.remove(pod(11, **TERMINATING))
     if late == "create":
@@ -271,9 +265,7 @@ def test_deletion_of_a_running_pod_is_confirmed_by_the_answer_to_our_own(bench: 
 
 
 @pytest.mark.parametrize("is_terminating", [False, True])
-def test_event_older_than_a_live_answer_removes_nothing(
-    bench: Bench, *, is_terminating: bool
-) -> None:
+def test_event_older_than_an_answer_removes_nothing(bench: Bench, *, is_terminating: bool) -> None:
     bench.apply(pod(10))
     bench.record(pod(13, **(TERMINATING if is_terminating else {})))
     # At version 11 it left the selector: it existed when the live GET was answered.

@@ -27,7 +27,7 @@ def create(shell: Shell, resource: Any, name: str, labels: Object) -> str:
 
 @cases("labels", plain={}, labelled=LABELS)
 @pytest.mark.parametrize(("resource", "name"), [(CONFIGMAPS, "gang-attempt"), (PODS, POD)])
-async def test_name_that_is_taken_is_reported_and_used_when_it_is_free(
+async def test_name_that_is_taken_blocks_until_it_is_free(
     resource: Any, name: str, labels: Object
 ) -> None:
     shell = Shell()

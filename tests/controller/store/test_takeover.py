@@ -42,9 +42,7 @@ def read_state(entry: Entry) -> FrameworkState:
 
 
 @pytest.mark.parametrize("is_standby", [True, False])
-async def test_status_that_another_controller_wrote_is_trusted_by_a_standby_only(
-    *, is_standby: bool
-) -> None:
+async def test_only_a_standby_trusts_the_status_of_another_controller(*, is_standby: bool) -> None:
     store, entry = open_store(is_standby=is_standby)
     store.apply(ObjectKind.FRAMEWORK, build(6, S.ATTEMPT_RUNNING))
     assert read_state(entry) is (S.ATTEMPT_RUNNING if is_standby else S.ATTEMPT_PREPARING)

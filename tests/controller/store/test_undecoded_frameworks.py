@@ -126,9 +126,7 @@ def test_unreadable_version_is_a_fault_once_decoded_until_a_readable_one() -> No
 
 
 @pytest.mark.parametrize("is_readable", [True, False])
-def test_status_seen_while_it_is_trusted_is_decoded_before_the_next_version(
-    *, is_readable: bool
-) -> None:
+def test_trusted_status_is_decoded_before_the_next_version(*, is_readable: bool) -> None:
     clock = SetClock()
     store = Store(lambda _: None, clock)
     entry = apply(store, framework(1))

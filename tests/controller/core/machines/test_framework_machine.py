@@ -158,9 +158,7 @@ def test_missing_configmap_is_read_live_first(state: FrameworkState) -> None:
 
 
 @pytest.mark.parametrize("state", ACTIVE + ENDING)
-def test_configmap_known_to_be_gone_completes_every_task_in_one_write(
-    state: FrameworkState,
-) -> None:
+def test_configmap_known_to_be_gone_completes_every_task(state: FrameworkState) -> None:
     decided = summarize(step(build_snapshot(status=in_state(state), **GONE)))
     assert decided[:3] == (S.COMPLETED, -100, T.COMPLETED)
 
@@ -171,9 +169,7 @@ def test_stop_while_the_created_configmap_is_gone_counts_as_stop() -> None:
 
 
 @pytest.mark.parametrize("state", ACTIVE)
-def test_configmap_that_another_client_deletes_ends_the_attempt_but_not_yet_its_tasks(
-    state: FrameworkState,
-) -> None:
+def test_configmap_deleted_by_another_client_ends_the_attempt_first(state: FrameworkState) -> None:
     snapshot = build_snapshot(status=in_state(state), configmap=TERMINATING, pods=[build_pod()])
     state, code, _, task_code = summarize(step(snapshot))
     assert (state, code, task_code) == (S.ATTEMPT_DELETING, -100, None)
@@ -217,7 +213,7 @@ def test_end_of_the_attempt_waits_for_pods_whose_create_is_in_flight() -> None:
     seen_terminating=([replace(build_pod(), owner=None, deletion_time=at(99))], -101),
     of_another_uid=([replace(build_pod(), owner=None, uid="another")], -101),
 )
-def test_deleted_configmap_ends_the_tasks_that_had_pods_as_deleted(
+def test_deleted_configmap_ends_tasks_with_pods_as_deleted(
     pods: list[PodView], expected: int
 ) -> None:
     """The second Task never had a Pod."""
@@ -295,9 +291,7 @@ def test_unclaimed_pod_is_deleted_while_the_attempt_completes_too() -> None:
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
-def test_configmap_is_deleted_only_when_the_end_of_that_very_one_is_persisted(
-    *, is_recorded: bool
-) -> None:
+def test_configmap_is_deleted_only_when_its_end_is_persisted(*, is_recorded: bool) -> None:
     draft = build_draft(status=end_attempt(build_status(state=S.ATTEMPT_DELETION_PENDING), -210))
     if not is_recorded:
         draft.update_attempt(configmap_uid="another")

@@ -182,9 +182,7 @@ def test_permanent_creation_error_is_retried_by_the_retry_policy() -> None:
     failed=(build_pod(phase="Failed"), T.ATTEMPT_DELETION_PENDING),
     terminating=(build_pod(metadata=TERMINATING), T.ATTEMPT_DELETING),
 )
-def test_created_pod_is_adopted_and_its_phase_followed_in_one_write(
-    pod: PodView, expected: TaskState
-) -> None:
+def test_created_pod_is_adopted_and_its_phase_followed(pod: PodView, expected: TaskState) -> None:
     task = after(world(PENDING, pod))
     assert task.state is expected
     attempt = task.attempt_status
@@ -291,7 +289,7 @@ def test_cache_older_than_the_persisted_deletion_changes_nothing(phase: str) -> 
     time_over=(40, 30, True),
     absurd_grace_period=(1, 2**62, None),
 )
-def test_pod_is_deleted_by_force_when_its_timeout_is_over(
+def test_pod_is_deleted_by_force_after_its_timeout(
     timeout: int | None, grace: int, *, is_forced: bool | None
 ) -> None:
     pod = build_pod(metadata={**TERMINATING, "deletionGracePeriodSeconds": grace})
@@ -395,7 +393,7 @@ def test_role_gone_from_the_spec_neither_creates_nor_retries() -> None:
     another_instance=({"instance_uid": "another"}, False),
     retry=({"attempt_status": build_task_attempt(id=1, pod_uid=None)}, False),
 )
-def test_pod_is_created_only_for_the_very_attempt_that_is_persisted(
+def test_pod_is_created_only_for_the_persisted_attempt(
     change: dict[str, Any], *, is_persisted: bool
 ) -> None:
     draft = build_draft(status=build_status(build_role_status(state=T.ATTEMPT_CREATION_PENDING)))
@@ -407,9 +405,7 @@ def test_pod_is_created_only_for_the_very_attempt_that_is_persisted(
 
 
 @cases("uid is_persisted", as_persisted=("pod-worker-0", True), another=("another", False))
-def test_pod_is_deleted_only_when_the_end_of_that_very_pod_is_persisted(
-    uid: str, *, is_persisted: bool
-) -> None:
+def test_pod_is_deleted_only_when_its_end_is_persisted(uid: str, *, is_persisted: bool) -> None:
     task = end_task(build_task(T.ATTEMPT_DELETION_PENDING))
     status = build_status(build_role_status(tasks=(task,)))
     draft = build_draft(status=status, pods=[replace(build_pod(phase="Succeeded"), uid=uid)])

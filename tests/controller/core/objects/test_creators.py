@@ -163,9 +163,7 @@ def test_forged_configmap_of_an_earlier_attempt_is_not_deleted() -> None:
 
 
 @cases("key expected", with_a_key=(KEY, (KEY,)), without_a_key=("", ()))
-def test_first_status_has_the_key_so_that_creates_wait_for_no_other_write(
-    key: str, expected: tuple[str, ...]
-) -> None:
+def test_first_status_has_the_key_of_its_controller(key: str, expected: tuple[str, ...]) -> None:
     attempt = get_status(decide(build_snapshot(), Settings(creator_key=key))).attempt_status
     assert (attempt.creator_keys, attempt.accepts_unsigned) == (expected, False)
 

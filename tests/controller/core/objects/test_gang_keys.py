@@ -92,9 +92,7 @@ def test_framework_that_does_not_refer_to_it_gets_none() -> None:
         (409, "already exists", "NameTaken", "delete or rename the object"),
     ],
 )
-def test_key_that_cannot_be_created_is_told_by_a_condition(
-    code: int, message: str, reason: str, told: str
-) -> None:
+def test_key_that_cannot_be_created_blocks(code: int, message: str, reason: str, told: str) -> None:
     failure = replace(build_failure(code, message, seconds=5), count=3)
     decision = decide_start(failures={KEY: failure})
     assert decision.actions == ()

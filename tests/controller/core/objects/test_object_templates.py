@@ -53,44 +53,39 @@ def render(template: Any) -> Any:
     return build_pod(framework_of(template), KEY)
 
 
-def test_pod_says_who_it_is() -> None:
-    pod = render(build_template_wire())
-    meta = pod["metadata"]
+def test_pod_has_its_identity_in_its_metadata() -> None:
+    meta = render(build_template_wire())["metadata"]
     assert (meta["name"], meta["namespace"]) == ("gang-worker-1", "default")
     assert meta["annotations"] == NAMES
-    assert meta["labels"] == {
-        "FC_FRAMEWORK_NAME": "gang",
-        "FC_TASKROLE_NAME": "worker",
-        "FC_TASK_INDEX": "1",
-    }
-    assert meta["ownerReferences"] == [
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "name": "gang-attempt",
-            "uid": CONFIGMAP_UID,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-    ]
+    labels = ("FC_FRAMEWORK_NAME", "FC_TASKROLE_NAME", "FC_TASK_INDEX")
+    assert meta["labels"] == {name: NAMES[name] for name in labels}
+    (owner,) = meta["ownerReferences"]
+    assert (owner["apiVersion"], owner["kind"], owner["name"]) == (
+        "v1",
+        "ConfigMap",
+        "gang-attempt",
+    )
+    assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == (
+        CONFIGMAP_UID,
+        True,
+        True,
+    )
 
 
-def test_every_container_is_told_first_so_that_the_users_own_value_wins() -> None:
+def test_every_container_has_its_identity_before_the_variables_of_the_user() -> None:
     mine = {"name": "FC_TASK_INDEX", "value": "mine"}
     containers = [{"name": "main", "env": [mine]}, {"name": "side"}]
-    pod = render(build_template_wire(containers=containers, initContainers=[{"name": "init"}]))
-    for container in (*pod["spec"]["containers"], *pod["spec"]["initContainers"]):
-        told = {item["name"]: item.get("value") for item in container["env"][: len(NAMES)]}
-        assert told == NAMES
-        assert container["env"][len(NAMES)] == {
-            "name": "FC_POD_UID",
-            "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}},
-        }
-        assert container["env"][len(NAMES) + 1] == {
-            "name": "FC_TASK_ATTEMPT_INSTANCE_UID",
-            "value": "0_$(FC_POD_UID)",
-        }
-    assert pod["spec"]["containers"][0]["env"][-1] == mine
+    spec = render(build_template_wire(containers=containers, initContainers=[{"name": "init"}]))[
+        "spec"
+    ]
+    expected = [{"name": name, "value": value} for name, value in NAMES.items()]
+    pod_uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
+    expected += [
+        {"name": "FC_POD_UID", "valueFrom": pod_uid},
+        {"name": "FC_TASK_ATTEMPT_INSTANCE_UID", "value": "0_$(FC_POD_UID)"},
+    ]
+    envs = [container["env"] for container in (*spec["containers"], *spec["initContainers"])]
+    assert envs == [[*expected, mine], expected, expected]
 
 
 @pytest.mark.parametrize(
@@ -186,14 +181,10 @@ def test_pod_far_longer_than_its_template_is_not_built(containers: Any, cause: s
         build_pod(long, KEY)
 
 
-def test_what_a_value_contains_is_not_replaced_again() -> None:
+def test_placeholder_in_a_value_is_not_replaced_again() -> None:
     framework = framework_of(build_template_wire(containers=[{"name": "{{FC_FRAMEWORK_NAME}}"}]))
-    meta = framework.metadata
     name = "{{FC_TASK_INDEX}}"
-    hostile = type(framework)(
-        type(meta)(name=name, namespace="default", uid=meta.uid), framework.spec, framework.status
-    )
-    pod = build_pod(hostile, KEY)
+    pod = build_pod(replace(framework, metadata=replace(framework.metadata, name=name)), KEY)
     assert pod["spec"]["containers"][0]["name"] == name
 
 
@@ -243,13 +234,7 @@ def test_objects_of_a_framework_without_a_status_are_refused() -> None:
         build_configmap(build_framework())
 
 
-def test_attempt_without_a_configmap_yet_renders_empty_names() -> None:
-    framework = framework_of(build_template_wire())
-    assert framework.status is not None
-    assert build_pod(framework, KEY)["metadata"]["annotations"]["FC_CONFIGMAP_UID"] == CONFIGMAP_UID
-
-
-def test_configmap_is_ours_in_the_foreground_and_ready_for_a_roster() -> None:
+def test_configmap_has_its_identity_and_is_deleted_in_the_foreground() -> None:
     configmap = build_configmap(framework_of(build_template_wire()))
     meta = configmap["metadata"]
     assert (meta["name"], meta["namespace"]) == ("gang-attempt", "default")

@@ -157,7 +157,7 @@ def test_pods_are_left_alone_that_are(draft: Draft) -> None:
     a_get_in_flight=((ActionKey(Verb.GET, POD, NAME),), [CONFIGMAP]),
     a_create_in_flight=((ActionKey(Verb.CREATE, POD, NAME, "x/0"),), [CONFIGMAP]),
 )
-def test_live_get_is_requested_once_and_after_a_create_of_that_name(
+def test_live_get_is_requested_once_and_after_a_create(
     in_flight: tuple[ActionKey, ...], expected: list[ObjectKind]
 ) -> None:
     draft = build_draft(in_flight=frozenset(in_flight))
@@ -238,9 +238,7 @@ def forced(decision: Decision) -> list[str]:
 
 
 @pytest.mark.parametrize(("timeout", "is_forced"), [(None, False), (600, False), (30, True)])
-def test_unclaimed_pod_that_hangs_is_forced_as_a_claimed_one_is(
-    timeout: int | None, *, is_forced: bool
-) -> None:
+def test_unclaimed_pod_that_hangs_is_forced(timeout: int | None, *, is_forced: bool) -> None:
     # Its deletion began at 40 s: 60 s ago.
     hanging = replace(
         build_pod(), deletion_time=at(70), deletion_grace_seconds=30, annotations={}, uid="past"

@@ -68,9 +68,7 @@ def test_success_of_one_waits_while_another_goes_on() -> None:
         {POLICY: CompletionPolicySpec(min_succeeded_task_count=1)},
     ),
 )
-def test_end_on_which_something_waits_is_written_at_once(
-    phases: tuple[str, ...], fields: dict[str, Any]
-) -> None:
+def test_other_ends_are_written_at_once(phases: tuple[str, ...], fields: dict[str, Any]) -> None:
     decision = decide_on(*phases, **fields)
     assert decision.urgency >= Urgency.NOW
     assert "Failed" not in phases or decision.publication is not None

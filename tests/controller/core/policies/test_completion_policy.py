@@ -161,7 +161,7 @@ def test_role_that_is_not_in_the_spec_triggers_nothing(*, is_after_tasks: bool) 
     a_task_scaled_down_never_counts=(policy(1), [end(0, 7, deletion_pending=True)], None),
     not_completed=(policy(1), [run(0)], None),
 )
-def test_check_after_tasks_considers_tasks_that_just_completed(
+def test_check_after_tasks(
     spec: TaskRoleSpec, tasks: list[TaskStatus], expected: int | None
 ) -> None:
     found = find([spec], [role_of(*tasks)], is_after_tasks=True)

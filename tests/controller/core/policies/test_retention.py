@@ -103,9 +103,7 @@ def assert_completed_with(world: World, *pods: str) -> None:
 
 
 @pytest.mark.parametrize(("code", "phase"), [(0, PodPhase.SUCCEEDED), (9, PodPhase.FAILED)])
-def test_pod_that_ends_stays_and_its_task_is_completed_in_one_write(
-    code: int, phase: PodPhase
-) -> None:
+def test_pod_that_ended_stays_and_its_task_is_completed(code: int, phase: PodPhase) -> None:
     world = run()
     world.end_pod(FIRST, code)
     world.carry_out(world.decide())
@@ -240,9 +238,7 @@ def test_unseen_pod_is_read_live_before_the_attempt_ends() -> None:
     ("phase", "deletion_time", "is_live"),
     [("Running", None, True), ("Succeeded", None, False), ("Running", at(1), False)],
 )
-def test_attempt_waits_only_for_a_wrapper_that_runs(
-    phase: str, deletion_time: Any, *, is_live: bool
-) -> None:
+def test_end_waits_for_a_running_wrapper(phase: str, deletion_time: Any, *, is_live: bool) -> None:
     pod = replace(build_pod(phase=phase), deletion_time=deletion_time)
     assert not has_live_wrapper(build_draft(pods=[pod]))
     pod = replace(pod, annotations={**pod.annotations, constants.WRAPPER_ANNOTATION: "1"})

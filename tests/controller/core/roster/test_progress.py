@@ -44,7 +44,7 @@ CREATE = ActionKey(Verb.CREATE, ObjectKind.POD, "gang-worker-0", "task-worker-0/
         (3679, 3650, 3680),
     ],
 )
-def test_ladder_has_steps_of_growing_length_up_to_half_a_minute(
+def test_ladder_steps_grow_to_half_a_minute(
     age: float, look: float | None, following: float
 ) -> None:
     expected = None if look is None else at(look)
