@@ -66,9 +66,10 @@ async def test_unknown_result_requires_a_live_get(fate: Fate, *, is_applied: boo
     shell = open_shell()
     shell.network.expect("replace", FRAMEWORKS, fate)
     assert not await write(shell)
-    assert shell.known.needs_refresh
+    known = [shell.known.needs_refresh]
     assert await shell.writer.refresh(shell.entry)
-    assert not shell.known.needs_refresh
+    known.append(shell.known.needs_refresh)
+    assert known == [True, False]
     assert (shell.framework.status is not None) is is_applied
     assert bool(shell.status) is is_applied
 

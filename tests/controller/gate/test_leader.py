@@ -45,7 +45,6 @@ class Candidate:
         )
         self.task = asyncio.create_task(self._run(), name=name)
 
-    @property
     def leads(self) -> bool:
         return self.elector.may_write()
 
@@ -84,7 +83,7 @@ class Server:
         """Wait until a candidate leads; return how long that took."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        while not candidate.leads:
+        while not candidate.leads():
             assert loop.time() - started < 30, f"{candidate.name} never leads"
             await asyncio.sleep(TICK_SECONDS)
         return loop.time() - started
@@ -108,7 +107,7 @@ async def open_pair() -> AsyncGenerator[tuple[Server, Candidate, Candidate]]:
         leader, standby = server.enter("a"), server.enter("b")
         await server.wait_for_leader(leader)
         await asyncio.sleep(10)
-        assert (leader.leads, standby.leads) == (True, False)
+        assert (leader.leads(), standby.leads()) == (True, False)
         yield server, leader, standby
 
 
@@ -119,7 +118,7 @@ async def test_first_candidate_creates_the_lease_and_renews_it() -> None:
         first = await server.read()
         await asyncio.sleep(60)
         last = await server.read()
-        assert leader.leads
+        assert leader.leads()
         assert leader.changes == [True]
         assert first["holderIdentity"] == last["holderIdentity"] == "a"
         assert first["leaseDurationSeconds"] == 6
@@ -149,7 +148,7 @@ async def test_candidate_stopped_before_it_leads_leaves_the_lease_alone() -> Non
     async with open_pair() as (server, leader, standby):
         await standby.stop()
         assert (await server.read())["holderIdentity"] == "a"
-        assert leader.leads
+        assert leader.leads()
 
 
 async def test_leader_without_a_server_stops_acting_before_another_may_begin() -> None:
@@ -157,8 +156,8 @@ async def test_leader_without_a_server_stops_acting_before_another_may_begin() -
         leader.link.is_cut = True
         loop = asyncio.get_running_loop()
         cut_at = loop.time()
-        while leader.leads:
-            assert not standby.leads
+        while leader.leads():
+            assert not standby.leads()
             await asyncio.sleep(TICK_SECONDS)
         assert loop.time() - cut_at <= TIMES.renew_seconds + TICK_SECONDS
         with pytest.raises(LeadershipLostError, match="was not renewed for 4 s"):
@@ -180,7 +179,7 @@ async def test_leader_keeps_the_lease_though(fates: list[Fate], following: Fate)
         leader.link.draw = lambda _: next(first, following)
         for _ in range(600):
             await asyncio.sleep(TICK_SECONDS)
-            assert not standby.leads
+            assert not standby.leads()
         assert not leader.task.done()
         assert (await server.read())["holderIdentity"] == "a"
 
@@ -189,12 +188,12 @@ async def test_leader_whose_process_was_stopped_does_not_act_before_its_next_ren
     async with open_pair() as (_, leader, standby):
         # SIGSTOP and SIGCONT, between two lines of the program: no timer has fired yet.
         leader.clock.stopped_seconds = 40
-        assert not leader.leads
+        assert not leader.leads()
         # No other candidate acquired it: the next renewal proves that it was held all the time.
         await asyncio.sleep(2)
-        assert leader.leads
+        assert leader.leads()
         assert leader.changes == [True, True]
-        assert not standby.leads
+        assert not standby.leads()
 
 
 async def test_leader_whose_lease_another_holds_is_lost_at_its_next_renewal() -> None:
@@ -204,7 +203,7 @@ async def test_leader_whose_lease_another_holds_is_lost_at_its_next_renewal() ->
         await server.client.replace(LEASES, NAMESPACE, NAME, lease)
         with pytest.raises(LeadershipLostError, match="is held by b"):
             await leader.task
-        assert not leader.leads
+        assert not leader.leads()
 
 
 async def test_answer_read_after_a_stop_of_the_process_does_not_count_as_new() -> None:
@@ -215,7 +214,7 @@ async def test_answer_read_after_a_stop_of_the_process_does_not_count_as_new() -
         await asyncio.sleep(0.15)
         leader.clock.stopped_seconds = 40
         await asyncio.sleep(0.06)
-        assert not leader.leads
+        assert not leader.leads()
         await server.wait_for_leader(leader)
 
 
@@ -224,8 +223,8 @@ async def test_lease_that_a_user_deleted_is_created_again_by_its_holder() -> Non
         await server.client.delete(LEASES, NAMESPACE, NAME)
         for _ in range(100):
             await asyncio.sleep(TICK_SECONDS)
-            assert not standby.leads
-        assert leader.leads
+            assert not standby.leads()
+        assert leader.leads()
         assert (await server.read())["holderIdentity"] == "a"
 
 
@@ -234,7 +233,7 @@ async def test_lease_that_a_user_edited_is_renewed_and_keeps_the_edit() -> None:
         edit = {"metadata": {"labels": {"seen": "yes"}}}
         await server.client.patch(LEASES, NAMESPACE, NAME, edit)
         await asyncio.sleep(10)
-        assert leader.leads
+        assert leader.leads()
         lease = await server.client.get(LEASES, NAMESPACE, NAME)
         assert lease["metadata"]["labels"] == {"seen": "yes"}
 
@@ -268,13 +267,13 @@ async def test_at_most_one_leads_whatever_the_network_and_the_machines_do(seed: 
         led_ticks = 0
         for _ in range(1500):
             await asyncio.sleep(TICK_SECONDS)
-            leaders = [c.name for c in server.candidates if c.leads]
+            leaders = [c.name for c in server.candidates if c.leads()]
             assert len(leaders) <= 1, leaders
             led_ticks += len(leaders)
             victim = draw.choice(server.candidates)
             # Only a leader's clock may be ahead of the loop: a candidate would see time pass in
             # which the leader, whose machine has the same time, did not run.
-            if draw.random() < 0.01 and victim.leads:
+            if draw.random() < 0.01 and victim.leads():
                 victim.clock.stopped_seconds += draw.uniform(0, 20)
             if draw.random() < 0.003 or victim.task.done():
                 victim.kill()

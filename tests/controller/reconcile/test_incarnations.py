@@ -1,6 +1,6 @@
 """Another Framework of the same name inherits no outcome of the former one."""
 
-import pytest
+import asyncio
 
 import pytest
 
@@ -8,6 +8,8 @@ from controller.core.actions import ActionKey, ObjectKind, Verb
 from controller.core.snapshot import Failure
 from framework.kube.resources import FRAMEWORKS
 from tests.support.builders import AT, FRAMEWORK
+from tests.support.builders.cases import cases
+from tests.support.fakes.storageclient import Fate
 from tests.support.simulator.shell import Shell
 
 pytestmark = pytest.mark.looptime
@@ -51,7 +53,7 @@ async def test_edit_of_a_framework_keeps_the_outcomes() -> None:
     assert shell.entry.outcomes.blocked == ("Why", "words")
 
 
-@pytest.mark.parametrize("is_deletion_shown", [True, False], ids=["deleted", "replaced"])
+@cases("is_deletion_shown", deleted=True, replaced=False)
 @pytest.mark.parametrize("verb", ["get", "replace"])
 async def test_late_answer_about_the_former_framework_does_not_replace_the_new_one(
     verb: str, *, is_deletion_shown: bool
@@ -66,11 +68,9 @@ async def test_late_answer_about_the_former_framework_does_not_replace_the_new_o
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(send[verb]())
         await asyncio.sleep(1.0)
-        resource, former = shell.type(FRAMEWORKS), shell.get(FRAMEWORKS, FRAMEWORK)
-        shell.storage.delete(resource, NAMESPACE, FRAMEWORK, DeleteOptions(grace_seconds=0))
+        former = shell.get(FRAMEWORKS, FRAMEWORK)
+        shell.delete(FRAMEWORKS, FRAMEWORK, grace_seconds=0)
         if is_deletion_shown:
             shell.store.remove(ObjectKind.FRAMEWORK, former)
         created = shell.create_framework()
-    framework = shell.entry.observed.framework
-    assert framework is not None
-    assert framework.metadata.uid == created["metadata"]["uid"]
+    assert shell.framework.metadata.uid == created["metadata"]["uid"]

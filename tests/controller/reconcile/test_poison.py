@@ -43,7 +43,7 @@ def build_spec(number: Any) -> Object:
 
 SPEC = build_framework_wire()["spec"]
 NO_OBJECTS = {"conditions": ["a", {"type": 5}, {}]}
-COMPRESSED = {"taskRoleStatuses": None, "taskRoleStatusesCompressed": "H4sIAAAA"}
+COMPRESSED: Object = {"taskRoleStatuses": None, "taskRoleStatusesCompressed": "H4sIAAAA"}
 # name -> (spec, status, reason of the condition and of the event)
 POISONED: dict[str, tuple[Any, Any, str]] = {
     "text-for-a-number": (build_spec("many"), None, UNREADABLE),

@@ -6,10 +6,7 @@ from controller.core.decision import Event, EventType
 from controller.report.reporter import Reporter
 from controller.store.entry import Entry
 from framework.api.fielderrors import FieldError, FieldErrors
-from framework.api.states import FrameworkState
-from framework.api.types import Framework, FrameworkStatus
 from tests.support.builders import FRAMEWORK_UID, build_framework, build_status
-from tests.support.builders.cases import cases
 
 
 class Recorder:
@@ -25,59 +22,12 @@ class Recorder:
         self.events.append((event_type.value, reason, message))
 
 
-def ended(code: int, state: FrameworkState = FrameworkState.COMPLETED) -> FrameworkStatus:
-    status = build_status(state=state)
-    attempt = replace(status.attempt_status, completion_status=complete_framework(code, "why"))
-    return replace(status, attempt_status=attempt)
-
-
-RUNNING = build_framework(status=build_status())
-EVENT = Event(EventType.WARNING, "Why", "words")
-
-
-@cases(
-    "before after decided expected",
-    new_state=(
-        build_framework(),
-        build_status(),
-        (),
-        [("Normal", "AttemptRunning", "Attempt 0 is now AttemptRunning")],
-    ),
-    transient_state=(
-        build_framework(),
-        build_status(state=FrameworkState.ATTEMPT_PREPARING),
-        (),
-        [],
-    ),
-    state_of_an_end=(
-        build_framework(),
-        build_status(state=FrameworkState.ATTEMPT_DELETION_PENDING),
-        (),
-        [],
-    ),
-    same_state=(RUNNING, build_status(), (), []),
-    event_of_the_decision=(RUNNING, build_status(), [EVENT], [("Warning", "Why", "words")]),
-    framework_is_gone=(None, build_status(), [EVENT], []),
-)
-def test_change_is_reported_by_events(
-    before: Framework | None, after: FrameworkStatus, decided: Any, expected: Any
-) -> None:
-    recorder = Recorder()
-    recorder.reporter.report_change(before, after, decided)
-    assert recorder.events == expected
-    assert all(item["uid"] == FRAMEWORK_UID for item in recorder.involved)
-
-
-@cases(
-    "status expected",
-    succeeded=(ended(0), EventType.NORMAL),
-    failed=(ended(-210), EventType.WARNING),
-    may_be_retried=(ended(-210, FrameworkState.ATTEMPT_COMPLETED), EventType.NORMAL),
-)
-def test_only_a_final_failure_is_a_warning(status: FrameworkStatus, expected: EventType) -> None:
-    event = describe_state(status)
-    assert event.type is expected
-    assert event.message.endswith("why")
+def test_events_of_a_decision_are_recorded_while_its_framework_exists() -> None:
+    recorder, event = Recorder(), Event(EventType.WARNING, "Why", "words")
+    for framework in (build_framework(status=build_status()), None):
+        recorder.reporter.report_change(framework, build_status(), [event])
+    assert recorder.events == [("Warning", "Why", "words")]
+    assert recorder.involved[0]["uid"] == FRAMEWORK_UID
 
 
 def test_fault_is_reported_once_until_it_changes() -> None:

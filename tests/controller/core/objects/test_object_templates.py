@@ -78,7 +78,7 @@ def test_every_container_has_its_identity_before_the_variables_of_the_user() -> 
     spec = render(build_template_wire(containers=containers, initContainers=[{"name": "init"}]))[
         "spec"
     ]
-    expected = [{"name": name, "value": value} for name, value in NAMES.items()]
+    expected: list[Any] = [{"name": name, "value": value} for name, value in NAMES.items()]
     pod_uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
     expected += [
         {"name": "FC_POD_UID", "valueFrom": pod_uid},

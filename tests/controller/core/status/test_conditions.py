@@ -1,4 +1,4 @@
-"""The four conditions, which answer a user's first questions about a Framework."""
+"""The conditions, which answer a user's first questions about a Framework."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -51,7 +51,7 @@ def find_blocked(status: FrameworkStatus = WAITING, **fields: Any) -> Condition:
     return find_conditions(status, **fields)["Blocked"]
 
 
-def test_running_gang_has_all_four_conditions_and_counts_its_ready_tasks() -> None:
+def test_running_gang_has_all_conditions_and_counts_its_ready_tasks() -> None:
     status = get_status(decide(build_snapshot(status=build_status(), pods=[build_pod()]), SETTINGS))
     assert {c.type: (c.status, c.reason) for c in status.conditions or ()} == {
         "GangReady": ("True", "GangComplete"),
@@ -90,13 +90,22 @@ def test_missing_tasks_are_named_at_the_steps_of_the_ladder_only() -> None:
     assert again.message == first.message
 
 
-@cases("code reason", succeeded=(0, "Succeeded"), failed=(-210, "Failed"))
-def test_completed_framework_shows_its_completion(code: int, reason: str) -> None:
+@cases(
+    "code reason is_succeeded message",
+    succeeded=(0, "Succeeded", "True", ""),
+    failed=(-100, "Failed", "False", "it lost its ConfigMap: another client deleted it"),
+    stopped=(-210, "Stopped", "False", "it was stopped by a user"),
+)
+def test_completed_framework_shows_its_completion(
+    code: int, reason: str, is_succeeded: str, message: str
+) -> None:
     status = build_status(state=FrameworkState.ATTEMPT_COMPLETED)
     status = end_attempt(status, complete_framework(code, "why"), completion_time=AT)
     after = find_conditions(status, configmap=None)
-    assert (after["Completed"].status, after["Completed"].reason) == ("True", reason)
-    assert after["Completed"].message.endswith("why")
+    is_failed = str(is_succeeded == "False")
+    expected = {"Completed": "True", "Succeeded": is_succeeded, "Failed": is_failed}
+    assert {name: after[name].status for name in expected} == expected
+    assert {(after[name].reason, after[name].message) for name in expected} == {(reason, message)}
     assert after["GangReady"].reason == "NoGang"
 
 
