@@ -16,7 +16,7 @@ from localcluster.apiserver.model.errors import StatusError
 from tests.support.builders import NAMESPACE
 from tests.support.builders.cases import cases
 from tests.support.fakes.storageclient import Fate, LoopClock, StorageClient, open_storage
-from tests.support.simulator.controllers import BootLoopClock, Link
+from tests.support.simulator.controllers import Link
 from tests.support.slow import keep_first
 
 pytestmark = pytest.mark.looptime
@@ -31,7 +31,7 @@ class Candidate:
 
     def __init__(self, server: "Server", name: str) -> None:
         self.name = name
-        self.clock = BootLoopClock()
+        self.clock = LoopClock()
         self.link = Link()
         self.client = StorageClient(server.storage, self.link)
         self.changes: list[bool] = []
