@@ -19,7 +19,7 @@ def test_load_config_defaults() -> None:
     assert config.expected is None
 
 
-def test_load_config_no_identity_is_none_and_names_what_is_missing() -> None:
+def test_load_config_without_identity_names_the_missing_variables() -> None:
     env = {k: v for k, v in ENV.items() if k != "FC_POD_UID"}
     config = load_config(env)
     assert config.identity is None

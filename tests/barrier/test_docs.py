@@ -1,4 +1,4 @@
-"""docs/barrier.md names every setting with its default, every level, and what differs."""
+"""docs/barrier.md has every setting with its default, every level, and every difference."""
 
 import re
 
@@ -61,7 +61,7 @@ def test_every_difference_from_the_original_has_its_row() -> None:
         assert str(code) in row
 
 
-def test_links_within_lead_somewhere() -> None:
+def test_links_within_the_page_have_a_heading() -> None:
     anchors = {
         re.sub(r"[^a-z0-9_ -]", "", title.lower()).strip().replace(" ", "-")
         for title in re.findall(r"^##+ (.*)$", DOC, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The thirteen situations in which the Go original's barrier was watched: same exit code and bytes.
+"""Exit code and bytes of the Go original's barrier, recorded in thirteen situations.
 
 What differs on purpose is in ``DIFFERENCES``, and in a table of docs/barrier.md. The files under
 tests/golden/barrier are ours; where recordings of the original lie beside the checkout, they are
@@ -68,7 +68,7 @@ def forbid(server: ApiServer) -> None:
 
 
 class Situation(NamedTuple):
-    """What the API server does, and how the Go original's barrier ended."""
+    """The answers of the API server, and the exit code of the Go original's barrier."""
 
     framework: dict[str, Any] | None
     exit_code: int
@@ -119,9 +119,9 @@ def test_barrier_ends_as_the_original(name: str, tmp_path: Path) -> None:
         expected = (GOLDEN / name / file).read_bytes()
         assert (tmp_path / "work" / file).read_bytes() == expected, file
     if code in {201, 1}:
-        assert 60.0 <= seconds < 75.0, "it waits as long as it was told"
+        assert 60.0 <= seconds < 75.0, "it waits for its timeout"
     if code == 210:
-        assert 30.0 <= seconds < 90.0, "404 and 403 are believed after 30 s"
+        assert 30.0 <= seconds < 90.0, "404 and 403 count after 30 s"
 
 
 @pytest.mark.parametrize("name", [name for name, s in SITUATIONS.items() if s.exit_code == 0])
@@ -150,8 +150,8 @@ def test_recorded_exit_codes_are_the_ones_asserted_here() -> None:
     assert recorded == {name: f"rc={s.exit_code}" for name, s in SITUATIONS.items()}
 
 
-def test_barrier_with_its_identity_does_not_believe_the_dead(tmp_path: Path) -> None:
-    """In a Pod that a controller made, every Task Completed is no gang: a difference."""
+def test_barrier_with_its_identity_ignores_completed_tasks(tmp_path: Path) -> None:
+    """A difference: in a Pod of a controller, Tasks that are all Completed are no gang."""
     with run_api_server() as server:
         server.forbidden = {"configmaps"}
         server.framework = SITUATIONS["completed"].framework

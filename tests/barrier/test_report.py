@@ -1,4 +1,4 @@
-"""What the barrier says."""
+"""The lines of the barrier's log."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from framework.agent.report import render_missing
 from framework.api.roster import Missing, Progress
 
 
-def test_render_wait_names_who_is_missing_and_why() -> None:
+def test_render_wait_names_missing_tasks_with_reasons() -> None:
     missing = (
         Missing("worker", 2, "Unschedulable: 0/1 nodes are available"),
         Missing("ps", 0, "ImagePullBackOff"),
@@ -28,7 +28,7 @@ def test_render_missing_many_are_counted() -> None:
     assert "worker/10" not in text
 
 
-def test_describe_failure_tells_how_far_it_came() -> None:
+def test_describe_failure_has_the_progress() -> None:
     progress = Progress(1, 2, (Missing("worker", 1, "Pending"),))
     fail = Fail(ExitCode.TRANSIENT_CONFLICT, "GangIncomplete", "too late", progress)
     assert describe_failure(fail) == "too late (1/2 ready; missing: worker/1 (Pending))"

@@ -9,8 +9,8 @@ from framework.api.naming import TaskKey
 WORKER = TaskKey("worker", 1)
 
 
-def build_view(attempt: int = 0, *tasks: TaskLine, **fields: str) -> GangView:
-    return GangView("gang", "Running", attempt, fields.pop("note", ""), tasks, **fields)
+def build_view(attempt: int = 0, *tasks: TaskLine, note: str = "", end: str = "") -> GangView:
+    return GangView("gang", "Running", attempt, note, tasks, end)
 
 
 def fail(attempt: int, end: str = "exited with 7") -> TaskLine:

@@ -18,7 +18,7 @@ def nohup() -> Iterator[None]:
 
 
 async def receive(interrupt: Interrupt, *numbers: signal.Signals) -> ExitCode:
-    """Send signals to this process; a second one that is heeded would cancel the test."""
+    """Send signals to this process; a handled second signal would cancel the test."""
     with interrupt.caught():
         for number in numbers:
             os.kill(os.getpid(), number)
@@ -27,13 +27,13 @@ async def receive(interrupt: Interrupt, *numbers: signal.Signals) -> ExitCode:
 
 
 @pytest.mark.usefixtures("hangup_by_default")
-async def test_terminal_that_goes_away_ends_what_ends_with_the_program() -> None:
+async def test_hangup_ends_a_command_that_stops_with_its_terminal() -> None:
     interrupt = Interrupt(stops_on_hangup=True)
     assert await receive(interrupt, signal.SIGHUP) is ExitCode.HUNG_UP
 
 
 @pytest.mark.usefixtures("nohup")
 @pytest.mark.parametrize("stops_on_hangup", [True, False])
-async def test_hangup_is_left_as_nohup_has_made_it(*, stops_on_hangup: bool) -> None:
+async def test_hangup_under_nohup_is_ignored(*, stops_on_hangup: bool) -> None:
     interrupt = Interrupt(stops_on_hangup=stops_on_hangup)
     assert await receive(interrupt, signal.SIGHUP, signal.SIGTERM) is ExitCode.TERMINATED

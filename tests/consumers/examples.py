@@ -25,8 +25,8 @@ from tests.consumers.stacks import require_python
 
 CHECKOUT = Path(__file__).parents[2]
 STACKS = CHECKOUT / "examples" / "stacks"
-# These bound a hang, on a slow machine too: the slowest example needs about a minute. The sooner
-# one tells more: a line that does not come, then the end of the run, then the test's own limit.
+# Limits for a hang, also on a slow machine: the slowest example needs about a minute. The limit of
+# a line ends first, then that of the run, then that of the test: the first has the best message.
 LINE_SECONDS = 300.0
 RUN_SECONDS = 480
 _END_SECONDS = 120.0
@@ -83,7 +83,7 @@ class Example:
             await client.patch(FRAMEWORKS, "default", self.name, patch, content=PatchContent.JSON)
 
     def delete_pod(self, task: str) -> None:
-        """Delete a Task's Pod at once, as a node does that is lost."""
+        """Delete a Task's Pod at once, as if its node were lost."""
         asyncio.run(self._delete_pod(f"{self.name}-{task.replace('/', '-')}"))
 
     async def _delete_pod(self, pod: str) -> None:
@@ -99,7 +99,7 @@ class Example:
             pytest.fail(self.explain("it did not end by its timeout"))
 
     def explain(self, what: str) -> str:
-        """Say what went wrong, with the last lines of every log."""
+        """Return the message of a failure, with the last lines of every log."""
         parts = [what, self.output[-3000:]]
         parts += [
             f"--- {path.parent.name}/{path.name}\n{_read_log(path)[-2500:]}"
@@ -116,7 +116,7 @@ def start_example(
     change: Callable[[str], str] = lambda text: text,
     path: tuple[Path, ...] = (),
 ) -> Iterator[Example]:
-    """Start an example of examples/stacks; ``change`` edits its text, ``path`` goes on the PATH."""
+    """Start an example of examples/stacks; ``change`` edits its text, ``path`` is for the PATH."""
     python = require_python(stack)
     copy = directory / file
     copy.write_text(change((STACKS / file).read_text()))
@@ -125,7 +125,7 @@ def start_example(
     work = directory / "cluster"
     command = [sys.executable, "-m", "cli.main", "run", "--local", "--directory", str(work)]
     report = directory / "output"
-    # A file: nobody reads a pipe while the example runs.
+    # A file, because no thread reads a pipe while the example runs.
     with report.open("wb") as output:
         program = subprocess.Popen(
             [*command, "--timeout", f"{RUN_SECONDS}s", str(copy)],
@@ -144,7 +144,7 @@ def start_example(
             program.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             program.kill()
-            pytest.fail(example.explain("it did not end when it was asked to"))
+            pytest.fail(example.explain("it did not end after SIGTERM"))
 
 
 def _read_log(path: Path) -> str:

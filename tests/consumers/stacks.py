@@ -19,11 +19,11 @@ from tests.rendezvous.gangs import IPV4, IPV6, build_gang, build_options, see
 COUNTS = (1, 2, 100)
 FAMILIES = (IPV4, IPV6)
 ANSWER = "answer: "
-# Bounds a hang: the slowest of these programs needs a tenth of it. Less than the limit of a test,
-# because only this one tells what the program has written.
+# A limit for a hang: the slowest of these programs needs a tenth of it. It is shorter than the
+# limit of a test, because its message has the output of the program.
 HANG_SECONDS = 240.0
 _END_SECONDS = 10.0
-_TOLD = 3000
+_MAX_SHOWN = 3000
 
 
 def require_python(stack: str) -> Path:
@@ -48,7 +48,7 @@ def run_program(
     env: Mapping[str, str] | None = None,
     timeout: float = HANG_SECONDS,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, whatever it is; one without an end fails with what it wrote.
+    """Run a program to its end; a program that hangs fails with its output.
 
     It writes to files: processes that outlive it would keep its pipes open.
     """
@@ -60,17 +60,17 @@ def run_program(
             program.wait(timeout)
         except subprocess.TimeoutExpired:
             pytest.fail(f"no end in {timeout:g} s: {explain(_stop(program, out, err))}")
-        except BaseException:  # the test itself is ended: by its limit, or by whoever started it
+        except BaseException:  # the test is ended: by its limit, or by a signal
             _stop(program, out, err)
             raise
         return _collect(program, out, err)
 
 
 def explain(ran: "subprocess.CompletedProcess[str]") -> str:
-    """Say for a log of CI what a program was, how it ended and what it wrote last."""
+    """Return command, exit code and last output of a program, for a log of CI."""
     return (
         f"{ran.args}: exit code {ran.returncode}\n"
-        f"--- stdout\n{ran.stdout[-_TOLD:]}\n--- stderr\n{ran.stderr[-_TOLD:]}"
+        f"--- stdout\n{ran.stdout[-_MAX_SHOWN:]}\n--- stderr\n{ran.stderr[-_MAX_SHOWN:]}"
     )
 
 
@@ -81,7 +81,7 @@ def _open_output() -> IO[str]:
 def _stop(
     program: "subprocess.Popen[bytes]", out: IO[str], err: IO[str]
 ) -> "subprocess.CompletedProcess[str]":
-    """End a program that hangs, kindly first: a launcher then ends what it has started."""
+    """End a program that hangs; a launcher ends its processes after SIGTERM."""
     program.terminate()
     try:
         program.wait(_END_SECONDS)

@@ -1,4 +1,4 @@
-"""The TensorFlow examples train: gradients are exchanged, and a rescaled gang goes on."""
+"""The TensorFlow examples train: gradients are exchanged, and a rescaled gang continues."""
 
 import re
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_parameter_server_holds_the_weights_and_ends_with_the_chief(tmp_path: Pa
         assert re.search(rf"^{task} +Stopped ", example.output, re.MULTILINE), example.output
 
 
-def test_keras_goes_on_from_its_step_with_another_number_of_workers(tmp_path: Path) -> None:
+def test_keras_continues_from_its_step_with_another_number_of_workers(tmp_path: Path) -> None:
     def change(text: str) -> str:
         assert "/tmp/framework-checkpoints" in text
         return text.replace("/tmp/framework-checkpoints", str(tmp_path / "checkpoints"))

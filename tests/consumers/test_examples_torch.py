@@ -1,4 +1,4 @@
-"""The torchrun and DeepSpeed examples train, and go on where they were when they are rescaled."""
+"""The torchrun examples train, and continue from their step after a rescale."""
 
 import re
 from pathlib import Path
@@ -37,7 +37,7 @@ C10D = """\
 
 
 @pytest.mark.parametrize("backend", ["framework", "c10d"])
-def test_torchrun_goes_on_in_worlds_of_two_three_and_two(backend: str, tmp_path: Path) -> None:
+def test_torchrun_continues_in_worlds_of_two_three_and_two(backend: str, tmp_path: Path) -> None:
     def change(text: str) -> str:
         assert FRAMEWORK in text
         return text if backend == "framework" else text.replace(FRAMEWORK, C10D)
@@ -54,7 +54,7 @@ def test_torchrun_goes_on_in_worlds_of_two_three_and_two(backend: str, tmp_path:
     first, second, third = (step for _, step, _ in starts)
     assert first == 0
     assert 10 <= second < third
-    # Rank 0 knows its own state, the one who came later was given it.
+    # Rank 0 keeps its state; the worker that joined later received it.
     assert read_starts(example, "worker/2")[0][1] == second
     if backend == "framework":
         assert [restarts for _, _, restarts in starts] == [0, 0, 0], example.explain("restarted")
@@ -62,7 +62,7 @@ def test_torchrun_goes_on_in_worlds_of_two_three_and_two(backend: str, tmp_path:
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_torchrun_goes_on_with_the_successor_of_a_lost_pod(index: int, tmp_path: Path) -> None:
+def test_torchrun_continues_with_the_successor_of_a_lost_pod(index: int, tmp_path: Path) -> None:
     def change(text: str) -> str:
         policy = "retryPolicy: {fancyRetryPolicy: false, maxRetryCount: 0}"
         assert policy in text
@@ -78,7 +78,7 @@ def test_torchrun_goes_on_with_the_successor_of_a_lost_pod(index: int, tmp_path:
     assert len(starts) == 2, example.explain("not two starts")
     (_, first, before), (world, second, after) = starts
     assert (world, first, before) == (2, 0, 0)
-    # The successor, of rank 0 too, was given the state of the one who was there.
+    # The successor, also that of rank 0, received the state of the other worker.
     assert [start[:2] for start in read_starts(example, f"worker/{index}")] == [(2, second)]
     assert after <= 1
     assert "done in world 2, off by 0.0" in example.read_log(other)

@@ -53,7 +53,7 @@ except ValueError as e:
     assert ask("horovod", script, tmp_path) == "refused"
 
 
-def test_horovod_before_the_first_generation_is_told_of_the_failure(tmp_path: Path) -> None:
+def test_horovod_before_the_first_generation_sees_a_failed_script(tmp_path: Path) -> None:
     write_volume(tmp_path, build_gang(1))
     (tmp_path / "current" / "hosts.horovod").unlink()
     script = """
@@ -66,7 +66,7 @@ except RuntimeError:
     assert ask("horovod", script, tmp_path) == "failed"
 
 
-def test_horovod_goes_on_in_worlds_of_two_three_and_two(tmp_path: Path) -> None:
+def test_horovod_continues_in_worlds_of_two_three_and_two(tmp_path: Path) -> None:
     def add_secret(text: str) -> str:
         command = ["sh", str(STACKS / "ssh-secret.sh"), "horovod-ssh"]
         secret = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -85,7 +85,7 @@ def test_horovod_goes_on_in_worlds_of_two_three_and_two(tmp_path: Path) -> None:
     worlds = list(dict.fromkeys(world for world, _ in steps))
     assert worlds == [2, 3], example.explain("other worlds")
     assert steps[-1] == (2, 300), example.explain("another end")
-    # Every process goes on from the step its peers have reached; only the first two start at zero.
+    # Every process continues from the step of its peers; only the first two start at zero.
     starts = re.findall(r"world (\d+) rank \d+: from step (\d+)$", log, re.MULTILINE)
     first = [start for start in starts if start[1] == "0"]
     assert first == [("2", "0"), ("2", "0")], example.explain("other starts")

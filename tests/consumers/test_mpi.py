@@ -32,7 +32,7 @@ TMPDIR=$(mktemp -d)
 export TMPDIR
 exec sh -c "$*"
 """
-# Hydra tells what it has read, and then starts.
+# Hydra prints the hosts that it has read before it starts processes.
 NO_AGENT = "#!/bin/sh\nkill $PPID\n"
 OPEN_MPI = ("openmpi", "openmpi5")
 HYDRA = ("mpich", "mpich5")
@@ -61,7 +61,7 @@ def build_local_gang(count: int) -> Roster:
 
 
 def list_ranks(count: int) -> list[str]:
-    """The sorted lines of the ranks of ``build_local_gang``, two on each host in its order."""
+    """Return the sorted lines of the ranks of ``build_local_gang``, two on each host."""
     return sorted(f"{rank}/{2 * count} on 127.0.0.{rank // 2 + 2}" for rank in range(2 * count))
 
 
@@ -95,7 +95,7 @@ def build_env(stack: str, directory: Path, rendered: dict[str, str]) -> dict[str
 
 
 def run(command: list[str], env: dict[str, str], directory: Path) -> list[str]:
-    """Run a launcher to its end, which must be success; give the sorted lines of its ranks."""
+    """Run a launcher, which must succeed; return the sorted lines of its ranks."""
     ran = run_program(command, directory, env)
     assert ran.returncode == 0, explain(ran)
     return sorted(ran.stdout.splitlines())

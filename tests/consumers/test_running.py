@@ -1,4 +1,4 @@
-"""What a log of CI tells of a program that failed; needs no stack."""
+"""The message of a program that failed; needs no stack."""
 
 import signal
 import subprocess
