@@ -30,7 +30,7 @@ async def walk_through(stage: Stage) -> None:
     await stage.apply()
     first = list_identities(await stage.wait_until_running(4))
     await fail(stage, 2, 3)
-    # Two failures are what the new policy calls a failure; those two count no more.
+    # By the new policy two failures end the attempt, but the two of removed Tasks do not count.
     await stage.patch(*build_patch(2))
     assert list_identities(await stage.wait_until_running(2)) == first[:2]
     await stage.patch(*build_patch(4))
@@ -38,7 +38,7 @@ async def walk_through(stage: Stage) -> None:
     assert second[:2] == first[:2]
     assert set(second[2:]).isdisjoint(first)
     third = await cross(stage, second, 3)
-    # Task 3 is wanted no more, so it is not replaced.
+    # Task 3 is beyond the new count, so it is not replaced.
     assert third[:2] == first[:2]
     assert third[2] != second[2]
     await stage.patch(*build_patch(4))
@@ -56,38 +56,34 @@ async def fail(stage: Stage, *indices: int) -> None:
     """Delete Pods and wait until their Tasks have failed for good."""
     for index in indices:
         await stage.delete_pod("worker", index)
-
-    def have_failed(tasks: list[Object]) -> bool:
-        return all(tasks[index]["state"] == "Completed" for index in indices)
-
-    await stage.wait_for_tasks(have_failed)
+    await stage.wait_for_tasks(
+        lambda tasks: all(tasks[index]["state"] == "Completed" for index in indices)
+    )
 
 
 async def cross(stage: Stage, identities: list[str], count: int) -> list[str]:
-    """Scale down to 2, and up before that is done: Task 2 has failed, Task 3 still goes."""
+    """Scale down to 2, and up before that is done: Task 2 has failed, Task 3 terminates."""
     await fail(stage, 2)
     await hold(stage, [HOLD])
     await stage.patch(*build_patch(2))
-
-    def are_going(tasks: list[Object]) -> bool:
-        return [task["deletionPending"] for task in tasks[3:]] == [True]
-
-    going = await stage.wait_for_tasks(are_going)
-    assert going[3]["instanceUID"] == identities[3]
+    terminating = await stage.wait_for_tasks(
+        lambda tasks: [task["deletionPending"] for task in tasks[3:]] == [True]
+    )
+    assert terminating[3]["instanceUID"] == identities[3]
     await stage.patch(*build_patch(count))
 
     def is_replaced(tasks: list[Object]) -> bool:
-        identity, state = tasks[2]["instanceUID"], tasks[2]["state"]
-        return bool(identity != identities[2] and state == "AttemptRunning")
+        is_new = tasks[2]["instanceUID"] != identities[2]
+        return is_new and bool(tasks[2]["state"] == "AttemptRunning")
 
-    # At once: it waits for nothing that the going Task still does.
-    waiting = await stage.wait_for_tasks(is_replaced)
-    assert waiting[3]["instanceUID"] == identities[3]
+    # The new Task 2 does not wait for the end of Task 3.
+    tasks = await stage.wait_for_tasks(is_replaced)
+    assert tasks[3]["instanceUID"] == identities[3]
     await hold(stage, None)
     return list_identities(await stage.wait_until_running(count))
 
 
 async def hold(stage: Stage, finalizers: list[str] | None) -> None:
-    """Keep the Pod of Task 3 from going, or let it go."""
+    """Set the finalizers of the Pod of Task 3."""
     body = {"metadata": {"finalizers": finalizers}}
     await stage.kube.patch(PODS, stage.namespace, f"{stage.name}-worker-3", body)

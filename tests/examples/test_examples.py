@@ -79,8 +79,11 @@ def read_log(framework: str, task: str, directory: Path) -> str:
     return call("logs", framework, task, "-c", "train", "--directory", str(directory)).stdout
 
 
+ISOLATIONS = pytest.mark.parametrize("isolation", ["auto", "paths"])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("isolation", ["auto", "paths"])
+@ISOLATIONS
 def test_gang_on_a_cluster_of_its_own_converges(isolation: str, tmp_path: Path) -> None:
     run = run_alone("gang.yaml", tmp_path, isolation)
     assert f"framework logs gang --directory {tmp_path}" in run.stdout
@@ -90,23 +93,22 @@ def test_gang_on_a_cluster_of_its_own_converges(isolation: str, tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("isolation", ["auto", "paths"])
+@ISOLATIONS
 def test_rendezvous_example_prints_the_world_of_each_worker(isolation: str, tmp_path: Path) -> None:
     run_alone("rendezvous.yaml", tmp_path, isolation)
     for rank in range(3):
         log = read_log("rendezvous", f"worker/{rank}", tmp_path)
         assert f"rank {rank} of 3, store at " in log, log
-        hosts = re.search(r"^peers (.*)$", log, re.MULTILINE)
-        assert hosts is not None, log
-        for host in hosts[1].split():
-            assert f"{host} slots=1\n" in log
-            assert f"{host}:1\n" in log
-        assert len(set(hosts[1].split())) == 3
+        peers = re.search(r"^peers (.*)$", log, re.MULTILINE)
+        assert peers is not None, log
+        hosts = peers[1].split()
+        assert all(f"{host} slots=1\n" in log and f"{host}:1\n" in log for host in hosts)
+        assert len(set(hosts)) == 3
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("isolation", ["auto", "paths"])
-def test_gang_with_a_key_meets_with_it(isolation: str, tmp_path: Path) -> None:
+@ISOLATIONS
+def test_gang_with_a_key_authenticates_with_it(isolation: str, tmp_path: Path) -> None:
     run = run_alone("gang-key.yaml", tmp_path, isolation)
     for rank in range(2):
         log = read_log("gang-key", f"worker/{rank}", tmp_path)
@@ -117,12 +119,8 @@ def test_gang_with_a_key_meets_with_it(isolation: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_failed_example_shows_the_last_log_lines_of_the_culprit(tmp_path: Path) -> None:
-    run = call(
-        "run", "--local", "examples/fail-permanent.yaml", "--timeout", f"{HANG_SECONDS}s",
-        "--directory", str(tmp_path),
-    )  # fmt: skip
-    assert run.returncode == 1, run.stdout + run.stderr
+def test_failed_example_shows_the_last_log_lines_of_the_failed_container(tmp_path: Path) -> None:
+    run = run_alone("fail-permanent.yaml", tmp_path, "auto")
     cause = "fail-permanent worker/0: ContainerPermanentFailed: main exited with 210"
     _, _, shown = run.stdout.partition(cause)
     assert "last lines of container main:\n    the data set does not exist\n" in shown

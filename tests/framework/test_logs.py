@@ -1,5 +1,3 @@
-"""framework.logs: one printable, bounded line per record, with its extra keys, without secrets."""
-
 import io
 import json
 import logging
@@ -117,9 +115,6 @@ def test_second_call_replaces_stream_and_level_of_the_first() -> None:
 def test_unknown_format_or_level_is_refused(log_format: str, level: str) -> None:
     with pytest.raises(ValueError, match=r"xml|LOUD"):
         configure_logging(log_format, level)
-
-
-# --- Bounds --------------------------------------------------------------------------------------
 
 
 @FORMATS

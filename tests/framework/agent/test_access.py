@@ -1,5 +1,3 @@
-"""Address and credentials of the API server."""
-
 import base64
 import json
 from pathlib import Path

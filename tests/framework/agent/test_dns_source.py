@@ -1,5 +1,3 @@
-"""DNS as a source of the gang."""
-
 import threading
 
 import pytest

@@ -1,5 +1,3 @@
-"""Atomic files and the termination message."""
-
 import json
 import os
 from pathlib import Path

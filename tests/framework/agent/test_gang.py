@@ -1,5 +1,3 @@
-"""Which source of the gang an agent uses."""
-
 from framework.agent.dns_source import DEFAULT_NAME, ExpectedGang
 from framework.agent.framework_roster import FrameworkView, build_view
 from framework.agent.gang import (

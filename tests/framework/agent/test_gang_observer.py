@@ -1,5 +1,3 @@
-"""When the observer of a gang reads the Framework, in virtual time."""
-
 import itertools
 from typing import Any
 

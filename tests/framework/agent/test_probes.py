@@ -1,5 +1,3 @@
-"""Reaching members over real sockets."""
-
 import socket
 
 import pytest

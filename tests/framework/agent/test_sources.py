@@ -1,5 +1,3 @@
-"""The sources of a gang: what they read, and their health."""
-
 import json
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""framework.api.completion: which code an ended Pod or a refused creation gets, and its text."""
-
 import json
 import re
 from dataclasses import dataclass
@@ -53,9 +51,6 @@ def rule(*patterns: PodPattern, code: int = -1000) -> CompletionCodeRule:
 
 def failed(*containers: Wire, **fields: Any) -> PodView:
     return build_pod(phase="Failed", containers=containers, **fields)
-
-
-# --- Ended Pods ----------------------------------------------------------------------------------
 
 
 def test_succeeded_pod_is_code_0_with_all_containers() -> None:
@@ -231,9 +226,6 @@ def test_rule_pattern_of_signal_0_leaves_it_out() -> None:
     assert status.diagnostics == "Pod failed: PodPattern matched: {}"
 
 
-# --- Refused creations ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("http_code", "message", "code"),
     [
@@ -263,9 +255,6 @@ def test_creation_error_table(http_code: int, message: str, code: int) -> None:
 def test_creation_error_with_a_body_shows_the_body() -> None:
     error = CreationError(422, "invalid", '{"code":422}')
     assert classify_creation_error(error).diagnostics == 'Failed to create Pod: {"code":422}'
-
-
-# --- Codes ---------------------------------------------------------------------------------------
 
 
 def test_predefined_codes_are_those_of_the_contract() -> None:

@@ -1,5 +1,3 @@
-"""How an attempt ended, in words."""
-
 from dataclasses import replace
 from typing import Any
 

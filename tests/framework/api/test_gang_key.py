@@ -1,5 +1,3 @@
-"""Which Pod templates refer to the gang key."""
-
 from typing import Any
 
 import pytest

@@ -1,5 +1,3 @@
-"""framework.api.gojson: the bytes that Go's encoding/json writes."""
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-"""framework.api.images: which program an image runs, and who starts the installed agent."""
-
 import pytest
 
 from framework.api import images

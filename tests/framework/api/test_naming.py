@@ -1,5 +1,3 @@
-"""framework.api.naming: names and UIDs are built and taken apart without loss."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-"""framework.api.nesting: any depth that an API server stores, cut in linear time."""
-
 import json
 from typing import Any
 

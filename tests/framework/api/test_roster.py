@@ -30,8 +30,6 @@ from tests.support.builders import Wire, build_member, build_role_roster, build_
 from tests.support.builders.cases import cases
 from tests.support.builders.strategies import json_values, rosters
 
-# --- Round trip, size ----------------------------------------------------------------------------
-
 
 def wire_of(roster: Roster) -> Wire:
     wire: Wire = json.loads(gzip.decompress(encode_roster(roster)))
@@ -99,9 +97,6 @@ def test_roster_completed_tasks_come_back_in_order_of_index() -> None:
     assert decode_roster(encode_roster(build_roster(role))).roles[0].completed == completed
 
 
-# --- Lookups and counts --------------------------------------------------------------------------
-
-
 def test_roster_counts_members_and_completed_of_all_roles() -> None:
     worker = build_role_roster("worker", 3, completed=(CompletedTask(3, "Failed", ""),), wanted=5)
     roster = build_roster(worker, build_role_roster("ps", 1))
@@ -126,9 +121,6 @@ def test_roster_is_same_gang_only_if_but_the_generation_differs() -> None:
 def test_fingerprint_is_short_stable_and_tells_pods_apart() -> None:
     assert fingerprint_uid("a") == "ca978112"
     assert len({fingerprint_uid(str(n)) for n in range(1000)}) == 1000
-
-
-# --- Damage --------------------------------------------------------------------------------------
 
 
 def store(wire: Any) -> bytes:
@@ -226,8 +218,6 @@ def test_decode_of_endless_nesting_is_an_error() -> None:
     with pytest.raises(RosterError, match="RecursionError"):
         decode_roster(gzip.compress(b"[" * 100_000))
 
-
-# --- Progress ------------------------------------------------------------------------------------
 
 missing_tasks = st.builds(
     Missing, st.text(max_size=63), st.integers(0, 10_000), st.text(max_size=300)

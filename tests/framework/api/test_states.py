@@ -1,5 +1,3 @@
-"""framework.api.states: both tables have exactly the steps that are listed here."""
-
 from collections.abc import Mapping
 from enum import StrEnum
 from itertools import pairwise

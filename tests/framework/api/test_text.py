@@ -1,5 +1,3 @@
-"""Text from elsewhere: printable, cut, without secrets."""
-
 import unicodedata
 
 import pytest

@@ -1,5 +1,3 @@
-"""framework.api.types: what the types compute of themselves, and fielderrors, which they report."""
-
 import pytest
 
 from framework.api.completion import POD_EXTERNAL_DELETED, SUCCEEDED, complete_task

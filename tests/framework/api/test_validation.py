@@ -1,5 +1,3 @@
-"""framework.api.validation: all faults at once, each with its path and remedy."""
-
 from typing import Any
 
 import pytest

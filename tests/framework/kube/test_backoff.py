@@ -1,5 +1,3 @@
-"""framework.kube.backoff and framework.kube.throttle."""
-
 import asyncio
 from datetime import UTC, datetime
 

@@ -1,5 +1,3 @@
-"""framework.kube.client: each request is sent once; a broken answer is an error with its cause."""
-
 import asyncio
 import json
 import socket
@@ -33,9 +31,6 @@ VERBS: dict[str, Call] = {
 }
 EVERY_VERB = cases("call", VERBS)
 get_pod, create_pod = VERBS["get"], VERBS["create"]
-
-
-# --- requests ------------------------------------------------------------------------------------
 
 
 async def test_get_sends_one_request_with_token_and_user_agent(bench: Bench) -> None:
@@ -104,21 +99,18 @@ async def test_delete_answered_by_a_status_returns_none(bench: Bench) -> None:
     assert await client.delete(FRAMEWORKS, "a", "b") is None
 
 
-async def test_create_of_a_body_above_a_mebibyte_arrives_whole(bench: Bench) -> None:
-    server, client = await bench.start(answer({}))
+async def test_large_bodies_and_selectors_arrive_whole(bench: Bench) -> None:
+    server, client = await bench.start(answer({}), pod_list(1))
     body = {"text": "größe" * 300_000}
     await client.create(FRAMEWORKS, "a", body)
-    assert json.loads(server.seen[0].body) == body
-
-
-async def test_selectors_are_quoted(bench: Bench) -> None:
-    server, client = await bench.start(pod_list(1))
     await client.list(PODS, label_selector="a in (b,c),!d", field_selector="spec.nodeName=n+1")
-    assert server.seen[0].query == {
+    created, listed = server.seen
+    assert json.loads(created.body) == body
+    assert " " not in listed.target
+    assert listed.query == {
         "labelSelector": "a in (b,c),!d",
         "fieldSelector": "spec.nodeName=n+1",
     }
-    assert " " not in server.seen[0].target
 
 
 async def test_get_raw_returns_bytes_of_any_type(bench: Bench) -> None:
@@ -162,9 +154,6 @@ async def test_client_that_is_not_opened_raises(bench: Bench) -> None:
         await get_pod(client)
 
 
-# --- pages ---------------------------------------------------------------------------------------
-
-
 async def test_list_follows_pages_and_joins_items(bench: Bench) -> None:
     server, client = await bench.start(
         pod_list(5, pod("a", 1), more="t/1"), pod_list(5, pod("b", 2), more="t/2"), pod_list(5)
@@ -186,19 +175,14 @@ async def test_list_refused_as_gone_at_its_first_page_raises(bench: Bench) -> No
     assert len(server.seen) == 1
 
 
-async def test_empty_list_without_items_is_a_list(bench: Bench) -> None:
-    _, client = await bench.start(answer({"metadata": {"resourceVersion": "1"}, "items": None}))
+async def test_list_without_items_is_empty_and_other_answers_are_unreachable(bench: Bench) -> None:
+    bodies = ({"items": 5}, {"items": [1]}, {"metadata": "x"})
+    empty = {"metadata": {"resourceVersion": "1"}, "items": None}
+    _, client = await bench.start(answer(empty), *map(answer, bodies))
     assert (await client.list(PODS))["items"] == []
-
-
-@pytest.mark.parametrize("body", [{"items": 5}, {"items": [1]}, {"metadata": "x"}])
-async def test_answer_that_is_no_list_is_unreachable(body: object, bench: Bench) -> None:
-    _, client = await bench.start(answer(body))
-    with pytest.raises(UnreachableError, match="no list"):
-        await client.list(PODS)
-
-
-# --- the server says no --------------------------------------------------------------------------
+    for _ in bodies:
+        with pytest.raises(UnreachableError, match="no list"):
+            await client.list(PODS)
 
 
 @EVERY_VERB
@@ -215,9 +199,6 @@ async def test_refused_request_is_sent_once_and_keeps_what_was_said(
     assert error.retry_after_seconds == 7
     assert error.method == server.seen[0].method
     assert error.path == server.seen[0].path
-
-
-# --- no answer, or not all of it -----------------------------------------------------------------
 
 
 @EVERY_VERB
@@ -279,9 +260,6 @@ async def test_silent_server_ends_at_the_deadline(replies: tuple[Reply, ...], be
         await client.create(PODS, "a", {}, timeout_seconds=1.0)
     assert caught.value.maybe_applied
     assert len(server.seen) == 1
-
-
-# --- tokens --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -350,9 +328,6 @@ async def test_tokens_are_never_logged(bench: Bench, caplog: pytest.LogCaptureFi
         await get_pod(client)
     await get_pod(client)
     assert "s3cret" not in caplog.text
-
-
-# --- rate ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.looptime

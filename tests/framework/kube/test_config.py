@@ -1,5 +1,3 @@
-"""framework.kube.config and kubeconfig: precedence, every field, and messages that help."""
-
 import base64
 import os
 from collections.abc import Callable
@@ -16,6 +14,7 @@ PEM = "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n"
 PEM64 = base64.b64encode(PEM.encode()).decode()
 
 Write = Callable[..., str]
+Load = Callable[[object], KubeConfig]
 
 
 def document(
@@ -47,6 +46,11 @@ def write(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
+def load(write: Write) -> Load:
+    return lambda content: load_kube_config(None, write(content), {})
+
+
+@pytest.fixture
 def service_account(tmp_path: Path) -> str:
     directory = tmp_path / "sa"
     directory.mkdir()
@@ -54,9 +58,6 @@ def service_account(tmp_path: Path) -> str:
     (directory / "ca.crt").write_text(PEM)
     (directory / "namespace").write_text("team-a")
     return str(directory)
-
-
-# --- precedence ----------------------------------------------------------------------------------
 
 
 def test_address_argument_wins_over_the_environment() -> None:
@@ -111,9 +112,6 @@ def test_nothing_given_and_no_token_names_every_remedy(tmp_path: Path) -> None:
         load_kube_config(None, None, env)
 
 
-# --- the file's fields ---------------------------------------------------------------------------
-
-
 def test_relative_paths_are_relative_to_the_file(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,10 +131,10 @@ def test_relative_paths_are_relative_to_the_file(
     assert config.tls_server_name == "name"
 
 
-def test_inline_bytes_win_over_files(write: Write) -> None:
+def test_inline_bytes_win_over_files(load: Load) -> None:
     authority = {"certificate-authority": "missing", "certificate-authority-data": PEM64}
     user = {"client-certificate-data": PEM64, "client-key-data": PEM64}
-    config = load_kube_config(None, write(document({"server": "https://k"} | authority, user)), {})
+    config = load(document({"server": "https://k"} | authority, user))
     assert (config.ca_pem, config.ca_file) == (PEM, None)
     assert (config.client_cert_pem, config.client_key_pem) == (PEM, PEM)
 
@@ -148,26 +146,26 @@ def test_several_files_merge_and_the_first_to_name_a_thing_wins(write: Write) ->
     assert (config.server, config.token) == ("https://k", "first")
 
 
-def test_exec_plugin_in_the_files_directory_gets_its_path(write: Write, tmp_path: Path) -> None:
+def test_exec_plugin_in_the_files_directory_gets_its_path(load: Load, tmp_path: Path) -> None:
     spec = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plugin"}
-    config = load_kube_config(None, write(document(user={"exec": spec})), {})
+    config = load(document(user={"exec": spec}))
     assert config.exec_plugin is not None
     assert config.exec_plugin.spec["command"] == f"{tmp_path}/plugin"
 
 
-def test_context_without_user_is_anonymous(write: Write) -> None:
-    config = load_kube_config(None, write(document(context={"user": ""})), {})
+def test_context_without_user_is_anonymous(load: Load) -> None:
+    config = load(document(context={"user": ""}))
     assert (config.token, config.token_file, config.exec_plugin) == (None, None, None)
 
 
-def test_repr_shows_no_secret(write: Write) -> None:
+def test_repr_shows_no_secret(load: Load) -> None:
     secrets = {"token": "s3cret", "client-certificate-data": PEM64, "client-key-data": PEM64}
     cluster = {"server": "https://k", "proxy-url": "http://name:s3cret@proxy"}
-    shown = repr(load_kube_config(None, write(document(cluster, secrets)), {}))
+    shown = repr(load(document(cluster, secrets)))
     assert "s3cret" not in shown
     assert "CERTIFICATE" not in shown
     spec = {"apiVersion": "v1", "command": "x", "env": [{"name": "P", "value": "s3cret"}]}
-    assert "s3cret" not in repr(load_kube_config(None, write(document(user={"exec": spec})), {}))
+    assert "s3cret" not in repr(load(document(user={"exec": spec})))
 
 
 @pytest.mark.parametrize(
@@ -195,9 +193,6 @@ def test_proxy_of_the_file_wins(write: Write) -> None:
     path = write(document({"server": "https://k", "proxy-url": "socks5://file"}))
     config = load_kube_config(None, path, {"HTTPS_PROXY": "http://p"})
     assert config.proxy_url == "socks5://file"
-
-
-# --- messages ------------------------------------------------------------------------------------
 
 
 def cluster(**fields: object) -> dict[str, Any]:

@@ -1,5 +1,3 @@
-"""framework.kube.credentials: token files that are replaced, and exec plugins."""
-
 import asyncio
 import json
 import os
@@ -11,30 +9,27 @@ import pytest
 
 from framework.clock import ManualClock
 from framework.kube.credentials import PluginToken, TokenFile, TokenUnavailableError
+from tests.support.builders.cases import cases
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+KIND = b'"kind": "ExecCredential"'
 
 
-async def test_token_file_replaced_gives_the_new_token(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text("one\n")
-    source = TokenFile(str(path))
-    assert await source.fetch() == "one"
-    (tmp_path / "next").write_text("two")
-    (tmp_path / "next").replace(path)
-    assert await source.fetch() == "two"
-
-
-async def test_token_file_behind_a_swapped_link_gives_the_new_token(tmp_path: Path) -> None:
-    for name in ("1", "2"):
+@pytest.mark.parametrize("is_link", [False, True])
+async def test_token_file_replaced_gives_the_new_token(tmp_path: Path, *, is_link: bool) -> None:
+    """The kubelet replaces the link to a directory; other programs replace the file."""
+    path = tmp_path / "current" / "token" if is_link else tmp_path / "token"
+    for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "token").write_text(f"token{name}")
-    (tmp_path / "current").symlink_to("1")
-    source = TokenFile(str(tmp_path / "current" / "token"))
-    assert await source.fetch() == "token1"
-    (tmp_path / "link").symlink_to("2")
-    (tmp_path / "link").replace(tmp_path / "current")
-    assert await source.fetch() == "token2"
+        (tmp_path / name / "token").write_text(name + "\n")
+    source = TokenFile(str(path))
+    for name in ("one", "two"):
+        if is_link:
+            (tmp_path / "link").symlink_to(name)
+            (tmp_path / "link").replace(tmp_path / "current")
+        else:
+            (tmp_path / name / "token").replace(path)
+        assert await source.fetch() == name
 
 
 async def test_token_file_with_unchanged_times_is_read_again_when_rejected(tmp_path: Path) -> None:
@@ -105,38 +100,34 @@ async def test_plugin_runs_again_before_its_token_expires(tmp_path: Path) -> Non
     assert await plugin.source.fetch() == "token2"
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "expected"),
-    [
-        ({"token": ""}, "", "printed no token"),
-        ({}, "raise SystemExit(3)", "returned 3"),
-        ({}, "print('noise')", "failed"),
-    ],
+@cases(
+    "printed expected",
+    {
+        "no token": (b'{%b, "apiVersion": "v1", "status": {"token": ""}}' % KIND, "no token"),
+        "list": (b"[]", "no ExecCredential"),
+        "other kind": (b'{"kind": "Status"}', "no ExecCredential"),
+        "other version": (b'{%b, "apiVersion": "v2"}' % KIND, "answers as 'v2'"),
+        "no status": (b'{%b, "apiVersion": "v1", "status": []}' % KIND, "no status"),
+        "no UTF-8": (b"\xff", "not JSON"),
+        "two values": (b"noise\n{}", "failed.*not JSON"),
+    },
 )
-async def test_plugin_that_fails_says_so(
-    status: dict[str, str], code: str, expected: str, tmp_path: Path
-) -> None:
-    with pytest.raises(TokenUnavailableError, match=expected):
-        await Plugin(tmp_path, status, code).source.fetch()
-
-
-@pytest.mark.parametrize(
-    ("printed", "expected"),
-    [
-        (b"[]", "no ExecCredential"),
-        (b'{"kind": "Status"}', "no ExecCredential"),
-        (b'{"kind": "ExecCredential", "apiVersion": "v2"}', "answers as 'v2'"),
-        (b'{"kind": "ExecCredential", "apiVersion": "v1", "status": []}', "no status"),
-        (b"\xff", "not JSON"),
-    ],
-)
-async def test_plugin_that_prints_something_else_says_so(
+async def test_plugin_that_prints_no_token_is_reported(
     printed: bytes, expected: str, tmp_path: Path
 ) -> None:
     (tmp_path / "printed").write_bytes(printed)
     spec = {"command": "/bin/cat", "args": [str(tmp_path / "printed")], "apiVersion": "v1"}
     with pytest.raises(TokenUnavailableError, match=expected):
         await PluginToken(spec, ManualClock(START)).fetch()
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [("/bin/false", "returned 1"), ("/nowhere/plugin", r"/nowhere/plugin.*No such file")],
+)
+async def test_plugin_that_fails_is_reported(command: str, expected: str) -> None:
+    with pytest.raises(TokenUnavailableError, match=expected):
+        await PluginToken({"command": command, "apiVersion": "v1"}, ManualClock(START)).fetch()
 
 
 async def test_plugin_gets_its_environment_and_exec_info(tmp_path: Path) -> None:
@@ -181,9 +172,3 @@ async def test_plugin_ends_with_the_request_that_waits_for_it(tmp_path: Path) ->
     # Neither a process nor a zombie is left, whose open pipes Python would warn of later.
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-async def test_plugin_that_is_missing_says_so() -> None:
-    spec = {"command": "/nowhere/plugin", "apiVersion": "v1"}
-    with pytest.raises(TokenUnavailableError, match=r"/nowhere/plugin.*No such file"):
-        await PluginToken(spec, ManualClock(START)).fetch()

@@ -1,5 +1,3 @@
-"""framework.kube.deferred: an object that is decoded later equals one that is decoded at once."""
-
 import msgspec
 import pytest
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""framework.kube.errors: the class and the fields of an error, from an answer."""
-
 import json
 
 import pytest

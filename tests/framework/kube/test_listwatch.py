@@ -22,8 +22,6 @@ from tests.framework.kube.scripted import (
 )
 from tests.support.builders.cases import cases
 
-# --- a server in good health ---------------------------------------------------------------------
-
 
 async def test_listwatch_lists_then_watches_from_there(bench: Bench) -> None:
     changes = (change("a", 6), change("b", 7, "DELETED"), change("c", 8, "ADDED"))
@@ -91,9 +89,6 @@ async def test_list_of_many_pages_replaces_once_with_trimmed_objects(bench: Benc
         assert run.mirror.whole == expected
 
 
-# --- a server that forgets -----------------------------------------------------------------------
-
-
 @cases(
     "gone",
     {
@@ -137,9 +132,6 @@ async def test_storage_restored_while_the_server_was_away_is_listed_anew(
     assert "resourceVersion went back" in caplog.text
 
 
-# --- a server in trouble -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ending", ["cut", "reset", "whole"])
 async def test_watch_broken_inside_an_event_resumes_after_the_last_whole_one(
     ending: str, bench: Bench
@@ -179,11 +171,18 @@ async def test_silent_watch_is_given_up_and_resumed(
         "permission is missing": refusal(403, "Forbidden"),
     },
 )
-async def test_first_list_that_fails_is_tried_until_it_works(trouble: Reply, bench: Bench) -> None:
-    async with running(bench, trouble, trouble, trouble, pod_list(5, pod("a", 1))) as run:
+async def test_fault_is_shown_and_retried(trouble: Reply, bench: Bench) -> None:
+    replies = (trouble, trouble, trouble, pod_list(5, pod("a", 1)), trouble)
+    async with running(bench, *replies) as run:
         await run.listwatch.synced.wait()
-        assert run.mirror.calls == ["replace@5"]
-        assert run.listwatch.last_error is None
+        error = run.listwatch.last_error
+        assert (run.mirror.calls, error) == (["replace@5"], None)
+        # The watch has the same fault; the objects stay.
+        await run.server.wait_for_requests(6)
+        assert not run.listwatch.is_connected
+        assert isinstance(run.listwatch.last_error, errors.KubeError)
+        assert run.listwatch.synced.is_set()
+        assert run.mirror.objects == {"a": "1"}
 
 
 async def test_resource_away_for_a_while_empties_nothing_and_is_listed_anew(bench: Bench) -> None:
@@ -193,15 +192,6 @@ async def test_resource_away_for_a_while_empties_nothing_and_is_listed_anew(benc
         await run.mirror.wait_for("replace@5", "replace@9")
         assert run.requests()[:5] == ["list", "watch@5", "list", "list", "list"]
         assert run.mirror.objects == {"a": "8"}
-
-
-async def test_error_state_shows_while_the_server_is_in_trouble(bench: Bench) -> None:
-    replies = (pod_list(5), refusal(503, "ServiceUnavailable"))
-    async with running(bench, *replies) as run:
-        await run.server.wait_for_requests(3)
-        assert not run.listwatch.is_connected
-        assert isinstance(run.listwatch.last_error, errors.ServerError)
-        assert run.listwatch.synced.is_set()
 
 
 @cases(

@@ -1,5 +1,3 @@
-"""framework.kube.resources: paths of resources, and arguments for which there is no path."""
-
 import pytest
 
 from framework.kube.resources import (

@@ -1,5 +1,3 @@
-"""framework.kube.stream: the same complete events from any chunks."""
-
 import json
 from itertools import pairwise
 
