@@ -67,7 +67,7 @@ async def _open(url: str, token: str) -> AsyncIterator[Api]:
         (await api.create("namespaces", {"metadata": {"name": namespace}})).ok()
         yield api
         await api.delete("namespaces", namespace)
-    # Connections cut in the middle of a watch close their sockets a moment later; nothing tells
+    # Connections cut in the middle of a watch close their sockets a moment later; no event says
     # when the last one has.
     await asyncio.sleep(0.1 if url.startswith("https:") else 0)
 

@@ -80,7 +80,7 @@ async def test_invalid_resource_names_the_field(
     assert cause in answer.refused(422, "Invalid").causes
 
 
-async def test_all_errors_are_told_at_once(api: Api) -> None:
+async def test_all_errors_are_listed_at_once(api: Api) -> None:
     answer = await api.create("widgets", widget(size=11, mode="Odd", code="1"))
     assert answer.refused(422, "Invalid").fields == ["spec.code", "spec.mode", "spec.size"]
     assert answer.body["details"]["group"] == GROUP

@@ -50,7 +50,7 @@ def original() -> Object:
 
 
 def permissive() -> Object:
-    """What takes anything, as a definition would that somebody had edited."""
+    """A definition that accepts every object."""
     return renamed(define({"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
 
 

@@ -40,7 +40,7 @@ async def test_unchanged_value_may_break_a_newer_limit(api: Api, stricter: Objec
     assert [a.status for a in (better, back)] == [200, 422]
 
 
-async def test_status_write_is_not_asked_about_the_spec(api: Api) -> None:
+async def test_status_write_does_not_check_the_spec(api: Api) -> None:
     plain = fields(code=TEXT, level=NUMBER)
     async with defined(api, define(plain)) as gauge:
         (await gauge.create(gauge.build(spec={"code": "old"}))).ok()

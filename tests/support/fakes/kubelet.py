@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 from datetime import datetime
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from framework.clock import Clock
 from framework.kube.client import KubeClient
@@ -64,14 +64,12 @@ class FakePod:
         """Pending with an address: the init containers run."""
         now = _render_time(self._clock.now())
         await self._patch_status(
-            {
-                "phase": "Pending",
-                "hostIP": NODE_ADDRESS,
-                "podIP": self.address,
-                "podIPs": [{"ip": self.address}],
-                "startTime": now,
-                "conditions": [_condition("PodScheduled", now)],
-            }
+            phase="Pending",
+            hostIP=NODE_ADDRESS,
+            podIP=self.address,
+            podIPs=[{"ip": self.address}],
+            startTime=now,
+            conditions=[_condition("PodScheduled", now)],
         )
 
     async def start(self) -> None:
@@ -80,25 +78,21 @@ class FakePod:
         ended = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now}}
         running = {"running": {"startedAt": now}}
         await self._patch_status(
-            {
-                "phase": "Running",
-                "conditions": [
-                    _condition(kind, now)
-                    for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-                ],
-                "initContainerStatuses": self._build_statuses("initContainers", ended),
-                "containerStatuses": self._build_statuses("containers", running),
-            }
+            phase="Running",
+            conditions=[
+                _condition(kind, now)
+                for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+            ],
+            initContainerStatuses=self._build_statuses("initContainers", ended),
+            containerStatuses=self._build_statuses("containers", running),
         )
 
     async def finish(self, exit_code: int = 0, *, message: str = "") -> None:
         """All containers ended: Succeeded with 0, else Failed."""
         ended = self._build_ended(exit_code, message)
         await self._patch_status(
-            {
-                "phase": "Succeeded" if exit_code == 0 else "Failed",
-                "containerStatuses": self._build_statuses("containers", ended),
-            }
+            phase="Succeeded" if exit_code == 0 else "Failed",
+            containerStatuses=self._build_statuses("containers", ended),
         )
 
     async def fail_init(self, exit_code: int, *, message: str = "") -> None:
@@ -107,11 +101,9 @@ class FakePod:
         statuses = self._build_statuses("initContainers", waiting)
         statuses[0]["state"] = self._build_ended(exit_code, message)
         await self._patch_status(
-            {
-                "phase": "Failed",
-                "initContainerStatuses": statuses,
-                "containerStatuses": self._build_statuses("containers", waiting),
-            }
+            phase="Failed",
+            initContainerStatuses=statuses,
+            containerStatuses=self._build_statuses("containers", waiting),
         )
 
     def _build_ended(self, exit_code: int, message: str) -> Object:
@@ -136,7 +128,7 @@ class FakePod:
             for container in self.body["spec"].get(containers) or []
         ]
 
-    async def _patch_status(self, status: Object) -> None:
+    async def _patch_status(self, **status: Any) -> None:
         # The UID keeps a late write off the next Pod of this name.
         body: Object = {"metadata": {"uid": self.uid}, "status": status}
         async with self._turn:

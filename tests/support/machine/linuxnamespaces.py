@@ -66,7 +66,7 @@ def run_inside(command: Sequence[str], home: Path, cgroup: str = CGROUP) -> int:
 
 @contextmanager
 def _claim(home: Path, cgroup: str) -> Iterator[Path]:
-    """Give an empty folder that is ours alone, and empty control groups; remove both."""
+    """Make an empty folder that is ours alone, and empty control groups; remove both."""
     home.mkdir(parents=True, exist_ok=True)
     folder = home / "space"
     with (home / "space.lock").open("w") as lock:
@@ -96,7 +96,7 @@ def _remove(folder: Path, cgroup: str) -> None:
 
 
 def _wait_until_empty(group: Path) -> None:
-    """Give the kernel a moment: the members ended with their namespace and are not reaped yet."""
+    """Wait for the kernel: the members ended with their namespace and are not reaped yet."""
     deadline = time.monotonic() + _EMPTY_SECONDS
     while time.monotonic() < deadline and (group / "cgroup.procs").read_text().strip():
         time.sleep(0.1)

@@ -47,7 +47,7 @@ _LEFT_OUT = ("pip", "pip-*", "setuptools", "setuptools-*", "pkg_resources", "tes
 
 
 def find_cache() -> Path:
-    """Tell the folder outside the tree that keeps what was built."""
+    """Return the folder outside the tree that keeps what was built."""
     return Path.home() / ".cache" / "frameworkbarrier" / "node"
 
 

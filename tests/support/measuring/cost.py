@@ -1,7 +1,7 @@
-"""Seconds of the processor that an operation costs, told alike on slow and on busy machines.
+"""Seconds of the processor that an operation costs, on slow and on busy machines alike.
 
 Another program can make a try dearer, never cheaper: so the cheapest of some tries counts. Where
-a limit in seconds is passed, a reference loop tells how much slower this machine computes than the
+a limit in seconds is passed, a reference loop measures how much slower this machine is than the
 one of the limits.
 """
 

@@ -85,7 +85,7 @@ def find_programs(env: Mapping[str, str], names: Sequence[str], *, build: bool) 
 
 
 def find_cache(env: Mapping[str, str]) -> Path:
-    """Tell the folder outside the tree that keeps what was built."""
+    """Return the folder outside the tree that keeps what was built."""
     if env.get(CACHE_ENV):
         return Path(env[CACHE_ENV])
     return Path.home() / ".cache" / "frameworkbarrier" / "kube"

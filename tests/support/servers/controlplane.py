@@ -278,7 +278,7 @@ def write_kubeconfig(path: Path, url: str, ca_file: Path | str | None, token: st
 
 @contextmanager
 def open_control_plane(env: Mapping[str, str], *, build: bool) -> Iterator[Access]:
-    """Give an API server: the one of the environment, an existing cluster, or an own one.
+    """Open an API server: that of the environment, an existing cluster, or one of its own.
 
     Raises:
         MissingPrerequisiteError: there is none and none can be started here.

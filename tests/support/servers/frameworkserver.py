@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 
 @contextlib.contextmanager
 def start_controller(access: Access, folder: Path, *arguments: str) -> Iterator[ChildProcess]:
-    """Run the controller, with its default config unless told otherwise, until the end."""
+    """Run the controller until the block ends; without arguments, with its default config."""
     child = launch_controller(access, folder, *arguments)
     try:
         yield child

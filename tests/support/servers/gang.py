@@ -31,7 +31,7 @@ MADE_BY_TESTS = "metadata.name!=kube-root-ca.crt"
 """Selects what no cluster has by itself."""
 BARRIER = "barrier"
 MAIN = "main"
-# The node has none: a Pod that asks for it stays Pending until somebody binds it by hand.
+# The node has none: a Pod that asks for it stays Pending until a test binds it.
 SCARCE = "nvidia.com/gpu"
 
 # Ends when a file says so, with the code that stands in it.
@@ -414,7 +414,7 @@ def is_pod(name: str) -> Callable[[Change], bool]:
 
 
 def is_started(uid: str, container: str) -> Callable[[Change], bool]:
-    """Tell changes of a Pod with a container that runs or has run."""
+    """Return a check for changes of a Pod whose container runs or has run."""
 
     def check(change: Change) -> bool:
         state = find_container(change.body, container) if change.uid == uid else {}

@@ -29,7 +29,7 @@ class Right(NamedTuple):
 
 
 def expand_rules(objects: Iterable[Object]) -> set[Right]:
-    """Tell what the Roles and ClusterRoles among some objects grant."""
+    """Return what the Roles and ClusterRoles among some objects grant."""
     return {
         Right(group, resource, verb)
         for body in objects
@@ -123,7 +123,7 @@ class AuditLog:
 
 
 def _is_refused(event: dict[str, Any]) -> bool:
-    """Tell a refusal by the authorizer from 403 of admission, or of a namespace that goes away."""
+    """Return whether the authorizer refused it; admission also answers with 403."""
     decision: str = event["annotations"]["authorization.k8s.io/decision"]
     return decision == "forbid"
 

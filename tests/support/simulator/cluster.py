@@ -155,15 +155,15 @@ class Cluster:
     def acknowledge(self, pod: Object) -> None:
         meta = pod["metadata"]
         found = self._find(CONFIGMAPS, ATTEMPT)
-        told = ((found or {}).get("metadata", {}).get("annotations") or {}).get(
+        newest = ((found or {}).get("metadata", {}).get("annotations") or {}).get(
             constants.GENERATION_ANNOTATION
         )
         key = constants.ACKNOWLEDGED_GENERATION_ANNOTATION
         before = (meta.get("annotations") or {}).get(key)
-        if told is None or (before is not None and int(told) < int(before)):
+        if newest is None or (before is not None and int(newest) < int(before)):
             return
-        self.note(f"agent of {meta['name']} has generation {told}")
-        patch = {"metadata": {"annotations": {key: told}}}
+        self.note(f"agent of {meta['name']} has generation {newest}")
+        patch = {"metadata": {"annotations": {key: newest}}}
         self._attempt(
             lambda: self.storage.patch(
                 self._type(PODS), NAMESPACE, meta["name"], patch, MERGE_PATCH

@@ -136,4 +136,4 @@ def _check_roster(members: dict[Key, TaskStatus], configmap: Object | None) -> I
         for key, task in members.items()
     }
     if published != known:
-        yield f"P8: the roster tells {published}, known are {known}"
+        yield f"P8: the roster has {published}, but the status has {known}"

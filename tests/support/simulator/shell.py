@@ -49,7 +49,7 @@ MERGE_PATCH = "application/merge-patch+json"
 
 
 class ScriptedNetwork(Network):
-    """Gives the next requests that fit the fates a test lays out; all others are answered."""
+    """Gives the next requests that match the fates that a test chose; all others are answered."""
 
     def __init__(self) -> None:
         self.script: list[tuple[Callable[[Request], bool], Fate]] = []
