@@ -85,6 +85,16 @@ def test_run_in_ci_without_the_training_stack_fails(
         nodeimages._build_stack(Tool("none"), tmp_path, tmp_path)
 
 
+def test_run_without_an_image_tool_skips_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, set_path: SetPath
+) -> None:
+    set_path(PACKAGES)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(realnode, "find_programs", lambda *_, **__: {})
+    line = run_and_read(capsys)
+    assert line.startswith("SKIPPED: no docker, podman or buildah that works: install one")
+
+
 def test_run_as_an_ordinary_user_skips_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
