@@ -130,7 +130,7 @@ async def test_container_process_kill_leaves_no_orphan(
     assert not is_alive(marker)
 
 
-async def test_container_process_kubelet_killed_takes_the_container_along(
+async def test_container_process_kubelet_killed_ends_the_container(
     tmp_path: Path, namespaces: Namespaces
 ) -> None:
     marker = f"{86400 + os.getpid()}.3"
@@ -159,7 +159,7 @@ async def private(tmp_path: Path) -> Namespaces:
     return await detect_namespaces(Isolation.ROOT, tmp_path)
 
 
-async def test_private_root_mounts_appear_and_the_host_stays_as_it_is(
+async def test_private_root_has_its_mounts_and_the_host_is_unchanged(
     tmp_path: Path, private: Namespaces
 ) -> None:
     volume = tmp_path / "volume"

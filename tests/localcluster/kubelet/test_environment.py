@@ -37,7 +37,7 @@ def build(env: list[Object], **fields: Any) -> dict[str, str]:
     return build_environment(container, build_facts(container), SOURCES, CLUSTER)
 
 
-def test_environment_values_expand_what_is_defined_before() -> None:
+def test_environment_values_expand_earlier_variables() -> None:
     values = {"A": "$(KUBERNETES_SERVICE_PORT)", "B": "$(A)/$(C)", "C": "late"}
     env = [*({"name": name, "value": value} for name, value in values.items()), {"name": "D"}]
     assert build(env) == {**CLUSTER, "A": "6443", "B": "6443/$(C)", "C": "late", "D": ""}
@@ -81,9 +81,7 @@ def test_environment_value_from_reads_keys_and_fields() -> None:
         ({"fileKeyRef": {}}, "unsupported valueFrom: fileKeyRef"),
     ],
 )
-def test_environment_missing_source_raises_what_is_missing(
-    value_from: Object, message: str
-) -> None:
+def test_environment_missing_source_raises_with_its_name(value_from: Object, message: str) -> None:
     with pytest.raises(FieldError, match=message):
         build([{"name": "A", "valueFrom": value_from}])
 

@@ -40,15 +40,7 @@ async def test_kubelet_node_is_registered_and_ready(tmp_path: Path) -> None:
     assert ready["status"] == "True"
 
 
-async def test_kubelet_pod_of_a_foreign_scheduler_is_left_alone(node: Node) -> None:
-    await node.create(build_pod("foreign", build_container("true"), schedulerName="kueue"))
-    await node.create(build_pod("other", build_container("true"), nodeName="elsewhere"))
-    await node.finish(build_pod("ours", build_container("true")))
-    assert not is_bound(await node.client.get(PODS, "default", "foreign"))
-    assert "startTime" not in (await node.client.get(PODS, "default", "other"))["status"]
-
-
-async def test_kubelet_gated_pod_runs_once_its_gates_are_gone(node: Node) -> None:
+async def test_kubelet_gated_pod_runs_once_its_gates_are_removed(node: Node) -> None:
     gates = [{"name": "x.io/gate"}]
     await node.create(build_pod("p", build_container("true"), schedulingGates=gates))
     await node.finish(build_pod("marker", build_container("true")))
@@ -113,7 +105,7 @@ async def test_kubelet_restarted_pod_begun_before_is_failed_and_not_run_again(
     assert [log.container for log in logs] == ["main"]
 
 
-async def test_kubelet_pod_deleted_while_it_was_away_is_finished(
+async def test_kubelet_restarted_pod_deleted_before_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve() as served:

@@ -97,13 +97,13 @@ def test_capabilities_that_are_dropped(capabilities: dict[str, Any], dropped: se
     assert plan(ROOT, capabilities=capabilities, privileged=True) == NONE
 
 
-def test_root_and_new_privileges() -> None:
+def test_read_only_root_and_no_new_privileges_are_planned() -> None:
     found = plan(ROOT, readOnlyRootFilesystem=True, allowPrivilegeEscalation=False)
     assert found == Privileges(no_new_privileges=True, read_only_root=True)
     assert not plan(ROOT_WITHOUT_MOUNTS, readOnlyRootFilesystem=True).read_only_root
 
 
-def test_what_root_honours_is_not_listed() -> None:
+def test_fields_that_root_honours_are_not_listed() -> None:
     context = {"runAsUser": 7, "runAsGroup": 7, "fsGroup": 7, "runAsNonRoot": True}
     own = {
         "readOnlyRootFilesystem": True,
@@ -114,7 +114,7 @@ def test_what_root_honours_is_not_listed() -> None:
     assert list_ignored(build_pod(context, **own), ROOT) == []
 
 
-def test_what_is_not_honoured_is_listed_with_field_and_reason() -> None:
+def test_fields_that_are_not_honoured_are_listed_with_a_reason() -> None:
     pod = build_pod(
         {"runAsUser": 7, "seccompProfile": {"type": "RuntimeDefault"}}, readOnlyRootFilesystem=True
     )
@@ -128,7 +128,7 @@ def test_what_is_not_honoured_is_listed_with_field_and_reason() -> None:
     assert "spec.containers{main}.securityContext.readOnlyRootFilesystem: this host" in ignored
 
 
-def test_user_that_is_chosen_for_a_container_is_told() -> None:
+def test_user_that_is_chosen_for_a_container_is_listed() -> None:
     (ignored,) = list_ignored(build_pod(runAsNonRoot=True), ROOT)
     assert f"runs as user {DEFAULT_USER}; set runAsUser" in ignored
     assert list_ignored(build_pod(runAsNonRoot=True), ORDINARY) == []

@@ -15,7 +15,7 @@ NEEDS = NetworkNeeds(
 )
 
 
-async def test_open_network_without_namespaces_falls_back_and_says_what_will_not_work() -> None:
+async def test_open_network_without_namespaces_falls_back_and_notes_the_limits() -> None:
     network, note = await open_network(NetworkChoice.AUTO, NEEDS)
     assert isinstance(network, LoopbackNetwork)
     assert network.api_address == "http://127.0.0.1:1"
@@ -31,7 +31,7 @@ async def test_open_network_namespaces_that_were_asked_for_are_an_error() -> Non
         await open_network(NetworkChoice.NAMESPACE, NEEDS)
 
 
-async def test_open_network_loopback_that_was_asked_for_is_no_news() -> None:
+async def test_open_network_loopback_that_was_asked_for_has_no_note() -> None:
     network, note = await open_network(NetworkChoice.LOOPBACK, NEEDS)
     assert isinstance(network, LoopbackNetwork)
     assert note == ""

@@ -37,7 +37,7 @@ def test_hub_more_pairs_of_pods_than_the_kernel_remembers_neighbours_meet() -> N
     assert mesh.stdout == f"{PODS * PODS}\n", mesh.stderr
 
 
-async def test_hub_refuses_what_the_kernel_refuses_and_goes_on() -> None:
+async def test_hub_serves_requests_after_one_that_the_kernel_refuses() -> None:
     hub = await start()
     try:
         first = await hub.attach("10.244.0.2")

@@ -60,7 +60,7 @@ def test_render_resolv_conf_follows_policy_and_config(spec: Object, expected: li
     assert text.splitlines()[1:] == expected
 
 
-def test_parse_resolv_conf_reads_what_a_resolver_reads() -> None:
+def test_parse_resolv_conf_reads_servers_search_and_options() -> None:
     text = "# x\nnameserver 192.0.2.1\n\nsearch a b\noptions timeout:1 rotate\nsearch c\n"
     assert parse_resolv_conf(text) == ResolverSettings(
         ["192.0.2.1"], ["c"], {"timeout": "1", "rotate": ""}

@@ -150,7 +150,7 @@ async def test_name_server_closed_while_a_client_waits_ends() -> None:
     writer.close()
 
 
-def test_read_upstreams_reads_name_servers_and_forgives_a_missing_file(tmp_path: Path) -> None:
+def test_read_upstreams_reads_name_servers_and_accepts_a_missing_file(tmp_path: Path) -> None:
     path = tmp_path / "resolv.conf"
     assert read_upstreams(path) == []
     path.write_text("nameserver 192.0.2.1\nsearch x\nnameserver 192.0.2.2\n")

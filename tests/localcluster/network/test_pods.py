@@ -190,7 +190,7 @@ async def test_processes_of_a_pod_hold_no_namespace_open(node: Node) -> None:
     assert "net:[" not in output
 
 
-async def test_two_clusters_at_once_do_not_meet(tmp_path: Path) -> None:
+async def test_pods_of_two_clusters_have_separate_networks(tmp_path: Path) -> None:
     options = {"network": NetworkChoice.NAMESPACE}
     async with (
         open_node(tmp_path / "one", **options) as one,
@@ -201,7 +201,7 @@ async def test_two_clusters_at_once_do_not_meet(tmp_path: Path) -> None:
         assert await run_python(two, ASK, addresses[1]) == "of-two\n"
 
 
-async def test_pod_of_the_host_network_is_on_this_machine(node: Node) -> None:
+async def test_pod_of_the_host_network_reaches_this_machine(node: Node) -> None:
     ask = f"exec 3<>/dev/tcp/127.0.0.1/{node.address.rpartition(':')[2]} && echo reached"
     await node.finish(build_pod("host", build_command("bash", "-c", ask), hostNetwork=True))
     assert await node.read_log("host") == "reached\n"

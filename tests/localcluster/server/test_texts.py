@@ -95,7 +95,7 @@ def test_read_number_refuses_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["abc", "-1", "1.5", "\u0663"])
-def test_read_resource_version_refuses_what_is_no_number(text: str) -> None:
+def test_read_resource_version_refuses_other_text_than_numbers(text: str) -> None:
     with pytest.raises(StatusError, match="resourceVersion"):
         read_resource_version({"resourceVersion": text})
 
@@ -123,7 +123,9 @@ TOKENS = BearerTokens(["one", "tw/o"])
         ("/token/one", None, "/"),
     ],
 )
-def test_tokens_admit(path: str, authorization: str | None, admitted: str | None) -> None:
+def test_tokens_admit_by_header_or_path(
+    path: str, authorization: str | None, admitted: str | None
+) -> None:
     assert TOKENS.admit(path, authorization) == admitted
 
 
