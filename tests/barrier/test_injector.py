@@ -53,37 +53,22 @@ def test_render_injector_two_roles_in_the_rosters_order() -> None:
     assert render_injector(make_roster(roles=(ps, worker)), "/volume").script.decode() == TWO_ROLES
 
 
-@pytest.mark.parametrize(
-    ("role", "ips", "addresses"),
-    [
-        pytest.param(make_role("worker"), "", "", id="no-tasks"),
-        pytest.param(
-            make_role("worker", make_member(0, "fd00::1")),
-            "fd00::1",
-            "fd00::1:${FB_WORKER_PORT}",
-            id="ipv6-without-brackets",
-        ),
-        pytest.param(
-            make_role(
-                "worker",
-                make_member(0, "10.0.0.2"),
-                make_member(2, "10.0.0.4"),
-                completed=(CompletedTask(1, "Succeeded", "10.0.0.3"),),
-            ),
-            "10.0.0.2,10.0.0.3,10.0.0.4",
-            ",".join(f"10.0.0.{i}:${{FB_WORKER_PORT}}" for i in (2, 3, 4)),
-            id="completed-keeps-its-place",
-        ),
-        pytest.param(
-            make_role("worker", make_member(1, "10.0.0.3"), absent=(0,)),
-            "10.0.0.3",
-            "10.0.0.3:${FB_WORKER_PORT}",
-            id="absent-left-out",
-        ),
-    ],
+FIRST, SECOND, THIRD = (make_member(i, f"10.0.0.{i + 2}") for i in range(3))
+WITH_COMPLETED = make_role(
+    "worker", FIRST, THIRD, completed=(CompletedTask(1, "Succeeded", "10.0.0.3"),)
 )
-def test_render_injector_one_role(role: RoleRoster, ips: str, addresses: str) -> None:
-    expected = ONE_ROLE.format(ips=ips, addresses=addresses)
+ROLES: dict[str, tuple[RoleRoster, list[str]]] = {
+    "no-tasks": (make_role("worker"), []),
+    "ipv6-without-brackets": (make_role("worker", make_member(0, "fd00::1")), ["fd00::1"]),
+    "completed-keeps-its-place": (WITH_COMPLETED, ["10.0.0.2", "10.0.0.3", "10.0.0.4"]),
+    "absent-left-out": (make_role("worker", SECOND, absent=(0,)), ["10.0.0.3"]),
+}
+
+
+@pytest.mark.parametrize(("role", "ips"), ROLES.values(), ids=ROLES)
+def test_render_injector_one_role(role: RoleRoster, ips: list[str]) -> None:
+    addresses = ",".join(f"{ip}:${{FB_WORKER_PORT}}" for ip in ips)
+    expected = ONE_ROLE.format(ips=",".join(ips), addresses=addresses)
     assert render_injector(make_roster(roles=(role,)), "/volume").script.decode() == expected
 
 
@@ -203,7 +188,7 @@ def test_sourced_again_with_another_port_makes_another_file(shell: str, tmp_path
 
 
 def test_sourced_volume_read_only_writes_into_tmp(tmp_path: Path) -> None:
-    """A directory that is none stands for a volume that this container may not write to."""
+    """A missing directory stands for a volume that this container may not write to."""
     volume, temporary = tmp_path / "volume", tmp_path / "tmp"
     volume.mkdir()
     temporary.mkdir()
@@ -217,7 +202,7 @@ def test_sourced_volume_read_only_writes_into_tmp(tmp_path: Path) -> None:
 
 
 def test_render_injector_6000_tasks_stay_variables_that_can_be_exported() -> None:
-    """Just below the limit nothing differs from the original, and a child still starts."""
+    """Just below the limit, the script is that of the original, and a child process starts."""
     injector = render_injector(make_large(5000), "/volume")
     assert injector.lists == {}
     script = injector.script.decode() + "\nexec true"

@@ -188,10 +188,8 @@ def test_barrier_two_in_one_volume_leave_complete_files(
     for events in streams:
         events.put({"type": "MODIFIED", "object": make_configmap(make_roster(), version=2)})
     assert [barrier.wait() for barrier in barriers] == [0, 0]
-    assert sorted(p.name for p in (tmp_path / "work").iterdir()) == [
-        "framework.json",
-        "injector.sh",
-    ]
+    names = sorted(path.name for path in (tmp_path / "work").iterdir())
+    assert names == ["framework.json", "injector.sh"]
 
 
 def test_barrier_usage_is_printed() -> None:
