@@ -18,7 +18,6 @@ pytestmark = pytest.mark.local
 GANG_FILE = ROOT / "examples" / "gang.yaml"
 TASKS = ["gang-ps-0", *(f"gang-worker-{i}" for i in range(4))]
 FIRST_LINE = "epoch 0:"
-POLL_SECONDS = 0.02
 
 
 def is_configmap_new(change: Change) -> bool:
