@@ -46,28 +46,43 @@ def print_logs(options: LogOptions) -> ExitCode:
     except CliError as e:
         if config is not None and e.exit_code is not ExitCode.UNREACHABLE:
             raise
+        directory = _find_kept_directory(options, labels)
+        if config is None and directory is not None:
+            return _print_last_run(options, labels, directory)
         raise CliError(e.exit_code, *e.lines, _explain_kept(options, labels)) from e
 
 
 def _explain_kept(options: LogOptions, labels: Mapping[str, str]) -> str:
     """Say how to read the logs of a local cluster that has ended."""
-    directory = _find_kept_directory(options, labels) or "DIR"
+    directory = str(_find_kept_directory(options, labels) or "DIR")
     target = [options.name] if options.task is None else [options.name, options.task]
     namespace = ["-n", options.namespace] if options.namespace else []
     command = build_command("logs", *target, *namespace, "--directory", directory)
     return f"logs of a local cluster stay after its end; to read them: `{command}`"
 
 
-def _find_kept_directory(options: LogOptions, labels: Mapping[str, str]) -> str | None:
-    """Find the default directory of local clusters, if it has a log that was asked for."""
+def _print_last_run(options: LogOptions, labels: dict[str, str], directory: Path) -> ExitCode:
+    from cli.local.keptlogs import print_kept
+
+    print_error(f"note: no cluster is configured; printing the logs kept in {directory}")
+    return _run(print_kept(options, labels, directory))
+
+
+def _find_kept_directory(options: LogOptions, labels: Mapping[str, str]) -> Path | None:
+    """Find a log that was asked for in what local clusters left.
+
+    Returns:
+        The directory of the newest ``run --local`` or that of ``local up``; None if neither has it.
+    """
     try:
         with requires_local_cluster():
             from cli.local.keptlogs import list_kept
-            from cli.local.state import find_state_directory
+            from cli.local.state import find_last_run, find_state_directory
     except CliError:
         return None
-    default = find_state_directory(None)
-    return str(default) if list_kept(default, options.namespace or "default", labels) else None
+    namespace = options.namespace or "default"
+    places = (find_last_run(), find_state_directory(None))
+    return next((p for p in places if p is not None and list_kept(p, namespace, labels)), None)
 
 
 def _run(printing: Coroutine[Any, Any, ExitCode]) -> ExitCode:

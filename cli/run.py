@@ -158,10 +158,12 @@ async def _open_target(options: RunOptions, config: KubeConfig | None) -> AsyncI
         return
     with requires_local_cluster():
         from cli.local.cluster import UpOptions, open_local_cluster
+        from cli.local.state import remember_run
 
     directory = Path(options.directory or tempfile.mkdtemp(prefix="framework-"))
     local = UpOptions(isolation=options.isolation, network=options.network)
     async with open_local_cluster(directory, options=local) as cluster:
+        remember_run(cluster.directory)
         note = await cluster.ready()
         yield _Target(
             cluster.kube_config, cluster.directory, cluster.logs, cluster.kubeconfig_path, note

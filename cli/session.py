@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
+from cli.local import requires_local_cluster
 from cli.terminal import print_error
 from cli.words import strip_noise
 from framework.api.completion import QUOTA_WORDS
@@ -51,12 +52,29 @@ def find_cluster(kubeconfig: str | None, *, otherwise: str | None = None) -> Kub
     except ConfigError as e:
         fault = _NO_CLUSTER if isinstance(e, NoServerError) else str(e)
         stale = [] if kubeconfig else _explain_stale()
+        local = None if stale or not isinstance(e, NoServerError) else _find_local()
+        if local is not None:
+            return local
         lines = [*stale, fault, *([otherwise] if otherwise else [])]
         raise CliError(ExitCode.USAGE, *lines) from e
     if not kubeconfig:
         for line in _explain_stale():
             print_error(f"warning: {line}; now taking {describe_server(config.server)}")
     return config
+
+
+def _find_local() -> KubeConfig | None:
+    """Find the local cluster that runs, for a user who has no other; None if none runs."""
+    try:
+        with requires_local_cluster():
+            from cli.local.state import find_running_kubeconfig
+        path = find_running_kubeconfig()
+    except CliError:
+        return None
+    if path is None:
+        return None
+    print_error(f"note: no cluster is configured; taking the local cluster in {path.parent}")
+    return _without_token_path(load_kube_config(None, str(path), {}))
 
 
 def _explain_stale() -> list[str]:

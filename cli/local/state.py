@@ -1,4 +1,4 @@
-"""The state file of a local cluster that runs.
+"""The state file of a local cluster that runs, and the directory of the newest ``run --local``.
 
 The process of the cluster holds a lock for as long as it runs. A state file without a locked lock
 file belongs to a process that has ended.
@@ -6,6 +6,7 @@ file belongs to a process that has ended.
 
 import fcntl
 import json
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,15 +16,22 @@ from typing import Any
 
 from cli.exitcodes import CliError, ExitCode
 from framework.clock import SystemClock
-from localcluster.cluster import LocalCluster, LocalClusterError
+from localcluster.cluster import LocalCluster, LocalClusterError, is_in_use
 from localcluster.private_files import (
     ExposedError,
     check_private_directory,
+    make_private_directory,
+    read_regular_file,
     write_private_file,
 )
 
+logger = logging.getLogger(__name__)
+
 _STATE_FILE = "state.json"
 _LOCK_FILE = "lock"
+_LAST_RUN_FILE = "last-run"
+# A path is not longer.
+_MAX_PATH_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +79,44 @@ def read_state(directory: Path) -> ClusterState | None:
         # No cluster ran here, or it has not written its state file yet.
         return None
     return None
+
+
+def remember_run(directory: Path) -> None:
+    """Remember the directory of a ``run --local``, so that ``logs`` finds it; best effort."""
+    place = find_state_directory(None)
+    try:
+        make_private_directory(place)
+        write_private_file(place / _LAST_RUN_FILE, str(directory))
+    except (OSError, ExposedError) as e:
+        logger.debug("the directory of this run is not remembered", extra={"error": str(e)})
+
+
+def find_last_run() -> Path | None:
+    """Find the directory of the newest ``run --local`` of this user; None if it is gone."""
+    place = find_state_directory(None)
+    try:
+        check_private_directory(place)
+        path = Path(read_regular_file(place / _LAST_RUN_FILE, _MAX_PATH_BYTES).decode())
+        check_private_directory(path)
+    except (OSError, ValueError, ExposedError):
+        return None
+    return path
+
+
+def find_running_kubeconfig() -> Path | None:
+    """Find the kubeconfig of the local cluster that runs: that of ``local up``, or the newest run.
+
+    Raises:
+        CliError: another user could have written it.
+    """
+    state = read_state(find_state_directory(None))
+    if state is not None:
+        return Path(state.kubeconfig)
+    last = find_last_run()
+    # A cluster removes its kubeconfig when it ends; a killed one cannot, but its lock is gone.
+    if last is None or not is_in_use(last) or not (last / "kubeconfig").is_file():
+        return None
+    return last / "kubeconfig"
 
 
 @contextmanager
