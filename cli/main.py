@@ -100,6 +100,13 @@ def main() -> None:
     configure_logging(level="error")
 
 
+_gpus_option = click.option(
+    "--gpus",
+    type=click.IntRange(0, 1024),
+    default=0,
+    metavar="N",
+    help="GPUs that the local cluster offers to Pods; none by default.",
+)
 _isolation_option = click.option(
     "--isolation",
     type=click.Choice(["auto", "root", "paths"]),
@@ -132,6 +139,7 @@ _network_option = click.option(
 )
 @_isolation_option
 @_network_option
+@_gpus_option
 def run(  # noqa: PLR0913 one argument for each option
     files: tuple[str, ...],
     *,
@@ -143,6 +151,7 @@ def run(  # noqa: PLR0913 one argument for each option
     directory: str | None,
     isolation: str,
     network: str,
+    gpus: int,
 ) -> None:
     """Apply the Frameworks of each FILE (- for standard input) and follow them to their end.
 
@@ -154,6 +163,8 @@ def run(  # noqa: PLR0913 one argument for each option
 
     if local and kubeconfig:
         raise click.UsageError("--local starts a new cluster: leave out --kubeconfig")
+    if gpus and not local:
+        raise click.UsageError("--gpus is for --local: leave it out, or add --local")
     if directory and not local:
         raise click.UsageError("--directory is for --local: leave it out, or add --local")
     options = RunOptions(
@@ -166,6 +177,7 @@ def run(  # noqa: PLR0913 one argument for each option
         directory=directory,
         isolation=isolation,
         network=network,
+        gpus=gpus,
     )
     raise SystemExit(int(run_frameworks(options)))
 
@@ -305,8 +317,9 @@ _state_option = click.option(
 )
 @_isolation_option
 @_network_option
+@_gpus_option
 @_state_option
-def up(
+def up(  # noqa: PLR0913 one argument for each option
     *,
     detach: bool,
     kubeconfig: str | None,
@@ -315,6 +328,7 @@ def up(
     port: int,
     isolation: str,
     network: str,
+    gpus: int,
     directory: str | None,
 ) -> None:
     """Start the local cluster and keep it until Ctrl-C (or until `down`, with --detach)."""
@@ -330,6 +344,7 @@ def up(
         port=port,
         isolation=isolation,
         network=network,
+        gpus=gpus,
         directory=directory,
     )
     raise SystemExit(int(start_cluster(options)))

@@ -121,6 +121,8 @@ def load_manifests(
         problems.append(explain_no_framework(files, [m.resource.kind for m in found]))
     if problems:
         raise CliError(ExitCode.USAGE, *problems)
+    if is_local:
+        found += _build_namespaces(found)
     order = {resource: index for index, resource in enumerate(SUPPORTING)}
     supporting = sorted(
         (m for m in found if m.resource is not resources.FRAMEWORKS),
@@ -300,6 +302,20 @@ def _drop(value: Any, path: str) -> None:
         return
     if isinstance(value, dict):
         value.pop(last, None)
+
+
+def _build_namespaces(found: Sequence[Manifest]) -> list[Manifest]:
+    """Build the namespaces that the objects need and no file has: a local cluster is empty."""
+    given = {m.name for m in found if m.resource is resources.NAMESPACES} | {"default"}
+    wanted = {m.namespace: m.source for m in found if m.namespace and m.namespace not in given}
+    return [
+        Manifest(resources.NAMESPACES, None, name, _build_namespace(name), source)
+        for name, source in wanted.items()
+    ]
+
+
+def _build_namespace(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def _check_local(manifest: Manifest) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from cli.apply import apply_all
-from cli.authoring.rules import find_refused_templates
+from cli.authoring.rules import find_refused_templates, find_unreachable_ends
 from cli.containeroutput import render_output
 from cli.display import Display
 from cli.ending import keep_waits
@@ -29,6 +29,7 @@ from cli.progress import GangView, build_view, list_own_failures
 from cli.session import explained, find_cluster, open_client
 from cli.waiting import Interrupt, wait_any
 from cli.words import strip_noise
+from framework.api.constants import GPU_RESOURCE
 from framework.api.types import ExecutionType
 from framework.clock import SystemClock, SystemRandom
 from framework.kube.client import KubeClient
@@ -66,6 +67,8 @@ class RunOptions:
     directory: str | None = None
     isolation: str = "auto"
     network: str = "auto"
+    gpus: int = 0
+    """Of a local cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,30 @@ def _prepare(options: RunOptions) -> tuple[KubeConfig | None, Manifests]:
     )
     if fault is not None:
         raise fault
+    _refuse_what_cannot_start(options, manifests)
     return config, manifests
+
+
+def _refuse_what_cannot_start(options: RunOptions, manifests: Manifests) -> None:
+    """Refuse Pod templates with which no Pod can ever start.
+
+    Raises:
+        CliError: with all of their faults.
+    """
+    faults = [
+        (manifest, fault)
+        for manifest in manifests.frameworks
+        for fault in find_refused_templates(manifest.body)
+    ]
+    if options.is_local:
+        with requires_local_cluster():
+            from cli.local.rules import find_local_faults
+        extended = {GPU_RESOURCE: options.gpus}
+        for manifest in manifests.frameworks:
+            faults += [(manifest, f) for f in find_local_faults(manifest.body, extended)]
+    if faults:
+        lines = [f"{m.source}: {f.path}: {f.message}; {f.fix}" for m, f in faults]
+        raise CliError(ExitCode.USAGE, *lines)
 
 
 async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | None) -> ExitCode:
@@ -120,7 +146,7 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
     for warning in manifests.warnings:
         display.say(f"warning: {warning}")
     for manifest in manifests.frameworks:
-        for fault in find_refused_templates(manifest.body):
+        for fault in find_unreachable_ends(manifest.body):
             place = f"{manifest.source}: {fault.path}"
             display.say(f"warning: {place}: {fault.message}; {fault.fix}")
     interrupt = Interrupt(stops_on_hangup=options.is_local)
@@ -161,7 +187,7 @@ async def _open_target(options: RunOptions, config: KubeConfig | None) -> AsyncI
         from cli.local.state import remember_run
 
     directory = Path(options.directory or tempfile.mkdtemp(prefix="framework-"))
-    local = UpOptions(isolation=options.isolation, network=options.network)
+    local = UpOptions(isolation=options.isolation, network=options.network, gpus=options.gpus)
     async with open_local_cluster(directory, options=local) as cluster:
         remember_run(cluster.directory)
         note = await cluster.ready()

@@ -164,6 +164,12 @@ def list_role_names(framework: Object) -> list[str]:
     return [str(_get(role, "name") or "") for role in _get_list(framework, "spec", "taskRoles")]
 
 
+def list_task_numbers(framework: Object) -> list[Any]:
+    """List the taskNumber of each role, as it is written; 0 where it is absent."""
+    roles = _get_list(framework, "spec", "taskRoles")
+    return [_get(role, "taskNumber") or 0 for role in roles]
+
+
 def get_account(role: RoleTemplate) -> str:
     """Return the service account, which has two fields for historical reasons, or nothing."""
     spec = role.pod_spec

@@ -23,6 +23,7 @@ from typing import Self
 
 import yaml
 
+from framework.api.constants import GPU_RESOURCE
 from framework.api.crd import build_crd
 from framework.clock import Clock, Random, UidSource
 from framework.kube.client import KubeClient
@@ -35,6 +36,7 @@ from localcluster.descriptors import raised_limit
 from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.kubelet.kubelet import Kubelet
 from localcluster.kubelet.logs import LogStore
+from localcluster.kubelet.pod.admission import Capacity
 from localcluster.network.choice import NetworkChoice
 from localcluster.private_files import (
     ExposedError,
@@ -84,6 +86,8 @@ class ClusterOptions:
     """How volumes appear at their mountPath."""
     network: NetworkChoice = NetworkChoice.AUTO
     """What network Pods get."""
+    gpus: int = 0
+    """How many GPUs the node offers. Pods are counted against it; no device is assigned."""
     keeps_directory: bool = False
     """Whether the directory stays when the cluster ends; the Pods' logs always stay."""
 
@@ -208,6 +212,7 @@ class LocalCluster:
             node_name=NODE_NAME,
             isolation=self.options.isolation,
             network=self.options.network,
+            capacity=_build_capacity(self.options.gpus),
             serve_api=server.serve,
             logs=self.logs,
             random=self._random,
@@ -328,6 +333,10 @@ def _flatten(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException
             yield from _flatten(error)
         else:
             yield error
+
+
+def _build_capacity(gpus: int) -> Capacity:
+    return Capacity(extended={GPU_RESOURCE: gpus} if gpus else {})
 
 
 async def _stop_kubelet(kubelet: Kubelet, task: "asyncio.Task[None]") -> None:

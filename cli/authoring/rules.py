@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from cli.authoring.agentrules import agent_settings, agent_token, missing_agent, missing_slots
-from cli.authoring.findings import Finding, error, warning
+from cli.authoring.findings import Finding, Severity, error, warning
 from cli.authoring.originalfields import list_role_fields, list_spec_fields
 from cli.authoring.podrules import pod_template, reserved_key, restart_policy
 from cli.manifests import list_unknown_fields, suggest_field
@@ -19,6 +19,7 @@ from cli.templates import (
     get_account,
     get_mount_path,
     list_roles,
+    list_task_numbers,
 )
 from framework.api import constants, images
 from framework.api.codec import decode_framework
@@ -177,6 +178,21 @@ def uncounted_failures(framework: Object, role: RoleTemplate, _: LintOptions) ->
         )
 
 
+def unreachable_count(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Finding]:
+    """Find a completion policy that can never end the attempt: the role has too few Tasks."""
+    tasks = role.body.get("taskNumber")
+    for name, count in role.get_counts().items():
+        if isinstance(tasks, int) and count > tasks > 0:
+            effect = "fail" if name == "minFailedTaskCount" else "succeed"
+            yield warning(
+                "unreachable-count",
+                f"{role.path}.frameworkAttemptCompletionPolicy.{name}",
+                f"is {count}, and the role has {tasks} Tasks: this policy can never make the "
+                f"Framework {effect}",
+                f"write a number from 1 to {tasks}, or -1 for no such policy",
+            )
+
+
 def dropped_field(_: Object, role: RoleTemplate, options: LintOptions) -> Iterator[Finding]:
     """Find what the Go original would drop without a word."""
     if options.for_original:
@@ -250,6 +266,7 @@ RULES: tuple[Rule, ...] = (
     agent_settings,
     agent_token,
     uncounted_failures,
+    unreachable_count,
     elastic_restarts,
     fixed_rdzv_id,
     dropped_field,
@@ -261,7 +278,7 @@ RULES: tuple[Rule, ...] = (
 
 def lint(framework: Object, options: LintOptions) -> list[Finding]:
     """Find what would not work: in the Framework, then role by role."""
-    found = list(_find_unknown_fields(framework))
+    found = [*_find_unknown_fields(framework), *find_no_tasks(framework)]
     if options.for_original:
         dropped = list_spec_fields(framework.get("spec"), "spec")
         found += [_report_dropped(path, lost) for path, lost in dropped]
@@ -274,7 +291,34 @@ def lint(framework: Object, options: LintOptions) -> list[Finding]:
 def find_refused_templates(framework: Object) -> list[Finding]:
     """Find the parts of Pod templates that every API server refuses."""
     roles = list_roles(framework)
-    return [found for role in roles for found in pod_template(framework, role, LintOptions())]
+    return [
+        found
+        for role in roles
+        for found in pod_template(framework, role, LintOptions())
+        if found.severity is Severity.ERROR
+    ]
+
+
+def find_no_tasks(framework: Object) -> Iterator[Finding]:
+    """Find a Framework without Tasks: its attempt runs until roles are scaled up, or for ever."""
+    numbers = list_task_numbers(framework)
+    if any(number != 0 for number in numbers):
+        return
+    yield warning(
+        "no-tasks",
+        "spec.taskRoles",
+        "no role has a taskNumber above 0: nothing runs, and the Framework waits to be scaled up"
+        if numbers
+        else "is empty: nothing runs, and the Framework waits to be scaled up",
+        "write a taskNumber of at least 1",
+    )
+
+
+def find_unreachable_ends(framework: Object) -> Iterator[Finding]:
+    """Find why a Framework does not end as its author may expect: no Tasks, or a wrong count."""
+    yield from find_no_tasks(framework)
+    for role in list_roles(framework):
+        yield from unreachable_count(framework, role, LintOptions())
 
 
 def find_what_injection_leaves(framework: Object) -> list[Finding]:

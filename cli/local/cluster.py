@@ -35,6 +35,7 @@ class UpOptions:
     port: int = 0
     isolation: str = "auto"
     network: str = "auto"
+    gpus: int = 0
     directory: str | None = None
 
 
@@ -54,6 +55,7 @@ async def open_local_cluster(directory: Path, *, options: UpOptions) -> AsyncIte
             kubeconfig_path=Path(options.kubeconfig) if options.kubeconfig else None,
             isolation=Isolation(options.isolation),
             network=NetworkChoice(options.network),
+            gpus=options.gpus,
         ),
         clock=SystemClock(),
         uids=SystemUids(),

@@ -124,7 +124,7 @@ def _start_detached(options: UpOptions, directory: Path) -> ExitCode:
     """Start this same command in the background and wait until its cluster answers."""
     command = [sys.executable, "-P", "-m", "cli.main", "local", "up"]
     command += ["--port", str(options.port), "--isolation", options.isolation]
-    command += ["--network", options.network]
+    command += ["--network", options.network, "--gpus", str(options.gpus)]
     command += ["--directory", str(directory)]
     if options.kubeconfig:
         command += ["--kubeconfig", str(Path(options.kubeconfig).absolute())]

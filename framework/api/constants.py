@@ -147,3 +147,6 @@ KUBE_APISERVER_ADDRESS_ENV = "KUBE_APISERVER_ADDRESS"
 KUBECONFIG_ENV = "KUBECONFIG"
 SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
 SERVICE_ACCOUNT_DIR_ENV = "FRAMEWORKBARRIER_SERVICE_ACCOUNT_DIR"
+
+# The extended resource of GPUs, as device plugins call it.
+GPU_RESOURCE = "nvidia.com/gpu"

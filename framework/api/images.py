@@ -3,7 +3,7 @@
 Python 3.7 syntax, because the zipapp of the agents contains this file.
 """
 
-from typing import Iterable, Mapping, Optional
+from typing import Iterable, Mapping, Optional, Tuple
 
 # A program: its Python module, and the part of its image name after IMAGE_PREFIX.
 BARRIER = "barrier"
@@ -35,6 +35,11 @@ def get_image_name(image: str) -> str:
 def find_program(image: str) -> Optional[str]:
     """Find the program of an image, of any registry and version; None for another image."""
     return _PROGRAMS.get(get_image_name(image))
+
+
+def list_image_names() -> Tuple[str, ...]:
+    """List the names of the images of this project, without those of the original."""
+    return tuple(IMAGE_PREFIX + program for program in (BARRIER, CONTROLLER, RENDEZVOUS))
 
 
 def is_unversioned(image: str) -> bool:

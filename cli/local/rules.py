@@ -1,0 +1,54 @@
+"""Finds Frameworks that can never start on a local cluster, before one is started.
+
+The facts are those of its kubelet: it pulls no image, and offers no extended resource but the GPUs
+that the user offers.
+"""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from cli.authoring.findings import Finding, error
+from cli.templates import ContainerTemplate, list_roles
+from framework.api import images
+from framework.api.constants import GPU_RESOURCE
+from framework.kube.resources import Object
+from localcluster.kubelet.container.images import build_argv, explain_unknown_image
+from localcluster.kubelet.pod.admission import count_extended
+
+
+def find_local_faults(framework: Object, extended: Mapping[str, int]) -> Iterator[Finding]:
+    """Find the parts of Pod templates with which no Pod starts on a local cluster.
+
+    Args:
+        framework: as in the user's file.
+        extended: the extended resources that the local cluster offers.
+    """
+    for role in list_roles(framework):
+        for container in role.list_containers():
+            yield from _find_missing_command(container)
+        for resource, wanted in sorted(count_extended({"spec": role.pod_spec}).items()):
+            if wanted > extended.get(resource, 0):
+                yield _report_shortage(role.spec_path, resource, wanted, extended)
+
+
+def _find_missing_command(container: ContainerTemplate) -> Iterator[Finding]:
+    words = [str(word) for word in container.body.get("command") or ()]
+    if build_argv(container.image, words, ()) is not None:
+        return
+    known = get_close_matches(images.get_image_name(container.image), images.list_image_names(), 1)
+    hint = f", or write the image `{images.REGISTRY}/{known[0]}`" if known else ""
+    message, _, fix = explain_unknown_image(container.image).rpartition(": ")
+    yield error("local-command", f"{container.path}.command", f"is missing: {message}", fix + hint)
+
+
+def _report_shortage(path: str, resource: str, wanted: int, extended: Mapping[str, int]) -> Finding:
+    offered = extended.get(resource, 0)
+    fix = "leave it out to run here"
+    if resource == GPU_RESOURCE:
+        fix = f"offer this machine's GPUs with --gpus {wanted}, or {fix}"
+    return error(
+        "local-resource",
+        f"{path}.containers",
+        f"a Pod asks for {wanted} {resource}, and the local cluster offers {offered}",
+        fix,
+    )

@@ -1,0 +1,91 @@
+"""`run --local` refuses at once what can never start on a local cluster."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from cli.exitcodes import ExitCode
+from cli.local.rules import find_local_faults
+from cli.main import main
+from cli.manifests import load_manifests
+from tests.support.builders import build_framework_wire, build_role_wire, build_submission
+
+GPU = {"resources": {"limits": {"nvidia.com/gpu": 2}}}
+
+
+def build_gang(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    listed = [
+        {"name": f"c{number}", "image": "busybox", **c} for number, c in enumerate(containers)
+    ]
+    pod = {"spec": {"restartPolicy": "Never", "containers": listed, **spec}}
+    return build_framework_wire(build_role_wire(task={"pod": pod}))
+
+
+@pytest.mark.parametrize(
+    ("container", "gpus", "found"),
+    [
+        ({"command": ["true"]}, 0, ""),
+        ({"image": "x/framework-barrier:1"}, 0, ""),
+        ({}, 0, 'image "busybox" has no entry point known here'),
+        ({"args": ["x"]}, 0, "give the container a `command`"),
+        ({"image": "framework-barier"}, 0, "`frameworkbarrier/framework-barrier`"),
+        ({"command": ["true"], **GPU}, 0, "2 nvidia.com/gpu, and the local cluster offers 0"),
+        ({"command": ["true"], **GPU}, 1, "--gpus 2"),
+        ({"command": ["true"], **GPU}, 2, ""),
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_what_can_never_start_is_found(container: dict[str, Any], gpus: int, found: str) -> None:
+    faults = list(find_local_faults(build_gang(container), {"nvidia.com/gpu": gpus}))
+    texts = [f"{f.path} {f.message}; {f.fix}" for f in faults]
+    assert len(texts) == bool(found)
+    assert found in "".join(texts)
+
+
+def test_other_extended_resources_are_never_offered() -> None:
+    wanted = {"command": ["true"], "resources": {"requests": {"rdma/hca": 1, "memory": "900Gi"}}}
+    (fault,) = find_local_faults(build_gang(wanted), {"nvidia.com/gpu": 8})
+    assert "1 rdma/hca" in fault.message
+    assert "--gpus" not in fault.fix
+
+
+def run(tmp_path: Path, framework: dict[str, Any], *options: str) -> tuple[int, str]:
+    file = tmp_path / "f.yaml"
+    file.write_text(yaml.safe_dump(framework))
+    result = CliRunner().invoke(main, ["run", *options, str(file)], prog_name="framework")
+    return result.exit_code, result.output
+
+
+def test_run_ends_with_2_before_a_cluster_starts(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    framework = {**build_gang({}, GPU), "metadata": {"name": "gang"}}
+    code, output = run(tmp_path, framework, "--local", "--directory", str(state))
+    assert code == ExitCode.USAGE
+    assert [line.split(": ")[2].rpartition(".")[2] for line in output.splitlines()] == [
+        "command",
+        "command",
+        "containers",
+    ]
+    assert not state.exists()
+
+
+def test_gpus_without_local_is_bad_usage(tmp_path: Path) -> None:
+    code, output = run(tmp_path, build_submission("gang"), "--gpus", "1")
+    assert code == ExitCode.USAGE
+    assert "--gpus is for --local" in output
+
+
+def test_local_run_makes_the_namespaces_of_its_objects(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(yaml.safe_dump(build_submission("gang", build_role_wire())))
+    loaded = load_manifests([str(file)], namespace="team", default_namespace="x", is_local=True)
+    assert [(m.resource.kind, m.name) for m in loaded.supporting] == [("Namespace", "team")]
+    remote = load_manifests([str(file)], namespace="team", default_namespace="x")
+    assert remote.supporting == ()
+    default = load_manifests(
+        [str(file)], namespace=None, default_namespace="default", is_local=True
+    )
+    assert default.supporting == ()
