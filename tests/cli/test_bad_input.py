@@ -281,8 +281,7 @@ def test_run_of_a_container_without_image_is_refused(closed_server: str) -> None
     write(FRAMEWORK.replace("image:", "imagee:"))
     result = call("run", "f.yaml", "--kubeconfig", write_kubeconfig(closed_server))
     fault = f"error: f.yaml: {MAIN_POD}.containers[0].image: is missing: "
-    remedy = "the API server refuses the Pod; write `image` for `imagee`
-"
+    remedy = "the API server refuses the Pod; write `image` for `imagee`\n"
     assert (result.exit_code, result.stderr) == (ExitCode.USAGE, fault + remedy)
 
 

@@ -19,7 +19,7 @@ from framework.kube.config import load_kube_config
 from framework.kube.resources import FRAMEWORKS, Object
 from tests.support.measuring.pace import stretch
 from tests.support.slow import keep_first
-from tests.support.waiting import HANG_SECONDS
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 pytestmark = pytest.mark.local
 
@@ -156,7 +156,8 @@ def test_run_when_interrupted_stops_the_framework_and_leaves_nothing(
     file = write(tmp_path / "f.yaml", build_role("worker", 2, f"exec sleep {seconds}"))
     with start(*list_local(tmp_path / "state"), file) as program:
         read_until(program, r"worker/1 +Running")
-        assert len(find_processes(f"sleep\0{seconds}")) >= 2
+        # The line says that the container runs; its shell may not have become sleep yet.
+        wait_until(lambda: len(find_processes(f"sleep\0{seconds}")) >= 2)
         program.send_signal(number)
         output = finish(program)
     assert program.returncode == code, output
