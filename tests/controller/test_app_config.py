@@ -29,7 +29,7 @@ def test_controller_with_bad_values_names_each_and_exits_2(config: Path) -> None
     ]
 
 
-def test_controller_with_an_unknown_key_warns_and_goes_on(config: Path) -> None:
+def test_controller_with_an_unknown_key_only_warns(config: Path) -> None:
     config.write_text("workerNumbr: 3\n")
     result = call(config)
     assert "WARNING" in result.stderr

@@ -70,5 +70,5 @@ def test_each_part_of_an_entry_is_written_by_its_owner_only() -> None:
         ("framework = entry.observed.framework", []),
     ],
 )
-def test_write_is_told_from_a_read(line: str, written: list[str]) -> None:
+def test_write_is_distinguished_from_a_read(line: str, written: list[str]) -> None:
     assert list(find_written_parts(ast.parse(f"def function(): {line}"))) == written

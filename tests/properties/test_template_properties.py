@@ -98,7 +98,7 @@ def store(template: Any) -> Any:
 
 
 def list_env(framework: Framework) -> list[dict[str, Any]]:
-    """Build what every container is told first, from a template that says nothing."""
+    """Build the first variables of every container, from a template without any."""
     plain = replace(framework, spec=build_spec(build_role(number=2)))
     env: list[dict[str, Any]] = build_pod(plain, KEY)["spec"]["containers"][0]["env"]
     return env

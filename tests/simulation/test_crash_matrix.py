@@ -1,6 +1,6 @@
-"""The controller is killed at every one of its writes of one short life, in turn.
+"""The controller is killed at each of its writes for one gang, in turn.
 
-Whatever it had heard of that write, the end is the same, and no Pod is made twice.
+Whether or not it had the answer, the end is the same, and no Pod is created twice.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from tests.support.simulator.simulation import Simulation
 from tests.support.simulator.specs import GANG_KEY
 from tests.support.slow import keep_first
 
-# At least as many as the life has; a test says so.
+# At least as many as the gang takes; a test asserts it.
 WRITES = 54
-# The writes round the Secret and the Pods that mount it; the rest is as in the life without.
+# The writes around the Secret and the Pods that mount it; the others are as without a key.
 KEYED_WRITES = 9
 # Every fourth comes first.
 MIXED_WRITES = sorted(range(1, WRITES + 1), key=lambda write: write % 4)
@@ -24,7 +24,7 @@ BEFORE, UNHEARD, HEARD = "before_it_is_applied", "before_its_answer", "after_its
 PAUSE_SECONDS = 3.0
 
 
-class ScriptedLife(Simulation):
+class ScriptedGang(Simulation):
     """A gang of three that is scaled down, up again, fails once and then succeeds."""
 
     def __init__(self, crashes: dict[int, str], *, is_keyed: bool = False) -> None:
@@ -32,7 +32,7 @@ class ScriptedLife(Simulation):
         self.crashes = crashes
         self.is_keyed = is_keyed
         self.writes = 0
-        self.network.draw_fate = self._draw_fate  # type: ignore[method-assign]  # as this life wants it
+        self.network.draw_fate = self._draw_fate  # type: ignore[method-assign]  # as this gang wants it
 
     def _draw_fate(self, request: Request) -> Fate:
         self._check_request(request)
@@ -43,13 +43,13 @@ class ScriptedLife(Simulation):
         if when is not None:
             self.note(f"killed {when}: {request}")
             loop = asyncio.get_running_loop()
-            # A millisecond up, a millisecond down: between them it is applied but not heard of.
+            # Each way takes a millisecond; between them, the request is applied but not answered.
             loop.call_later({BEFORE: 0.0, UNHEARD: 0.0015, HEARD: 0.0025}[when], self.crash)
             loop.call_later(PAUSE_SECONDS, self.start)
         return Fate(0.001, 0.001, is_lost=when == BEFORE)
 
     async def run_script(self) -> Object:
-        """Live the life; return what is left of it."""
+        """Run the script; return the Framework at its end."""
         try:
             retry = {"fancyRetryPolicy": False, "maxRetryCount": 1}
             worker = build_role_wire("worker", 3)
@@ -79,7 +79,7 @@ class ScriptedLife(Simulation):
         self.storage.create(self._type(FRAMEWORKS), "default", body)
 
     async def _rest(self) -> None:
-        """Let kubelets and controller do all there is to do."""
+        """Let kubelets and controller do all their work."""
         for _ in range(25):
             self.advance_kubelets(all_pods=True)
             self.storage.collect_garbage()
@@ -88,7 +88,7 @@ class ScriptedLife(Simulation):
 
 
 def shape(framework: Object) -> object:
-    """What a life leaves behind, without times and UIDs."""
+    """Summarize a Framework without times and UIDs."""
     status = framework["status"]
     attempt = status["attemptStatus"]
     return (
@@ -116,42 +116,42 @@ END = (
     [("Completed", 1, _retried(1)), ("Completed", 0, _retried(0))],
 )
 # Three at first, one after the scale-up, one after the failure.
-PODS_OF_A_LIFE = 5
+CREATED_PODS = 5
 
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
 @pytest.mark.parametrize("write", keep_first(MIXED_WRITES, WRITES // 4))
 async def test_crash_at_a_write_changes_neither_end_nor_count(write: int, when: str) -> None:
-    life = ScriptedLife({write: when})
-    assert shape(await life.run_script()) == END
-    assert set(life.auditor.created.values()) == {1}, "a Pod was made twice for one attempt"
-    assert len(life.auditor.created) == PODS_OF_A_LIFE
+    gang = ScriptedGang({write: when})
+    assert shape(await gang.run_script()) == END
+    assert set(gang.auditor.created.values()) == {1}, "a Pod was created twice for one attempt"
+    assert len(gang.auditor.created) == CREATED_PODS
 
 
 @pytest.mark.looptime
 async def test_gang_without_a_crash_ends_as_expected() -> None:
-    life = ScriptedLife({})
-    assert shape(await life.run_script()) == END
-    assert len(life.auditor.created) == PODS_OF_A_LIFE
-    assert WRITES - 10 < life.writes <= WRITES
+    gang = ScriptedGang({})
+    assert shape(await gang.run_script()) == END
+    assert len(gang.auditor.created) == CREATED_PODS
+    assert WRITES - 10 < gang.writes <= WRITES
 
 
 @pytest.mark.looptime
 @pytest.mark.parametrize(("first", "second"), [(3, 5), (4, 5), (7, 9), (9, 10), (12, 14)])
 async def test_crash_in_the_recovery_from_a_crash_changes_nothing(first: int, second: int) -> None:
-    life = ScriptedLife({first: UNHEARD, second: UNHEARD})
-    assert shape(await life.run_script()) == END
-    assert set(life.auditor.created.values()) == {1}
+    gang = ScriptedGang({first: UNHEARD, second: UNHEARD})
+    assert shape(await gang.run_script()) == END
+    assert set(gang.auditor.created.values()) == {1}
 
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("when", keep_first([UNHEARD, BEFORE, HEARD]))
 @pytest.mark.parametrize("write", range(1, KEYED_WRITES + 1))
 async def test_crash_changes_nothing_for_a_gang_with_a_key(write: int, when: str) -> None:
-    """The auditor sees that no Pod is made before its Secret; here, that none is left over."""
-    life = ScriptedLife({write: when}, is_keyed=True)
-    assert shape(await life.run_script()) == END
-    assert set(life.auditor.created.values()) == {1}, "a Pod was made twice for one attempt"
-    assert len(life.auditor.created) == PODS_OF_A_LIFE
-    assert life.auditor.list_gang_keys() == []
+    """The auditor checks that each Secret exists before its Pods; here, that it is deleted."""
+    gang = ScriptedGang({write: when}, is_keyed=True)
+    assert shape(await gang.run_script()) == END
+    assert set(gang.auditor.created.values()) == {1}, "a Pod was created twice for one attempt"
+    assert len(gang.auditor.created) == CREATED_PODS
+    assert gang.auditor.list_gang_keys() == []

@@ -1,8 +1,7 @@
-"""How often a Framework's status is written in one life, and that no write meets its own cache.
+"""How often a Framework's status is written from start to end, without a conflict with its cache.
 
-The Pods' news come one by one, at several paces. A plain life is like that of the benchmarks: a
-Pod has its address and is Running soon after it was created. In a slow one every step of a Pod
-takes long and is news of its own.
+The Pods change one by one, at several paces. A plain gang is like those of the benchmarks: a Pod
+has its address and is Running soon after it was created. In a slow gang each step takes long.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from tests.support.builders import FRAMEWORK, NAMESPACE, build_role_wire, build_
 from tests.support.fakes.storageclient import Fate, Request
 from tests.support.simulator.simulation import Simulation
 
-# From one Pod's news to the next one's.
+# From the change of one Pod to the next one's.
 PACES = (0.0, 0.003, 0.02, 0.05)
 START_SECONDS = 0.1
 RUN_SECONDS = 1.0
@@ -25,7 +24,7 @@ STEP_SECONDS = 10.0
 ENDING_STEPS = 20
 
 
-class PlainLife(Simulation):
+class PlainGang(Simulation):
     """A gang that comes up, runs and succeeds; the network answers in a few milliseconds."""
 
     def __init__(self, tasks: int, pace: float) -> None:
@@ -33,15 +32,15 @@ class PlainLife(Simulation):
         self.tasks, self.pace = tasks, pace
         self.requests: Counter[tuple[str, str]] = Counter()
         self.conflicts = 0
-        self.network.draw_fate = self._draw_fate  # type: ignore[method-assign]  # as this life wants it
-        self.network.note = self._note_answer  # type: ignore[method-assign]  # as this life wants it
+        self.network.draw_fate = self._draw_fate  # type: ignore[method-assign]  # as this gang wants it
+        self.network.note = self._note_answer  # type: ignore[method-assign]  # as this gang wants it
 
     @property
     def status_writes(self) -> int:
         return self.requests["replace", "frameworks"]
 
-    async def live(self) -> Object:
-        """Live; return the Framework as it is left."""
+    async def run_all(self) -> Object:
+        """Run the gang; return the Framework at its end."""
         try:
             self._create_gang()
             self.start()
@@ -87,7 +86,7 @@ class PlainLife(Simulation):
         self.note(f"  {request}: {outcome}")
 
 
-class SlowLife(PlainLife):
+class SlowGang(PlainGang):
     """Each Pod is bound, addressed and started, with a long time before each step."""
 
     async def _come_up(self) -> None:
@@ -103,28 +102,28 @@ class SlowLife(PlainLife):
 async def test_small_gang_takes_few_status_writes_and_no_conflict(
     tasks: int, most: int, pace: float
 ) -> None:
-    life = PlainLife(tasks, pace)
-    framework = await life.live()
+    gang = PlainGang(tasks, pace)
+    framework = await gang.run_all()
     assert framework["status"]["state"] == FrameworkState.COMPLETED
-    assert life.status_writes <= most, "\n".join(life.trace)
-    assert life.conflicts == 0
+    assert gang.status_writes <= most, "\n".join(gang.trace)
+    assert gang.conflicts == 0
 
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("tasks", [1, 4])
 async def test_slow_gang_takes_a_few_more_status_writes(tasks: int, pace: float) -> None:
-    life = SlowLife(tasks, pace)
-    framework = await life.live()
+    gang = SlowGang(tasks, pace)
+    framework = await gang.run_all()
     assert framework["status"]["state"] == FrameworkState.COMPLETED
-    assert life.status_writes <= 12, "\n".join(life.trace)
-    assert life.conflicts == 0
+    assert gang.status_writes <= 12, "\n".join(gang.trace)
+    assert gang.conflicts == 0
 
 
 @pytest.mark.looptime
-async def test_configmap_without_pods_goes_without_the_garbage_collector() -> None:
-    life = PlainLife(2, 0.0)
-    life.collect_garbage = lambda: None  # type: ignore[method-assign]  # as this life wants it
-    framework = await life.live()
+async def test_configmap_without_pods_is_deleted_without_the_garbage_collector() -> None:
+    gang = PlainGang(2, 0.0)
+    gang.collect_garbage = lambda: None  # type: ignore[method-assign]  # as this gang wants it
+    framework = await gang.run_all()
     assert framework["status"]["state"] == FrameworkState.COMPLETED
-    assert not life.storage.list(life._type(CONFIGMAPS), NAMESPACE).items
+    assert not gang.storage.list(gang._type(CONFIGMAPS), NAMESPACE).items

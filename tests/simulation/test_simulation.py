@@ -1,6 +1,6 @@
-"""Lives of a cluster with faults: whatever happens, the invariants hold and the end is reached.
+"""Histories of a cluster with faults: the invariants hold at each step, and the end is reached.
 
-``SEEDS=200`` lives through more of them, ``SEEDS=17-17`` through one again.
+``SEEDS=200`` runs more histories, ``SEEDS=17-17`` repeats one.
 """
 
 import os

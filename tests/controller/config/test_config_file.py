@@ -286,7 +286,7 @@ def test_load_config_with_unknown_keys_warns_of_each(load: Load) -> None:
     a_list=("- 1\n", "must be a mapping"),
     two_documents=("a: 1\n---\nb: 2\n", "config.yaml:3: a second document"),
 )
-def test_load_config_of_another_text_says_where(load: Load, text: str, message: str) -> None:
+def test_load_config_of_another_text_names_the_place(load: Load, text: str, message: str) -> None:
     with pytest.raises(FieldErrors, match=message):
         load(text)
 

@@ -18,7 +18,7 @@ REMEDY = "kubectl apply --server-side --force-conflicts -f crd.yaml"
 
 
 class Server:
-    """Answers discovery in the order it is told to; the last answer stays."""
+    """Gives its answers to discovery in order; the last one stays."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -91,7 +91,7 @@ async def test_missing_crd_is_logged_once_until_it_changes(
 
 
 @pytest.mark.parametrize("served", [("frameworks",), ()])
-async def test_remedy_overrides_the_fields_of_whoever_made_the_crd(served: tuple[str, ...]) -> None:
+async def test_remedy_overrides_the_fields_of_other_managers(served: tuple[str, ...]) -> None:
     with pytest.raises(CrdError) as refused:
         await check(Server(served), 1)
     assert REMEDY in str(refused.value)
@@ -99,11 +99,11 @@ async def test_remedy_overrides_the_fields_of_whoever_made_the_crd(served: tuple
     assert ("stop the controller that put its own there" in str(refused.value)) is is_unfit
 
 
-async def test_server_that_is_away_is_waited_for_without_end() -> None:
+async def test_unreachable_server_is_waited_for_without_end() -> None:
     await check(Server(*[unreachable()] * 500, error(503), GOOD), 5)
 
 
-async def test_server_that_does_not_tell_is_trusted() -> None:
+async def test_server_that_refuses_discovery_is_trusted() -> None:
     assert await find_problem(as_client(Server(error(403)))) == ""
 
 
@@ -130,7 +130,7 @@ async def test_guard_stops_acting_and_begins_again() -> None:
     task.cancel()
 
 
-async def test_guard_looks_by_itself_and_ignores_a_server_that_is_away() -> None:
+async def test_guard_checks_periodically_and_ignores_an_unreachable_server() -> None:
     server = Server(unreachable(), ("frameworks",))
     guard = CrdGuard(as_client(server), lambda: None)
     task = asyncio.create_task(guard.run())

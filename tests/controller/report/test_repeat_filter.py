@@ -25,7 +25,7 @@ def test_first_message_is_logged_at_once_and_repetitions_at_growing_intervals() 
     assert count_admitted(clock, repeats, 3600) <= 13
 
 
-def test_message_says_how_many_were_left_out() -> None:
+def test_message_has_the_number_of_those_left_out() -> None:
     clock = ManualClock(START)
     repeats = RepeatFilter(clock)
     answers = [repeats.admit("key") for _ in range(4)]

@@ -24,7 +24,7 @@ def test_framework_is_recorded_as_it_is_persisted() -> None:
     assert decoded.status == draft.snapshot.framework.status
 
 
-def test_task_that_is_retried_is_recorded_with_who_it_is() -> None:
+def test_task_that_is_retried_is_recorded_with_its_identity() -> None:
     draft = build_draft()
     object_snapshots.record_task_retry(draft, draft.roles[0], draft.roles[0].tasks[0])
     (snapshot,) = draft.snapshots
@@ -38,7 +38,7 @@ def test_task_that_is_retried_is_recorded_with_who_it_is() -> None:
     assert snapshot.body["status"]["state"] == "AttemptRunning"
 
 
-def test_task_that_is_scaled_away_is_recorded_as_deleted() -> None:
+def test_task_that_is_scaled_down_is_recorded_as_deleted() -> None:
     draft = build_draft()
     object_snapshots.record_task_deletion(draft, draft.roles[0], draft.roles[0].tasks[0])
     (snapshot,) = draft.snapshots
@@ -57,7 +57,7 @@ def tombstone() -> TaskStatus:
     return new_task_status(build_framework(build_spec(role)), 0, role, 0, AT)
 
 
-def test_tombstone_was_never_there_and_is_not_recorded() -> None:
+def test_tombstone_is_not_recorded() -> None:
     draft = build_draft()
     object_snapshots.record_task_deletion(draft, draft.roles[0], tombstone())
     assert not draft.snapshots

@@ -85,21 +85,23 @@ def test_framework_that_does_not_refer_to_it_gets_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "message", "reason", "told"),
+    ("code", "message", "reason", "remedy"),
     [
         (403, 'User "x" cannot create resource "secrets"', "CreationRefused", "let the controller"),
         (403, "exceeded quota: few, requested: secrets=1", "CreationRefused", "exceeded quota"),
         (409, "already exists", "NameTaken", "delete or rename the object"),
     ],
 )
-def test_key_that_cannot_be_created_blocks(code: int, message: str, reason: str, told: str) -> None:
+def test_key_that_cannot_be_created_blocks(
+    code: int, message: str, reason: str, remedy: str
+) -> None:
     failure = replace(build_failure(code, message, seconds=5), count=3)
     decision = decide_start(failures={KEY: failure})
     assert decision.actions == ()
     condition = find_blocked(decision)
     assert (condition.status, condition.reason) == ("True", reason)
     assert f"Secret {NAME} cannot be created" in condition.message
-    assert told in condition.message
+    assert remedy in condition.message
     assert [event.reason for event in decision.events] == [reason]
 
 
@@ -110,7 +112,7 @@ def test_failure_of_another_attempts_key_blocks_nothing() -> None:
     assert find_blocked(decision).status == "False"
 
 
-def test_secret_belongs_to_the_attempt_and_names_it() -> None:
+def test_secret_is_owned_by_the_attempt_and_contains_its_uid() -> None:
     status = build_status()
     body = build_gang_key(build_framework(build_keyed_spec(), status), "ab" * 32)
     assert body["metadata"]["name"] == NAME

@@ -166,7 +166,7 @@ def test_live_get_is_requested_once_and_after_a_create(
     assert [(a.key.verb, a.key.kind) for a in draft.actions] == [(Verb.GET, k) for k in expected]
 
 
-def test_unconfirmed_create_is_looked_up_after_five_seconds() -> None:
+def test_unconfirmed_create_is_read_live_after_five_seconds() -> None:
     name = (POD, "gang-worker-0")
     draft = build_draft(unconfirmed={name: at(96)})
     ownership.request_unconfirmed(draft)

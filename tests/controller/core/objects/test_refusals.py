@@ -75,7 +75,7 @@ def test_all_that_were_refused_end_in_one_decision_and_the_first_triggers() -> N
     assert completion.trigger.task_index == 0
 
 
-def test_one_event_of_a_role_says_why_its_pods_cannot_be_created() -> None:
+def test_refused_pods_of_a_role_are_one_event() -> None:
     decision = ask([2, 1, 0], gone=[0, 1, 2])
     assert [(e.type, e.reason, e.message) for e in decision.events] == [
         (EventType.WARNING, "FailedCreate", "worker/0: its Pod cannot be created: bad")

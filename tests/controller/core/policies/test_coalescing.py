@@ -51,7 +51,7 @@ def retried(count: int) -> TaskSpec:
     return TaskSpec(retry_policy=RetryPolicySpec(max_retry_count=count), pod=pod)
 
 
-def test_success_of_one_waits_while_another_goes_on() -> None:
+def test_success_of_one_task_is_written_later_while_another_runs() -> None:
     decision = decide_on("Succeeded", "Running")
     assert decision.status is not None
     assert [action.urgency for action in decision.actions] == [Urgency.LATER]
@@ -79,7 +79,7 @@ def test_stop_is_written_at_once() -> None:
     assert decide_on("Succeeded", "Running", spec=spec).urgency >= Urgency.NOW
 
 
-def test_success_that_was_the_last_missing_releases_at_once() -> None:
+def test_success_that_completes_the_gang_is_written_at_once() -> None:
     old = build_role_roster(number=2)
     old = old._replace(members=old.members[1:])
     # Its Pod is gone: while it is there, no gang is complete without its success.
@@ -124,6 +124,6 @@ def test_address_is_written_at_once_when_a_barrier_may_wait_in_the_pod() -> None
     assert decision.urgency >= Urgency.NOW
 
 
-def test_gang_at_rest_is_not_in_motion() -> None:
+def test_running_gang_is_not_urgent() -> None:
     decision = decide_on("Running", "Running")
     assert decision.urgency is Urgency.SOON

@@ -246,7 +246,7 @@ def test_running_gang_needs_no_more_memory() -> None:
     assert (world.blocked.reason, world.counts) == ("MemoryBudget", {"a0": 2})
 
 
-def test_gang_that_waits_for_memory_to_grow_is_not_completed_without_its_new_tasks() -> None:
+def test_gang_that_waits_for_memory_is_not_completed_without_its_new_tasks() -> None:
     world = LimitedWorld(spec_of(2), Settings()).start()
     world.memory = build_memory(0)
     world.edit(spec_of(3))

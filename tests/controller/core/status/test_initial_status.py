@@ -37,7 +37,7 @@ def test_new_attempt_takes_the_first_of_two_roles_of_one_name() -> None:
     assert [(role.name, len(role.tasks)) for role in attempt.task_roles] == [("a", 1), ("b", 1)]
 
 
-def test_new_tombstone_is_completed_and_was_never_there() -> None:
+def test_new_tombstone_is_completed_and_never_had_a_pod() -> None:
     role = build_role(number=2, absent_task_indices=(1,))
     task = new_task_status(build_framework(build_spec(role)), 0, role, 1, AT)
     assert task.state is TaskState.COMPLETED

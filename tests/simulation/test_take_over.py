@@ -1,6 +1,6 @@
-"""A controller with a key pair takes a gang over from one without, at every step of its life.
+"""A controller with a key pair takes a gang over from one without, at each step of its script.
 
-No Pod is made twice for one attempt, and the end is that of a life without a take-over.
+No Pod is created twice for one attempt, and the end is that without a take-over.
 """
 
 import asyncio
@@ -9,15 +9,15 @@ import pytest
 
 from framework.api import constants
 from framework.kube.resources import CONFIGMAPS, FRAMEWORKS, PODS, Object
-from tests.simulation.test_crash_matrix import END, PODS_OF_A_LIFE, ScriptedLife, shape
+from tests.simulation.test_crash_matrix import CREATED_PODS, END, ScriptedGang, shape
 from tests.support.builders import FRAMEWORK, NAMESPACE
 from tests.support.simulator.cluster import MERGE_PATCH
 
-# Rests of the script before which the older controller may go.
+# Pauses of the script before which the older controller may end.
 RESTS = 5
 
 
-class InheritedLife(ScriptedLife):
+class InheritedGang(ScriptedGang):
     """The first controller leaves its objects as one of an older version would."""
 
     def __init__(self, rest: int) -> None:
@@ -51,7 +51,7 @@ class InheritedLife(ScriptedLife):
 @pytest.mark.looptime
 @pytest.mark.parametrize("rest", range(1, RESTS + 1))
 async def test_take_over_wastes_no_pod(rest: int) -> None:
-    life = InheritedLife(rest)
-    assert shape(await life.run_script()) == END
-    assert set(life.auditor.created.values()) == {1}, "a Pod was made twice for one attempt"
-    assert len(life.auditor.created) == PODS_OF_A_LIFE
+    gang = InheritedGang(rest)
+    assert shape(await gang.run_script()) == END
+    assert set(gang.auditor.created.values()) == {1}, "a Pod was created twice for one attempt"
+    assert len(gang.auditor.created) == CREATED_PODS
