@@ -185,7 +185,7 @@ def fetch_over_tls(pki: Pki, **access: Any) -> bytes:
         return connection.fetch("GET", "/a").body
 
 
-def test_fetch_tls_trusts_the_authority_or_any_server_if_asked_to(pki: Pki) -> None:
+def test_fetch_tls_trusts_the_authority_or_without_verification_any_server(pki: Pki) -> None:
     ca_pem, key_pem = pki.ca_cert.read_text(), pki.server_key.read_text()
     client = {"client_cert_pem": pki.server_cert.read_text(), "client_key_pem": key_pem}
     for access in ({"ca_file": str(pki.ca_cert)}, {"ca_pem": ca_pem}, {"verify": False}):
@@ -193,7 +193,9 @@ def test_fetch_tls_trusts_the_authority_or_any_server_if_asked_to(pki: Pki) -> N
         assert fetch_over_tls(pki, **access, **client) == b"{}"
 
 
-def test_fetch_tls_stranger_is_refused(pki: Pki, other_pki: Pki, tmp_path: Path) -> None:
+def test_fetch_tls_server_of_another_authority_or_name_is_refused(
+    pki: Pki, other_pki: Pki, tmp_path: Path
+) -> None:
     for access in (
         {"ca_file": str(pki.ca_cert), "server_name": "other"},
         {"ca_file": str(other_pki.ca_cert)},
@@ -235,7 +237,7 @@ def test_open_ahead_makes_the_next_request_wait_for_no_connection() -> None:
         assert connection.get_descriptor() == number
 
 
-def test_open_after_the_server_closed_it_connects_anew() -> None:
+def test_open_after_the_server_closed_it_connects_again() -> None:
     """A kube-apiserver closes a connection after 32 s on which no request came."""
     with serve([], [REPLY]) as (_, connection):
         connection.open()

@@ -82,7 +82,7 @@ def test_names_one_missing_is_named_until_it_resolves(dns: Dns) -> None:
     assert dns.poll_until_complete(20.0)
 
 
-def test_names_old_answer_is_asked_again(dns: Dns) -> None:
+def test_names_old_answer_is_resolved_again(dns: Dns) -> None:
     """A Pod may get another address while the barrier waits for its peers."""
     del dns.addresses["f-worker-1.f"]
     dns.poll_until_complete(15.0)
@@ -134,7 +134,7 @@ def test_is_pattern(pattern: str, *, expected: bool) -> None:
 
 
 @given(st.text(alphabet="{}role index.fwkn-!:", max_size=40))
-def test_is_pattern_whatever_passes_can_be_filled_in(text: str) -> None:
+def test_is_pattern_accepted_text_can_be_formatted(text: str) -> None:
     if is_pattern(text):
         dns_source.build_name(text, "default", "f", "worker", 1)
 

@@ -204,7 +204,7 @@ def test_is_denied_asks_the_server(answer: Any, *, expected: bool | None) -> Non
     assert is_denied(fetches, RIGHT) is expected
 
 
-def test_describe_rule_is_ready_to_paste() -> None:
+def test_describe_rule_contains_a_kubectl_command() -> None:
     text = RIGHT.describe_rule()
     assert "kubectl -n default create role frameworkbarrier-things --verb=get" in text
     assert "--resource=things.g --resource-name=x" in text

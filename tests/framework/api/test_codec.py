@@ -293,7 +293,7 @@ def test_blob_that_is_damaged_is_a_fault(blob: Any) -> None:
     assert faults(codec.decode_status, wire)[path].startswith("is no base64 of")
 
 
-def test_blob_that_would_fill_the_memory_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blob_larger_than_the_bound_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "STATUS_BOUNDS", STATUS_BOUNDS._replace(json_bytes=1000))
     wire = build_status_wire()
     wire["attemptStatus"] |= packed(GZIPPED)

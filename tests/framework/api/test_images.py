@@ -18,7 +18,7 @@ from framework.api import images
         ("", None),
     ],
 )
-def test_find_program_goes_by_the_name_alone(image: str, expected: str | None) -> None:
+def test_find_program_reads_only_the_name_of_the_image(image: str, expected: str | None) -> None:
     assert images.find_program(image) == expected
 
 
@@ -34,7 +34,7 @@ def test_find_program_goes_by_the_name_alone(image: str, expected: str | None) -
         ("registry.example:5000/python", False),
     ],
 )
-def test_is_unversioned_only_of_our_own(image: str, *, expected: bool) -> None:
+def test_is_unversioned_only_for_our_images(image: str, *, expected: bool) -> None:
     assert images.is_unversioned(image) is expected
 
 

@@ -29,7 +29,7 @@ def cut(value: Any, depth: int) -> Any:
 
 
 @given(value=VALUES, depth=st.integers(0, 5), indent=st.sampled_from([None, 1]))
-def test_what_is_nested_deeper_becomes_null(value: Any, depth: int, indent: int | None) -> None:
+def test_values_nested_deeper_become_null(value: Any, depth: int, indent: int | None) -> None:
     raw = json.dumps(value, indent=indent).encode()
     assert json.loads(cut_deep_values(raw, depth)) == cut(value, depth)
     assert is_deeper(value, depth) is (cut(value, depth) != value)

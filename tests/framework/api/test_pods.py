@@ -36,7 +36,7 @@ from tests.support.builders.cases import cases
 from tests.support.builders.strategies import json_values
 
 
-def test_parse_pod_takes_what_decisions_read() -> None:
+def test_parse_pod_reads_the_fields_of_decisions() -> None:
     metadata = {"deletionTimestamp": "2026-01-01T00:00:09Z", "deletionGracePeriodSeconds": 5}
     spec = {"terminationGracePeriodSeconds": 7}
     pod = build_pod("ps", 1, metadata=metadata, spec=spec, reason="Because", message="it runs")
@@ -76,7 +76,7 @@ def test_parse_pod_keeps_only_annotations_of_ours() -> None:
     assert build_pod(metadata={"annotations": ours | others}).annotations == ours
 
 
-def test_parse_pod_keeps_little_of_what_a_template_may_have_much_of() -> None:
+def test_parse_pod_bounds_annotations_and_gates() -> None:
     """Each Pod may have 256 kB of annotations, and as many gates as fit into it."""
     mine = dict.fromkeys(("FC_MINE", constants.ANNOTATION_PREFIX + "mine"), "a" * 100_000)
     long = {constants.WRAPPER_ANNOTATION: "a" * 200_000}
@@ -87,7 +87,7 @@ def test_parse_pod_keeps_little_of_what_a_template_may_have_much_of() -> None:
     assert len(pod.scheduling_gates) <= 10
 
 
-def test_parse_pod_takes_all_addresses_and_only_the_controlling_owner() -> None:
+def test_parse_pod_reads_all_addresses_and_the_controlling_owner() -> None:
     pod = build_pod(podIP="10.0.0.2", podIPs=[{"ip": "10.0.0.2"}, {"ip": "fd00::2"}, {"ip": ""}])
     assert (pod.pod_ip, pod.more_ips) == ("10.0.0.2", ("fd00::2",))
     other = {"kind": "ConfigMap", "name": "x", "uid": "x", "controller": False}
@@ -109,7 +109,7 @@ def test_parse_pod_lists_init_containers_first_and_unknown_times_as_zero() -> No
     assert ZERO_TIME < AT
 
 
-def test_parse_pod_keeps_why_it_is_not_scheduled() -> None:
+def test_parse_pod_reads_the_reason_why_it_is_not_scheduled() -> None:
     conditions = [
         {"type": "Ready", "status": "False", "reason": "x"},
         {"type": "PodScheduled", "status": "False", "reason": "", "message": "0/3 nodes"},
@@ -119,7 +119,7 @@ def test_parse_pod_keeps_why_it_is_not_scheduled() -> None:
     assert build_pod(conditions=conditions).unscheduled is None
 
 
-def test_parse_configmap_takes_what_decisions_read() -> None:
+def test_parse_configmap_reads_the_fields_of_decisions() -> None:
     wire = build_configmap_wire({constants.GENERATION_ANNOTATION: "3"})
     wire["binaryData"] = {constants.ROSTER_KEY: "AAAA"}
     configmap = parse_configmap(wire)

@@ -178,7 +178,7 @@ def test_decode_with_any_value_anywhere_never_fails_otherwise(data: st.DataObjec
         "leaving": ({"leaving": [{"role": "a"}]}, "undecodable roster: KeyError"),
     },
 )
-def test_decode_of_a_changed_roster_says_what_is_wrong(change: Wire, message: str) -> None:
+def test_decode_of_a_changed_roster_names_the_fault(change: Wire, message: str) -> None:
     with pytest.raises(RosterError, match=message):
         decode_roster(store(wire_of(build_roster()) | change))
 
@@ -199,14 +199,14 @@ def test_decode_of_a_changed_roster_says_what_is_wrong(change: Wire, message: st
         "absent": ({"absent": ["1"]}, "'1' is no int"),
     },
 )
-def test_decode_of_a_changed_role_says_what_is_wrong(change: Wire, message: str) -> None:
+def test_decode_of_a_changed_role_names_the_fault(change: Wire, message: str) -> None:
     wire = wire_of(build_roster(build_role_roster("worker", 3)))
     wire["roles"][0] |= change
     with pytest.raises(RosterError, match=message):
         decode_roster(store(wire))
 
 
-def test_decode_of_a_blob_that_would_fill_the_memory_is_an_error(
+def test_decode_of_a_blob_larger_than_the_bound_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(roster_module, "_MAX_DECOMPRESSED_BYTES", 100)
@@ -214,7 +214,7 @@ def test_decode_of_a_blob_that_would_fill_the_memory_is_an_error(
         decode_roster(encode_roster(build_roster()))
 
 
-def test_decode_of_endless_nesting_is_an_error() -> None:
+def test_decode_of_deep_nesting_is_an_error() -> None:
     with pytest.raises(RosterError, match="RecursionError"):
         decode_roster(gzip.compress(b"[" * 100_000))
 

@@ -47,12 +47,12 @@ def test_make_printable_escapes_only_characters_that_control_or_hide(
     assert make_printable(text) == (text if shown is None else shown)
 
 
-def test_make_printable_keeps_what_is_asked_for() -> None:
+def test_make_printable_keeps_given_characters() -> None:
     assert make_printable("a\n\tb\x1b", keep="\n\t") == "a\n\tb\\x1b"
 
 
 @pytest.mark.parametrize("character", ["a", "ü", "\ud800", "🚀"])
-def test_cut_text_is_bounded_and_says_so(character: str) -> None:
+def test_cut_text_is_bounded_and_marked(character: str) -> None:
     cut = cut_text(character * 1000, 100)
     assert len(cut.encode("utf-8", "surrogatepass")) <= 100
     assert cut.endswith("...(cut, 1000 characters)")
@@ -150,7 +150,7 @@ def test_hide_values_of_hostile_text_ends(unit: str) -> None:
     assert isinstance(hide_values(f"a: Invalid value: {unit * 20_000}"), str)
 
 
-def test_hide_secrets_takes_all_of_them_out_but_short_ones() -> None:
+def test_hide_secrets_removes_all_but_short_secrets() -> None:
     body = b"GET /token-of-mine/api: no get of abc by token-of-me"
     shown = hide_secrets(body, ("/token-of-mine", "token-of-me", "abc", ""))
     assert shown == b"GET [hidden]/api: no get of abc by [hidden]"

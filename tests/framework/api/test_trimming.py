@@ -41,7 +41,7 @@ BIG_OWNER = {"kind": "ConfigMap", "name": BIG + "-attempt", "uid": BIG, "control
         build_pod_wire(metadata={"ownerReferences": None, "deletionGracePeriodSeconds": 7}),
     ],
 )
-def test_trimmed_pod_reads_like_the_whole_one(wire: Wire) -> None:
+def test_trimmed_pod_is_parsed_like_the_whole_pod(wire: Wire) -> None:
     trimmed = trim_pod(wire)
     assert parse_pod(trimmed) == parse_pod(wire)
     assert owner_key(ObjectKind.POD, trimmed) == owner_key(ObjectKind.POD, wire)
@@ -49,11 +49,11 @@ def test_trimmed_pod_reads_like_the_whole_one(wire: Wire) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), st.integers()))
-def test_trim_of_what_is_no_object_never_fails(wire: dict[str, Any]) -> None:
+def test_trim_of_other_types_never_fails(wire: dict[str, Any]) -> None:
     assert parse_pod(trim_pod(wire)) == parse_pod({})
 
 
-def test_trimmed_pod_is_small_whatever_its_author_wrote() -> None:
+def test_trimmed_pod_of_large_values_is_small() -> None:
     metadata = {
         "managedFields": [{"manager": BIG}],
         "generateName": BIG,
@@ -83,7 +83,7 @@ def test_annotations_of_a_trimmed_pod_are_bounded_together() -> None:
     assert len(repr(parse_pod(wire))) < 10_000
 
 
-def test_trimmed_configmap_is_small_whatever_its_author_wrote() -> None:
+def test_trimmed_configmap_of_large_values_is_small() -> None:
     finalizers = [f"a/{number}" for number in range(100_000)]
     finalizers.append(constants.FOREGROUND_DELETION_FINALIZER)
     wire = {"metadata": {"finalizers": finalizers, "ownerReferences": [BIG_OWNER]}}

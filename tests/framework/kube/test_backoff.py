@@ -10,7 +10,7 @@ from framework.kube.throttle import Throttle, TokenBucket
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_backoff_bounds_double_up_to_the_maximum_and_begin_anew_after_a_reset() -> None:
+def test_backoff_bounds_double_up_to_the_maximum_and_restart_after_a_reset() -> None:
     backoff = Backoff(0.2, 2.0, 5.0)
     bounds = [backoff.next_bound_seconds() for _ in range(8)]
     assert bounds == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]

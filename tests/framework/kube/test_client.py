@@ -187,7 +187,7 @@ async def test_list_without_items_is_empty_and_other_answers_are_unreachable(ben
 
 @EVERY_VERB
 @pytest.mark.parametrize("status", [429, 500, 503, 504, 409, 404])
-async def test_refused_request_is_sent_once_and_keeps_what_was_said(
+async def test_refused_request_is_sent_once_and_keeps_the_message(
     status: int, call: Call, bench: Bench
 ) -> None:
     server, client = await bench.start(refusal(status, "Why", "because", Retry_After="7"))
@@ -279,7 +279,7 @@ def reject_and_rotate(token_file: Path) -> Reply:
     return Reply(401, b"{}", before=rotate)
 
 
-async def test_rejected_token_is_read_anew_and_the_request_sent_again(
+async def test_rejected_token_is_read_again_and_the_request_sent_again(
     bench: Bench, token_file: Path
 ) -> None:
     rejection = reject_and_rotate(token_file)

@@ -276,7 +276,7 @@ def test_broken_file_raises_naming_field_and_remedy(
     assert all((caught.value.field, caught.value.problem, caught.value.remedy))
 
 
-def test_missing_or_binary_file_that_is_asked_for_raises(tmp_path: Path) -> None:
+def test_missing_or_binary_file_of_an_argument_raises(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="/nowhere/config: no such kubeconfig file"):
         load_kube_config(None, "/nowhere/config", {})
     (tmp_path / "config").write_bytes(b"\xff\xfe\x00")

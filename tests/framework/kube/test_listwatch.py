@@ -116,7 +116,7 @@ async def test_page_too_old_still_gives_the_whole_list(bench: Bench) -> None:
         assert run.mirror.objects == {"a": "8"}
 
 
-async def test_storage_restored_while_the_server_was_away_is_listed_anew(
+async def test_storage_restored_while_the_server_was_away_is_listed_again(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     replies = (
@@ -133,7 +133,7 @@ async def test_storage_restored_while_the_server_was_away_is_listed_anew(
 
 
 @pytest.mark.parametrize("ending", ["cut", "reset", "whole"])
-async def test_watch_broken_inside_an_event_resumes_after_the_last_whole_one(
+async def test_watch_broken_inside_an_event_resumes_after_the_last_complete_event(
     ending: str, bench: Bench
 ) -> None:
     replies = (
@@ -185,7 +185,9 @@ async def test_fault_is_shown_and_retried(trouble: Reply, bench: Bench) -> None:
         assert run.mirror.objects == {"a": "1"}
 
 
-async def test_resource_away_for_a_while_empties_nothing_and_is_listed_anew(bench: Bench) -> None:
+async def test_resource_away_for_a_while_keeps_its_objects_and_is_listed_again(
+    bench: Bench,
+) -> None:
     away = refusal(404, "NotFound")
     replies = (pod_list(5, pod("a", 1)), away, away, away, pod_list(9, pod("a", 8)))
     async with running(bench, *replies) as run:
@@ -208,7 +210,7 @@ async def test_resource_away_for_a_while_empties_nothing_and_is_listed_anew(benc
         "endless": b"[" * 100_000 + b"\n",
     },
 )
-async def test_event_that_makes_no_sense_never_reaches_the_sink(
+async def test_event_that_cannot_be_decoded_never_reaches_the_sink(
     broken: bytes, bench: Bench
 ) -> None:
     replies = (pod_list(5), stream(broken), pod_list(5), stream(change("a", 6), ending="silent"))

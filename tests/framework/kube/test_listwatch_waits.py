@@ -84,7 +84,7 @@ async def test_server_away_is_tried_with_growing_then_even_waits(times: Times) -
     assert not times.listwatch.is_connected
 
 
-async def test_waits_begin_anew_after_a_success(times: Times) -> None:
+async def test_waits_restart_after_a_success(times: Times) -> None:
     await times.run(3, lambda number: UNREACHABLE if number <= 3 else "1")
     # Three failures wait 0.2, 0.4, 0.8; then the list works, and its watch ends at once.
     assert times.listed_at == [0, 0.2, 0.6, 1.4]

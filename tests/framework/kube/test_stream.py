@@ -36,13 +36,13 @@ def test_splitter_with_any_chunks_gives_the_same_lines(cuts: list[int]) -> None:
 
 
 @given(end=st.integers(0, len(WIRE)))
-def test_splitter_of_a_cut_stream_gives_whole_lines_and_knows_of_the_rest(end: int) -> None:
+def test_splitter_of_a_cut_stream_returns_whole_lines_and_has_a_rest(end: int) -> None:
     lines, has_rest = feed(WIRE[:end])
     assert lines == WIRE[:end].split(b"\n")[:-1]
     assert has_rest is (end > 0 and WIRE[end - 1 : end] != b"\n")
 
 
-def test_splitter_skips_empty_lines_and_refuses_endless_ones(
+def test_splitter_skips_empty_lines_and_refuses_too_long_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert feed(b"\n\r\n{}\n\n") == ([b"{}"], False)
@@ -59,7 +59,7 @@ def test_decode_object_of_anything_else_raises(raw: bytes) -> None:
 
 @pytest.mark.parametrize("depth", [90, 150, *range(880, 1000, 3), 9000])
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-def test_deep_value_spoils_neither_its_object_nor_those_beside_it(
+def test_deep_value_becomes_null_and_other_values_are_kept(
     depth: int, opening: str, closing: str
 ) -> None:
     deep = opening * depth + "0" + closing * depth
