@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from barrier.config import ConfigError, load_config
-from barrier.decision import Fail, Observation, Pass, Wait, decide
+from barrier.decision import Decision, Fail, Observation, Pass, Wait, decide
 from barrier.requirements import (
     Level,
     RequireError,
@@ -134,18 +134,19 @@ def test_decide_moved_member_is_tried_at_its_new_address() -> None:
     assert [probe.address for probe in waiting.probes] == ["10.0.0.8"]
 
 
+def check_permanent(decision: Decision, message: str) -> None:
+    assert isinstance(decision, Fail)
+    assert decision.exit_code is ExitCode.PERMANENT
+    assert message in decision.message
+
+
 def test_decide_unknown_role_is_a_fault_that_names_the_known() -> None:
-    failed = decide_for(GANG, "sp=running")
-    assert isinstance(failed, Fail)
-    assert failed.exit_code is ExitCode.PERMANENT
-    assert "the roles of the gang are: ps, worker" in failed.message
+    check_permanent(decide_for(GANG, "sp=running"), "the roles of the gang are: ps, worker")
 
 
 def test_decide_circle_is_a_permanent_fault() -> None:
     failed = decide_for(GANG, "ps=running", cycle="each waits for the other")
-    assert isinstance(failed, Fail)
-    assert failed.exit_code is ExitCode.PERMANENT
-    assert "each waits for the other" in failed.message
+    check_permanent(failed, "each waits for the other")
 
 
 def test_find_unmet_dns_names_follow_the_pattern_and_the_index() -> None:

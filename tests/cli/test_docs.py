@@ -1,4 +1,4 @@
-"""README.md and docs/ say what the programs do, no more and no less."""
+"""README.md and docs/ have the commands, options and settings of the programs."""
 
 import re
 import shlex
@@ -64,7 +64,7 @@ def test_cli_doc_has_every_option(path: str) -> None:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_doc_calls_only_what_exists(name: str) -> None:
+def test_doc_calls_only_existing_commands_and_options(name: str) -> None:
     for call in list_calls(read(name)):
         path = next((p for p in COMMANDS if call.startswith(p)), None)
         assert path is not None, call

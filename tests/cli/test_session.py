@@ -1,4 +1,4 @@
-"""cli.session: which exit code an answer of the API server becomes."""
+"""The exit codes of answers of the API server."""
 
 import json
 
@@ -13,14 +13,9 @@ from framework.kube.errors import build_api_error
 @pytest.mark.parametrize(
     ("status", "code"),
     [
-        (400, ExitCode.USAGE),
-        (401, ExitCode.UNREACHABLE),
-        (403, ExitCode.UNREACHABLE),
-        (404, ExitCode.FAILED),
-        (409, ExitCode.FAILED),
-        (422, ExitCode.USAGE),
-        (429, ExitCode.UNREACHABLE),
-        (503, ExitCode.UNREACHABLE),
+        *((status, ExitCode.USAGE) for status in (400, 422)),
+        *((status, ExitCode.FAILED) for status in (404, 409)),
+        *((status, ExitCode.UNREACHABLE) for status in (401, 403, 429, 503)),
     ],
 )
 def test_explained_gives_each_answer_its_exit_code(status: int, code: ExitCode) -> None:
@@ -45,7 +40,7 @@ def test_explained_gives_each_answer_its_exit_code(status: int, code: ExitCode) 
     ],
     ids=["right", "policy", "webhook", "quota"],
 )
-def test_explained_tells_a_missing_right_from_a_refused_object(
+def test_explained_separates_a_missing_right_from_a_refused_object(
     message: str, code: ExitCode, remedy: str
 ) -> None:
     config = KubeConfig(server="http://127.0.0.1:1")
