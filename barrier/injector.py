@@ -47,9 +47,8 @@ def find_fault(roster: Roster) -> str:
                 return f"{role.name}/{member.index} has {member.addresses!r}, {fault}"
         for task in role.completed:
             if task.address and not is_pod_address(task.address):
-                return (
-                    f"the address of {role.name}/{task.index}, {task.address!r}, is no IP address"
-                )
+                where = f"{role.name}/{task.index}, {task.address!r}"
+                return f"the address of {where}, is not an IP address"
     return ""
 
 

@@ -107,7 +107,7 @@ class Display:
                 self._print(_build_text(row))
 
     def _print(self, text: Text) -> None:
-        """Print a line, and go on without printing when the disk of a log file is full."""
+        """Print a line; if the disk of a log file is full, stop printing."""
         try:
             self._console.print(text, soft_wrap=True)
         except OSError as e:
@@ -116,7 +116,7 @@ class Display:
             with contextlib.suppress(OSError):
                 print_error(
                     f"warning: progress cannot be written: {e.strerror}; "
-                    "the Frameworks are followed all the same"
+                    "the Frameworks are followed without output"
                 )
 
     def _render_live(

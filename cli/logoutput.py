@@ -43,7 +43,7 @@ class LogOptions:
         found = _TASK.match(self.task)
         if found is None:
             raise CliError(
-                ExitCode.USAGE, f"{self.task!r} is no Task: write it as worker or worker/0"
+                ExitCode.USAGE, f"{self.task!r} is not a Task: write it as worker or worker/0"
             )
         return found["role"], found["index"]
 

@@ -73,9 +73,11 @@ class _Duration(click.ParamType[float]):
         try:
             seconds = float(text[:-1]) * factor if factor else float(text)
         except ValueError:
-            self.fail(f"{text!r} is no time span; write it {_DURATION_HELP}", param, ctx)
+            self.fail(f"{text!r} is not a time span; write it {_DURATION_HELP}", param, ctx)
         if not 0 < seconds < float("inf"):
-            self.fail(f"{text!r} is no positive time span; write it {_DURATION_HELP}", param, ctx)
+            self.fail(
+                f"{text!r} is not a positive time span; write it {_DURATION_HELP}", param, ctx
+            )
         return seconds
 
 

@@ -123,7 +123,7 @@ _CHECK_CONTROLLER = (
 _INHERITED_CODES = {
     -210: "stopped on request",
     -220: "ended with its Framework",
-    -230: "scaled away",
+    -230: "removed by scaling down",
 }
 # The original's phrase for an exit code that no rule names.
 _UNNAMED_PHRASE = "ContainerUnrecognizedFailed"
@@ -289,7 +289,9 @@ def _explain_task(key: TaskKey, task: TaskStatus, context: _ViewContext) -> str:
             return f"{ended}; {_explain_next(task, context.now)}"
         case _:
             is_failure = completion is not None and completion.type.is_failed
-            return f"{ended}; its Pod goes away" if is_failure else "its Pod goes away"
+            return (
+                f"{ended}; its Pod is being deleted" if is_failure else "its Pod is being deleted"
+            )
 
 
 def _explain_waiting(key: TaskKey, context: _ViewContext) -> str:

@@ -306,7 +306,7 @@ class _Run:
         # With a clock: the table at the end has room for what changes all the time.
         self._before_stop = self._build_views(self._clock.now())
         if not all([await self._stop(follower) for follower in self._followers]):
-            self._display.say("leaving at once: what was not stopped goes on in the cluster")
+            self._display.say("ends at once: Frameworks that were not stopped continue to run")
             return ExitCode.UNREACHABLE
         if not await wait_any(self._done, self._lost, timeout_seconds=_STOP_SECONDS):
             self._display.say(f"still not stopped after {_STOP_SECONDS:.0f} s; left to the cluster")
@@ -320,7 +320,7 @@ class _Run:
     def _give_up(self) -> ExitCode:
         self._display.say(
             f"giving up: the API server is unreachable for {GIVE_UP_SECONDS:.0f} s "
-            f"({self._outage.last_error}); the Frameworks go on without being followed"
+            f"({self._outage.last_error}); the Frameworks continue to run"
         )
         return ExitCode.UNREACHABLE
 

@@ -62,7 +62,7 @@ class Setup(NamedTuple):
 class Agent:
     """The agent.
 
-    ``env`` is what processes export in the generation in force, ``refusal`` why the newest complete
+    ``env`` is what processes export in the current generation, ``refusal`` why the newest complete
     generation could not be rendered, and ``notifiers`` are called where there are processes that
     may be notified: one that is not started yet reads the files at its start.
     """
@@ -91,7 +91,7 @@ class Agent:
 
     @property
     def generation(self) -> int:
-        """The generation in force that this agent has shown; 0 before."""
+        """The current generation that this agent has shown; 0 before."""
         current = self._memory.current
         return current.number if current and self._memory.is_applied else 0
 
@@ -104,7 +104,7 @@ class Agent:
         """Wait for news for at most about so long, and act on it.
 
         Raises:
-            OSError: The volume cannot be written to; the generation before is still in force.
+            OSError: The volume cannot be written to; the generation before is still current.
         """
         now = self._setup.clock.monotonic()
         self._observer.poll(compute_poll_seconds(self._memory, longest_seconds, now))
@@ -152,7 +152,7 @@ class Agent:
         self._prober.try_once(missing, _PROBE_SECONDS)
 
     def _show(self, show: ShowGeneration) -> bool:
-        """Put a generation in force; return whether it could be rendered."""
+        """Make a generation current; return whether it could be rendered."""
         generation, reporter = show.generation, self._setup.reporter
         try:
             rendering = self._render(generation.roster)
@@ -205,7 +205,7 @@ class Agent:
         reporter = self._setup.reporter
         count = sum(len(role.members) for role in generation.roster.roles)
         reporter.say(
-            f"generation {generation.number} is in force: {count} members",
+            f"generation {generation.number} is current: {count} members",
             generation=generation.number,
             members=count,
         )
@@ -215,7 +215,7 @@ class Agent:
             reporter.say_once(f"{name} is too long to export: ${variable} names its file")
 
     def _read_current(self) -> Optional[Generation]:
-        """Read the generation in force, if it is of this Pod's attempt."""
+        """Read the current generation, if it is of this Pod's attempt."""
         current = self._writer.read_current()
         is_own = current is not None and is_of_attempt(current, self._setup.target.identity)
         return current if is_own else None

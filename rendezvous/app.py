@@ -203,7 +203,7 @@ class Program:
         return changes
 
     def _await_first(self, agent: Agent, observer: AttemptObserver, options: Options) -> None:
-        """Wait until a generation is in force."""
+        """Wait until a generation is current."""
         started_at = self._clock.monotonic()
         while True:
             agent.turn()

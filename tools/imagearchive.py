@@ -33,7 +33,7 @@ class ImageArchive:
         """Return the SHA-256 of the image's config, by which tools name a local image."""
         with tarfile.open(self._path) as archive:
             stream = _open(archive, _read_manifest(archive)["Config"])
-            return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+            return hashlib.sha256(stream.read()).hexdigest()
 
     def read_names(self) -> list[str]:
         """Read the names, with tags, under which the image was saved."""

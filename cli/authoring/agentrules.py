@@ -69,7 +69,7 @@ def missing_agent(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding
                     container.path,
                     f"reads {read.group()}, and no container is an agent that writes it: "
                     f"{file.writer}",
-                    "look at the spelling of initContainers and of the agent's image, or let "
+                    "check the spelling of initContainers and of the agent's image, or let "
                     "`framework inject` add it (--rendezvous sidecar, its default)",
                 )
         # The argument `install` counts, whatever the name of the image.
@@ -161,7 +161,7 @@ def _report_no_installer(container: ContainerTemplate, role: RoleTemplate) -> It
                 "missing-agent",
                 container.path,
                 f"starts {agent}, and no container puts it there",
-                "look at the spelling of initContainers and of the agent's image: an init "
+                "check the spelling of initContainers and of the agent's image: an init "
                 "container of framework-rendezvous with `args: [install]`",
             )
 
@@ -239,7 +239,7 @@ def _judge_names(call: Call, path: str, names: list[str]) -> Iterator[Finding]:
             yield warning(
                 "agent-settings",
                 path,
-                f"FB_FORMATS: {name} is no built-in format, and the agent ends with 210 if no "
+                f"FB_FORMATS: {name} is not a built-in format, and the agent ends with 210 if no "
                 "plugin renders it",
                 f"write {close[0]}, if that is meant",
             )

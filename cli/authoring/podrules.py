@@ -55,7 +55,7 @@ def reserved_key(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]
         yield warning(
             "reserved-key",
             f"{role.path}.task.pod.metadata.{field}[{key}]",
-            "is reserved for the controller, and is no setting of an agent: a cluster with the "
+            "is reserved for the controller, and is not a setting of an agent: a cluster with the "
             "policies of deploy/tenants refuses the Framework",
             f"write the annotation `{constants.ANNOTATION_PREFIX}{close[0]}`"
             if close
@@ -126,7 +126,7 @@ def _find_no_restart_policy(role: RoleTemplate) -> Iterator[Finding]:
     yield error(
         "pod-template",
         f"{role.spec_path}.restartPolicy",
-        f"{json.dumps(policy, default=str)} is no restartPolicy: {_REFUSED}",
+        f"{json.dumps(policy, default=str)} is not a valid restartPolicy: {_REFUSED}",
         f"write `{meant}`" if meant else f"write one of {', '.join(_RESTART_POLICIES)}",
     )
 
@@ -140,7 +140,7 @@ def _find_no_quantities(container: ContainerTemplate) -> Iterator[Finding]:
                 yield error(
                     "pod-template",
                     f"{container.path}.resources.{kind}[{name}]",
-                    f"{json.dumps(value, default=str)} is no quantity: {_REFUSED}",
+                    f"{json.dumps(value, default=str)} is not a valid quantity: {_REFUSED}",
                     "write it for example 2, 500m or 16Gi",
                 )
 
@@ -156,7 +156,7 @@ def _find_no_texts(words: object, path: str) -> Iterator[Finding]:
     if words is None:
         return
     if not isinstance(words, list):
-        yield error("pod-template", path, f"is no list: {_REFUSED}", "write [word, word, ...]")
+        yield error("pod-template", path, f"is not a list: {_REFUSED}", "write [word, word, ...]")
         return
     for index, word in enumerate(words):
         yield from _find_no_text(word, f"{path}[{index}]")
@@ -165,14 +165,14 @@ def _find_no_texts(words: object, path: str) -> Iterator[Finding]:
 def _find_no_text(value: object, path: str) -> Iterator[Finding]:
     if not isinstance(value, str):
         shown = json.dumps(value, default=str)
-        yield error("pod-template", path, f"{shown} is no text: {_REFUSED}", _QUOTES)
+        yield error("pod-template", path, f"{shown} is not a string: {_REFUSED}", _QUOTES)
 
 
 def _find_no_text_map(texts: object, path: str) -> Iterator[Finding]:
     if texts is None:
         return
     if not isinstance(texts, Mapping):
-        yield error("pod-template", path, f"is no map: {_REFUSED}", "write {key: value, ...}")
+        yield error("pod-template", path, f"is not a map: {_REFUSED}", "write {key: value, ...}")
         return
     for key, value in texts.items():
         if value is not None:
@@ -183,10 +183,10 @@ def _find_no_variables(container: ContainerTemplate) -> Iterator[Finding]:
     form = "write `- {name: NAME, value: TEXT}` for each variable"
     for path, variable in _list_maps(container, "env"):
         if path.endswith(".env"):
-            yield error("pod-template", path, f"is no list: {_REFUSED}", form)
+            yield error("pod-template", path, f"is not a list: {_REFUSED}", form)
             continue
         if not isinstance(variable, Mapping):
-            yield error("pod-template", path, f"is no variable: {_REFUSED}", form)
+            yield error("pod-template", path, f"is not a variable: {_REFUSED}", form)
             continue
         name, value = variable.get("name"), variable.get("value")
         if not isinstance(name, str) or not name:
@@ -200,7 +200,7 @@ def _find_no_mounts(container: ContainerTemplate, volumes: list[str]) -> Iterato
     form = "write `- {name: VOLUME, mountPath: /PATH}` for each"
     for path, mount in _list_maps(container, "volumeMounts"):
         if not isinstance(mount, Mapping):
-            yield error("pod-template", path, f"is no mount: {_REFUSED}", form)
+            yield error("pod-template", path, f"is not a mount: {_REFUSED}", form)
             continue
         if not mount.get("mountPath"):
             yield error("pod-template", f"{path}.mountPath", f"is missing: {_REFUSED}", form)
@@ -216,7 +216,7 @@ def _find_no_mounts(container: ContainerTemplate, volumes: list[str]) -> Iterato
 
 
 def _list_maps(container: ContainerTemplate, key: str) -> Iterator[tuple[str, object]]:
-    """Go through a list of maps; one that is no list stands for an entry that is no map."""
+    """Go through a list of maps; one that is not a list stands for an entry that is no map."""
     entries = container.body.get(key)
     path = f"{container.path}.{key}"
     if isinstance(entries, list):

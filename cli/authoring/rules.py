@@ -217,8 +217,8 @@ def endless_sidecar(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[
             yield error(
                 "endless-sidecar",
                 f"{container.path}.env",
-                "nothing tells this sidecar when the others are done: it refuses to start, because "
-                "the Pod would never complete",
+                "this sidecar cannot detect when the other containers have ended: it refuses to "
+                "start, because the Pod would never complete",
                 "move it to initContainers with `restartPolicy: Always`, or set "
                 f"`shareProcessNamespace: true`, or {_ENDING_SETTING}=pod with the right to watch "
                 "its Pod",
@@ -342,7 +342,7 @@ def _find_unknown_fields(framework: Object) -> Iterator[Finding]:
             "unknown-field",
             path,
             "unknown field: the API server drops it",
-            f"write `{meant}`" if meant else "leave it out, or look at its spelling (docs/api.md)",
+            f"write `{meant}`" if meant else "remove it, or check its spelling (docs/api.md)",
         )
 
 

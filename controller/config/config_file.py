@@ -133,7 +133,7 @@ def _load_mapping(file: Path) -> Mapping[str, object]:
         message = f"cannot read {file}: {e.strerror}; give a readable file with --config"
         raise FieldErrors([FieldError("", message)]) from e
     except UnicodeDecodeError as e:
-        message = f"{file} is no text in UTF-8: {e.reason} at byte {e.start}; save it as UTF-8"
+        message = f"{file} is not valid UTF-8: {e.reason} at byte {e.start}; save it as UTF-8"
         raise FieldErrors([FieldError("", message)]) from e
     try:
         documents = load_documents(text, str(file))

@@ -155,7 +155,7 @@ def _read_regex(pattern: FieldReader, key: str) -> Regex | None:
     try:
         return Regex(text)
     except RegexError as e:
-        pattern.fail(key, f"is no regular expression of RE2: {e}; mend {text!r}")
+        pattern.fail(key, f"is not a valid regular expression of RE2: {e}; correct {text!r}")
         return None
 
 

@@ -44,7 +44,9 @@ class Metrics:
         self._conflicts = self._counter(
             "conflicts", "Writes refused because the object had changed", "resource"
         )
-        self._relists = self._counter("relists", "Lists taken anew after a watch", "resource")
+        self._relists = self._counter(
+            "relists", "New lists because a watch could not continue", "resource"
+        )
         self._gang_wait = self._histogram(
             "gang_wait_seconds",
             "From the start of an attempt until its gang was complete",

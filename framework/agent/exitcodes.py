@@ -24,7 +24,7 @@ class ExitCode(enum.IntEnum):
 
 
 _CONSEQUENCES = {
-    ExitCode.PASSED: "the Pod goes on to its next container",
+    ExitCode.PASSED: "the kubelet starts the next container of the Pod",
     ExitCode.UNKNOWN: "unknown failure, so the controller retries within maxRetryCount",
     ExitCode.TRANSIENT: "transient failure, so the controller retries",
     ExitCode.TRANSIENT_CONFLICT: "transient conflict, so the controller backs off and retries",

@@ -66,7 +66,7 @@ def _parse(path: str) -> Dict[str, Any]:
     except RecursionError as e:
         raise AccessError(f"the kubeconfig {path} is nested too deeply") from e
     if not isinstance(parsed, dict):
-        raise AccessError(f"the kubeconfig {path} is no mapping")
+        raise AccessError(f"the kubeconfig {path} is not a mapping")
     return parsed
 
 
@@ -95,7 +95,7 @@ def _parse_yaml(path: str, text: str) -> Any:
     try:
         return yaml.load(text, Loader)  # noqa: S506  (built on the safe loader)
     except (yaml.YAMLError, ValueError, RecursionError) as e:
-        raise AccessError(f"the kubeconfig {path} is no YAML: {e}") from e
+        raise AccessError(f"the kubeconfig {path} is not valid YAML: {e}") from e
 
 
 def _pick(config: Dict[str, Any], plural: str, kind: str, name: str, path: str) -> Dict[str, Any]:
@@ -115,4 +115,4 @@ def _decode(path: str, entry: Dict[str, Any], key: str) -> str:
     try:
         return base64.b64decode(entry.get(key) or "", validate=True).decode()
     except (binascii.Error, TypeError, ValueError) as e:
-        raise AccessError(f"{path}: {key} is no base64 of PEM") from e
+        raise AccessError(f"{path}: {key} is not base64 of PEM") from e

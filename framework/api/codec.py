@@ -417,7 +417,7 @@ def _decompress(wire: Any, errors: Errors) -> Any:
             plain[TASK_ROLE_STATUSES] = unpack_base64(blob, STATUS_BOUNDS)
         except PackedError as e:
             path = f"status.attemptStatus.{TASK_ROLE_STATUSES_COMPRESSED}"
-            errors.append(FieldError(path, f"is no base64 of gzipped JSON ({e})"))
+            errors.append(FieldError(path, f"is not base64 of gzipped JSON ({e})"))
     return {**wire, "attemptStatus": plain}
 
 

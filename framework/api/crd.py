@@ -65,7 +65,7 @@ EXECUTION_TYPE_RULE = {
     "rule": _build_forward_rule(),
     "message": (
         "executionType only goes forward: Create, Start, Stop; to run the Framework again, delete "
-        "it and create it anew"
+        "it and create it again"
     ),
 }
 # In addition to the pattern: its message contains the remedy.
@@ -144,7 +144,7 @@ _RULES: dict[str, dict[str, Any]] = {
 
 # Descriptions for `kubectl explain`. docs/api.md has more details.
 _DESCRIPTIONS = {
-    "spec": "What the user asks for. The controller never writes it.",
+    "spec": "The state that the user requests. The controller never writes it.",
     "spec.description": "Free text; the controller does not read it.",
     "spec.executionType": (
         "Create: wait; Start: run; Stop: complete now with code -210. Only forward."

@@ -52,11 +52,11 @@ def unpack_base64(stored: Any, bounds: Bounds) -> Any:
         PackedError: The text is something else, or too large.
     """
     if not isinstance(stored, str):
-        raise PackedError("is no text")
+        raise PackedError("is not a text")
     if len(stored) > -(-bounds.stored_bytes // 3) * 4:
         raise PackedError(f"longer than {bounds.stored_bytes} bytes as stored")
     if len(stored) % 4 or not _BASE64.fullmatch(stored):
-        raise PackedError("is no base64")
+        raise PackedError("is not base64")
     return unpack(base64.b64decode(stored), bounds)
 
 
@@ -109,9 +109,9 @@ def _gunzip(blob: bytes, limit: int) -> bytes:
             if size > limit:
                 raise PackedError(f"longer than {limit} bytes")
     except zlib.error as e:
-        raise PackedError(f"is no gzip: {e}") from e
+        raise PackedError(f"is not gzip: {e}") from e
     if not decompressor.eof or decompressor.unused_data:
-        raise PackedError("is no gzip: cut off, or followed by more")
+        raise PackedError("is not gzip: cut off, or followed by more")
     return b"".join(parts)
 
 

@@ -290,7 +290,7 @@ def decode_progress(text: str) -> Progress:
 def _typed(value: Any, kind: Type[T]) -> T:
     """Return ``value`` if it has exactly that type; true is not a number."""
     if type(value) is not kind:
-        raise RosterError(f"{_show(value)} is no {kind.__name__}")
+        raise RosterError(f"{_show(value)} is not of type {kind.__name__}")
     return value
 
 
@@ -304,7 +304,7 @@ def _count(value: Any) -> int:
     """Return a number that is not negative: an index, an attempt, a generation, a count."""
     number = _typed(value, int)
     if not 0 <= number <= _MAX_INT:
-        raise RosterError(f"{number} is no count")
+        raise RosterError(f"{number} is not a count")
     return number
 
 
@@ -312,7 +312,7 @@ def _word(value: Any) -> str:
     """Return a name, an address or an identity: short, and of printable ASCII."""
     text = _typed(value, str)
     if len(text) > _MAX_WORD_LENGTH or not (text.isascii() and text.isprintable()):
-        raise RosterError(f"{text!r:.40} is no name")
+        raise RosterError(f"{text!r:.40} is not a valid name")
     return text
 
 
@@ -436,7 +436,7 @@ def _words(value: Any) -> List[str]:
 def _index(text: str) -> int:
     """Parse an index that is a key of an object."""
     if not (text.isascii() and text.isdigit()) or len(text) > _MAX_INDEX_DIGITS:
-        raise RosterError(f"{text!r:.40} is no index")
+        raise RosterError(f"{text!r:.40} is not an index")
     return int(text)
 
 
@@ -458,7 +458,7 @@ def _ranges_from_text(text: str, number: int) -> Iterator[int]:
         is_short = max(len(first), len(last)) <= _MAX_INDEX_DIGITS
         low, high = (int(first), int(last or first)) if is_short else (0, MAX_TASK_NUMBER)
         if not previous < low <= high < MAX_TASK_NUMBER:
-            raise RosterError(f"{run!r:.40} is no range of indexes")
+            raise RosterError(f"{run!r:.40} is not a range of indexes")
         previous = high
         yield from range(low, min(high, low + number) + 1)
         number -= high - low + 1

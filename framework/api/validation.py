@@ -121,7 +121,7 @@ def _check_metadata(framework: Framework) -> Iterator[FieldError]:
     elif not is_framework_name(name):
         yield FieldError(
             "metadata.name",
-            f"{name!r} is no Framework name: use 1 to 63 characters of a-z, 0-9 and '-', "
+            f"{name!r} is not a valid Framework name: use 1 to 63 characters of a-z, 0-9 and '-', "
             "beginning and ending with a letter or digit",
         )
 
@@ -132,7 +132,8 @@ def _check_role(role: TaskRoleSpec, path: str) -> Iterator[FieldError]:
     elif not is_role_name(role.name):
         yield FieldError(
             f"{path}.name",
-            f"{role.name!r} is no role name: use 1 to 63 characters of a-z and 0-9, without '-'",
+            f"{role.name!r} is not a valid role name: use 1 to 63 characters of a-z and 0-9, "
+            "without '-'",
         )
     if not 0 <= role.task_number <= constants.MAX_TASK_NUMBER:
         yield FieldError(

@@ -119,7 +119,7 @@ def _load_in_cluster(env: Mapping[str, str]) -> KubeConfig:
     if not host or not port:
         raise NoServerError(
             "kubeApiServerAddress",
-            "no API server given: no address, no kubeconfig file, and this is no Pod "
+            "no API server given: no address, no kubeconfig file, and this is not a Pod "
             f"({_SERVICE_HOST_ENV} and {_SERVICE_PORT_ENV} are not set)",
             f"set {constants.KUBE_APISERVER_ADDRESS_ENV} or {constants.KUBECONFIG_ENV}, "
             "or create ~/.kube/config",
@@ -172,7 +172,7 @@ def _normalize_server(config: KubeConfig) -> str:
     if not is_usable:
         raise ConfigError(
             "server",
-            f"{describe_server(config.server)!r} is no address of an API server",
+            f"{describe_server(config.server)!r} is not the address of an API server",
             "write it as https://HOST:PORT",
         )
     return server.rstrip("/")

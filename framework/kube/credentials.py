@@ -48,7 +48,7 @@ class StaticToken:
         """Return the token."""
         return self._token
 
-    async def renew(self, rejected: str | None) -> str | None:  # noqa: ARG002 nothing newer
+    async def renew(self, rejected: str | None) -> str | None:  # noqa: ARG002 it cannot change
         """Return the same token: there is no other."""
         return self._token
 
@@ -72,7 +72,7 @@ class TokenFile:
             self._fall_back(e)
         return self._token
 
-    async def renew(self, rejected: str | None) -> str | None:  # noqa: ARG002 the file decides
+    async def renew(self, rejected: str | None) -> str | None:  # noqa: ARG002 the file is newer
         """Read the file, also if its times have not changed."""
         try:
             self._read(_sign(self._path))

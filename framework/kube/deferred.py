@@ -30,7 +30,7 @@ class DeferredObject(dict[str, Any]):
         """Decode the whole object.
 
         Raises:
-            BrokenStreamError: it is no JSON object.
+            BrokenStreamError: it is not a JSON object.
         """
         return decode_event(self._line)[1]
 

@@ -90,7 +90,7 @@ def _parse_status(output: bytes, api_version: str) -> Mapping[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise PluginError(f"its output is not JSON: {e}") from e
     if not isinstance(credential, dict) or credential.get("kind") != "ExecCredential":
-        raise PluginError("its output is no ExecCredential")
+        raise PluginError("its output is not an ExecCredential")
     if credential.get("apiVersion") != api_version:
         raise PluginError(
             f"it answers as {credential.get('apiVersion')!r}, the kubeconfig says {api_version!r}"

@@ -59,6 +59,6 @@ def check_page(page: Object, path: str) -> str | None:
     metadata = page["metadata"] = page.get("metadata") or {}
     is_list = isinstance(metadata, dict) and isinstance(items, list)
     if not is_list or not all(isinstance(item, dict) for item in items):
-        raise UnreachableError("the answer is no list", method="GET", path=path)
+        raise UnreachableError("the answer is not a list", method="GET", path=path)
     token = metadata.get("continue")
     return token if isinstance(token, str) else None

@@ -84,7 +84,7 @@ def decode_object(raw: bytes) -> Object:
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
         raise BrokenStreamError(f"the answer is not JSON: {e}") from e
     if not isinstance(obj, dict):
-        raise BrokenStreamError("the answer is no JSON object")
+        raise BrokenStreamError("the answer is not a JSON object")
     return obj
 
 

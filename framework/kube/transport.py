@@ -232,7 +232,7 @@ def _explain(cause: Exception) -> str:
         # Its own text has the URL, whose path may be a secret.
         return f"no HTTP answer: {' '.join(cause.message.split())}"
     if isinstance(cause, aiohttp.InvalidURL):
-        return "the address of the API server is no URL"
+        return "the address of the API server is not a URL"
     if isinstance(cause, TimeoutError):
         return str(cause) or "no answer in time"
     return str(cause) or type(cause).__name__

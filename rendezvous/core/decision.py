@@ -20,7 +20,7 @@ Invariants:
 - Nothing is acknowledged before it is shown, and nothing is notified before it can be read.
 - ``Plan.then`` assumes that showing has succeeded, ``Plan.otherwise`` that it has failed.
 
-Example: generation 3 is in force, and generation 4 removes worker/2. At 10.0 s the plan is to show
+Example: generation 3 is current, and generation 4 removes worker/2. At 10.0 s the plan is to show
 generation 4, ``then`` Notify(changed, 3 -> 4), RecordNotified(4), Acknowledge(4). At 10.5 s
 generation 5 drains this Pod: before the debounce ends at 12.0 s the plan is Notify(leaving)
 only; from then on it is to show generation 5, and Notify(changed, 4 -> 5), Acknowledge(5).
@@ -73,9 +73,9 @@ class Observation(NamedTuple):
 
     candidate: Union[SelectedRoster, NoRoster]
     last_number: int
-    """The number of the generation in force, whatever program wrote it; 0: none."""
+    """The number of the current generation, whatever program wrote it; 0: none."""
     in_volume: Optional[Generation]
-    """The generation in force, if an agent wrote it for this attempt."""
+    """The current generation, if an agent wrote it for this attempt."""
     reached: FrozenSet[Probe] = frozenset()
 
 
@@ -91,7 +91,7 @@ class Memory(NamedTuple):
     """What an agent remembers from one turn to the next. All times are monotonic seconds."""
 
     current: Optional[Generation] = None
-    """The generation in force, as far as this agent knows."""
+    """The current generation, as far as this agent knows."""
     is_applied: bool = False
     """Whether this agent has shown ``current``: one that starts has not."""
     notified: Notified = Notified()
@@ -151,7 +151,7 @@ class Steps(NamedTuple):
 
 
 class ShowGeneration(NamedTuple):
-    """Put a generation in force; it is written only if it ``is_new``."""
+    """Make a generation current; it is written only if it ``is_new``."""
 
     generation: Generation
     is_new: bool
@@ -191,7 +191,7 @@ def decide(observation: Observation, memory: Memory, context: Context, now: floa
 
 
 def start_debounce(memory: Memory, context: Context, now: float) -> Memory:
-    """Remember that a generation was put in force at ``now``: writing it may take seconds."""
+    """Remember that a generation became current at ``now``: writing it may take seconds."""
     return memory._replace(next_show_at=now + context.options.debounce_seconds)
 
 

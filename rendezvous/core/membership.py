@@ -165,7 +165,7 @@ def _rank(roles: Tuple[RoleView, ...], options: Options) -> Tuple[Peer, ...]:
     names = [role.name for role in ranked]
     if options.coordinator and options.coordinator not in names:
         raise RefusedError(
-            f"the coordinator's role {options.coordinator!r:.80} is no master, chief or worker",
+            f"the coordinator's role {options.coordinator!r:.80} is not master, chief or worker",
             "name one of " + (", ".join(names) or "those (there is none: set FB_ROLES)"),
         )
     ranked.sort(key=lambda role: role.name != options.coordinator)
@@ -233,7 +233,7 @@ def _check_roster(roster: Roster) -> None:
         (roster.phase, roster.phase in {PHASE_ACTIVE, PHASE_COMPLETING}),
     ):
         if not is_good:
-            raise MembershipError(f"{text!r:.80} is no name, UID or phase of a Framework")
+            raise MembershipError(f"{text!r:.80} is not a name, UID or phase of a Framework")
     names = [role.name for role in roster.roles]
     if len(set(names)) != len(names):
         raise MembershipError("a task role is listed twice")
@@ -242,12 +242,12 @@ def _check_roster(roster: Roster) -> None:
     for leaving in roster.leaving:
         is_named = is_role_name(leaving.role) and _FINGERPRINT.match(leaving.fingerprint)
         if not is_named or leaving.index < 0 or not _TIME.match(leaving.deadline):
-            raise MembershipError(f"{leaving!r:.160} is no leaving Task")
+            raise MembershipError(f"{leaving!r:.160} is not a leaving Task")
 
 
 def _check_role(role: RoleRoster) -> None:
     if not is_role_name(role.name):
-        raise MembershipError(f"{role.name!r:.80} is no name of a task role")
+        raise MembershipError(f"{role.name!r:.80} is not the name of a task role")
     previous = -1
     for member in role.members:
         if member.index <= previous:

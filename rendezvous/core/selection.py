@@ -134,7 +134,7 @@ def number_roster(
 ) -> Generation:
     """Give a roster its number: the published one where that counts up.
 
-    ``last_number`` is that of the generation in force, whatever program wrote it.
+    ``last_number`` is that of the current generation, whatever program wrote it.
     """
     floor = max(last_number, current.number if current else 0) + 1
     number = max(selected.roster.generation, floor)

@@ -22,7 +22,7 @@ from rendezvous.process.signalling import Signaller
 
 _POST_TIMEOUT_SECONDS = 5.0
 _SUCCESSES = range(200, 300)
-# Takes a notification and the variables of the generation that is in force.
+# Takes a notification and the variables of the current generation.
 Notifier = Callable[[Notify, Mapping[str, str]], None]
 
 
@@ -105,7 +105,7 @@ def _post(url: str, body: bytes) -> None:
     try:
         connection = HTTPConnection(authority, timeout=_POST_TIMEOUT_SECONDS)
         if not 0 < connection.port <= MAX_PORT:
-            raise ValueError(f"{connection.port} is no port")
+            raise ValueError(f"{connection.port} is not a port")
         # A server that sends a byte now and then must not hold the agent.
         timer = threading.Timer(_POST_TIMEOUT_SECONDS, _cut_off, [connection, is_late])
         timer.start()

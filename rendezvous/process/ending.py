@@ -287,7 +287,9 @@ def find_own_container(pod: Mapping[str, Any], name: str) -> str:
         if is_own:
             found.append(str(container.get("name")))
     if len(found) != 1:
-        what = f"there is no container {name!r}" if name else "which container this is, is not told"
+        what = (
+            f"there is no container {name!r}" if name else "the name of this container is unknown"
+        )
         raise EndingError(f"{what}: set FB_CONTAINER_NAME to the name of this container")
     return found[0]
 

@@ -5,7 +5,7 @@
 3. After any error of the turn: report it once, and pause for 1 s.
 
 Invariants: no error ends the loop, because in a Pod of restartPolicy Never any exit code but 0
-turns a succeeded Pod into a failed one; after an error the last good generation is in force.
+turns a succeeded Pod into a failed one; after an error the last good generation is current.
 
 Example: the volume is full when generation 4 is to be written. The turn raises OSError, one line is
 logged, and processes go on with generation 3. Each second the turn is tried again. When there is

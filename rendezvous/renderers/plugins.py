@@ -38,7 +38,7 @@ def load_plugins(named: Iterable[str]) -> Dict[str, Renderer]:
                 "install its package where the agent's Python finds it",
             ) from e
         if not callable(renderer):
-            raise PluginError(f"the renderer {name} is no function")
+            raise PluginError(f"the renderer {name} is not a function")
         found[name] = guard(name, renderer)
     return found
 
@@ -56,7 +56,7 @@ def guard(name: str, renderer: Callable[[View, Options], Any]) -> Renderer:
         try:
             return _check(rendered)
         except (RefusedError, TypeError, ValueError, AttributeError) as e:
-            raise PluginError(f"the renderer {name} returned what is no rendering: {e}") from e
+            raise PluginError(f"the renderer {name} did not return a rendering: {e}") from e
 
     return render
 
@@ -69,9 +69,9 @@ def _check(rendered: Any) -> Rendered:
         raise ValueError("files beside the generations are not for plugins")
     for file_name, (content, mode) in rendered.files.items():
         if not is_file_name(file_name):
-            raise ValueError(f"{file_name!r:.80} is no plain file name")
+            raise ValueError(f"{file_name!r:.80} is not a plain file name")
         if not isinstance(content, bytes):
-            raise TypeError(f"the content of {file_name} is no bytes")
+            raise TypeError(f"the content of {file_name} is not bytes")
         if mode & ~_ALLOWED_MODE:
             raise ValueError(f"the mode of {file_name} allows writing")
         files[file_name] = RenderedFile(content, mode)

@@ -23,7 +23,9 @@ def check_value(name: str, value: str) -> None:
         RefusedError: The name is invalid, or the value would not stay on its line.
     """
     if not _VARIABLE.match(name):
-        raise RefusedError(f"{name!r:.80} is no name of a variable", "use letters, digits and _")
+        raise RefusedError(
+            f"{name!r:.80} is not the name of a variable", "use letters, digits and _"
+        )
     if not is_printable(value):
         raise RefusedError(
             f"the value of {name} holds a line end or another control character",

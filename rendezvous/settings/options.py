@@ -26,48 +26,48 @@ _ROLE_PORT_ENV = re.compile(r"FB_([A-Z0-9]{1,63})_PORT\Z")
 
 # fmt: off
 class _Rendering:
-    """What is rendered."""
+    """The settings for rendering."""
 
     formats = Option("auto", values.parse_formats, "auto, or tf_config,pytorch,...",
-        "what to render; auto: whatever fits this gang, the rest is left out with the reason",
+        "formats to render; auto: all that fit this gang, others are logged with reasons",
         by_annotation=True)
     plugins = Option("", values.parse_plugins, "MODULE:FUNCTION,...",
-        "renderers of your own that no entry point names")
+        "your own renderers, if they have no entry point")
     directory = Option(constants.WORKING_DIR, values.parse_directory, "/ABSOLUTE/PATH",
-        "where the training container finds the volume", constants.WORKING_DIR_ENV)
+        "mount path of the volume in the training container", constants.WORKING_DIR_ENV)
     roles = Option("", values.parse_roles, "trainer=worker,server=ps",
-        "what each role is: chief, master, worker, ps, evaluator, launcher or none",
+        "function of each role: chief, master, worker, ps, evaluator, launcher or none",
         by_annotation=True)
     coordinator = Option("", values.parse_role, "ROLE",
-        "the role that comes first in the ranks, so that its first member holds the store",
+        "the role with the first ranks; the store is on its first member",
         by_annotation=True)
     ports = Option("2222", values.parse_ports, "2222 or worker=2222,ps=2223 or worker=2222+index",
-        "the port each member serves on; also FB_<ROLE>_PORT", by_annotation=True)
+        "the port of each member; also FB_<ROLE>_PORT", by_annotation=True)
     slots = Option("1", values.parse_slots, "8 or worker=8,launcher=1",
-        "processes per member; 0 keeps a role out of host files (the default of a launcher)",
+        "processes per member; 0 removes a role from host files (the default of a launcher)",
         by_annotation=True)
     ip_family = Option("auto", values.build_choice("auto", "ipv4", "ipv6"), "auto, ipv4 or ipv6",
-        "which address of a dual-stack Pod; auto: its first, or IPv4 where only that is read",
+        "address of a dual-stack Pod; auto: its first, or IPv4 if the consumer reads only IPv4",
         by_annotation=True)
     host_style = Option("address", values.build_choice("address", "name"), "address or name",
-        "what stands in host files; names need DNS, the hosts block or the ssh config",
+        "the hosts in host files; names need DNS, the hosts block or the ssh config",
         by_annotation=True)
     tf_mode = Option("dense", values.build_choice("dense", "sparse"), "dense or sparse",
-        "TF_CONFIG with every worker, or with the own one only (parameter servers, elastic)",
+        "TF_CONFIG with all workers, or with this worker only (parameter servers, elastic)",
         by_annotation=True)
     tf_master_type = Option("chief", values.build_choice("chief", "master"), "chief or master",
-        "what a master is called in TF_CONFIG; master is TensorFlow 1", by_annotation=True)
+        "name of a master in TF_CONFIG; master is for TensorFlow 1", by_annotation=True)
     tf_environment = Option("", values.build_choice("", "cloud"), "empty or cloud",
-        'adds "environment": TensorFlow <= 1.3 wants it', by_annotation=True)
+        'adds "environment", which TensorFlow <= 1.3 needs', by_annotation=True)
     tf_rpc_layer = Option("", values.build_choice("", "grpc"), "empty or grpc",
         'adds "rpc_layer" to TF_CONFIG', by_annotation=True)
     torch_mode = Option("static", values.build_choice("static", "elastic"), "static or elastic",
-        "how torchrun finds its peers", by_annotation=True)
+        "members of torchrun: fixed, or elastic", by_annotation=True)
     torch_backend = Option("c10d", values.build_choice("c10d", "framework", "etcd", "etcd-v2"),
         "c10d, framework, etcd or etcd-v2",
-        "how elastic torchrun's nodes find together; framework: by the generation in force")
+        "rendezvous of elastic torchrun; framework: the members of the current generation")
     torch_endpoint = Option("", values.parse_endpoint, "HOST:PORT",
-        "the store's endpoint; needed for etcd, else the coordinator's")
+        "endpoint of the store; required for etcd, default: the coordinator")
     torch_master_port = Option("29500", values.parse_plain_port, "PORT",
         "the port of the process group's store", by_annotation=True)
     torch_rdzv_port = Option("29400", values.parse_plain_port, "PORT",
@@ -75,12 +75,12 @@ class _Rendering:
     torch_rdzv_conf = Option("join_timeout=600,last_call_timeout=30,read_timeout=60",
         values.parse_conf, "KEY=VALUE,...", "further settings of elastic torchrun")
     torch_nodes = Option("", values.parse_nodes, "MIN:MAX",
-        "bounds of elastic torchrun; else the roster's minimum and wanted number",
+        "bounds of elastic torchrun; default: minimum and wanted number of the roster",
         by_annotation=True)
     torch_nproc = Option("", values.parse_processes, "N, auto, gpu, xpu or cpu",
-        "processes per node of torchrun; else the slots", by_annotation=True)
+        "processes per node of torchrun; default: the slots", by_annotation=True)
     torch_max_restarts = Option("100", values.build_number(0, 1000000), "N",
-        "how often elastic torchrun restarts its workers; each departure of a peer costs one",
+        "maximum of restarts of elastic torchrun; each departure of a peer counts as one",
         by_annotation=True)
     jax_coordinator_port = Option("8476", values.parse_plain_port, "PORT",
         "the port of JAX's coordinator", by_annotation=True)
@@ -88,20 +88,20 @@ class _Rendering:
         "the port of the members' ssh servers")
     ssh_user = Option("", values.parse_user, "NAME", "the login of the members' ssh servers")
     ssh_identity_file = Option("", values.parse_path, "/ABSOLUTE/PATH",
-        "the private key, as the container finds it")
+        "path of the private key in the container")
 
 
 class _Behaviour:
-    """How the agent behaves."""
+    """The settings for the behaviour of the agent."""
 
     timeout_seconds = Option("600", values.parse_seconds, "SECONDS",
-        "how long render and run wait for the gang, and watch for those it serves; 0: no end",
+        "limit for render and run to wait for the gang, for watch to see a process; 0: none",
         "FB_TIMEOUT_SEC", by_annotation=True)
     debounce_seconds = Option("2", values.parse_seconds, "SECONDS",
-        "the shortest time between two generations; the first change is shown at once",
+        "minimum time between two generations; the first change is applied at once",
         "FB_DEBOUNCE_SEC", by_annotation=True)
     on_change = Option(NOTIFY, values.build_choice(NOTIFY, RESTART), "notify or restart",
-        "what run does to its command when the gang changes", "FB_ON_CHANGE", by_annotation=True)
+        "what run does with its command when the gang changes", "FB_ON_CHANGE", by_annotation=True)
     signal = Option("", values.parse_signal, "HUP, USR1, ...",
         "send this signal: run to its command, watch to FB_NOTIFY_PROCESS", "FB_NOTIFY_SIGNAL")
     process = Option("", values.parse_process, "NAME",
@@ -109,7 +109,8 @@ class _Behaviour:
     command = Option("", values.parse_command, "SHELL COMMAND",
         "run this with the new variables, and the change as JSON on its input", "FB_NOTIFY_COMMAND")
     command_timeout_seconds = Option("60", values.parse_seconds, "SECONDS",
-        "after this the command is killed", "FB_NOTIFY_COMMAND_TIMEOUT_SEC", by_annotation=True)
+        "timeout, after which the command is killed",
+        "FB_NOTIFY_COMMAND_TIMEOUT_SEC", by_annotation=True)
     url = Option("", values.parse_url, "http://HOST:PORT/PATH",
         "POST the change as JSON to this URL", "FB_NOTIFY_URL")
     listen = Option("", values.parse_listen, "PORT or 127.0.0.1:PORT",
@@ -119,18 +120,19 @@ class _Behaviour:
         by_annotation=True)
     end = Option(END_AUTO,
         values.build_choice(END_AUTO, END_NATIVE, END_WRAPPER, END_SHARED, END_POD),
-        "auto, native, wrapper, shared or pod", "how watch learns that it is no longer needed",
+        "auto, native, wrapper, shared or pod", "how watch detects when to end",
         "FB_SIDECAR_END", by_annotation=True)
     container = Option("", values.parse_container, "NAME",
-        "the name of the container that watch runs in", "FB_CONTAINER_NAME", by_annotation=True)
+        "the name of the container in which watch runs", "FB_CONTAINER_NAME", by_annotation=True)
     acknowledge = Option("auto", values.parse_flag, "auto or off",
-        "tell the controller which generation was applied, where that is permitted",
+        "acknowledge applied generations to the controller, if this is permitted",
         "FB_ACKNOWLEDGE", by_annotation=True)
     reach = Option("", values.parse_ports, "2222 or worker=2222,ps=2223",
-        "show a member that comes later only when it answers on this port", "FB_REACH",
+        "add a later member only when it accepts connections on this port", "FB_REACH",
         by_annotation=True)
     reach_seconds = Option("60", values.parse_seconds, "SECONDS",
-        "after this it is shown all the same", "FB_REACH_TIMEOUT_SEC", by_annotation=True)
+        "after this time the member is added in any case",
+        "FB_REACH_TIMEOUT_SEC", by_annotation=True)
 # fmt: on
 
 

@@ -77,7 +77,7 @@ def parse_port(text: str) -> RolePort:
     """Parse ``PORT`` or ``PORT+index``."""
     match = _PORT.match(text)
     if match is None or not 0 < int(match.group(1)) <= MAX_PORT:
-        raise ValueError(f"{text!r:.80} is no port (1 to {MAX_PORT})")
+        raise ValueError(f"{text!r:.80} is not a port (1 to {MAX_PORT})")
     return RolePort(int(match.group(1)), match.group(2) is not None)
 
 
@@ -128,14 +128,14 @@ def parse_conf(text: str) -> str:
 def parse_directory(text: str) -> str:
     """Parse an absolute path."""
     if not _is_path(text):
-        raise ValueError("it is no absolute path")
+        raise ValueError("it is not an absolute path")
     return text.rstrip("/") or "/"
 
 
 def parse_seconds(text: str) -> float:
     """Parse a number of seconds."""
     if not _SECONDS.match(text):
-        raise ValueError("it is no number of seconds")
+        raise ValueError("it is not a number of seconds")
     return float(text)
 
 
@@ -146,7 +146,7 @@ def parse_signal(text: str) -> int:
     name = text if text.startswith("SIG") else "SIG" + text
     number = getattr(signal, name, None) if name.isalnum() else None
     if not isinstance(number, signal.Signals):
-        raise ValueError("it is no signal's name")  # noqa: TRY004  (of what a user wrote)
+        raise ValueError("it is not the name of a signal")  # noqa: TRY004  (callers catch it)
     return int(number)
 
 
@@ -156,7 +156,7 @@ def parse_listen(text: str) -> Optional[Tuple[str, int]]:
         return None
     match = _LISTEN.match(text if ":" in text else "127.0.0.1:" + text)
     if match is None or not 0 <= int(match.group(2)) <= MAX_PORT:
-        raise ValueError("it is no port of this host's loopback")
+        raise ValueError("it is not a port of this host's loopback interface")
     return match.group(1).strip("[]"), int(match.group(2))
 
 
@@ -200,7 +200,7 @@ def build_number(low: int, high: int) -> Callable[[str], int]:
 
 def _parse_number(text: str, low: int, high: int) -> int:
     if not _NUMBER.match(text) or not low <= int(text) <= high:
-        raise ValueError(f"{text!r:.80} is no number from {low} to {high}")
+        raise ValueError(f"{text!r:.80} is not a number from {low} to {high}")
     return int(text)
 
 
@@ -223,7 +223,7 @@ def _parse_pairs(text: str) -> Dict[str, str]:
         left, found, right = part.partition("=")
         role, value = (left.strip(), right.strip()) if found else ("", left)
         if found and not is_role_name(role):
-            raise ValueError(f"{role!r:.80} is no name of a task role")
+            raise ValueError(f"{role!r:.80} is not the name of a task role")
         if role in pairs:
             raise ValueError(f"{role or 'the default'} is given twice")
         pairs[role] = value
@@ -239,11 +239,13 @@ def _is_ssh_path(text: str) -> bool:
     return _is_path(text) and _SSH_SPECIAL.search(text) is None
 
 
-parse_path = build_text(_is_ssh_path, 'it is no absolute path without any of " % $ and backslash')
-parse_role = build_text(is_role_name, "it is no name of a task role")
+parse_path = build_text(
+    _is_ssh_path, 'it is not an absolute path without any of " % $ and backslash'
+)
+parse_role = build_text(is_role_name, "it is not the name of a task role")
 parse_endpoint = build_text(is_endpoint, "it is not HOST:PORT (IPv6: [ADDRESS]:PORT)")
-parse_user = build_text(_USER.match, "it is no login name")
-parse_process = build_text(_PROCESS.match, "it is no name of a program")
+parse_user = build_text(_USER.match, "it is not a login name")
+parse_process = build_text(_PROCESS.match, "it is not the name of a program")
 parse_command = build_text(is_printable, "it is not one line")
-parse_url = build_text(_URL.match, "it is no http:// URL")
-parse_container = build_text(is_framework_name, "it is no name of a container")
+parse_url = build_text(_URL.match, "it is not an http:// URL")
+parse_container = build_text(is_framework_name, "it is not the name of a container")

@@ -8,7 +8,7 @@ Layout of the directory::
     .running .ended         of the wrapper, for a sidecar
     .notified               the newest generation that processes were notified of, and more
 
-A kill at any point leaves the old generation or the new one in force. What it leaves lying about
+A kill at any point leaves the old generation or the new one current. What it leaves lying about
 has names that no reader looks for, and is removed at the next write. At least one generation
 besides the current one is kept: a process may be reading it, and discover_hosts.sh falls back to
 it.
@@ -101,10 +101,10 @@ class Writer:
         files: Mapping[str, RenderedFile],
         fixed: Mapping[str, RenderedFile],
     ) -> None:
-        """Write a generation and put it in force.
+        """Write a generation and make it current.
 
         Raises:
-            OSError: The volume is full or not writable; the generation before is still in force.
+            OSError: The volume is full or not writable; the generation before is still current.
         """
         name = f"gen-{generation.number}"
         self._write_generation(name, {**files, STATE_FILE: _encode_state(generation)})
@@ -123,7 +123,7 @@ class Writer:
             self._clean()
 
     def read_current(self) -> Optional[Generation]:
-        """Read the generation in force; None if there is none, or no agent wrote it."""
+        """Read the current generation; None if there is none, or no agent wrote it."""
         while True:
             name = self._find_current_name()
             generation = self._read_state(name) if name else None
@@ -154,7 +154,7 @@ class Writer:
             write_atomically(self._get_path(NOTIFIED_FILE), text.encode(), 0o444)
 
     def find_last_number(self) -> int:
-        """Find the number of the generation in force, whatever program wrote it; 0: none."""
+        """Find the number of the current generation, whatever program wrote it; 0: none."""
         name = self._find_current_name()
         return int(name[4:]) if name else 0
 
@@ -168,7 +168,7 @@ class Writer:
                 _write_new(path, file)
             os.chmod(new, 0o755)  # noqa: S103  (whatever the umask is)
             _sync_all([*paths, new])
-            self._remove(name)  # of an agent that was killed before it was in force
+            self._remove(name)  # of an agent that was killed before it was current
             os.rename(new, self._get_path(name))
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)
@@ -200,7 +200,7 @@ class Writer:
         before = max((n for n in numbers if n < current), default=0)
         kept = {current, before, self.read_notified().generation}
         for number in numbers:
-            # One above the current was never in force: its agent was killed just before.
+            # One above the current was never current: its agent was killed just before.
             if number not in kept or number > current:
                 with contextlib.suppress(OSError):
                     self._remove(f"gen-{number}")

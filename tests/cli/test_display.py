@@ -167,5 +167,5 @@ def test_display_on_a_full_disk_warns_once(capsys: pytest.CaptureFixture[str]) -
         display.show_table([gang(line(0, "Running"))], 0.0)
     assert capsys.readouterr().err == (
         "warning: progress cannot be written: No space left on device; "
-        "the Frameworks are followed all the same\n"
+        "the Frameworks are followed without output\n"
     )

@@ -327,9 +327,9 @@ def test_view_of_a_framework_that_the_controller_cannot_read_has_the_reason(
     stored: Object, state: str
 ) -> None:
     condition = {"type": "Blocked", "status": "True", "reason": "UnreadableFramework"}
-    status = {**stored, "conditions": [{**condition, "message": "spec.taskRoles: is no list"}]}
+    status = {**stored, "conditions": [{**condition, "message": "spec.taskRoles: is not a list"}]}
     shown = view({"metadata": {"name": "gang"}, "status": status})
-    assert (shown.state, shown.note) == (state, "blocked: spec.taskRoles: is no list")
+    assert (shown.state, shown.note) == (state, "blocked: spec.taskRoles: is not a list")
 
 
 NO_ROLES = "it has no Tasks: spec.taskRoles is empty"

@@ -403,7 +403,7 @@ def test_run_whose_stop_fails_ends_at_once(tmp_path: Path) -> None:
         shown += finish(program)
     assert program.returncode == ExitCode.UNREACHABLE, shown
     assert "gang could not be stopped: " in shown
-    assert "leaving at once: what was not stopped goes on in the cluster" in shown
+    assert "ends at once: Frameworks that were not stopped continue to run" in shown
     assert "ssl:" not in shown
 
 

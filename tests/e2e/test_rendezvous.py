@@ -197,7 +197,7 @@ async def test_pods_end_as_their_programs_do_whatever_ends_their_agents(
     await world.create(gang)
     pods = {f"gang-{end}-{i}": i for end, count in SERVED.items() for i in range(count)}
     for pod in pods:
-        await world.wait_for_log(pod, "is in force", container=AGENT)
+        await world.wait_for_log(pod, "is current", container=AGENT)
     for pod, index in pods.items():
         (tmp_path / "gate" / f".{pod}").write_text(HOW[index])
         (tmp_path / "gate" / f".{pod}").rename(tmp_path / "gate" / f"end-{pod}")

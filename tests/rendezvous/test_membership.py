@@ -120,7 +120,9 @@ def test_member_without_an_address_of_the_wanted_family_is_refused() -> None:
 
 
 def test_coordinator_that_computes_nothing_is_refused() -> None:
-    with pytest.raises(RefusedError, match=r"'ps' is no master, chief or worker; name one of work"):
+    with pytest.raises(
+        RefusedError, match=r"'ps' is not master, chief or worker; name one of work"
+    ):
         see(build_roster(build_role("worker", 1), build_role("ps", 1)), coordinator="ps")
 
 

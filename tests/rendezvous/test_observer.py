@@ -61,7 +61,7 @@ def test_gang_without_a_roster_is_read_from_the_framework(why: str, tmp_path: Pa
         else:
             server.add(make_configmap(carries_roster=False))
         with run_agent(build_env(server, volume), "watch", "--sidecar-end=native") as agent:
-            agent.wait_for("generation 1 is in force: 2 members")
+            agent.wait_for("generation 1 is current: 2 members")
             server.framework = make_gang(3)
             wait_until(lambda: len(read_changes(notified)) == 2)
             if why == "forbidden":
@@ -76,7 +76,7 @@ def test_published_roster_after_the_framework_counts_up(tmp_path: Path) -> None:
         server.framework = make_gang(2)
         server.add(make_configmap(carries_roster=False))
         with run_agent(build_env(server, volume), "watch", "--sidecar-end=native") as agent:
-            agent.wait_for("generation 1 is in force: 2 members")
+            agent.wait_for("generation 1 is current: 2 members")
             # Our controller takes the attempt over.
             published = make_roster(generation=1)
             role = published.roles[0]
@@ -84,7 +84,7 @@ def test_published_roster_after_the_framework_counts_up(tmp_path: Path) -> None:
                 roles=(role._replace(members=role.members[:1], wanted=1, minimum=1),)
             )
             server.add(make_configmap(one, version=2), "MODIFIED")
-            agent.wait_for("generation 2 is in force: 1 members")
+            agent.wait_for("generation 2 is current: 1 members")
 
 
 def test_render_without_any_right_names_the_rules(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class MemoryStores(Stores):
 
 
 class World:
-    """Pods that share stores; ``show`` puts a generation in force in them."""
+    """Pods that share stores; ``show`` makes a generation current in them."""
 
     def __init__(self, workers: ThreadPoolExecutor) -> None:
         self.stores = MemoryStores()

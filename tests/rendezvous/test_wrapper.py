@@ -172,7 +172,7 @@ def test_wrapper_does_not_kill_a_command_that_is_not_ready_for_its_signal(gang: 
         agent.wait_for("generation 1 world 2")
         for number in (2, 3):
             gang.publish(number + 1, number)
-            agent.wait_for(f"generation {number} is in force")
+            agent.wait_for(f"generation {number} is current")
         agent.wait_for("SIGUSR1: process")
         ready.touch()
         assert agent.wait() == 9, agent.text
@@ -182,7 +182,7 @@ def test_wrapper_does_not_kill_a_command_that_is_not_ready_for_its_signal(gang: 
 def test_wrapper_sends_a_signal_that_asks_for_the_end_at_once(gang: Gang) -> None:
     gang.publish(2, 1)
     with run_agent(gang.env, "run", "--notify-signal=TERM", "--", "sleep", "60") as agent:
-        agent.wait_for("generation 1 is in force")
+        agent.wait_for("generation 1 is current")
         wait_until(lambda: list_children(agent.process.pid))
         gang.publish(3, 2)
         assert agent.wait() == 143

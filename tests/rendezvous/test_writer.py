@@ -61,7 +61,7 @@ def test_settle_removes_files_of_killed_writers_and_of_no_other_program(tmp_path
 def test_reader_whose_generation_is_removed_just_now_finds_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
 ) -> None:
-    """Between two steps of the reader, two newer generations come into force."""
+    """Between two steps of the reader, two newer generations become current."""
     write(tmp_path, 1)
     real = getattr(module, name)
 
@@ -101,7 +101,7 @@ def test_link_to_a_generation_that_is_gone_counts_as_none(tmp_path: Path) -> Non
 
 
 def read_whole(volume: Path) -> int:
-    """Read the generation in force; fail if it is not whole. 0: there is none."""
+    """Read the current generation; fail if it is not whole. 0: there is none."""
     current = volume / "current"
     if not current.is_symlink():
         return 0

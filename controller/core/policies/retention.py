@@ -93,7 +93,7 @@ def delete_released_pod(draft: Draft, task: TaskStatus) -> None:
     if not task.deletion_pending or pod is None or pod.uid != task.attempt_status.pod_uid:
         return
     if not pod.is_terminating:
-        cause = "its Task is scaled away"
+        cause = "its Task is scaled down"
         draft.add_action(DeleteObject(ObjectKind.POD, pod.name, pod.uid, cause))
 
 

@@ -57,7 +57,7 @@ _CONFLICT = 409
 _STOPPED = "Stopped"
 # Text of the API server's authorizers; a quota has another one.
 _LACKS_RIGHT = "cannot create resource"
-_BACKOFF_REMEDY = "look at the Pods' logs, and mend the program or the spec"
+_BACKOFF_REMEDY = "read the logs of the Pods, and correct the program or the spec"
 _SECRETS_REMEDY = (
     "; let the controller create Secrets (deploy/base/clusterrole.yaml), or remove the gang key "
     "from the Pod templates"

@@ -75,7 +75,7 @@ def _patched_kind_fault(rt: ResourceType, body: Any) -> str:
 
 def _read(rt: ResourceType, body: Any, options: WriteOptions) -> Object:
     if not isinstance(body, dict):
-        raise errors.undecodable(rt.version, rt.kind, "the body is no JSON object")
+        raise errors.undecodable(rt.version, rt.kind, "the body is not a JSON object")
     _check_kind(rt, body)
     decoder = Decoder()
     if rt.wire_type is not None:

@@ -21,7 +21,7 @@ def parse_quantity(text: str) -> Decimal:
     """Return the number a quantity means.
 
     Raises:
-        ValueError: If the text is no quantity.
+        ValueError: If the text is not a valid quantity.
     """
     return _parse(text)[0]
 
@@ -51,7 +51,7 @@ def canonical_quantity(text: str) -> str:
     """Return the form in which the API server gives the quantity back.
 
     Raises:
-        ValueError: If the text is no quantity.
+        ValueError: If the text is not a valid quantity.
     """
     number, form = _parse(text)
     if number == 0:

@@ -144,4 +144,4 @@ def _check_host_path(path: Path, kind: str) -> None:
         raise FieldError(f"hostPath type check failed: {path} is not a {kind}")
     if not kind and not path.exists():
         # As a container runtime does for a bind mount without a source.
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103 parents with default modes
+        path.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ another relatively, so it is the same in both places::
     peers.on_change(lambda change: print(change.removed))
     peers.barrier("epoch-3")                 # until one process of every such Pod has come here
 
-Everything comes from the files of the generation in force, so it works with every way in which the
+Everything comes from the files of the current generation, so it works with every way in which the
 agent runs, and the process needs no access to the cluster. Only ``barrier`` talks to other Pods: by
 TCP, to the process of rank 0, on $FB_BARRIER_PORT (29600). Where the gang key is mounted, both ends
 of such a connection prove that they have it before anything else is read.

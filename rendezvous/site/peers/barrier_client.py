@@ -40,7 +40,7 @@ def barrier(name: str, timeout: Optional[float] = None) -> Roster:
     """Wait until one process of every Pod that computes has come to the barrier of this name.
 
     It can be used again and again. A Pod that is removed meanwhile is no longer waited for, one
-    that is added is, as rank 0 sees the gang. Returns the generation then in force.
+    that is added is, as rank 0 sees the gang. Returns the generation that is current then.
 
     Raises:
         TimeoutError: They did not come within ``timeout`` seconds.

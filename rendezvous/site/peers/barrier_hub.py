@@ -237,8 +237,8 @@ class Hub(threading.Thread):
         if len(self._strangers) < _NAMED_STRANGERS and address not in self._strangers:
             self._strangers[address] = None
             log.warning(
-                "barrier: refused a connection from %s, which is no address of the roster; where "
-                "Pods come by address translation, set FB_BARRIER_SOURCES=any",
+                "barrier: refused a connection from %s, which is not an address of the roster; if "
+                "addresses are translated between Pods, set FB_BARRIER_SOURCES=any",
                 address,
             )
 

@@ -1,7 +1,7 @@
-"""The members: those of the generation in force, from the agent's file ``current/peers.json``.
+"""The members: those of the current generation, from the agent's file ``current/peers.json``.
 
 The agent writes each generation into a folder of its own and lets the link ``current`` point to it.
-To read the one in force:
+To read the current one:
 
 1. Read the link. Where it points to the generation that was read last, return that: a generation
    never changes, and one of 10,000 members takes some time to parse.
@@ -85,7 +85,7 @@ class Roster(NamedTuple):
 
 
 def roster() -> Roster:
-    """Read the generation in force.
+    """Read the current generation.
 
     Raises:
         FileNotFoundError: The agent has not written any yet.
@@ -140,7 +140,7 @@ def read_older(gang: Roster) -> Iterator[Roster]:
 
 
 def find_current() -> str:
-    """Find the link to the folder of the generation in force."""
+    """Find the link to the folder of the current generation."""
     return os.path.join(_find_directory(), "current")
 
 

@@ -2,7 +2,7 @@
 
 Python 3.7, torch 2.5 or newer.
 
-The members and their ranks are those of the generation in force, so no other member is waited for,
+The members and their ranks are those of the current generation, so no other member is waited for,
 and a member that is scaled away is no failure. Rank 0 serves a store. In it are:
 
     arrived/MEMBER   a member waits for a round: its token, and the gang as it sees it
@@ -148,7 +148,7 @@ class FrameworkRendezvous:
         try:
             gang = self._look()
         except OSError:
-            return 0  # the last good one is in force
+            return 0  # the last good one is current
         if gang.is_completing:
             return 0
         members = {name_member(peer) for peer in gang.ranked}

@@ -150,9 +150,9 @@ def test_lint_agent_with_its_own_command_is_accepted(command: list[str]) -> None
         ("FB_PORTS", "workr=2222", "FB_PORTS: the gang has no role 'workr'"),
         ("FB_ROLES", "trainer=worker", "FB_ROLES: the gang has no role 'trainer'"),
         ("FB_SLOT", "8", "FB_SLOT: there is no such setting"),
-        ("FB_FORMATS", "openmp", "FB_FORMATS: openmp is no built-in format"),
+        ("FB_FORMATS", "openmp", "FB_FORMATS: openmp is not a built-in format"),
         ("FB_WORKER_PORT", "none", "FB_WORKER_PORT='none'"),
-        ("FB_TIMEOUT_SEC", "10m", "FB_TIMEOUT_SEC='10m': it is no number of seconds"),
+        ("FB_TIMEOUT_SEC", "10m", "FB_TIMEOUT_SEC='10m': it is not a number of seconds"),
     ],
 )
 @pytest.mark.parametrize("rendezvous", [SIDECAR, WRAPPER])

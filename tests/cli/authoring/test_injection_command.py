@@ -27,7 +27,7 @@ def test_inject_with_an_account_of_the_user_says_that_it_gets_rights() -> None:
 
 
 def test_inject_wrapper_says_that_the_container_holds_the_token() -> None:
-    assert "containers[0]: holds the agent's token" in (
+    assert "containers[0]: has the agent's token" in (
         inject_text(build(), "--rendezvous", "wrapper").stderr
     )
     assert "token" not in inject_text(build(), "--rendezvous", "sidecar").stderr
@@ -106,7 +106,7 @@ def test_inject_warns_of_unknown_fields() -> None:
     framework["spec"]["frobnicate"] = 1
     start, result = "warning: standard input: spec", "unknown field: the API server drops it"
     assert inject_text(framework).stderr.splitlines() == [
-        f"{start}.frobnicate: {result}; leave it out, or look at its spelling (docs/api.md)",
+        f"{start}.frobnicate: {result}; remove it, or check its spelling (docs/api.md)",
         f"{start}.taskRoles[0].tasknumber: {result}; write `taskNumber`",
     ]
 

@@ -68,7 +68,7 @@ async def test_pause_is_reported_by_the_condition_blocked_and_one_event() -> Non
     assert (blocked["status"], blocked["reason"]) == ("True", "RetryBackoff")
     assert blocked["message"].startswith("worker/0: its last ")
     assert "so the next one starts at 20" in blocked["message"]
-    remedy = "look at the Pods' logs, and mend the program or the spec"
+    remedy = "read the logs of the Pods, and correct the program or the spec"
     assert blocked["message"].endswith(f"Z: {remedy}")
     events = shell.storage.list(shell.type(EVENTS), NAMESPACE).items
     pauses = [event for event in events if event["reason"] == "RetryBackoff"]

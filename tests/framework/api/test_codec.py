@@ -290,7 +290,7 @@ def test_blob_that_is_damaged_is_a_fault(blob: Any) -> None:
     wire = build_status_wire()
     wire["attemptStatus"] |= {PLAIN: None, BLOB: blob}
     path = f"status.attemptStatus.{BLOB}"
-    assert faults(codec.decode_status, wire)[path].startswith("is no base64 of")
+    assert faults(codec.decode_status, wire)[path].startswith("is not base64 of")
 
 
 def test_blob_larger_than_the_bound_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,9 +84,15 @@ NO_CONTAINERS = "task.pod.spec.containers: is required: list at least one contai
     ("role", "fault"),
     [
         (build_role(""), "name: is required: name the role"),
-        (build_role("Worker"), "name: 'Worker' is no role name: use 1 to 63 characters of a-z"),
-        (build_role("a-b"), "name: 'a-b' is no role name: use 1 to 63 characters of a-z and 0-9, "),
-        (build_role("a" * 64), f"name: '{'a' * 64}' is no role name"),
+        (
+            build_role("Worker"),
+            "name: 'Worker' is not a valid role name: use 1 to 63 characters of a-z",
+        ),
+        (
+            build_role("a-b"),
+            "name: 'a-b' is not a valid role name: use 1 to 63 characters of a-z and 0-9, ",
+        ),
+        (build_role("a" * 64), f"name: '{'a' * 64}' is not a valid role name"),
         (build_role(number=-1), "taskNumber: must be from 0 to 10000, not -1"),
         (build_role(number=10_001), "taskNumber: must be from 0 to 10000, not 10001"),
         (with_policy(-2, 0), f"{POLICY}.minFailedTaskCount: must be at least -1, not -2: a count"),
@@ -162,9 +168,12 @@ def test_roles_of_one_name_are_each_named_with_the_first() -> None:
     ("name", "message"),
     [
         ("", "is required: name the Framework"),
-        ("My_Gang", "'My_Gang' is no Framework name: use 1 to 63 characters of a-z, 0-9 and '-'"),
-        ("a.b", "is no Framework name"),
-        ("a" * 64, "is no Framework name"),
+        (
+            "My_Gang",
+            "'My_Gang' is not a valid Framework name: use 1 to 63 characters of a-z, 0-9 and '-'",
+        ),
+        ("a.b", "is not a valid Framework name"),
+        ("a" * 64, "is not a valid Framework name"),
     ],
 )
 def test_framework_name_fault_has_path_and_remedy(name: str, message: str) -> None:
