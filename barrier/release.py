@@ -123,7 +123,7 @@ def _get_framework(
         if is_auto:
             reporter.say(
                 f"framework.json is not written for more than {AUTO_FRAMEWORK_JSON_TASKS} Tasks; "
-                f"${constants.BARRIER_FRAMEWORK_JSON_ENV}=on asks for it"
+                f"${constants.BARRIER_FRAMEWORK_JSON_ENV}=on requires it"
             )
         return None
     if passed.source == SOURCE_DNS and (is_auto or frameworks is None):

@@ -174,7 +174,7 @@ def _parse_one(text: str) -> Requirement:
     if not found or not is_role_name(role):
         raise RequireError(f"{text!r:.80} is not ROLE=LEVEL, as in {_EXAMPLES}")
     if word not in levels:
-        raise RequireError(f"{word!r:.80} is none of {', '.join(levels)}")
+        raise RequireError(f"{word!r:.80} is not one of {', '.join(levels)}")
     level = levels[word]
     if level is not Level.TCP and not has_port:
         return Requirement(role, level)

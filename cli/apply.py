@@ -121,8 +121,8 @@ async def _wait_gone(client: KubeClient, manifest: Manifest) -> None:
     except TimeoutError as e:
         raise CliError(
             ExitCode.USAGE,
-            f"{manifest.title}: the old one is not gone after {_GONE_SECONDS:.0f} s; look at its "
-            "Pods' finalizers and at the controller",
+            f"{manifest.title}: the old one is not gone after {_GONE_SECONDS:.0f} s; check the "
+            "finalizers of its Pods, and the controller",
         ) from e
 
 

@@ -191,7 +191,7 @@ def _read_all(files: Sequence[str], problems: list[str]) -> Iterator[tuple[str, 
             problems.append(f"{source}: cannot be read: {e.strerror}; give a readable YAML file")
             continue
         except UnicodeDecodeError as e:
-            problems.append(f"{source}: no text in UTF-8 ({e.reason} at byte {e.start})")
+            problems.append(f"{source}: not valid UTF-8 ({e.reason} at byte {e.start})")
             continue
         except YamlError as e:
             problems.append(str(e))

@@ -138,7 +138,7 @@ def _list_token_holders(framework: Object) -> Iterator[str]:
         for container in role.list_containers():
             if container.is_wrapped:
                 yield (
-                    f"{container.path}: holds the agent's token, because `run` wraps its "
+                    f"{container.path}: has the agent's token, because `run` wraps its "
                     "command; what it may do: docs/security.md (--rendezvous sidecar keeps the "
                     "token out of it)"
                 )

@@ -68,7 +68,7 @@ def stop_cluster(directory: str | None) -> ExitCode:
             raise CliError(
                 ExitCode.FAILED,
                 f"process {state.pid} does not end after {_STOP_SECONDS:.0f} s: "
-                f"look at {state.directory}/{LOG_FILE}, then kill it",
+                f"read {state.directory}/{LOG_FILE}, then kill it",
             )
         time.sleep(_POLL_SECONDS)
     print_line("stopped")
@@ -150,7 +150,7 @@ def _start_detached(options: UpOptions, directory: Path) -> ExitCode:
             raise CliError(
                 ExitCode.FAILED,
                 f"the cluster does not answer after {_START_SECONDS:.0f} s: "
-                f"look at {directory}/{LOG_FILE}",
+                f"read {directory}/{LOG_FILE}",
             )
         time.sleep(_POLL_SECONDS)
     _print_state(state)

@@ -167,7 +167,7 @@ class TimedEnding(Ending):
         waited = self._clock.monotonic() - self._since
         if self._ending.was_seen or not 0 < self._seconds <= waited:
             return False
-        self.farewell = f"nobody to serve was seen for {self._seconds:g} s"
+        self.farewell = f"no process to serve was seen for {self._seconds:g} s"
         return True
 
 
@@ -311,7 +311,9 @@ def choose_by_pod(pod: Mapping[str, Any], container: str) -> str:
             "there, use `render` here and `run` in the main container)"
         )
     if len(list(_list_containers(pod, "containers"))) == 1:
-        raise EndingError(f"container {container} is alone in its Pod: there is nobody to serve")
+        raise EndingError(
+            f"container {container} is the only container of its Pod, so it serves no other"
+        )
     if constants.WRAPPER_ANNOTATION in ((pod.get("metadata") or {}).get("annotations") or {}):
         return END_WRAPPER
     spec = pod.get("spec") or {}

@@ -61,7 +61,7 @@ def parse_roles(text: str) -> Dict[str, RoleKind]:
     parsed: Dict[str, RoleKind] = {}
     for role, value in _parse_pairs(text).items():
         if value not in kinds:
-            raise ValueError(f"{value!r:.80} is none of {', '.join(kinds)}")
+            raise ValueError(f"{value!r:.80} is not one of {', '.join(kinds)}")
         if not role:
             raise ValueError(f"{value} belongs to no role")
         parsed[role] = kinds[value]
@@ -172,7 +172,7 @@ def build_choice(*choices: str) -> Callable[[str], str]:
 
     def parse(text: str) -> str:
         if text not in choices:
-            raise ValueError("it is none of " + ", ".join(c or "(empty)" for c in choices))
+            raise ValueError("it is not one of " + ", ".join(c or "(empty)" for c in choices))
         return text
 
     return parse

@@ -141,7 +141,7 @@ def test_load_manifests_of_a_missing_file_says_so(load: Load) -> None:
 
 def test_load_manifests_of_a_file_that_is_no_text_says_so(load: Load) -> None:
     Path("binary.yaml").write_bytes(b"a: \xff\xfe")
-    with pytest.raises(CliError, match="no text in UTF-8"):
+    with pytest.raises(CliError, match="not valid UTF-8"):
         load_file("binary.yaml")
 
 

@@ -136,7 +136,7 @@ def test_post_that_fails_is_logged(
     for address, fault in (
         (receiver, "HTTP 503"),
         ("127.0.0.1:1/", "refused"),
-        ("127.0.0.1:99999/", "no port"),
+        ("127.0.0.1:99999/", "not a port"),
     ):
         build_post_notifier(f"http://{address}", log)(build_notification(), {})
         assert fault in log.lines[-1]

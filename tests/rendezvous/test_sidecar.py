@@ -228,7 +228,7 @@ def test_sidecar_without_a_container_to_serve_ends_with_0(gang: Gang) -> None:
         flags = ("--sidecar-end", end, "--timeout-sec", "0.5", "--notify-process", "nobody-at-all")
         with run_agent(gang.env, "watch", *flags) as agent:
             assert agent.wait() == 0, agent.text
-            assert "nobody to serve was seen" in agent.text
+            assert "no process to serve was seen" in agent.text
 
 
 def test_sidecar_whose_notification_hangs_ends_at_once_with_0(gang: Gang) -> None:

@@ -91,7 +91,7 @@ def _await_release(gang: Roster, name: str, token: str, deadline: Optional[float
                     return False
                 continue
             if answer.startswith(b"{"):
-                warn_once("barrier: rank 0 asks for the gang key; mount it here, too")
+                warn_once("barrier: rank 0 requires the gang key; mount it here, too")
             return answer.startswith(GO[:2])
     return False
 

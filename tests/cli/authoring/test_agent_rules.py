@@ -145,7 +145,7 @@ def test_lint_agent_with_its_own_command_is_accepted(command: list[str]) -> None
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("FB_ON_CHANGE", "restrat", "FB_ON_CHANGE='restrat': it is none of notify, restart"),
+        ("FB_ON_CHANGE", "restrat", "FB_ON_CHANGE='restrat': it is not one of notify, restart"),
         ("FB_PORTS", "worker=70000", "FB_PORTS='worker=70000'"),
         ("FB_PORTS", "workr=2222", "FB_PORTS: the gang has no role 'workr'"),
         ("FB_ROLES", "trainer=worker", "FB_ROLES: the gang has no role 'trainer'"),
