@@ -89,7 +89,7 @@ def _explain_not_kept(options: LogOptions, namespace: str, directory: Path) -> s
 def _name_all(kept: Sequence[KeptLog]) -> list[str]:
     """Name logs so that each has its own name.
 
-    A Task that was scaled away and came back, or whose Framework was replaced, begins again at
+    A Task that was scaled down and up again, or whose Framework was replaced, begins again at
     attempt 0 with another Pod: the Pod's start tells them apart, and its UID if that does not.
     """
     attempts = {log.annotations.get(constants.FRAMEWORK_ATTEMPT_ID) for log in kept}

@@ -68,7 +68,7 @@ def test_ending_is_chosen_by_the_pod(pod: dict[str, Any], expected: str) -> None
     [
         # What the Go original makes of a native sidecar: it drops the field.
         (build_pod(MAIN, init=(AGENT,)), "restartPolicy: Always"),
-        (build_pod(AGENT), "alone in its Pod"),
+        (build_pod(AGENT), "the only container of its Pod"),
         (build_pod(MAIN, AGENT, restartPolicy="Always"), "lets no Pod complete"),
         (build_pod(MAIN, {"name": "agent", "image": "own"}), "set FB_CONTAINER_NAME"),
         (build_pod(MAIN, AGENT, {**AGENT, "name": "b"}), "set FB_CONTAINER_NAME"),

@@ -269,7 +269,7 @@ def test_barrier_releases_all_when_the_last_has_come(members: list[Member]) -> N
 def test_barrier_follows_the_gang(members: list[Member]) -> None:
     show(members, build_local_gang([0, 1, 2], 1))
     come(members[:2], "epoch")
-    # The third is scaled away and never comes. Rank 0, which counts, sees that last.
+    # The third is scaled down and never comes. Rank 0, which counts, sees that last.
     show([members[1], members[0]], build_local_gang([0, 1], 2))
     assert_passed(members[:2], "epoch 2")
 

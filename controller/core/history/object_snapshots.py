@@ -63,7 +63,7 @@ def record_task_retry(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
 
 
 def record_task_deletion(draft: Draft, role: RoleDraft, task: TaskStatus) -> None:
-    """Record a Task that is scaled away; a tombstone never had a Pod and is left out."""
+    """Record a Task that is scaled down; a tombstone never had a Pod and is left out."""
     if task.attempt_status.instance_uid is not None or task.start_time != task.completion_time:
         _record_task(draft, role, task, SnapshotTrigger.TASK_DELETION)
 
@@ -105,7 +105,7 @@ class _TaskSource:
     spec: LoggedPart | None
     """The logged part of the Task's spec; None if its role left the spec."""
     deleted_at: datetime | None
-    """When the Task was scaled away; None for a retry."""
+    """When the Task was scaled down; None for a retry."""
 
     def build(self) -> dict[str, Any]:
         """Build the body of the Task."""

@@ -3,7 +3,7 @@
 Python 3.7, torch 2.5 or newer.
 
 The members and their ranks are those of the current generation, so no other member is waited for,
-and a member that is scaled away is no failure. Rank 0 serves a store. In it are:
+and a member that is scaled down is no failure. Rank 0 serves a store. In it are:
 
     arrived/MEMBER   a member waits for a round: its token, and the gang as it sees it
     assigned/TOKEN   its place in the round it waited for
