@@ -207,7 +207,7 @@ def test_load_config_with_several_faults_tells_all_with_path_and_remedy(load: Lo
         "podFailureSpec[0].code: 200 is reserved; give a code outside [-999, 0], [200, 219]",
         (
             "podFailureSpec[0].podPatterns[0].nameRegex: is not a valid regular expression of RE2: "
-            "missing ): (; mend '('"
+            "missing ): (; correct '('"
         ),
         "podFailureSpec[1].code: is required; give the completion code of this rule",
         (

@@ -121,8 +121,8 @@ def test_load_kubeconfig_yaml_is_read(tmp_path: Path) -> None:
 @cases(
     "text message",
     {
-        "list": ("[1]", "no mapping"),
-        "broken": ("{a: [", "no YAML"),
+        "list": ("[1]", "not a mapping"),
+        "broken": ("{a: [", "not valid YAML"),
         "no context": ("current-context: y", "current-context"),
         "plugin": (render_kubeconfig({"server": "http://x:1"}, {"exec": {}}), "plugin"),
     },

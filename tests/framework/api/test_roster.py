@@ -168,12 +168,12 @@ def test_decode_with_any_value_anywhere_never_fails_otherwise(data: st.DataObjec
     {
         "later version": ({"version": 2}, "roster of version 2, not 1"),
         "no version": ({"version": None}, "roster of version None"),
-        "text is no flag": ({"complete": "false"}, "'false' is no bool"),
-        "number is no flag": ({"complete": 1}, "1 is no bool"),
-        "flag is no number": ({"generation": True}, "True is no int"),
-        "infinity": ({"generation": float("inf")}, "inf is no int"),
-        "null": ({"framework": None}, "None is no str"),
-        "roles": ({"roles": {}}, "is not a list"),
+        "text is no flag": ({"complete": "false"}, "'false' is not of type bool"),
+        "number is no flag": ({"complete": 1}, "1 is not of type bool"),
+        "flag is no number": ({"generation": True}, "True is not of type int"),
+        "infinity": ({"generation": float("inf")}, "inf is not of type int"),
+        "null": ({"framework": None}, "None is not of type str"),
+        "roles": ({"roles": {}}, "is not of type list"),
         "role": ({"roles": [5]}, "undecodable roster: TypeError"),
         "leaving": ({"leaving": [{"role": "a"}]}, "undecodable roster: KeyError"),
     },
@@ -187,7 +187,7 @@ def test_decode_of_a_changed_roster_names_the_fault(change: Wire, message: str) 
     "change message",
     {
         "short": ({"addresses": ["10.0.0.2"]}, "columns of role 'worker' differ"),
-        "number as address": ({"addresses": [1, 2, 3]}, "1 is no str"),
+        "number as address": ({"addresses": [1, 2, 3]}, "1 is not of type str"),
         "uneven": ({"fingerprints": "0" * 23}, "columns of role 'worker' differ"),
         "long": ({"indexes": "0-3"}, "columns of role 'worker' differ"),
         "endless": ({"indexes": "0-99999999999"}, "is not a range of indexes"),
@@ -195,8 +195,8 @@ def test_decode_of_a_changed_roster_names_the_fault(change: Wire, message: str) 
         "negative": ({"indexes": "-1"}, "undecodable roster: ValueError"),
         "text": ({"indexes": "a"}, "undecodable roster: ValueError"),
         "completed": ({"completed": {"3": ["Failed"]}}, "undecodable roster"),
-        "more addresses": ({"moreAddresses": {"0": "fd00::1"}}, "is not a list"),
-        "absent": ({"absent": ["1"]}, "'1' is no int"),
+        "more addresses": ({"moreAddresses": {"0": "fd00::1"}}, "is not of type list"),
+        "absent": ({"absent": ["1"]}, "'1' is not of type int"),
     },
 )
 def test_decode_of_a_changed_role_names_the_fault(change: Wire, message: str) -> None:

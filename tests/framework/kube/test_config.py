@@ -227,9 +227,9 @@ def plugin(**fields: object) -> dict[str, Any]:
             document({"insecure-skip-tls-verify": True}),
             r"clusters\[k\].server: not set; write https://HOST:PORT",
         ),
-        "ftp": (cluster(server="ftp://k"), "server: 'ftp://k' is no address"),
-        "bad port": (cluster(server="https://k:p"), "is no address"),
-        "no host": (cluster(server="https://"), "is no address"),
+        "ftp": (cluster(server="ftp://k"), "server: 'ftp://k' is not the address"),
+        "bad port": (cluster(server="https://k:p"), "is not the address"),
+        "no host": (cluster(server="https://"), "is not the address"),
         "number": (cluster(server=1), r"server: not a string; put it in"),
         "CA missing": (
             cluster(certificate_authority="missing.pem"),
