@@ -165,7 +165,7 @@ def test_ending_gives_up_if_no_process_was_ever_seen(tmp_path: Path) -> None:
     clock.now = 600.0
     assert ending.is_over()
     assert not endless.is_over()
-    assert "nobody" in ending.farewell
+    assert "no process" in ending.farewell
 
 
 def test_ending_does_not_give_up_processes_that_were_seen(tmp_path: Path) -> None:

@@ -104,8 +104,8 @@ async def test_plugin_runs_again_before_its_token_expires(tmp_path: Path) -> Non
     "printed expected",
     {
         "no token": (b'{%b, "apiVersion": "v1", "status": {"token": ""}}' % KIND, "no token"),
-        "list": (b"[]", "no ExecCredential"),
-        "other kind": (b'{"kind": "Status"}', "no ExecCredential"),
+        "list": (b"[]", "not an ExecCredential"),
+        "other kind": (b'{"kind": "Status"}', "not an ExecCredential"),
         "other version": (b'{%b, "apiVersion": "v2"}' % KIND, "answers as 'v2'"),
         "no status": (b'{%b, "apiVersion": "v1", "status": []}' % KIND, "no status"),
         "no UTF-8": (b"\xff", "not JSON"),
