@@ -116,9 +116,6 @@ async def test_framework_created_anew_while_a_get_was_answered_is_kept() -> None
     assert shell.known.framework is not None
 
 
-# --- publication ---------------------------------------------------------------------------------
-
-
 async def open_with_configmap() -> Shell:
     """A Framework with its ConfigMap. (Fixtures run in real time.)"""
     shell = open_shell()

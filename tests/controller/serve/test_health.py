@@ -13,7 +13,6 @@ from controller.serve.metrics import Metrics
 
 @pytest.fixture
 def unready() -> list[str]:
-    """Reasons that the server under test gives."""
     return []
 
 

@@ -167,8 +167,6 @@ def test_configmap_of_an_empty_last_attempt_is_deleted_in_the_background(
     assert action.propagation is expected
 
 
-# --- retention -----------------------------------------------------------------------------------
-
 COMPLETED = replace(end(), state=S.COMPLETED, completion_time=at(50))
 
 

@@ -75,8 +75,6 @@ def adopt(status: FrameworkStatus, pod: PodView = POD, **fields: Any) -> bool:
     return uid is not None
 
 
-# --- adoption ------------------------------------------------------------------------------------
-
 SIGNED = status_of(PENDING, creator_keys=(KEY,))
 OF_ANOTHER_ATTEMPT = replace(POD, annotations={**POD.annotations, constants.TASK_ATTEMPT_ID: "7"})
 
@@ -122,9 +120,6 @@ def test_configmap_forged_before_the_first_decision_is_neither_adopted_nor_delet
     assert isinstance(create, CreateConfigMap)
 
 
-# --- deletion ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("proven", [(), ("twin",)])
 def test_unclaimed_pod_is_deleted_only_with_a_proof(proven: tuple[str, ...]) -> None:
     status = status_of(TaskState.ATTEMPT_RUNNING, creator_keys=(KEY,))
@@ -157,9 +152,6 @@ def test_forged_configmap_of_an_earlier_attempt_is_not_deleted() -> None:
     assert isinstance(create, CreateConfigMap)
     (delete,) = decide_on(status, configmap=forged, proven={forged.uid}).actions
     assert isinstance(delete, DeleteObject)
-
-
-# --- keys in the status --------------------------------------------------------------------------
 
 
 @cases("key expected", with_a_key=(KEY, (KEY,)), without_a_key=("", ()))

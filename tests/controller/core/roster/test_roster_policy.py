@@ -205,9 +205,6 @@ def test_configmap_without_the_version_annotation_is_annotated() -> None:
     assert waiting.publication is not None
 
 
-# --- progress ------------------------------------------------------------------------------------
-
-
 def test_progress_is_published_at_a_step_of_the_ladder_if_it_changed() -> None:
     draft = gang(published=ANNOTATED, pods=(FIRST_POD,))
     outcome = decide_roster(draft)
