@@ -9,7 +9,6 @@ import pytest
 from controller.core.actions import (
     ActionKey,
     CreateGangKey,
-    CreatePod,
     DeleteObject,
     ObjectKind,
     Urgency,
@@ -31,6 +30,7 @@ from tests.support.builders import (
     build_status,
     build_template_wire,
 )
+from tests.support.builders.cases import cases
 from tests.support.builders.worlds import SETTINGS, World, build_failure, build_snapshot
 
 NAME = "gang-gang-key"
@@ -57,31 +57,27 @@ def find_blocked(decision: Decision) -> Condition:
     return next(c for c in decision.status.conditions or () if c.type == BLOCKED)
 
 
-def test_pods_wait_until_the_key_was_created() -> None:
-    decision = decide_start()
-    (action,) = decision.actions
-    assert isinstance(action, CreateGangKey)
-    assert action.key == KEY
-    assert action.urgency is Urgency.NONE
-    decision = decide_start(gang_key_owner=CONFIGMAP_UID)
-    assert len(decision.actions) == 3
-    assert all(isinstance(action, CreatePod) for action in decision.actions)
-
-
-def test_key_in_flight_is_not_sent_again_and_pods_wait() -> None:
-    assert decide_start(in_flight=frozenset({KEY})).actions == ()
-
-
-def test_key_of_another_attempt_does_not_count() -> None:
-    (action,) = decide_start(gang_key_owner="of-the-attempt-before").actions
-    assert action.key == KEY
-
-
-def test_framework_that_does_not_refer_to_it_gets_none() -> None:
-    spec = build_spec(build_role("ps", 1), build_role("worker", 2))
-    decision = decide_start(spec)
-    assert len(decision.actions) == 3
-    assert all(isinstance(action, CreatePod) for action in decision.actions)
+@cases(
+    "spec fields expected",
+    key_first=(None, {}, [KEY.kind]),
+    key_in_flight=(None, {"in_flight": frozenset({KEY})}, []),
+    key_of_another_attempt=(None, {"gang_key_owner": "of-the-attempt-before"}, [KEY.kind]),
+    pods_after_the_key=(None, {"gang_key_owner": CONFIGMAP_UID}, [ObjectKind.POD] * 3),
+    pods_that_do_not_refer_to_a_key=(
+        build_spec(build_role("ps", 1), build_role("worker", 2)),
+        {},
+        [ObjectKind.POD] * 3,
+    ),
+)
+def test_attempt_creates(
+    spec: FrameworkSpec | None, fields: dict[str, Any], expected: list[ObjectKind]
+) -> None:
+    decision = decide_start(spec, **fields)
+    assert [action.key.kind for action in decision.actions] == expected
+    if expected == [KEY.kind]:
+        (action,) = decision.actions
+        assert isinstance(action, CreateGangKey)
+        assert (action.key, action.urgency) == (KEY, Urgency.NONE)
 
 
 @pytest.mark.parametrize(
