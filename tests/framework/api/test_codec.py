@@ -143,7 +143,7 @@ def test_framework_without_status_or_tasks() -> None:
     framework = codec.decode_framework(build_framework_wire())
     assert framework.status is None
     assert codec.encode_framework(framework)["status"] is None
-    assert framework.extra["kind"] == "Framework"
+    assert (framework.key, framework.extra["kind"]) == ("default/gang", "Framework")
     status = build_status(build_role_status("a", 3))
     bare = codec.without_task_roles(status)
     assert bare.attempt_status == replace(status.attempt_status, task_roles=())

@@ -172,6 +172,7 @@ def test_decode_with_any_value_anywhere_never_fails_otherwise(data: st.DataObjec
         "number is no flag": ({"complete": 1}, "1 is not of type bool"),
         "flag is no number": ({"generation": True}, "True is not of type int"),
         "infinity": ({"generation": float("inf")}, "inf is not of type int"),
+        "long number": ({"generation": 10**40}, "a number that does not fit 64 bits"),
         "null": ({"framework": None}, "None is not of type str"),
         "roles": ({"roles": {}}, "is not of type list"),
         "role": ({"roles": [5]}, "undecodable roster: TypeError"),
