@@ -67,6 +67,21 @@ def name_task(labels: Mapping[str, str]) -> str:
     return f"{labels.get(constants.TASKROLE_NAME)}/{labels.get(constants.TASK_INDEX)}"
 
 
+class _CountedChunks:
+    """Counts the bytes of a log."""
+
+    def __init__(self, chunks: AsyncGenerator[bytes]) -> None:
+        self._chunks = chunks
+        self.size_bytes = 0
+
+    async def read(self) -> AsyncGenerator[bytes]:
+        """Give the chunks."""
+        async with aclosing(self._chunks):
+            async for chunk in self._chunks:
+                self.size_bytes += len(chunk)
+                yield chunk
+
+
 class LogPrinter:
     """Writes whole lines, so that the lines of several Tasks are not mixed."""
 
@@ -76,7 +91,16 @@ class LogPrinter:
         self._is_raw = is_raw
 
     async def print_chunks(self, title: str, chunks: AsyncGenerator[bytes]) -> None:
-        """Print a log as it comes, each line with the Task in front if there are several."""
+        """Print a log as it comes, each line with the Task in front if there are several.
+
+        A note on standard error says that a log is empty: no output is not an answer.
+        """
+        counted = _CountedChunks(chunks)
+        await self._print(title, counted.read())
+        if not counted.size_bytes:
+            print_error(f"note: {title}: its log is empty: the container has printed nothing")
+
+    async def _print(self, title: str, chunks: AsyncGenerator[bytes]) -> None:
         prefix = f"[{make_printable(title)}] " if self._has_prefix else ""
         async with aclosing(chunks):
             if self._is_raw:
@@ -98,10 +122,10 @@ class LogPrinter:
     def _write_lines(self, prefix: str, lines: Sequence[str]) -> None:
         self._write("".join(f"{prefix}{line}\n" for line in lines).encode())
 
-    def complain(self, title: str, error: KubeError) -> None:
-        """Print why the log of a Task cannot be read."""
+    def complain(self, title: str, error: KubeError, reason: str = "") -> None:
+        """Print why the log of a Task cannot be read; ``reason`` says why there is none."""
         message = error.message if isinstance(error, ApiError) else str(error)
-        print_error(f"error: {title}: {message}")
+        print_error(f"error: {title}: {message}{f': {reason}' if reason else ''}")
 
     def _write(self, raw: bytes) -> None:
         sys.stdout.buffer.write(raw)

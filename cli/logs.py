@@ -6,7 +6,7 @@ logs in files (``cli.local.keptlogs``).
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -17,13 +17,14 @@ from cli.invocation import build_command
 from cli.local import requires_local_cluster
 from cli.logerrors import explain_container, explain_framework, explain_task
 from cli.logoutput import LogOptions, LogPrinter, name_task
+from cli.reasons import explain_pod
 from cli.session import explained, find_cluster, open_client
 from cli.terminal import print_error
 from framework.api import constants
 from framework.kube.client import KubeClient
 from framework.kube.config import KubeConfig
 from framework.kube.errors import BadRequestError, KubeError, NotFoundError
-from framework.kube.resources import FRAMEWORKS, PODS, Object
+from framework.kube.resources import EVENTS, FRAMEWORKS, PODS, Object
 
 _RETRY_SECONDS = 0.5
 
@@ -46,15 +47,15 @@ def print_logs(options: LogOptions) -> ExitCode:
     except CliError as e:
         if config is not None and e.exit_code is not ExitCode.UNREACHABLE:
             raise
-        directory = _find_kept_directory(options, labels)
+        directory = _find_kept_directory(options)
         if config is None and directory is not None:
             return _print_last_run(options, labels, directory)
-        raise CliError(e.exit_code, *e.lines, _explain_kept(options, labels)) from e
+        raise CliError(e.exit_code, *e.lines, _explain_kept(options)) from e
 
 
-def _explain_kept(options: LogOptions, labels: Mapping[str, str]) -> str:
+def _explain_kept(options: LogOptions) -> str:
     """Say how to read the logs of a local cluster that has ended."""
-    directory = str(_find_kept_directory(options, labels) or "DIR")
+    directory = str(_find_kept_directory(options) or "DIR")
     target = [options.name] if options.task is None else [options.name, options.task]
     namespace = ["-n", options.namespace] if options.namespace else []
     command = build_command("logs", *target, *namespace, "--directory", directory)
@@ -68,8 +69,8 @@ def _print_last_run(options: LogOptions, labels: dict[str, str], directory: Path
     return _run(print_kept(options, labels, directory))
 
 
-def _find_kept_directory(options: LogOptions, labels: Mapping[str, str]) -> Path | None:
-    """Find a log that was asked for in what local clusters left.
+def _find_kept_directory(options: LogOptions) -> Path | None:
+    """Find logs of the Framework in what local clusters left.
 
     Returns:
         The directory of the newest ``run --local`` or that of ``local up``; None if neither has it.
@@ -80,7 +81,7 @@ def _find_kept_directory(options: LogOptions, labels: Mapping[str, str]) -> Path
             from cli.local.state import find_last_run, find_state_directory
     except CliError:
         return None
-    namespace = options.namespace or "default"
+    namespace, labels = options.namespace or "default", {constants.FRAMEWORK_NAME: options.name}
     places = (find_last_run(), find_state_directory(None))
     return next((p for p in places if p is not None and list_kept(p, namespace, labels)), None)
 
@@ -211,12 +212,25 @@ async def _print_pod(
             return True
         except BadRequestError as e:
             if not (options.follow and "waiting to start" in e.message):
-                printer.complain(title, e)
+                printer.complain(title, e, await _explain_waiting(client, pod))
                 return False
             await asyncio.sleep(_RETRY_SECONDS)
         except KubeError as e:
             printer.complain(title, e)
             return False
+
+
+async def _explain_waiting(client: KubeClient, pod: Object) -> str:
+    """Say why the containers of a Pod do not run yet, as far as the user may see it."""
+    metadata = pod["metadata"]
+    fields = f"involvedObject.uid={metadata['uid']},type=Warning"
+    try:
+        listed = await client.list(EVENTS, metadata["namespace"], field_selector=fields)
+    except KubeError:
+        listed = {"items": []}
+    events = sorted(listed["items"], key=lambda event: str(event.get("lastTimestamp") or ""))
+    newest = events[-1] if events else {}
+    return explain_pod(pod, "", str(newest.get("message") or "") or None)
 
 
 def _list_containers(pod: Object) -> list[str]:

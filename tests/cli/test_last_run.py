@@ -1,7 +1,9 @@
 """Commands find the local cluster that runs, and what the newest `run --local` has left."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +19,14 @@ FRAMEWORK = {
 }
 
 
-def write_framework(tmp_path: Path, script: str) -> str:
+def write_framework(tmp_path: Path, script: str, **more_roles: dict[str, Any]) -> str:
     container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script]}
-    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    role = {"name": "w", "taskNumber": 1, "task": {"pod": template}}
+    roles = []
+    for name, template in {"w": {}, **more_roles}.items():
+        spec = {"restartPolicy": "Never", "containers": [container], **template.get("spec", {})}
+        roles.append({"name": name, "taskNumber": 1, "task": {"pod": {"spec": spec}}})
     path = tmp_path / "talk.json"
-    path.write_text(json.dumps({**FRAMEWORK, "spec": {"taskRoles": [role]}}))
+    path.write_text(json.dumps({**FRAMEWORK, "spec": {"taskRoles": roles}}))
     return str(path)
 
 
@@ -42,9 +46,27 @@ def test_logs_finds_the_run_while_it_lasts_and_after_its_end(tmp_path: Path) -> 
     assert code == ExitCode.SUCCEEDED, output
     assert "printing the logs kept in" in output
     assert output.endswith("hello\nbye\n")
+    code, output = call("logs", "talk", "w/1", **home)
+    assert (code, "has no Task w/1: there is w/0" in output) == (ExitCode.FAILED, True)
     code, output = call("logs", "other", **home)
     assert code == ExitCode.USAGE
     assert "no cluster is configured" in output
+
+
+def test_empty_and_missing_logs_have_a_reason(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "", "XDG_STATE_HOME": "", "KUBECONFIG": ""}
+    stuck = {"volumes": [{"name": "v", "secret": {"secretName": "absent"}}]}
+    file = write_framework(tmp_path, "exec sleep 1000", stuck={"spec": stuck})
+    with start("run", "--local", file, **home) as program:
+        seen = read_until(program, "absent")
+        if not re.search("w/0 +Running", seen):
+            read_until(program, "w/0 +Running")
+        code, output = call("logs", "talk", **home)
+        program.terminate()
+        finish(program)
+    assert code == ExitCode.FAILED
+    assert "note: w/0: its log is empty: the container has printed nothing" in output
+    assert "is waiting to start: its containers start; MountVolume.SetUp failed for" in output
 
 
 def test_directory_that_another_user_may_write_is_not_taken(tmp_path: Path) -> None:
