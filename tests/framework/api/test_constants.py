@@ -13,7 +13,13 @@ from tests.support.builders import build_annotations
 DOC = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
 QUOTED = set(re.findall(r"`([^`\n]+)`", DOC))
 # Parts of other names, or names of Kubernetes.
-NOT_LISTED = {"ANNOTATION_PREFIX", "COMPONENT_NAME", "POD_UID_FIELD_PATH", "TASK_KIND"}
+NOT_LISTED = {
+    "GPU_RESOURCE",
+    "ANNOTATION_PREFIX",
+    "COMPONENT_NAME",
+    "POD_UID_FIELD_PATH",
+    "TASK_KIND",
+}
 TEXTS = {
     name: value
     for name, value in vars(constants).items()
