@@ -1,5 +1,6 @@
 """Actions are sent once, and never before the status or the roster that they rely on."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -74,6 +75,23 @@ async def test_only_a_conflict_of_the_roster_drops_the_actions_decided_with_it(
     await run_decisions(shell, monkeypatch, 60.0, decision)
     assert shell.sent("patch") == ["patch configmaps gang-attempt"]
     assert shell.sent("delete") == ([] if is_conflict else [f"delete pods {POD}"])
+
+
+async def test_action_without_an_answer_is_not_sent_again_by_a_later_decision() -> None:
+    shell = await open_shell()
+    shell.network.expect("delete", PODS, Fate(uplink_seconds=5.0))
+    action = delete_pod(shell, Urgency.NONE)
+
+    async def submit() -> None:
+        for _ in range(4):
+            shell.entry.outcomes.sent.clear()  # as each decision does before it is made
+            shell.executor.submit(KEY, [action])
+            await asyncio.sleep(1.0)
+
+    async with asyncio.TaskGroup() as tasks:
+        shell.executor.start(tasks)
+        tasks.create_task(submit())
+    assert shell.sent("delete") == [f"delete pods {POD}"]
 
 
 async def test_status_is_written_before_the_delete_that_relies_on_it() -> None:

@@ -119,11 +119,15 @@ async def test_event_that_is_lost_is_not_tried_again_and_later_ones_are_written(
 
 async def test_event_that_the_server_has_removed_is_created_anew() -> None:
     server = Server()
-    await server.write("x")
-    (event,) = server.list_events()
-    events = find_type(server.storage, EVENTS)
-    server.storage.delete(events, "default", event["metadata"]["name"])
-    await server.write("x")
+    async with server.run():
+        server.emit()
+        await server.recorder.flush()
+        await asyncio.sleep(1)
+        (event,) = server.list_events()
+        events = find_type(server.storage, EVENTS)
+        server.storage.delete(events, "default", event["metadata"]["name"])
+        server.emit()
+        await server.recorder.flush()
     assert [event["count"] for event in server.list_events()] == [1]
 
 
