@@ -37,7 +37,7 @@ init: $(STAMP) ## build .venv with the locked requirements and all console scrip
 
 .PHONY: demo
 demo: $(STAMP) ## run examples/gang.yaml on a local cluster and follow it to its end
-	@$(TIMED) $(BIN)/framework run --local examples/gang.yaml
+	@$(TIMED) $(BIN)/framework run --local --logs examples/gang.yaml
 
 ##@ Check
 

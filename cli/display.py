@@ -6,6 +6,7 @@ This module only writes. ``cli.progress`` computes the texts.
 import contextlib
 import os
 import sys
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import IO, Any, Self, TextIO
 
@@ -27,6 +28,8 @@ _STYLES = {
     "Pending": "yellow",
     "Retrying": "yellow",
 }
+# Colours of the names of Tasks in front of their output.
+_OUTPUT_STYLES = ("cyan", "magenta", "blue", "green", "yellow", "bright_cyan", "bright_magenta")
 # States that without a note add nothing to the line of the gang.
 _PLAIN_STATES = frozenset({"Waiting", "Ending"})
 _HEADER = ("TASK", "STATE", "ATTEMPT", "CODE", "NOTE")
@@ -92,6 +95,11 @@ class Display:
     def say(self, text: str) -> None:
         """Print a line that stays; a line end in it is shown, not obeyed."""
         self._print(_build_text(text))
+
+    def show_output(self, title: str, line: str) -> None:
+        """Print a line that a container of a Task has printed."""
+        style = _OUTPUT_STYLES[zlib.crc32(title.encode()) % len(_OUTPUT_STYLES)]
+        self._print(Text.assemble(_build_text(f"[{title}] ", style), _build_text(line)))
 
     def show_table(self, gangs: Sequence[GangView], elapsed_seconds: float) -> None:
         """Print the final table of each Framework."""

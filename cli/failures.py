@@ -29,6 +29,7 @@ class KeptLogs(Protocol):
         pod: str,
         container: str,
         *,
+        follow: bool = ...,
         tail_lines: int | None = ...,
         uid: str | None = ...,
     ) -> AsyncGenerator[bytes]:

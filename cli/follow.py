@@ -73,6 +73,7 @@ class Follower:
         random: Random,
         on_change: Callable[[], None],
         on_failed_pod: _PodListener,
+        on_pod: _PodListener | None = None,
     ) -> None:
         """Follow ``framework``, an object as the server returned it.
 
@@ -83,6 +84,7 @@ class Follower:
             random: for the list-watch.
             on_change: called at every change.
             on_failed_pod: called once for each Pod that is seen Failed.
+            on_pod: called at every change of a Pod.
         """
         metadata = framework["metadata"]
         self.name: str = metadata["name"]
@@ -90,6 +92,7 @@ class Follower:
         self.uid: str = metadata["uid"]
         self._framework: Object = framework
         self._on_failed_pod = on_failed_pod
+        self._on_pod = on_pod
         self._failed_uids: set[str] = set()
         self._warnings: dict[str, str] = {}
         self._frameworks = _Cache(on_change, self._see_framework)
@@ -165,6 +168,8 @@ class Follower:
             self._framework = framework
 
     def _see_pod(self, pod: Object) -> None:
+        if self._on_pod is not None:
+            self._on_pod(pod)
         uid = str(pod["metadata"].get("uid"))
         is_failed = (pod.get("status") or {}).get("phase") == "Failed"
         if is_failed and uid not in self._failed_uids:

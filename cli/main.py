@@ -139,6 +139,7 @@ _network_option = click.option(
     metavar="DIR",
     help="With --local: where the cluster works and leaves the logs; else a temporary one.",
 )
+@click.option("--logs", is_flag=True, help="Print the output of the containers, too.")
 @_isolation_option
 @_network_option
 @_gpus_option
@@ -151,6 +152,7 @@ def run(  # noqa: PLR0913 one argument for each option
     timeout: float | None,
     replace: bool,
     directory: str | None,
+    logs: bool,
     isolation: str,
     network: str,
     gpus: int,
@@ -180,6 +182,7 @@ def run(  # noqa: PLR0913 one argument for each option
         isolation=isolation,
         network=network,
         gpus=gpus,
+        shows_logs=logs,
     )
     raise SystemExit(int(run_frameworks(options)))
 

@@ -26,6 +26,7 @@ from cli.local import requires_local_cluster
 from cli.manifests import Manifests, load_manifests
 from cli.outage import GIVE_UP_SECONDS, Outage
 from cli.progress import GangView, build_view, list_own_failures
+from cli.runlogs import RunningLogs
 from cli.session import explained, find_cluster, open_client
 from cli.waiting import Interrupt, wait_any
 from cli.words import strip_noise
@@ -69,6 +70,8 @@ class RunOptions:
     network: str = "auto"
     gpus: int = 0
     """Of a local cluster."""
+    shows_logs: bool = False
+    """Whether the output of the containers is printed, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,10 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
             _introduce(display, target)
             with explained(target.config, refused=ExitCode.USAGE):
                 failure_logs = FailureLogs(client, target.kept_logs)
-                run = _Run(client, failure_logs, display, interrupt, options)
+                logs = (
+                    RunningLogs(client, target.kept_logs, display) if options.shows_logs else None
+                )
+                run = _Run(client, failure_logs, display, interrupt, options, logs)
                 code = await run.follow(
                     await apply_all(client, manifests, replaces=options.replaces)
                 )
@@ -184,6 +190,7 @@ async def _open_target(options: RunOptions, config: KubeConfig | None) -> AsyncI
         return
     with requires_local_cluster():
         from cli.local.cluster import UpOptions, open_local_cluster
+        from cli.local.keptlogs import RunLogs
         from cli.local.state import remember_run
 
     directory = Path(options.directory or tempfile.mkdtemp(prefix="framework-"))
@@ -192,7 +199,11 @@ async def _open_target(options: RunOptions, config: KubeConfig | None) -> AsyncI
         remember_run(cluster.directory)
         note = await cluster.ready()
         yield _Target(
-            cluster.kube_config, cluster.directory, cluster.logs, cluster.kubeconfig_path, note
+            cluster.kube_config,
+            cluster.directory,
+            RunLogs(cluster.logs),
+            cluster.kubeconfig_path,
+            note,
         )
 
 
@@ -206,8 +217,10 @@ class _Run:
         display: Display,
         interrupt: Interrupt,
         options: RunOptions,
+        logs: RunningLogs | None = None,
     ) -> None:
         self._client = client
+        self._logs = logs
         self._display = display
         self._interrupt = interrupt
         self._options = options
@@ -232,11 +245,15 @@ class _Run:
         self._histories = [AttemptHistory() for _ in frameworks]
         async with asyncio.TaskGroup() as tasks:
             eternal = [tasks.create_task(self._failure_logs.run(), name="failure-logs")]
+            if self._logs is not None:
+                eternal.append(tasks.create_task(self._logs.run(), name="logs"))
             for follower in self._followers:
                 eternal += follower.start(tasks)
             with self._display:
                 eternal.append(tasks.create_task(self._show(), name="display"))
                 cause = await self._wait_for_end()
+                if self._logs is not None:
+                    await self._logs.finish()
             for task in eternal:
                 task.cancel()
         return self._conclude(cause)
@@ -249,6 +266,7 @@ class _Run:
             random=SystemRandom(),
             on_change=self._changed.set,
             on_failed_pod=self._failure_logs.add,
+            on_pod=None if self._logs is None else self._logs.see,
         )
 
     async def _show(self) -> None:

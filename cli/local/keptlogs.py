@@ -1,10 +1,11 @@
-"""Prints the logs that a local cluster keeps in files.
+"""Reads and prints the logs that a local cluster keeps in files.
 
 They stay when the Pod is deleted and when the cluster has ended.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
@@ -13,8 +14,42 @@ from cli.logoutput import LogOptions, LogPrinter, name_task
 from cli.terminal import print_error
 from framework.api import constants
 from framework.clock import SystemClock
+from framework.kube.errors import KubeError
 from localcluster.apiserver.model.errors import StatusError
 from localcluster.kubelet.logs import KeptLog, LogStore
+
+
+class RunLogs:
+    """The logs of the cluster of a run: faults are those of a client of the API."""
+
+    def __init__(self, store: LogStore) -> None:
+        """Read from ``store``."""
+        self._store = store
+
+    async def stream(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        follow: bool = False,
+        tail_lines: int | None = None,
+        uid: str | None = None,
+    ) -> AsyncGenerator[bytes]:
+        """Give a log in pieces; with ``follow`` until the container has ended.
+
+        Raises:
+            KubeError: there is no such log, because the container never started.
+        """
+        pieces = self._store.stream(
+            namespace, pod, container, follow=follow, tail_lines=tail_lines, uid=uid
+        )
+        try:
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
+        except StatusError as e:
+            raise KubeError(str(e)) from e
 
 
 def list_kept(directory: Path, namespace: str, labels: Mapping[str, str]) -> list[KeptLog]:

@@ -1,0 +1,100 @@
+"""`framework run --logs` prints what the containers print."""
+
+import asyncio
+import io
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import runlogs
+from cli.display import Display
+from cli.exitcodes import ExitCode
+from cli.runlogs import RunningLogs
+from framework.kube.client import KubeClient
+from framework.kube.errors import KubeError
+from tests.cli.test_sessions import build_role, call, write
+from tests.support.builders import build_ended, build_pod_wire, build_waiting
+
+RUNNING = {"name": "main", "state": {"running": {}}}
+
+
+class FakeLogs:
+    """Logs of containers: each has the same pieces, then a fault or the end."""
+
+    def __init__(self, *pieces: bytes, fault: str = "", is_endless: bool = False) -> None:
+        self.pieces = pieces
+        self.fault = fault
+        self.is_endless = is_endless
+
+    async def stream(self, *_: str, **__: Any) -> AsyncGenerator[bytes]:
+        for piece in self.pieces:
+            yield piece
+        if self.is_endless:
+            await asyncio.Event().wait()
+        if self.fault:
+            raise KubeError(self.fault)
+
+
+def build_started(index: int = 0, status: dict[str, Any] = RUNNING) -> dict[str, Any]:
+    return build_pod_wire("worker", index, containers=[status])
+
+
+async def print_logs(logs: FakeLogs, *pods: dict[str, Any]) -> list[str]:
+    stream = io.StringIO()
+    client: KubeClient = None  # type: ignore[assignment]  # the logs are kept
+    running = RunningLogs(client, logs, Display(stream))
+    for pod in pods:
+        running.see(pod)
+    task = asyncio.create_task(running.run())
+    await asyncio.sleep(0.1)
+    await running.finish()
+    task.cancel()
+    await asyncio.wait([task])
+    return stream.getvalue().splitlines()
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("status", [RUNNING, build_ended()], ids=["running", "ended"])
+async def test_lines_have_the_task_in_front(status: dict[str, Any]) -> None:
+    logs = FakeLogs(b"one\ntw", b"o\n\x1b[31mred\x1b[0m \x07\nrest")
+    assert await print_logs(logs, build_started(3, status)) == [
+        "[worker/3] one",
+        "[worker/3] two",
+        "[worker/3] red \\x07",
+        "[worker/3] rest",
+    ]
+
+
+@pytest.mark.looptime
+async def test_log_is_opened_once_and_only_after_the_start() -> None:
+    pods = [build_started(0, build_waiting()), build_started(), build_started()]
+    assert await print_logs(FakeLogs(b"hello\n"), *pods) == ["[worker/0] hello"]
+
+
+@pytest.mark.looptime
+async def test_log_that_cannot_be_read_is_a_note() -> None:
+    assert await print_logs(FakeLogs(b"a\n", fault="is waiting to start"), build_started()) == [
+        "[worker/0] a",
+        "note: worker/0 has no output to show: is waiting to start",
+    ]
+
+
+@pytest.mark.looptime
+async def test_logs_beyond_the_limit_are_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runlogs, "_MAX_OPEN", 2)
+    lines = await print_logs(FakeLogs(b"x\n", is_endless=True), *map(build_started, range(4)))
+    assert (
+        lines.count("note: the output of 2 Pods is shown; `framework logs` prints the others") == 1
+    )
+    assert [line for line in lines if line.startswith("[")] == ["[worker/0] x", "[worker/1] x"]
+
+
+@pytest.mark.local
+def test_run_prints_the_output_of_its_containers(tmp_path: Path) -> None:
+    file = write(tmp_path / "f.yaml", build_role("w", 2, "echo hello $FC_TASK_INDEX"))
+    state = str(tmp_path / "state")
+    code, output = call("run", "--local", "--logs", "--directory", state, file)
+    assert code == ExitCode.SUCCEEDED, output
+    assert {"[w/0] hello 0", "[w/1] hello 1"} <= set(output.splitlines())
