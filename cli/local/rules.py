@@ -6,9 +6,10 @@ that the user offers.
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from cli.authoring.findings import Finding, error
-from cli.templates import ContainerTemplate, list_roles
+from cli.templates import ContainerTemplate, RoleTemplate, list_roles
 from framework.api import images
 from framework.api.constants import GPU_RESOURCE
 from framework.kube.resources import Object
@@ -19,6 +20,8 @@ from localcluster.kubelet.pod.admission import count_extended
 def find_local_faults(framework: Object, extended: Mapping[str, int]) -> Iterator[Finding]:
     """Find the parts of Pod templates with which no Pod starts on a local cluster.
 
+    A part of an unexpected type is skipped, because the API server refuses it.
+
     Args:
         framework: as in the user's file.
         extended: the extended resources that the local cluster offers.
@@ -26,19 +29,42 @@ def find_local_faults(framework: Object, extended: Mapping[str, int]) -> Iterato
     for role in list_roles(framework):
         for container in role.list_containers():
             yield from _find_missing_command(container)
-        for resource, wanted in sorted(count_extended({"spec": role.pod_spec}).items()):
+        for resource, wanted in sorted(count_extended(_build_pod(role)).items()):
             if wanted > extended.get(resource, 0):
                 yield _report_shortage(role.spec_path, resource, wanted, extended)
 
 
 def _find_missing_command(container: ContainerTemplate) -> Iterator[Finding]:
-    words = [str(word) for word in container.body.get("command") or ()]
-    if build_argv(container.image, words, ()) is not None:
+    command = container.body.get("command") or []
+    if not isinstance(command, list) or build_argv(container.image, command, ()) is not None:
         return
     known = get_close_matches(images.get_image_name(container.image), images.list_image_names(), 1)
     hint = f", or write the image `{images.REGISTRY}/{known[0]}`" if known else ""
     message, _, fix = explain_unknown_image(container.image).rpartition(": ")
     yield error("local-command", f"{container.path}.command", f"is missing: {message}", fix + hint)
+
+
+def _build_pod(role: RoleTemplate) -> Object:
+    """Build a Pod that has only what the node counts."""
+    spec: dict[str, list[Object]] = {"initContainers": [], "containers": []}
+    for container in role.list_containers():
+        spec["initContainers" if container.is_init else "containers"].append(
+            {
+                "name": container.path,
+                "restartPolicy": container.body.get("restartPolicy"),
+                "resources": _read_resources(container.body.get("resources")),
+            }
+        )
+    return {"spec": spec}
+
+
+def _read_resources(resources: Any) -> dict[str, dict[str, Any]]:
+    found = resources.items() if isinstance(resources, Mapping) else ()
+    return {
+        str(kind): {str(name): quantity for name, quantity in quantities.items()}
+        for kind, quantities in found
+        if isinstance(quantities, Mapping)
+    }
 
 
 def _report_shortage(path: str, resource: str, wanted: int, extended: Mapping[str, int]) -> Finding:

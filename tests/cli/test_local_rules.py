@@ -52,6 +52,19 @@ def test_other_extended_resources_are_never_offered() -> None:
     assert "--gpus" not in fault.fix
 
 
+@pytest.mark.parametrize("value", [5, True, "x", ["a"], [None], {"limits": 5}, {"limits": ["a"]}])
+@pytest.mark.parametrize("field", ["command", "resources", "restartPolicy", "name"])
+def test_a_container_of_an_unexpected_type_is_skipped(field: str, value: object) -> None:
+    framework = build_gang({"command": ["true"], field: value})
+    assert list(find_local_faults(framework, {})) == []
+
+
+@pytest.mark.parametrize("value", [5, None, "x", ["a"], {"a": 1}, [{"command": ["true"]}]])
+@pytest.mark.parametrize("field", ["initContainers", "containers"])
+def test_containers_of_an_unexpected_type_are_skipped(field: str, value: object) -> None:
+    assert list(find_local_faults(build_gang(**{field: value}), {})) == []
+
+
 def run(tmp_path: Path, framework: dict[str, Any], *options: str) -> tuple[int, str]:
     file = tmp_path / "f.yaml"
     file.write_text(yaml.safe_dump(framework))
