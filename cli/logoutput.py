@@ -85,10 +85,11 @@ class _CountedChunks:
 class LogPrinter:
     """Writes whole lines, so that the lines of several Tasks are not mixed."""
 
-    def __init__(self, *, has_prefix: bool, is_raw: bool) -> None:
-        """With ``has_prefix`` name the Task in each line; with ``is_raw`` write bytes unchanged."""
+    def __init__(self, options: LogOptions, *, has_prefix: bool) -> None:
+        """With ``has_prefix`` name the Task in each line."""
         self._has_prefix = has_prefix
-        self._is_raw = is_raw
+        self._is_raw = options.raw
+        self._wants_lines = options.tail_lines != 0
 
     async def print_chunks(self, title: str, chunks: AsyncGenerator[bytes]) -> None:
         """Print a log as it comes, each line with the Task in front if there are several.
@@ -97,7 +98,7 @@ class LogPrinter:
         """
         counted = _CountedChunks(chunks)
         await self._print(title, counted.read())
-        if not counted.size_bytes:
+        if self._wants_lines and not counted.size_bytes:
             print_error(f"note: {title}: its log is empty: the container has printed nothing")
 
     async def _print(self, title: str, chunks: AsyncGenerator[bytes]) -> None:

@@ -118,7 +118,7 @@ async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeC
 
 
 async def _print_pods(client: KubeClient, pods: Sequence[Object], options: LogOptions) -> ExitCode:
-    printer = LogPrinter(has_prefix=len(pods) > 1, is_raw=options.raw)
+    printer = LogPrinter(options, has_prefix=len(pods) > 1)
     async with asyncio.TaskGroup() as tasks:
         printing = [
             tasks.create_task(

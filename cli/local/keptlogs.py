@@ -61,7 +61,7 @@ async def print_kept(options: LogOptions, labels: dict[str, str], directory: Pat
     """Print the logs a local cluster left in files."""
     kept = _select_kept(options, labels, directory)
     store = LogStore(directory / "logs", SystemClock())
-    printer = LogPrinter(has_prefix=len(kept) > 1, is_raw=options.raw)
+    printer = LogPrinter(options, has_prefix=len(kept) > 1)
     is_complete = True
     for log, title in zip(kept, _name_all(kept), strict=True):
         chunks = store.stream(

@@ -30,7 +30,7 @@ from cli.display import Display
 from cli.exitcodes import CliError, ExitCode
 from cli.local import commands
 from cli.local.state import ClusterState
-from cli.logoutput import LogPrinter
+from cli.logoutput import LogOptions, LogPrinter
 from cli.progress import GangView, TaskLine
 from cli.terminal import print_document, print_error, print_line
 from framework.agent.report import LineReporter
@@ -118,7 +118,7 @@ def print_as_logs(texts: Sequence[str]) -> None:
 
     async def run() -> None:
         for has_prefix in (False, True):
-            printer = LogPrinter(has_prefix=has_prefix, is_raw=False)
+            printer = LogPrinter(LogOptions(name="gang"), has_prefix=has_prefix)
             await printer.print_chunks("/".join(texts[:3]), chunks())
 
     asyncio.run(run())
