@@ -5,7 +5,8 @@ at the end, ``annotate`` adds them to the notes. An attempt that begins and ends
 at the status is not seen; the Event ``TaskFailed`` of the Framework has it.
 """
 
-from dataclasses import replace
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
 
 from cli.progress import GangView, TaskLine
 from framework.api.naming import TaskKey
@@ -13,12 +14,20 @@ from framework.api.naming import TaskKey
 _SHOWN = 2
 
 
+@dataclass(slots=True)
+class _Failures:
+    """How many attempts failed, and the newest of them."""
+
+    count: int = 0
+    newest: dict[tuple[int, int], str] = field(default_factory=dict)
+
+
 class AttemptHistory:
-    """The failed attempts of one Framework and of its Tasks."""
+    """The failed attempts of one Framework and of its Tasks; of old ones only their number."""
 
     def __init__(self) -> None:
         """Begin without a failure."""
-        self._ends: dict[TaskKey | None, dict[tuple[int, int], str]] = {}
+        self._failures: defaultdict[TaskKey | None, _Failures] = defaultdict(_Failures)
 
     def observe(self, view: GangView) -> list[str]:
         """Remember the attempts of a view that failed; return a line for each new one."""
@@ -40,18 +49,21 @@ class AttemptHistory:
         return line if note == line.note else replace(line, note=note)
 
     def _add(self, key: TaskKey | None, attempt: tuple[int, int], end: str) -> list[str]:
-        known = self._ends.setdefault(key, {})
-        if attempt in known:
+        known = self._failures[key]
+        if attempt in known.newest:
             return []
-        known[attempt] = end
+        known.count += 1
+        known.newest[attempt] = end
+        if len(known.newest) > _SHOWN + 1:
+            del known.newest[next(iter(known.newest))]
         return [f"{key or 'the Framework'} failed in {_name(key, attempt)}: {end}"]
 
     def _add_earlier(self, key: TaskKey | None, attempt: tuple[int, int], note: str) -> str:
-        known = self._ends.get(key, {})
-        earlier = [f"{_name(key, at)}: {end}" for at, end in known.items() if at != attempt]
-        more = len(earlier) - _SHOWN
-        shown = [*([f"{more} more failed"] if more > 0 else []), *earlier[-_SHOWN:]]
-        return "; ".join(filter(None, (note, *shown)))
+        known = self._failures.get(key, _Failures())
+        earlier = [f"{_name(key, at)}: {end}" for at, end in known.newest.items() if at != attempt]
+        shown = earlier[-_SHOWN:]
+        more = known.count - (attempt in known.newest) - len(shown)
+        return "; ".join(filter(None, (note, f"{more} more failed" if more else "", *shown)))
 
 
 def _name(key: TaskKey | None, attempt: tuple[int, int]) -> str:

@@ -1,5 +1,6 @@
 """Failed attempts are remembered after the next attempt has begun."""
 
+import tracemalloc
 from dataclasses import replace
 
 from cli.history import AttemptHistory
@@ -41,6 +42,20 @@ def test_notes_name_the_last_two_earlier_attempts() -> None:
     assert line.note == (
         "its note; 2 more failed; attempt 2: exited with 2; attempt 3: exited with 3"
     )
+
+
+def test_memory_does_not_grow_with_the_number_of_attempts() -> None:
+    history = AttemptHistory()
+    tracemalloc.start()
+    try:
+        for attempt in range(2000):
+            history.observe(build_view(0, fail(attempt, f"{attempt} " + "x" * 1000)))
+        size_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size_bytes < 100_000
+    (line,) = history.annotate(build_view(0, fail(1999))).tasks
+    assert "; 1997 more failed; attempt 1997: 1997 xxx" in line.note
 
 
 def test_attempt_that_the_note_describes_is_not_repeated() -> None:
