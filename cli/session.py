@@ -69,12 +69,13 @@ def _find_local() -> KubeConfig | None:
         with requires_local_cluster():
             from cli.local.state import find_running_kubeconfig
         path = find_running_kubeconfig()
-    except CliError:
+        config = load_kube_config(None, str(path), {}) if path is not None else None
+    except (CliError, ConfigError):
         return None
-    if path is None:
+    if path is None or config is None:
         return None
     print_error(f"note: no cluster is configured; taking the local cluster in {path.parent}")
-    return _without_token_path(load_kube_config(None, str(path), {}))
+    return _without_token_path(config)
 
 
 def _explain_stale() -> list[str]:

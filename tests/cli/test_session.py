@@ -1,11 +1,13 @@
 """The exit codes of answers of the API server."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from cli.exitcodes import CliError, ExitCode
-from cli.session import explained
+from cli.local import state
+from cli.session import explained, find_cluster
 from framework.kube.config import KubeConfig
 from framework.kube.errors import build_api_error
 
@@ -49,3 +51,14 @@ def test_explained_separates_a_missing_right_from_a_refused_object(
     with pytest.raises(CliError, match=remedy) as caught, explained(config, refused=ExitCode.USAGE):
         raise error
     assert caught.value.exit_code is code
+
+
+def test_kubeconfig_that_a_user_removed_names_no_local_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KUBECONFIG", "KUBE_APISERVER_ADDRESS", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(state, "find_running_kubeconfig", lambda: tmp_path / "removed")
+    with pytest.raises(CliError, match="no cluster"):
+        find_cluster(None)
