@@ -47,12 +47,12 @@ def is_printable(text: str) -> bool:
 
 def parse_formats(text: str) -> Optional[Tuple[str, ...]]:
     """Parse ``auto`` (None) or a list of formats."""
-    return None if text == "auto" else _parse_list(text, _FORMAT, "no name of a format")
+    return None if text == "auto" else _parse_list(text, _FORMAT.match, "no name of a format")
 
 
 def parse_plugins(text: str) -> Tuple[str, ...]:
     """Parse a list of ``module:function``."""
-    return _parse_list(text, _PLUGIN, "not MODULE:FUNCTION") if text else ()
+    return _parse_list(text, _PLUGIN.match, "not MODULE:FUNCTION") if text else ()
 
 
 def parse_roles(text: str) -> Dict[str, RoleKind]:
@@ -204,10 +204,10 @@ def _parse_number(text: str, low: int, high: int) -> int:
     return int(text)
 
 
-def _parse_list(text: str, form: "re.Pattern[str]", fault: str) -> Tuple[str, ...]:
+def _parse_list(text: str, match: Callable[[str], object], fault: str) -> Tuple[str, ...]:
     names = _split(text)
     for name in names:
-        if not form.match(name):
+        if not match(name):
             raise ValueError(f"{name!r:.80} is {fault}")
     return tuple(names)
 

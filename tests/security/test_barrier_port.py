@@ -324,7 +324,7 @@ def test_member_without_the_key_is_asked_to_mount_it(tmp_path: Path) -> None:
         first.come("start")
         dial(first).close()
         second.come("start")
-        wait_until(lambda: any("asks for the gang key" in w for w in read_warnings(second)))
+        wait_until(lambda: any("requires the gang key" in w for w in read_warnings(second)))
         assert first.passed.empty()
 
 
