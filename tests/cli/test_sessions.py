@@ -54,7 +54,7 @@ def build_role(
 """
 
 
-GPU = "resources: {limits: {example.com/gpu: 1}}"
+GPU = "resources: {limits: {nvidia.com/gpu: 1}}"
 
 
 def add_to_container(role: str, fields: str) -> str:
@@ -177,7 +177,9 @@ def test_run_local_prints_at_once_the_export_for_another_shell(tmp_path: Path) -
         assert f"local cluster in {state}; to reach it from another shell:\n" in output
         (variable,) = re.findall(r"^  export KUBECONFIG='(.*)'$", output, re.MULTILINE)
         code, output = call("logs", "gang", "w/0", KUBECONFIG=variable)
-        assert (code, output) == (0, "")
+        assert (code, output) == (
+            0, "note: w/0: its log is empty: the container has printed nothing\n"
+        )  # fmt: skip
         program.send_signal(signal.SIGINT)
         output = finish(program)
     assert program.returncode == ExitCode.INTERRUPTED, output
@@ -203,20 +205,24 @@ def test_run_of_a_gang_that_crashes_again_and_again_says_so(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_run_past_its_timeout_stops_and_has_the_reasons_of_the_wait(tmp_path: Path) -> None:
-    stuck = add_to_container(build_role("gpu", 1, "true"), GPU)
+    # The first takes the only GPU and waits in its barrier for the second.
+    stuck = add_to_container(build_role("gpu", 2, "true", barrier=True), GPU)
     started = tmp_path / "started"
     file = write(
         tmp_path / "f.yaml", build_role("worker", 2, f"touch {started}", barrier=True), stuck
     )
     seconds = min(stretch(6), HANG_SECONDS // 2)
-    code, output = call(*list_local(tmp_path / "state", f"{seconds}s"), file)
+    code, output = call(*list_local(tmp_path / "state", f"{seconds}s"), "--gpus", "1", file)
     assert code == ExitCode.TIMEOUT, output
-    assert re.search(r"gpu/0 +Waiting: Unschedulable: .*example.com/gpu", output)
-    assert re.search(r"worker/0 +.*barrier: the gang of 3 lacks gpu/0 \(.*example.com/gpu", output)
+    (waiting,) = set(re.findall(r"gpu/(\d) +Waiting: Unschedulable: .*nvidia.com/gpu", output))
+    gang = rf"worker/0 +.*barrier: the gang of 4 lacks gpu/{waiting} \(.*nvidia.com/gpu"
+    assert re.search(gang, output)
     assert f"timeout of {seconds} s passed: stopping" in output
     table = output[output.index("Framework gang: Stopped") :]
-    assert "stopped by --timeout; the gang never started: 3 of 3 Tasks wait; gpu/0: Uns" in table
-    assert re.search(r"gpu/0 +Stopped +0 +-\d+ +never started: Unschedulable: .*/gpu", table)
+    reason = f"the gang never started: 4 of 4 Tasks wait; gpu/{waiting}: Unschedulable"
+    assert f"stopped by --timeout; {reason}" in table
+    stopped = rf"gpu/{waiting} +Stopped +0 +-\d+ +never started: Unschedulable: .*/gpu"
+    assert re.search(stopped, table)
     assert re.search(r"worker/0 +Stopped +0 +-\d+ +never started: barrier: the gang", table)
     assert not started.exists()
 
