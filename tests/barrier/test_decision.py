@@ -272,32 +272,38 @@ GONE = state(Health.NOT_FOUND, 10.0)
 DENIED = observe(configmap_state=FORBIDDEN, framework_state=FORBIDDEN, is_denial_confirmed=True)
 UNCONFIRMED = observe(configmap_state=FORBIDDEN, framework_state=FORBIDDEN)
 FAILURES = {
-    "in-time": (INCOMPLETE, 599.9, None),
-    "late": (INCOMPLETE, 600.0, ExitCode.TRANSIENT_CONFLICT),
-    "late-and-unreachable": (UNREACHABLE, 600.0, ExitCode.UNKNOWN),
-    "late-and-unauthorized": (UNAUTHORIZED, 600.0, ExitCode.UNKNOWN),
-    "late-by-framework": (BY_FRAMEWORK, 600.0, ExitCode.TRANSIENT_CONFLICT),
-    "404-burst": (observe(framework_state=GONE), 39.9, None),
-    "gone": (observe(framework_state=GONE), 40.0, ExitCode.PERMANENT),
+    "in-time": (INCOMPLETE, 599.9, None, "GangIncomplete"),
+    "late": (INCOMPLETE, 600.0, ExitCode.TRANSIENT_CONFLICT, "GangIncomplete"),
+    "late-and-unreachable": (UNREACHABLE, 600.0, ExitCode.UNKNOWN, "Unreachable"),
+    "late-and-unauthorized": (UNAUTHORIZED, 600.0, ExitCode.UNKNOWN, "Unauthorized"),
+    "late-by-framework": (BY_FRAMEWORK, 600.0, ExitCode.TRANSIENT_CONFLICT, "GangIncomplete"),
+    "404-burst": (observe(framework_state=GONE), 39.9, None, "NothingSeen"),
+    "gone": (observe(framework_state=GONE), 40.0, ExitCode.PERMANENT, "FrameworkNotFound"),
     "framework-404-with-configmap": (
         observe(make_configmap(None), framework_state=GONE),
         99.0,
         None,
+        "GangIncomplete",
     ),
-    "denied": (DENIED, 30.0, ExitCode.PERMANENT),
-    "denied-for-a-moment": (DENIED, 29.9, None),
-    "denied-not-confirmed": (UNCONFIRMED, 99.0, None),
+    "denied": (DENIED, 30.0, ExitCode.PERMANENT, "Forbidden"),
+    "denied-for-a-moment": (DENIED, 29.9, None, "Forbidden"),
+    "denied-not-confirmed": (UNCONFIRMED, 99.0, None, "Forbidden"),
 }
 
 
-@pytest.mark.parametrize(("observation", "now", "expected"), FAILURES.values(), ids=FAILURES)
-def test_decide_failures(observation: Observation, now: float, expected: ExitCode | None) -> None:
+@pytest.mark.parametrize(
+    ("observation", "now", "expected", "reason"), FAILURES.values(), ids=FAILURES
+)
+def test_decide_failures(
+    observation: Observation, now: float, expected: ExitCode | None, reason: str
+) -> None:
     decision = decide(observation, CONFIG, now)
     if expected is None:
         assert isinstance(decision, Wait)
     else:
         assert isinstance(decision, Fail)
         assert decision.exit_code is expected
+    assert decision.reason == reason
 
 
 def test_needs_framework_only_without_a_roster_to_come() -> None:

@@ -1,5 +1,6 @@
 """``watch`` and ``render`` as processes: what they show, and with which code they end."""
 
+import itertools
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 from framework.agent.clock import AgentClock
 from framework.agent.discovery import load_access
 from framework.agent.report import LineReporter
+from framework.api import constants
 from rendezvous.agent import Agent, Setup
 from rendezvous.core.notification import Notify
 from rendezvous.core.target import parse_target
@@ -51,6 +53,46 @@ def test_sidecar_that_starts_after_a_kill_continues_with_the_next_change(gang: G
     changes = read_changes(gang.notified)
     assert [(c["previousGeneration"], c["generation"]) for c in changes] == [(0, 1), (1, 2), (2, 3)]
     assert [p["index"] for p in changes[1]["added"]] == [2]
+
+
+def test_live_rescale_shows_whole_generations_in_order(gang: Gang) -> None:
+    """Horovod calls the script at any moment: it prints the old hosts or the new ones."""
+    sizes = [4, 6, 3, 5, 1, 6]
+    gang.publish(sizes[0], 1)
+    with run_agent(gang.env, *NATIVE):
+        gang.wait_until_notified(1)
+        for number, (before, after) in enumerate(itertools.pairwise(sizes), 2):
+            gang.publish(after, number)
+            hosts: list[str] = []
+            while len(hosts) != after:
+                script = ["/bin/sh", str(gang.volume / "discover_hosts.sh")]
+                ran = subprocess.run(script, capture_output=True, text=True, check=True)
+                hosts = ran.stdout.splitlines()
+                assert hosts == [f"10.0.0.{i + 2}:1" for i in range(len(hosts))]
+                assert len(hosts) in {before, after}
+            gang.wait_until_notified(number)
+    changes = read_changes(gang.notified)
+    numbers = [(c["previousGeneration"], c["generation"]) for c in changes]
+    assert numbers == [(i, i + 1) for i in range(len(sizes))]
+    counts = [len(c["added"]) - len(c["removed"]) for c in changes]
+    assert list(itertools.accumulate(counts)) == sizes
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [
+        (constants.FRAMEWORK_ATTEMPT_INSTANCE_UID, "is seen, not another"),
+        (constants.POD_UID, "worker/0 is not in it with this Pod yet"),
+    ],
+)
+def test_roster_of_another_attempt_or_pod_is_not_shown(
+    gang: Gang, variable: str, expected: str
+) -> None:
+    gang.env[variable] = "another"
+    gang.publish(2, 1)
+    with run_agent(gang.env, *NATIVE) as agent:
+        agent.wait_for(expected)
+    assert gang.read_current() == 0
 
 
 def test_process_started_after_render_is_notified_of_later_changes_only(gang: Gang) -> None:

@@ -10,6 +10,7 @@ from tests.support.machine import prerequisites
 from tests.support.machine.prerequisites import (
     MissingPrerequisiteError,
     install_packages,
+    install_programs,
     report_missing,
     skip_test,
 )
@@ -90,6 +91,23 @@ def test_install_packages_refused_by_apt_get_gives_its_reason(machine: Path) -> 
     reason = "apt-get failed: E: Unable to locate package broken"
     with pytest.raises(MissingPrerequisiteError, match=f"^install the packages broken: {reason}$"):
         install_packages(["broken"])
+
+
+def test_install_packages_without_apt_get_names_them(machine: Path) -> None:
+    (machine / "bin" / "apt-get").unlink()
+    with pytest.raises(MissingPrerequisiteError, match=r"^install the packages runc$"):
+        install_packages(["runc"])
+
+
+def test_install_programs_installs_packages_of_missing_programs_or_names_them(
+    machine: Path,
+) -> None:
+    write_program(machine, "present", "#!/bin/sh\n")
+    install_programs({"present": "other", "buildah": "buildah"}, ["cni"])
+    assert [line.split()[-2:] for line in list_calls(machine)[1:]] == [["buildah", "cni"]]
+    absent = "^iptables not found on the PATH, from the packages nftables$"
+    with pytest.raises(MissingPrerequisiteError, match=absent):
+        install_programs({"iptables": "nftables"})
 
 
 @pytest.mark.parametrize(

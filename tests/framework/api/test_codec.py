@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from framework.api import codec
-from framework.api.fielderrors import FieldErrors
+from framework.api.fielderrors import FieldError, FieldErrors
 from framework.api.packed import STATUS_BOUNDS
 from framework.api.types import (
     CompletedPodPolicy,
@@ -205,6 +206,24 @@ def test_framework_faults_of_all_parts_come_together() -> None:
     assert found["status.state"].startswith("must be one of AttemptCreationPending, ")
     assert found["status.startTime"] == "is required"
     assert found["status.attemptStatus"] == "is required"
+
+
+@given(st.sampled_from(["metadata", "spec", "status"]), strategies.json_values)
+def test_any_json_decodes_or_is_a_fault_of_its_part(part: str, value: Any) -> None:
+    errors: tuple[FieldError, ...] = ()
+    try:
+        codec.decode_framework(build_framework_wire() | {part: value})
+    except FieldErrors as e:
+        errors = e.errors
+    assert all(error.path.startswith(part) for error in errors)
+
+
+@given(st.binary(max_size=64))
+def test_blob_of_any_bytes_is_a_fault(data: bytes) -> None:
+    wire = build_status_wire()
+    wire["attemptStatus"] |= packed(data)
+    with pytest.raises(FieldErrors):
+        codec.decode_status(wire)
 
 
 STATUS_FAULTS: dict[str, tuple[Callable[[Wire], object], dict[str, str]]] = {

@@ -56,6 +56,36 @@ def test_every_field_of_the_spec_has_a_description_and_every_rule_a_field() -> N
     assert all(path.endswith("[]") for path, schema in fields if "description" not in schema)
 
 
+LIMITS = {
+    "spec.executionType": {"enum": ["Create", "Start", "Stop"], "default": "Start"},
+    "spec.retryPolicy.maxRetryCount": {"minimum": -2},
+    "spec.taskRoles": {"maxItems": 65536},
+    "spec.completedPodPolicy": {"enum": ["Delete", "Retain"]},
+}
+LIMITS_OF_ROLE = {
+    "name": {"pattern": "^[a-z0-9]{0,63}$", "default": ""},
+    "taskNumber": {"minimum": 0, "maximum": 10000},
+    "frameworkAttemptCompletionPolicy.minFailedTaskCount": {"minimum": -1},
+    "frameworkAttemptCompletionPolicy.minSucceededTaskCount": {"minimum": -1},
+    "task.retryPolicy.maxRetryCount": {"minimum": -2},
+    "task.podGracefulDeletionTimeoutSec": {"nullable": True},
+    "absentTaskIndices": {"maxItems": 10000, "nullable": True},
+    "absentTaskIndices[]": {"minimum": 0},
+    "minMemberCount": {"minimum": 0, "nullable": True},
+    "drain": {"nullable": True},
+    "drain.timeoutSec": {"minimum": 0},
+}
+
+
+def test_limits_of_the_spec_are_those_of_the_original_and_ours() -> None:
+    keys = ("minimum", "maximum", "pattern", "enum", "default", "maxItems", "nullable")
+    fields = walk(SCHEMA["properties"]["spec"], "spec")
+    limits = {path: {key: s[key] for key in keys if key in s} for path, s in fields}
+    of_role = {f"spec.taskRoles[].{name}": limit for name, limit in LIMITS_OF_ROLE.items()}
+    expected = {"spec.description": {"nullable": True}, **LIMITS, **of_role}
+    assert {path: limit for path, limit in limits.items() if limit} == expected
+
+
 def drop_unknown(value: Any) -> Any:
     """A spec without the keys that the strategies make up, which stay in Pod templates only."""
     if isinstance(value, list):

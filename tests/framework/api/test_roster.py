@@ -153,6 +153,13 @@ def test_part_of_a_roster_is_refused() -> None:
     assert not any(try_decode(stored[:length]) for length in range(len(stored)))
 
 
+@given(st.binary(max_size=64))
+def test_decode_of_any_bytes_is_an_error(raw: bytes) -> None:
+    for stored in (raw, gzip.compress(raw)):
+        with pytest.raises(RosterError):
+            decode_roster(stored)
+
+
 @given(st.data())
 def test_decode_with_any_value_anywhere_never_fails_otherwise(data: st.DataObject) -> None:
     role = build_role_roster("worker", 3, completed=(CompletedTask(3, "Succeeded", ""),))
