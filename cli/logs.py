@@ -18,7 +18,7 @@ from cli.local import requires_local_cluster
 from cli.logerrors import explain_container, explain_framework, explain_task
 from cli.logoutput import LogOptions, LogPrinter, name_task
 from cli.reasons import explain_pod
-from cli.session import explained, find_cluster, open_client
+from cli.session import explained, find_cluster, list_local_clusters, open_client
 from cli.terminal import print_error
 from framework.api import constants
 from framework.kube.client import KubeClient
@@ -140,15 +140,8 @@ async def _list_pods(
 
 def _find_local_directory(config: KubeConfig) -> Path | None:
     """Find the directory of the local cluster at this address; None if it is another cluster."""
-    try:
-        with requires_local_cluster():
-            from cli.local.state import find_state_directory, read_state
-        state = read_state(find_state_directory(None))
-    except CliError:
-        # It is not installed, or another user can write the state file, which is then ignored.
-        return None
-    is_local = state is not None and state.server == config.server
-    return Path(state.directory) if state is not None and is_local else None
+    clusters = list_local_clusters()
+    return next((place for local, place in clusters if local.server == config.server), None)
 
 
 async def _explain_missing(

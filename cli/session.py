@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,9 +52,11 @@ def find_cluster(kubeconfig: str | None, *, otherwise: str | None = None) -> Kub
     except ConfigError as e:
         fault = _NO_CLUSTER if isinstance(e, NoServerError) else str(e)
         stale = [] if kubeconfig else _explain_stale()
-        local = None if stale or not isinstance(e, NoServerError) else _find_local()
-        if local is not None:
-            return local
+        local = [] if stale or not isinstance(e, NoServerError) else list_local_clusters()
+        if local:
+            config, directory = local[0]
+            print_error(f"note: no cluster is configured; taking the local cluster in {directory}")
+            return config
         lines = [*stale, fault, *([otherwise] if otherwise else [])]
         raise CliError(ExitCode.USAGE, *lines) from e
     if not kubeconfig:
@@ -63,19 +65,22 @@ def find_cluster(kubeconfig: str | None, *, otherwise: str | None = None) -> Kub
     return config
 
 
-def _find_local() -> KubeConfig | None:
-    """Find the local cluster that runs, for a user who has no other; None if none runs."""
+def list_local_clusters() -> list[tuple[KubeConfig, Path]]:
+    """List the local clusters of this user that run, with the directories of their logs."""
     try:
         with requires_local_cluster():
-            from cli.local.state import find_running_kubeconfig
-        path = find_running_kubeconfig()
-        config = load_kube_config(None, str(path), {}) if path is not None else None
-    except (CliError, ConfigError):
-        return None
-    if path is None or config is None:
-        return None
-    print_error(f"note: no cluster is configured; taking the local cluster in {path.parent}")
-    return _without_token_path(config)
+            from cli.local.state import list_running
+        running = list_running()
+    except CliError:
+        # They are not installed, or another user can write the state file, which is then ignored.
+        return []
+    found = []
+    for cluster in running:
+        # A user may have removed its kubeconfig.
+        with suppress(ConfigError):
+            config = load_kube_config(None, str(cluster.kubeconfig), {})
+            found.append((_without_token_path(config), cluster.directory))
+    return found
 
 
 def _explain_stale() -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cli.exitcodes import CliError, ExitCode
 from framework.clock import SystemClock
@@ -103,20 +103,28 @@ def find_last_run() -> Path | None:
     return path
 
 
-def find_running_kubeconfig() -> Path | None:
-    """Find the kubeconfig of the local cluster that runs: that of ``local up``, or the newest run.
+class RunningCluster(NamedTuple):
+    """A local cluster that runs."""
+
+    kubeconfig: Path
+    directory: Path
+
+
+def list_running() -> list[RunningCluster]:
+    """List the local clusters of this user that run: that of ``local up``, then the newest run.
 
     Raises:
-        CliError: another user could have written it.
+        CliError: another user could have written the state file.
     """
+    found = []
     state = read_state(find_state_directory(None))
     if state is not None:
-        return Path(state.kubeconfig)
+        found.append(RunningCluster(Path(state.kubeconfig), Path(state.directory)))
     last = find_last_run()
     # A cluster removes its kubeconfig when it ends; a killed one cannot, but its lock is gone.
-    if last is None or not is_in_use(last) or not (last / "kubeconfig").is_file():
-        return None
-    return last / "kubeconfig"
+    if last is not None and is_in_use(last):
+        found.append(RunningCluster(last / "kubeconfig", last))
+    return found
 
 
 @contextmanager

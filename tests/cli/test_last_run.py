@@ -54,6 +54,18 @@ def test_logs_finds_the_run_while_it_lasts_and_after_its_end(tmp_path: Path) -> 
     assert "no cluster is configured" in output
 
 
+def test_log_of_an_ended_task_is_printed_while_its_run_lasts(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "", "XDG_STATE_HOME": "", "KUBECONFIG": ""}
+    script = 'echo hello; test "$FC_TASKROLE_NAME" = first || exec sleep 1000'
+    with start("run", "--local", write_framework(tmp_path, script, first={}), **home) as program:
+        read_until(program, "first/0 +Succeeded")
+        code, output = call("logs", "talk", "first/0", **home)
+        program.terminate()
+        finish(program)
+    assert code == ExitCode.SUCCEEDED, output
+    assert output.endswith("hello\n")
+
+
 def test_empty_and_missing_logs_have_a_reason(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "", "XDG_STATE_HOME": "", "KUBECONFIG": ""}
     stuck = {"volumes": [{"name": "v", "secret": {"secretName": "absent"}}]}

@@ -59,6 +59,7 @@ def test_kubeconfig_that_a_user_removed_names_no_local_cluster(
     for name in ("KUBECONFIG", "KUBE_APISERVER_ADDRESS", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(state, "find_running_kubeconfig", lambda: tmp_path / "removed")
+    cluster = state.RunningCluster(tmp_path / "removed", tmp_path)
+    monkeypatch.setattr(state, "list_running", lambda: [cluster])
     with pytest.raises(CliError, match="no cluster"):
         find_cluster(None)
