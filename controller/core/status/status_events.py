@@ -10,7 +10,7 @@
 
 Invariants: the Events are reported after the status is stored, so each change is reported once,
 unless the controller crashes in between. One change of a thousand Tasks gives a few Events: Tasks
-beyond the first ``_NAMED`` are counted.
+and roles beyond the first ``_NAMED`` are counted.
 
 Example: worker/2 exits with 7, and one retry is allowed. The Warning ``TaskFailed`` says "worker/2
 exited with 7". When its next Pod exits too, the Event gets the count 2, and the Warning
@@ -87,13 +87,17 @@ def _list_scaled(old: FrameworkAttemptStatus, new: FrameworkAttemptStatus) -> It
         return
     before = {role.name: role for role in old.task_roles}
     after = {role.name: role for role in new.task_roles}
+    texts = []
     for name in {**before, **after}:
         if before.get(name) is after.get(name):
             continue
         counts = [_count_wanted(roles.get(name)) for roles in (before, after)]
         if counts[0] != counts[1]:
-            message = f"Role {name} is scaled from {counts[0]} to {counts[1]} Tasks"
-            yield Event(EventType.NORMAL, SCALED, message)
+            texts.append(f"Role {name} is scaled from {counts[0]} to {counts[1]} Tasks")
+    if len(texts) > _NAMED:
+        texts[_NAMED:] = [f"{len(texts) - _NAMED} more roles are scaled"]
+    for text in texts:
+        yield Event(EventType.NORMAL, SCALED, text)
 
 
 def _count_wanted(role: TaskRoleStatus | None) -> int:

@@ -175,3 +175,17 @@ def test_stop_is_reported_when_it_begins() -> None:
 def test_running_attempt_is_reported() -> None:
     before = build_status(state=FrameworkState.ATTEMPT_PREPARING)
     assert list_texts(before, build_status()) == ["Normal AttemptRunning: Attempt 0 runs"]
+
+
+def test_roles_beyond_the_third_that_are_scaled_are_counted() -> None:
+    before, after = (
+        build_status(
+            *[build_role_status(name=f"r{i}", tasks=build_running(count)) for i in range(256)]
+        )
+        for count in (1, 2)
+    )
+    texts = [text for text in list_texts(before, after) if "Scaled" in text]
+    assert texts[2:] == [
+        "Normal Scaled: Role r2 is scaled from 1 to 2 Tasks",
+        "Normal Scaled: 253 more roles are scaled",
+    ]
