@@ -65,6 +65,13 @@ def test_containers_of_an_unexpected_type_are_skipped(field: str, value: object)
     assert list(find_local_faults(build_gang(**{field: value}), {})) == []
 
 
+@pytest.mark.parametrize("quantity", ["1e999999999", "1e5000", "9" * 100_000, "1e" + "9" * 30])
+def test_absurd_quantity_is_a_shortage(quantity: str) -> None:
+    wanted = {"command": ["true"], "resources": {"limits": {"nvidia.com/gpu": quantity}}}
+    (fault,) = find_local_faults(build_gang(wanted), {"nvidia.com/gpu": 8})
+    assert fault.message.startswith(f"a Pod asks for {2**63 - 1} nvidia.com/gpu")
+
+
 def run(tmp_path: Path, framework: dict[str, Any], *options: str) -> tuple[int, str]:
     file = tmp_path / "f.yaml"
     file.write_text(yaml.safe_dump(framework))

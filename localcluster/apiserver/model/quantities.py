@@ -14,6 +14,11 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIXES = sorted(((power, suffix) for suffix, power in _BINARY.items()), reverse=True)
 _KIBI = 1024
+# As in the API server, which takes a larger number as this one.
+_MAX_NUMBER = Decimal(2**63 - 1)
+# Beyond, Decimal raises. The result is 0 or the largest number in any case.
+_MAX_EXPONENT = 1000
+_MAX_MANTISSA = Decimal(10) ** _MAX_EXPONENT
 
 
 @lru_cache(maxsize=4096)
@@ -31,18 +36,23 @@ def _parse(text: str) -> tuple[Decimal, str]:
     if match is None:
         raise ValueError(QUANTITY_ERROR)
     sign, digits, suffix = match.groups()
-    number = Decimal(sign + digits)
+    number = min(Decimal(digits), _MAX_MANTISSA).copy_sign(Decimal(f"{sign}1"))
     if suffix in _BINARY:
-        return number * _KIBI ** _BINARY[suffix], "binary"
+        return _cap(number * _KIBI ** _BINARY[suffix]), "binary"
     if suffix in _DECIMAL:
         return _round(number.scaleb(_DECIMAL[suffix])), "decimal"
     if suffix[:1] in ("e", "E") and len(suffix) > 1 and not suffix[1:].isalpha():
-        return _round(number.scaleb(int(suffix[1:]))), "exponent"
+        exponent = max(-_MAX_EXPONENT, min(int(suffix[1:]), _MAX_EXPONENT))
+        return _round(number.scaleb(exponent)), "exponent"
     raise ValueError(QUANTITY_ERROR)
 
 
+def _cap(number: Decimal) -> Decimal:
+    return max(-_MAX_NUMBER, min(number, _MAX_NUMBER))
+
+
 def _round(number: Decimal) -> Decimal:
-    nano = number.scaleb(9)
+    nano = _cap(number).scaleb(9)
     return nano.to_integral_value(ROUND_CEILING).scaleb(-9)
 
 

@@ -44,10 +44,12 @@ CANONICAL = {
     "1": "1", "0.5": "500m", "1000m": "1", "1024Mi": "1Gi", "1.5Gi": "1536Mi", "1e3": "1e3",
     "2000": "2k", "0": "0", "0Mi": "0", "-1": "-1", "100": "100", "1E": "1E", "512": "512",
     "0.5Gi": "512Mi",
+    "1e30": str(2**63 - 1), "16Ei": str(2**63 - 1), "-1e999999999": str(1 - 2**63),
+    "1e-999999999": "1e-9", "9" * 1_000_001 + "k": str(2**63 - 1),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "canonical"), CANONICAL.items())
+@pytest.mark.parametrize(("given", "canonical"), CANONICAL.items(), ids=range(len(CANONICAL)))
 def test_quantities_are_stored_in_canonical_form(given: str, canonical: str) -> None:
     assert canonical_quantity(given) == canonical
 
