@@ -40,6 +40,8 @@ def take(entry: Entry, wire: Object, *, is_stored: bool) -> None:
             _take_stored(entry, whole)
         else:
             _take_edit(entry, whole)
+        unread_bytes = wire.unread_bytes if isinstance(wire, DeferredObject) else 0
+        entry.observed.object_bytes = measure_object(whole) + unread_bytes
         entry.observed.fault = None
     except FieldErrors as e:
         entry.observed.framework = None
@@ -62,7 +64,6 @@ def _take_edit(entry: Entry, wire: Object) -> None:
     metadata = pack_metadata(codec.decode_metadata(wire))
     spec = pack_templates(codec.decode_spec(wire.get("spec")))
     entry.observed.framework = replace(known, metadata=metadata, spec=spec)
-    entry.observed.object_bytes = measure_object(wire)
     entry.observed.is_diverged = wire.get("status") != entry.observed.wire_status
 
 
@@ -73,6 +74,5 @@ def _take_stored(entry: Entry, wire: Object) -> None:
         metadata=pack_metadata(framework.metadata),
         spec=pack_templates(framework.spec),
     )
-    entry.observed.object_bytes = measure_object(wire)
     entry.observed.wire_status = wire.get("status")
     entry.observed.is_diverged = False

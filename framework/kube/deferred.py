@@ -3,6 +3,9 @@
 To decode a Framework of 1.4 MB can take 0.1 s of the event loop, but metadata tells which object it
 is, and whether it is new. So the event itself costs little, and several events of one object cost
 one decode.
+
+An object may wait for long: in a controller that does not lead, as long as another one leads. So
+``managedFields``, which no program reads and which may be most of an object, is not kept.
 """
 
 from collections.abc import Mapping
@@ -14,20 +17,30 @@ from framework.kube.resources import Object
 from framework.kube.stream import decode_event
 
 _CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+# Of metadata: identity, version and deletion.
+_IDENTITY = ("name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp")
+_UNREAD = "managedFields"
 
 
 class DeferredObject(dict[str, Any]):
-    """An object that has only ``metadata``, and of it only the fields of ``_Metadata``."""
+    """An object that has only ``metadata``, and of it only the fields ``_IDENTITY``."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_line", "unread_bytes")
 
-    def __init__(self, metadata: Object, line: bytes) -> None:
-        """Keep the line of a watch that has the whole object."""
+    def __init__(self, metadata: Object, line: bytes, unread_bytes: int) -> None:
+        """Keep the line of a watch that has the object.
+
+        Args:
+            metadata: the fields that are decoded.
+            line: the line, without ``managedFields``.
+            unread_bytes: length of ``managedFields`` in JSON, with its key.
+        """
         super().__init__(metadata=metadata)
         self._line = line
+        self.unread_bytes = unread_bytes
 
     def decode(self) -> Object:
-        """Decode the whole object.
+        """Decode the object, without its ``managedFields``.
 
         Raises:
             BrokenStreamError: it is not a JSON object.
@@ -35,34 +48,27 @@ class DeferredObject(dict[str, Any]):
         return decode_event(self._line)[1]
 
 
-class _Metadata(msgspec.Struct):
-    """The fields of metadata that are decoded at once: identity, version and deletion."""
-
-    name: Any = None
-    namespace: Any = None
-    uid: Any = None
-    resourceVersion: Any = None  # noqa: N815 the name in JSON
-    generation: Any = None
-    deletionTimestamp: Any = None  # noqa: N815 the name in JSON
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
 class _Event(msgspec.Struct):
+    """An event whose object is split into its fields, none of them decoded."""
+
     type: str
-    object: _Object
+    object: dict[str, msgspec.Raw]
 
 
-_decode_identity = msgspec.json.Decoder(_Event).decode
+_split_event = msgspec.json.Decoder(_Event).decode
+_split_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def defer_object(obj: Object) -> Object:
     """Pack a decoded object again, because as Python objects it takes many times the memory."""
-    metadata = obj.get("metadata")
+    metadata, unread_bytes = obj.get("metadata"), 0
+    if isinstance(metadata, dict) and _UNREAD in metadata:
+        unread_bytes = _measure_unread(msgspec.json.encode(metadata[_UNREAD]))
+        metadata = {key: value for key, value in metadata.items() if key != _UNREAD}
+        obj = {**obj, "metadata": metadata}
     line = msgspec.json.encode({"type": "ADDED", "object": obj})
-    return DeferredObject(_select(metadata if isinstance(metadata, dict) else {}), line)
+    identity = _select(metadata if isinstance(metadata, dict) else {})
+    return DeferredObject(identity, line, unread_bytes)
 
 
 def decode_deferred_event(line: bytes) -> tuple[str, Object]:
@@ -72,15 +78,26 @@ def decode_deferred_event(line: bytes) -> tuple[str, Object]:
         BrokenStreamError: it is no event.
     """
     try:
-        event = _decode_identity(line)
+        event = _split_event(line)
+        fields = _split_object(event.object.get("metadata", b"null"))
+        identity = {name: msgspec.json.decode(fields.get(name, b"null")) for name in _IDENTITY}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # It says what is wrong, and cuts what is nested too deep.
         return decode_event(line)
     if event.type not in _CHANGES:
         return decode_event(line)
-    return event.type, DeferredObject(_select(msgspec.structs.asdict(event.object.metadata)), line)
+    unread, unread_bytes = fields.pop(_UNREAD, None), 0
+    if unread is not None:
+        unread_bytes = _measure_unread(unread)
+        event.object["metadata"] = msgspec.Raw(msgspec.json.encode(fields))
+        line = msgspec.json.encode(event)
+    return event.type, DeferredObject(_select(identity), line, unread_bytes)
+
+
+def _measure_unread(value: bytes | msgspec.Raw) -> int:
+    return len(f',"{_UNREAD}":') + len(memoryview(value))
 
 
 def _select(metadata: Mapping[str, Any]) -> Object:
-    values = {name: metadata.get(name) for name in _Metadata.__struct_fields__}
+    values = {name: metadata.get(name) for name in _IDENTITY}
     return {name: value for name, value in values.items() if value is not None}

@@ -28,9 +28,8 @@ def show(shell: Shell, version: int, spent_seconds: list[float]) -> None:
     """Let the store see a later version of the Framework, as a watch would."""
     wire = shell.get(FRAMEWORKS, FRAMEWORK)
     wire = wire | {"metadata": wire["metadata"] | {"resourceVersion": str(version)}}
-    obj = CostlyObject(
-        dict(defer_object(wire)["metadata"]), msgspec.json.encode({"type": "ADDED", "object": wire})
-    )
+    line = msgspec.json.encode({"type": "ADDED", "object": wire})
+    obj = CostlyObject(dict(defer_object(wire)["metadata"]), line, unread_bytes=0)
     obj.spent_seconds = spent_seconds
     shell.store.apply(ObjectKind.FRAMEWORK, obj)
 

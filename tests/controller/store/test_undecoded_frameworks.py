@@ -38,13 +38,15 @@ def framework(version: int, uid: str | None = None, **parts: Any) -> Object:
     wire = build_framework_wire() | parts
     wire["metadata"] |= {"resourceVersion": str(version), "generation": version}
     wire["metadata"] |= {"uid": uid} if uid else {}
+    wire["metadata"]["managedFields"] = [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}]
     return wire
 
 
 def defer(wire: Object) -> CountedObject:
-    return CountedObject(
-        dict(defer_object(wire)["metadata"]), msgspec.json.encode({"type": "ADDED", "object": wire})
-    )
+    deferred = defer_object(wire)
+    assert isinstance(deferred, DeferredObject)
+    line = msgspec.json.encode({"type": "ADDED", "object": deferred.decode()})
+    return CountedObject(deferred["metadata"], line, deferred.unread_bytes)
 
 
 class SetClock:

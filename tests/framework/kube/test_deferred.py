@@ -1,3 +1,5 @@
+import tracemalloc
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -24,7 +26,19 @@ def test_object_of_an_event_or_list_has_its_identity_at_once(event_type: str) ->
     for deferred in obj, defer_object(OBJECT):
         assert deferred == {"metadata": IDENTITY}
         assert isinstance(deferred, DeferredObject)
-        assert deferred.decode() == decode_event(line)[1] == OBJECT
+        assert deferred.decode() == OBJECT | {"metadata": IDENTITY}
+
+
+def test_managed_fields_are_not_kept() -> None:
+    fields = [{"manager": f"m{number}" * 100} for number in range(1000)]
+    wire = OBJECT | {"metadata": IDENTITY | {"managedFields": fields}}
+    line = msgspec.json.encode({"type": "ADDED", "object": wire})
+    tracemalloc.start()
+    kept = [decode_deferred_event(line)[1], defer_object(wire)]
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(kept) == 2
+    assert held < len(line) / 10
 
 
 @pytest.mark.parametrize(
