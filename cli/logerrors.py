@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 _SHOWN = 10
+_MAX_DIGITS = 10
 
 
 def explain_framework(name: str, where: str, known: Iterable[str]) -> str:
@@ -23,11 +24,18 @@ def explain_task(
     """
     if role not in known:
         return f"Framework {name} has no role {role!r}: {_offer(list(known), 'it has none')}"
-    indices = [str(i) for i in sorted(set(known[role]))]
-    if index is None or index in indices:
+    # A range may be too long to be listed: the CRD of the Go original has no bound.
+    indices = known[role] if isinstance(known[role], range) else sorted(set(known[role]))
+    if index is None or _is_known(index, indices):
         return None
-    remedy = _offer([f"{role}/{i}" for i in indices], "the role has none")
+    shown = [f"{role}/{i}" for i in indices[:_SHOWN]]
+    remedy = _offer(shown, "the role has none", len(indices))
     return f"Framework {name} has no Task {role}/{index}: {remedy}"
+
+
+def _is_known(index: str, indices: Sequence[int]) -> bool:
+    is_number = len(index) <= _MAX_DIGITS and index.isascii() and index.isdecimal()
+    return is_number and str(int(index)) == index and int(index) in indices
 
 
 def explain_container(title: str, container: str, known: Iterable[str]) -> str:
@@ -35,8 +43,9 @@ def explain_container(title: str, container: str, known: Iterable[str]) -> str:
     return f"{title} has no container {container!r}: {_offer(list(known), 'it has none')}"
 
 
-def _offer(known: Sequence[str], otherwise: str) -> str:
+def _offer(known: Sequence[str], otherwise: str, count: int | None = None) -> str:
     if not known:
         return otherwise
-    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    count = len(known) if count is None else count
+    more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
     return f"there is {', '.join(known[:_SHOWN])}{more}"

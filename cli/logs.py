@@ -19,6 +19,7 @@ from cli.logerrors import explain_container, explain_framework, explain_task
 from cli.logoutput import LogOptions, LogPrinter, name_task
 from cli.reasons import explain_pod
 from cli.session import explained, find_cluster, list_local_clusters, open_client
+from cli.templates import list_role_names, list_task_numbers
 from cli.terminal import print_error
 from framework.api import constants
 from framework.kube.client import KubeClient
@@ -164,8 +165,10 @@ async def _explain_missing(
         where = f"in namespace {namespace}"
         return CliError(ExitCode.FAILED, explain_framework(options.name, where, names))
     known = {
-        str(wanted.get("name")): range(int(wanted.get("taskNumber") or 0))
-        for wanted in (framework.get("spec") or {}).get("taskRoles") or ()
+        name: range(number if isinstance(number, int) else 0)
+        for name, number in zip(
+            list_role_names(framework), list_task_numbers(framework), strict=True
+        )
     }
     absence = None if role is None else explain_task(options.name, role, index, known)
     reason = (
