@@ -85,7 +85,7 @@ def describe_container_end(code: int, signal_number: int = 0, reason: str = "") 
     """
     shown = [] if reason in PLAIN_REASONS else [reason]
     number = signal_number or code - _SIGNAL_BASE
-    if not 0 < number < _END_OF_SIGNALS:
+    if not signal_number and not 0 < number < _END_OF_SIGNALS:
         return f"exited with {code}" + (f" ({reason})" if shown else "")
     details = ([f"exit code {code}"] if code else []) + shown
     text = f"was killed by {_name_signal(number)}"

@@ -39,6 +39,7 @@ def end(
         (137, 0, "", "was killed by SIGKILL (exit code 137)"),
         (137, 0, "OOMKilled", "was killed by SIGKILL (exit code 137, OOMKilled)"),
         (0, 15, "", "was killed by SIGTERM"),
+        (0, 35, "", "was killed by signal 35"),
         (201, 0, "", "exited with 201"),
         (128, 0, "", "exited with 128"),
     ],
