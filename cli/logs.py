@@ -79,12 +79,11 @@ def _find_kept_directory(options: LogOptions) -> Path | None:
     try:
         with requires_local_cluster():
             from cli.local.keptlogs import list_kept
-            from cli.local.state import find_last_run, find_state_directory
+            from cli.local.state import list_kept_directories
     except CliError:
         return None
     namespace, labels = options.namespace or "default", {constants.FRAMEWORK_NAME: options.name}
-    places = (find_last_run(), find_state_directory(None))
-    return next((p for p in places if p is not None and list_kept(p, namespace, labels)), None)
+    return next((p for p in list_kept_directories() if list_kept(p, namespace, labels)), None)
 
 
 def _run(printing: Coroutine[Any, Any, ExitCode]) -> ExitCode:

@@ -52,6 +52,10 @@ class RunLogs:
             raise KubeError(str(e)) from e
 
 
+# A Task index is an int32.
+_MAX_DIGITS = 10
+
+
 def list_kept(directory: Path, namespace: str, labels: Mapping[str, str]) -> list[KeptLog]:
     """List the logs of the Pods that have all of these labels."""
     return LogStore(directory / "logs", SystemClock()).list_kept(namespace, labels)
@@ -117,7 +121,9 @@ def _explain_not_kept(options: LogOptions, namespace: str, directory: Path) -> s
     for each in every:
         if each.get(constants.FRAMEWORK_NAME) == options.name:
             tasks = known.setdefault(each.get(constants.TASKROLE_NAME, ""), [])
-            tasks.append(int(each.get(constants.TASK_INDEX, "0")))
+            stated = each.get(constants.TASK_INDEX, "0")
+            # A Pod of a user may have any label.
+            tasks += [int(stated)] if stated.isdecimal() and len(stated) <= _MAX_DIGITS else []
     return explain_task(options.name, role, index, known) or f"no log of {options.task} is kept"
 
 

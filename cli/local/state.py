@@ -4,6 +4,7 @@ The process of the cluster holds a lock for as long as it runs. A state file wit
 file belongs to a process that has ended.
 """
 
+import contextlib
 import fcntl
 import json
 import logging
@@ -101,6 +102,20 @@ def find_last_run() -> Path | None:
     except (OSError, ValueError, ExposedError):
         return None
     return path
+
+
+def list_kept_directories() -> list[Path]:
+    """List the directories in which local clusters of this user keep logs.
+
+    That of the newest ``run --local`` comes before that of ``local up``.
+    """
+    found = [last] if (last := find_last_run()) is not None else []
+    place = find_state_directory(None)
+    # XDG_RUNTIME_DIR is that of another user after su.
+    with contextlib.suppress(OSError, ExposedError):
+        check_private_directory(place)
+        found.append(place)
+    return found
 
 
 class RunningCluster(NamedTuple):

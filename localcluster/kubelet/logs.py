@@ -7,21 +7,38 @@ directory ``ROOT/logs/NAMESPACE_POD_UID/`` with ``CONTAINER.log`` (lines of the 
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from framework.clock import Clock
 from framework.kube.resources import Object
 from localcluster.apiserver.model.errors import StatusError
+from localcluster.private_files import read_regular_file
 
 _CHUNK_BYTES = 256 * 1024
 _FOLLOW_SECONDS = 0.05
 _TAIL_LINES = 80
 _TAIL_BYTES = 2048
 _POD_FILE = "pod.json"
+# An object of the API has at most so many bytes, and this file only parts of one.
+_MAX_POD_FILE_BYTES = 4 * 1024 * 1024
+
+
+class _PodFile(msgspec.Struct, rename="camel", kw_only=True):
+    """The contents of ``pod.json``; fields as in ``KeptLog``."""
+
+    namespace: str
+    pod: str
+    uid: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    first_container: str | None
+    started_at: Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +79,16 @@ class LogStore:
         metadata = pod["metadata"]
         directory = self._directory(metadata["namespace"], metadata["name"], metadata["uid"])
         directory.mkdir(parents=True, exist_ok=True)
-        whose = {
-            "namespace": metadata["namespace"],
-            "pod": metadata["name"],
-            "uid": metadata["uid"],
-            "labels": metadata.get("labels") or {},
-            "annotations": metadata.get("annotations") or {},
-            "firstContainer": _find_first_container(pod),
-            "startedAt": self._clock.now().isoformat(),
-        }
-        (directory / _POD_FILE).write_text(json.dumps(whose))
+        whose = _PodFile(
+            namespace=metadata["namespace"],
+            pod=metadata["name"],
+            uid=metadata["uid"],
+            labels=metadata.get("labels") or {},
+            annotations=metadata.get("annotations") or {},
+            first_container=_find_first_container(pod),
+            started_at=self._clock.now(),
+        )
+        (directory / _POD_FILE).write_bytes(msgspec.json.encode(whose))
 
     def open_log(self, pod: Object, container: str) -> Path:
         """Return the empty log of a container about to start; keep the one before as previous."""
@@ -106,18 +123,18 @@ class LogStore:
         found = []
         for directory in self._root.glob(f"{namespace}_*_*"):
             whose = _read_whose(directory)
-            if whose is None or not labels.items() <= whose["labels"].items():
+            if whose is None or not labels.items() <= whose.labels.items():
                 continue
             found += [
                 KeptLog(
-                    namespace=whose["namespace"],
-                    pod=whose["pod"],
-                    uid=whose["uid"],
+                    namespace=whose.namespace,
+                    pod=whose.pod,
+                    uid=whose.uid,
                     container=path.name.removesuffix(".log"),
-                    labels=whose["labels"],
-                    annotations=whose["annotations"],
-                    started_at=datetime.fromisoformat(whose["startedAt"]),
-                    is_first=path.name == f"{whose.get('firstContainer')}.log",
+                    labels=whose.labels,
+                    annotations=whose.annotations,
+                    started_at=whose.started_at,
+                    is_first=path.name == f"{whose.first_container}.log",
                 )
                 for path in directory.glob("*.log")
                 if not path.name.endswith(".previous.log")
@@ -195,7 +212,7 @@ class LogStore:
         self, namespace: str, pod: str, container: str, *, previous: bool, uid: str | None
     ) -> Path:
         candidates = [
-            (whose["startedAt"], directory)
+            (whose.started_at, directory)
             for directory in self._root.glob(f"{namespace}_{pod}_{uid or '*'}")
             if (whose := _read_whose(directory)) is not None
         ]
@@ -221,12 +238,13 @@ def _find_first_container(pod: Object) -> str | None:
     return str(containers[0]["name"]) if containers else None
 
 
-def _read_whose(directory: Path) -> Object | None:
+def _read_whose(directory: Path) -> _PodFile | None:
+    """Read whose logs a directory has; None if it has no valid file of this kind."""
     try:
-        whose = json.loads((directory / _POD_FILE).read_bytes())
-    except (OSError, ValueError):
+        text = read_regular_file(directory / _POD_FILE, _MAX_POD_FILE_BYTES)
+        return msgspec.json.decode(text, type=_PodFile)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return whose if isinstance(whose, dict) else None
 
 
 def _format_line(line: bytes, *, timestamps: bool) -> bytes:

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from cli.exitcodes import CliError
 from cli.local.commands import stop_cluster
 from cli.local.state import read_state
+from cli.main import main
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from localcluster.cluster import ClusterOptions, LocalCluster, LocalClusterError
 from localcluster.private_files import ExposedError, make_private_directory, write_private_file
@@ -258,3 +260,71 @@ def test_private_file_that_others_could_replace_is_refused(shared: Path) -> None
     shared.chmod(0o777)
     with pytest.raises(ExposedError, match="directory of your own"):
         write_private_file(shared / "file", "secret")
+
+
+WHOSE = {
+    "namespace": "default", "pod": "p", "uid": "u", "labels": {"FC_FRAMEWORK_NAME": "gang"},
+    "annotations": {}, "firstContainer": "c", "startedAt": "2026-01-01T00:00:00Z",
+}  # fmt: skip
+
+
+def keep_log(directory: Path, pod: str = "p", **changed: object) -> Path:
+    """Write the log of a Pod; return the file that says whose it is."""
+    path = directory / "logs" / f"default_{pod}_u"
+    path.mkdir(parents=True)
+    (path / "c.log").write_text("2026-01-01T00:00:00Z stdout F hello\n")
+    (path / "pod.json").write_text(json.dumps(WHOSE | {"pod": pod} | changed))
+    return path / "pod.json"
+
+
+def print_logs(*words: str) -> str:
+    return CliRunner().invoke(main, ["logs", *words], catch_exceptions=False).output
+
+
+@pytest.mark.parametrize(("owner", "is_read"), [(0, True), (ATTACKER, False)])
+def test_logs_are_not_read_from_the_runtime_directory_of_another_user(
+    *, owner: int, is_read: bool, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = shared / "frameworkbarrier"
+    keep_log(directory)
+    os.chown(directory, owner, owner)
+    monkeypatch.setenv("HOME", str(shared))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(shared))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert ("hello" in print_logs("gang")) == is_read
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"labels": [1]},
+        {"labels": {"FC_FRAMEWORK_NAME": 1}},
+        {"startedAt": 5},
+        {"startedAt": "x"},
+        {"startedAt": "2026-01-01T00:00:00"},
+        {"uid": None},
+    ],
+    ids=str,
+)
+def test_kept_log_with_an_invalid_description_is_skipped(
+    changed: dict[str, object], tmp_path: Path
+) -> None:
+    keep_log(tmp_path, "valid")
+    keep_log(tmp_path, "invalid", **changed)
+    assert print_logs("gang", "--directory", str(tmp_path)) == "hello\n"
+
+
+def test_kept_logs_with_a_fifo_or_nested_description_are_skipped(tmp_path: Path) -> None:
+    keep_log(tmp_path, "valid")
+    fifo = keep_log(tmp_path, "fifo")
+    fifo.unlink()
+    os.mkfifo(fifo)
+    keep_log(tmp_path, "nested").write_text("[" * 60_000 + "]" * 60_000)
+    assert print_logs("gang", "--directory", str(tmp_path)) == "hello\n"
+
+
+def test_kept_log_of_a_pod_with_a_strange_index_is_no_task(tmp_path: Path) -> None:
+    labels = {"FC_FRAMEWORK_NAME": "gang", "FC_TASKROLE_NAME": "w", "FC_TASK_INDEX": "z"}
+    keep_log(tmp_path, labels=labels)
+    output = print_logs("gang", "w/3", "--directory", str(tmp_path))
+    assert "has no Task w/3: the role has none" in output
