@@ -248,7 +248,10 @@ def test_programs_write_no_canary(
         assert reason in logged
     assert "frameworkcontroller" in str(metrics)
     assert "Invalid value: [hidden]" in shown
-    # A termination message is in the status, as with the Go original; the log leaves it out.
+    # A termination message is in the status, as with the Go original; log and Events leave it out.
     assert MESSAGE in sinks["api"]
     assert MESSAGE not in logged
+    events = json.dumps(world.send("GET", f"{CORE}/events"))
+    assert "TaskFailed" in events
+    assert MESSAGE not in events
     assert access.token not in "".join(sinks.values())
