@@ -52,17 +52,22 @@ class RunningLogs:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 pod = await self._waiting.get()
-                if len(self._open) >= _MAX_OPEN:
+                if len(self._open) < _MAX_OPEN:
+                    self._start(tasks, pod)
+                else:
                     self._report_limit()
-                    continue
-                task = tasks.create_task(self._print(pod), name=f"log-{pod['metadata']['name']}")
-                self._open.add(task)
-                task.add_done_callback(self._open.discard)
+                self._waiting.task_done()
 
     async def finish(self) -> None:
-        """Wait until the logs of ended containers are printed."""
+        """Wait until the logs of ended containers are printed; ``run`` must be running."""
+        await self._waiting.join()
         if self._open:
             await asyncio.wait(self._open, timeout=_FINISH_SECONDS)
+
+    def _start(self, tasks: asyncio.TaskGroup, pod: Object) -> None:
+        task = tasks.create_task(self._print(pod), name=f"log-{pod['metadata']['name']}")
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
 
     def _report_limit(self) -> None:
         if not self._is_limit_reported:

@@ -48,7 +48,6 @@ async def print_logs(logs: FakeLogs, *pods: dict[str, Any]) -> list[str]:
     for pod in pods:
         running.see(pod)
     task = asyncio.create_task(running.run())
-    await asyncio.sleep(0.1)
     await running.finish()
     task.cancel()
     await asyncio.wait([task])
