@@ -56,11 +56,26 @@ def print_logs(options: LogOptions) -> ExitCode:
 
 def _explain_kept(options: LogOptions) -> str:
     """Say how to read the logs of a local cluster that has ended."""
-    directory = str(_find_kept_directory(options) or "DIR")
+    directory = _find_kept_directory(options)
     target = [options.name] if options.task is None else [options.name, options.task]
     namespace = ["-n", options.namespace] if options.namespace else []
-    command = build_command("logs", *target, *namespace, "--directory", directory)
-    return f"logs of a local cluster stay after its end; to read them: `{command}`"
+    command = build_command("logs", *target, *namespace, "--directory", str(directory or "DIR"))
+    how = f"logs of a local cluster stay after its end; to read them: `{command}`"
+    return how if directory else how + _name_last_run(options)
+
+
+def _name_last_run(options: LogOptions) -> str:
+    """Say of which Frameworks the newest ``run --local`` left logs; "" if it left none."""
+    try:
+        with requires_local_cluster():
+            from cli.local.keptlogs import list_kept
+            from cli.local.state import find_last_run
+    except CliError:
+        return ""
+    last = find_last_run()
+    kept = list_kept(last, options.namespace or "default", {}) if last else []
+    names = ", ".join(sorted({log.labels.get(constants.FRAMEWORK_NAME, "") for log in kept}))
+    return f"; the newest `run --local` left the logs of {names} in {last}" if names else ""
 
 
 def _print_last_run(options: LogOptions, labels: dict[str, str], directory: Path) -> ExitCode:

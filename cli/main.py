@@ -32,6 +32,8 @@ class _Program(click.Group):
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except click.exceptions.NoArgsIsHelpError:
+            raise  # Its message is the help of the group.
         except click.UsageError as e:
             # It repeats arguments, which a script may have from a file or a cluster.
             raise click.UsageError(make_printable(e.format_message()), ctx=e.ctx) from e

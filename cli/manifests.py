@@ -18,6 +18,7 @@ from framework.api import constants
 from framework.api.codec import decode_framework
 from framework.api.crd import build_schema
 from framework.api.fielderrors import FieldError, FieldErrors
+from framework.api.naming import is_namespace_name
 from framework.api.types import Framework
 from framework.api.validation import validate_framework
 from framework.kube import resources
@@ -54,6 +55,10 @@ _SERVERS_METADATA = frozenset(
     }
 )
 _NO_CLAIMS = "is not served by a local cluster: use an emptyDir or hostPath volume"
+_NO_NAMESPACE = (
+    "is not a valid namespace: use 1 to 63 characters of a-z, 0-9 and '-', beginning and ending "
+    "with a letter or digit"
+)
 _BY_KIND = {(r.api_version, r.kind): r for r in (*SUPPORTING, resources.FRAMEWORKS)}
 _BY_FOLDED_KIND = {(version, kind.casefold()): r for (version, kind), r in _BY_KIND.items()}
 
@@ -102,6 +107,8 @@ def load_manifests(
     Raises:
         CliError: with every fault of every file.
     """
+    if namespace and not is_namespace_name(namespace):
+        raise CliError(ExitCode.USAGE, f"--namespace: {namespace!r} {_NO_NAMESPACE}")
     problems: list[str] = []
     warnings: list[str] = []
     found: list[Manifest] = []
@@ -232,6 +239,8 @@ def _read_manifest(
     own = metadata.get("namespace")
     if own is not None and not isinstance(own, str):
         raise _fault("metadata.namespace", "must be text")
+    if own and not is_namespace_name(own):
+        raise _fault("metadata.namespace", f"{own!r} {_NO_NAMESPACE}")
     if namespace and own and own != namespace:
         raise _fault(
             "metadata.namespace",

@@ -95,7 +95,8 @@ def explain_pod(pod: Object, gang: str, warning: str | None) -> str:
         return ""
     has_trouble = any(c.waiting and c.waiting[0] not in ORDINARY_WAITS for c in view.containers)
     text = explain_waiting(view) if has_trouble or not view.pod_ip else "its containers start"
-    return f"{text}; {warning}" if warning and warning not in text else text
+    is_new = warning and warning.removeprefix("Error: ") not in text
+    return f"{text}; {warning}" if is_new else text
 
 
 def find_running_init(pod: Object) -> str | None:

@@ -169,7 +169,8 @@ async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | N
         display.say(f"logs are kept in {target.logs_directory}; to read them:")
         directory = str(target.logs_directory)
         for manifest in manifests.frameworks:
-            command = build_command("logs", manifest.name, "--directory", directory)
+            scope = [] if manifest.namespace in {None, "default"} else ["-n", manifest.namespace]
+            command = build_command("logs", manifest.name, *scope, "--directory", directory)
             display.say(f"  {command}")
     return code
 

@@ -14,6 +14,12 @@ import yaml
 
 LoaderClass: TypeAlias = type[yaml.SafeLoader] | type[yaml.CSafeLoader]
 
+_REMEDIES = {
+    "mapping values are not allowed here": "check the indentation of this line and the lines "
+    "before it; a value that contains `: ` needs quotes",
+    "found character '\\t' that cannot start any token": "indent with spaces, not with tabs",
+}
+"""By the problem that PyYAML reports."""
 _MAX_DEPTH = 100
 _MAX_NODES = 500_000
 _FEW_NODES = 10_000
@@ -194,4 +200,5 @@ def _render_error(error: yaml.MarkedYAMLError, source: str) -> str:
     mark = error.problem_mark or error.context_mark
     where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
     parts = [part for part in (error.context, error.problem) if part]
-    return f"{where}: {', '.join(parts)}"
+    remedy = _REMEDIES.get(error.problem or "")
+    return "; ".join(filter(None, (f"{where}: {', '.join(parts)}", remedy)))

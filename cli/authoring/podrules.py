@@ -156,7 +156,12 @@ def _find_no_texts(words: object, path: str) -> Iterator[Finding]:
     if words is None:
         return
     if not isinstance(words, list):
-        yield error("pod-template", path, f"is not a list: {_REFUSED}", "write [word, word, ...]")
+        yield error(
+            "pod-template",
+            path,
+            f"is not a list: {_REFUSED}",
+            'write a list of strings, for example ["python3", "/app/train.py"]',
+        )
         return
     for index, word in enumerate(words):
         yield from _find_no_text(word, f"{path}[{index}]")

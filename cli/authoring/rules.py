@@ -310,7 +310,7 @@ def find_no_tasks(framework: Object) -> Iterator[Finding]:
         "no role has a taskNumber above 0: nothing runs, and the Framework waits to be scaled up"
         if numbers
         else "is empty: nothing runs, and the Framework waits to be scaled up",
-        "write a taskNumber of at least 1",
+        "write a taskNumber of at least 1" if numbers else "add a role with a taskNumber above 0",
     )
 
 

@@ -36,6 +36,11 @@ def is_framework_name(name: str) -> bool:
     return _FRAMEWORK_NAME.match(name) is not None
 
 
+def is_namespace_name(name: str) -> bool:
+    """Return whether a namespace may have this name (a DNS-1123 label)."""
+    return _FRAMEWORK_NAME.match(name) is not None
+
+
 def is_object_name(name: str) -> bool:
     """Return whether an object may have this name (a DNS-1123 subdomain)."""
     return _OBJECT_NAME.match(name) is not None

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,15 @@ def test_logs_finds_the_run_while_it_lasts_and_after_its_end(tmp_path: Path) -> 
     code, output = call("logs", "other", **home)
     assert code == ExitCode.USAGE
     assert "no cluster is configured" in output
+    assert re.search(r"the newest `run --local` left the logs of talk in /\S+$", output.strip())
+
+
+def test_run_in_another_namespace_prints_a_command_that_finds_the_logs(tmp_path: Path) -> None:
+    file = write_framework(tmp_path, "echo hello")
+    code, output = call("run", "--local", "--namespace", "other", file, HOME=str(tmp_path))
+    assert code == ExitCode.SUCCEEDED, output
+    _, *arguments = shlex.split(output.splitlines()[-1])
+    assert call(*arguments) == (ExitCode.SUCCEEDED, "hello\n")
 
 
 def test_log_of_an_ended_task_is_printed_while_its_run_lasts(tmp_path: Path) -> None:

@@ -90,6 +90,12 @@ def test_load_manifests_with_another_namespace_than_the_flag_refuses(load: Load)
     ]
 
 
+def test_load_manifests_with_an_invalid_namespace_refuses(load: Load) -> None:
+    text = FRAMEWORK.replace("name: gang", "name: gang, namespace: My_NS")
+    (line,) = refuse(load, text)
+    assert line.startswith("0.yaml: metadata.namespace: 'My_NS' is not a valid namespace: use 1 to")
+
+
 def test_load_manifests_reports_all_faults_of_all_files(load: Load) -> None:
     bad_name = FRAMEWORK.replace("gang", "Gang_1")
     duplicate = FRAMEWORK + FRAMEWORK[FRAMEWORK.index("  - name: worker") :]

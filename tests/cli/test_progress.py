@@ -184,7 +184,7 @@ def test_view_with_unreadable_progress_ignores_it(progress: str) -> None:
 def test_view_with_a_warning_event_adds_it_once() -> None:
     gang = framework(task(0, "AttemptPreparing"), task(1, "AttemptPreparing"))
     pods = pod(0) | pod(1, **UNSCHEDULABLE)
-    warnings = {"p0": 'configmap "app" not found', "p1": "0/1 nodes are available"}
+    warnings = {"p0": 'configmap "app" not found', "p1": "Error: 0/1 nodes are available"}
     assert notes(view(gang, pods, warnings=warnings)) == {
         "worker/0": 'Pod is Pending on local, without an address yet; configmap "app" not found',
         "worker/1": "Unschedulable: 0/1 nodes are available",

@@ -77,7 +77,8 @@ def test_load_documents_with_anchors_and_merge_keys_expands_them() -> None:
         ("x:\n  a: 1\n  a: 1\n", "f.yaml:3:3: key 'a' is given twice; keep one"),
         ("a: [1", "f.yaml:1:6: while parsing a flow sequence, expected"),
         ("a:\n\tb: 1", "f.yaml:2:1: while scanning for the next token"),
-        ("a: b: c", "f.yaml:1:5: mapping values are not allowed here"),
+        ("a:\n\tb: 1", "; indent with spaces, not with tabs"),
+        ("a: b: c", "f.yaml:1:5: mapping values are not allowed here; check the indentation of"),
         ("? [1]\n: 2", "f.yaml:1:3: a key must be text"),
         ("a: !!python/object:os.system 1", "f.yaml:1:4: could not determine a constructor"),
         ("a: &a [*a]", "f.yaml:1:4: nested deeper than 100 levels"),
@@ -85,8 +86,8 @@ def test_load_documents_with_anchors_and_merge_keys_expands_them() -> None:
         ("a: \x00", "f.yaml: "),
     ],
     ids=[
-        "duplicate", "nested-duplicate", "unclosed", "tab", "two-colons", "list-as-key", "tag",
-        "recursion", "deep", "control",
+        "duplicate", "nested-duplicate", "unclosed", "tab", "tab-remedy", "two-colons",
+        "list-as-key", "tag", "recursion", "deep", "control",
     ],
 )  # fmt: skip
 def test_load_documents_of_bad_text_names_the_place(text: str, message: str) -> None:

@@ -189,7 +189,9 @@ def _answer_backoff(draft: Draft) -> _Answer | None:
     why = f"{name}: its last {count} attempts ended within {settings.quick_end_seconds} s each"
     delay = status.retry_policy_status.retry_delay_seconds or 0
     due = format_time(status.transition_time + timedelta(seconds=delay))
-    more = f"; {len(waiting) - 1} more Tasks wait for their retry" if len(waiting) > 1 else ""
+    others = len(waiting) - 1
+    wait = "Task waits for its retry" if others == 1 else "Tasks wait for their retry"
+    more = f"; {others} more {wait}" if others else ""
     return _Answer(
         is_true=True,
         reason=constants.RETRY_BACKOFF_REASON,
