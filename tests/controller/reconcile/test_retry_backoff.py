@@ -14,9 +14,9 @@ pytestmark = pytest.mark.looptime
 STEP_SECONDS = 0.5
 
 
-def open_failing(retry_count: int = -1, **spec: Any) -> Shell:
+def open_failing(retry_count: int = -1, tasks: int = 1, **spec: Any) -> Shell:
     shell = Shell()
-    role = build_role_wire("worker", 1)
+    role = build_role_wire("worker", tasks)
     role["task"]["retryPolicy"] = {"maxRetryCount": retry_count}
     role["frameworkAttemptCompletionPolicy"] = FAIL_FAST
     shell.create_framework(taskRoles=[role], **spec)
@@ -35,7 +35,8 @@ async def run(shell: Shell, seconds: float, run_seconds: float = 0.0) -> None:
                 if loop.time() - started >= run_seconds and pod["status"]["phase"] != "Failed":
                     terminated = {"exitCode": 1, "finishedAt": "2026-01-01T00:00:00Z"}
                     container = {"name": "main", "state": {"terminated": terminated}}
-                    shell.patch_pod(phase="Failed", containerStatuses=[container])
+                    name = pod["metadata"]["name"]
+                    shell.patch_pod(name, phase="Failed", containerStatuses=[container])
             while shell.storage.collect_garbage():
                 pass
             shell.show()
@@ -83,6 +84,16 @@ async def test_long_attempt_resets_the_count() -> None:
     await run(shell, 120, run_seconds=20)
     assert "quickEndCount" not in shell.tasks[0]["retryPolicyStatus"]
     assert shell.find_condition()["status"] == "False"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "others"),
+    [(2, "1 more Task waits for its retry"), (3, "2 more Tasks wait for their retry")],
+)
+async def test_pause_of_several_tasks_has_their_number(tasks: int, others: str) -> None:
+    shell = open_failing(tasks=tasks)
+    await run(shell, 60)
+    assert f"Z; {others}: read the logs" in shell.find_condition()["message"]
 
 
 async def test_framework_whose_attempts_end_at_once_pauses_too() -> None:
