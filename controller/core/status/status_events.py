@@ -57,7 +57,9 @@ def list_events(before: FrameworkStatus | None, after: FrameworkStatus) -> Itera
     changed = list(_walk_changed(old, after.attempt_status))
     yield from _list_created(changed)
     yield from _list_failed(changed)
-    if _is_gang_ready(after) and (before is None or not _is_gang_ready(before)):
+    is_new = before is None or not _is_gang_ready(before)
+    # A Framework without Tasks is complete, too, and nothing has happened.
+    if is_new and _is_gang_ready(after) and any(r.tasks for r in after.attempt_status.task_roles):
         message = f"The gang is complete: {_count_members(after)} Tasks have addresses"
         yield Event(EventType.NORMAL, GANG_READY, message)
     yield from _list_states(before, after)

@@ -108,6 +108,11 @@ def test_complete_gang_is_reported_when_its_condition_becomes_true() -> None:
     assert list_texts(after, replace(after, ready_tasks="2/2")) == []
 
 
+def test_gang_without_tasks_is_not_reported() -> None:
+    ready = (Condition("GangReady", "True", 1, AT, "GangComplete"),)
+    assert list_texts(build_workers(), build_workers(conditions=ready)) == []
+
+
 def test_scaling_is_reported_by_role() -> None:
     workers, servers = build_running(2), build_role_status("ps")
     before = build_status(build_role_status(tasks=tuple(workers)), servers)
