@@ -10,6 +10,7 @@ from pathlib import Path
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from cli.local import requires_local_cluster
+from cli.options import ClusterChoice
 from cli.terminal import print_error
 from cli.words import strip_noise
 from framework.api.completion import QUOTA_WORDS
@@ -37,32 +38,39 @@ _NO_CLUSTER = (
 _DENIED = re.compile(r"\bdenied (?:the )?request\b")
 
 
-def find_cluster(kubeconfig: str | None, *, otherwise: str | None = None) -> KubeConfig:
+def find_cluster(choice: ClusterChoice, *, otherwise: str | None = None) -> KubeConfig:
     """Find the API server that a command talks to.
 
+    Its namespace is that of the options, else that of the context.
+
     Args:
-        kubeconfig: what --kubeconfig names.
+        choice: what the options name.
         otherwise: how the command works without a cluster; None if it does not.
 
     Raises:
         CliError: no cluster is configured, or its configuration cannot work.
     """
     try:
-        config = _without_token_path(load_kube_config(None, kubeconfig, os.environ))
+        config = load_kube_config(None, choice.kubeconfig, os.environ, context=choice.context)
     except ConfigError as e:
         fault = _NO_CLUSTER if isinstance(e, NoServerError) else str(e)
-        stale = [] if kubeconfig else _explain_stale()
-        local = [] if stale or not isinstance(e, NoServerError) else list_local_clusters()
+        stale = [] if choice.kubeconfig else _explain_stale()
+        is_open = not stale and choice.context is None and isinstance(e, NoServerError)
+        local = list_local_clusters() if is_open else []
         if local:
             config, directory = local[0]
             print_error(f"note: no cluster is configured; taking the local cluster in {directory}")
-            return config
+            return _with_namespace(config, choice)
         lines = [*stale, fault, *([otherwise] if otherwise else [])]
         raise CliError(ExitCode.USAGE, *lines) from e
-    if not kubeconfig:
+    if not choice.kubeconfig:
         for line in _explain_stale():
             print_error(f"warning: {line}; now taking {describe_server(config.server)}")
-    return config
+    return _with_namespace(_without_token_path(config), choice)
+
+
+def _with_namespace(config: KubeConfig, choice: ClusterChoice) -> KubeConfig:
+    return replace(config, namespace=choice.namespace or config.namespace)
 
 
 def list_local_clusters() -> list[tuple[KubeConfig, Path]]:

@@ -9,8 +9,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
-from cli.logerrors import explain_container, explain_framework, explain_task
-from cli.logoutput import LogOptions, LogPrinter, name_task
+from cli.logs.errors import explain_container, explain_framework, explain_task
+from cli.logs.output import LogOptions, LogPrinter, name_task
 from cli.terminal import print_error
 from framework.api import constants
 from framework.clock import SystemClock
@@ -90,7 +90,7 @@ def _select_kept(options: LogOptions, labels: Mapping[str, str], directory: Path
     Raises:
         CliError: there are none; it says which part of what was asked for is not there.
     """
-    namespace = options.namespace or "default"
+    namespace = options.cluster.namespace or "default"
     if not (directory / "logs").is_dir():
         problem = "has no logs" if directory.is_dir() else "does not exist"
         raise CliError(

@@ -58,13 +58,18 @@ class KubeConfig:
 
 
 def load_kube_config(
-    address: str | None, kubeconfig_path: str | None, env: Mapping[str, str]
+    address: str | None,
+    kubeconfig_path: str | None,
+    env: Mapping[str, str],
+    *,
+    context: str | None = None,
 ) -> KubeConfig:
     """Find the API server.
 
     Precedence: the address is the argument, else ``$KUBE_APISERVER_ADDRESS``; the file is the
     argument, else ``$KUBECONFIG`` if it exists, else ``~/.kube/config`` if it exists. With both,
-    the address replaces the file's server. With neither, the Pod's service account.
+    the address replaces the file's server. With neither, the Pod's service account. ``context`` is
+    one of the contexts of the file; None for its current one.
 
     Raises:
         ConfigError: nothing usable found; names the field and the remedy.
@@ -72,7 +77,9 @@ def load_kube_config(
     address = address or env.get(constants.KUBE_APISERVER_ADDRESS_ENV) or None
     paths = kubeconfig.find_paths(kubeconfig_path, env)
     if paths:
-        config = _load_file(paths, address)
+        config = _load_file(paths, address, context)
+    elif context is not None:
+        raise ConfigError("context", "no kubeconfig has contexts", "name one with --kubeconfig")
     elif address is not None:
         config = _load_address(address, env)
     else:
@@ -83,9 +90,9 @@ def load_kube_config(
     return config
 
 
-def _load_file(paths: list[Path], address: str | None) -> KubeConfig:
+def _load_file(paths: list[Path], address: str | None, name: str | None) -> KubeConfig:
     merged = kubeconfig.read_merged(paths)
-    context = kubeconfig.select_context(merged)
+    context = kubeconfig.select_context(merged, name)
     cluster = kubeconfig.parse_cluster(merged, context, needs_server=address is None)
     user = kubeconfig.parse_user(merged, context)
     return KubeConfig(

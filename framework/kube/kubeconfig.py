@@ -147,16 +147,18 @@ def read_merged(paths: list[Path]) -> Merged:
     return Merged(paths, current, entries)
 
 
-def select_context(merged: Merged) -> Context:
-    """Return the current context."""
+def select_context(merged: Merged, name: str | None = None) -> Context:
+    """Return the context of this name; the current one if None."""
     files = ", ".join(str(path) for path in merged.paths)
-    if not merged.current_context:
+    field = f"{files}: current-context" if name is None else "context"
+    name = name or merged.current_context
+    if not name:
         raise ConfigError(
             f"{files}: current-context",
             "not set",
             "run `kubectl config use-context NAME`",
         )
-    entry = _find(merged, "contexts", merged.current_context, f"{files}: current-context")
+    entry = _find(merged, "contexts", name, field)
     cluster = _optional_text(entry.fields, "cluster", entry.at("contexts", "cluster"))
     if not cluster:
         raise ConfigError(

@@ -1,12 +1,14 @@
 """The exit codes of answers of the API server."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cli.exitcodes import CliError, ExitCode
 from cli.local import state
+from cli.options import ClusterChoice
 from cli.session import explained, find_cluster
 from framework.kube.config import KubeConfig
 from framework.kube.errors import build_api_error
@@ -62,4 +64,53 @@ def test_kubeconfig_that_a_user_removed_names_no_local_cluster(
     cluster = state.RunningCluster(tmp_path / "removed", tmp_path)
     monkeypatch.setattr(state, "list_running", lambda: [cluster])
     with pytest.raises(CliError, match="no cluster"):
-        find_cluster(None)
+        find_cluster(ClusterChoice())
+
+
+CONTEXTS = """
+clusters:
+- {name: k, cluster: {server: "http://127.0.0.1:1"}}
+- {name: other, cluster: {server: "http://127.0.0.1:2"}}
+contexts:
+- {name: c, context: {cluster: k, namespace: lab}}
+- {name: d, context: {cluster: other}}
+current-context: c
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "server", "namespace"),
+    [
+        (ClusterChoice(), "http://127.0.0.1:1", "lab"),
+        (ClusterChoice(namespace="mine"), "http://127.0.0.1:1", "mine"),
+        (ClusterChoice(context="d"), "http://127.0.0.1:2", "default"),
+    ],
+    ids=["current", "namespace", "context"],
+)
+def test_cluster_options_choose_context_and_namespace(
+    choice: ClusterChoice,
+    server: str,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "config"
+    file.write_text(CONTEXTS)
+    monkeypatch.delenv("KUBE_APISERVER_ADDRESS", raising=False)
+    found = find_cluster(replace(choice, kubeconfig=str(file)))
+    assert (found.server, found.namespace) == (server, namespace)
+
+
+def test_context_that_the_kubeconfig_lacks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "config"
+    file.write_text(CONTEXTS)
+    monkeypatch.delenv("KUBE_APISERVER_ADDRESS", raising=False)
+    with pytest.raises(CliError, match=r"context: 'e' is not among the contexts.*: c, d"):
+        find_cluster(ClusterChoice(kubeconfig=str(file), context="e"))
+    monkeypatch.setenv("KUBE_APISERVER_ADDRESS", "http://127.0.0.1:1")
+    monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    with pytest.raises(CliError, match=r"context: .*--kubeconfig"):
+        find_cluster(ClusterChoice(context="e"))

@@ -20,18 +20,18 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cli import display as display_module
 from cli import main as main_module
 from cli.authoring.commands import _Place, _render
 from cli.authoring.findings import error
 from cli.authoring.yamltext import render_yaml
-from cli.containeroutput import split_output
-from cli.display import Display
 from cli.exitcodes import CliError, ExitCode
 from cli.local import commands
 from cli.local.state import ClusterState
-from cli.logoutput import LogOptions, LogPrinter
-from cli.progress import GangView, TaskLine
+from cli.logs.containeroutput import split_output
+from cli.logs.output import LogOptions, LogPrinter
+from cli.running import display as display_module
+from cli.running.display import Display
+from cli.running.progress import GangView, TaskLine
 from cli.terminal import print_document, print_error, print_line
 from framework.agent.report import LineReporter
 from framework.api.naming import TaskKey
@@ -226,7 +226,7 @@ def test_live_display_draws_with_the_same_texts(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_only_one_module_of_the_command_line_prints() -> None:
-    """``Display`` has rich's console; ``logoutput`` writes lines that are rendered already."""
+    """``Display`` has rich's console; ``logs.output`` writes lines that are rendered already."""
     writers = set()
     for path in (ROOT / "cli").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -236,9 +236,9 @@ def test_only_one_module_of_the_command_line_prints() -> None:
                 writers.add((path.relative_to(ROOT / "cli").as_posix(), name))
     assert writers == {
         ("terminal.py", "click.echo"),
-        ("display.py", "_Console"),
-        ("logoutput.py", "sys.stdout.buffer.write"),
-        ("logoutput.py", "sys.stdout.buffer.flush"),
+        ("running/display.py", "_Console"),
+        ("logs/output.py", "sys.stdout.buffer.write"),
+        ("logs/output.py", "sys.stdout.buffer.flush"),
     }
 
 

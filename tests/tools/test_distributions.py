@@ -124,7 +124,7 @@ def test_local_cluster_requires_this_version_and_alone_requires_its_packages(
 def test_every_module_of_the_command_line_but_those_in_local_imports_without_it(
     without_local: dict[str, Any],
 ) -> None:
-    assert "cli.run" in without_local["modules"]
+    assert "cli.running.run" in without_local["modules"]
     assert "localcluster" not in without_local["modules"]
 
 

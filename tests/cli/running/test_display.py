@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.display import Display, format_rows
-from cli.progress import GangView, TaskLine
+from cli.running.display import Display, format_rows
+from cli.running.progress import GangView, TaskLine
 from framework.api.naming import TaskKey
 
 

@@ -15,10 +15,10 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from urllib.parse import urlencode
 
-from cli.containeroutput import OutputLines
-from cli.display import Display
-from cli.failures import KeptLogs
-from cli.logoutput import name_task
+from cli.logs.containeroutput import OutputLines
+from cli.logs.output import name_task
+from cli.running.display import Display
+from cli.running.failures import KeptLogs
 from framework.kube.client import KubeClient
 from framework.kube.errors import KubeError
 from framework.kube.resources import PODS, Object

@@ -1,6 +1,6 @@
 import pytest
 
-from cli.failures import find_failed_container
+from cli.running.failures import find_failed_container
 from framework.kube.resources import Object
 
 

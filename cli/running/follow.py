@@ -1,13 +1,13 @@
 """Watches a Framework, its objects, and the Events that say why its Pods wait.
 
-There is one ``Follower`` for each Framework. It collects what ``cli.progress`` needs in a
+There is one ``Follower`` for each Framework. It collects what ``cli.running.progress`` needs in a
 ``World``. If the user may not read Pods, ConfigMaps or Events, only the display has less detail.
 """
 
 import asyncio
 from collections.abc import Callable
 
-from cli.progress import World
+from cli.running.progress import World
 from framework.api import constants
 from framework.api.naming import build_configmap_name
 from framework.clock import Clock, Random

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from cli.display import silence
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
 from cli.local import requires_local_cluster
-from cli.logerrors import explain_container, explain_framework, explain_task
-from cli.logoutput import LogOptions, LogPrinter, name_task
+from cli.logs.errors import explain_container, explain_framework, explain_task
+from cli.logs.output import LogOptions, LogPrinter, name_task
 from cli.reasons import explain_pod
+from cli.running.display import silence
 from cli.session import explained, find_cluster, list_local_clusters, open_client
 from cli.templates import list_role_names, list_task_numbers
 from cli.terminal import print_error
@@ -43,7 +43,7 @@ def print_logs(options: LogOptions) -> ExitCode:
         return _run(print_kept(options, labels, Path(options.directory)))
     config = None
     try:
-        config = find_cluster(options.kubeconfig)
+        config = find_cluster(options.cluster)
         return _run(_print_live(options, labels, config))
     except CliError as e:
         if config is not None and e.exit_code is not ExitCode.UNREACHABLE:
@@ -58,7 +58,7 @@ def _explain_kept(options: LogOptions) -> str:
     """Say how to read the logs of a local cluster that has ended."""
     directory = _find_kept_directory(options)
     target = [options.name] if options.task is None else [options.name, options.task]
-    namespace = ["-n", options.namespace] if options.namespace else []
+    namespace = ["-n", options.cluster.namespace] if options.cluster.namespace else []
     command = build_command("logs", *target, *namespace, "--directory", str(directory or "DIR"))
     how = f"logs of a local cluster stay after its end; to read them: `{command}`"
     return how if directory else how + _name_last_run(options)
@@ -73,7 +73,7 @@ def _name_last_run(options: LogOptions) -> str:
     except CliError:
         return ""
     last = find_last_run()
-    kept = list_kept(last, options.namespace or "default", {}) if last else []
+    kept = list_kept(last, options.cluster.namespace or "default", {}) if last else []
     names = ", ".join(sorted({log.labels.get(constants.FRAMEWORK_NAME, "") for log in kept}))
     return f"; the newest `run --local` left the logs of {names} in {last}" if names else ""
 
@@ -97,7 +97,8 @@ def _find_kept_directory(options: LogOptions) -> Path | None:
             from cli.local.state import list_kept_directories
     except CliError:
         return None
-    namespace, labels = options.namespace or "default", {constants.FRAMEWORK_NAME: options.name}
+    namespace = options.cluster.namespace or "default"
+    labels = {constants.FRAMEWORK_NAME: options.name}
     return next((p for p in list_kept_directories() if list_kept(p, namespace, labels)), None)
 
 
@@ -117,7 +118,7 @@ def _run(printing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
 
 
 async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeConfig) -> ExitCode:
-    namespace = options.namespace or config.namespace
+    namespace = config.namespace
     async with open_client(config) as client:
         with explained(config):
             pods = await _list_pods(client, namespace, labels)

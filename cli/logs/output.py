@@ -4,10 +4,11 @@ import re
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from cli.containeroutput import OutputLines
 from cli.exitcodes import CliError, ExitCode
+from cli.logs.containeroutput import OutputLines
+from cli.options import ClusterChoice
 from cli.terminal import print_error
 from framework.api import constants
 from framework.api.text import make_printable
@@ -26,8 +27,7 @@ class LogOptions:
     follow: bool = False
     previous: bool = False
     tail_lines: int | None = None
-    namespace: str | None = None
-    kubeconfig: str | None = None
+    cluster: ClusterChoice = field(default_factory=ClusterChoice)
     directory: str | None = None
     raw: bool = False
     """Write the bytes unchanged, with control characters."""

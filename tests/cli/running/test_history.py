@@ -3,8 +3,8 @@
 import tracemalloc
 from dataclasses import replace
 
-from cli.history import AttemptHistory
-from cli.progress import GangView, TaskLine
+from cli.running.history import AttemptHistory
+from cli.running.progress import GangView, TaskLine
 from framework.api.naming import TaskKey
 
 WORKER = TaskKey("worker", 1)

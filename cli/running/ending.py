@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from cli.progress import PENDING, GangView, TaskLine
+from cli.running.progress import PENDING, GangView, TaskLine
 
 
 def keep_waits(before: GangView, after: GangView, cause: str) -> GangView:

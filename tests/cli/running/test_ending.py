@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from cli.ending import keep_waits
-from cli.progress import GangView, TaskLine
+from cli.running.ending import keep_waits
+from cli.running.progress import GangView, TaskLine
 from framework.api.naming import TaskKey
 
 

@@ -1,6 +1,6 @@
 """Shows progress: live on a terminal, a line for each change in a pipe; then a table.
 
-This module only writes. ``cli.progress`` computes the texts.
+This module only writes. ``cli.running.progress`` computes the texts.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from cli.progress import GangView, TaskLine
+from cli.running.progress import GangView, TaskLine
 from cli.terminal import print_error
 from framework.api.text import make_printable
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.progress import GangView, World, build_view, list_own_failures
+from cli.running.progress import GangView, World, build_view, list_own_failures
 from framework.api import constants
 from framework.api.naming import TaskKey
 from framework.kube.resources import Object

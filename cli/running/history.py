@@ -8,7 +8,7 @@ at the status is not seen; the Event ``TaskFailed`` of the Framework has it.
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
-from cli.progress import GangView, TaskLine
+from cli.running.progress import GangView, TaskLine
 from framework.api.naming import TaskKey
 
 _SHOWN = 2

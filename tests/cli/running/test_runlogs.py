@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cli import runlogs
-from cli.display import Display
 from cli.exitcodes import ExitCode
-from cli.runlogs import RunningLogs
+from cli.running import runlogs
+from cli.running.display import Display
+from cli.running.runlogs import RunningLogs
 from framework.kube.client import KubeClient
 from framework.kube.errors import KubeError
 from tests.cli.test_sessions import build_role, call, write

@@ -1,4 +1,4 @@
-from cli.outage import GIVE_UP_SECONDS, Outage
+from cli.running.outage import GIVE_UP_SECONDS, Outage
 
 
 def test_outage_repeats_how_long_it_lasts_and_comes_to_an_end() -> None:

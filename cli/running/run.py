@@ -8,25 +8,26 @@ import logging
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from cli.apply import apply_all
 from cli.authoring.rules import find_refused_templates, find_unreachable_ends
-from cli.containeroutput import render_output
-from cli.display import Display
-from cli.ending import keep_waits
 from cli.exitcodes import CliError, ExitCode
-from cli.failures import SHOWN_LINES, FailureLogs, KeptLogs
-from cli.follow import Follower
-from cli.history import AttemptHistory
 from cli.invocation import build_command, build_export
 from cli.local import requires_local_cluster
+from cli.logs.containeroutput import render_output
 from cli.manifests import Manifests, load_manifests
-from cli.outage import GIVE_UP_SECONDS, Outage
-from cli.progress import GangView, build_view, list_own_failures
-from cli.runlogs import RunningLogs
+from cli.options import ClusterChoice
+from cli.running.apply import apply_all
+from cli.running.display import Display
+from cli.running.ending import keep_waits
+from cli.running.failures import SHOWN_LINES, FailureLogs, KeptLogs
+from cli.running.follow import Follower
+from cli.running.history import AttemptHistory
+from cli.running.outage import GIVE_UP_SECONDS, Outage
+from cli.running.progress import GangView, build_view, list_own_failures
+from cli.running.runlogs import RunningLogs
 from cli.session import explained, find_cluster, open_client
 from cli.waiting import Interrupt, wait_any
 from cli.words import strip_noise
@@ -60,8 +61,7 @@ class RunOptions:
 
     files: tuple[str, ...]
     is_local: bool = False
-    namespace: str | None = None
-    kubeconfig: str | None = None
+    cluster: ClusterChoice = field(default_factory=ClusterChoice)
     timeout_seconds: float | None = None
     """Since the Frameworks were applied; None: as long as it takes."""
     replaces: bool = False
@@ -107,12 +107,12 @@ def _prepare(options: RunOptions) -> tuple[KubeConfig | None, Manifests]:
     config, fault = None, None
     if not options.is_local:
         try:
-            config = find_cluster(options.kubeconfig, otherwise=_MAKE_CLUSTER)
+            config = find_cluster(options.cluster, otherwise=_MAKE_CLUSTER)
         except CliError as e:
             fault = e
     manifests = load_manifests(
         options.files,
-        namespace=options.namespace,
+        namespace=options.cluster.namespace,
         default_namespace="default" if config is None else config.namespace,
         is_local=options.is_local,
     )

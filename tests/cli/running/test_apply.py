@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from cli.apply import apply_all
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import Manifest, Manifests
+from cli.running.apply import apply_all
 from framework.api import constants
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.kube.client import KubeClient

@@ -1,0 +1,22 @@
+"""The commands of ``framework``, in the order and under the titles of its help.
+
+Each is an attribute of the same name in the module of the same name in ``cli.commands``. A command
+that is not called is not imported, so its line of help is here.
+"""
+
+SECTIONS: dict[str, dict[str, str]] = {
+    "Run": {
+        "run": "Apply Frameworks and follow them to their end.",
+    },
+    "See": {
+        "logs": "Print the logs of a Framework's Tasks.",
+    },
+    "Write and check": {
+        "inject": "Add the agents to the Frameworks of a file.",
+        "lint": "Find what would not work in Frameworks.",
+    },
+    "This machine": {
+        "local": "Start and stop a local cluster.",
+        "version": "Print the version.",
+    },
+}

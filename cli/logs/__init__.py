@@ -1,0 +1,1 @@
+"""``framework logs``: the output of the containers of a Framework."""

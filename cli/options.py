@@ -1,0 +1,104 @@
+"""Options and types of arguments that several commands share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import click
+
+DURATION_HELP = "for example 90s, 5m or 1h"
+_Command = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChoice:
+    """The cluster that a command talks to, as its options name it."""
+
+    kubeconfig: str | None = None
+    """Path of a file; None for $KUBECONFIG, ~/.kube/config, the Pod's own or a local cluster."""
+    context: str | None = None
+    """Of the kubeconfig; None for its current one."""
+    namespace: str | None = None
+    """None for that of the file or of the context."""
+
+
+class Duration(click.ParamType[float]):
+    """A time span in seconds, written with a unit."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read 90, 90s, 5m or 1h."""
+        if isinstance(value, int | float):
+            return float(value)
+        text = str(value).strip()
+        factor = {"s": 1, "m": 60, "h": 3600}.get(text[-1:])
+        try:
+            seconds = float(text[:-1]) * factor if factor else float(text)
+        except ValueError:
+            self.fail(f"{text!r} is not a time span; write it {DURATION_HELP}", param, ctx)
+        if not 0 < seconds < float("inf"):
+            self.fail(f"{text!r} is not a positive time span; write it {DURATION_HELP}", param, ctx)
+        return seconds
+
+
+_CLUSTER_OPTIONS = (
+    click.option(
+        "-n", "--namespace", metavar="NAME", help="Namespace; else the file's or the kubeconfig's."
+    ),
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Kubeconfig of the cluster; else $KUBECONFIG, ~/.kube/config or the Pod's own.",
+    ),
+    click.option(
+        "--context", metavar="NAME", help="Context of the kubeconfig; else its current one."
+    ),
+)
+
+
+def cluster_options(command: _Command) -> _Command:
+    """Add the options that choose the cluster; the command gets them as ``cluster``.
+
+    Returns:
+        The command with --namespace, --kubeconfig and --context, which calls ``command`` with a
+        ``ClusterChoice`` in the place of the three.
+    """
+
+    @wraps(command)
+    def with_cluster(
+        *args: Any,
+        kubeconfig: str | None,
+        context: str | None,
+        namespace: str | None,
+        **options: Any,
+    ) -> None:
+        command(*args, cluster=ClusterChoice(kubeconfig, context, namespace), **options)
+
+    for option in reversed(_CLUSTER_OPTIONS):
+        with_cluster = option(with_cluster)
+    return with_cluster
+
+
+isolation_option = click.option(
+    "--isolation",
+    type=click.Choice(["auto", "root", "paths"]),
+    default="auto",
+    help="Local Pods' volumes: in a private root, or by replacing paths; auto takes what works.",
+)
+network_option = click.option(
+    "--network",
+    type=click.Choice(["auto", "namespace", "loopback"]),
+    default="auto",
+    help="Local Pods' addresses: a network namespace each, or loopback; auto takes what works.",
+)
+gpus_option = click.option(
+    "--gpus",
+    type=click.IntRange(0, 1024),
+    default=0,
+    metavar="N",
+    help="GPUs that the local cluster offers to Pods; none by default.",
+)

@@ -1,0 +1,1 @@
+"""``framework run``: applies Frameworks and follows them to their end."""
