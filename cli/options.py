@@ -45,17 +45,42 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
+def read_choice(ctx: click.Context) -> ClusterChoice:
+    """Read the cluster options of a command line that is being completed."""
+    return ClusterChoice(*(ctx.params.get(key) for key in ("kubeconfig", "context", "namespace")))
+
+
+def _complete_namespaces(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from cli.start.livenames import list_namespaces
+
+    return [name for name in list_namespaces(read_choice(ctx)) if name.startswith(incomplete)]
+
+
+def _complete_contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from cli.start.livenames import list_contexts
+
+    return [name for name in list_contexts(read_choice(ctx)) if name.startswith(incomplete)]
+
+
 _CLUSTER_OPTIONS = (
     click.option(
-        "-n", "--namespace", metavar="NAME", help="Namespace; else the file's or the kubeconfig's."
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="Namespace; else the file's or the kubeconfig's.",
+        shell_complete=_complete_namespaces,
     ),
     click.option(
         "--kubeconfig",
         metavar="FILE",
+        type=click.Path(),
         help="Kubeconfig of the cluster; else $KUBECONFIG, ~/.kube/config or the Pod's own.",
     ),
     click.option(
-        "--context", metavar="NAME", help="Context of the kubeconfig; else its current one."
+        "--context",
+        metavar="NAME",
+        help="Context of the kubeconfig; else its current one.",
+        shell_complete=_complete_contexts,
     ),
 )
 

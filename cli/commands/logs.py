@@ -2,13 +2,14 @@
 
 import click
 
+from cli.arguments import container_option, framework_argument, role_or_task_argument
 from cli.options import ClusterChoice, cluster_options
 
 
 @click.command()
-@click.argument("name")
-@click.argument("task", required=False, metavar="[ROLE[/INDEX]]")
-@click.option("-c", "--container", metavar="NAME", help="Container; else the first of the Pod.")
+@framework_argument()
+@role_or_task_argument(required=False, metavar="[ROLE[/INDEX]]")
+@container_option()
 @click.option("-f", "--follow", is_flag=True, help="Go on until the containers have ended.")
 @click.option("--previous", is_flag=True, help="The run before the container's last restart.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
