@@ -11,8 +11,7 @@ import click
 
 from cli.options import read_choice
 
-KIND_PREFIX = "framework/"
-"""A Framework may be written as NAME or, as in kubectl, as framework/NAME."""
+_KIND_PREFIX = "framework/"
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _Decorator = Callable[[_Decorated], _Decorated]
 
@@ -20,12 +19,16 @@ _Decorator = Callable[[_Decorated], _Decorated]
 def framework_argument(param: str = "name", **attributes: Any) -> _Decorator[Any]:
     """Add an argument for the name of a Framework; the shell completes it.
 
+    The command gets the name without ``framework/``, which the user may write as in kubectl.
+
     Args:
         param: name of the parameter. ``task_argument`` and ``container_option`` read "name".
         attributes: those of ``click.argument``, for example ``nargs`` and ``required``.
     """
     attributes.setdefault("metavar", param.upper())
-    return click.argument(param, shell_complete=complete_frameworks, **attributes)
+    return click.argument(
+        param, shell_complete=complete_frameworks, callback=_strip_kind, **attributes
+    )
 
 
 def task_argument(param: str = "task", **attributes: Any) -> _Decorator[Any]:
@@ -53,15 +56,22 @@ def container_option(help_text: str = "Container; else the first of the Pod.") -
     )
 
 
+def _strip_kind(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
+    """Turn framework/NAME into NAME, in one value or in several."""
+    if isinstance(value, tuple):
+        return tuple(name.removeprefix(_KIND_PREFIX) for name in value)
+    return value if value is None else value.removeprefix(_KIND_PREFIX)
+
+
 def complete_frameworks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a Framework, with or without ``framework/``."""
     from cli.start.livenames import list_frameworks
 
-    prefix = KIND_PREFIX if incomplete.startswith(KIND_PREFIX) else ""
-    given = ctx.params.get(param.name or "")
+    prefix = _KIND_PREFIX if incomplete.startswith(_KIND_PREFIX) else ""
+    given = _read_params(ctx).get(param.name or "")
     known = frozenset(given) if isinstance(given, tuple) else frozenset()
-    names = (prefix + name for name in list_frameworks(read_choice(ctx)))
-    return _offer((name for name in names if name not in known), incomplete)
+    names = (name for name in list_frameworks(read_choice(ctx)) if name not in known)
+    return _offer((prefix + name for name in names), incomplete)
 
 
 def complete_tasks(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -86,7 +96,7 @@ def complete_roles_and_tasks(
 
 def complete_containers(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Complete a container of the Task in the command line, or of all Tasks."""
-    task = ctx.params.get("task")
+    task = _read_params(ctx).get("task")
     wanted = task.partition("/")[0] if isinstance(task, str) else None
     found = (names for role, (_, names) in _read_roles(ctx).items() if wanted in {None, role})
     return _offer(dict.fromkeys(name for names in found for name in names), incomplete)
@@ -100,10 +110,26 @@ def _list_tasks(ctx: click.Context) -> list[str]:
 def _read_roles(ctx: click.Context) -> dict[str, tuple[list[int], list[str]]]:
     from cli.start.livenames import read_roles
 
-    name = ctx.params.get("name")
+    name = _read_params(ctx).get("name")
     if not isinstance(name, str):
         return {}
-    return read_roles(read_choice(ctx), name.removeprefix(KIND_PREFIX))
+    return read_roles(read_choice(ctx), name)
+
+
+def _read_params(ctx: click.Context) -> dict[str, Any]:
+    """Read the parameters of the command line before the word that is being completed.
+
+    If the last word is an option that lacks its value, click drops all arguments. Then the words,
+    which ``cli.start.shells`` leaves in the root context, are parsed again with a value.
+    """
+    words = ctx.find_root().obj
+    if not isinstance(words, list) or ctx.info_name not in words:
+        return ctx.params
+    rest = [*words[words.index(ctx.info_name) + 1 :], ""]
+    again = ctx.command.make_context(
+        ctx.info_name, rest, parent=ctx.parent, resilient_parsing=True, allow_extra_args=True
+    )
+    return {**again.params, **{key: value for key, value in ctx.params.items() if value}}
 
 
 def _offer(names: Iterable[str], incomplete: str) -> list[str]:

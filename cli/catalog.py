@@ -4,6 +4,11 @@ Each is an attribute of the same name in the module of the same name in ``cli.co
 that is not called is not imported, so its line of help is here.
 """
 
+PROGRAM = "framework"
+COMPLETE_VARIABLE = "_FRAMEWORK_COMPLETE"
+"""A variable by which the script of a shell asks for candidates (``cli.start.shells``)."""
+SHELLS = ("bash", "zsh", "fish")
+"""Shells with completion."""
 SECTIONS: dict[str, dict[str, str]] = {
     "Run": {
         "run": "Apply Frameworks and follow them to their end.",
@@ -17,6 +22,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "This machine": {
         "local": "Start and stop a local cluster.",
+        "completion": "Print the script that completes commands and names in a shell.",
         "version": "Print the version.",
     },
 }

@@ -5,12 +5,15 @@ command is imported when it is called (``cli.catalog``), so that ``--help`` stay
 """
 
 import errno
+import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from cli.catalog import SECTIONS
+from cli.catalog import COMPLETE_VARIABLE, SECTIONS
 from cli.exitcodes import CliError, ExitCode
 from cli.terminal import print_error
 from framework.api.text import make_printable
@@ -31,8 +34,29 @@ class _Program(click.Group):
         """Import a command; None if there is none of this name."""
         if cmd_name not in self.list_commands(ctx):
             return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(f"cli.commands.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"cli.commands.{name}"), name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        """Complete the name of a command without importing them, or an option."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(name, help=text)
+            for commands in SECTIONS.values()
+            for name, text in commands.items()
+            if name.startswith(incomplete)
+        ]
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the program, or complete a command line for the script of a shell."""
+        if COMPLETE_VARIABLE in os.environ:
+            from cli.start.shells import register_shells
+
+            register_shells()
+        extra.setdefault("complete_var", COMPLETE_VARIABLE)
+        return super().main(*args, **extra)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

@@ -19,6 +19,11 @@ def print_error(text: str) -> None:
     click.echo(make_printable(text), err=True)
 
 
-def print_document(text: str) -> None:
-    """Print text of many lines that another program reads: it must be printable as it is."""
-    click.echo(make_printable(text, keep="\n"), nl=False)
+def print_document(text: str, *, keep: str = "\n") -> None:
+    """Print text of many lines that another program reads: it must be printable as it is.
+
+    Args:
+        text: ends with a line end.
+        keep: control characters that this program needs.
+    """
+    click.echo(make_printable(text, keep=keep), nl=False)

@@ -302,21 +302,6 @@ class LocalCluster:
             ) from e
 
 
-def is_in_use(directory: Path) -> bool:
-    """Return whether a cluster of any user runs in a directory."""
-    try:
-        claim = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(claim, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(claim)
-    return False
-
-
 def _is_own_kubeconfig(path: Path) -> bool:
     """Return whether a kubeconfig is of a local cluster and holds nothing else."""
     try:

@@ -9,6 +9,7 @@ redirect these writes, so such a directory is refused.
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -95,3 +96,18 @@ def read_regular_file(path: Path, limit: int) -> bytes:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(f"{path} is no regular file")
         return file.read(limit)
+
+
+def is_in_use(directory: Path) -> bool:
+    """Return whether a cluster of any user runs in a directory."""
+    try:
+        claim = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(claim, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(claim)
+    return False

@@ -4,8 +4,14 @@ import click
 
 
 @click.command()
-@click.argument("file", metavar="FILE")
-@click.option("-o", "--output", metavar="FILE", help="Where to write; else standard output.")
+@click.argument("file", metavar="FILE", type=click.Path())
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(),
+    help="Where to write; else standard output.",
+)
 @click.option(
     "--rendezvous",
     type=click.Choice(["none", "init", "sidecar", "wrapper"]),

@@ -4,7 +4,7 @@ import click
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
 @click.option(
     "--for-original",
     is_flag=True,

@@ -20,7 +20,7 @@ EPILOG = (
 
 
 @click.command(epilog=EPILOG)
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
 @click.option("--local", is_flag=True, help="Run on a new local cluster.")
 @cluster_options
 @click.option(
@@ -30,6 +30,7 @@ EPILOG = (
 @click.option(
     "--directory",
     metavar="DIR",
+    type=click.Path(file_okay=False),
     help="With --local: where the cluster works and leaves the logs; else a temporary one.",
 )
 @click.option("--logs", is_flag=True, help="Print the output of the containers, too.")

@@ -1,12 +1,16 @@
 """Runs a local cluster in this process, for `framework local up` and `framework run --local`."""
 
+import fcntl
+import json
 import logging
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
+from cli.local.state import LOCK_FILE, STATE_FILE, ClusterState
 from framework.clock import SystemClock, SystemRandom, SystemUids
 from framework.logs import configure_logging
 from localcluster.cluster import (
@@ -17,7 +21,11 @@ from localcluster.cluster import (
 )
 from localcluster.kubelet.container.sandbox import Isolation
 from localcluster.network.choice import NetworkChoice
-from localcluster.private_files import ExposedError, make_private_directory
+from localcluster.private_files import (
+    ExposedError,
+    make_private_directory,
+    write_private_file,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +77,33 @@ async def open_local_cluster(directory: Path, *, options: UpOptions) -> AsyncIte
         raise CliError(ExitCode.USAGE, str(e)) from e
     except PartFailedError as e:
         raise CliError(ExitCode.UNREACHABLE, str(e)) from e
+
+
+@contextmanager
+def published(cluster: LocalCluster, note: str) -> Iterator[ClusterState]:
+    """Publish this cluster to other commands while the block runs."""
+    state = ClusterState(
+        pid=os.getpid(),
+        server=cluster.kube_config.server,
+        kubeconfig=str(cluster.kubeconfig_path),
+        directory=str(cluster.directory),
+        started_at=SystemClock().now().isoformat(timespec="seconds"),
+        note=note,
+    )
+    with (cluster.directory / LOCK_FILE).open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise LocalClusterError(
+                f"--directory: another cluster has just started in {cluster.directory}"
+            ) from e
+        path = cluster.directory / STATE_FILE
+        write_private_file(path, json.dumps(asdict(state)))
+        try:
+            yield state
+        finally:
+            path.unlink(missing_ok=True)
+            (cluster.directory / LOCK_FILE).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command, build_export
-from cli.local.cluster import LOG_FILE, UpOptions, open_local_cluster
-from cli.local.state import ClusterState, find_state_directory, published, read_state
+from cli.local.cluster import LOG_FILE, UpOptions, open_local_cluster, published
+from cli.local.state import ClusterState, find_state_directory, read_state
 from cli.terminal import print_line
 from cli.waiting import Interrupt
-from localcluster.cluster import is_in_use
+from localcluster.private_files import is_in_use
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 30.0

@@ -1,7 +1,8 @@
 """The state file of a local cluster that runs, and the directory of the newest ``run --local``.
 
 The process of the cluster holds a lock for as long as it runs. A state file without a locked lock
-file belongs to a process that has ended.
+file belongs to a process that has ended. The module is imported by completions of a shell, so it
+imports nothing that starts a cluster; ``cli.local.cluster`` writes the state file.
 """
 
 import contextlib
@@ -9,18 +10,15 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cli.exitcodes import CliError, ExitCode
-from framework.clock import SystemClock
-from localcluster.cluster import LocalCluster, LocalClusterError, is_in_use
 from localcluster.private_files import (
     ExposedError,
     check_private_directory,
+    is_in_use,
     make_private_directory,
     read_regular_file,
     write_private_file,
@@ -28,8 +26,8 @@ from localcluster.private_files import (
 
 logger = logging.getLogger(__name__)
 
-_STATE_FILE = "state.json"
-_LOCK_FILE = "lock"
+STATE_FILE = "state.json"
+LOCK_FILE = "lock"
 _LAST_RUN_FILE = "last-run"
 # A path is not longer.
 _MAX_PATH_BYTES = 4096
@@ -67,12 +65,12 @@ def read_state(directory: Path) -> ClusterState | None:
     """
     try:
         check_private_directory(directory)
-        with (directory / _LOCK_FILE).open("rb") as lock:
+        with (directory / LOCK_FILE).open("rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 # The process that holds the lock runs.
-                stored: dict[str, Any] = json.loads((directory / _STATE_FILE).read_bytes())
+                stored: dict[str, Any] = json.loads((directory / STATE_FILE).read_bytes())
                 return ClusterState(**stored)
     except ExposedError as e:
         raise CliError(ExitCode.USAGE, f"--directory: {e}") from e
@@ -140,30 +138,3 @@ def list_running() -> list[RunningCluster]:
     if last is not None and is_in_use(last):
         found.append(RunningCluster(last / "kubeconfig", last))
     return found
-
-
-@contextmanager
-def published(cluster: LocalCluster, note: str) -> Iterator[ClusterState]:
-    """Publish this cluster to other commands while the block runs."""
-    state = ClusterState(
-        pid=os.getpid(),
-        server=cluster.kube_config.server,
-        kubeconfig=str(cluster.kubeconfig_path),
-        directory=str(cluster.directory),
-        started_at=SystemClock().now().isoformat(timespec="seconds"),
-        note=note,
-    )
-    with (cluster.directory / _LOCK_FILE).open("wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            raise LocalClusterError(
-                f"--directory: another cluster has just started in {cluster.directory}"
-            ) from e
-        path = cluster.directory / _STATE_FILE
-        write_private_file(path, json.dumps(asdict(state)))
-        try:
-            yield state
-        finally:
-            path.unlink(missing_ok=True)
-            (cluster.directory / _LOCK_FILE).unlink(missing_ok=True)

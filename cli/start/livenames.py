@@ -13,6 +13,8 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
+from cli.exitcodes import CliError
+from cli.local import requires_local_cluster
 from cli.options import ClusterChoice
 from framework.agent.access import Access, AccessError, parse_address
 from framework.agent.clock import AgentClock
@@ -76,7 +78,7 @@ def _parse_role(role: dict[str, Any]) -> tuple[str, tuple[list[int], list[str]]]
 
 # Whatever is wrong with the configuration or with the answer, the user sees no completion.
 _FAULTS = (
-    *(AccessError, ConfigError, UnreachableError, OSError, TimeoutError),
+    *(AccessError, CliError, ConfigError, UnreachableError, OSError, TimeoutError),
     *(ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError, LookupError),
 )
 
@@ -132,12 +134,12 @@ def _find_config(choice: ClusterChoice) -> KubeConfig:
 
 
 def _find_local_config() -> KubeConfig:
-    from cli.session import list_local_clusters
-
-    found = list_local_clusters()
-    if not found:
-        raise NoServerError("cluster", "no cluster is configured", "name a kubeconfig")
-    return found[0][0]
+    """Read the kubeconfig of the local cluster that runs."""
+    with requires_local_cluster():
+        from cli.local.state import list_running
+    for cluster in list_running():
+        return load_kube_config(None, str(cluster.kubeconfig), {})
+    raise NoServerError("cluster", "no cluster is configured", "name a kubeconfig")
 
 
 def _build_access(config: KubeConfig) -> Access:
