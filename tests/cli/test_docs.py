@@ -1,4 +1,4 @@
-"""README.md and docs/ have the commands, options and settings of the programs."""
+"""docs/ has the commands, options and settings of the programs."""
 
 import re
 import shlex
@@ -11,10 +11,8 @@ import pytest
 from cli.exitcodes import ExitCode
 from cli.main import main
 from controller.config.config_file import load_config
-from framework.strictyaml import load_documents
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "docs/cli.md", "docs/config.md", "examples/README.md")
 
 
 def read(name: str) -> str:
@@ -70,19 +68,14 @@ def test_cli_doc_has_every_option(path: str) -> None:
     assert {o for o in long_options if o not in usage} == set()
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_doc_calls_only_existing_commands_and_options(name: str) -> None:
-    for call in list_calls(read(name)):
+def test_usage_in_the_cli_doc_has_only_existing_commands_and_options() -> None:
+    # Calls in all pages: tests/docs/test_commands.py
+    for call in list_calls(read("docs/cli.md")):
         path = next((p for p in COMMANDS if call.startswith(p)), None)
         assert path is not None, call
         words = shlex.split(re.sub(r"[\[\]]", " ", call))
         used = {word.partition("=")[0] for word in words if word.startswith("-")}
         assert used - list_options(COMMANDS[path]) - {"-"} == set(), call
-
-
-def test_readme_begins_with_the_two_commands() -> None:
-    commands = re.findall(r"^make (\w+)", read("README.md"), re.MULTILINE)
-    assert commands[:2] == ["demo", "test"]
 
 
 def test_config_doc_has_every_key_with_its_default(tmp_path: Path) -> None:
@@ -102,10 +95,3 @@ def test_config_doc_example_is_valid(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(example)
     assert load_config(str(file), {}, strict=True).config.pod_failure_rules[0].code == 221
-
-
-def test_readme_snippet_is_valid_yaml() -> None:
-    (snippet,) = re.findall(r"```yaml\n(.*?)```", read("README.md"), re.DOTALL)
-    (document,) = load_documents(snippet, "README.md")
-    assert document.value["serviceAccountName"] == "frameworkbarrier"
-    assert {"initContainers", "containers", "volumes"} < set(document.value)

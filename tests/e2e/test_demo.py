@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.docs.pasted import read_sample
+from tests.docs.sample import find_difference
 from tests.support.machine.ordinaryuser import NOBODY, find_obstacle, wrap, wrap_with_namespaces
 from tests.support.measuring.pace import expect_within
 from tests.support.servers.frameworkcrd import ROOT
@@ -47,9 +49,16 @@ def other_home(home: Path) -> Path:
 
 def run_demo(home: Path, *options: str, wrapper: Wrapper | None = None) -> str:
     """Run the demo to its end, check its output, and return the cluster's log."""
-    directory = home / "cluster"
+    return run_to_end(home, *options, directory=home / "cluster", wrapper=wrapper)[0]
+
+
+def run_to_end(
+    home: Path, *options: str, directory: Path | None, wrapper: Wrapper | None = None
+) -> tuple[str, str]:
+    """Run the demo to its end, check its output, and return the cluster's log and the output."""
     command = [str(Path(sys.executable).with_name("framework")), "run", "--local"]
-    command += ["--directory", str(directory), *options, str(ROOT / "examples" / "gang.yaml")]
+    command += [] if directory is None else ["--directory", str(directory)]
+    command += [*options, str(ROOT / "examples" / "gang.yaml")]
     if wrapper is not None:
         command = wrapper(command)
     env = build_env() | {"HOME": str(home), "TMPDIR": str(home)}
@@ -68,11 +77,12 @@ def run_demo(home: Path, *options: str, wrapper: Wrapper | None = None) -> str:
     check_table(done.stdout)
     notes = [line for line in done.stdout.splitlines() if line.startswith("note: ")]
     assert dict(find_processes(str(home))) == {}
-    log = (directory / "cluster.log").read_text()
+    used = directory or next(home.glob("framework-*"))
+    log = (used / "cluster.log").read_text()
     assert "ERROR" not in log, log
     # The limits of the loopback network are noted in one line.
     assert len(notes) == ("network=LoopbackNetwork" in log)
-    return log
+    return log, done.stdout
 
 
 def check_table(output: str) -> None:
@@ -85,7 +95,9 @@ def check_table(output: str) -> None:
 
 
 def test_demo_ends_with_five_succeeded_tasks(home: Path) -> None:
-    run_demo(home)
+    # As `make demo` calls it.
+    _, output = run_to_end(home, "--logs", directory=None)
+    assert find_difference(read_sample(), output.splitlines()) == ""
 
 
 @pytest.mark.slow

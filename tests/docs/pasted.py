@@ -1,0 +1,35 @@
+"""The PyTorch job of README.md, as a user pastes it."""
+
+import re
+from pathlib import Path
+
+from tests.docs.commands import read_blocks, read_page
+
+# What torchrun reads, in the place of torchrun.
+_STUB = """\
+#!/bin/sh
+test -f "$1" || exit 3
+echo "torchrun $1: node $PET_NODE_RANK of $PET_NNODES, $PET_NPROC_PER_NODE processes"
+"""
+
+
+def read_pasted() -> str:
+    """Read the block, without its first line, which puts the programs of .venv on the PATH."""
+    (block,) = [block for block in read_blocks("README.md") if "<<'END'" in block]
+    first, _, rest = block.partition("\n")
+    assert first == ". .venv/bin/activate"
+    return rest
+
+
+def read_sample() -> str:
+    """Read the sample of the demo's output."""
+    found = re.search(r"^```\n(\[ps/0\].*?)^```$", read_page("README.md"), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def write_stub(path: Path) -> None:
+    """Write a program in the place of torchrun, which prints what torchrun would read."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(_STUB)
+    path.chmod(0o755)
