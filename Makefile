@@ -142,9 +142,26 @@ manifests: $(STAMP) ## write the CRD, the image's tag and deploy/install.yaml
 manifests-check: $(STAMP) ## fail if a generated file of deploy/ is stale
 	@$(TIMED) $(BIN)/python -m tools.manifests --check
 
+# Its own environment: mkdocs is not needed for anything else.
+DOCS_BIN := .venv-docs/bin
+DOCS_STAMP := .venv-docs/stamp
+ifneq ($(shell cat $(DOCS_STAMP) 2>/dev/null),$(shell pwd))
+.PHONY: $(DOCS_STAMP)
+endif
+
+$(DOCS_STAMP): requirements/docs.txt $(STAMP)
+	@rm -rf .venv-docs
+	@echo "make docs: installing mkdocs into .venv-docs" >&2
+	@$(BIN)/python -m venv .venv-docs
+	@$(DOCS_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@pwd > $(DOCS_STAMP)
+
 .PHONY: docs
-docs: $(STAMP) ## write the transition tables into docs/design/state-machines.md
-	@$(TIMED) $(BIN)/python -m tools.statedocs
+docs: $(DOCS_STAMP) ## write the transition tables of docs/design, and the site into build/site
+	@$(TIMED) sh -eu -c '$(BIN)/python -m tools.statedocs && $(BIN)/python -m tools.docsite && \
+		NO_MKDOCS_2_WARNING=1 $(DOCS_BIN)/mkdocs build --quiet --strict && \
+		$(PYTEST) -m site tests/docs/test_site.py $(ARGS) && \
+		echo "the site is in build/site: open build/site/index.html"'
 
 # No address of a package index may get into the lock files, whatever this machine's pip is told.
 COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header \
@@ -156,6 +173,7 @@ lock: $(STAMP) ## pin requirements anew (ARGS=--upgrade for the newest)
 	@$(TIMED) sh -eu -c '$(COMPILE) $(ARGS) -o requirements/runtime.txt pyproject.toml localcluster/requirements.in && \
 		$(COMPILE) $(ARGS) -o requirements/dev.txt requirements/dev.in && \
 		$(COMPILE) $(ARGS) -o requirements/fuzz.txt requirements/fuzz.in && \
+		$(COMPILE) $(ARGS) -o requirements/docs.txt requirements/docs.in && \
 		for image in barrier rendezvous controller; do \
 			$(COMPILE) $(ARGS) -o images/$$image/requirements.txt images/$$image/requirements.in; \
 		done'
@@ -184,5 +202,5 @@ release-check: $(STAMP) ## build and install what would be released, twice (ARGS
 
 .PHONY: clean
 clean: ## remove .venv and everything generated
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
+	rm -rf .venv .venv-docs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

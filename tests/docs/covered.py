@@ -73,6 +73,7 @@ COVERED: Mapping[str, Mapping[str, How]] = {
         "make test": CI,
         "make test-slow": CI,
         "make lint": CI,
+        "make docs": CI,
     },
     "deploy/agents/README.md": {
         "kubectl apply -k deploy/agents/namespace": KUBE,

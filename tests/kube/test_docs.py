@@ -33,7 +33,7 @@ spec:
   selector: {matchLabels: {app: frameworkcontroller}}
   template:
     metadata: {labels: {app: frameworkcontroller}}
-    spec: {containers: [{name: frameworkcontroller, image: frameworkcontroller/frameworkcontroller}]}
+    spec: {containers: [{name: main, image: frameworkcontroller/frameworkcontroller}]}
 ---
 apiVersion: v1
 kind: ServiceAccount

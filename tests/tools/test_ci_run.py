@@ -60,6 +60,7 @@ def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(chec
     assert [line.split()[-8:] for line in lines[:3]] == [
         ["packages", "passed"],
         ["lint", "passed"],
+        ["docs", "passed"],
         ["test", "passed", *["12", "passed,", "1", "skipped", "in", "3.21s"]],
     ]
     others = ["test-slow", "fuzz", "test-kube", "difftest local", "difftest kube", "stacks"]
