@@ -49,8 +49,8 @@ class Command:
 
     @property
     def is_usage(self) -> bool:
-        """Whether it is the syntax of a command, with ``[--option]``."""
-        return "[-" in self.text or "..." in self.text
+        """Whether it is the syntax of a command, with ``[--option]`` or ``NAME...``."""
+        return "..." in self.text or (self.program == "framework" and "[" in self.text)
 
 
 def read_page(page: str) -> str:

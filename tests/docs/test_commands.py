@@ -66,12 +66,12 @@ def test_every_test_of_the_table_exists() -> None:
 
 @pytest.mark.parametrize(("command", "words"), list_calls("framework"), ids=name_call)
 def test_command_line_parses_the_call(command: Command, words: list[str]) -> None:
-    found: click.Command = main
+    found: click.Command | None = main
+    context = click.Context(main, info_name="framework")
     arguments = words[1:]
     while arguments and isinstance(found, click.Group):
-        assert arguments[0] in found.commands, command
-        found = found.commands[arguments.pop(0)]
-    context = click.Context(found, info_name="framework")
+        found = found.get_command(context, arguments.pop(0))
+    assert found is not None, command
     found.make_parser(context).parse_args(args=list(arguments))
 
 

@@ -57,7 +57,7 @@ def run(checkout: Path, **env: str) -> tuple[int, list[str]]:
 def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(checkout: Path) -> None:
     code, lines = run(checkout, CI="true")
     assert code == 0
-    assert [line.split()[-8:] for line in lines[:3]] == [
+    assert [line.split()[-8:] for line in lines[:4]] == [
         ["packages", "passed"],
         ["lint", "passed"],
         ["docs", "passed"],
@@ -65,8 +65,8 @@ def test_ci_run_with_all_suites_passed_lists_each_and_ends_with_the_summary(chec
     ]
     others = ["test-slow", "fuzz", "test-kube", "difftest local", "difftest kube", "stacks"]
     others += ["test-release", "test-node", "test-consumers"]
-    assert [line[:25].rstrip() for line in lines[3:-1]] == [f"{n:<18} passed" for n in others]
-    assert lines[6].endswith("difftest on local: passed in 60 s")
+    assert [line[:25].rstrip() for line in lines[4:-1]] == [f"{n:<18} passed" for n in others]
+    assert lines[7].endswith("difftest on local: passed in 60 s")
     assert lines[-1] == SUMMARY
 
 
