@@ -41,24 +41,16 @@ class Command:
 
     page: str
     text: str
-
-    @property
-    def program(self) -> str:
-        """The first word."""
-        return self.text.split(maxsplit=1)[0]
-
-    @property
-    def is_usage(self) -> bool:
-        """Whether it is the syntax of a command, with ``[--option]`` or ``NAME...``."""
-        return "..." in self.text or (self.program == "framework" and "[" in self.text)
+    is_usage: bool = False
+    """Whether it is the syntax of a command, which only docs/cli.md has, in blocks of ``sh``."""
 
 
 def read_page(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def read_blocks(page: str) -> list[str]:
-    """Read the blocks that have commands, with their indentation in a list removed."""
+def read_blocks(page: str) -> list[tuple[str, str]]:
+    """Read the blocks that have commands: language and text, without the indentation of a list."""
     found = []
     for match in _BLOCK.finditer(read_page(page)):
         language, text = match.groups()
@@ -68,7 +60,7 @@ def read_blocks(page: str) -> list[str]:
         if body.startswith("#!"):
             continue  # a file
         if language == "sh" or (not language and body.split(maxsplit=1)[0] in PROGRAMS):
-            found.append(body)
+            found.append((language, body))
     return found
 
 
@@ -98,9 +90,9 @@ def _is_whole(text: str) -> bool:
 def list_commands() -> list[Command]:
     """List the commands of all blocks."""
     return [
-        Command(page, text)
+        Command(page, text, is_usage=language == "sh" and page.startswith("docs/cli"))
         for page in PAGES
-        for block in read_blocks(page)
+        for language, block in read_blocks(page)
         for text in split_commands(block)
     ]
 

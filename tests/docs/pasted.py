@@ -15,7 +15,7 @@ echo "torchrun $1: node $PET_NODE_RANK of $PET_NNODES, $PET_NPROC_PER_NODE proce
 
 def read_pasted() -> str:
     """Read the block, without its first line, which puts the programs of .venv on the PATH."""
-    (block,) = [block for block in read_blocks("README.md") if "<<'END'" in block]
+    (block,) = [block for _, block in read_blocks("README.md") if "<<'END'" in block]
     first, _, rest = block.partition("\n")
     assert first == ". .venv/bin/activate"
     return rest

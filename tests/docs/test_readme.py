@@ -86,7 +86,7 @@ def test_sample_with_another_line_differs() -> None:
 
 
 def test_first_block_of_readme_sets_nothing_up_but_the_clone() -> None:
-    lines = [line.split()[0:2] for line in read_blocks("README.md")[0].splitlines()]
+    lines = [line.split()[0:2] for line in read_blocks("README.md")[0][1].splitlines()]
     assert lines == [
         ["git", "clone"],
         ["cd", "frameworkbarrier"],
