@@ -24,7 +24,7 @@ _READY_SECONDS = 120.0
 
 
 class Bench:
-    """A control plane, our controller, a node that starts Pods when told, a folder for files."""
+    """A control plane, our controller, a node that starts Pods on request, a folder for files."""
 
     def __init__(self, access: Access, client: KubeClient, node: FakeNode, folder: Path) -> None:
         """Join what ``open`` started."""

@@ -1,4 +1,4 @@
-"""From a new generation at the API server to the training process that was told of it.
+"""From a new generation at the API server to the notified training process.
 
 Run by people::
 
@@ -80,7 +80,7 @@ WAYS = {
 def run_told(
     publisher: Publisher, access: Access, volume: Path, way: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run an agent round a process that prints when it was told."""
+    """Run an agent around a process that prints when it was notified."""
     program, flags = WAYS[way]
     env = publisher.build_env(access.url, access.token, volume, "worker", 0)
     env |= {"FB_DEBOUNCE_SEC": "0", "FIFO": str(volume.with_name(volume.name + ".fifo"))}

@@ -45,7 +45,7 @@ async def count_watches(bench: Bench) -> int:
 async def wait_for_watches(bench: Bench, count: int) -> None:
     """Wait until so many more ConfigMap watches are open, and for the noise of that to pass."""
     async with asyncio.timeout(_WAIT_SECONDS):
-        # The server tells nobody when a watch is open.
+        # The server does not report when a watch is open.
         while await count_watches(bench) < count:  # noqa: ASYNC110 polls a server
             await asyncio.sleep(_POLL_SECONDS)
     await asyncio.sleep(_SETTLE_SECONDS)
@@ -91,7 +91,7 @@ class Release:
             raise RuntimeError(f"the barrier of {pod.metadata.name} ended with {code}")
 
     async def _wait_for_end(self, pid: int) -> float:
-        """Wait until a process has ended, which leaves it to be reaped; tell when that was."""
+        """Wait until a process has ended, which leaves it to be reaped; return the time."""
         ended: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
         def note() -> None:
@@ -122,7 +122,7 @@ class Release:
         self.ended_at.append(self._clock.monotonic())
 
     async def release(self, pod: Pod) -> tuple[float, float]:
-        """Give the last Pod its address; tell when that was sent and when it was answered."""
+        """Give the last Pod its address; return when that was sent and when it was answered."""
         for pid in self._cpu_before:
             self._cpu_before[pid] = read_cpu(pid)
         sent_at = self._clock.monotonic()

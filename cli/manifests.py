@@ -139,7 +139,7 @@ def load_manifests(
 
 
 def explain_no_framework(files: Sequence[str], kinds: Collection[str] = ()) -> str:
-    """Say that there is no Framework in these files, and of which kinds their objects are."""
+    """Explain that there is no Framework in these files, and of which kinds their objects are."""
     found = f" (it has: {', '.join(sorted(set(kinds)))})" if kinds else ""
     return (
         f"{', '.join(map(name_source, files))}: no Framework in it{found}: give a file with an "

@@ -17,7 +17,7 @@ _ALWAYS = "Always"
 
 
 def explain_blocked(framework: Object, *, creates: bool = True) -> str:
-    """Say what keeps the controller from going on; "" if nothing does.
+    """Explain why the controller cannot continue; "" if it can.
 
     Args:
         framework: as stored.
@@ -48,7 +48,7 @@ def _find_blocked(framework: Object) -> Object | None:
 
 
 def explain_no_tasks(framework: Object) -> str:
-    """Say why a Framework has no Tasks; "" if it asks for some."""
+    """Explain why a Framework has no Tasks; "" if it requests some."""
     spec = framework.get("spec")
     if not isinstance(spec, dict):
         return ""
@@ -109,7 +109,7 @@ def find_running_init(pod: Object) -> str | None:
 
 
 def explain_restarts(pod: Object, *, counts: bool) -> str:
-    """Say that a container is started again and again; "" if none is.
+    """Explain that a container is restarted repeatedly; "" if none is.
 
     The controller sees no end of it: to Kubernetes the Pod is Running.
 

@@ -92,7 +92,7 @@ def list_local_clusters() -> list[tuple[KubeConfig, Path]]:
 
 
 def _explain_stale() -> list[str]:
-    """Say that $KUBECONFIG names nothing, and so another cluster was looked for."""
+    """Explain that the file of $KUBECONFIG does not exist, so another cluster was tried."""
     named = os.environ.get(KUBECONFIG_ENV, "")
     if not named or any(Path(path).is_file() for path in named.split(":") if path):
         return []

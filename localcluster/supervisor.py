@@ -55,7 +55,7 @@ class Supervisor:
             command: absolute path of the program, and its arguments.
             log_path: where its output goes, appended.
             env: its whole environment.
-            clock: tells a quick end from a late one.
+            clock: shows whether an end was quick.
             backoff: pauses between an end and the next start; 0.1 s and growing by default.
         """
         self.pid: int | None = None

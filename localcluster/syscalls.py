@@ -106,7 +106,7 @@ def set_hostname(name: str) -> None:
 
 
 def set_parent_death_signal(number: int) -> None:
-    """Ask for a signal when the parent dies."""
+    """Request a signal when the parent dies."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0), "prctl PR_SET_PDEATHSIG")
 
 

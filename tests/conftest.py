@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# What the tests' helpers assert tells its values, as the assertions of the tests themselves do.
+# Failed assertions of the tests' helpers show their values, as those of the tests themselves do.
 pytest.register_assert_rewrite("tests.support", "tests.upgrade")
 
 TESTS = Path(__file__).parent

@@ -145,7 +145,7 @@ def _list_token_holders(framework: Object) -> Iterator[str]:
 
 
 def _explain_peers(frameworks: Sequence[Object]) -> str:
-    """Say how commands find their peers with the agents that are there."""
+    """Explain how commands find their peers with the agents that are there."""
     roles = [role for framework in frameworks for role in list_roles(framework)]
     containers = [container for role in roles for container in role.list_containers()]
     ways = []

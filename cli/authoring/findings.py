@@ -25,10 +25,10 @@ class Finding:
 
 
 def error(rule: str, path: str, message: str, fix: str) -> Finding:
-    """Say that something does not work."""
+    """Report something that does not work."""
     return Finding(rule, Severity.ERROR, path, message, fix)
 
 
 def warning(rule: str, path: str, message: str, fix: str) -> Finding:
-    """Say that something works only by luck."""
+    """Report something that works only by chance."""
     return Finding(rule, Severity.WARNING, path, message, fix)

@@ -78,7 +78,7 @@ def down(*, directory: str | None) -> None:
 @local.command(short_help="Say whether the local cluster runs.")
 @_state_option
 def status(*, directory: str | None) -> None:
-    """Say whether the local cluster runs, and where; exit code 1 if it does not."""
+    """Print whether the local cluster runs, and where; exit code 1 if it does not."""
     with requires_local_cluster():
         from cli.local.commands import show_cluster
 

@@ -36,7 +36,7 @@ def start_cluster(options: UpOptions) -> ExitCode:
 
 
 def _explain_running(running: ClusterState, options: UpOptions) -> str:
-    """Say that a cluster runs already; name --directory only if it was given."""
+    """Explain that a cluster runs already; name --directory only if it was given."""
     text = (
         f"a local cluster runs already (process {running.pid}, {running.directory}): "
         f"use it, stop it with `{_build_down(options)}`, or"
@@ -95,7 +95,7 @@ def show_cluster(directory: str | None) -> ExitCode:
 
 
 def _explain_claim(directory: Path) -> str:
-    """Say what uses a directory that has no state file."""
+    """Explain what uses a directory that has no state file."""
     return f"a `framework run --local` runs in {directory}, or a cluster starts or ends there"
 
 

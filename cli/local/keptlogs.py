@@ -131,7 +131,7 @@ def _name_all(kept: Sequence[KeptLog]) -> list[str]:
     """Name logs so that each has its own name.
 
     A Task that was scaled down and up again, or whose Framework was replaced, begins again at
-    attempt 0 with another Pod: the Pod's start tells them apart, and its UID if that does not.
+    attempt 0 with another Pod: the Pod's start time distinguishes them, or its UID.
     """
     attempts = {log.annotations.get(constants.FRAMEWORK_ATTEMPT_ID) for log in kept}
     titles = [_name_kept(log, with_framework_attempt=len(attempts) > 1) for log in kept]

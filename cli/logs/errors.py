@@ -7,14 +7,14 @@ _MAX_DIGITS = 10
 
 
 def explain_framework(name: str, where: str, known: Iterable[str]) -> str:
-    """Say that there is no such Framework."""
+    """Explain that there is no such Framework."""
     return f"no Framework {name!r} {where}: {_offer(sorted(set(known)), 'check the name and -n')}"
 
 
 def explain_task(
     name: str, role: str, index: str | None, known: Mapping[str, Sequence[int]]
 ) -> str | None:
-    """Say that a Framework has no such role or Task; None if it has.
+    """Explain that a Framework has no such role or Task; None if it has.
 
     Args:
         name: of the Framework.
@@ -39,7 +39,7 @@ def _is_known(index: str, indices: Sequence[int]) -> bool:
 
 
 def explain_container(title: str, container: str, known: Iterable[str]) -> str:
-    """Say that a Task's Pod has no such container."""
+    """Explain that a Task's Pod has no such container."""
     return f"{title} has no container {container!r}: {_offer(list(known), 'it has none')}"
 
 

@@ -55,7 +55,7 @@ def print_logs(options: LogOptions) -> ExitCode:
 
 
 def _explain_kept(options: LogOptions) -> str:
-    """Say how to read the logs of a local cluster that has ended."""
+    """Explain how to read the logs of a local cluster that has ended."""
     directory = _find_kept_directory(options)
     target = [options.name] if options.task is None else [options.name, options.task]
     namespace = ["-n", options.cluster.namespace] if options.cluster.namespace else []
@@ -65,7 +65,7 @@ def _explain_kept(options: LogOptions) -> str:
 
 
 def _name_last_run(options: LogOptions) -> str:
-    """Say of which Frameworks the newest ``run --local`` left logs; "" if it left none."""
+    """Name the Frameworks of which the newest ``run --local`` left logs; "" if it left none."""
     try:
         with requires_local_cluster():
             from cli.local.keptlogs import list_kept
@@ -232,7 +232,7 @@ async def _print_pod(
 
 
 async def _explain_waiting(client: KubeClient, pod: Object) -> str:
-    """Say why the containers of a Pod do not run yet, as far as the user may see it."""
+    """Explain why the containers of a Pod do not run yet, as far as the user may see it."""
     metadata = pod["metadata"]
     fields = f"involvedObject.uid={metadata['uid']},type=Warning"
     try:

@@ -37,7 +37,7 @@ def _keep_note(line: TaskLine, before: TaskLine | None) -> TaskLine:
 
 
 def _explain_stop(before: GangView, after: GangView) -> Iterator[str]:
-    """Say how far the Framework came, and why it stopped there."""
+    """Explain how far the Framework came, and why it stopped there."""
     gang = f"attempt {before.attempt}" if before.attempt else "the gang"
     if not before.tasks:
         yield f"{gang} never started: {before.note or _explain_no_tasks(before)}"

@@ -261,7 +261,7 @@ def _build_line(key: TaskKey, task: TaskStatus, context: _ViewContext) -> TaskLi
 
 
 def _explain_end(completion: _Completion) -> str:
-    """Say in words why something ended."""
+    """Explain why something ended."""
     inherited = _INHERITED_CODES.get(completion.code)
     if inherited is not None:
         return inherited
@@ -361,7 +361,7 @@ def _explain_framework(status: FrameworkStatus, wire: Object, now: datetime | No
 
 
 def _explain_failure(status: FrameworkStatus, completion: _Completion | None) -> str:
-    """Say why the attempt of the Framework failed by itself; "" if it did not."""
+    """Explain why the attempt of the Framework failed by itself; "" if it did not."""
     is_failed = completion is not None and completion.type.is_failed
     if completion is None or not is_failed or completion.code in INHERITED_CODES:
         return ""
@@ -385,7 +385,7 @@ def _explain_blocked(status: FrameworkStatus, wire: Object) -> str:
 
 
 def _explain_trigger(key: TaskKey, status: FrameworkStatus) -> str:
-    """Say why the Task ended that decided; "" if it succeeded, or is not there any more."""
+    """Explain why the Task that decided has ended; "" if it succeeded or no longer exists."""
     for role, task in status.attempt_status.walk_tasks():
         completion = task.attempt_status.completion_status
         if TaskKey(role.name, task.index) == key and completion is not None:
@@ -394,7 +394,7 @@ def _explain_trigger(key: TaskKey, status: FrameworkStatus) -> str:
 
 
 def _explain_next(status: FrameworkStatus | TaskStatus, now: datetime | None) -> str:
-    """Say when the next attempt comes, and why there may be more than maxRetryCount allows."""
+    """Explain when the next attempt starts, and why there may be more than maxRetryCount."""
     retries = status.retry_policy_status
     delay = retries.retry_delay_seconds or 0
     text = f"next attempt {_name_next(status.transition_time, delay, now)}"

@@ -265,7 +265,7 @@ class Draft:
     # --- actions, Events and waits ----------------------------------------------------------
 
     def add_action(self, action: Action) -> bool:
-        """Ask for an action, unless it is in flight or must wait; return whether it is new."""
+        """Request an action, unless it is in flight or must wait; return whether it is new."""
         key = action.key
         if key in self.snapshot.in_flight:
             return False
@@ -301,7 +301,7 @@ class Draft:
         self.urgency = max(self.urgency, urgency)
 
     def request_wake(self, at: datetime) -> None:
-        """Ask for the next decision at ``at`` or earlier."""
+        """Request the next decision at ``at`` or earlier."""
         if self.wake_at is None or at < self.wake_at:
             self.wake_at = at
 

@@ -152,7 +152,7 @@ class LeaderElector:
             await self._write()
         except KubeError as e:
             return str(e)
-        return "" if self.may_write() else "the answer came too late"
+        return "" if self.may_write() else "the answer arrived after the deadline"
 
     async def _renew(self) -> None:
         """Renew once, in as many tries as the time allows."""

@@ -148,7 +148,7 @@ class ActionQueue:
         return key, action
 
     def finish(self, key: str, *, is_failed: bool, is_read: bool = False) -> None:
-        """Say that an action taken was answered."""
+        """Record that an action was answered."""
         namespace = self._namespaces[split_namespace(key)]
         flow = namespace.flows[key]
         self._running -= 1

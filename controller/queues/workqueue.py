@@ -92,7 +92,7 @@ class WorkQueue:
         return key
 
     def done(self, key: str) -> None:
-        """Say that a key taken by ``get`` is worked off."""
+        """Record that a key taken by ``get`` was processed."""
         self._processing.discard(key)
         namespace = split_namespace(key)
         self._busy[namespace] -= 1

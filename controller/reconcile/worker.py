@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 # of a decision: docs/design/state-machines.md, "When a status is written".
 SOON_SECONDS = 0.1
 COALESCE_COST_FACTOR = 5.0
-# While a gang comes up or goes away more changes are certain: they share their writes.
+# While a gang starts or is deleted, more changes are certain: they share their writes.
 LATER_SECONDS = 0.25
 # A large Framework's events are decided together: a decision may take this share of the time. So
 # are those of any Framework while the server is slow: for this share of a status write.
@@ -243,7 +243,7 @@ class Worker:
         await self._write_blocked(entry, "UndecidableFramework", text)
 
     async def _report_refusal(self, entry: Entry, refusal: Refusal) -> None:
-        """Say that the server takes no such status; try again seldom, or when the spec changed."""
+        """Report that the server refuses the status; retry rarely, or when the spec changes."""
         pacing = entry.pacing
         if pacing.refusal_backoff is None:
             pacing.refusal_backoff = Backoff(1.0, 2.0, _REFUSED_MAX_SECONDS)

@@ -20,7 +20,7 @@ class Reporter:
     """Tells each change once."""
 
     def __init__(self, recorder: EventRecorder) -> None:
-        """Tell through ``recorder``."""
+        """Report through ``recorder``."""
         self._recorder = recorder
         self._reported_faults: dict[str, str] = {}
 
@@ -30,7 +30,7 @@ class Reporter:
         status: FrameworkStatus,
         events: Iterable[Event],
     ) -> None:
-        """Tell what a persisted status brought."""
+        """Report the changes of a persisted status."""
         if before is None:
             return
         involved = _refer(before)
@@ -51,7 +51,7 @@ class Reporter:
         )
 
     def report_fault(self, entry: Entry) -> None:
-        """Tell, once per fault, that a Framework cannot be read."""
+        """Report, once per fault, that a Framework cannot be read."""
         if entry.observed.fault is None:
             self._reported_faults.pop(entry.key, None)
             return
@@ -63,7 +63,7 @@ class Reporter:
         self._recorder.emit(_refer_by_name(entry), EventType.WARNING, "UnreadableFramework", text)
 
     def report_blocked(self, entry: Entry, reason: str, message: str) -> None:
-        """Tell that nothing can be decided about a Framework as it stands, or not be stored."""
+        """Report that a Framework cannot be decided, or its status not be stored."""
         involved = (
             _refer(entry.observed.framework) if entry.observed.framework else _refer_by_name(entry)
         )

@@ -60,7 +60,7 @@ class Metrics:
         self._dropped_events = self._counter("dropped_events", "Events not recorded: too many")
 
     def set_queue_depth(self, depth: int) -> None:
-        """Say how many keys wait."""
+        """Record how many keys wait."""
         self._queue_depth.set(depth)
 
     def follow_frameworks(self, count: Callable[[], int]) -> None:
@@ -68,11 +68,11 @@ class Metrics:
         self._frameworks.set_function(count)
 
     def set_actions_in_flight(self, count: int) -> None:
-        """Say how many requests are under way."""
+        """Record how many requests are in flight."""
         self._in_flight.set(count)
 
     def set_leader(self, *, is_leader: bool) -> None:
-        """Say whether this controller acts."""
+        """Record whether this controller acts."""
         self._leader.set(1 if is_leader else 0)
 
     def observe_decision(self, seconds: float) -> None:

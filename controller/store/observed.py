@@ -46,7 +46,7 @@ class Observed:
     is_diverged: bool = False
     """Whether another client has overwritten our status."""
     needs_refresh: bool = False
-    """Whether only a live GET can tell which status is persisted."""
+    """Whether only a live GET can show which status is persisted."""
     object_bytes: int = 0
     """Size of the Framework without its status, in JSON."""
     configmap: ConfigMapView | None = None

@@ -309,7 +309,7 @@ class Store:
     # --- answers to our own requests ----------------------------------------------------------
 
     def require_refresh(self, entry: Entry) -> None:
-        """Take that a write may have been applied or not: only a live GET can tell."""
+        """Record that a write may have been applied or not: only a live GET can show which."""
         entry.observed.needs_refresh = True
 
     def record_sent(self, entry: Entry, key: ActionKey) -> None:

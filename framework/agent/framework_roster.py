@@ -192,7 +192,7 @@ def _classify_task(
         return ""
     if state in _ADDRESSED_STATES or not is_attempt_aware:
         return "its Pod has no address yet"
-    return _REASONS.get(str(state), "its Pod is going away")
+    return _REASONS.get(str(state), "its Pod is being deleted")
 
 
 def _get_end(attempt: Dict[str, Any]) -> str:

@@ -209,7 +209,7 @@ class GangObserver:
         return 0 if view is None else int(view.roster.wanted)
 
     def _review_denial(self) -> None:
-        """Ask the server to confirm the denial when every source has been denied for long."""
+        """Let the server confirm the denial when every source has been denied for long."""
         now = self._clock.monotonic()
         if not is_denial_stable(self.knowledge, self._gang, now):
             self._is_denial_confirmed = False

@@ -357,7 +357,7 @@ class KubeClient:
 
         Raises:
             GoneError: the resourceVersion is too old: list again.
-            ApiError: any other error the server tells in the stream.
+            ApiError: any other error that the server reports in the stream.
             UnreachableError: silence, a reset, or an event cut off or unreadable.
         """
         query: _Query = {

@@ -1,6 +1,6 @@
 """Objects whose metadata is decoded at once, and all else when it is needed. Pure.
 
-To decode a Framework of 1.4 MB can take 0.1 s of the event loop, but metadata tells which object it
+To decode a Framework of 1.4 MB can take 0.1 s of the event loop, but metadata shows which object it
 is, and whether it is new. So the event itself costs little, and several events of one object cost
 one decode.
 

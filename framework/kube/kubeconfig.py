@@ -32,7 +32,7 @@ class ConfigError(Exception):
     """
 
     def __init__(self, field_name: str, problem: str, remedy: str) -> None:
-        """Say field, problem and remedy in one line."""
+        """Return field, problem and remedy in one line."""
         super().__init__(f"{field_name}: {problem}; {remedy}")
         self.field = field_name
         self.problem = problem

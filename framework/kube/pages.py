@@ -43,11 +43,11 @@ class PageLimit:
         self.value = max(1, grown if self._most is None else min(grown, self._most))
 
     def ask_all(self) -> None:
-        """Ask for all objects in one page."""
+        """Request all objects in one page."""
         self.value = None
 
     def shrink(self) -> bool:
-        """Ask for fewer objects than last time; return whether that is possible."""
+        """Request fewer objects than last time; return whether that is possible."""
         before = self.value
         self.value = self._first if before is None else max(1, before // _CUT)
         return self.value != before

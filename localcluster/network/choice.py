@@ -47,7 +47,7 @@ class NetworkNeeds:
     in_user_namespace: bool
     """Whether they live in a user namespace."""
     names: ClusterNames
-    """What the name server tells."""
+    """What the name server answers."""
 
 
 async def open_network(choice: NetworkChoice, needs: NetworkNeeds) -> tuple[PodNetwork, str]:

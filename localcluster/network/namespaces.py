@@ -54,7 +54,7 @@ class NamespaceNetwork:
         Args:
             block: its addresses.
             serve_api: has the API server listen on a socket.
-            names: what the name server tells.
+            names: what the name server answers.
             in_user_namespace: whether Pods live in a user namespace.
 
         Raises:

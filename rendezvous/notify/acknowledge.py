@@ -35,7 +35,7 @@ class Acknowledger:
         self._next_try_at = 0.0
 
     def acknowledge(self, generation: int) -> None:
-        """Say that a published generation was applied."""
+        """Report that a published generation was applied."""
         if self._target.pod:
             self._pending = generation
             self._next_try_at = 0.0

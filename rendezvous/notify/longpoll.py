@@ -187,7 +187,7 @@ class _Server(ThreadingMixIn, HTTPServer):
             self._place.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: the log is for the gang."""
+        """Log nothing: the log is for the gang."""
 
     def _has_place(self) -> bool:
         return len(self._polls) < _MAX_CONNECTIONS
@@ -328,4 +328,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 the base's
-        """Say nothing: the log is for the gang."""
+        """Log nothing: the log is for the gang."""

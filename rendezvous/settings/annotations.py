@@ -55,7 +55,7 @@ def _is_quoted_well(text: str) -> bool:
 
 
 def list_ignored(annotations: Mapping[str, str]) -> Iterator[str]:
-    """Say which annotations of our prefix give no setting: most are misspelt."""
+    """List the annotations of our prefix that are not settings: most are misspelt."""
     settings = {setting.annotation: setting for setting in OPTIONS}
     known = {constants.ACKNOWLEDGED_GENERATION_ANNOTATION, constants.WRAPPER_ANNOTATION, *settings}
     for name in sorted(annotations):

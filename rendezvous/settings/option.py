@@ -104,11 +104,11 @@ class Problem(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """Say what to write instead."""
+        """Return what to write instead."""
         return f"write {self.form}"
 
     def __str__(self) -> str:
-        """Say it on one line."""
+        """Return the problem in one line."""
         return f"{self.name}={self.value!r:.100}: {self.reason}; {self.remedy}"
 
 

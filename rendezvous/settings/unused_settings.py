@@ -31,7 +31,7 @@ _OF_ROLE = re.compile(r"FB_[A-Z0-9]+_(PORT|COUNT|IPS|ADDRESSES)\Z")
 
 
 def list_misspelt(env: Mapping[str, str]) -> Iterator[str]:
-    """Say of each variable that is nearly a setting which one."""
+    """List the variables with names similar to a setting, with that setting."""
     names = (option.env_name for option in OPTIONS)
     settings = sorted(name for name in names if name.startswith(_PREFIX))
     for name in sorted(env):
@@ -56,7 +56,7 @@ def list_named_roles(options: Options, env: Mapping[str, str]) -> Dict[str, List
 
 
 def list_foreign_roles(named: Mapping[str, List[str]], roster: Roster) -> Iterator[str]:
-    """Say which roles of the settings the gang does not have."""
+    """List the roles of the settings that the gang does not have."""
     known = [role.name for role in roster.roles]
     for setting, names in named.items():
         for name in names:

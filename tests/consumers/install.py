@@ -37,7 +37,7 @@ class PythonStack:
 
     @property
     def digest(self) -> str:
-        """Tell recipes apart."""
+        """Return the hash that distinguishes recipes."""
         base = self.packages or sys.version_info[:2]
         text = repr((self.steps, sorted(self.env.items()), base))
         return hashlib.sha256(text.encode()).hexdigest()
@@ -99,7 +99,7 @@ STACKS: dict[str, PythonStack | DebianStack] = {
 
 
 def get_directory(stack: str) -> Path:
-    """Say where a stack's virtual environment is."""
+    """Return where a stack's virtual environment is."""
     cache = os.environ.get(CACHE_ENV)
     root = Path(cache) if cache else Path.home() / ".cache" / "frameworkbarrier"
     return root / "consumers" / stack
@@ -117,7 +117,7 @@ def find_python(stack: str) -> Path | None:
 
 
 def explain_missing(stack: str) -> str:
-    """Say in one line how to install a stack."""
+    """Explain in one line how to install a stack."""
     size = STACKS[stack].size
     return f"{stack} is not installed: python -m tests.consumers.install {stack} ({size})"
 

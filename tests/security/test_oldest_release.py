@@ -74,7 +74,7 @@ def test_policies_are_accepted_and_in_force(access: Access, tmp_path: Path) -> N
         policed = Policed(http, access, namespace)
         tenant = policed.open_tenant("tenant", allow("create,patch", "pods"))
         policed.create("pods", build_pod("own", account="default", framework=None))
-        # A dry run: what is let through before the policy is in force would be no change after it.
+        # A dry run: what is let through before the policy is active would not change after it.
         own = "own?dryRun=All"
         wait_until(lambda: policed.patch(tenant, own, annotate(note="b"))[0] == 200)
         wait_until(lambda: policed.patch(tenant, own, annotate(**{FC: "gang"}))[0] == 403)

@@ -1,4 +1,4 @@
-"""The changelog tells users about the version that is to be released."""
+"""The changelog has a section for the version that is to be released."""
 
 from pathlib import Path
 

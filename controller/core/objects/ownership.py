@@ -184,13 +184,13 @@ def is_attempt_empty(draft: Draft) -> bool:
 
 
 def request_live_get(draft: Draft, kind: ObjectKind, name: str, cause: str) -> None:
-    """Ask for a live GET, unless a create of that name is in flight."""
+    """Request a live GET, unless a create of that name is in flight."""
     if not draft.is_create_in_flight(kind, name):
         draft.add_action(GetObject(kind, name, cause))
 
 
 def request_unconfirmed(draft: Draft) -> None:
-    """Ask for a live GET of each created object that no watch has shown for too long."""
+    """Request a live GET of each created object that no watch has shown for too long."""
     for (kind, name), since in draft.snapshot.unconfirmed.items():
         due = since + timedelta(seconds=CONFIRMATION_SECONDS)
         if draft.is_wait_over(since, due):

@@ -1,6 +1,6 @@
 """The Events of a status change: what a user must know of it, in words.
 
-``list_events`` compares the stored status with the new one. In this order it tells:
+``list_events`` compares the stored status with the new one. In this order it reports:
 
 1. roles whose number of Tasks changed, by scaling;
 2. the Pods that were created;

@@ -55,7 +55,7 @@ def _unreadable_patch(body: Any, why: str) -> errors.StatusError:
 
 
 def _patched_kind_fault(rt: ResourceType, body: Any) -> str:
-    """Say why a patched object is no longer one of its type; empty if it is one."""
+    """Explain why a patched object is no longer one of its type; empty if it is one."""
     if not isinstance(body, dict):
         return ""
     kind, version = body.get("kind"), body.get("apiVersion")

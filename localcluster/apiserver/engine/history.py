@@ -32,7 +32,7 @@ class Change:
 
 @dataclass(frozen=True)
 class WatchEvent:
-    """What a watch tells its client."""
+    """What a watch sends to its client."""
 
     type: str
     object: Object

@@ -15,7 +15,7 @@ _KEY = builtins.CONFIG_MAPS.key
 
 
 class RootCertificate:
-    """Keeps the ConfigMap in every namespace that is not going away."""
+    """Keeps the ConfigMap in every namespace that is not being deleted."""
 
     def __init__(self, state: State, writer: Writer, strategy: Strategy, pem: str) -> None:
         """Publish ``pem``, empty where the server is plain HTTP, by the ConfigMaps' strategy."""

@@ -33,7 +33,7 @@ class WatchOptions:
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     bookmarks: bool = False
     marks_initial_end: bool = False
-    """Tell with a bookmark when the state at the start has been sent."""
+    """Send a bookmark when the state at the start has been sent."""
 
 
 class WatchStream:

@@ -33,7 +33,7 @@ class Definitions:
         self._state = state
 
     def observe(self, change: Change) -> None:
-        """Register or take away the types of a definition that was written."""
+        """Register or remove the types of a definition that was written."""
         if change.type_key != DEFINITIONS_KEY:
             return
         latest = change.after or change.before

@@ -199,39 +199,39 @@ def render_value(value: object) -> str:
 
 
 def required(path: str, detail: str = "") -> Cause:
-    """Say that a field is missing."""
+    """Report that a field is missing."""
     text = f"Required value: {detail}" if detail else "Required value"
     return Cause("FieldValueRequired", path, text)
 
 
 def invalid_value(path: str, value: object, detail: str) -> Cause:
-    """Say that the value of a field breaks a rule."""
+    """Report that the value of a field breaks a rule."""
     return Cause("FieldValueInvalid", path, f"Invalid value: {render_value(value)}: {detail}")
 
 
 def duplicate(path: str, value: object) -> Cause:
-    """Say that a value may occur once only."""
+    """Report that a value may occur once only."""
     return Cause("FieldValueDuplicate", path, f"Duplicate value: {render_value(value)}")
 
 
 def not_supported(path: str, value: object, supported: Sequence[str]) -> Cause:
-    """Say that a value is none of the known ones."""
+    """Report that a value is none of the known ones."""
     known = ", ".join(quote(item) for item in supported)
     text = f"Unsupported value: {render_value(value)}: supported values: {known}"
     return Cause("FieldValueNotSupported", path, text)
 
 
 def not_allowed(path: str, detail: str) -> Cause:
-    """Say that a field may not be set or changed."""
+    """Report that a field may not be set or changed."""
     return Cause("FieldValueForbidden", path, f"Forbidden: {detail}")
 
 
 def too_long(path: str, limit: int) -> Cause:
-    """Say that a value has too many bytes."""
+    """Report that a value has too many bytes."""
     text = f"Too long: may not be more than {limit} bytes"
     return Cause("FieldValueTooLong", path, text)
 
 
 def missing_reference(path: str, value: object) -> Cause:
-    """Say that a value names something that is not there."""
+    """Report that a value names something that is not there."""
     return Cause("FieldValueNotFound", path, f"Not found: {render_value(value)}")

@@ -185,6 +185,6 @@ def carry_over(old: Object, new: Object) -> None:
 
 
 def drop_empty(metadata: Object) -> None:
-    """Take away (in place) empty labels, annotations, owners, finalizers and strings."""
+    """Remove (in place) empty labels, annotations, owners, finalizers and strings."""
     for name in [name for name, value in metadata.items() if value in ("", [], {})]:
         del metadata[name]

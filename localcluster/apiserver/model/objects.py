@@ -68,7 +68,7 @@ def with_path(obj: Object, value: Any, *names: str) -> Object:
 
 
 def with_metadata(obj: Object, **fields: Any) -> Object:
-    """Return a copy of an object with metadata fields set, or taken away where None."""
+    """Return a copy of an object with metadata fields set, or removed where None."""
     metadata = dict(obj.get("metadata") or {})
     for name, value in fields.items():
         if value is None:

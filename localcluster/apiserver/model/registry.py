@@ -92,7 +92,7 @@ class Registry:
     """All resource types now served."""
 
     def __init__(self, types: Iterable[ResourceType]) -> None:
-        """Start with built-in types, which are never taken away."""
+        """Start with built-in types, which are never removed."""
         self._types: dict[TypeKey, ResourceType] = {}
         self._by_kind: dict[tuple[str, str], ResourceType] = {}
         for rt in types:
@@ -120,7 +120,7 @@ class Registry:
         return list(self._types.values())
 
     def replace_custom(self, key: TypeKey, rt: ResourceType | None) -> None:
-        """Serve a custom type by its new definition; None takes it away."""
+        """Serve a custom type by its new definition; None removes it."""
         former = self._types.pop(key, None)
         if former is not None:
             self._by_kind.pop((former.api_version, former.kind), None)

@@ -30,7 +30,7 @@ def build_argv(image: str, command: Sequence[str], args: Sequence[str]) -> list[
 
 
 def explain_unknown_image(image: str) -> str:
-    """Say why a container cannot run and what to do about it."""
+    """Explain why a container cannot run and what to do about it."""
     return (
         f"the local cluster runs a Pod's command on this machine and pulls no images; "
         f'image "{image}" has no entry point known here: give the container a `command`'

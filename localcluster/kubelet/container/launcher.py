@@ -310,7 +310,7 @@ def _run_command(spec: Spec, output: int, errors: int) -> None:
     if output >= 0:
         os.dup2(output, 1)
         os.dup2(errors, 2)
-    # The report's descriptor closes with exec, which tells the kubelet that the command runs.
+    # The report's descriptor closes with exec, which shows the kubelet that the command runs.
     os.set_inheritable(spec.report, False)  # noqa: FBT003 a system call's flag
     syscalls.set_parent_death_signal(signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())

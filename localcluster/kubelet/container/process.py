@@ -100,7 +100,7 @@ class LaunchSpec:
 
 
 class ContainerProcess:
-    """A started launcher; ``started`` and ``wait`` tell what became of the command."""
+    """A started launcher; ``started`` and ``wait`` return what happened to the command."""
 
     def __init__(self, spec: LaunchSpec, *, output: int = subprocess.DEVNULL) -> None:
         """Start the launcher, in the loop's thread.

@@ -21,7 +21,7 @@ ABANDONED_MESSAGE = "The local cluster was restarted; the Pod's processes ended 
 
 
 async def persist(send: Callable[[], Awaitable[object]], **context: object) -> bool:
-    """Send until it succeeds or can only fail; tell which."""
+    """Send until it succeeds or fails permanently; return which."""
     backoff = Backoff()
     while True:
         try:
@@ -72,7 +72,7 @@ class PodWrites:
         return is_bound
 
     async def refuse(self, pod: Object, message: str) -> None:
-        """Say in the Pod's status why it does not start."""
+        """Write into the Pod's status why it does not start."""
         old = (pod.get("status") or {}).get("conditions") or ()
         condition = {
             "type": "PodScheduled",

@@ -67,7 +67,7 @@ async def follow_probe(
     target: ProbeTarget,
     on_result: OnResult,
 ) -> None:
-    """Probe until told to stop.
+    """Probe until the stop.
 
     Args:
         spec: the probe.

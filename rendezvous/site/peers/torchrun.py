@@ -131,7 +131,7 @@ class FrameworkRendezvous:
         return True
 
     def is_closed(self) -> bool:
-        """Say no: it ends when the attempt does."""
+        """Return False: it ends when the attempt does."""
         return False
 
     def set_closed(self) -> None:
@@ -338,7 +338,7 @@ class FrameworkRendezvous:
     # --- Rank 0 -----------------------------------------------------------------------------------
 
     def _start_settling(self, control: Control, gang: Roster) -> Optional[float]:
-        """Say until when to wait for one view of the gang; None while not all have arrived."""
+        """Return until when to wait for one view of the gang; None while not all have arrived."""
         if not control.check([f"arrived/{name_member(peer)}" for peer in gang.ranked]):
             return None
         return time.monotonic() + self._settle_seconds

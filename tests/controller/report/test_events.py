@@ -34,7 +34,7 @@ GANG: Object = {
 
 
 class Server(Network):
-    """A server that a test takes away, or that delays the answers of one namespace."""
+    """A server that a test stops, or that delays the answers of one namespace."""
 
     def __init__(self) -> None:
         self.is_down = False

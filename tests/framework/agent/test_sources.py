@@ -158,7 +158,7 @@ def test_build_view_gives_a_reason_for_each_missing_task() -> None:
     view = build_view(framework, is_attempt_aware=True)
     assert [(m.index, m.reason) for m in view.missing] == [
         (0, "its Pod is not created yet"),
-        (1, "its Pod is going away"),
+        (1, "its Pod is being deleted"),
         (3, "the controller has not seen it yet"),
     ]
     assert not view.roster.complete

@@ -25,7 +25,7 @@ _TOOLS = ("unshare", "mount", "chroot", "setpriv")
 
 
 def find_obstacle() -> str | None:
-    """Say why this machine cannot do it; None if it can."""
+    """Return why this machine cannot do it; None if it can."""
     if os.geteuid() != 0:
         return "only root can become another user"
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]

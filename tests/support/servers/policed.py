@@ -136,7 +136,7 @@ def apply_policies(access: Access, *folders: Path) -> Iterator[None]:
 
 
 def _is_any_in_force(access: Access) -> bool:
-    """Return whether a policy that was deleted is still in force, which it is for a moment."""
+    """Return whether a policy that was deleted is still active, which it is for a moment."""
     pod = {**build_pod("probe", account="default"), "apiVersion": "v1", "kind": "Pod"}
     role = build_role_wire()
     role["task"]["pod"]["metadata"] = {"labels": {FC: "gang"}}
@@ -172,7 +172,7 @@ def open_policed(access: Access, http: JsonHttp, namespace: str, folder: Path) -
     for pod in (OWN, OTHER):
         policed.create("pods", build_pod(pod))
     policed.create("configmaps", {"metadata": {"name": "gang-attempt", "labels": {FC: "gang"}}})
-    # Roles and policies are in force a moment after they are stored.
+    # Roles and policies are active a moment after they are stored.
     agent = policed.open_agent()
     wait_until(lambda: policed.patch(agent, OWN, acknowledge("1"))[0] == 200)
     wait_until(lambda: policed.patch(agent, OTHER, acknowledge("1"))[0] == 403)
