@@ -14,7 +14,7 @@ from cli.authoring.injection import (
     is_account_of_agents,
 )
 from cli.authoring.rules import LintOptions, find_what_injection_leaves, lint
-from cli.authoring.yamltext import render_yaml
+from cli.printing.yamltext import render_yaml
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import explain_no_framework, name_source, read_objects
 from cli.templates import get_account, list_roles

@@ -23,7 +23,7 @@ from rich.console import Console
 from cli import main as main_module
 from cli.authoring.commands import _Place, _render
 from cli.authoring.findings import error
-from cli.authoring.yamltext import render_yaml
+from cli.printing.yamltext import render_yaml
 from cli.exitcodes import CliError, ExitCode
 from cli.local import commands
 from cli.local.state import ClusterState

@@ -7,7 +7,7 @@ containers into one, by importance.
 from datetime import datetime
 from typing import Any
 
-from localcluster.apiserver.views.durations import format_seconds, parse_time
+from framework.api.durations import format_seconds, parse_time
 
 _PENDING_REASONS = ("", "PodInitializing")
 

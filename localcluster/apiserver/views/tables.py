@@ -13,7 +13,7 @@ import msgspec
 
 from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.model.registry import PrinterColumn, ResourceType
-from localcluster.apiserver.views.durations import format_age
+from framework.api.durations import format_age
 from localcluster.apiserver.views.jsonpath import JsonPathError, find_values
 from localcluster.apiserver.views.pod_row import pod_cells
 

@@ -15,7 +15,7 @@ from localcluster.apiserver.front.targets import (
     read_resource_version,
 )
 from localcluster.apiserver.model.errors import StatusError
-from localcluster.apiserver.views.durations import format_seconds
+from framework.api.durations import format_seconds
 from localcluster.apiserver.views.negotiation import Form, choose_form, media_name
 
 MINUTE, HOUR, DAY = 60, 3600, 86400

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.authoring.yamltext import render_yaml
+from cli.printing.yamltext import render_yaml
 from framework.strictyaml import load_documents
 
 # Go's reader takes each for something else, or for another text, unless it is in quotes.
