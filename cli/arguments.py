@@ -10,8 +10,11 @@ from typing import Any, TypeVar
 import click
 
 from cli.options import read_choice
+from framework.api.constants import GROUP
 
 _KIND_PREFIX = "framework/"
+# As kubectl takes a name, and as -o name prints it.
+_KIND_PREFIXES = (_KIND_PREFIX, "frameworks/", "fw/", f"framework.{GROUP}/")
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _Decorator = Callable[[_Decorated], _Decorated]
 
@@ -59,8 +62,13 @@ def container_option(help_text: str = "Container; else the first of the Pod.") -
 def _strip_kind(_ctx: click.Context, _param: click.Parameter, value: Any) -> Any:
     """Turn framework/NAME into NAME, in one value or in several."""
     if isinstance(value, tuple):
-        return tuple(name.removeprefix(_KIND_PREFIX) for name in value)
-    return value if value is None else value.removeprefix(_KIND_PREFIX)
+        return tuple(map(_strip_prefix, value))
+    return value if value is None else _strip_prefix(value)
+
+
+def _strip_prefix(name: str) -> str:
+    prefix = next((prefix for prefix in _KIND_PREFIXES if name.startswith(prefix)), "")
+    return name.removeprefix(prefix)
 
 
 def complete_frameworks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -14,6 +14,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "run": "Apply Frameworks and follow them to their end.",
     },
     "See": {
+        "get": "Print Frameworks, as a table or in another format.",
         "logs": "Print the logs of a Framework's Tasks.",
     },
     "Write and check": {

@@ -1,11 +1,14 @@
 """Opens the client of a command, and turns its errors into messages and exit codes."""
 
+import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Iterator
+import sys
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
@@ -27,6 +30,7 @@ from framework.kube.errors import (
     UnreachableError,
 )
 from framework.kube.tokenurl import url_with_token
+from framework.kube.transport import JSON
 from framework.version import VERSION
 
 _REACH_SECONDS = 10.0
@@ -115,15 +119,19 @@ def _without_token_path(config: KubeConfig) -> KubeConfig:
 
 
 @asynccontextmanager
-async def open_client(config: KubeConfig) -> AsyncIterator[KubeClient]:
+async def open_client(config: KubeConfig, *, accept: str = JSON) -> AsyncIterator[KubeClient]:
     """Open a client and make sure that the server answers.
+
+    Args:
+        config: where the server is.
+        accept: the form of objects; ``TABLE`` for those that kubectl prints.
 
     Raises:
         CliError: it does not, or it does not know us.
     """
     try:
         async with KubeClient(
-            config, user_agent=f"framework/{VERSION}", clock=SystemClock()
+            config, user_agent=f"framework/{VERSION}", clock=SystemClock(), accept=accept
         ) as client:
             with explained(config):
                 await client.get_raw("/version", timeout_seconds=_REACH_SECONDS)
@@ -173,3 +181,20 @@ def explained(config: KubeConfig, *, refused: ExitCode = ExitCode.FAILED) -> Ite
         raise CliError(code, f"{e.method} {e.path}: {e.message or e.reason}") from e
     except KubeError as e:
         raise CliError(ExitCode.UNREACHABLE, str(e)) from e
+
+
+def run_printing(printing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
+    """Print until the end, until Ctrl-C, or until the reader of the pipe has gone."""
+    from cli.running.display import silence
+
+    try:
+        return asyncio.run(printing)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        pass
+    except BaseExceptionGroup as group:
+        if group.subgroup(BrokenPipeError) is None:
+            raise
+    silence(sys.stdout)
+    return ExitCode.SUCCEEDED

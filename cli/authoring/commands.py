@@ -14,9 +14,9 @@ from cli.authoring.injection import (
     is_account_of_agents,
 )
 from cli.authoring.rules import LintOptions, find_what_injection_leaves, lint
-from cli.printing.yamltext import render_yaml
 from cli.exitcodes import CliError, ExitCode
 from cli.manifests import explain_no_framework, name_source, read_objects
+from cli.printing.yamltext import render_yaml
 from cli.templates import get_account, list_roles
 from cli.terminal import print_document, print_error, print_line
 from framework.api import constants, images

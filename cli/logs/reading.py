@@ -5,10 +5,8 @@ logs in files (``cli.local.keptlogs``).
 """
 
 import asyncio
-import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 from cli.exitcodes import CliError, ExitCode
@@ -17,8 +15,7 @@ from cli.local import requires_local_cluster
 from cli.logs.errors import explain_container, explain_framework, explain_task
 from cli.logs.output import LogOptions, LogPrinter, name_task
 from cli.reasons import explain_pod
-from cli.running.display import silence
-from cli.session import explained, find_cluster, list_local_clusters, open_client
+from cli.session import explained, find_cluster, list_local_clusters, open_client, run_printing
 from cli.templates import list_role_names, list_task_numbers
 from cli.terminal import print_error
 from framework.api import constants
@@ -40,11 +37,11 @@ def print_logs(options: LogOptions) -> ExitCode:
     if options.directory is not None:
         with requires_local_cluster():
             from cli.local.keptlogs import print_kept
-        return _run(print_kept(options, labels, Path(options.directory)))
+        return run_printing(print_kept(options, labels, Path(options.directory)))
     config = None
     try:
         config = find_cluster(options.cluster)
-        return _run(_print_live(options, labels, config))
+        return run_printing(_print_live(options, labels, config))
     except CliError as e:
         if config is not None and e.exit_code is not ExitCode.UNREACHABLE:
             raise
@@ -82,7 +79,7 @@ def _print_last_run(options: LogOptions, labels: dict[str, str], directory: Path
     from cli.local.keptlogs import print_kept
 
     print_error(f"note: no cluster is configured; printing the logs kept in {directory}")
-    return _run(print_kept(options, labels, directory))
+    return run_printing(print_kept(options, labels, directory))
 
 
 def _find_kept_directory(options: LogOptions) -> Path | None:
@@ -100,21 +97,6 @@ def _find_kept_directory(options: LogOptions) -> Path | None:
     namespace = options.cluster.namespace or "default"
     labels = {constants.FRAMEWORK_NAME: options.name}
     return next((p for p in list_kept_directories() if list_kept(p, namespace, labels)), None)
-
-
-def _run(printing: Coroutine[Any, Any, ExitCode]) -> ExitCode:
-    """Print until the end, until Ctrl-C, or until the reader has gone."""
-    try:
-        return asyncio.run(printing)
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        pass
-    except BaseExceptionGroup as group:
-        if group.subgroup(BrokenPipeError) is None:
-            raise
-    silence(sys.stdout)
-    return ExitCode.SUCCEEDED
 
 
 async def _print_live(options: LogOptions, labels: dict[str, str], config: KubeConfig) -> ExitCode:

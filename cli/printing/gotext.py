@@ -36,7 +36,8 @@ def render_text(value: Any) -> str:
             return f"map[{' '.join(parts)}]"
         case list():
             return f"[{' '.join(map(render_text, value))}]"
-    return str(value)
+        case _:
+            return str(value)
 
 
 def _render_float(value: float) -> str:

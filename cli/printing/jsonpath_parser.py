@@ -1,7 +1,7 @@
 r"""Reads a JSONPath template, as ``kubectl get -o jsonpath=`` takes it. Pure.
 
 A template is text with actions in braces. An action is a list of steps; each step takes the values
-of the step before. The grammar is that of kubectl, not that of RFC 9535 (docs/adr/0021):
+of the step before. The grammar is that of kubectl, not that of RFC 9535 (docs/adr/0022):
 
 - ``.name``, ``['name']``: a field; ``\.`` is a dot in a name. ``$`` and ``@`` are the value itself.
 - ``[2]``, ``[-1]``, ``[1:3]``, ``[0:8:2]``, ``[*]``, ``.*``, ``..``, ``[0,2]``, ``['a','b']``

@@ -13,7 +13,6 @@ from cli.printing.columns import Aligner, CustomColumns, parse_columns
 from cli.printing.gotext import render_json
 from cli.printing.jsonpath import Template
 from cli.printing.jsonpath_parser import TemplateError
-from cli.printing.yamltext import render_yaml
 from framework.kube.resources import Object
 
 _INDENT = 4
@@ -126,7 +125,11 @@ class Printer:
                 return self._output.template.render(whole)
         except TemplateError as e:
             raise CliError(ExitCode.USAGE, f"-o {form}: {e}") from e
-        return render_yaml([whole]) if form is Form.YAML else f"{render_json(whole, _INDENT)}\n"
+        if form is Form.JSON:
+            return f"{render_json(whole, _INDENT)}\n"
+        from cli.printing.yamltext import render_yaml
+
+        return render_yaml([whole])
 
     def _render_columns(self, columns: CustomColumns, bodies: Sequence[Object]) -> str:
         rows = [list(columns.headers)] if self._has_header else []

@@ -21,7 +21,7 @@ from framework.agent.clock import AgentClock
 from framework.agent.connection import Connection, UnreachableError
 from framework.kube import kubeconfig
 from framework.kube.config import ConfigError, KubeConfig, NoServerError, load_kube_config
-from framework.kube.resources import FRAMEWORKS, NAMESPACES, Resource
+from framework.kube.resources import FRAMEWORKS, NAMESPACES, TABLE, Resource
 
 TIMEOUT_SECONDS = 1.0
 PLUGIN_TIMEOUT_SECONDS = 2.0
@@ -29,7 +29,6 @@ PLUGIN_TIMEOUT_SECONDS = 2.0
 _PAGE_SIZE = 500
 MAX_INDICES = 200
 """Tasks of one role that are offered."""
-_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 # Names are put into the user's command line: no character that a shell interprets may be in them.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")
 _CONTEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,252}\Z")
@@ -98,7 +97,7 @@ def _read_pages(config: KubeConfig, path: str) -> Iterator[str]:
     deadline = clock.monotonic() + TIMEOUT_SECONDS
     query = {"limit": str(_PAGE_SIZE), "includeObject": "None"}
     while clock.monotonic() < deadline:
-        table = _fetch(config, f"{path}?{urlencode(query)}", _TABLE)
+        table = _fetch(config, f"{path}?{urlencode(query)}", TABLE)
         yield from (str(row["cells"][0]) for row in table["rows"])
         query["continue"] = table["metadata"].get("continue") or ""
         if not query["continue"]:

@@ -28,7 +28,7 @@ from framework.kube.pages import MAX_PAGE_BYTES, PageLimit, check_page
 from framework.kube.resources import Object, Resource
 from framework.kube.stream import BrokenStreamError, LineSplitter, decode_event, decode_object
 from framework.kube.throttle import Throttle, TokenBucket
-from framework.kube.transport import Request, Transport
+from framework.kube.transport import JSON, Request, Transport
 
 # The most objects of a page of a list: a few hundred Pods are about a megabyte.
 PAGE_SIZE = 500
@@ -63,6 +63,7 @@ class KubeClient:
         clock: Clock,
         qps: float | None = None,
         burst: int = 0,
+        accept: str = JSON,
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -73,8 +74,9 @@ class KubeClient:
             qps: requests a second, None for no limit. Waiting for it does not count as time of
                 the request; namespaces take turns.
             burst: requests at once before ``qps`` holds.
+            accept: the form of objects, lists and events; ``TABLE`` for those that kubectl prints.
         """
-        self._transport = Transport(config, user_agent=user_agent, clock=clock)
+        self._transport = Transport(config, user_agent=user_agent, clock=clock, accept=accept)
         self._throttle = None if qps is None else Throttle(TokenBucket(qps, burst, clock))
 
     async def __aenter__(self) -> Self:

@@ -54,8 +54,11 @@ class PageLimit:
 
 
 def check_page(page: Object, path: str) -> str | None:
-    """Make sure that an answer is a list, empty or not; return where the next page begins."""
-    items = page["items"] = page.get("items") or []
+    """Make sure that an answer is a list, empty or not; return where the next page begins.
+
+    The rows of a Table become its items.
+    """
+    items = page["items"] = page.get("items") or page.pop("rows", None) or []
     metadata = page["metadata"] = page.get("metadata") or {}
     is_list = isinstance(metadata, dict) and isinstance(items, list)
     if not is_list or not all(isinstance(item, dict) for item in items):

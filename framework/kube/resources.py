@@ -11,6 +11,8 @@ from urllib.parse import quote
 from framework.api import constants
 
 Object: TypeAlias = dict[str, Any]
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+"""Header Accept for Tables: the server computes columns, and rows have their object's metadata."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from framework.kube.credentials import TokenSource, TokenUnavailableError, build
 from framework.kube.errors import AnswerTooLargeError, UnreachableError, build_api_error
 from framework.kube.tls import build_tls_context, trust_present_ca
 
+JSON = "application/json"
 # aiohttp warns of bodies in one piece above this size.
 _ONE_PIECE_BYTES = 2**20
 # aiohttp's 64 KiB would make many small reads of a list or of a large event.
@@ -49,15 +50,24 @@ class Request(NamedTuple):
 class Transport:
     """An open connection pool to one API server."""
 
-    def __init__(self, config: KubeConfig, *, user_agent: str, clock: Clock) -> None:
-        """Prepare; nothing is opened before ``open``."""
+    def __init__(
+        self, config: KubeConfig, *, user_agent: str, clock: Clock, accept: str = JSON
+    ) -> None:
+        """Prepare; nothing is opened before ``open``.
+
+        Args:
+            config: where the server is.
+            user_agent: program and version.
+            clock: for a token's expiry.
+            accept: the form of answers, for requests that do not state another.
+        """
         self._config = config
         self._clock = clock
         self._root = config.server
         self._token_source: TokenSource = build_token_source(config, clock)
         self._headers = {
             "User-Agent": user_agent,
-            "Accept": "application/json",
+            "Accept": accept,
             # Compression costs the server more than a cluster's network gains.
             "Accept-Encoding": "identity",
         }

@@ -23,12 +23,12 @@ from rich.console import Console
 from cli import main as main_module
 from cli.authoring.commands import _Place, _render
 from cli.authoring.findings import error
-from cli.printing.yamltext import render_yaml
 from cli.exitcodes import CliError, ExitCode
 from cli.local import commands
 from cli.local.state import ClusterState
 from cli.logs.containeroutput import split_output
 from cli.logs.output import LogOptions, LogPrinter
+from cli.printing.yamltext import render_yaml
 from cli.running import display as display_module
 from cli.running.display import Display
 from cli.running.progress import GangView, TaskLine

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from framework.api.durations import format_age
 from localcluster.apiserver.model.errors import Object
 from localcluster.apiserver.model.registry import PrinterColumn, ResourceType
-from framework.api.durations import format_age
 from localcluster.apiserver.views.jsonpath import JsonPathError, find_values
 from localcluster.apiserver.views.pod_row import pod_cells
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from framework.api.durations import format_seconds
 from framework.kube.tokenurl import url_with_token
 from localcluster.apiserver.bodies.patches import JSON_PATCH, MERGE_PATCH
 from localcluster.apiserver.front.auth import BearerTokens
@@ -15,7 +16,6 @@ from localcluster.apiserver.front.targets import (
     read_resource_version,
 )
 from localcluster.apiserver.model.errors import StatusError
-from framework.api.durations import format_seconds
 from localcluster.apiserver.views.negotiation import Form, choose_form, media_name
 
 MINUTE, HOUR, DAY = 60, 3600, 86400

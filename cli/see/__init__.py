@@ -1,0 +1,1 @@
+"""``framework get``, ``describe``, ``tree`` and ``events``: what is on the cluster."""

@@ -1,0 +1,128 @@
+"""Watches Frameworks, and tells each change once, also across broken connections."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from cli.see.reading import Selection, add_kind
+from cli.see.tables import read_metadata
+from cli.terminal import print_error
+from framework.clock import SystemClock, SystemRandom
+from framework.kube.client import KubeClient
+from framework.kube.errors import ForbiddenError, KubeError, NotFoundError, UnauthorizedError
+from framework.kube.listwatch import ListWatch
+from framework.kube.resources import FRAMEWORKS, Object, Resource
+
+_ChangeListener = Callable[[Object], None]
+_FATAL = (ForbiddenError, UnauthorizedError, NotFoundError)
+
+
+class _Changes:
+    """Tells objects, or rows, whose version was not told before."""
+
+    def __init__(self, known: Sequence[Object], tell: _ChangeListener) -> None:
+        self._tell = tell
+        self._versions = {_read_uid(item): _read_version(item) for item in known}
+
+    def replace(self, items: list[Object], resource_version: str) -> None:
+        """Take all there are: after a lost connection, those that changed are told."""
+        del resource_version
+        for item in items:
+            self._take(item)
+        listed = {_read_uid(item) for item in items}
+        self._versions = {uid: v for uid, v in self._versions.items() if uid in listed}
+
+    def apply(self, event_type: str, obj: Object) -> None:
+        """Take one change; that of a Table has rows."""
+        for item in obj["rows"] if obj.get("kind") == "Table" else [obj]:
+            self._take(item)
+            if event_type == "DELETED":
+                self._versions.pop(_read_uid(item), None)
+
+    def bookmark(self, resource_version: str) -> None:
+        """Nothing to do: nothing changed."""
+
+    def _take(self, item: Object) -> None:
+        uid, version = _read_uid(item), _read_version(item)
+        if self._versions.get(uid) == version:
+            return
+        self._versions[uid] = version
+        self._tell(item)
+
+
+async def watch_frameworks(
+    client: KubeClient, selection: Selection, known: Sequence[Object], tell: _ChangeListener
+) -> None:
+    """Call ``tell`` with each change of the selected Frameworks, until cancelled.
+
+    Args:
+        client: gives objects or Tables.
+        selection: with at most one name.
+        known: what was read before, and is not told again.
+        tell: gets an object with its kind, or a row.
+
+    Raises:
+        KubeError: the server refuses.
+    """
+    fields = [selection.fields] if selection.fields else []
+    fields += [f"metadata.name={name}" for name in selection.names]
+    changes = _Changes(known, lambda item: tell(add_kind(item)))
+    await watch_resource(
+        client,
+        FRAMEWORKS,
+        changes,
+        Selection((), selection.namespace, selection.labels, ",".join(fields) or None),
+    )
+
+
+async def watch_resource(
+    client: KubeClient, resource: Resource, sink: _Changes, selection: Selection
+) -> None:
+    """Watch until cancelled; say on standard error when the connection is lost, and is back.
+
+    Raises:
+        KubeError: the server refuses.
+    """
+    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    has_told = False
+
+    def note(is_connected: bool) -> None:  # noqa: FBT001 signature of ListWatch
+        nonlocal has_told
+        error = listwatch.last_error
+        if isinstance(error, _FATAL) and not refused.done():
+            refused.set_exception(error)
+        elif is_connected and has_told:
+            print_error("note: connected again")
+            has_told = False
+        elif not is_connected:
+            print_error(f"note: the watch is interrupted, and is tried again: {error}")
+            has_told = True
+
+    listwatch = ListWatch(
+        client,
+        resource,
+        sink,
+        clock=SystemClock(),
+        random=SystemRandom(),
+        namespace=selection.namespace,
+        label_selector=selection.labels,
+        field_selector=selection.fields,
+        on_connection=note,
+    )
+    watching = asyncio.create_task(listwatch.run(), name=f"watch-{resource.plural}")
+    try:
+        done, _ = await asyncio.wait((watching, refused), return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            await each
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError, KubeError):
+            await watching
+
+
+def _read_uid(item: Object) -> str:
+    return str(read_metadata(item).get("uid") or "")
+
+
+def _read_version(item: Object) -> str:
+    return str(read_metadata(item).get("resourceVersion") or "")
