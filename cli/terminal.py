@@ -19,20 +19,11 @@ def print_error(text: str) -> None:
     click.echo(make_printable(text), err=True)
 
 
-<<<<<<< HEAD
 def print_document(text: str, *, keep: str = "\n") -> None:
     """Print text of many lines that another program reads: it must be printable as it is.
 
     Args:
         text: ends with a line end.
         keep: control characters that this program needs.
-=======
-def print_document(text: str, keep: str = "\n") -> None:
-    """Print text of many lines that another program reads: it must be printable as it is.
-
-    Args:
-        text: the text.
-        keep: control characters that are not escaped.
->>>>>>> 2e5c940 (Output formats as kubectl's (-o json, yaml, name, jsonpath, custom-columns), and framework get)
     """
     click.echo(make_printable(text, keep=keep), nl=False)

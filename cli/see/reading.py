@@ -64,21 +64,6 @@ async def find_frameworks(client: KubeClient, selection: Selection) -> Found:
     return Found(whole, [add_kind(item) for item in whole["items"]])
 
 
-async def get_framework(client: KubeClient, namespace: str, name: str) -> Object:
-    """Read one Framework.
-
-    Raises:
-        CliError: it is not there; names similar ones.
-        KubeError: the server does not answer, or refuses.
-    """
-    try:
-        return await client.get(FRAMEWORKS, namespace, name)
-    except NotFoundError as e:
-        check_served(e)
-        known = await _list_names(client, namespace)
-        raise CliError(ExitCode.FAILED, _explain(name, namespace, known)) from e
-
-
 def check_served(error: NotFoundError) -> None:
     """Raise if the kind is missing and not the object: only the latter has details.
 
