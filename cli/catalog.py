@@ -9,6 +9,8 @@ COMPLETE_VARIABLE = "_FRAMEWORK_COMPLETE"
 """A variable by which the script of a shell asks for candidates (``cli.start.shells``)."""
 SHELLS = ("bash", "zsh", "fish")
 """Shells with completion."""
+STACK_NAMES = ("torch", "tf", "horovod", "mpi", "jax", "deepspeed")
+"""Training stacks of `framework init` (``cli.start.stacks``)."""
 SECTIONS: dict[str, dict[str, str]] = {
     "Run": {
         "run": "Apply Frameworks and follow them to their end.",
@@ -18,6 +20,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "logs": "Print the logs of a Framework's Tasks.",
     },
     "Write and check": {
+        "init": "Write the first file of a gang.",
         "inject": "Add the agents to the Frameworks of a file.",
         "lint": "Find what would not work in Frameworks.",
     },

@@ -42,7 +42,7 @@ KEY_DIR = "/var/run/frameworkbarrier"
 _TOKEN_SECONDS = 600
 _AGENTS = frozenset({images.BARRIER, images.RENDEZVOUS})
 # An agent's own: 20 MB of memory; little else but waiting.
-_RESOURCES = {
+AGENT_RESOURCES = {
     "requests": {"cpu": "10m", "memory": "32Mi"},
     "limits": {"cpu": "1", "memory": "128Mi"},
 }
@@ -340,7 +340,7 @@ def _complete_agent(role: RoleTemplate, container: ContainerTemplate, mount: Obj
     if images.is_unversioned(container.image):
         body["image"] = f"{container.image}:{VERSION}"
     _add_mount(body, mount)
-    _default(body, "resources", copy.deepcopy(_RESOURCES))
+    _default(body, "resources", copy.deepcopy(AGENT_RESOURCES))
     context = _default(body, "securityContext", {})
     _default(context, "runAsNonRoot", value=True)
     chosen = choose_agent_user(role, container)

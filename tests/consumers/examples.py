@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,10 +117,19 @@ def start_example(
     path: tuple[Path, ...] = (),
 ) -> Iterator[Example]:
     """Start an example of examples/stacks; ``change`` edits its text, ``path`` is for the PATH."""
-    python = require_python(stack)
     copy = directory / file
     copy.write_text(change((STACKS / file).read_text()))
-    documents = list(yaml.safe_load_all(copy.read_text()))
+    with start_files([copy], stack, directory, path) as example:
+        yield example
+
+
+@contextmanager
+def start_files(
+    files: Sequence[Path], stack: str, directory: Path, path: tuple[Path, ...] = ()
+) -> Iterator[Example]:
+    """Start the one Framework in ``files``; ``path`` is for the PATH."""
+    python = require_python(stack)
+    documents = [d for file in files for d in yaml.safe_load_all(file.read_text())]
     (name,) = [d["metadata"]["name"] for d in documents if d["kind"] == "Framework"]
     work = directory / "cluster"
     command = [sys.executable, "-m", "cli.main", "run", "--local", "--directory", str(work)]
@@ -128,7 +137,7 @@ def start_example(
     # A file, because no thread reads a pipe while the example runs.
     with report.open("wb") as output:
         program = subprocess.Popen(
-            [*command, "--timeout", f"{RUN_SECONDS}s", str(copy)],
+            [*command, "--timeout", f"{RUN_SECONDS}s", *map(str, files)],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=CHECKOUT,

@@ -15,6 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from cli.start.stacks import PLAIN, STACKS
 from framework.version import VERSION
 from tools.distributions import FOLDERS
 
@@ -61,6 +62,13 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for folder in FOLDERS.values():
         subprocess.run(build, cwd=ROOT / folder, check=True, capture_output=True)
     return {path.name.partition("-")[0]: path for path in output.iterdir()}
+
+
+def test_wheel_has_the_examples_as_templates_of_init(wheels: dict[str, Path]) -> None:
+    with ZipFile(wheels["frameworkbarrier"]) as wheel:
+        for stack in (PLAIN, *STACKS.values()):
+            template = wheel.read(f"cli/start/templates/{stack.example}")
+            assert template == (ROOT / "examples" / stack.example).read_bytes()
 
 
 @pytest.fixture(scope="module")
