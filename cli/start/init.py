@@ -8,9 +8,9 @@ from pathlib import Path
 import yaml
 
 from cli.authoring.supporting_objects import build_rights
-from cli.authoring.yamltext import render_yaml
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command
+from cli.printing.yamltext import render_yaml
 from cli.start.gangfile import ACCOUNT_PREFIX, GangOptions, count_workers, render_gang
 from cli.start.stacks import PLAIN, STACKS, Stack
 from cli.terminal import print_error, print_line
