@@ -236,6 +236,7 @@ class KubeClient:
         *,
         content: PatchContent = PatchContent.MERGE,
         subresource: str | None = None,
+        dry_run: bool = False,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Object:
         """Patch an object, or its subresource, and return it as stored.
@@ -247,14 +248,17 @@ class KubeClient:
             body: the patch; a list for ``PatchContent.JSON``.
             content: the form of the patch.
             subresource: for example ``status``.
+            dry_run: only check the patch, and return the object as it would be stored.
             timeout_seconds: when to give up.
         """
         path = resource.path(namespace, name, subresource)
+        query: _Query | None = {"dryRun": "All"} if dry_run else None
         return await self._exchange(
             "PATCH",
             path,
             timeout_seconds,
             namespace=namespace,
+            query=query,
             body=body,
             content_type=content.value,
         )
@@ -268,6 +272,7 @@ class KubeClient:
         uid: str | None = None,
         grace_seconds: int | None = None,
         propagation: str | None = None,
+        dry_run: bool = False,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Object | None:
         """Delete an object.
@@ -279,6 +284,7 @@ class KubeClient:
             uid: delete only the object with this UID, else ``ConflictError``.
             grace_seconds: None for the object's own grace period.
             propagation: ``Foreground``, ``Background`` or ``Orphan``.
+            dry_run: only check that the server would delete it.
             timeout_seconds: when to give up.
 
         Returns:
@@ -292,6 +298,8 @@ class KubeClient:
             options["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:
             options["propagationPolicy"] = propagation
+        if dry_run:
+            options["dryRun"] = ["All"]
         path = resource.path(namespace, name)
         answer = await self._exchange(
             "DELETE", path, timeout_seconds, namespace=namespace, body=options

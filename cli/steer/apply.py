@@ -1,0 +1,138 @@
+"""Sends changes of Frameworks to the API server.
+
+A patch tests what it was computed from. If another client has changed that meanwhile, the server
+refuses it, and the change is computed again from the new object, at most five times.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cli.exitcodes import CliError, ExitCode
+from cli.logs.errors import explain_framework
+from cli.steer.changes import Change, Computation, Gang, apply_operations, read_gang
+from framework.kube.client import KubeClient, PatchContent
+from framework.kube.errors import ApiError, ConflictError, InvalidError, NotFoundError
+from framework.kube.resources import FRAMEWORKS, Object
+
+_TRIES = 5
+_PAUSE_SECONDS = 0.1
+NO_DRY_RUN, CLIENT, SERVER = DRY_RUNS = ("none", "client", "server")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A change that was made, or, in a dry run, would be."""
+
+    before: Gang
+    """The Framework that was read."""
+    change: Change
+    """The change."""
+    after: Object
+    """The Framework as stored."""
+
+
+async def fetch_gang(client: KubeClient, namespace: str, name: str) -> Gang:
+    """Read a Framework.
+
+    Raises:
+        CliError: there is no such Framework.
+        KubeError: it cannot be read.
+    """
+    try:
+        return read_gang(await client.get(FRAMEWORKS, namespace, name))
+    except NotFoundError as e:
+        raise await explain_not_found(client, namespace, name, e) from e
+
+
+async def explain_not_found(
+    client: KubeClient, namespace: str, name: str, error: NotFoundError
+) -> CliError:
+    """Build the error for a Framework that does not exist, with the names of those that do."""
+    if not error.is_object_missing:
+        return explain_no_crd()
+    try:
+        listed = (await client.list(FRAMEWORKS, namespace))["items"]
+    except ApiError:
+        # A user may read a Framework and not list them.
+        listed = []
+    names = [str(item["metadata"]["name"]) for item in listed]
+    return CliError(ExitCode.FAILED, explain_framework(name, f"in namespace {namespace}", names))
+
+
+def explain_no_crd() -> CliError:
+    """Build the error for a cluster that does not serve Frameworks."""
+    return CliError(
+        ExitCode.USAGE,
+        "this cluster does not know Frameworks: install the CRD (deploy/base/crd.yaml) and the "
+        "controller, or choose another cluster with --context or --kubeconfig",
+    )
+
+
+async def change_framework(
+    client: KubeClient, namespace: str, name: str, compute: Computation, *, dry_run: str
+) -> Outcome:
+    """Read a Framework, compute its change and send it.
+
+    Raises:
+        CliError: there is no such Framework, or it cannot be changed so.
+        KubeError: the server cannot be reached, or refuses the change.
+    """
+    refused: Sequence[Object] = ()
+    for _ in range(_TRIES):
+        gang = await fetch_gang(client, namespace, name)
+        change = compute(gang)
+        if not change.operations:
+            return Outcome(gang, change, gang.body)
+        if dry_run == CLIENT:
+            return Outcome(gang, change, apply_operations(gang.body, change.operations))
+        try:
+            stored = await client.patch(
+                FRAMEWORKS,
+                namespace,
+                name,
+                change.operations,
+                content=PatchContent.JSON,
+                dry_run=dry_run == SERVER,
+            )
+            return Outcome(gang, change, stored)
+        except (InvalidError, ConflictError) as e:
+            # 422 is also the answer to a test that fails. If it repeats although nothing that is
+            # tested has changed, the server refuses the new value.
+            if isinstance(e, InvalidError) and refused == change.operations:
+                raise
+            refused = change.operations
+        except NotFoundError:
+            pass
+        await asyncio.sleep(_PAUSE_SECONDS)
+    raise CliError(
+        ExitCode.FAILED,
+        f"{name}: other clients changed it {_TRIES} times meanwhile: nothing was changed; try again",
+    )
+
+
+async def delete_object(
+    client: KubeClient, namespace: str, body: Object, *, propagation: str, dry_run: str
+) -> bool:
+    """Delete a Framework that was read; return whether it still existed.
+
+    Raises:
+        KubeError: the server cannot be reached, or refuses.
+    """
+    if dry_run == CLIENT:
+        return True
+    metadata = body["metadata"]
+    try:
+        await client.delete(
+            FRAMEWORKS,
+            namespace,
+            str(metadata["name"]),
+            uid=str(metadata["uid"]),
+            propagation=propagation,
+            dry_run=dry_run == SERVER,
+        )
+    except (NotFoundError, ConflictError):
+        # It is gone; a Framework with another UID is not the one that was read.
+        return False
+    return True
+

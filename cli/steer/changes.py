@@ -1,0 +1,181 @@
+"""Computes the changes of a Framework: the patch, and what to say about it. Pure.
+
+A patch is a JSON patch. Its first operations test what the change was computed from: the UID, and
+for each changed field the value that was read. If one of these has changed meanwhile, the API server
+refuses the whole patch, and the change is computed again from the new object (``cli.steer.apply``).
+The status is not tested, because the controller writes it all the time.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from cli.exitcodes import CliError, ExitCode
+from cli.invocation import build_command
+from framework.api.codec import decode_framework
+from framework.api.fielderrors import FieldErrors
+from framework.api.states import FRAMEWORK_FROZEN, FrameworkState
+from framework.api.types import ExecutionType, Framework, FrameworkSpec, FrameworkStatus
+from framework.kube.resources import Object
+
+_EXECUTION = "executionType"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of one Framework."""
+
+    verb: str
+    """What was done, as kubectl says it: ``scaled``; ``unchanged`` if there is nothing to do."""
+    operations: tuple[Object, ...] = ()
+    """The JSON patch; empty if there is nothing to do."""
+    notes: tuple[str, ...] = ()
+    """What follows from it, a sentence each."""
+    warnings: tuple[str, ...] = ()
+    """What the user may not expect."""
+
+
+Computation: TypeAlias = Callable[["Gang"], Change]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A Framework as it was read: the object, and what it means."""
+
+    body: Object
+    decoded: Framework
+
+    @property
+    def name(self) -> str:
+        """Name of the Framework."""
+        return self.decoded.metadata.name
+
+    @property
+    def uid(self) -> str:
+        """UID of the Framework."""
+        return self.decoded.metadata.uid
+
+    @property
+    def spec(self) -> FrameworkSpec:
+        """The spec."""
+        return self.decoded.spec
+
+    @property
+    def status(self) -> FrameworkStatus | None:
+        """The status; None before the controller has seen the Framework."""
+        return self.decoded.status
+
+    @property
+    def is_completed(self) -> bool:
+        """Return whether the Framework has ended for good."""
+        return self.status is not None and self.status.state is FrameworkState.COMPLETED
+
+    @property
+    def is_completing(self) -> bool:
+        """Return whether its attempt ends: the next one, if there is one, begins with the spec."""
+        return self.status is not None and self.status.state in FRAMEWORK_FROZEN
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether the controller has seen this spec."""
+        seen = None if self.status is None else self.status.observed_generation
+        return seen is not None and seen >= self.decoded.metadata.generation
+
+    def describe_end(self) -> str:
+        """Describe how it ended: ``Succeeded``, or ``Failed: PodFailed``."""
+        ended = None if self.status is None else self.status.attempt_status.completion_status
+        if ended is None:
+            return "Completed"
+        return ended.type.name if ended.type.is_succeeded else f"{ended.type.name}: {ended.phrase}"
+
+
+def read_gang(body: Object) -> Gang:
+    """Read a Framework.
+
+    Raises:
+        CliError: it cannot be read.
+    """
+    try:
+        return Gang(body, decode_framework(body))
+    except FieldErrors as e:
+        name = str(body["metadata"].get("name"))
+        raise CliError(ExitCode.FAILED, *(f"{name}: {error}" for error in e.errors)) from e
+
+
+def compute_start(gang: Gang) -> Change:
+    """Compute the start of a Framework that was created with executionType Create.
+
+    Raises:
+        CliError: it was stopped, or has ended.
+    """
+    current = gang.spec.execution_type
+    if current is ExecutionType.STOP:
+        raise CliError(
+            ExitCode.USAGE, f"{gang.name}: is stopped, which is final; {explain_again(gang.name)}"
+        )
+    if gang.is_completed:
+        raise CliError(
+            ExitCode.USAGE,
+            f"{gang.name}: has ended ({gang.describe_end()}); {explain_again(gang.name)}",
+        )
+    if current is ExecutionType.START:
+        return Change("unchanged", notes=("it is started already",))
+    return Change("started", set_field(gang, ExecutionType.START.value, _EXECUTION))
+
+
+def compute_stop(gang: Gang) -> Change:
+    """Compute the stop of a Framework."""
+    if gang.is_completed:
+        return Change("unchanged", notes=(f"it has ended already ({gang.describe_end()})",))
+    if gang.spec.execution_type is ExecutionType.STOP:
+        return Change("unchanged", notes=("it is stopped already",))
+    return Change(
+        "stopped",
+        set_field(gang, ExecutionType.STOP.value, _EXECUTION),
+        ("its Pods are deleted; the Framework stays as a record, and cannot be started again",),
+    )
+
+
+def explain_again(name: str) -> str:
+    """Say how to run a Framework again that has ended."""
+    run, delete = build_command("run", "--replace", "FILE"), build_command("delete", name)
+    return f"to run it again, use `{run}`, or `{delete}` and apply it again"
+
+
+def set_field(gang: Gang, value: Any, *path: str | int) -> tuple[Object, ...]:
+    """Build the operations that set a field of the spec, if nobody changed it meanwhile."""
+    return (*build_guard(gang), *build_replacement(gang, value, *path))
+
+
+def build_guard(gang: Gang) -> tuple[Object, ...]:
+    """Build the test that the Framework was not deleted and created again."""
+    return ({"op": "test", "path": "/metadata/uid", "value": gang.uid},)
+
+
+def build_replacement(gang: Gang, value: Any, *path: str | int) -> tuple[Object, ...]:
+    """Build the operations that set a field of the spec to a value.
+
+    An absent field cannot be tested: the test of a path that does not exist is an error.
+    """
+    pointer = "".join(f"/{key}" for key in ("spec", *path))
+    parent: Any = gang.body["spec"]
+    for key in path[:-1]:
+        parent = parent[key]
+    last = path[-1]
+    tests = [{"op": "test", "path": pointer, "value": parent[last]}] if last in parent else []
+    return (*tests, {"op": "add", "path": pointer, "value": value})
+
+
+def apply_operations(body: Object, operations: Sequence[Object]) -> Object:
+    """Apply the operations that this module builds, for --dry-run=client."""
+    changed = deepcopy(body)
+    for operation in operations:
+        if operation["op"] != "add":
+            continue
+        *parents, last = operation["path"].lstrip("/").split("/")
+        target: Any = changed
+        for key in parents:
+            target = target[int(key) if isinstance(target, list) else key]
+        target[last] = operation["value"]
+    return changed

@@ -1,0 +1,154 @@
+"""Runs the commands: reads Frameworks, sends what is to change, prints it, and waits for it."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from cli.exitcodes import CliError, ExitCode
+from cli.options import ClusterChoice
+from cli.session import explained, find_cluster, open_client
+from cli.steer.apply import CLIENT, NO_DRY_RUN, Outcome, change_framework
+from cli.steer.changes import Change, Computation
+from cli.steer.effects import Goal, Verdict
+from cli.steer.targets import title
+from cli.steer.watching import Wait, Waiter
+from cli.terminal import print_document, print_error, print_line
+from framework.clock import SystemClock, SystemRandom
+from framework.kube.client import KubeClient
+from framework.kube.resources import Object
+
+_Action: TypeAlias = Callable[["Session"], Coroutine[Any, Any, ExitCode]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteerOptions:
+    """Options that these commands share."""
+
+    cluster: ClusterChoice = field(default_factory=ClusterChoice)
+    """The cluster."""
+    dry_run: str = NO_DRY_RUN
+    """``none``, ``client`` or ``server``."""
+    output: str | None = None
+    """``name``, ``json`` or ``yaml``; None for lines as those of kubectl."""
+    waits: bool = False
+    """Whether the command waits until the change has taken effect."""
+    timeout_seconds: float | None = None
+    """Of the wait; None: as long as it takes."""
+
+
+class Session:
+    """One command: its cluster, its options and its result so far."""
+
+    def __init__(self, client: KubeClient, namespace: str, options: SteerOptions) -> None:
+        """Begin without a result."""
+        self.client = client
+        self.namespace = namespace
+        self.options = options
+        self.goals: list[Goal] = []
+        self.code = ExitCode.SUCCEEDED
+        self._objects: list[Object] = []
+
+    async def change(
+        self,
+        name: str,
+        compute: Computation,
+        build_goal: Callable[[Outcome], Goal] | None = None,
+    ) -> None:
+        """Change one Framework and print what was done.
+
+        Args:
+            name: of the Framework.
+            compute: what to change.
+            build_goal: what to wait for after the change.
+        """
+        try:
+            outcome = await change_framework(
+                self.client, self.namespace, name, compute, dry_run=self.options.dry_run
+            )
+        except CliError as e:
+            self.fail(e)
+            return
+        self.show(outcome.after, name, outcome.change)
+        if build_goal is not None:
+            self.goals.append(build_goal(outcome))
+
+    def fail(self, error: CliError) -> None:
+        """Print an error of one Framework; the command goes on with the next one."""
+        if self.code is ExitCode.SUCCEEDED:
+            self.code = error.exit_code
+        for line in error.lines:
+            print_error(f"error: {line}")
+
+    def show(self, body: Object, name: str, change: Change) -> None:
+        """Print what was done with a Framework."""
+        if self.options.output is None:
+            suffix = self.describe_dry_run() if change.operations else ""
+            print_line(f"{title(name)} {change.verb}{suffix}")
+            for note in change.notes:
+                print_error(f"note: {name}: {note}")
+        elif self.options.output == "name":
+            print_line(title(name))
+        else:
+            self._objects.append(body)
+        for warning in change.warnings:
+            print_error(f"warning: {name}: {warning}")
+
+    def describe_dry_run(self) -> str:
+        """Return what kubectl adds to a line in a dry run."""
+        if self.options.dry_run == NO_DRY_RUN:
+            return ""
+        return " (dry run)" if self.options.dry_run == CLIENT else " (server dry run)"
+
+    def print_objects(self) -> None:
+        """Print the objects of -o json and -o yaml: one as it is, several as a List."""
+        if not self._objects:
+            return
+        body: Object = self._objects[0]
+        if len(self._objects) > 1:
+            body = {"apiVersion": "v1", "kind": "List", "items": self._objects}
+        if self.options.output == "json":
+            print_document(json.dumps(body, indent=4) + "\n")
+            return
+        from cli.authoring.yamltext import write_documents
+
+        print_document(write_documents([body]))
+
+    async def wait(
+        self, goals: Sequence[Goal], report: Callable[[Goal, Verdict], None], left: str
+    ) -> ExitCode:
+        """Wait for the goals; return the exit code of the command."""
+        if not goals or self.options.dry_run != NO_DRY_RUN:
+            return self.code
+        waiter = Waiter(self.client, self.namespace, SystemClock(), SystemRandom())
+        code = await waiter.wait(Wait(goals, self.options.timeout_seconds, left, report))
+        return self.code if code is ExitCode.SUCCEEDED else code
+
+
+def run_session(options: SteerOptions, act: _Action) -> ExitCode:
+    """Run a command on its cluster.
+
+    Raises:
+        CliError: there is no cluster, or it cannot be reached.
+    """
+
+    async def run() -> ExitCode:
+        config = find_cluster(options.cluster)
+        async with open_client(config) as client:
+            session = Session(client, config.namespace, options)
+            with explained(config, refused=ExitCode.USAGE):
+                try:
+                    return await act(session)
+                finally:
+                    session.print_objects()
+
+    return asyncio.run(run())
+
+
+def report_effect(goal: Goal, verdict: Verdict) -> None:
+    """Print that a change has taken effect, or never will."""
+    if verdict.failure:
+        print_error(f"error: {goal.name}: {verdict.failure}")
+    else:
+        print_error(f"{goal.name}: {verdict.text}")
