@@ -19,6 +19,15 @@ SECTIONS: dict[str, dict[str, str]] = {
         "get": "Print Frameworks, as a table or in another format.",
         "logs": "Print the logs of a Framework's Tasks.",
     },
+    "Steer": {
+        "start": "Start Frameworks that wait to be started.",
+        "stop": "End Frameworks and delete their Pods.",
+        "scale": "Change the number of Tasks of roles.",
+        "remove": "Remove single Tasks, or bring them back.",
+        "retry": "End attempts of Tasks, so that the next ones begin.",
+        "delete": "Delete Frameworks with their Pods.",
+        "wait": "Wait for a condition of Frameworks.",
+    },
     "Write and check": {
         "init": "Write the first file of a gang.",
         "inject": "Add the agents to the Frameworks of a file.",

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from cli.exitcodes import CliError, ExitCode
 from cli.logs.errors import explain_framework
 from cli.steer.changes import Change, Computation, Gang, apply_operations, read_gang
+from cli.steer.options import CLIENT, SERVER
 from framework.kube.client import KubeClient, PatchContent
 from framework.kube.errors import ApiError, ConflictError, InvalidError, NotFoundError
 from framework.kube.resources import FRAMEWORKS, Object
 
 _TRIES = 5
 _PAUSE_SECONDS = 0.1
-NO_DRY_RUN, CLIENT, SERVER = DRY_RUNS = ("none", "client", "server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,15 @@ async def change_framework(
         KubeError: the server cannot be reached, or refuses the change.
     """
     refused: Sequence[Object] = ()
+    uid = ""
     for _ in range(_TRIES):
         gang = await fetch_gang(client, namespace, name)
+        if uid and gang.uid != uid:
+            raise CliError(
+                ExitCode.FAILED,
+                f"{name}: nothing was changed: it was deleted and created again meanwhile",
+            )
+        uid = gang.uid
         change = compute(gang)
         if not change.operations:
             return Outcome(gang, change, gang.body)
@@ -107,7 +114,7 @@ async def change_framework(
         await asyncio.sleep(_PAUSE_SECONDS)
     raise CliError(
         ExitCode.FAILED,
-        f"{name}: other clients changed it {_TRIES} times meanwhile: nothing was changed; try again",
+        f"{name}: nothing was changed: others changed it {_TRIES} times meanwhile; try again",
     )
 
 
@@ -135,4 +142,3 @@ async def delete_object(
         # It is gone; a Framework with another UID is not the one that was read.
         return False
     return True
-

@@ -1,9 +1,9 @@
 """Computes the changes of a Framework: the patch, and what to say about it. Pure.
 
-A patch is a JSON patch. Its first operations test what the change was computed from: the UID, and
-for each changed field the value that was read. If one of these has changed meanwhile, the API server
-refuses the whole patch, and the change is computed again from the new object (``cli.steer.apply``).
-The status is not tested, because the controller writes it all the time.
+A patch is a JSON patch. It tests what the change was computed from: the UID, and for each changed
+field the value that was read. If one of these has changed meanwhile, the API server refuses the
+whole patch, and the change is computed again from the new object (``cli.steer.apply``). The status
+is not tested, because the controller writes it all the time.
 """
 
 from collections.abc import Callable, Sequence

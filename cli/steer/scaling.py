@@ -197,7 +197,7 @@ def _build_change(gang: Gang, resizes: Sequence[_Resize], verb: str) -> Change:
     operations: list[Object] = []
     for resize in resizes:
         role = ("taskRoles", resize.position)
-        changes = []
+        changes: list[Object] = []
         if resize.task_number != resize.before.task_number:
             changes += build_replacement(gang, resize.task_number, *role, "taskNumber")
         if set(resize.absent) != set(resize.before.absent_task_indices):

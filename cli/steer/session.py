@@ -3,15 +3,14 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from cli.exitcodes import CliError, ExitCode
-from cli.options import ClusterChoice
 from cli.session import explained, find_cluster, open_client
-from cli.steer.apply import CLIENT, NO_DRY_RUN, Outcome, change_framework
+from cli.steer.apply import Outcome, change_framework
 from cli.steer.changes import Change, Computation
 from cli.steer.effects import Goal, Verdict
+from cli.steer.options import CLIENT, NO_DRY_RUN, SteerOptions
 from cli.steer.targets import title
 from cli.steer.watching import Wait, Waiter
 from cli.terminal import print_document, print_error, print_line
@@ -20,22 +19,6 @@ from framework.kube.client import KubeClient
 from framework.kube.resources import Object
 
 _Action: TypeAlias = Callable[["Session"], Coroutine[Any, Any, ExitCode]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SteerOptions:
-    """Options that these commands share."""
-
-    cluster: ClusterChoice = field(default_factory=ClusterChoice)
-    """The cluster."""
-    dry_run: str = NO_DRY_RUN
-    """``none``, ``client`` or ``server``."""
-    output: str | None = None
-    """``name``, ``json`` or ``yaml``; None for lines as those of kubectl."""
-    waits: bool = False
-    """Whether the command waits until the change has taken effect."""
-    timeout_seconds: float | None = None
-    """Of the wait; None: as long as it takes."""
 
 
 class Session:
@@ -101,7 +84,7 @@ class Session:
             return ""
         return " (dry run)" if self.options.dry_run == CLIENT else " (server dry run)"
 
-    def print_objects(self) -> None:
+    def _print_objects(self) -> None:
         """Print the objects of -o json and -o yaml: one as it is, several as a List."""
         if not self._objects:
             return
@@ -111,14 +94,15 @@ class Session:
         if self.options.output == "json":
             print_document(json.dumps(body, indent=4) + "\n")
             return
-        from cli.authoring.yamltext import write_documents
+        from cli.authoring.yamltext import render_yaml
 
-        print_document(write_documents([body]))
+        print_document(render_yaml([body]))
 
     async def wait(
         self, goals: Sequence[Goal], report: Callable[[Goal, Verdict], None], left: str
     ) -> ExitCode:
-        """Wait for the goals; return the exit code of the command."""
+        """Print the objects, wait for the goals, and return the exit code of the command."""
+        self._print_objects()
         if not goals or self.options.dry_run != NO_DRY_RUN:
             return self.code
         waiter = Waiter(self.client, self.namespace, SystemClock(), SystemRandom())
@@ -138,10 +122,7 @@ def run_session(options: SteerOptions, act: _Action) -> ExitCode:
         async with open_client(config) as client:
             session = Session(client, config.namespace, options)
             with explained(config, refused=ExitCode.USAGE):
-                try:
-                    return await act(session)
-                finally:
-                    session.print_objects()
+                return await act(session)
 
     return asyncio.run(run())
 

@@ -276,7 +276,7 @@ class StorageTransport(transport.Transport):
                 return storage.create(rt, where, body, options=options)
             if request.method == "PUT":
                 return storage.update(rt, where, name, body, subresource=sub)
-            return storage.patch(rt, where, name, body, content, subresource=sub)
+            return storage.patch(rt, where, name, body, content, options, subresource=sub)
 
         return write, asked
 
@@ -300,7 +300,10 @@ class StorageTransport(transport.Transport):
         uid = body.get("preconditions", {}).get("uid")
         grace = body.get("gracePeriodSeconds")
         options = DeleteOptions(
-            uid=uid, grace_seconds=grace, propagation=body.get("propagationPolicy")
+            uid=uid,
+            grace_seconds=grace,
+            propagation=body.get("propagationPolicy"),
+            dry_run=bool(body.get("dryRun")),
         )
         name = str(target.name)
         asked = Request("delete", resource, name, uid=uid, grace_seconds=grace)

@@ -1,0 +1,20 @@
+"""``framework retry``."""
+
+import click
+
+from cli.arguments import framework_argument, task_argument
+from cli.steer.options import SteerOptions, steer_options
+
+
+@click.command()
+@framework_argument()
+@task_argument("tasks", nargs=-1, required=True, metavar="ROLE/INDEX...")
+@steer_options(wait="Wait until the next attempts run.", has_objects=False)
+def retry(name: str, tasks: tuple[str, ...], *, options: SteerOptions) -> None:
+    """End the current attempts of Tasks of Framework NAME, and let the next ones begin.
+
+    The Pods are deleted. A Task is refused if its retry policy would not retry it.
+    """
+    from cli.steer.commands import retry_tasks
+
+    raise SystemExit(int(retry_tasks(name, tasks, options)))

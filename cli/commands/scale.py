@@ -1,0 +1,32 @@
+"""``framework scale``."""
+
+import click
+
+from cli.arguments import framework_argument
+from cli.steer.options import SteerOptions, steer_options
+
+
+@click.command()
+@framework_argument()
+@click.argument("sizes", nargs=-1, required=True, metavar="ROLE=N...")
+@click.option(
+    "--current-replicas",
+    multiple=True,
+    metavar="ROLE=N",
+    help="Change nothing unless the role has N Tasks now.",
+)
+@steer_options(wait="Wait until new Tasks run and Tasks that leave are gone.")
+def scale(
+    name: str,
+    sizes: tuple[str, ...],
+    *,
+    current_replicas: tuple[str, ...],
+    options: SteerOptions,
+) -> None:
+    """Change the number of Tasks of roles of Framework NAME.
+
+    The Tasks with the highest indexes leave first. Absent indexes (`remove`) stay absent.
+    """
+    from cli.steer.commands import scale_framework
+
+    raise SystemExit(int(scale_framework(name, sizes, current_replicas, options)))

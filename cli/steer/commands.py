@@ -1,0 +1,157 @@
+"""What each command does: ``cli.commands`` calls these functions with read options.
+
+Each returns the exit code of the command, and raises a CliError if nothing was done.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from cli.exitcodes import CliError, ExitCode
+from cli.steer.apply import Outcome, fetch_gang
+from cli.steer.changes import Change, Computation, compute_start, compute_stop
+from cli.steer.conditions import parse_wanted
+from cli.steer.effects import Goal, Retried, Scaled, Stopped, Verdict
+from cli.steer.options import CLIENT, SERVER, SteerOptions
+from cli.steer.retrying import Retry, compute_retry
+from cli.steer.scaling import removal, scaling
+from cli.steer.session import Session, report_effect, run_session
+from cli.steer.targets import parse_names, parse_sizes, parse_tasks, title
+from cli.terminal import print_error, print_line
+from framework.api.naming import TaskKey
+from framework.kube.errors import ConflictError, NotFoundError
+from framework.kube.resources import PODS
+
+_STAYS = "the change stays"
+
+
+def start_frameworks(words: Sequence[str], options: SteerOptions) -> ExitCode:
+    """Run ``framework start``."""
+    return _change_all(parse_names(words), compute_start, options)
+
+
+def stop_frameworks(words: Sequence[str], options: SteerOptions) -> ExitCode:
+    """Run ``framework stop``."""
+
+    def build_goal(outcome: Outcome) -> Goal:
+        return Stopped(outcome.before.name, outcome.before.uid)
+
+    return _change_all(parse_names(words), compute_stop, options, build_goal)
+
+
+def scale_framework(
+    word: str, sizes: Sequence[str], current: Sequence[str], options: SteerOptions
+) -> ExitCode:
+    """Run ``framework scale``."""
+    wanted, expected = parse_sizes(sizes), parse_sizes(current)
+    compute = scaling(wanted, expected)
+    return _change_all(parse_names([word]), compute, options, _build_scaled(wanted))
+
+
+def remove_tasks(
+    word: str, tasks: Sequence[str], options: SteerOptions, *, is_undo: bool
+) -> ExitCode:
+    """Run ``framework remove``."""
+    keys = parse_tasks(tasks)
+    compute = removal(keys, is_undo=is_undo)
+    goal = _build_scaled({key.role: 0 for key in keys})
+    return _change_all(parse_names([word]), compute, options, goal)
+
+
+def _build_scaled(roles: Mapping[str, int]) -> Callable[[Outcome], Goal]:
+    def build_goal(outcome: Outcome) -> Goal:
+        generation = int(outcome.after["metadata"].get("generation") or 0)
+        before = outcome.before
+        return Scaled(before.name, before.uid, generation, tuple(roles))
+
+    return build_goal
+
+
+def _change_all(
+    names: Sequence[str],
+    compute: Computation,
+    options: SteerOptions,
+    build_goal: Callable[[Outcome], Goal] | None = None,
+) -> ExitCode:
+    async def act(session: Session) -> ExitCode:
+        for name in names:
+            await session.change(name, compute, build_goal if options.waits else None)
+        return await session.wait(session.goals, report_effect, _STAYS)
+
+    return run_session(options, act)
+
+
+def retry_tasks(word: str, tasks: Sequence[str], options: SteerOptions) -> ExitCode:
+    """Run ``framework retry``."""
+    keys = parse_tasks(tasks)
+    (name,) = parse_names([word])
+
+    async def act(session: Session) -> ExitCode:
+        goals: list[Goal] = []
+        for key in keys:
+            try:
+                goals += await _retry_task(session, name, key)
+            except CliError as e:
+                session.fail(e)
+        left = "the Pods stay deleted, and the controller creates the next ones"
+        return await session.wait(goals, report_effect, left)
+
+    return run_session(options, act)
+
+
+async def _retry_task(session: Session, name: str, key: TaskKey) -> list[Goal]:
+    """Delete the Pod of a Task; return what to wait for."""
+    gang = await fetch_gang(session.client, session.namespace, name)
+    retry = compute_retry(gang, key)
+    is_deleted = bool(retry.pod_uid)
+    if is_deleted and session.options.dry_run != CLIENT:
+        is_deleted = await _delete_pod(session, retry)
+    note = retry.note if is_deleted or not retry.pod_uid else "its Pod was gone already"
+    verb = "retried" if is_deleted else "unchanged"
+    change = Change(f"{verb} {key}", ({},) if is_deleted else (), (f"{key}: {note}",))
+    session.show(gang.body, name, change)
+    if not session.options.waits:
+        return []
+    return [Retried(name, gang.uid, key, retry.attempt)]
+
+
+async def _delete_pod(session: Session, retry: Retry) -> bool:
+    try:
+        await session.client.delete(
+            PODS,
+            session.namespace,
+            retry.pod_name,
+            uid=retry.pod_uid,
+            dry_run=session.options.dry_run == SERVER,
+        )
+    except (NotFoundError, ConflictError):
+        # The Pod has ended meanwhile, or is the one of the next attempt.
+        return False
+    return True
+
+
+def wait_for_frameworks(words: Sequence[str], wanted: str, options: SteerOptions) -> ExitCode:
+    """Run ``framework wait``."""
+    names, goal = parse_names(words), parse_wanted(wanted)
+
+    def report(reached: Goal, verdict: Verdict) -> None:
+        if verdict.failure:
+            print_error(f"error: {reached.name}: {verdict.failure}")
+        elif options.output == "name":
+            print_line(title(reached.name))
+        else:
+            print_line(f"{title(reached.name)} {verdict.text or 'deleted'}")
+
+    async def act(session: Session) -> ExitCode:
+        goals = []
+        for name in names:
+            try:
+                gang = await fetch_gang(session.client, session.namespace, name)
+            except CliError as e:
+                if goal.condition or e.exit_code is not ExitCode.FAILED:
+                    session.fail(e)
+                else:
+                    print_line(f"{title(name)} deleted")
+                continue
+            goals.append(goal.build_goal(name, gang.uid))
+        return await session.wait(goals, report, "nothing was changed")
+
+    return run_session(options, act)

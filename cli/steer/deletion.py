@@ -1,0 +1,110 @@
+"""``framework delete``: deletes Frameworks, and waits until they and their Pods are gone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cli.exitcodes import CliError, ExitCode
+from cli.steer.apply import delete_object, explain_no_crd, explain_not_found
+from cli.steer.effects import Deleted, Goal, Verdict
+from cli.steer.options import SteerOptions
+from cli.steer.session import Session, run_session
+from cli.steer.targets import parse_names, title
+from cli.terminal import print_error, print_line
+from framework.api import constants
+from framework.kube.errors import NotFoundError
+from framework.kube.resources import FRAMEWORKS, Object
+
+_PROPAGATIONS = {"foreground": "Foreground", "background": "Background", "orphan": "Orphan"}
+CASCADES = tuple(_PROPAGATIONS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """Options of the command."""
+
+    steer: SteerOptions
+    """Those of all commands of this room."""
+    cascade: str = "foreground"
+    """What becomes of the Pods: see ``CASCADES``."""
+    selector: str | None = None
+    """Labels of the Frameworks, in the place of names."""
+    deletes_all: bool = False
+    """Whether all Frameworks of the namespace are deleted."""
+    ignores_missing: bool = False
+    """Whether a Framework that does not exist is no error."""
+
+
+def delete_frameworks(words: Sequence[str], options: DeleteOptions) -> ExitCode:
+    """Run ``framework delete``.
+
+    Raises:
+        CliError: nothing was deleted.
+    """
+    names = parse_names(words)
+    if bool(names) + bool(options.selector) + options.deletes_all != 1:
+        raise CliError(ExitCode.USAGE, "name Frameworks, or use either -l SELECTOR or --all")
+
+    async def act(session: Session) -> ExitCode:
+        goals: list[Goal] = []
+        found = await _find_all(session, names, options)
+        if not found and not names and options.steer.output is None:
+            print_error(f"no Frameworks found in namespace {session.namespace}")
+        for body in found:
+            goals += await _delete(session, body, options)
+        if not options.steer.waits:
+            goals = []
+        left = "the deletion goes on"
+        return await session.wait(goals, _report, left)
+
+    return run_session(options.steer, act)
+
+
+async def _find_all(
+    session: Session, names: Sequence[str], options: DeleteOptions
+) -> Sequence[Object]:
+    if not names:
+        return await _list(session, options.selector)
+    found = []
+    for name in names:
+        try:
+            found.append(await session.client.get(FRAMEWORKS, session.namespace, name))
+        except NotFoundError as e:
+            if options.ignores_missing and e.is_object_missing:
+                continue
+            session.fail(await explain_not_found(session.client, session.namespace, name, e))
+    return found
+
+
+async def _list(session: Session, selector: str | None) -> Sequence[Object]:
+    try:
+        listed = await session.client.list(FRAMEWORKS, session.namespace, label_selector=selector)
+    except NotFoundError as e:
+        raise explain_no_crd() from e
+    items: list[Object] = listed["items"]
+    return items
+
+
+async def _delete(session: Session, body: Object, options: DeleteOptions) -> list[Goal]:
+    """Delete a Framework and print it; return what to wait for."""
+    name = str(body["metadata"]["name"])
+    is_deleted = await delete_object(
+        session.client,
+        session.namespace,
+        body,
+        propagation=_PROPAGATIONS[options.cascade],
+        dry_run=options.steer.dry_run,
+    )
+    if not is_deleted:
+        print_error(f"note: {name}: another client has deleted it meanwhile")
+    elif options.steer.output == "name":
+        print_line(title(name))
+    else:
+        suffix = session.describe_dry_run()
+        print_line(f'framework.{constants.GROUP} "{name}" deleted{suffix}')
+    return [Deleted(name, str(body["metadata"]["uid"]))]
+
+
+def _report(goal: Goal, verdict: Verdict) -> None:
+    """Print nothing: a line says already that the Framework is deleted."""
+    if verdict.failure:
+        print_error(f"error: {goal.name}: {verdict.failure}")
