@@ -19,7 +19,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "get": "Print Frameworks, as a table or in another format.",
         "logs": "Print the logs of a Framework's Tasks.",
     },
-    "Steer": {
+    "Change": {
         "start": "Start Frameworks that wait to be started.",
         "stop": "End Frameworks and delete their Pods.",
         "scale": "Change the number of Tasks of roles.",

@@ -13,19 +13,19 @@ class ExitCode(IntEnum):
     """Done; for ``run``: every Framework succeeded."""
     FAILED = 1
     """For ``run``: a Framework failed, was stopped or deleted. For ``lint``: something was found.
-    Else: what was asked for is not there."""
+    For a wait: what it waits for can never come. Else: what was asked for is not there."""
     USAGE = 2
     """Bad usage or input, or a cluster that it does not fit; nothing was applied."""
     UNREACHABLE = 3
     """The API server cannot be reached, does not let us in, or fails."""
     TIMEOUT = 4
-    """``--timeout`` passed; the Frameworks were stopped."""
+    """``--timeout`` passed; ``run`` has stopped the Frameworks."""
     HUNG_UP = 129
     """SIGHUP, the terminal went away; the local cluster ended."""
     INTERRUPTED = 130
-    """Ctrl-C; the Frameworks were stopped."""
+    """Ctrl-C; ``run`` has stopped the Frameworks."""
     TERMINATED = 143
-    """SIGTERM; the Frameworks were stopped."""
+    """SIGTERM; ``run`` has stopped the Frameworks."""
 
 
 class CliError(Exception):

@@ -15,7 +15,6 @@ from framework.kube.errors import NotFoundError
 from framework.kube.resources import FRAMEWORKS, Object
 
 _PROPAGATIONS = {"foreground": "Foreground", "background": "Background", "orphan": "Orphan"}
-CASCADES = tuple(_PROPAGATIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +24,7 @@ class DeleteOptions:
     steer: SteerOptions
     """Those of all commands of this room."""
     cascade: str = "foreground"
-    """What becomes of the Pods: see ``CASCADES``."""
+    """What becomes of the Pods: ``foreground``, ``background`` or ``orphan``."""
     selector: str | None = None
     """Labels of the Frameworks, in the place of names."""
     deletes_all: bool = False

@@ -40,7 +40,7 @@ def list_options(command: click.Command) -> set[str]:
         option
         for parameter in command.params
         if isinstance(parameter, click.Option)
-        for option in parameter.opts
+        for option in (*parameter.opts, *parameter.secondary_opts)
     }
 
 

@@ -31,7 +31,12 @@ STOPPED = end_attempt(build_status(state=FrameworkState.COMPLETED), STOP_FRAMEWO
 BLOCKED = Condition("Blocked", "True", reason="CreationRefused", message="quota")
 SCALED = Scaled("gang", FRAMEWORK_UID, 1, ("worker",))
 RETRIED = Retried("gang", FRAMEWORK_UID, TaskKey("worker", 0), 0)
-GOALS = [Stopped("gang", FRAMEWORK_UID), SCALED, RETRIED, Deleted("gang", FRAMEWORK_UID)]
+GOALS: list[Goal] = [
+    Stopped("gang", FRAMEWORK_UID),
+    SCALED,
+    RETRIED,
+    Deleted("gang", FRAMEWORK_UID),
+]
 GOALS.append(parse_wanted("condition=Succeeded").build_goal("gang", FRAMEWORK_UID))
 
 
@@ -56,7 +61,7 @@ def test_deletion_ends_every_wait(goal: Goal, gang: Gang | None) -> None:
 
 
 def test_stopped_framework_is_waited_for_until_its_pods_are_gone() -> None:
-    (goal, *_) = GOALS
+    goal = Stopped("gang", FRAMEWORK_UID)
     tasks = build_task(_T.ATTEMPT_DELETING), build_task(_T.COMPLETED, index=1)
     verdict = goal.judge(build(*tasks, state=FrameworkState.ATTEMPT_DELETION_PENDING))
     assert (verdict.is_final, verdict.text) == (False, "waits for 1 Pods: worker/0")

@@ -1,0 +1,59 @@
+"""Whole commands on an API server without controller and kubelet: output and exit codes."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from framework.clock import SystemClock, SystemRandom, SystemUids
+from framework.kube.client import KubeClient
+from framework.kube.resources import FRAMEWORKS
+from localcluster.cluster import ClusterOptions, LocalCluster
+from tests.support.builders import build_role_wire, build_submission
+from tests.support.servers.commandline import Answer, call_framework
+
+pytestmark = pytest.mark.local
+
+KIND = "framework.frameworkcontroller.microsoft.com"
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
+    """An API server with the Frameworks a and b."""
+    options = ClusterOptions(directory=tmp_path, with_kubelet=False, with_controller=False)
+    clock = SystemClock()
+    opened = LocalCluster(options, clock=clock, uids=SystemUids(), random=SystemRandom())
+    async with opened, KubeClient(opened.kube_config, user_agent="t", clock=clock) as client:
+        for name in ("a", "b"):
+            body = build_submission(name, build_role_wire("worker", 2), executionType="Create")
+            body["metadata"]["labels"] = {"lab": name}
+            await client.create(FRAMEWORKS, "default", body)
+        yield opened
+
+
+async def call(cluster: LocalCluster, *arguments: str) -> Answer:
+    return await call_framework(str(cluster.kubeconfig_path), *arguments)
+
+
+async def test_several_frameworks_are_changed_also_if_one_does_not_exist(
+    cluster: LocalCluster,
+) -> None:
+    answer = await call(cluster, "start", "a", "nope", "framework/b")
+    assert answer.code == 1
+    assert answer.out == f"{KIND}/a started\n{KIND}/b started\n"
+    assert answer.err == "error: no Framework 'nope' in namespace default: there is a, b\n"
+    answer = await call(cluster, "scale", "a", "worker=3", "--dry-run=client", "-o", "yaml")
+    assert yaml.safe_load(answer.out)["spec"]["taskRoles"][0]["taskNumber"] == 3
+    answer = await call(cluster, "stop", "a", "b", "-o", "name")
+    assert answer.out == f"{KIND}/a\n{KIND}/b\n"
+
+
+async def test_frameworks_are_deleted_by_label_and_all(cluster: LocalCluster) -> None:
+    cascade = "--cascade=background"
+    answer = await call(cluster, "delete", "-l", "lab=a", cascade)
+    assert (answer.code, answer.out) == (0, f'{KIND} "a" deleted\n')
+    answer = await call(cluster, "delete", "--all", cascade)
+    assert (answer.code, answer.out) == (0, f'{KIND} "b" deleted\n')
+    answer = await call(cluster, "delete", "--all", "x")
+    assert answer.code == 2

@@ -1,0 +1,34 @@
+"""Calls of the command line as a process, as users make them."""
+
+import asyncio
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from tests.support.servers.frameworkserver import build_env
+from tests.support.waiting import HANG_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+async def call_framework(kubeconfig: str, *arguments: str) -> Answer:
+    """Run ``framework ARGUMENTS`` on a cluster, without blocking the event loop."""
+    command = [sys.executable, "-m", "cli.main", *arguments, "--kubeconfig", kubeconfig]
+    child = await asyncio.create_subprocess_exec(
+        *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=build_env()
+    )
+    try:
+        async with asyncio.timeout(HANG_SECONDS):
+            out, err = await child.communicate()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    return Answer(child.returncode or 0, out.decode(), err.decode())
