@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
-from cli.logs.errors import explain_framework
+from cli.see.reading import Selection, find_frameworks
 from cli.steer.changes import Change, Computation, Gang, apply_operations, read_gang
 from cli.steer.options import CLIENT, SERVER
 from framework.kube.client import KubeClient, PatchContent
-from framework.kube.errors import ApiError, ConflictError, InvalidError, NotFoundError
+from framework.kube.errors import ConflictError, InvalidError, NotFoundError
 from framework.kube.resources import FRAMEWORKS, Object
 
 _TRIES = 5
@@ -39,34 +39,10 @@ async def fetch_gang(client: KubeClient, namespace: str, name: str) -> Gang:
         CliError: there is no such Framework.
         KubeError: it cannot be read.
     """
-    try:
-        return read_gang(await client.get(FRAMEWORKS, namespace, name))
-    except NotFoundError as e:
-        raise await explain_not_found(client, namespace, name, e) from e
-
-
-async def explain_not_found(
-    client: KubeClient, namespace: str, name: str, error: NotFoundError
-) -> CliError:
-    """Build the error for a Framework that does not exist, with the names of those that do."""
-    if not error.is_object_missing:
-        return explain_no_crd()
-    try:
-        listed = (await client.list(FRAMEWORKS, namespace))["items"]
-    except ApiError:
-        # A user may read a Framework and not list them.
-        listed = []
-    names = [str(item["metadata"]["name"]) for item in listed]
-    return CliError(ExitCode.FAILED, explain_framework(name, f"in namespace {namespace}", names))
-
-
-def explain_no_crd() -> CliError:
-    """Build the error for a cluster that does not serve Frameworks."""
-    return CliError(
-        ExitCode.USAGE,
-        "this cluster does not know Frameworks: install the CRD (deploy/base/crd.yaml) and the "
-        "controller, or choose another cluster with --context or --kubeconfig",
-    )
+    found = await find_frameworks(client, Selection((name,), namespace))
+    if found.faults:
+        raise CliError(ExitCode.FAILED, *found.faults)
+    return read_gang(found.items[0])
 
 
 async def change_framework(

@@ -6,6 +6,7 @@ Each returns the exit code of the command, and raises a CliError if nothing was 
 from collections.abc import Callable, Mapping, Sequence
 
 from cli.exitcodes import CliError, ExitCode
+from cli.printing.output import Form
 from cli.steer.apply import Outcome, fetch_gang
 from cli.steer.changes import Change, Computation, compute_start, compute_stop
 from cli.steer.conditions import parse_wanted
@@ -135,7 +136,7 @@ def wait_for_frameworks(words: Sequence[str], wanted: str, options: SteerOptions
     def report(reached: Goal, verdict: Verdict) -> None:
         if verdict.failure:
             print_error(f"error: {reached.name}: {verdict.failure}")
-        elif options.output == "name":
+        elif options.output.form is Form.NAME:
             print_line(title(reached.name))
         else:
             print_line(f"{title(reached.name)} {verdict.text or 'deleted'}")

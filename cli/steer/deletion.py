@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cli.exitcodes import CliError, ExitCode
-from cli.steer.apply import delete_object, explain_no_crd, explain_not_found
+from cli.see.reading import Selection, find_frameworks
+from cli.steer.apply import delete_object
 from cli.steer.effects import Deleted, Goal, Verdict
 from cli.steer.options import SteerOptions
 from cli.steer.session import Session, run_session
-from cli.steer.targets import parse_names, title
+from cli.steer.targets import parse_names
 from cli.terminal import print_error, print_line
 from framework.api import constants
-from framework.kube.errors import NotFoundError
-from framework.kube.resources import FRAMEWORKS, Object
+from framework.kube.resources import Object
 
 _PROPAGATIONS = {"foreground": "Foreground", "background": "Background", "orphan": "Orphan"}
 
@@ -45,10 +45,13 @@ def delete_frameworks(words: Sequence[str], options: DeleteOptions) -> ExitCode:
 
     async def act(session: Session) -> ExitCode:
         goals: list[Goal] = []
-        found = await _find_all(session, names, options)
-        if not found and not names and options.steer.output is None:
-            print_error(f"no Frameworks found in namespace {session.namespace}")
-        for body in found:
+        selection = Selection(tuple(names), session.namespace, options.selector)
+        found = await find_frameworks(session.client, selection)
+        if found.faults and not options.ignores_missing:
+            session.fail(CliError(ExitCode.FAILED, *found.faults))
+        if not found.items and not names:
+            print_error(f"note: there is no such Framework in namespace {session.namespace}")
+        for body in found.items:
             goals += await _delete(session, body, options)
         if not options.steer.waits:
             goals = []
@@ -56,31 +59,6 @@ def delete_frameworks(words: Sequence[str], options: DeleteOptions) -> ExitCode:
         return await session.wait(goals, _report, left)
 
     return run_session(options.steer, act)
-
-
-async def _find_all(
-    session: Session, names: Sequence[str], options: DeleteOptions
-) -> Sequence[Object]:
-    if not names:
-        return await _list(session, options.selector)
-    found = []
-    for name in names:
-        try:
-            found.append(await session.client.get(FRAMEWORKS, session.namespace, name))
-        except NotFoundError as e:
-            if options.ignores_missing and e.is_object_missing:
-                continue
-            session.fail(await explain_not_found(session.client, session.namespace, name, e))
-    return found
-
-
-async def _list(session: Session, selector: str | None) -> Sequence[Object]:
-    try:
-        listed = await session.client.list(FRAMEWORKS, session.namespace, label_selector=selector)
-    except NotFoundError as e:
-        raise explain_no_crd() from e
-    items: list[Object] = listed["items"]
-    return items
 
 
 async def _delete(session: Session, body: Object, options: DeleteOptions) -> list[Goal]:
@@ -95,9 +73,7 @@ async def _delete(session: Session, body: Object, options: DeleteOptions) -> lis
     )
     if not is_deleted:
         print_error(f"note: {name}: another client has deleted it meanwhile")
-    elif options.steer.output == "name":
-        print_line(title(name))
-    else:
+    elif not session.print_name(name):
         suffix = session.describe_dry_run()
         print_line(f'framework.{constants.GROUP} "{name}" deleted{suffix}')
     return [Deleted(name, str(body["metadata"]["uid"]))]

@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from cli.options import DURATION_HELP, ClusterChoice, Duration, cluster_options
+from cli.printing.options import OBJECT_FORMS, output_option
+from cli.printing.output import Form, OutputFormat
 
 _Command = Callable[..., None]
 NO_DRY_RUN, CLIENT, SERVER = _DRY_RUNS = ("none", "client", "server")
@@ -21,23 +23,14 @@ class SteerOptions:
     """The cluster."""
     dry_run: str = NO_DRY_RUN
     """``none``, ``client`` or ``server``."""
-    output: str | None = None
-    """``name``, ``json`` or ``yaml``; None for lines as those of kubectl."""
+    output: OutputFormat = field(default_factory=OutputFormat)
+    """A table stands for lines as those of kubectl."""
     waits: bool = False
     """Whether the command waits until the change has taken effect."""
     timeout_seconds: float | None = None
     """Of the wait; None: as long as it takes."""
 
 
-_output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["name", "json", "yaml"]),
-    help="Print names or whole objects, in the place of what was done.",
-)
-_name_output_option = click.option(
-    "-o", "--output", type=click.Choice(["name"]), help="Print names only."
-)
 _dry_run_option = click.option(
     "--dry-run",
     type=click.Choice(_DRY_RUNS),
@@ -66,10 +59,10 @@ def steer_options(
     Args:
         wait: help of --wait; None if the command has no --wait.
         waits_always: whether the command waits unless --no-wait is given, or has only --timeout.
-        has_objects: whether --output may be json or yaml.
+        has_objects: whether --output may print objects, not only names.
         has_dry_run: whether there is --dry-run.
     """
-    added = [_output_option if has_objects else _name_output_option]
+    added = [output_option(*(OBJECT_FORMS if has_objects else (Form.NAME,)))]
     added += [_dry_run_option] if has_dry_run else []
     if wait is not None:
         flag = "--wait/--no-wait" if waits_always else "--wait"
@@ -92,7 +85,7 @@ def _gather(command: _Command, *, waits_always: bool) -> _Command:
     def with_options(
         *args: Any,
         cluster: ClusterChoice,
-        output: str | None,
+        output: OutputFormat,
         dry_run: str = NO_DRY_RUN,
         wait: bool = waits_always,
         timeout: float | None = None,

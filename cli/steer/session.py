@@ -1,11 +1,11 @@
 """Runs the commands: reads Frameworks, sends what is to change, prints it, and waits for it."""
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeAlias
 
 from cli.exitcodes import CliError, ExitCode
+from cli.printing.output import Form, Printer
 from cli.session import explained, find_cluster, open_client
 from cli.steer.apply import Outcome, change_framework
 from cli.steer.changes import Change, Computation
@@ -66,15 +66,13 @@ class Session:
 
     def show(self, body: Object, name: str, change: Change) -> None:
         """Print what was done with a Framework."""
-        if self.options.output is None:
+        if not self.options.output.is_table:
+            self._objects.append(body)
+        else:
             suffix = self.describe_dry_run() if change.operations else ""
             print_line(f"{title(name)} {change.verb}{suffix}")
             for note in change.notes:
                 print_error(f"note: {name}: {note}")
-        elif self.options.output == "name":
-            print_line(title(name))
-        else:
-            self._objects.append(body)
         for warning in change.warnings:
             print_error(f"warning: {name}: {warning}")
 
@@ -84,19 +82,18 @@ class Session:
             return ""
         return " (dry run)" if self.options.dry_run == CLIENT else " (server dry run)"
 
-    def _print_objects(self) -> None:
-        """Print the objects of -o json and -o yaml: one as it is, several as a List."""
-        if not self._objects:
-            return
-        body: Object = self._objects[0]
-        if len(self._objects) > 1:
-            body = {"apiVersion": "v1", "kind": "List", "items": self._objects}
-        if self.options.output == "json":
-            print_document(json.dumps(body, indent=4) + "\n")
-            return
-        from cli.authoring.yamltext import render_yaml
+    def print_name(self, name: str) -> bool:
+        """Print the name of a Framework if --output asks for names; return whether it does."""
+        if self.options.output.form is not Form.NAME:
+            return False
+        print_line(title(name))
+        return True
 
-        print_document(render_yaml([body]))
+    def _print_objects(self) -> None:
+        """Print the objects of --output: one as it is, several as a List."""
+        if self._objects:
+            printer = Printer(self.options.output)
+            print_document(printer.render(self._objects, is_list=len(self._objects) > 1))
 
     async def wait(
         self, goals: Sequence[Goal], report: Callable[[Goal, Verdict], None], left: str
