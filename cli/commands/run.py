@@ -2,6 +2,7 @@
 
 import click
 
+from cli.coloring import color_option
 from cli.options import (
     DURATION_HELP,
     ClusterChoice,
@@ -34,6 +35,8 @@ EPILOG = (
     help="With --local: where the cluster works and leaves the logs; else a temporary one.",
 )
 @click.option("--logs", is_flag=True, help="Print the output of the containers, too.")
+@click.option("--all", "shows_all", is_flag=True, help="Show equal Tasks on a line each.")
+@color_option
 @isolation_option
 @network_option
 @gpus_option
@@ -46,6 +49,8 @@ def run(  # noqa: PLR0913 one argument for each option
     replace: bool,
     directory: str | None,
     logs: bool,
+    shows_all: bool,
+    color: str,
     isolation: str,
     network: str,
     gpus: int,
@@ -75,5 +80,7 @@ def run(  # noqa: PLR0913 one argument for each option
         network=network,
         gpus=gpus,
         shows_logs=logs,
+        shows_all=shows_all,
+        color=color,
     )
     raise SystemExit(int(run_frameworks(options)))

@@ -1,22 +1,25 @@
 """Shows progress: live on a terminal, a line for each change in a pipe; then a table.
 
-This module only writes. ``cli.running.progress`` computes the texts.
+This module only writes. ``layout``, ``transitions`` and ``table`` build what it writes.
 """
 
-import contextlib
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext, suppress
+from functools import partial
 from typing import IO, Any, Self, TextIO
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.spinner import Spinner
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
-from cli.running.progress import GangView, TaskLine
+from cli.coloring import AUTO, is_drawable, wants_color
+from cli.running.frame import Frame
+from cli.running.layout import Line, lay_out
+from cli.running.progress import GangView
+from cli.running.table import build_table
+from cli.running.transitions import Transitions
 from cli.terminal import print_error
 from framework.api.text import make_printable
 
@@ -30,12 +33,8 @@ _STYLES = {
 }
 # Colours of the names of Tasks in front of their output.
 _OUTPUT_STYLES = ("cyan", "magenta", "blue", "green", "yellow", "bright_cyan", "bright_magenta")
-# States that without a note add nothing to the line of the gang.
-_PLAIN_STATES = frozenset({"Waiting", "Ending"})
-_HEADER = ("TASK", "STATE", "ATTEMPT", "CODE", "NOTE")
-# Above so many Tasks a terminal shows a count for each state, and the Tasks that need a look.
-_MANY_TASKS = 40
-_SHOWN_OF_MANY = 10
+_USUAL_SIZE = (80, 24)
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class _Console(Console):
@@ -50,31 +49,50 @@ class _Console(Console):
 class Display:
     """Writes progress to a stream. Use it in a ``with`` block."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        """Write to ``stream``, standard output if None."""
-        self._console = _Console(file=stream or sys.stdout, highlight=False)
-        self._live: Live | None = None
-        self._spinners: dict[str, Spinner] = {}
-        self._last: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._is_many = False
+    def __init__(
+        self, stream: TextIO | None = None, *, color: str = AUTO, folds: bool = True
+    ) -> None:
+        """Write to ``stream``, standard output if None.
+
+        Args:
+            stream: a terminal is redrawn, anything else gets a line for each change.
+            color: of the option ``--color``.
+            folds: whether equal Tasks share a line.
+        """
+        file = stream or sys.stdout
+        has_color = wants_color(color, file, os.environ)
+        self._is_live = is_drawable(file, os.environ)
+        # $FORCE_COLOR would make rich treat a pipe as a terminal.
+        self._console = _Console(
+            file=file,
+            highlight=False,
+            force_terminal=self._is_live or has_color,
+            no_color=not has_color,
+            color_system="standard" if has_color else None,
+            legacy_windows=False,
+        )
+        self._frame: Frame | None = None
+        self._folds = folds
+        self._transitions = Transitions(folds=folds)
+        self._lay_out: Callable[[tuple[int, int]], list[Line]] = lambda _: []
+        self._spinner = 0
 
     @property
     def is_live(self) -> bool:
         """Return whether there is a terminal that can be redrawn."""
-        return self._console.is_terminal
+        return self._is_live
 
     def __enter__(self) -> Self:
         """Take over the terminal, if it is one."""
         if self.is_live:
-            self._live = Live(console=self._console, refresh_per_second=8, transient=True)
-            self._live.__enter__()
+            self._frame = Frame(self._console, self._read_size)
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Give the terminal back."""
-        if self._live is not None:
-            self._live.__exit__(None, None, None)
-            self._live = None
+        if self._frame is not None:
+            self._frame.close()
+            self._frame = None
 
     def update(self, gangs: Sequence[GangView], elapsed_seconds: float, alert: str | None) -> None:
         """Show the current state.
@@ -84,25 +102,50 @@ class Display:
             elapsed_seconds: since the start.
             alert: why the Frameworks cannot be watched now; None if they are watched.
         """
-        self._is_many = len(gangs) > 1
-        if self._live is not None:
-            self._live.update(self._render_live(gangs, elapsed_seconds, alert))
+        if self._frame is not None:
+            self._lay_out = partial(lay_out, gangs, elapsed_seconds, alert)
+            self._draw(self._frame)
             return
         for gang in gangs:
-            self._print_changes(gang, elapsed_seconds)
-        self._print_change("", "alert", (alert or "",), elapsed_seconds, alert or "connected again")
+            self.show_passed(gang, elapsed_seconds, names_framework=len(gangs) > 1)
+        self._say_at(elapsed_seconds, self._transitions.observe_alert(alert))
+
+    def show_passed(self, gang: GangView, elapsed_seconds: float, *, names_framework: bool) -> None:
+        """Show in a pipe a state that another has replaced already.
+
+        Args:
+            gang: a Framework as it was.
+            elapsed_seconds: since the start.
+            names_framework: whether lines of Tasks name it, because there are several.
+        """
+        if self._frame is None:
+            lines = self._transitions.observe(gang, names_framework=names_framework)
+            self._say_at(elapsed_seconds, lines)
+
+    def turn_spinner(self) -> None:
+        """Show that the program runs; also fits the display into a terminal of another size."""
+        if self._frame is not None:
+            self._spinner += 1
+            self._draw(self._frame)
 
     def say(self, text: str) -> None:
         """Print a line that stays; a line end in it is shown, not obeyed."""
         self._print(_build_text(text))
 
-    def show_output(self, title: str, line: str) -> None:
-        """Print a line that a container of a Task has printed."""
-        style = _OUTPUT_STYLES[zlib.crc32(title.encode()) % len(_OUTPUT_STYLES)]
-        self._print(Text.assemble(_build_text(f"[{title}] ", style), _build_text(line)))
+    def say_at(self, elapsed_seconds: float, text: str) -> None:
+        """Print a line that stays, with the seconds since the start in front."""
+        self.say(f"{elapsed_seconds:7.1f}s  {text}")
+
+    def show_output(self, title: str, lines: Iterable[str]) -> None:
+        """Print lines that a container of a Task has printed."""
+        style = choose_style(title)
+        self._print(
+            *(Text.assemble(_build_text(f"[{title}] ", style), _build_text(x)) for x in lines)
+        )
 
     def show_table(self, gangs: Sequence[GangView], elapsed_seconds: float) -> None:
         """Print the final table of each Framework."""
+        width = self._read_size()[0] if self.is_live else None
         for gang in gangs:
             note = f": {gang.note}" if gang.note else ""
             head = Text.assemble(
@@ -111,61 +154,61 @@ class Display:
                 _build_text(f" after {elapsed_seconds:.1f} s, attempt {gang.attempt}{note}"),
             )
             self._print(head)
-            for row in format_rows([_HEADER, *map(_build_row, _sort_tasks(gang.tasks))]):
+            for row in build_table(gang.tasks, width=width, folds=self._folds):
                 self._print(_build_text(row))
 
-    def _print(self, text: Text) -> None:
-        """Print a line; if the disk of a log file is full, stop printing."""
+    def _say_at(self, elapsed_seconds: float, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.say_at(elapsed_seconds, line)
+
+    def _print(self, *texts: Text) -> None:
+        """Print lines; if the disk of a log file is full, stop printing."""
         try:
-            self._console.print(text, soft_wrap=True)
+            with self._frame.lifted() if self._frame is not None else nullcontext():
+                for text in texts:
+                    self._console.print(text, soft_wrap=True)
         except OSError as e:
             self._console.on_broken_pipe()
             # Standard error may well be the same file.
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 print_error(
                     f"warning: progress cannot be written: {e.strerror}; "
                     "the Frameworks are followed without output"
                 )
 
-    def _render_live(
-        self, gangs: Sequence[GangView], elapsed_seconds: float, alert: str | None
-    ) -> RenderableType:
-        width, height = self._console.size
-        parts: list[RenderableType] = []
-        if alert:
-            parts.append(_build_line(alert, width, style="red"))
-        # One line for each title, and one that rich keeps for the cursor.
-        rows = max(1, (height - len(parts) - 1) // max(1, len(gangs)) - 1)
-        for gang in gangs:
-            note = f"  {gang.note}" if gang.note else ""
-            title = f"{gang.name}  {gang.state}  attempt {gang.attempt}  {elapsed_seconds:.0f} s"
-            spinner = self._spinners.setdefault(gang.name, Spinner("dots"))
-            spinner.update(text=_build_line(title + note, width - 2))
-            parts += [spinner, _render_tasks(gang, rows)]
-        return Group(*parts)
+    def _read_size(self) -> tuple[int, int]:
+        """Read columns and lines of the terminal; variables of the user come first."""
+        try:
+            columns, lines = os.get_terminal_size(self._console.file.fileno())
+        except (OSError, ValueError):
+            columns, lines = 0, 0
+        named = (os.environ.get("COLUMNS", ""), os.environ.get("LINES", ""))
+        sizes = zip(named, (columns, lines), _USUAL_SIZE, strict=True)
+        width, height = (
+            int(name) if name.isdecimal() and int(name) else found or usual
+            for name, found, usual in sizes
+        )
+        return width, height
 
-    def _print_changes(self, gang: GangView, elapsed_seconds: float) -> None:
-        row = (gang.state, str(gang.attempt), gang.note)
-        text = _describe(gang.state, gang.attempt, gang.note)
-        self._print_change(gang.name, "", row, elapsed_seconds, text)
-        for line in gang.tasks:
-            if line.state in _PLAIN_STATES and not line.note:
-                continue
-            row = (line.state, str(line.attempt), line.note)
-            text = _describe(line.state, line.attempt, line.note)
-            self._print_change(gang.name, str(line.key), row, elapsed_seconds, text)
+    def _draw(self, frame: Frame) -> None:
+        width, height = self._read_size()
+        # The frame ends with an empty line.
+        lines = self._lay_out((width, height - 1)) if height > 1 else ()
+        frame.show([self._render(line) for line in lines])
 
-    def _print_change(
-        self, gang: str, task: str, row: tuple[str, ...], elapsed_seconds: float, text: str
-    ) -> None:
-        known = self._last.get((gang, task))
-        if known == row or (known is None and not any(row)):
-            return
-        self._last[gang, task] = row
-        subject = task or gang
-        if task and self._is_many:
-            subject = f"{gang} {task}".strip()
-        self.say(f"{elapsed_seconds:7.1f}s  {subject}  {text}")
+    def _render(self, line: Line) -> Text:
+        text = Text(line.text, style="red" if line.is_alert else "")
+        if line.has_spinner and line.text.startswith("  "):
+            text = Text(_SPINNER[self._spinner % len(_SPINNER)] + line.text[1:])
+        if line.state:
+            end = line.state_start + len(line.state)
+            text.stylize(_STYLES.get(line.state, ""), line.state_start, end)
+        return text
+
+
+def choose_style(title: str) -> str:
+    """Choose the colour of the name of a Task in front of its output: always the same."""
+    return _OUTPUT_STYLES[zlib.crc32(title.encode()) % len(_OUTPUT_STYLES)]
 
 
 def silence(stream: IO[Any]) -> None:
@@ -175,22 +218,6 @@ def silence(stream: IO[Any]) -> None:
     os.close(nowhere)
 
 
-def _describe(state: str, attempt: int, note: str) -> str:
-    text = f"{state} (attempt {attempt})" if attempt else state
-    return f"{text}: {note}" if note else text
-
-
-def _build_row(line: TaskLine) -> tuple[str, ...]:
-    code = "" if line.code is None else str(line.code)
-    row = (str(line.key), line.state, str(line.attempt), code, line.note)
-    return tuple(make_printable(cell) for cell in row)
-
-
-def _sort_tasks(tasks: Iterable[TaskLine]) -> list[TaskLine]:
-    """Put first what failed by itself."""
-    return sorted(tasks, key=lambda line: not line.is_own_failure)
-
-
 def _build_text(text: str, style: str = "") -> Text:
     """Build a text with control characters escaped, in which rich finds no markup."""
     return Text(make_printable(text, keep="\t"), style=style)
@@ -198,50 +225,3 @@ def _build_text(text: str, style: str = "") -> Text:
 
 def _build_state(state: str) -> Text:
     return _build_text(state, _STYLES.get(state, ""))
-
-
-def _build_line(text: str, width: int, *, style: str = "") -> Text:
-    """Build a line that is cut where the terminal ends: a wrapped one would tear the frame."""
-    line = _build_text(text, style)
-    line.no_wrap = True
-    line.truncate(max(1, width), overflow="ellipsis")
-    return line
-
-
-def _render_tasks(gang: GangView, rows: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), show_header=False)
-    # Shorten the note and not the name of the Task.
-    name_width = max((len(str(line.key)) for line in gang.tasks), default=1)
-    table.add_column(no_wrap=True, min_width=name_width)
-    table.add_column(no_wrap=True, min_width=max(map(len, _STYLES)))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    left = rows
-    shown = _sort_tasks(gang.tasks)
-    if len(shown) > min(_MANY_TASKS, rows):
-        for (role, name), count in list(_count_states(gang.tasks).items())[:rows]:
-            table.add_row(_build_text(role), _build_state(name), str(count), "")
-            left -= 1
-        shown = [line for line in shown if line.note][: min(_SHOWN_OF_MANY, left)]
-    for line in shown:
-        attempt = f"attempt {line.attempt}" if line.attempt else ""
-        key, state, note = _build_text(str(line.key)), _build_state(line.state), line.note
-        table.add_row(key, state, attempt, _build_text(note))
-    return table
-
-
-def _count_states(tasks: Iterable[TaskLine]) -> dict[tuple[str, str], int]:
-    counts: dict[tuple[str, str], int] = {}
-    for line in tasks:
-        key = (line.key.role, line.state)
-        counts[key] = counts.get(key, 0) + 1
-    return counts
-
-
-def format_rows(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Align the columns of a table with two spaces between them."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

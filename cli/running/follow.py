@@ -5,6 +5,7 @@ There is one ``Follower`` for each Framework. It collects what ``cli.running.pro
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 from cli.running.progress import World
@@ -15,6 +16,8 @@ from framework.kube.client import KubeClient
 from framework.kube.listwatch import ListWatch
 from framework.kube.resources import CONFIGMAPS, EVENTS, FRAMEWORKS, PODS, Object, Resource
 
+_MAX_PASSED = 8
+"""Number of states of a Framework kept until they are shown; older ones are left out."""
 _PodListener = Callable[[Object], None]
 
 
@@ -91,6 +94,8 @@ class Follower:
         self.namespace: str = metadata["namespace"]
         self.uid: str = metadata["uid"]
         self._framework: Object = framework
+        self._passed: deque[Object] = deque(maxlen=_MAX_PASSED)
+        self._is_shown = True
         self._on_failed_pod = on_failed_pod
         self._on_pod = on_pod
         self._failed_uids: set[str] = set()
@@ -151,12 +156,25 @@ class Follower:
             for index, listwatch in enumerate(self._listwatches)
         ]
 
+    def take_passed(self) -> list[World]:
+        """Return the states of the Framework, oldest first, that were replaced since the last call.
+
+        The newest state is not among them. The other objects are those seen now.
+        """
+        worlds = [self._build_world(framework) for framework in self._passed]
+        self._passed.clear()
+        self._is_shown = True
+        return worlds
+
     def build_world(self) -> World:
         """Build the World of the objects seen so far."""
+        return self._build_world(self._framework)
+
+    def _build_world(self, framework: Object) -> World:
         return World(
             name=self.name,
             namespace=self.namespace,
-            framework=self._framework,
+            framework=framework,
             configmap=(self._configmaps.objects or {}).get(build_configmap_name(self.name)),
             pods=self._pods.objects,
             warnings=self._warnings,
@@ -165,7 +183,10 @@ class Follower:
     def _see_framework(self, framework: Object) -> None:
         # The last state of a deleted Framework stays on display.
         if framework["metadata"].get("uid") == self.uid:
+            if not self._is_shown:
+                self._passed.append(self._framework)
             self._framework = framework
+            self._is_shown = False
 
     def _see_pod(self, pod: Object) -> None:
         if self._on_pod is not None:

@@ -116,9 +116,7 @@ class _ViewContext:
         return (self.world.pods or {}).get(build_pod_name(self.world.name, key.role, key.index))
 
 
-_CHECK_CONTROLLER = (
-    "not seen by a controller yet; if this lasts, check that framework-controller runs"
-)
+_CHECK_CONTROLLER = "waits for a controller: check that framework-controller runs"
 # Codes of Tasks that ended with the gang or on request, not by themselves.
 _INHERITED_CODES = {
     -210: "stopped on request",
@@ -152,14 +150,17 @@ _WAITING = frozenset(
 )
 
 
-def build_view(world: World, now: datetime | None = None, *, is_local: bool = False) -> GangView:
+def build_view(
+    world: World, now: datetime | None = None, *, expects_controller: bool = False
+) -> GangView:
     """Build the view of a Framework from the objects seen so far.
 
     Args:
         world: what is known.
         now: count down to the next attempt from here, and count restarts; None for the time of
             day at which it comes, and for words that stay the same at every restart.
-        is_local: its cluster starts the controller, so that there is none to check.
+        expects_controller: a controller will see the Framework soon: because its cluster starts
+            the controller, or because the Framework was created a moment ago.
     """
     wire = world.framework
     if wire is None:
@@ -170,7 +171,7 @@ def build_view(world: World, now: datetime | None = None, *, is_local: bool = Fa
         note = explain_blocked(wire) or f"its status cannot be read: {e}"
         return GangView(world.name, "Unreadable", 0, _shorten(note), ())
     if status is None:
-        note = explain_blocked(wire) or ("" if is_local else _CHECK_CONTROLLER)
+        note = explain_blocked(wire) or ("" if expects_controller else _CHECK_CONTROLLER)
         return GangView(world.name, "New", 0, _shorten(note), ())
     context = _build_context(world, status, now)
     tasks = tuple(

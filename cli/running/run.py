@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 
 from cli.authoring.rules import find_refused_templates, find_unreachable_ends
+from cli.coloring import AUTO
 from cli.exitcodes import CliError, ExitCode
 from cli.invocation import build_command, build_export
 from cli.local import requires_local_cluster
@@ -26,7 +28,7 @@ from cli.running.failures import SHOWN_LINES, FailureLogs, KeptLogs
 from cli.running.follow import Follower
 from cli.running.history import AttemptHistory
 from cli.running.outage import GIVE_UP_SECONDS, Outage
-from cli.running.progress import GangView, build_view, list_own_failures
+from cli.running.progress import GangView, World, build_view, list_own_failures
 from cli.running.runlogs import RunningLogs
 from cli.session import explained, find_cluster, open_client
 from cli.waiting import Interrupt, wait_any
@@ -42,6 +44,12 @@ from framework.kube.resources import FRAMEWORKS, Object
 logger = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
+_SPINNER_SECONDS = 0.2
+# The display rests for so many times the time it took, so that it uses a fifth of a processor.
+_REST_FACTOR = 4.0
+_MAX_REST_SECONDS = 2.0
+# A Framework without a status is no fault for so long: a controller needs a moment.
+_CONTROLLER_SECONDS = 5.0
 _STOP_SECONDS = 60.0
 _STOP_REQUEST_SECONDS = 10.0
 _SHOWN_FAILURES = 3
@@ -72,6 +80,9 @@ class RunOptions:
     """Of a local cluster."""
     shows_logs: bool = False
     """Whether the output of the containers is printed, too."""
+    color: str = AUTO
+    shows_all: bool = False
+    """Whether each Task has lines of its own, also if Tasks are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +156,7 @@ def _refuse_what_cannot_start(options: RunOptions, manifests: Manifests) -> None
 
 
 async def _run(options: RunOptions, manifests: Manifests, config: KubeConfig | None) -> ExitCode:
-    display = Display()
+    display = Display(color=options.color, folds=not options.shows_all)
     for warning in manifests.warnings:
         display.say(f"warning: {warning}")
     for manifest in manifests.frameworks:
@@ -274,11 +285,8 @@ class _Run:
         """Redraw at every change, and every second for durations."""
         while True:
             self._changed.clear()
-            views = self._build_views()
-            error = next((e for f in self._followers if (e := f.connection_error)), None)
-            alert = self._outage.observe(error, self._clock.monotonic())
-            self._show_failed_attempts(views)
-            self._display.update(views, self._elapsed_seconds, alert)
+            begun = self._clock.monotonic()
+            views = self._show_changes()
             if self._outage.is_over_limit:
                 self._lost.set()
             if all(
@@ -286,23 +294,55 @@ class _Run:
                 for view, follower in zip(views, self._followers, strict=True)
             ):
                 self._done.set()
-            await wait_any(self._changed, timeout_seconds=_TICK_SECONDS)
+            await self._rest(self._clock.monotonic() - begun)
 
-    def _show_failed_attempts(self, views: Sequence[GangView]) -> None:
-        """Print each failed attempt once: the live display forgets it with the next attempt."""
+    def _show_changes(self) -> list[GangView]:
+        """Show every observed state since the last call; return the newest."""
+        passed = [follower.take_passed() for follower in self._followers]
+        for worlds in zip_longest(*passed):
+            for world, history in zip(worlds, self._histories, strict=True):
+                if world is not None:
+                    self._show_passed(self._build_view(world), history)
+        views = self._build_views()
+        error = next((e for f in self._followers if (e := f.connection_error)), None)
+        alert = self._outage.observe(error, self._clock.monotonic())
         for view, history in zip(views, self._histories, strict=True):
-            for line in history.observe(view):
-                if self._display.is_live and not view.is_completed:
-                    self._display.say(f"{self._elapsed_seconds:7.1f}s  {line}")
+            self._show_failed_attempts(view, history)
+        self._display.update(views, self._elapsed_seconds, alert)
+        return views
+
+    def _show_passed(self, view: GangView, history: AttemptHistory) -> None:
+        """Show a state that was replaced before it could be shown."""
+        self._show_failed_attempts(view, history)
+        self._display.show_passed(
+            view, self._elapsed_seconds, names_framework=len(self._followers) > 1
+        )
+
+    async def _rest(self, cost_seconds: float) -> None:
+        """Wait for a change, or for the time to update durations."""
+        await asyncio.sleep(min(_REST_FACTOR * cost_seconds, _MAX_REST_SECONDS))
+        deadline = self._clock.monotonic() + _TICK_SECONDS
+        while (left := deadline - self._clock.monotonic()) > 0:
+            pause = min(left, _SPINNER_SECONDS) if self._display.is_live else left
+            if await wait_any(self._changed, timeout_seconds=pause):
+                return
+            self._display.turn_spinner()
+
+    def _show_failed_attempts(self, view: GangView, history: AttemptHistory) -> None:
+        """Print each failed attempt once: the live display forgets it with the next attempt."""
+        for line in history.observe(view):
+            if self._display.is_live and not view.is_completed:
+                self._display.say_at(self._elapsed_seconds, line)
 
     def _build_views(self, now: datetime | None = None) -> list[GangView]:
+        return [self._build_view(follower.build_world(), now) for follower in self._followers]
+
+    def _build_view(self, world: World, now: datetime | None = None) -> GangView:
         # In a pipe, a count-down would be a line each second.
         if now is None and self._display.is_live:
             now = self._clock.now()
-        return [
-            build_view(follower.build_world(), now, is_local=self._options.is_local)
-            for follower in self._followers
-        ]
+        is_patient = self._options.is_local or self._elapsed_seconds < _CONTROLLER_SECONDS
+        return build_view(world, now, expects_controller=is_patient)
 
     async def _wait_for_end(self) -> ExitCode | None:
         """Wait; return None if the Frameworks ended by themselves, else why they were stopped."""

@@ -88,8 +88,8 @@ class RunningLogs:
         self._show(title, lines.finish())
 
     def _show(self, title: str, lines: list[str]) -> None:
-        for line in lines:
-            self._display.show_output(title, line)
+        if lines:
+            self._display.show_output(title, lines)
 
     def _stream(self, pod: Object) -> AsyncGenerator[bytes]:
         metadata = pod["metadata"]

@@ -17,7 +17,7 @@ COUNT = 100
 def test_a_hundred_sleeping_pods_start_run_and_stop(tmp_path: Path) -> None:
     seconds = f"9{os.getpid()}.5"
     file = write(tmp_path / "f.yaml", build_role("w", COUNT, f"exec sleep {seconds}"))
-    with start("run", "--local", "--directory", str(tmp_path / "state"), file) as program:
+    with start("run", "--local", "--all", "--directory", str(tmp_path / "state"), file) as program:
         running: set[str] = set()
         while len(running) < COUNT:
             output = read_until(program, r"w/\d+ +Running")

@@ -31,6 +31,7 @@ from cli.logs.output import LogOptions, LogPrinter
 from cli.printing.yamltext import render_yaml
 from cli.running import display as display_module
 from cli.running.display import Display
+from cli.running.layout import lay_out
 from cli.running.progress import GangView, TaskLine
 from cli.terminal import print_document, print_error, print_line
 from framework.agent.report import LineReporter
@@ -146,7 +147,8 @@ def print_as_progress(texts: Sequence[str]) -> None:
     # What is redrawn on a terminal, without the cursor movements of rich.
     console = Console(file=sys.stdout, width=200, height=300, color_system=None)
     shown._console = console  # type: ignore[assignment]
-    console.print(shown._render_live([gang], 1.0, texts[0]))
+    for line in lay_out([gang], 1.0, texts[0], (200, 300)):
+        console.print(shown._render(line))
 
 
 def print_as_inject(texts: Sequence[str]) -> None:

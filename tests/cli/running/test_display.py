@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.running.display import Display, format_rows
+from cli.running.display import Display
 from cli.running.progress import GangView, TaskLine
+from cli.running.table import format_rows
 from framework.api.naming import TaskKey
 
 

@@ -101,7 +101,7 @@ NO_NODE = "0/1 nodes are available"
 NOT_SCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 UNSCHEDULABLE: dict[str, Any] = {"conditions": [{**NOT_SCHEDULED, "message": NO_NODE}]}
 NO_IMAGE = {"waiting": {"reason": "ImagePullBackOff", "message": "no pull"}}
-NEW_NOTE = "not seen by a controller yet; if this lasts, check that framework-controller runs"
+NEW_NOTE = "waits for a controller: check that framework-controller runs"
 
 
 @pytest.mark.parametrize(("is_local", "note"), [(False, NEW_NOTE), (True, "")])
@@ -109,7 +109,7 @@ def test_view_of_a_new_framework_asks_for_a_check_of_the_controller_unless_it_is
     note: str, *, is_local: bool
 ) -> None:
     world = World("gang", "default", {"metadata": {"name": "gang"}, "status": None})
-    shown = build_view(world, is_local=is_local)
+    shown = build_view(world, expects_controller=is_local)
     assert (shown.state, shown.note, shown.tasks) == ("New", note, ())
 
 

@@ -1,0 +1,82 @@
+"""Folds equal Tasks of a role into one row: ``worker/0-31``. Pure."""
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from cli.running.progress import TaskLine
+
+_SHOWN_RANGES = 4
+# The order of need of attention; TaskLine has more, see ``_rank``.
+_ORDER = ("Retrying", "Pending", "Waiting", "Ending", "Running", "Stopped", "Succeeded")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """Tasks of one role that a user need not tell apart."""
+
+    line: TaskLine
+    """The first of them."""
+    indices: tuple[int, ...]
+    """Of all of them, ascending."""
+
+    @property
+    def name(self) -> str:
+        """The Tasks by their indices, ``worker/0-31``; of many ranges the first, and a count."""
+        role = self.line.key.role
+        ranges = list(list_ranges(self.indices))
+        if len(ranges) <= _SHOWN_RANGES:
+            return f"{role}/{','.join(ranges)}"
+        return f"{role}/{','.join(ranges[:_SHOWN_RANGES])},… ({len(self.indices)} Tasks)"
+
+
+def fold_tasks(tasks: Iterable[TaskLine]) -> list[TaskRow]:
+    """Fold the Tasks that differ in their index only; first what needs attention most."""
+    groups: dict[Hashable, list[TaskLine]] = {}
+    for line in tasks:
+        groups.setdefault(_build_key(line), []).append(line)
+    rows = [
+        TaskRow(group[0], tuple(sorted(line.key.index for line in group)))
+        for group in groups.values()
+    ]
+    return sorted(rows, key=lambda row: _rank(row.line))
+
+
+def list_ranges(indices: Sequence[int]) -> Iterator[str]:
+    """List ascending numbers as ranges: ``0-3``, ``7``."""
+    start = end = None
+    for index in indices:
+        if end is not None and index == end + 1:
+            end = index
+            continue
+        if start is not None:
+            yield _format_range(start, end)
+        start = end = index
+    if start is not None:
+        yield _format_range(start, end)
+
+
+def count_states(tasks: Iterable[TaskLine]) -> str:
+    """Count the Tasks in each state: ``30 Running, 1 Waiting``."""
+    counts: dict[str, int] = {}
+    for line in sorted(tasks, key=_rank):
+        counts[line.state] = counts.get(line.state, 0) + 1
+    return ", ".join(f"{count} {state}" for state, count in counts.items())
+
+
+def _format_range(start: int, end: int | None) -> str:
+    return str(start) if start == end else f"{start}-{end}"
+
+
+def _build_key(line: TaskLine) -> Hashable:
+    facts = (line.state, line.attempt, line.code, line.note)
+    return (line.key.role, *facts, line.is_own_failure, line.is_restarting, line.is_in_init)
+
+
+def _rank(line: TaskLine) -> int:
+    """Return the place of a Task in the order of attention; 0 is first."""
+    has_trouble = line.is_restarting or (
+        line.is_waiting and bool(line.note) and not line.is_in_init
+    )
+    if line.is_own_failure or has_trouble:
+        return 0 if line.is_own_failure else 1
+    return 2 + (_ORDER.index(line.state) if line.state in _ORDER else 0)
