@@ -92,7 +92,7 @@ def find_cycle(
     names = [own_role, *(requirement.role for requirement in trail)]
     steps = "; ".join(f"{role} waits for {step}" for role, step in zip(names, trail, strict=False))
     return (
-        f"the roles wait for one another, so none can start: {steps}; drop one of these from "
+        f"the roles wait for one another, so none can start: {steps}; remove one of these from "
         f"${constants.BARRIER_REQUIRE_ENV} in the Pod template of its role"
     )
 

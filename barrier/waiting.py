@@ -172,7 +172,7 @@ class Waiting:
         elif is_denied_everywhere(knowledge, gang):
             self._reporter.say_once(
                 f"every source is denied; this ends with exit 210 after {STABLE_SECONDS:.0f} s "
-                "unless a right above is given",
+                "unless a right above is granted",
                 "error",
             )
 

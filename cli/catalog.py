@@ -31,7 +31,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Write and check": {
         "init": "Write the first file of a gang.",
         "inject": "Add the agents to the Frameworks of a file.",
-        "lint": "Find what would not work in Frameworks.",
+        "lint": "Find errors that the API server does not report.",
     },
     "This machine": {
         "local": "Start and stop a local cluster.",

@@ -231,7 +231,7 @@ def _read_manifest(
         raise _fault("metadata", "must be an object with a name")
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
-        raise _fault("metadata.name", "must be text: give the object a name")
+        raise _fault("metadata.name", "must be a string: give the object a name")
     metadata = {key: value for key, value in metadata.items() if key not in _SERVERS_METADATA}
     body = {**body, "metadata": metadata}
     if not resource.namespaced:
@@ -244,7 +244,7 @@ def _read_manifest(
     if namespace and own and own != namespace:
         raise _fault(
             "metadata.namespace",
-            f"is {own!r}, but --namespace says {namespace!r}: drop one of them",
+            f"is {own!r}, but --namespace says {namespace!r}: remove one of them",
         )
     effective = own or namespace or default_namespace
     body = {**body, "metadata": {**metadata, "namespace": effective}}

@@ -63,13 +63,13 @@ def find_cluster(choice: ClusterChoice, *, otherwise: str | None = None) -> Kube
         local = list_local_clusters() if is_open else []
         if local:
             config, directory = local[0]
-            print_error(f"note: no cluster is configured; taking the local cluster in {directory}")
+            print_error(f"note: no cluster is configured; using the local cluster in {directory}")
             return _with_namespace(config, choice)
         lines = [*stale, fault, *([otherwise] if otherwise else [])]
         raise CliError(ExitCode.USAGE, *lines) from e
     if not choice.kubeconfig:
         for line in _explain_stale():
-            print_error(f"warning: {line}; now taking {describe_server(config.server)}")
+            print_error(f"warning: {line}; now using {describe_server(config.server)}")
     return _with_namespace(_without_token_path(config), choice)
 
 

@@ -114,7 +114,12 @@ def build_election(
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--config", "config_path", metavar="FILE", help="The original's config file.")
+@click.option(
+    "--config",
+    "config_path",
+    metavar="FILE",
+    help="Config file, in the format of microsoft/frameworkcontroller.",
+)
 @click.option("--strict-config", is_flag=True, help="An unknown key is an error, not a warning.")
 @click.option("--kubeconfig", metavar="FILE", help="Overrides kubeConfigFilePath.")
 @click.option("--address", metavar="URL", help="Overrides kubeApiServerAddress.")
@@ -125,7 +130,11 @@ def build_election(
     show_default=True,
     help="Act only while holding a Lease, so that several controllers may run.",
 )
-@click.option("--leader-elect-namespace", metavar="NAME", help="Of the Lease; else the own one.")
+@click.option(
+    "--leader-elect-namespace",
+    metavar="NAME",
+    help="Namespace of the Lease; default: that of the controller.",
+)
 @click.option("--leader-elect-name", default=DEFAULT_LEASE_NAME, show_default=True, metavar="NAME")
 @click.option("--health-address", default="127.0.0.1", show_default=True, metavar="HOST")
 @click.option("--health-port", default=8080, show_default=True, type=click.IntRange(0, 65535))

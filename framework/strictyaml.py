@@ -71,7 +71,9 @@ def _check_keys(node: yaml.MappingNode) -> None:
     seen: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
-            raise yaml.MarkedYAMLError(problem="a key must be text", problem_mark=key.start_mark)
+            raise yaml.MarkedYAMLError(
+                problem="a key must be a string", problem_mark=key.start_mark
+            )
         if key.tag == "tag:yaml.org,2002:merge":
             continue
         key.tag = "tag:yaml.org,2002:str"

@@ -94,7 +94,7 @@ def read_regular_file(path: Path, limit: int) -> bytes:
     descriptor = os.open(path, flags)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         return file.read(limit)
 
 

@@ -90,7 +90,7 @@ class Supervisor:
                 )
             delay_seconds = self._backoff.next_bound_seconds()
             logger.warning(
-                "child ended, will be started again",
+                "child ended and is restarted",
                 extra={"child": self._name, "end": _name_end(code), "delay_seconds": delay_seconds},
             )
             await asyncio.sleep(delay_seconds)
@@ -123,7 +123,7 @@ class Supervisor:
             async with asyncio.timeout(_STOP_SECONDS):
                 await child.wait()
         except TimeoutError:
-            logger.warning("child killed: it did not end when asked", extra={"child": self._name})
+            logger.warning("child killed: still running after SIGTERM", extra={"child": self._name})
             child.kill()
             await child.wait()
 

@@ -97,5 +97,5 @@ def _measure(archive: tarfile.TarFile, name: str) -> int:
 def _open(archive: tarfile.TarFile, member: str | tarfile.TarInfo) -> IO[bytes]:
     stream = archive.extractfile(member)
     if stream is None:
-        raise ValueError(f"{member} is no file")
+        raise ValueError(f"{member} is not a file")
     return stream

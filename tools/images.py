@@ -82,11 +82,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="make images", description=__doc__)
     parser.add_argument("--base", help="base image (that of images/base, else Debian packages)")
     parser.add_argument(
-        "--allow-tag", action="store_true", help="take a --base that is not named by digest"
+        "--allow-tag", action="store_true", help="accept a --base that is not named by digest"
     )
     parser.add_argument("--tag", default=VERSION, help=f"tag of the images ({VERSION})")
     parser.add_argument("--only", choices=NAMES, action="append", help="build this one only")
-    parser.add_argument("--offline", action="store_true", help="ask no image registry")
+    parser.add_argument("--offline", action="store_true", help="contact no image registry")
     parser.add_argument("--output", type=Path, default=OUTPUT, help=f"folder ({OUTPUT})")
     options = parser.parse_args(arguments)
     try:
@@ -256,7 +256,7 @@ def _read_rootfs_python(rootfs: Path) -> str:
         stem, _, version = name.rpartition("/python")
         if stem == "./usr/bin" and version.startswith("3.") and version[2:].isdigit():
             return version
-    raise ImageError(f"{rootfs} holds no python3: remove it, it is built anew")
+    raise ImageError(f"{rootfs} holds no python3: remove it, so that it is built again")
 
 
 def _read_python_version(tool: Tool, base: str) -> str:

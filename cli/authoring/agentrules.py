@@ -67,7 +67,7 @@ def missing_agent(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding
                 yield warning(
                     "missing-agent",
                     container.path,
-                    f"reads {read.group()}, and no container is an agent that writes it: "
+                    f"reads {read.group()}, but no container is an agent that writes it: "
                     f"{file.writer}",
                     "check the spelling of initContainers and of the agent's image, or let "
                     "`framework inject` add it (--rendezvous sidecar, its default)",
@@ -99,7 +99,7 @@ def agent_token(_: Object, role: RoleTemplate, __: object) -> Iterator[Finding]:
                     "agent-token",
                     f"{agent.path}.securityContext.runAsUser",
                     f"user and group are those of `{reader.name}`, which sees the agent's "
-                    "processes (shareProcessNamespace): it reads the agent's token through /proc",
+                    "processes (shareProcessNamespace), so it can read the agent's token in /proc",
                     f"write another user, for example `runAsUser: {AGENT_USER_ID}` and "
                     f"`runAsGroup: {AGENT_USER_ID}`; where the agent sends signals "
                     "(FB_NOTIFY_SIGNAL), the same user and another group",
@@ -160,7 +160,7 @@ def _report_no_installer(container: ContainerTemplate, role: RoleTemplate) -> It
             yield warning(
                 "missing-agent",
                 container.path,
-                f"starts {agent}, and no container puts it there",
+                f"starts {agent}, but no container installs it",
                 "check the spelling of initContainers and of the agent's image: an init "
                 "container of framework-rendezvous with `args: [install]`",
             )
@@ -187,8 +187,8 @@ def _judge_barrier(
             yield error(
                 "agent-settings",
                 path,
-                f"{constants.BARRIER_REQUIRE_ENV}: {requirement} is about no role of this gang: "
-                "the barrier ends with 210",
+                f"{constants.BARRIER_REQUIRE_ENV}: {requirement} names a role that this gang "
+                "does not have: the barrier ends with 210",
                 f"its roles are: {', '.join(names)}",
             )
 

@@ -311,8 +311,8 @@ def _wrap(role: RoleTemplate) -> None:
     command = main.body.get("command")
     if not command:
         raise InjectionError(
-            f"{main.path}.command: is missing, so that there is nothing for the wrapper to run: "
-            "write the image's entry point there, or take --rendezvous sidecar"
+            f"{main.path}.command: is missing, so the wrapper has no program to run: "
+            "write the entry point of the image there, or use --rendezvous sidecar"
         )
     agent = f"{constants.WORKING_DIR}/{images.INSTALLED_AGENT}"
     main.body["command"] = ["python3", agent, "run", "--", *command]

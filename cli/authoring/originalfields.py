@@ -12,12 +12,12 @@ from framework.api import constants
 
 # Fields of the spec and of a role -> the function that is lost with each.
 _SPEC_FIELDS: Mapping[str, str] = {
-    constants.COMPLETED_POD_POLICY_FIELD: "what becomes of completed Pods",
+    constants.COMPLETED_POD_POLICY_FIELD: "the choice to keep completed Pods",
 }
 _ROLE_FIELDS: Mapping[str, str] = {
     constants.ABSENT_TASK_INDICES_FIELD: "the gaps, so that these Tasks run",
     constants.DRAIN_FIELD: "the drain, so that Pods leave at once",
-    constants.MIN_MEMBER_COUNT_FIELD: "the quorum, so that the whole gang is waited for",
+    constants.MIN_MEMBER_COUNT_FIELD: "the quorum, so that the whole gang must be complete",
 }
 # Fields of a Pod's spec -> the function that is lost with each.
 _POD_FIELDS: Mapping[str, str] = {

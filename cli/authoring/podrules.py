@@ -77,8 +77,8 @@ def restart_policy(_: Object, role: RoleTemplate, __: object) -> Iterator[Findin
         yield error(
             "restart-policy",
             path,
-            f"is {policy}: the kubelet restarts an agent that ends with 201 or 210 in place, so "
-            "that the controller never learns of it and the Pod waits for ever",
+            f"is {policy}: the kubelet restarts an agent that ends with 201 or 210 in the same "
+            "Pod, so the controller does not see the exit code, and the Pod waits without end",
             mend,
         )
         return
@@ -92,8 +92,8 @@ def restart_policy(_: Object, role: RoleTemplate, __: object) -> Iterator[Findin
         yield warning(
             "restart-policy",
             path,
-            f"{word}: the kubelet starts each container that ends again, so that no Task ever "
-            f"completes, and {given} never counts one",
+            f"{word}: the kubelet restarts each container that ends, so no Task completes, and "
+            f"{given} has no effect",
             f"{mend} (a service that never ends: leave out frameworkAttemptCompletionPolicy)",
         )
 
@@ -106,7 +106,7 @@ def _find_no_word(container: ContainerTemplate, key: str) -> Iterator[Finding]:
     yield error(
         "pod-template",
         f"{container.path}.{key}",
-        f"is {'no text' if value else 'missing'}: {_REFUSED}",
+        f"is {'not a string' if value else 'missing'}: {_REFUSED}",
         f"write `{key}` for `{misspelt}`" if misspelt else f"write `{key}: ...`",
     )
 

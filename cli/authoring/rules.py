@@ -93,7 +93,7 @@ def shared_volume(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Fi
         yield error(
             "shared-volume",
             f"{role.spec_path}.containers",
-            f"no container mounts {path}: none sees what the agents write",
+            f"no container mounts {path}, so no container can read the files of the agents",
             f"mount the agents' volume there; {_INJECT}",
         )
 
@@ -153,7 +153,7 @@ def fixed_rdzv_id(_: Object, role: RoleTemplate, __: LintOptions) -> Iterator[Fi
                 "fixed-rdzv-id",
                 container.path,
                 f"the run id {given!r} is the same in every attempt: a retried gang can meet "
-                "processes of the last one in an etcd or surviving store",
+                "processes of the attempt before, in a store that still runs (etcd)",
                 "leave it out (PET_RDZV_ID of the agent has the attempt in it), or write "
                 f"`$({constants.FRAMEWORK_ATTEMPT_INSTANCE_UID})`",
             )
@@ -171,10 +171,10 @@ def uncounted_failures(framework: Object, role: RoleTemplate, _: LintOptions) ->
         yield warning(
             "uncounted-failures",
             f"{role.path}.frameworkAttemptCompletionPolicy.{name}",
-            "no failure of a Task counts: the others wait for it, and when all have failed, the "
-            "Framework has succeeded",
+            "failures of Tasks are not counted: the other Tasks wait for a failed Task, and if all "
+            "Tasks fail, the Framework succeeds",
             f"write `frameworkAttemptCompletionPolicy: {{{name}: 1, minSucceededTaskCount: -1}}`, "
-            f"or {name}: -1 if it is meant so",
+            f"or {name}: -1 if this is intended",
         )
 
 
@@ -235,8 +235,8 @@ def missing_requests(_: Object, role: RoleTemplate, options: LintOptions) -> Ite
             yield error(
                 "missing-requests",
                 f"{container.path}.resources.requests",
-                f"no {' and no '.join(missing)}: under a quota of it the API server refuses the "
-                "Pod, and the controller tries again and again",
+                f"no {' and no '.join(missing)}: with a quota for it, the API server refuses the "
+                "Pod, and the controller retries without end",
                 "write a request for each",
             )
 
@@ -350,7 +350,7 @@ def _report_dropped(path: str, lost: str) -> Finding:
     return error(
         "dropped-field",
         path,
-        f"the Go original drops it: lost is {lost}",
+        f"the Go original drops it, and with it {lost}",
         "leave it out for that controller, or use this project's controller",
     )
 

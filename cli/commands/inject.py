@@ -10,18 +10,26 @@ import click
     "--output",
     metavar="FILE",
     type=click.Path(),
-    help="Where to write; else standard output.",
+    help="File to write; default: standard output.",
 )
 @click.option(
     "--rendezvous",
     type=click.Choice(["none", "init", "sidecar", "wrapper"]),
     default="sidecar",
     show_default=True,
-    help="Peer files besides the barrier's: never, once, kept fresh, or by PID 1 of the container.",
+    help="Agent for peer files: none, written once, kept up to date, or PID 1 of your container.",
 )
 @click.option("--dns", is_flag=True, help="Add a headless Service and name the Pods.")
-@click.option("--restricted", is_flag=True, help="Make all containers fit Pod Security restricted.")
-@click.option("--registry", metavar="PREFIX", help="Where our images are; else frameworkbarrier.")
+@click.option(
+    "--restricted",
+    is_flag=True,
+    help="Add the fields that the level restricted of Pod Security requires.",
+)
+@click.option(
+    "--registry",
+    metavar="PREFIX",
+    help="Registry of the agents' images; default: frameworkbarrier.",
+)
 def inject(
     file: str,
     *,

@@ -8,7 +8,7 @@ import click
 @click.option(
     "--for-original",
     is_flag=True,
-    help="Check them for microsoft/frameworkcontroller, which drops some fields.",
+    help="Also report fields that microsoft/frameworkcontroller drops.",
 )
 @click.option(
     "--quota",

@@ -21,8 +21,12 @@ _state_option = click.option(
 @local.command(short_help="Start the local cluster.")
 @click.option("--detach", is_flag=True, help="Run in the background; see `framework local down`.")
 @click.option("--kubeconfig", metavar="FILE", help="Where to write the kubeconfig.")
-@click.option("--no-kubelet", is_flag=True, help="Run no Pods: they stay Pending.")
-@click.option("--no-controller", is_flag=True, help="Run no controller, to start one by hand.")
+@click.option("--no-kubelet", is_flag=True, help="Do not run Pods: they stay Pending.")
+@click.option(
+    "--no-controller",
+    is_flag=True,
+    help="Do not run the controller, so that you can start your own.",
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -75,7 +79,7 @@ def down(*, directory: str | None) -> None:
     raise SystemExit(int(stop_cluster(directory)))
 
 
-@local.command(short_help="Say whether the local cluster runs.")
+@local.command(short_help="Print whether the local cluster runs.")
 @_state_option
 def status(*, directory: str | None) -> None:
     """Print whether the local cluster runs, and where; exit code 1 if it does not."""

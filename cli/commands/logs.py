@@ -10,9 +10,13 @@ from cli.options import ClusterChoice, cluster_options
 @framework_argument()
 @role_or_task_argument(required=False, metavar="[ROLE[/INDEX]]")
 @container_option()
-@click.option("-f", "--follow", is_flag=True, help="Go on until the containers have ended.")
-@click.option("--previous", is_flag=True, help="The run before the container's last restart.")
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
+@click.option(
+    "-f", "--follow", is_flag=True, help="Follow the logs until the containers have ended."
+)
+@click.option("--previous", is_flag=True, help="Print the log before the container's last restart.")
+@click.option(
+    "--tail", type=click.IntRange(min=0), metavar="N", help="Print only the last N lines."
+)
 @click.option("--raw", is_flag=True, help="Print the bytes unchanged, with control characters.")
 @cluster_options
 @click.option(

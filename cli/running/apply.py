@@ -121,7 +121,7 @@ async def _wait_gone(client: KubeClient, manifest: Manifest) -> None:
     except TimeoutError as e:
         raise CliError(
             ExitCode.USAGE,
-            f"{manifest.title}: the old one is not gone after {_GONE_SECONDS:.0f} s; check the "
+            f"{manifest.title}: the old one is not deleted after {_GONE_SECONDS:.0f} s; check the "
             "finalizers of its Pods, and the controller",
         ) from e
 
@@ -186,4 +186,4 @@ async def _try_undo(undo: _Undo) -> None:
     except KubeError as e:
         # The caller reports the error that caused the undo; this message adds to it.
         if not isinstance(e, NotFoundError):
-            print_error(f"warning: could not take back what was applied: {e}")
+            print_error(f"warning: could not undo what was applied: {e}")

@@ -105,7 +105,7 @@ class FieldReader:
             return value
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)
-        self.fail(key, f"must be text, got {_name_type(value)}; put it into quotes")
+        self.fail(key, f"must be a string, got {_name_type(value)}; put it into quotes")
         return None
 
     def read_texts(self, key: str) -> tuple[str, ...] | None:
@@ -114,7 +114,7 @@ class FieldReader:
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            self.fail(key, f"must be a list of texts, got {_name_type(value)}")
+            self.fail(key, f"must be a list of strings, got {_name_type(value)}")
             return None
         return tuple(value)
 

@@ -34,7 +34,7 @@ _REMEDY = (
     "(kubectl apply --server-side --force-conflicts -f crd.yaml)"
 )
 # The Go original puts its own back at each of its starts.
-_REMEDY_FOR_UNFIT = f"stop the controller that put its own there, and {_REMEDY}"
+_REMEDY_FOR_UNFIT = f"stop the controller that installed its own CRD, and {_REMEDY}"
 _PAUSE_SECONDS = 1.0
 # A changed CRD shows at once by a write that fails; this is for when nothing is written.
 _PERIOD_SECONDS = 60.0
@@ -59,7 +59,7 @@ async def check_crd(client: KubeClient, timeout_seconds: float) -> None:
         try:
             problem = await find_problem(client)
         except KubeError as e:
-            logger.warning("API server not reachable, trying on", extra={"error": str(e)})
+            logger.warning("API server not reachable, retrying", extra={"error": str(e)})
             await asyncio.sleep(_PAUSE_SECONDS)
             continue
         if not problem:
@@ -133,7 +133,7 @@ class CrdGuard:
         if self.problem and self.problem != before:
             logger.error("not acting", extra={"problem": self.problem})
         if before and not self.problem:
-            logger.info("the CRD is right again")
+            logger.info("the CRD is usable again")
             self._on_recovery()
 
 

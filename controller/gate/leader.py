@@ -136,7 +136,7 @@ class LeaderElector:
                         LEASES, self._namespace, self._name, {**lease, "spec": freed}
                     )
         except (KubeError, TimeoutError) as e:
-            logger.warning("lease not released: it runs out", extra={"error": str(e)})
+            logger.warning("lease not released: it expires", extra={"error": str(e)})
         else:
             logger.info("lease released", extra=self._describe())
 
@@ -174,7 +174,7 @@ class LeaderElector:
             except TimeoutError:
                 is_again = True
             except KubeError as e:
-                logger.warning("lease not renewed, trying on", extra={"error": str(e)})
+                logger.warning("lease not renewed, retrying", extra={"error": str(e)})
                 # Whoever wrote it meanwhile is seen at once; a server in trouble gets a rest.
                 await asyncio.sleep(min(self._times.retry_seconds, left) if is_again else 0.0)
                 is_again = True

@@ -238,7 +238,7 @@ class Worker:
         entry = self._store.find(key)
         if entry is None:
             return
-        text = f"its status breaks an assumption, so it is left alone: {error}"
+        text = f"its status breaks an assumption, so it is not changed: {error}"
         self._reporter.report_blocked(entry, "UndecidableFramework", text)
         await self._write_blocked(entry, "UndecidableFramework", text)
 

@@ -28,7 +28,7 @@ class Metrics:
         """Start at zero."""
         self._registry = CollectorRegistry()
         self._queue_depth = self._gauge("queue_depth", "Frameworks waiting to be decided")
-        self._frameworks = self._gauge("frameworks", "Frameworks known")
+        self._frameworks = self._gauge("frameworks", "Frameworks in the cache")
         self._in_flight = self._gauge("actions_in_flight", "Requests sent and not yet answered")
         self._leader = self._gauge("leader", "1 while this controller acts, else 0")
         self._decisions = self._histogram(

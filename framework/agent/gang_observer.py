@@ -159,9 +159,7 @@ class GangObserver:
             consequence = "the Framework is read instead, which is slower and costs the server more"
             missing.append((configmap_right, consequence))
         if knowledge.framework_state.health is Health.FORBIDDEN:
-            last = (
-                "DNS is asked instead" if self._gang.expected else "there is nothing else to read"
-            )
+            last = "DNS is used instead" if self._gang.expected else "there is nothing else to read"
             missing.append((framework_right, last))
         elif frameworks is not None and frameworks.watch_health is Health.FORBIDDEN:
             watch_right = build_watch_permission(self._gang)

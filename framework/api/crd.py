@@ -64,16 +64,16 @@ def _build_forward_rule() -> str:
 EXECUTION_TYPE_RULE = {
     "rule": _build_forward_rule(),
     "message": (
-        "executionType only goes forward: Create, Start, Stop; to run the Framework again, delete "
-        "it and create it again"
+        "executionType can change only from Create to Start to Stop; to run the Framework "
+        "again, delete it and create it again"
     ),
 }
 # In addition to the pattern: its message contains the remedy.
 NAME_RULE = {
     "rule": f"self.matches('{FRAMEWORK_NAME_PATTERN}')",
     "message": (
-        "name the Framework with 1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter "
-        "or digit"
+        "name the Framework with 1 to 63 characters of a-z, 0-9 and '-', beginning and ending "
+        "with a letter or digit"
     ),
 }
 
@@ -147,24 +147,26 @@ _DESCRIPTIONS = {
     "spec": "The state that the user requests. The controller never writes it.",
     "spec.description": "Free text; the controller does not read it.",
     "spec.executionType": (
-        "Create: wait; Start: run; Stop: complete now with code -210. Only forward."
+        "Create: wait; Start: run; Stop: complete now with code -210. Only in this order."
     ),
-    "spec.retryPolicy": "When a completed attempt of the Framework is followed by another.",
+    "spec.retryPolicy": "When the Framework is retried.",
     "spec.retryPolicy.fancyRetryPolicy": (
         "Look at the completion type first: transient failures are retried and not counted, "
         "permanent ones never retried."
     ),
     "spec.retryPolicy.maxRetryCount": (
-        "Most retries that count; -1: retry every failure; -2: retry every completion."
+        "Maximum number of retries that count; -1: retry every failure; -2: retry every completion."
     ),
-    "spec.taskRoles": "The roles of the gang, names unique.",
-    f"{_ROLE}.name": "Name of the role, unlike the others': 1 to 63 of a-z and 0-9.",
-    f"{_ROLE}.taskNumber": "How many Tasks: those of index 0 to taskNumber - 1. May be changed.",
-    _COUNTS: "Counts of Tasks that complete the attempt; 0 or -1 is no such policy.",
-    f"{_COUNTS}.minFailedTaskCount": "So many Failed Tasks complete the attempt.",
-    f"{_COUNTS}.minSucceededTaskCount": "So many Succeeded Tasks complete the attempt.",
-    _TASK: "What every Task of the role is.",
-    f"{_TASK}.retryPolicy": "When a completed attempt of a Task is followed by another.",
+    "spec.taskRoles": "The roles of the gang, with unique names.",
+    f"{_ROLE}.name": "Name of the role, unique: 1 to 63 characters of a-z and 0-9.",
+    f"{_ROLE}.taskNumber": "Number of Tasks, with the indexes 0 to taskNumber - 1. May be changed.",
+    _COUNTS: "Counts of Tasks that complete the attempt; 0 or -1: no such policy.",
+    f"{_COUNTS}.minFailedTaskCount": "Number of Failed Tasks that completes the attempt as Failed.",
+    f"{_COUNTS}.minSucceededTaskCount": (
+        "Number of Succeeded Tasks that completes the attempt as Succeeded."
+    ),
+    _TASK: "Template of the Tasks of the role.",
+    f"{_TASK}.retryPolicy": "When a Task is retried.",
     f"{_TASK}.retryPolicy.fancyRetryPolicy": "As in spec.retryPolicy.",
     f"{_TASK}.retryPolicy.maxRetryCount": "As in spec.retryPolicy.",
     f"{_TASK}.podGracefulDeletionTimeoutSec": (
@@ -172,22 +174,26 @@ _DESCRIPTIONS = {
     ),
     f"{_TASK}.pod": "Template of the Task's Pod: any PodTemplateSpec; {{FC_...}} is replaced.",
     f"{_ROLE}.{constants.ABSENT_TASK_INDICES_FIELD}": (
-        "Wanted gaps: Tasks of these indexes do not exist. Indexes from taskNumber on are ignored."
+        "Indexes without a Task. Indexes from taskNumber on are ignored."
     ),
     f"{_ROLE}.{constants.MIN_MEMBER_COUNT_FIELD}": (
-        "Quorum with which the gang may start; null: all. More than there are means all."
+        "Number of Tasks with which the gang may start; null, or more than there are: all."
     ),
-    f"{_ROLE}.{constants.DRAIN_FIELD}": "Let a Task scaled down leave its gang before it goes.",
+    f"{_ROLE}.{constants.DRAIN_FIELD}": (
+        "A Task that is scaled down leaves the gang before its Pod is deleted."
+    ),
     f"{_ROLE}.{constants.DRAIN_FIELD}.{constants.DRAIN_TIMEOUT_FIELD}": (
-        "Most seconds the gang may take to let it go."
+        "Maximum duration of the drain in seconds."
     ),
     f"spec.{constants.COMPLETED_POD_POLICY_FIELD}": (
-        "What becomes of the Pod of a Task that is finally Completed. Default: Delete."
+        "Whether the Pod of a Completed Task is deleted or kept. Default: Delete."
     ),
-    "status": "What the controller knows and did. Only the controller writes it.",
+    "status": "Observed state. Only the controller writes it.",
     "status.state": "State of the Framework.",
     f"status.{constants.CONDITIONS_FIELD}": "Conditions as other Kubernetes objects have them.",
-    f"status.{constants.OBSERVED_GENERATION_FIELD}": "Generation of the spec this status is of.",
+    f"status.{constants.OBSERVED_GENERATION_FIELD}": (
+        "Generation of the spec to which this status belongs."
+    ),
     _ATTEMPT: "The current attempt, or the last one.",
     f"{_ATTEMPT}.id": "Number of the attempt, from 0.",
     f"{_ATTEMPT}.completionStatus": "Why the attempt ended; null while it has not.",

@@ -69,7 +69,7 @@ class Resource:
 def _quote_segment(segment: str, what: str) -> str:
     """Quote one path segment; refuse those that a server or a proxy would swallow."""
     if segment in {"", ".", ".."}:
-        raise ValueError(f"{segment!r} is no {what}")
+        raise ValueError(f"{segment!r} is not a valid {what}")
     return quote(segment, safe="")
 
 

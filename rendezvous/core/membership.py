@@ -255,13 +255,17 @@ def _check_role(role: RoleRoster) -> None:
         previous = member.index
         if not member.addresses or not all(map(is_pod_address, member.addresses)):
             raise MembershipError(
-                f"{role.name}/{member.index} has {member.addresses!r:.80}, no address of a Pod"
+                f"{role.name}/{member.index} has {member.addresses!r:.80}, "
+                "which is not an address of a Pod"
             )
         if member.fingerprint and not _FINGERPRINT.match(member.fingerprint):
             raise MembershipError(
-                f"{role.name}/{member.index} has {member.fingerprint!r:.80}, no fingerprint"
+                f"{role.name}/{member.index} has {member.fingerprint!r:.80}, "
+                "which is not a fingerprint"
             )
     for task in role.completed:
         is_address = not task.address or is_pod_address(task.address)
         if not is_address or task.state not in {STATE_SUCCEEDED, STATE_FAILED}:
-            raise MembershipError(f"{role.name}/{task.index} has {task!r:.120}, no completed Task")
+            raise MembershipError(
+                f"{role.name}/{task.index} has {task!r:.120}, which is not a completed Task"
+            )

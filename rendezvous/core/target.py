@@ -64,7 +64,7 @@ def parse_target(env: Mapping[str, str]) -> Target:
     ):
         if not is_good:
             remedy = "run in a Pod of a Framework, or set the variable"
-            raise MembershipError(f"{name}={text!r:.80} is no {form}", remedy)
+            raise MembershipError(f"{name}={text!r:.80} is not a valid {form}", remedy)
     identity = Identity(role, int(index), env.get(constants.POD_UID, ""), instance_uid)
     uid = env.get(constants.CONFIGMAP_UID, "")
     return Target(namespace, framework, configmap, uid, pod, identity)

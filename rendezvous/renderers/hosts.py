@@ -105,11 +105,11 @@ def list_hosts(view: View, options: Options, file: HostFile) -> List[Host]:
     hosts = [Host(_name_host(peer, options, file), peer.slots) for peer in first + rest]
     if not hosts:
         raise RefusedError(
-            f"no member has slots, and {file.consumer} does not take an empty list",
+            f"no member has slots, and {file.consumer} does not accept an empty list",
             "set FB_ROLES or FB_SLOTS (for example FB_SLOTS=trainer=1)",
         )
     if not file.merges_same and len({host.name for host in hosts}) != len(hosts):
-        reason = f"members share an address, which {file.consumer} takes once"
+        reason = f"members share an address, which {file.consumer} accepts only once"
         raise RefusedError(reason, _USE_NAMES)
     return hosts
 

@@ -20,7 +20,7 @@ def render(view: View, options: Options) -> Rendered:
     """
     coordinator, rank = view.coordinator, view.rank
     if coordinator is None or rank < 0:
-        raise NotConcernedError(f"{view.identity.role} takes no part in JAX's processes")
+        raise NotConcernedError(f"{view.identity.role} is not one of JAX's processes")
     return Rendered(
         {},
         {

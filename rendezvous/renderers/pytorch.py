@@ -27,7 +27,7 @@ def render(view: View, options: Options) -> Rendered:
     """
     own, coordinator, rank = view.own, view.coordinator, view.rank
     if own is None or coordinator is None or rank < 0:
-        raise NotConcernedError(f"{view.identity.role} takes no part in PyTorch's process group")
+        raise NotConcernedError(f"{view.identity.role} is not in PyTorch's process group")
     env = {
         "PET_NPROC_PER_NODE": options.torch_nproc or str(max(own.slots, 1)),
         "PET_LOCAL_ADDR": own.address,
@@ -97,7 +97,7 @@ def _choose_bounds(view: View, options: Options) -> Tuple[int, int]:
         low, high = options.torch_nodes
         if present > high:
             raise RefusedError(
-                f"{present} nodes are more than the {high} that FB_TORCH_NODES lets in",
+                f"{present} nodes are more than the {high} that FB_TORCH_NODES allows",
                 "raise its maximum",
             )
         return low, high

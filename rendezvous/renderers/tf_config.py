@@ -34,7 +34,7 @@ def render(view: View, options: Options) -> Rendered:
     own = view.own
     own_type = _name_type(view.own_kind, options)
     if own is None or own_type not in jobs:
-        raise NotConcernedError(f"{view.identity.role} takes no part in TensorFlow's cluster")
+        raise NotConcernedError(f"{view.identity.role} is not in TensorFlow's cluster")
     cluster = _build_cluster(jobs, own, own_type, options)
     if own_type != _EVALUATOR:
         cluster.pop(_EVALUATOR, None)

@@ -65,8 +65,8 @@ def list_ignored(annotations: Mapping[str, str]) -> Iterator[str]:
         if name in annotations and not setting.by_annotation:
             # Only the Pod's spec may give it.
             yield (
-                f"annotation {name} is ignored: it is not a setting that an annotation "
-                f"may give; set {setting.env_name} in the env of the agent's container"
+                f"annotation {name} is ignored: an annotation may not give this setting; "
+                f"set {setting.env_name} in the env of the agent's container"
             )
 
 

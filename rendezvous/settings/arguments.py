@@ -12,7 +12,7 @@ USAGE = """\
 usage: framework-rendezvous COMMAND [FLAGS]
 
   render         write the first complete generation and end (init container)
-  watch          keep the files fresh and notify processes (sidecar)
+  watch          keep the files up to date and notify processes (sidecar)
   run -- CMD...  the same round a command: wait, start it, forward signals, exit with its code
   install        put the agent for images without it into the volume
 

@@ -134,7 +134,7 @@ def test_dns_where_every_right_is_missing(
         barrier = start(prefix=prefix, BARRIER_EXPECT="worker=2", BARRIER_DNS_NAME=pattern)
         assert barrier.wait() == 0
     assert "missing right: get frameworks" in barrier.text
-    assert "DNS is asked instead" in barrier.text
+    assert "DNS is used instead" in barrier.text
 
 
 def test_expect_is_not_used_while_the_api_server_answers(

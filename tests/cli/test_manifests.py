@@ -86,7 +86,7 @@ def test_load_manifests_with_namespaces_takes_the_nearest(
 def test_load_manifests_with_another_namespace_than_the_flag_refuses(load: Load) -> None:
     text = FRAMEWORK.replace("name: gang", "name: gang, namespace: mine")
     assert refuse(load, text, namespace="flag") == [
-        "0.yaml: metadata.namespace: is 'mine', but --namespace says 'flag': drop one of them"
+        "0.yaml: metadata.namespace: is 'mine', but --namespace says 'flag': remove one of them"
     ]
 
 
@@ -116,7 +116,7 @@ def test_load_manifests_reports_all_faults_of_all_files(load: Load) -> None:
         ("name: worker", "name: Worker-1", "spec.taskRoles[0].name: "),
         ("name: gang", "name: UPPER", "metadata.name: "),
         ("{name: gang}", "[]", "metadata: must be an object with a name"),
-        ("{name: gang}", "{}", "metadata.name: must be text: give the object a name"),
+        ("{name: gang}", "{}", "metadata.name: must be a string: give the object a name"),
         (".com/v1", ".com/v2", "apiVersion: is 'frameworkcontroller.microsoft.com/v2'; write "),
         ("taskRoles:", "executionType: Go\n  taskRoles:", "spec.executionType: "),
     ],

@@ -79,7 +79,7 @@ def test_load_documents_with_anchors_and_merge_keys_expands_them() -> None:
         ("a:\n\tb: 1", "f.yaml:2:1: while scanning for the next token"),
         ("a:\n\tb: 1", "; indent with spaces, not with tabs"),
         ("a: b: c", "f.yaml:1:5: mapping values are not allowed here; check the indentation of"),
-        ("? [1]\n: 2", "f.yaml:1:3: a key must be text"),
+        ("? [1]\n: 2", "f.yaml:1:3: a key must be a string"),
         ("a: !!python/object:os.system 1", "f.yaml:1:4: could not determine a constructor"),
         ("a: &a [*a]", "f.yaml:1:4: nested deeper than 100 levels"),
         ("a: " + "[" * 300 + "]" * 300, "nested deeper than 100 levels"),

@@ -120,7 +120,7 @@ def _check_bytes(spec: FrameworkSpec, object_bytes: int, limits: Limits) -> Hold
         return None
     remedy = "lower taskNumber, shorten the Pod templates, or split the Framework into several"
     if not limits.is_compressed:
-        remedy += "; or let largeFrameworkCompression on"
+        remedy += "; or switch largeFrameworkCompression on"
     return Hold(
         TOO_LARGE,
         f"spec.taskRoles: with the status of {tasks} Tasks the object takes about {size} bytes; "
@@ -135,9 +135,9 @@ def _check_memory(growth: int, memory: MemoryBudget | None) -> Hold | None:
     # The message has no number that changes while it waits: each change would be a write.
     return Hold(
         MEMORY_BUDGET,
-        f"{growth} Tasks more take about {-(-needed // _MIB)} MiB, and the controller may fill "
+        f"{growth} more Tasks need about {-(-needed // _MIB)} MiB, and the controller may use "
         f"{memory.budget_bytes // _MIB} MiB of its {memory.limit_bytes // _MIB} MiB: they start "
-        "by themselves when others have ended; to start them now, give the controller more memory "
+        "when other Tasks have ended; to start them now, give the controller more memory "
         "or delete completed Frameworks",
         is_temporary=True,
     )

@@ -7,7 +7,7 @@ has the first reason that applies:
 1. a limit holds the growth;
 2. two roles have one name;
 3. a create that is still wanted has failed three times, or was refused over several attempts;
-4. a Pod whose name is needed is terminating and does not go;
+4. a Pod whose name is needed is terminating and still exists;
 5. retries pause, because attempts end at once.
 
 Invariant: a condition changes only with its answer, so it causes no write of its own. Exceptions
@@ -173,7 +173,10 @@ def _answer_blocked(draft: Draft) -> _Answer:
         return _describe_failure(*failed)
     name = _find_stuck_pod(draft)
     if name is not None:
-        message = f"Pod {name} cannot be created: another of the name is deleted and does not go"
+        message = (
+            f"Pod {name} cannot be created: an older Pod of this name is being deleted, and still "
+            "exists"
+        )
         return _Answer(is_true=True, reason=constants.NAME_TAKEN_REASON, message=message)
     return _answer_backoff(draft) or _Answer(is_true=False, reason="NotBlocked")
 
@@ -284,7 +287,7 @@ def _is_awaited_pod(
 def _describe_failure(key: ActionKey, failure: Failure) -> _Answer:
     what = f"{key.kind} {key.name} cannot be created"
     if failure.code == _CONFLICT:
-        remedy = "delete or rename the object of that name, which is not this Framework's"
+        remedy = "delete or rename the object of that name, which does not belong to this Framework"
         message = f"{what}: {remedy} ({failure.message})"
         return _Answer(is_true=True, reason=constants.NAME_TAKEN_REASON, message=message)
     refused = constants.CREATION_REFUSED_REASON

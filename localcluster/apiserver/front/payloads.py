@@ -50,7 +50,7 @@ def decode_object(body: bytes, content_type: str, kind: str) -> Object:
         raise bad_request(f"{problem}couldn't get version/kind; {error}") from error
     if not isinstance(decoded, dict):
         raise bad_request(
-            f"{problem}couldn't get version/kind; json parse error: the body is no object"
+            f"{problem}couldn't get version/kind; json parse error: the body is not an object"
         )
     return decoded
 

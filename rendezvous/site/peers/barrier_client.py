@@ -55,7 +55,7 @@ def barrier(name: str, timeout: Optional[float] = None) -> Roster:
             if _await_release(gang, name, token, deadline):
                 return roster()
         if deadline is not None and time.monotonic() >= deadline:
-            raise TimeoutError(f"barrier {name!r}: not everybody came in {timeout} s")
+            raise TimeoutError(f"barrier {name!r}: not all members arrived within {timeout} s")
         time.sleep(LOOK_SECONDS)
 
 
@@ -117,7 +117,7 @@ def _prove(connection: socket.socket, key: bytes, attempt: str) -> None:
         connection.sendall(encode_line({"nonce": mine, "proof": proof}))
         answer = _read_line(connection, deadline)["proof"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as e:
-        warn_once("barrier: rank 0 does not take or does not have this attempt's gang key")
+        warn_once("barrier: rank 0 does not accept, or does not have, this attempt's gang key")
         raise ConnectionError(f"no proof of the gang key: {e}") from e
     if not is_proof(answer, compute_side_proof(key, RANK_0, nonces)):
         warn_once("barrier: rank 0 has another gang key")
