@@ -205,7 +205,7 @@ def test_lint_settings_that_may_be_right_are_accepted(env: dict[str, Any]) -> No
         ),
         (
             *("BARRIER_REQUIRE", "workr=tcp:22"),
-            "BARRIER_REQUIRE: workr=tcp:22 is about no role of this gang",
+            "BARRIER_REQUIRE: workr=tcp:22 names a role that this gang does not have",
             "its roles are: worker",
         ),
         (

@@ -218,8 +218,8 @@ def test_framework_for_which_memory_is_missing_waits_and_starts_by_itself() -> N
     world.carry_out(decision)
     assert (world.blocked.reason, world.counts) == ("MemoryBudget", {})
     assert world.blocked.message == (
-        "3 Tasks more take about 1 MiB, and the controller may fill 819 MiB of its 1024 MiB: they "
-        "start by themselves when others have ended; to start them now, give the controller more "
+        "3 more Tasks need about 1 MiB, and the controller may use 819 MiB of its 1024 MiB: they "
+        "start when other Tasks have ended; to start them now, give the controller more "
         "memory or delete completed Frameworks"
     )
     assert [(e.type, e.reason) for e in decision.events] == [(EventType.WARNING, "MemoryBudget")]
